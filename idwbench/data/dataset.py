@@ -1,0 +1,94 @@
+"""`Dataset`: train and test arrays with all that a saved model must know of them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.config import DatasetConfig
+
+__all__ = ["Dataset", "Scaling", "Split", "array_sha256"]
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The scaling that was applied: scaled = (raw − mean) / std, in float64, stored as float32.
+
+    Attributes:
+        mean: Shape () or (features,), in the data's own units.
+        std: The same shape; positive.
+    """
+
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
+
+    @classmethod
+    def identity(cls) -> Scaling:
+        """Return the scaling that changes nothing."""
+        return cls(np.float64(0.0) * np.ones(()), np.ones(()))
+
+    def apply(self, raw: NDArray[np.generic]) -> NDArray[np.float32]:
+        """Return `raw` (…, features) in the model's units."""
+        return ((raw.astype(np.float64) - self.mean) / self.std).astype(np.float32)
+
+    def invert(self, scaled: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return `scaled` (…, features) in the data's own units."""
+        return scaled.astype(np.float64) * self.std + self.mean
+
+
+@dataclass(frozen=True)
+class Split:
+    """Scaled inputs (n, features), float32 and contiguous, and labels (n,), int64 from 0."""
+
+    inputs: NDArray[np.float32]
+    labels: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One data set, ready to train on.
+
+    Attributes:
+        config: What was asked for.
+        train: What keys and values are fitted to.
+        test: What accuracies are measured on.
+        holdout: A large fresh sample of synthetic data; None for real data.
+        scaling: How `inputs` came from the data's own units.
+        image_shape: (height, width) if an input is an image.
+        class_names: One name a class, in the order of the labels.
+        sha256: Checksum of the content that was read or drawn.
+    """
+
+    config: DatasetConfig
+    train: Split
+    test: Split
+    holdout: Split | None
+    scaling: Scaling
+    image_shape: tuple[int, int] | None
+    class_names: tuple[str, ...]
+    sha256: str
+
+    @property
+    def n_features(self) -> int:
+        """Columns of `inputs`."""
+        return self.train.inputs.shape[1]
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+
+def array_sha256(*arrays: NDArray[np.generic]) -> str:
+    """Return the SHA-256, in hexadecimal, of the arrays' types, shapes and bytes, in order."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""Engines: what executes training, behind one contract."""

@@ -1,0 +1,1 @@
+"""Reports: rows to numbers, numbers to tables and figures."""
