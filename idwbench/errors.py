@@ -7,7 +7,8 @@ IdwbenchError
 ├── PluginError       a plugin cannot be loaded, or a method is not registered
 ├── TrainingError     a training cannot be started (a device that is not there)
 ├── ResultsError      the results database cannot be opened, read or upgraded
-├── ModelFileError    a model file cannot be read or written
+├── ModelFileError    a model file cannot be read
+├── OutputError       a file cannot be written, or would be overwritten (exit code 2)
 └── PatchError        a patch is impossible or would not answer as asked
 """
 
@@ -21,6 +22,7 @@ __all__ = [
     "DatasetError",
     "IdwbenchError",
     "ModelFileError",
+    "OutputError",
     "PatchError",
     "PluginError",
     "ResultsError",
@@ -70,7 +72,13 @@ class ResultsError(IdwbenchError):
 
 
 class ModelFileError(IdwbenchError):
-    """A model file cannot be read or written."""
+    """A model file cannot be read, or is none."""
+
+
+class OutputError(IdwbenchError):
+    """A file cannot be written, or exists already and nobody said to replace it."""
+
+    exit_code = 2
 
 
 class PatchError(IdwbenchError):

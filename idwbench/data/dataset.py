@@ -28,7 +28,7 @@ class Scaling:
     @classmethod
     def identity(cls) -> Scaling:
         """Return the scaling that changes nothing."""
-        return cls(np.float64(0.0) * np.ones(()), np.ones(()))
+        return cls(np.zeros(()), np.ones(()))
 
     def apply(self, raw: NDArray[np.generic]) -> NDArray[np.float32]:
         """Return `raw` (…, features) in the model's units."""
@@ -77,7 +77,7 @@ class Dataset:
     @property
     def n_features(self) -> int:
         """Columns of `inputs`."""
-        return self.train.inputs.shape[1]
+        return int(self.train.inputs.shape[1])
 
     @property
     def n_classes(self) -> int:

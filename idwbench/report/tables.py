@@ -1,0 +1,42 @@
+"""One door to every form of a report as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+from idwbench.errors import ConfigError, did_you_mean
+from idwbench.report.exports import render_csv, render_json
+from idwbench.report.latex import render_latex
+from idwbench.report.markdown import render_markdown
+from idwbench.report.summaries import Report
+from idwbench.report.terminal import render_plain
+
+__all__ = ["TABLE_FORMATS", "TableFormat", "render"]
+
+TableFormat = Literal["rich", "markdown", "latex", "csv", "json"]
+TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
+
+_RENDERERS: dict[str, Callable[[Report], str]] = {
+    "rich": render_plain,
+    "markdown": render_markdown,
+    "latex": render_latex,
+    "csv": render_csv,
+    "json": render_json,
+}
+
+
+def render(report: Report, table_format: str) -> str:
+    """Return the report as text that ends with a newline.
+
+    ``rich`` gives what `terminal.TerminalReport` shows, 100 columns wide and without colour, for files.
+
+    Raises:
+        ConfigError: `table_format` is none of `TABLE_FORMATS`.
+    """
+    try:
+        renderer = _RENDERERS[table_format]
+    except KeyError:
+        hint = did_you_mean(table_format, TABLE_FORMATS)
+        raise ConfigError(f"unknown format '{table_format}'{hint}", location=("format",)) from None
+    return renderer(report)

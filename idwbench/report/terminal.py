@@ -1,0 +1,93 @@
+"""A report for the terminal: Rich tables that fit the width they are given and read well without colour."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from idwbench.report.columns import TRAIN_MEAN, Cell, Column, caption, section_columns
+from idwbench.report.summaries import Report, Section
+
+__all__ = ["TerminalReport", "render_plain"]
+
+# Taken in this order until the table fits.
+_SHORTER = ("train spread", "learned", "train", "authors", "paper", "holdout")
+# Headers that would be wider than what stands below them.
+_TWO_LINES = {
+    "prototypes": "proto-\ntypes",
+    "learned": "learned\nparams",
+    "authors": "authors'\ncode",
+    "diverged": "di-\nverged",
+}
+
+
+class TerminalReport:
+    """A Rich renderable: ``Console().print(TerminalReport(report))``."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        if not self.report.sections:
+            yield Text("No runs to report.")
+        # Bold is lost in a pipe and on a dumb terminal: there the best carry a star.
+        star = not options.is_terminal or console.is_dumb_terminal
+        for place, section in enumerate(self.report.sections):
+            if place:
+                yield Text()
+            yield from _section(section, console, options, star)
+
+
+def render_plain(report: Report, width: int = 100) -> str:
+    """Return the report as the terminal shows it, `width` columns wide, without colour."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, force_terminal=False, color_system=None, highlight=False)
+    console.print(TerminalReport(report))
+    lines = (line.rstrip() for line in stream.getvalue().splitlines())
+    return "\n".join(lines) + "\n"
+
+
+def _section(section: Section, console: Console, options: ConsoleOptions, star: bool) -> Iterator[RenderableType]:
+    columns = section_columns(section)
+    table = _table(section, columns, star)
+    left_out = []
+    for name in _SHORTER:
+        if Measurement.get(console, options.update(max_width=10_000), table).maximum <= options.max_width:
+            break
+        if name == "train spread":
+            columns = tuple(TRAIN_MEAN if column.name == "train" else column for column in columns)
+        else:
+            left_out += [column.header for column in columns if column.name == name]
+            columns = tuple(column for column in columns if column.name != name)
+        table = _table(section, columns, star)
+    yield Text(section.title, style="bold")
+    yield table
+    notes = [caption(section).replace("bold:", "*") if star else caption(section), *section.notes]
+    if left_out:
+        notes.append(f"Not shown in {options.max_width} columns: {', '.join(left_out)}.")
+    for note in notes:
+        yield Padding(Text(note, style="dim"), (0, 0, 0, 1))
+
+
+def _table(section: Section, columns: tuple[Column, ...], star: bool) -> Table:
+    table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, header_style="bold", padding=(0, 1))
+    for column in columns:
+        header = _TWO_LINES.get(column.name, column.header)
+        table.add_column(header, justify="right" if column.numeric else "left", vertical="bottom")
+    for place, row in enumerate(section.rows):
+        last = place + 1 == len(section.rows) or section.rows[place + 1].prototypes != row.prototypes
+        table.add_row(*(_text(column.cell(row), column, star) for column in columns), end_section=last)
+    return table
+
+
+def _text(cell: Cell, column: Column, star: bool) -> Text:
+    if not star or column.name not in ("test", "holdout"):
+        return Text(cell.text, style="bold" if cell.best else "")
+    return Text(cell.text + ("*" if cell.best else " "), style="bold" if cell.best else "")

@@ -1,0 +1,181 @@
+"""How the database is reached: from a path or a URL to transactions that either happen or do not."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DatabaseError, InterfaceError, NoSuchModuleError, OperationalError
+
+from idwbench.errors import ResultsError
+
+__all__ = ["BUSY_TIMEOUT_SECONDS", "Database"]
+
+BUSY_TIMEOUT_SECONDS = 30.0
+_IMMEDIATE = "idwbench_immediate"
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database that may be read or written.
+
+    Attributes:
+        engine: Without a pool: each transaction has a connection of its own, so that nothing is shared between
+            threads or inherited by child processes, and no lock outlives its transaction.
+        label: The path, or the URL without its password, for messages.
+        path: The file of an SQLite database, else None.
+        read_only: Whether `write` is refused.
+    """
+
+    engine: Engine
+    label: str
+    path: Path | None
+    read_only: bool
+
+    @classmethod
+    def at(cls, db: str, *, read_only: bool = False) -> Database:
+        """Return the database at a path or an SQLAlchemy URL; nothing is opened or created yet.
+
+        Raises:
+            ResultsError: not a URL, neither SQLite nor PostgreSQL, its driver is missing, or it is in memory.
+        """
+        if "://" not in db:
+            return cls._sqlite(db, read_only)
+        try:
+            url = make_url(db)
+        except ArgumentError:
+            raise ResultsError(f"'{db}' is neither a path nor a database URL") from None
+        match url.get_backend_name():
+            case "sqlite":
+                return cls._sqlite(url.database or "", read_only)
+            case "postgresql":
+                return cls._postgresql(url, read_only)
+            case name:
+                raise ResultsError(
+                    f"databases of kind '{name}' are not supported (expected a path, sqlite:///… or postgresql://…)"
+                )
+
+    @classmethod
+    def _sqlite(cls, name: str, read_only: bool) -> Database:
+        if name in ("", ":memory:"):
+            raise ResultsError("a database in memory keeps no results: give the path of a file")
+        path = Path(name).expanduser()
+        if path.is_dir():
+            raise ResultsError(f"'{name}' is a folder: give the path of a database file")
+        engine = create_engine(
+            "sqlite://", creator=_sqlite_creator(path, read_only), poolclass=NullPool, json_serializer=_to_json
+        )
+        event.listen(engine, "begin", _begin)
+        return cls(engine, str(path), path, read_only)
+
+    @classmethod
+    def _postgresql(cls, url: URL, read_only: bool) -> Database:
+        if url.drivername == "postgresql":
+            url = url.set(drivername="postgresql+psycopg")
+        options = {"postgresql_readonly": True} if read_only else {}
+        label = url.render_as_string(hide_password=True)
+        try:
+            engine = create_engine(
+                url, poolclass=NullPool, json_serializer=_to_json, execution_options=options
+            )
+        except NoSuchModuleError:
+            raise ResultsError(f"'{label}': SQLAlchemy knows no driver '{url.drivername}'") from None
+        except ModuleNotFoundError as error:
+            raise ResultsError(
+                f"'{label}' needs the Python package '{error.name}' (pip install '{error.name}[binary]')"
+            ) from None
+        return cls(engine, label, None, read_only)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a transaction that sees one state of the database.
+
+        Raises:
+            ResultsError: the database cannot be reached or read.
+        """
+        with self._translated(), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Open a transaction that is committed at the end, and rolled back on any error.
+
+        On SQLite it takes the write lock at once: one that begins by reading and wants to write later can fail
+        however long it is willing to wait.
+
+        Raises:
+            ResultsError: the store was opened for reading, or the database cannot be reached or written.
+        """
+        if self.read_only:
+            raise ResultsError(f"'{self.label}' was opened for reading only")
+        engine = self.engine.execution_options(**{_IMMEDIATE: True})
+        with self._translated(), engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (OperationalError, InterfaceError) as error:
+            raise ResultsError(f"'{self.label}': {_explain(error)}") from error
+        except DatabaseError as error:
+            # The children of DatabaseError that are left (a broken constraint, wrong SQL) are our mistakes.
+            if type(error) is not DatabaseError:
+                raise
+            raise ResultsError(f"'{self.label}': {_explain(error)}") from error
+
+
+def _explain(error: DatabaseError | InterfaceError) -> str:
+    text = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
+    if "file is not a database" in text:
+        return "this file is not an SQLite database"
+    if "locked" in text:
+        return f"another process has kept the database locked for {BUSY_TIMEOUT_SECONDS:g} seconds; try again"
+    return text
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _begin(connection: Connection) -> None:
+    immediate = connection.get_execution_options().get(_IMMEDIATE, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _sqlite_creator(path: Path, read_only: bool) -> Callable[[], sqlite3.Connection]:
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?{_mode(path, read_only)}",
+            uri=True,
+            timeout=BUSY_TIMEOUT_SECONDS,
+            isolation_level=None,  # the driver would begin on its own, late, and never before a CREATE TABLE
+            check_same_thread=False,
+        )
+        connection.execute("PRAGMA foreign_keys = ON")
+        # SQLite is often built without mathematical functions, and the leaderboard takes a root.
+        connection.create_function("sqrt", 1, _sqrt, deterministic=True)
+        return connection
+
+    return connect
+
+
+def _mode(path: Path, read_only: bool) -> str:
+    if not read_only:
+        return "mode=rwc"
+    log = path.with_name(path.name + "-wal")
+    if not os.access(path.parent, os.W_OK) and not log.exists():
+        return "immutable=1"  # in write-ahead mode even a reader wants to make files beside the database
+    return "mode=ro"
+
+
+def _sqrt(value: float | None) -> float | None:
+    return None if value is None or value < 0 else math.sqrt(value)

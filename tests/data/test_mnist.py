@@ -1,0 +1,219 @@
+import dataclasses
+import gzip
+import hashlib
+import shutil
+import time
+
+import numpy as np
+import pytest
+
+from idwbench.config import FashionMnistConfig, MnistConfig
+from idwbench.data import mnist
+from idwbench.data.loading import load_dataset
+from idwbench.errors import DatasetError
+
+CONFIGS = {"mnist": MnistConfig(), "fashion_mnist": FashionMnistConfig()}
+CONSTANTS = {"mnist": (0.1307, 0.3081), "fashion_mnist": (0.2860, 0.3530)}
+TRAIN_IMAGES = "train-images-idx3-ubyte.gz"
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """A data folder with archives of 20 and 10 made-up images, and their checksums in place of the official."""
+    random = np.random.default_rng(0)
+    parts = {
+        "train_images": (20, 28, 28),
+        "train_labels": (20,),
+        "test_images": (10, 28, 28),
+        "test_labels": (10,),
+    }
+    raw = tmp_path / "data" / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    arrays, checksums, files = {}, {}, {}
+    for part, shape in parts.items():
+        array = random.integers(0, 256 if len(shape) == 3 else 10, shape).astype(np.uint8)
+        header = bytes((0, 0, 8, len(shape))) + b"".join(size.to_bytes(4, "big") for size in shape)
+        content = gzip.compress(header + array.tobytes(), mtime=0)
+        file = mnist.PARTS[part][0]
+        (raw / file).write_bytes(content)
+        arrays[part], checksums[part] = array, hashlib.sha256(content).hexdigest()
+        files[part] = (file, shape)
+    monkeypatch.setattr(mnist, "PARTS", files)
+    archives = dataclasses.replace(mnist.ARCHIVES["mnist"], checksums=checksums)
+    monkeypatch.setitem(mnist.ARCHIVES, "mnist", archives)
+    return tmp_path / "data", arrays
+
+
+def cache_file(folder):
+    return next((folder / "idwbench-cache").glob("mnist-*.npz"))
+
+
+def load(folder):
+    return load_dataset(MnistConfig(), folder)
+
+
+def refuse_to_unpack(*arguments):
+    raise AssertionError("unpacked although a cache is there")
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
+def test_every_byte_is_scaled_exactly_as_the_formula_in_float64(name):
+    mean, std = CONSTANTS[name]
+    every_byte = np.arange(256, dtype=np.uint8).reshape(1, 16, 16)
+    found = mnist._split(every_byte, np.zeros(1, np.uint8), mnist.ARCHIVES[name].scaling)
+    expected = ((np.arange(256) / 255 - mean) / std).astype(np.float32)
+    np.testing.assert_array_equal(found.inputs[0], expected)
+
+
+def test_archives_are_read_in_torchvisions_layout(small):
+    folder, arrays = small
+    found = load(folder)
+    expected = (arrays["train_images"].reshape(20, -1) / 255 - 0.1307) / 0.3081
+    np.testing.assert_array_equal(found.train.inputs, expected.astype(np.float32))
+    np.testing.assert_array_equal(found.test.labels, arrays["test_labels"])
+    assert found.image_shape == (28, 28) and found.class_names == tuple("0123456789")
+    assert found.train.labels.dtype == np.int64 and found.train.inputs.flags.c_contiguous
+
+
+def test_the_second_read_takes_the_cache_and_gives_the_same(small, monkeypatch):
+    folder, _ = small
+    first = load(folder)
+    monkeypatch.setattr(mnist, "parse_idx", refuse_to_unpack)
+    second = load(folder)
+    np.testing.assert_array_equal(first.train.inputs, second.train.inputs)
+    assert first.sha256 == second.sha256
+
+
+def test_an_altered_archive_is_refused_although_a_cache_is_there(small):
+    folder, _ = small
+    load(folder)
+    path = folder / "MNIST" / "raw" / TRAIN_IMAGES
+    content = path.read_bytes()
+    path.write_bytes(content[:-100])
+    with pytest.raises(DatasetError, match=f"{TRAIN_IMAGES}: truncated or altered: .* expected ") as caught:
+        load(folder)
+    assert hashlib.sha256(content).hexdigest()[:12] in str(caught.value)
+    assert hashlib.sha256(content[:-100]).hexdigest()[:12] in str(caught.value)
+    assert "delete it" in str(caught.value) and "\n" not in str(caught.value)
+    path.write_bytes(content[:50] + bytes([content[50] ^ 1]) + content[51:])
+    with pytest.raises(DatasetError, match="truncated or altered"):
+        load(folder)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "one bit", "empty", "other shapes"])
+def test_a_damaged_cache_is_ignored_and_built_again(small, damage):
+    folder, arrays = small
+    first = load(folder)
+    path = cache_file(folder)
+    content = path.read_bytes()
+    if damage == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "one bit":
+        path.write_bytes(content[:5000] + bytes([content[5000] ^ 4]) + content[5001:])
+    elif damage == "empty":
+        path.write_bytes(b"")
+    else:
+        np.savez(path, **{part: array[:1] for part, array in arrays.items()})
+    np.testing.assert_array_equal(load(folder).train.inputs, first.train.inputs)
+    assert path.read_bytes() == content
+
+
+def test_nothing_in_a_cache_is_unpickled(small):
+    folder, arrays = small
+    load(folder)
+    with cache_file(folder).open("wb") as file:
+        np.savez(file, **(arrays | {"train_labels": np.array([print, 1], dtype=object)}))
+    np.testing.assert_array_equal(load(folder).train.labels, arrays["train_labels"])
+
+
+def test_beside_a_read_only_data_folder_the_cache_goes_to_the_users(small, tmp_path, monkeypatch):
+    folder, _ = small
+    folder.chmod(0o555)
+    try:
+        load(folder)
+        assert not (folder / "idwbench-cache").exists()
+        assert len(list((tmp_path / "user-cache").rglob("mnist-*.npz"))) == 1
+        monkeypatch.setattr(mnist, "parse_idx", refuse_to_unpack)
+        load(folder)
+    finally:
+        folder.chmod(0o755)
+
+
+def test_where_no_cache_can_be_written_the_work_goes_on(small, tmp_path):
+    folder, _ = small
+    (folder / "idwbench-cache").write_text("a file, not a folder")
+    (tmp_path / "user-cache").write_text("likewise")
+    assert len(load(folder).train) == 20
+
+
+def test_no_half_cache_is_left_when_the_disk_is_full(small, monkeypatch):
+    folder, _ = small
+
+    def full(file, **arrays):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    assert len(load(folder).train) == 20
+    assert list((folder / "idwbench-cache").iterdir()) == []
+
+
+def test_with_neither_network_nor_files_one_line_says_what_to_do(tmp_path):
+    with pytest.raises(DatasetError) as caught:
+        load(tmp_path)
+    text = str(caught.value)
+    assert "\n" not in text
+    for file in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        assert f"{file}-ubyte.gz" in text
+    assert str(tmp_path / "MNIST" / "raw") in text and "'digits' works offline" in text
+
+
+def test_only_the_missing_archive_is_named_and_fetched(small, monkeypatch):
+    folder, _ = small
+    path = folder / "MNIST" / "raw" / "t10k-labels-idx1-ubyte.gz"
+    content = path.read_bytes()
+    path.unlink()
+    with pytest.raises(DatasetError, match="mnist: missing t10k-labels-idx1-ubyte.gz; copy"):
+        load(folder)
+    asked = []
+
+    def fetch(dataset_class, target, sha256):
+        asked.append((dataset_class, target.name))
+        target.write_bytes(content)
+
+    monkeypatch.setattr(mnist, "fetch_archive", fetch)
+    assert len(load(folder).test) == 10
+    assert asked == [("MNIST", path.name)]
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
+def test_the_real_archives_give_the_real_images(name, data_dir):
+    found = load_dataset(CONFIGS[name], data_dir)
+    assert found.train.inputs.shape == (60_000, 784) and found.test.inputs.shape == (10_000, 784)
+    np.testing.assert_array_equal(np.bincount(found.test.labels).sum(), 10_000)
+    # The published constants are mean and standard deviation of these very images.
+    assert abs(found.train.inputs.mean(dtype=float)) < 1e-3
+    assert abs(found.train.inputs.std(dtype=float) - 1) < 1e-3
+    first = {"mnist": [5, 0, 4, 1, 9], "fashion_mnist": [9, 0, 0, 3, 0]}[name]
+    assert found.train.labels[:5].tolist() == first
+    assert found.n_classes == 10 and len(found.sha256) == 64
+
+
+def test_real_mnist_is_read_in_well_under_a_second_the_second_time(data_dir):
+    load_dataset(MnistConfig(), data_dir)
+    took = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        load_dataset(MnistConfig(), data_dir)
+        took.append(time.perf_counter() - begin)
+    assert min(took) < 0.8
+
+
+def test_a_truncated_real_archive_is_refused(data_dir, tmp_path):
+    shutil.copytree(data_dir / "MNIST", tmp_path / "MNIST")
+    path = tmp_path / "MNIST" / "raw" / TRAIN_IMAGES
+    content = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DatasetError, match="truncated or altered"):
+        load_dataset(MnistConfig(), tmp_path)

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import softmax
+
+from idwbench.methods import METHODS, resolve_parameters
+from idwbench.scores import attention_weights, prototype_logits, scores_of, squared_distances
+
+POWERS = [0.5, 1.0, 2.0, 4.0, 16.0, 64.0, 1000.0]
+DISTANCES = [0.0, 1e-6, 1e-3, 0.1, 0.9, 1.0, 1.1, 3.0, 25.0, 1e3]
+
+
+def formula(name: str, inputs: np.ndarray, keys: np.ndarray, **p) -> np.ndarray:
+    """The design's formulas, written plainly in float64."""
+    d = np.sqrt(((inputs[:, None] - keys[None]) ** 2).sum(-1))
+    dots = inputs @ keys.T
+    norms = np.linalg.norm(inputs, axis=1)[:, None] * np.linalg.norm(keys, axis=1)[None]
+    with np.errstate(divide="ignore"):
+        return {
+            "fc_relu": lambda: dots,
+            "scaled_dot": lambda: dots / math.sqrt(inputs.shape[1] if p["scale"] == "features" else len(keys)),
+            "cosine": lambda: dots / norms / p["temperature"],
+            "neg_dist": lambda: -(d ** p["power"]),
+            "gaussian": lambda: np.exp(-(d**2) / p["sigma_squared"]),
+            "inv_dist": lambda: 1 / (p["epsilon"] + d ** p["power"]),
+            "idw": lambda: -np.log(p["epsilon"] + d ** p["power"]),
+        }[name]()
+
+
+@pytest.fixture
+def shapes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(1)
+    return generator.normal(size=(7, 5)), generator.normal(size=(4, 5)), generator.normal(size=(4, 3))
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0, 3.3])
+@pytest.mark.parametrize("scale", ["features", "prototypes"])
+def test_each_method_equals_its_formula(name, power, scale, shapes):
+    inputs, keys, values = shapes
+    given = {"power": power, "epsilon": 1e-2, "scale": scale, "sigma_squared": 1.7, "temperature": 0.3}
+    takes = {parameter.name for parameter in METHODS[name].parameters}
+    parameters = resolve_parameters(METHODS[name], {key: value for key, value in given.items() if key in takes})
+    expected = formula(name, inputs, keys, **parameters)
+    arguments = torch.tensor(inputs), torch.tensor(keys)
+    np.testing.assert_allclose(scores_of(METHODS[name], parameters, *arguments).numpy(), expected, rtol=1e-10)
+    weights = np.maximum(expected, 0) if name == "fc_relu" else softmax(expected, axis=1)
+    logits = prototype_logits(METHODS[name], parameters, *arguments, torch.tensor(values))
+    np.testing.assert_allclose(logits.numpy(), weights @ values, rtol=1e-9)
+
+
+def test_idw_weights_are_normalised_inverse_distances(shapes):
+    inputs, keys, _ = shapes
+    inverse = 1 / (1e-3 + ((inputs[:, None] - keys) ** 2).sum(-1))
+    scores = scores_of(METHODS["idw"], {"power": 2.0, "epsilon": 1e-3}, torch.tensor(inputs), torch.tensor(keys))
+    expected = inverse / inverse.sum(1, keepdims=True)
+    np.testing.assert_allclose(attention_weights(METHODS["idw"], scores).numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("power", POWERS)
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1.0])
+def test_idw_in_float32_is_exact_over_the_whole_range(power, epsilon):
+    distances = torch.tensor(DISTANCES, dtype=torch.float64)
+    with np.errstate(over="ignore"):
+        exact = -np.logaddexp(math.log(epsilon), power * np.log(np.maximum(distances.numpy(), 1e-300)))
+    inputs, keys = torch.zeros(1, 1), distances.float()[:, None]
+    scores = scores_of(METHODS["idw"], {"power": power, "epsilon": epsilon}, inputs, keys)[0]
+    np.testing.assert_allclose(scores.numpy(), exact, rtol=4e-7, atol=2e-6 * max(1.0, power))
+
+
+@pytest.mark.parametrize("name", ["neg_dist", "inv_dist", "idw"])
+@pytest.mark.parametrize("power", POWERS)
+@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1e-3, 1.0])
+def test_values_and_gradients_are_finite_for_any_power_and_epsilon(name, power, epsilon):
+    method = METHODS[name]
+    given = {"power": power, "epsilon": epsilon} if name != "neg_dist" else {"power": power}
+    keys = torch.tensor(DISTANCES)[:, None].requires_grad_()
+    values = torch.linspace(-1, 1, len(DISTANCES) * 2).reshape(-1, 2).requires_grad_()
+    for query in DISTANCES:
+        inputs = torch.tensor([[query]])
+        logits = prototype_logits(method, given, inputs, keys, values)
+        torch.nn.functional.cross_entropy(logits, torch.tensor([1])).backward()
+        assert logits.isfinite().all()
+    assert keys.grad.isfinite().all()
+    assert values.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["neg_dist", "inv_dist", "idw"])
+def test_only_far_keys_still_give_finite_weights(name):
+    given = {"power": 1000.0} | ({"epsilon": 0.0} if name != "neg_dist" else {})
+    keys = torch.tensor([[900.0], [1000.0]])
+    weights = attention_weights(METHODS[name], scores_of(METHODS[name], given, torch.zeros(1, 1), keys))
+    assert weights.isfinite().all()
+    torch.testing.assert_close(weights.sum(), torch.tensor(1.0))
+
+
+def test_with_epsilon_zero_and_a_huge_power_the_nearest_key_takes_all():
+    generator = torch.Generator().manual_seed(0)
+    inputs, keys = torch.randn(200, 6, generator=generator), torch.randn(9, 6, generator=generator)
+    scores = scores_of(METHODS["idw"], {"power": 1000.0, "epsilon": 0.0}, inputs, keys)
+    nearest = torch.cdist(inputs.double(), keys.double()).argmin(1)
+    assert torch.equal(attention_weights(METHODS["idw"], scores).argmax(1), nearest)
+
+
+def test_exact_hits_with_epsilon_zero_share_the_weight_equally():
+    keys = torch.tensor([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0]])
+    scores = scores_of(METHODS["idw"], {"power": 2.0, "epsilon": 0.0}, torch.tensor([[1.0, 2.0]]), keys)
+    assert attention_weights(METHODS["idw"], scores).tolist() == [[0.5, 0.0, 0.5]]
+
+
+def test_distances_of_a_batch_are_those_of_single_queries_and_zero_at_a_key():
+    inputs = torch.randn(50, 784, generator=torch.Generator().manual_seed(3)) * 3 + 1
+    together = squared_distances(inputs, inputs[:30])
+    assert torch.equal(together.diagonal()[:30], torch.zeros(30))
+    for row in range(0, 50, 7):
+        assert torch.equal(squared_distances(inputs[row : row + 1], inputs[:30])[0], together[row])
+
+
+def test_cosine_of_a_zero_vector_is_zero_with_finite_gradients():
+    inputs, keys = torch.zeros(1, 3), torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]).requires_grad_()
+    scores = scores_of(METHODS["cosine"], {"temperature": 1.0}, inputs, keys)
+    scores.sum().backward()
+    assert scores.tolist() == [[0.0, 0.0]]
+    assert keys.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_gradients_agree_with_finite_differences(name):
+    generator = torch.Generator().manual_seed(2)
+    inputs, keys, values = (
+        torch.randn(*shape, dtype=torch.float64, generator=generator) for shape in [(5, 3), (4, 3), (4, 2)]
+    )
+    parameters = resolve_parameters(METHODS[name], {})
+    assert torch.autograd.gradcheck(
+        lambda k, v: prototype_logits(METHODS[name], parameters, inputs, k, v),
+        (keys.requires_grad_(), values.requires_grad_()),
+    )
