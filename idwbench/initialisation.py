@@ -16,8 +16,8 @@ def initial_prototypes(
     method: Method,
     n_prototypes: int,
     n_classes: int,
-    train_mean: NDArray[np.float32],
-    train_std: NDArray[np.float32],
+    train_mean: NDArray[np.floating],
+    train_std: NDArray[np.floating],
     generator: np.random.Generator,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return initial keys (prototypes, features) and values (prototypes, classes).

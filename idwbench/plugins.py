@@ -54,7 +54,8 @@ def register(
 
     The function is called as ``score(inputs, keys, **parameters)`` with tensors: inputs (…, batch, features), keys
     (…, prototypes, features), and gives scores (…, batch, prototypes). Leading axes stack runs. A number among the
-    parameters arrives as a tensor that broadcasts against the scores, (…, 1, 1); a word arrives as text.
+    parameters arrives as a number, or, for stacked runs, as a tensor (…, 1, 1) that broadcasts against the scores; a
+    word arrives as text.
 
     Args:
         name: Used in YAML, tables and the database; lower case.

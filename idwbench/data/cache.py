@@ -60,7 +60,7 @@ def _marked_read_only(folder: Path) -> bool:
 
 def _read(path: Path, shapes: Shapes) -> dict[str, NDArray[np.uint8]] | None:
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {key: stored[key] for key in shapes}
     except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error):
         return None

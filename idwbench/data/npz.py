@@ -48,7 +48,7 @@ def _read(path: str) -> dict[str, NDArray[Any]]:
     try:
         if not zipfile.is_zipfile(path):
             raise DatasetError("not an .npz file (numpy.savez writes one)")
-        with np.load(path, allow_pickle=False) as stored:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
             for key in KEYS:
                 if key not in stored.files:
                     raise DatasetError(f"{key!r} is missing" + did_you_mean(key, stored.files))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from idwbench.errors import DatasetError, did_you_mean
 __all__ = ["load_csv"]
 
 LISTED_COLUMNS = 12
+WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
 
 
 def load_csv(config: CsvConfig) -> Dataset:
@@ -29,9 +31,8 @@ def load_csv(config: CsvConfig) -> Dataset:
         DatasetError: not such a table; one line that begins with the path and names row and column.
     """
     try:
-        frame = _read(Path(config.path), config.label)
-        labels = _labels(frame[config.label])
-        inputs = _inputs(frame.drop(columns=config.label))
+        features, labels = _read(Path(config.path), config.label)
+        inputs = _inputs(features)
         names, classes = class_names_of(labels)
         encoded = encode_labels(labels, classes)
         train, test = stratified_split(encoded, config.test_fraction, config.seed)
@@ -44,23 +45,22 @@ def load_csv(config: CsvConfig) -> Dataset:
     )
 
 
-def _read(path: Path, label: str) -> Any:
+def _read(path: Path, label: str) -> tuple[Any, NDArray[Any]]:
     import pandas as pd
 
     try:
-        header = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False)
-        _check_header([name.strip() for name in header.iloc[0]], label)
-        # A converter keeps labels such as "NA" and "None", which pandas would read as missing.
-        converters = {column: str.strip for column in header.iloc[0] if column.strip() == label}
-        frame = pd.read_csv(path, converters=converters, low_memory=False)
+        # Two rows, for a first row longer than the header: later pandas would take it to begin with an index.
+        header = pd.read_csv(path, header=None, nrows=2, dtype=str, na_filter=False).iloc[0]
+        _check_header([name.strip() for name in header], label)
+        frame = pd.read_csv(path, low_memory=False).rename(columns=str.strip)
+        # Labels are read by themselves, as texts: "NA" and "None" are names here, not missing values.
+        column = next(name for name in header if name.strip() == label)
+        labels = pd.read_csv(path, usecols=[column], dtype=str, na_filter=False)[column]
     except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError, OSError) as error:
         raise DatasetError(f"not a table of comma-separated values ({' '.join(str(error).split())})") from None
-    frame = frame.rename(columns=str.strip)
-    if not isinstance(frame.index, pd.RangeIndex):
-        raise DatasetError(f"rows have more values than the header has names ({len(frame.columns)})")
     if len(frame) == 0:
         raise DatasetError("has a header but no rows")
-    return frame
+    return frame.drop(columns=label), _labels([text.strip() for text in labels], label)
 
 
 def _check_header(names: list[str], label: str) -> None:
@@ -78,13 +78,12 @@ def _check_header(names: list[str], label: str) -> None:
         raise DatasetError(f"has no column but the label {label!r}")
 
 
-def _labels(column: Any) -> NDArray[Any]:
-    texts = [str(text) for text in column]
+def _labels(texts: list[str], name: str) -> NDArray[Any]:
     for row, text in enumerate(texts, start=1):
         if not text:
-            raise DatasetError(f"row {row}, column {column.name!r}: the label is missing")
+            raise DatasetError(f"row {row}, column {name!r}: the label is missing")
     # "01" stays a text: only what an integer would be written as becomes one.
-    if all(text.lstrip("-").isdecimal() and str(int(text)) == text for text in texts):
+    if all(WHOLE_NUMBER.fullmatch(text) for text in texts):
         return np.array([int(text) for text in texts])
     return np.array(texts)
 

@@ -23,7 +23,7 @@ _REPLACEMENTS = str.maketrans(
         "<": r"\textless{}",
         ">": r"\textgreater{}",
         "|": r"\textbar{}",
-        "[": "{[}",  # at the start of a line a bracket or a star would belong to the \\\\ before it
+        "[": "{[}",  # at the start of a line a bracket or a star would belong to the \\ before it
         "*": "{*}",
         "±": r"$\pm$",
         "·": r"$\cdot$",

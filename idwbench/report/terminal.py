@@ -70,6 +70,8 @@ def _section(section: Section, console: Console, options: ConsoleOptions, star: 
     yield Text(section.title, style="bold")
     yield table
     notes = [caption(section).replace("bold:", "*") if star else caption(section), *section.notes]
+    # A reference that is not shown needs no origin.
+    notes = [note for note in notes if not note.startswith(tuple(f"{header}:" for header in left_out))]
     if left_out:
         notes.append(f"Not shown in {options.max_width} columns: {', '.join(left_out)}.")
     for note in notes:

@@ -6,9 +6,10 @@ import json
 import math
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,7 @@ class Database:
         path = Path(name).expanduser()
         if path.is_dir():
             raise ResultsError(f"'{name}' is a folder: give the path of a database file")
-        engine = create_engine(
-            "sqlite://", creator=_sqlite_creator(path, read_only), poolclass=NullPool, json_serializer=_to_json
-        )
-        event.listen(engine, "begin", _begin)
-        return cls(engine, str(path), path, read_only)
+        return cls(_sqlite_engine(path, read_only), str(path), path, read_only)
 
     @classmethod
     def _postgresql(cls, url: URL, read_only: bool) -> Database:
@@ -83,9 +80,7 @@ class Database:
         options = {"postgresql_readonly": True} if read_only else {}
         label = url.render_as_string(hide_password=True)
         try:
-            engine = create_engine(
-                url, poolclass=NullPool, json_serializer=_to_json, execution_options=options
-            )
+            engine = create_engine(url, poolclass=NullPool, json_serializer=_to_json, execution_options=options)
         except NoSuchModuleError:
             raise ResultsError(f"'{label}': SQLAlchemy knows no driver '{url.drivername}'") from None
         except ModuleNotFoundError as error:
@@ -120,21 +115,49 @@ class Database:
         with self._translated(), engine.begin() as connection:
             yield connection
 
+    def without_foreign_keys(self) -> Database:
+        """Return the same database with SQLite's foreign keys off, which no transaction can switch."""
+        if self.path is None:
+            return self
+        return replace(self, engine=_sqlite_engine(self.path, self.read_only, foreign_keys=False))
+
+    def use_write_ahead_log(self) -> None:
+        """Let readers and one writer of an SQLite file work at once; the file remembers it.
+
+        Raises:
+            ResultsError: the file is no database, or stays locked.
+        """
+        deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+        while self.path is not None:
+            with self._translated():
+                # The mode cannot change within a transaction, so this goes past SQLAlchemy's.
+                connection = self.engine.raw_connection()
+            try:
+                connection.cursor().execute("PRAGMA journal_mode = WAL").fetchone()
+                return
+            except sqlite3.DatabaseError as error:
+                # Two processes that switch at once are told "locked" without any waiting.
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise ResultsError(f"'{self.label}': {_explain(error)}") from error
+            finally:
+                connection.close()
+            time.sleep(0.02)
+
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
         except (OperationalError, InterfaceError) as error:
-            raise ResultsError(f"'{self.label}': {_explain(error)}") from error
+            raise ResultsError(f"'{self.label}': {_explain(error.orig)}") from error
         except DatabaseError as error:
             # The children of DatabaseError that are left (a broken constraint, wrong SQL) are our mistakes.
             if type(error) is not DatabaseError:
                 raise
-            raise ResultsError(f"'{self.label}': {_explain(error)}") from error
+            raise ResultsError(f"'{self.label}': {_explain(error.orig)}") from error
 
 
-def _explain(error: DatabaseError | InterfaceError) -> str:
-    text = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
+def _explain(error: BaseException | None) -> str:
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
     if "file is not a database" in text:
         return "this file is not an SQLite database"
     if "locked" in text:
@@ -151,7 +174,7 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
 
-def _sqlite_creator(path: Path, read_only: bool) -> Callable[[], sqlite3.Connection]:
+def _sqlite_engine(path: Path, read_only: bool, *, foreign_keys: bool = True) -> Engine:
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?{_mode(path, read_only)}",
@@ -160,12 +183,14 @@ def _sqlite_creator(path: Path, read_only: bool) -> Callable[[], sqlite3.Connect
             isolation_level=None,  # the driver would begin on its own, late, and never before a CREATE TABLE
             check_same_thread=False,
         )
-        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
         # SQLite is often built without mathematical functions, and the leaderboard takes a root.
         connection.create_function("sqrt", 1, _sqrt, deterministic=True)
         return connection
 
-    return connect
+    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool, json_serializer=_to_json)
+    event.listen(engine, "begin", _begin)
+    return engine
 
 
 def _mode(path: Path, read_only: bool) -> str:

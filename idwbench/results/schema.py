@@ -6,17 +6,17 @@ there is something to create or upgrade.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
-import time
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import Connection, event
-from sqlalchemy.exc import OperationalError, ProgrammingError
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from idwbench.errors import ResultsError
-from idwbench.results.connection import BUSY_TIMEOUT_SECONDS, Database
+from idwbench.results.connection import Database
 
 __all__ = ["MIGRATIONS", "check_schema", "revisions", "stored_revision", "upgrade_schema"]
 
@@ -79,8 +79,7 @@ def upgrade_schema(database: Database) -> None:
         revision = stored_revision(connection)
     if revision is not None and not _is_older(revision, database.label):
         return
-    if database.path is not None:
-        _use_write_ahead_log(database)
+    database.use_write_ahead_log()
     _migrate(database)
 
 
@@ -94,53 +93,50 @@ def _is_older(revision: str, label: str) -> bool:
     return revision != known[-1]
 
 
-def _use_write_ahead_log(database: Database) -> None:
-    """Let readers and one writer work at once; the file remembers it."""
-    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
-    with database._translated():
-        while True:
-            # The mode cannot change within a transaction, so this goes past SQLAlchemy.
-            connection = database.engine.raw_connection()
-            try:
-                connection.cursor().execute("PRAGMA journal_mode = WAL").fetchone()
-                return
-            except sqlite3.OperationalError as error:
-                # Two processes that change it at once are told "locked" without waiting.
-                if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise ResultsError(f"'{database.label}': {error}") from error
-            except sqlite3.DatabaseError as error:
-                raise ResultsError(f"'{database.label}': {error}") from error
-            finally:
-                connection.close()
-            time.sleep(0.02)
-
-
 def _migrate(database: Database) -> None:
+    # Alembic's batch mode replaces a table by a changed copy; with foreign keys on, dropping the old one would
+    # delete whatever refers to it.
+    with database.without_foreign_keys().write() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        revision = stored_revision(connection)
+        if revision is not None and not _is_older(revision, database.label):
+            return  # another process was faster
+        if revision is not None and database.path is not None:
+            _back_up(database.path, revision)
+        try:
+            _run_migrations(connection)
+        except DBAPIError as error:
+            newest = revisions()[-1]
+            raise ResultsError(
+                f"'{database.label}' cannot be brought to version {newest} and was left as it was: {error.orig}"
+            ) from error
+        if connection.dialect.name == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
+            raise ResultsError(f"'{database.label}': a migration broke references; it was left as it was")
+
+
+def _run_migrations(connection: Connection) -> None:
     from alembic import command
     from alembic.config import Config
-    from alembic.util import CommandError
 
-    # Alembic's batch mode replaces a table by a changed copy; with foreign keys on, dropping the old one
-    # would delete what refers to it. They cannot be switched within a transaction, hence before it.
-    with _without_foreign_keys(database):
-        try:
-            with database.write() as connection:
-                _lock(connection)
-                revision = stored_revision(connection)
-                if revision is not None and not _is_older(revision, database.label):
-                    return  # another process was faster
-                if revision is not None and database.path is not None:
-                    _back_up(database.path, revision)
-                config = Config()
-                config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-                config.attributes["connection"] = connection
-                command.upgrade(config, "head")
-                _check_foreign_keys(connection)
-        except (CommandError, ProgrammingError) as error:
-            reason = str(getattr(error, "orig", error)).splitlines()[0]
-            raise ResultsError(f"'{database.label}' cannot be upgraded: {reason}; it was left as it was") from error
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
 
 
-def _lock(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+def _back_up(path: Path, revision: str) -> None:
+    """Copy a database of an older version beside itself; other processes wait meanwhile, as we hold the lock."""
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    target = path.with_name(f"{path.name}.version-{revision}.{moment}.bak")
+    unfinished = target.with_suffix(".tmp")
+    try:
+        with (
+            closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as source,
+            closing(sqlite3.connect(unfinished)) as copy,
+        ):
+            source.backup(copy)
+        os.replace(unfinished, target)
+    except (OSError, sqlite3.Error) as error:
+        unfinished.unlink(missing_ok=True)
+        raise ResultsError(f"'{path}' must be upgraded, but cannot be copied to '{target}' first: {error}") from error

@@ -141,6 +141,7 @@ class _Reader:
     keys: dict[Location, Position] = field(default_factory=dict)
     values: dict[Location, Position] = field(default_factory=dict)
     _open: set[int] = field(default_factory=set)
+    _constructor: Any = field(default_factory=lambda: YAML(typ="safe", pure=True).constructor)
 
     def read(self, node: Node, location: Location) -> Any:
         self.values[location] = _position(node)
@@ -180,7 +181,7 @@ class _Reader:
         if node.tag not in _NUMBERS_AND_WORDS:
             self._check_tag(node, location, "str")
         try:
-            value = YAML(typ="safe", pure=True).constructor.construct_object(node)
+            value = self._constructor.construct_object(node)
         except (ValueError, KeyError, YAMLError):  # `!!int abc`, or an integer of thousands of digits
             raise _error(self.file, _position(node), f"cannot read {node.value[:40]!r}", location) from None
         if isinstance(value, int) and abs(value) >= _MAX_INTEGER:

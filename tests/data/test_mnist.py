@@ -173,7 +173,7 @@ def test_only_the_missing_archive_is_named_and_fetched(small, monkeypatch):
     path = folder / "MNIST" / "raw" / "t10k-labels-idx1-ubyte.gz"
     content = path.read_bytes()
     path.unlink()
-    with pytest.raises(DatasetError, match="mnist: missing t10k-labels-idx1-ubyte.gz; copy"):
+    with pytest.raises(DatasetError, match=r"mnist: missing t10k-labels-idx1-ubyte\.gz; copy"):
         load(folder)
     asked = []
 

@@ -52,7 +52,7 @@ def exp32(x: np.float32) -> np.float32:
 @exact_kernel
 def log32(x: np.float32) -> np.float32:
     """Return ln x of a positive normal number; +∞ for +∞ and NaN for NaN."""
-    bits = x.view(np.int32)
+    bits = np.float32(x).view(np.int32)
     exponent = np.int32((bits - SQRT_HALF_BITS) >> 23)
     f = np.int32(bits - (exponent << 23)).view(np.float32) - ONE
     p = LOG_8

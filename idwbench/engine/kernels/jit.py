@@ -11,12 +11,14 @@ from typing import Any, TypeVar, cast
 import numba
 import platformdirs
 
-__all__ = ["cache_folder", "exact_kernel", "kernel"]
+__all__ = ["cache_folder", "entry_kernel", "exact_kernel", "kernel"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Not `fastmath=True`: without "nnan" and "ninf" a NaN stays a NaN, and divergence is seen.
 FAST_MATH = {"reassoc", "contract", "nsz", "arcp", "afn"}
+OPTIONS = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def cache_folder(root: str | None = None) -> Path | None:
@@ -44,24 +46,28 @@ def cache_folder(root: str | None = None) -> Path | None:
 CACHE_FOLDER = cache_folder()
 
 
-def _compiled(function: Function, fastmath: set[str]) -> Function:
+def entry_kernel(function: Function) -> Function:
+    """Compile, on its first call, a function that Python calls, and keep the machine code."""
     before = numba.config.CACHE_DIR
     try:
         if CACHE_FOLDER is not None:
             numba.config.CACHE_DIR = str(CACHE_FOLDER)
-        compiled = numba.njit(
-            cache=CACHE_FOLDER is not None, nogil=True, error_model="numpy", fastmath=fastmath, boundscheck=False
-        )(function)
+        compiled = numba.njit(cache=CACHE_FOLDER is not None, fastmath=FAST_MATH, **OPTIONS)(function)
     finally:
         numba.config.CACHE_DIR = before
     return cast(Function, compiled)
 
 
 def kernel(function: Function) -> Function:
-    """Compile `function` on its first call: no lock held, division as NumPy's, sums in any order."""
-    return _compiled(function, FAST_MATH)
+    """Compile a function that only kernels call: without the wrapper for Python, which takes longer than the rest."""
+    return cast(Function, numba.njit(fastmath=FAST_MATH, **INNER, **OPTIONS)(function))
 
 
 def exact_kernel(function: Function) -> Function:
     """The same for code that counts on the order of its operations; a product and a sum may still be one."""
-    return _compiled(function, {"contract"})
+    return cast(Function, numba.njit(fastmath={"contract"}, **INNER, **OPTIONS)(function))
+
+
+def spliced_kernel(function: Function) -> Function:
+    """The same for code that mostly calls kernels: put where it is called, it does not compile them once more."""
+    return cast(Function, numba.njit(fastmath=FAST_MATH, inline="always", **INNER, **OPTIONS)(function))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from idwbench.engine.kernels.jit import kernel
 
-__all__ = ["Matrix", "fill_distances", "fill_products", "product_gradient", "distance_gradient"]
+__all__ = ["Matrix", "distance_gradient", "fill_distances", "fill_products", "product_gradient"]
 
 Matrix = NDArray[np.float32]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.engine.kernels.elementary import exp32, log32
-from idwbench.engine.kernels.jit import kernel
+from idwbench.engine.kernels.jit import kernel, spliced_kernel
 
 __all__ = ["CODES", "COSINE", "FIRST_DISTANCE", "RELU", "Score", "Vector", "fill_scores"]
 
@@ -55,7 +55,7 @@ class Score(NamedTuple):
     second: np.float32
 
 
-@kernel
+@spliced_kernel
 def fill_scores(score: Score, measures: Vector, values: Vector, slopes: Vector) -> None:
     """Write the score of each measure and its derivative by that measure.
 

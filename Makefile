@@ -1,0 +1,51 @@
+# Two commands for a newcomer: `make demo` and `make test`. Both need only Python 3.11+ and make.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INPUTS := pyproject.toml constraints.txt
+# The workers of pytest: as many as there are processors.
+JOBS ?= auto
+
+.PHONY: help demo test lint check docs clean
+
+help:
+	@echo "make demo   train, table and draw the paper's Two Moons figure in results/"
+	@echo "make test   run the tests"
+	@echo "make lint   ruff, mypy and import-linter"
+	@echo "make check  lint and test"
+	@echo "make docs   write docs/cli.md anew from the command line itself"
+	@echo "make clean  remove the virtual environment and caches"
+
+# An empty file in the environment marks what was installed and from which inputs; it is touched only when pip succeeds.
+$(VENV)/.installed: $(INPUTS)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(INPUTS)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@ $(VENV)/.installed
+
+demo: $(VENV)/.installed
+	$(BIN)/idwbench sweep sweeps/two_moons.yaml
+	$(BIN)/idwbench report --table two_moons
+	$(BIN)/idwbench report --figure moons --table two_moons -o results/two_moons.png --force
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m idwbench.cli.reference docs/cli.md
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

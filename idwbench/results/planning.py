@@ -1,0 +1,64 @@
+"""Writing what is to be done: runs as planned rows, and the plan of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Integer, bindparam, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from idwbench.config import RunConfig
+from idwbench.results.models import runs, sweep_runs, sweeps
+from idwbench.results.rows import planned_row
+
+__all__ = ["plan_runs", "register_sweep"]
+
+
+def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]:
+    """Add the missing runs as planned and return all keys, each once, in order.
+
+    A run that is there stays, but for where its file of data lies: that is no part of its key and may have changed.
+    """
+    now = datetime.now(UTC)
+    rows = {row["run_key"]: row for row in (planned_row(config, now) for config in configs)}
+    if rows:
+        connection.execute(_insert_missing(connection), list(rows.values()))
+    return list(rows)
+
+
+def _insert_missing(connection: Connection) -> Any:
+    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(runs)
+    return statement.on_conflict_do_update(
+        index_elements=["run_key"],
+        set_={"config": statement.excluded.config},
+        where=runs.c.config != statement.excluded.config,
+    )
+
+
+def register_sweep(
+    connection: Connection, name: str, description: str, spec_text: str, configs: Sequence[RunConfig]
+) -> list[str]:
+    """Store a sweep, its missing runs, and its plan in place of the plan it had; return the keys in order."""
+    now = datetime.now(UTC)
+    values = {"description": description, "spec": spec_text, "updated_at": now}
+    sweep_id = connection.execute(select(sweeps.c.id).where(sweeps.c.name == name)).scalar_one_or_none()
+    if sweep_id is None:
+        created = connection.execute(insert(sweeps).values(name=name, created_at=now, **values))
+        assert created.inserted_primary_key is not None
+        sweep_id = created.inserted_primary_key[0]
+    else:
+        connection.execute(update(sweeps).where(sweeps.c.id == sweep_id).values(**values))
+    keys = plan_runs(connection, configs)
+    connection.execute(delete(sweep_runs).where(sweep_runs.c.sweep_id == sweep_id))
+    if keys:
+        found = select(bindparam("sweep", type_=Integer), bindparam("place", type_=Integer), runs.c.id).where(
+            runs.c.run_key == bindparam("key")
+        )
+        connection.execute(
+            insert(sweep_runs).from_select(["sweep_id", "position", "run_id"], found),
+            [{"sweep": sweep_id, "place": place, "key": key} for place, key in enumerate(keys)],
+        )
+    return keys

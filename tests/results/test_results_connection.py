@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from idwbench.errors import ResultsError
+from idwbench.results import connection as connection_module
+from idwbench.results.store import ResultsStore
+
+
+def test_reading_a_missing_database_says_what_to_do_and_makes_nothing(tmp_path):
+    db = tmp_path / "none" / "idwbench.db"
+    with pytest.raises(ResultsError, match="does not exist; no results are stored there yet: run `idwbench sweep"):
+        ResultsStore.open(str(db), read_only=True)
+    assert not db.parent.exists()
+
+
+def test_reading_an_empty_database_says_what_to_do(tmp_path):
+    db = tmp_path / "empty.db"
+    db.touch()
+    with pytest.raises(ResultsError, match="run `idwbench sweep"):
+        ResultsStore.open(str(db), read_only=True)
+    assert db.stat().st_size == 0
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_file_that_is_no_database_is_refused_unchanged(tmp_path, read_only):
+    db = tmp_path / "notes.txt"
+    db.write_text("not a database " * 100)
+    with pytest.raises(ResultsError, match="this file is not an SQLite database"):
+        ResultsStore.open(str(db), read_only=read_only)
+    assert db.read_text() == "not a database " * 100
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_folder_is_refused(tmp_path, read_only):
+    with pytest.raises(ResultsError, match="is a folder"):
+        ResultsStore.open(str(tmp_path), read_only=read_only)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ResultsError, match="cannot make the folder"):
+        ResultsStore.open(str(tmp_path / "file" / "deeper" / "x.db"))
+
+
+@pytest.mark.parametrize(
+    ("db", "message"),
+    [
+        ("mysql://host/results", "databases of kind 'mysql' are not supported"),
+        ("nonsense://host/results", "databases of kind 'nonsense' are not supported"),
+        ("://", "neither a path nor a database URL"),
+        ("postgresql+nonsense://host/results", "knows no driver"),
+        ("sqlite://", "in memory"),
+        ("sqlite:///:memory:", "in memory"),
+        ("", "in memory"),
+    ],
+)
+def test_a_url_that_cannot_work_is_refused(db, message):
+    with pytest.raises(ResultsError, match=message):
+        ResultsStore.open(db)
+
+
+def test_a_missing_driver_is_named_and_the_password_is_not(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ResultsError, match="needs the Python package 'psycopg'") as caught:
+        ResultsStore.open("postgresql://me:secret@host/results")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_url_and_a_path_with_odd_characters_are_the_same_file(tmp_path, make_config):
+    path = tmp_path / "a folder" / "50% ?#é.db"
+    ResultsStore.open(str(path)).plan([make_config(0)])
+    assert len(ResultsStore.open(f"sqlite:///{str(path).replace('?', '%3F')}").find_runs()) in (0, 1)
+    assert path.exists()
+    assert len(ResultsStore.open(str(path), read_only=True).find_runs()) == 1
+
+
+def test_a_url_is_the_file_it_names(db, make_config):
+    ResultsStore.open(f"sqlite:///{db}").plan([make_config(0)])
+    assert len(ResultsStore.open(db).find_runs()) == 1
+
+
+def test_a_store_for_reading_refuses_to_write(store, db, make_config, make_result):
+    reader = ResultsStore.open(db, read_only=True)
+    for write in (lambda: reader.plan([make_config(0)]), lambda: reader.finish([make_result(make_config(0))])):
+        with pytest.raises(ResultsError, match="opened for reading only"):
+            write()
+
+
+def test_a_reader_sees_what_was_written_after_it_was_opened(store, db, make_config):
+    reader = ResultsStore.open(db, read_only=True)
+    store.plan([make_config(0)])
+    assert len(reader.find_runs()) == 1
+
+
+def test_a_reader_is_not_kept_waiting_by_a_writer(store, db, make_config):
+    with store._database.write() as connection:
+        connection.exec_driver_sql("UPDATE runs SET attempt = 5")
+        assert ResultsStore.open(db, read_only=True).find_runs() == []
+
+
+def test_a_folder_without_write_access_can_be_read(store, db, make_config, monkeypatch):
+    store.plan([make_config(0)])
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    before = set(Path(db).parent.iterdir())
+    assert len(ResultsStore.open(db, read_only=True).find_runs()) == 1
+    assert set(Path(db).parent.iterdir()) == before
+
+
+def test_a_lock_that_stays_is_one_clear_line(db, make_config, monkeypatch):
+    monkeypatch.setattr(connection_module, "BUSY_TIMEOUT_SECONDS", 0.1)
+    store = ResultsStore.open(db)
+    with closing(sqlite3.connect(db, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(ResultsError, match="another process has kept the database locked for 0.1 seconds"):
+            store.plan([make_config(0)])
+        other.execute("ROLLBACK")
+    store.plan([make_config(0)])
+
+
+def test_foreign_keys_are_on(store):
+    with store._database.read() as connection:
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar_one() == 1
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one() == 30_000
+
+
+def test_an_error_within_a_transaction_takes_it_back(store, make_config):
+    with pytest.raises(ZeroDivisionError), store._database.write() as connection:
+        connection.exec_driver_sql("CREATE TABLE extra (id INTEGER)")
+        raise ZeroDivisionError
+    with store._database.read() as connection:
+        names = connection.exec_driver_sql("SELECT name FROM sqlite_master").scalars().all()
+    assert "extra" not in names

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import time
+
+from idwbench.config import NpzConfig, Protocol, parse_run
+
+
+def test_a_sweep_plans_its_missing_runs_in_order(store, make_config):
+    configs = [make_config(seed) for seed in (3, 1, 2)]
+    keys = store.register_sweep("moons", "three seeds", "name: moons\n", configs)
+    assert keys == [config.run_key for config in configs]
+    runs = store.find_runs(sweep="moons")
+    assert [run.config for run in runs] == configs
+    assert {run.state for run in runs} == {"planned"}
+    assert [run.dataset for run in runs] == ["two_moons"] * 3
+
+
+def test_a_run_that_stands_twice_in_a_plan_is_planned_once(store, make_config):
+    keys = store.register_sweep("moons", "", "", [make_config(0), make_config(1), make_config(0)])
+    assert keys == [make_config(0).run_key, make_config(1).run_key]
+    assert store.sweep_status("moons").total == 2
+
+
+def test_a_changed_plan_replaces_the_old_one_and_deletes_no_run(store, make_config, make_result):
+    store.register_sweep("moons", "old", "old", [make_config(seed) for seed in range(4)])
+    store.finish([make_result(make_config(0))])
+    store.register_sweep("moons", "new", "new", [make_config(5), make_config(1)])
+    assert [run.config.seed for run in store.find_runs(sweep="moons")] == [5, 1]
+    assert sorted(run.config.seed for run in store.find_runs()) == [0, 1, 2, 3, 5]
+    (sweep,) = store.list_sweeps()
+    assert (sweep.description, sweep.spec, sweep.n_runs, sweep.n_complete) == ("new", "new", 2, 0)
+    assert sweep.updated_at >= sweep.created_at
+
+
+def test_two_sweeps_share_the_runs_that_are_the_same(store, make_config, make_result):
+    store.register_sweep("one", "", "", [make_config(0), make_config(1)])
+    store.finish([make_result(make_config(1))])
+    store.register_sweep("two", "", "", [make_config(1), make_config(2)])
+    assert store.sweep_status("two").complete == 1
+    assert len(store.find_runs()) == 3
+
+
+def test_an_empty_plan_is_stored(store):
+    assert store.register_sweep("empty", "", "", []) == []
+    assert store.sweep_status("empty").total == 0
+
+
+def test_a_planned_run_without_a_sweep_waits_to_be_claimed(store, make_config):
+    keys = store.plan([make_config(0)])
+    assert store.claim(keys) == keys
+
+
+def test_the_row_alone_is_enough_to_run_it_again(store, make_config):
+    config = make_config(
+        2**32 - 1, "inv_dist", 3, Protocol(epochs=2, batch_size=4, learning_rate=0.1), power=7, epsilon=0
+    )
+    store.plan([config])
+    (run,) = store.find_runs()
+    assert run.config == config
+    assert run.run_key == run.config.run_key == config.run_key
+
+
+def test_a_moved_file_is_the_same_run_at_its_new_place(store):
+    protocol = Protocol(epochs=1, batch_size=1, learning_rate=0.1)
+    old, new = (parse_run(NpzConfig(path=path, sha256="ab"), "idw", 2, protocol, 0) for path in ("a/x.npz", "b/x.npz"))
+    store.plan([old])
+    store.plan([new])
+    (run,) = store.find_runs()
+    assert run.config == new
+    assert run.dataset == "x.npz"
+
+
+def test_ten_thousand_runs_are_registered_within_seconds(store, make_config):
+    configs = [make_config(seed) for seed in range(10_000)]
+    start = time.process_time()
+    store.register_sweep("large", "", "", configs)
+    assert time.process_time() - start < 5
+    assert store.sweep_status("large").planned == 10_000

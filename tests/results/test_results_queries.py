@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+from sqlalchemy import event
+
+from idwbench.errors import ResultsError
+
+
+@pytest.fixture
+def filled(store, make_config, make_result, make_diverged):
+    store.register_sweep("moons", "Figure 2", "", [make_config(1), make_config(0), make_config(0, "gaussian")])
+    store.finish([make_result(make_config(0)), make_diverged(make_config(1)), make_result(make_config(9))])
+    return store
+
+
+def test_runs_are_found_by_every_condition(filled):
+    assert [run.config.seed for run in filled.find_runs(sweep="moons")] == [1, 0, 0]
+    assert [run.config.seed for run in filled.find_runs(states=["complete"])] == [0, 9]
+    assert len(filled.find_runs(states=[])) == 0
+    assert len(filled.find_runs(methods=["gaussian", "neg_dist"])) == 1
+    assert len(filled.find_runs(dataset="two_moons")) == 4
+    assert filled.find_runs(dataset="mnist") == []
+    assert len(filled.find_runs(sweep="moons", states=["complete"], methods=["idw"])) == 1
+
+
+def test_an_unknown_sweep_is_named_with_its_nearest(filled):
+    for read in (lambda: filled.find_runs(sweep="moon"), lambda: filled.sweep_status("moon")):
+        with pytest.raises(ResultsError, match=r"no sweep 'moon' is stored \(did you mean 'moons'\?\)"):
+            read()
+
+
+def test_a_run_is_found_by_the_beginning_of_its_key(filled, make_config):
+    key = make_config(9).run_key
+    assert filled.find_run(key).config == make_config(9)
+    assert filled.find_run(key[:10].upper()).run_key == key
+
+
+def test_a_beginning_that_fits_several_runs_is_refused(store, make_config):
+    keys = store.plan([make_config(seed) for seed in range(40)])
+    digit, _ = Counter(key[0] for key in keys).most_common(1)[0]
+    with pytest.raises(ResultsError, match=f"several runs have a key that begins with '{digit}'"):
+        store.find_run(digit)
+
+
+@pytest.mark.parametrize("key", ["", "zz", "%", "_", "0" * 64])
+def test_a_key_that_fits_no_run_is_refused(filled, key):
+    with pytest.raises(ResultsError, match="no run has a key that begins with"):
+        filled.find_run(key)
+
+
+def test_curves_and_tensors_of_an_unknown_run_are_refused(filled):
+    for read in (filled.load_curve, filled.load_tensors):
+        with pytest.raises(ResultsError, match="no run has the key 'ab'"):
+            read("ab")
+
+
+def test_a_planned_run_has_neither_curve_nor_tensors(filled, make_config):
+    key = make_config(0, "gaussian").run_key
+    assert filled.load_curve(key) == []
+    assert filled.load_tensors(key) == {}
+
+
+def test_sweeps_and_data_sets_are_listed(filled):
+    filled.register_sweep("empty", "", "", [])
+    assert [(s.name, s.n_runs, s.n_complete) for s in filled.list_sweeps()] == [("empty", 0, 0), ("moons", 3, 1)]
+    assert filled.dataset_labels() == ["two_moons"]
+    assert filled.has_sweep("moons")
+    assert not filled.has_sweep("moon")
+
+
+def test_the_states_of_a_sweep_add_up(filled, make_config):
+    filled.claim([make_config(0, "gaussian").run_key])
+    status = filled.sweep_status("moons")
+    assert (status.total, status.complete, status.diverged, status.running) == (3, 1, 1, 1)
+    assert (status.planned, status.failed, status.stale) == (0, 0, 0)
+
+
+def test_ten_thousand_runs_are_read_with_as_many_queries_as_three(filled, make_config):
+    filled.register_sweep("large", "", "", [make_config(seed, prototypes=2) for seed in range(10_000)])
+    statements = []
+    event.listen(filled._database.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    filled.find_runs(sweep="moons")
+    few = len(statements)
+    start = time.process_time()
+    assert len(filled.find_runs(sweep="large")) == 10_000
+    assert time.process_time() - start < 4
+    assert len(statements) == 2 * few
+    assert not any("data" in statement.replace("dataset", "").replace("data_sha256", "") for statement in statements)

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from idwbench.errors import ResultsError
+from idwbench.results import schema
+from idwbench.results.models import metadata
+from idwbench.results.store import ResultsStore
+
+HEAD = """
+from alembic import op
+import sqlalchemy as sa
+revision, down_revision = "0002", "0001"
+def upgrade():
+"""
+# Replaces `runs` by a changed copy: what refers to it must survive.
+BATCH = """
+    for view in ("leaderboard", "runs_wide"):
+        op.execute(f"DROP VIEW {view}")
+    with op.batch_alter_table("runs", recreate="always") as batch:
+        batch.add_column(sa.Column("mood", sa.Text))
+"""
+FAILING = """
+    op.create_table("extra", sa.Column("id", sa.Integer, primary_key=True))
+    op.execute("DROP VIEW leaderboard")
+    op.execute("INSERT INTO nowhere VALUES (1)")
+"""
+BREAKING = """
+    op.execute("DELETE FROM runs")
+"""
+
+
+@pytest.fixture
+def next_version(tmp_path, monkeypatch):
+    """Let the package have one migration more."""
+
+    def add(body: str) -> None:
+        target = tmp_path / "migrations"
+        shutil.copytree(schema.MIGRATIONS, target, ignore=shutil.ignore_patterns("__pycache__"))
+        (target / "versions" / "0002_next.py").write_text(HEAD + body)
+        monkeypatch.setattr(schema, "MIGRATIONS", target)
+
+    return add
+
+
+def query(db, sql):
+    with closing(sqlite3.connect(db)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def names(db):
+    return {row[0] for row in query(db, "SELECT name FROM sqlite_master")}
+
+
+def backups(db):
+    return list(Path(db).parent.glob("*.bak"))
+
+
+def test_the_tables_are_what_the_migrations_make(store):
+    with store._database.read() as connection:
+        ours = {"version_table": "idwbench_version", "compare_type": True}
+        assert compare_metadata(MigrationContext.configure(connection, opts=ours), metadata) == []
+
+
+def test_a_new_database_is_made_with_its_folder(store, db):
+    assert names(db) >= {"runs", "sweeps", "sweep_runs", "curves", "tensors", "leaderboard", "runs_wide"}
+    assert query(db, "SELECT version_num FROM idwbench_version") == [(schema.revisions()[-1],)]
+    assert query(db, "PRAGMA journal_mode") == [("wal",)]
+    assert backups(db) == []
+
+
+def test_opening_again_keeps_everything(store, db, make_config, make_result):
+    store.finish([make_result(make_config(0))])
+    assert ResultsStore.open(db).find_runs() == store.find_runs()
+
+
+def test_the_state_of_a_run_is_one_of_five(store, db, make_config):
+    store.plan([make_config(0)])
+    with pytest.raises(sqlite3.IntegrityError, match="ck_runs_state"):
+        query(db, "UPDATE runs SET state = 'paused'")
+
+
+def test_a_failing_migration_leaves_nothing_behind(store, db, make_config, next_version):
+    store.plan([make_config(0)])
+    before = names(db)
+    next_version(FAILING)
+    with pytest.raises(ResultsError, match="cannot be brought to version 0002 and was left as it was: no such table"):
+        ResultsStore.open(db)
+    assert names(db) == before
+    assert query(db, "SELECT version_num FROM idwbench_version") == [("0001",)]
+    assert len(query(db, "SELECT * FROM leaderboard")) == 0
+
+
+def test_a_failing_first_migration_leaves_no_table(tmp_path, next_version):
+    next_version(FAILING)
+    db = str(tmp_path / "new.db")
+    with pytest.raises(ResultsError, match="cannot be brought to version 0002"):
+        ResultsStore.open(db)
+    assert names(db) == set()
+
+
+def test_an_older_database_is_upgraded_with_all_it_holds(store, db, make_config, make_result, next_version):
+    store.register_sweep("moons", "", "", [make_config(0)])
+    store.finish([make_result(make_config(0))])
+    next_version(BATCH)
+    upgraded = ResultsStore.open(db)
+    assert query(db, "SELECT mood FROM runs") == [(None,)]
+    assert upgraded.find_runs(sweep="moons")[0].test_accuracy == 0.975
+    assert len(upgraded.load_curve(make_config(0).run_key)) == 25
+    assert set(upgraded.load_tensors(make_config(0).run_key)) == {"keys", "values"}
+
+
+def test_an_older_database_is_copied_before_it_is_upgraded(store, db, make_config, next_version):
+    store.plan([make_config(0)])
+    next_version(BATCH)
+    ResultsStore.open(db)
+    ResultsStore.open(db)
+    (copy,) = backups(db)
+    assert copy.name.startswith("idwbench.db.version-0001.")
+    assert query(copy, "SELECT version_num FROM idwbench_version") == [("0001",)]
+    assert len(query(copy, "SELECT * FROM runs")) == 1
+    assert list(copy.parent.glob("*.tmp")) == []
+
+
+def test_a_migration_that_breaks_references_is_taken_back(store, db, make_config, next_version):
+    store.register_sweep("moons", "", "", [make_config(0)])
+    next_version(BREAKING)
+    with pytest.raises(ResultsError, match="broke references"):
+        ResultsStore.open(db)
+    assert store.sweep_status("moons").total == 1
+
+
+def test_reading_never_upgrades(store, db, next_version):
+    next_version(BATCH)
+    with pytest.raises(ResultsError, match=r"has tables of version 0001, this is version 0002: a command that writes"):
+        ResultsStore.open(db, read_only=True)
+    assert query(db, "SELECT version_num FROM idwbench_version") == [("0001",)]
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_database_of_a_newer_version_is_refused(store, db, read_only):
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute("UPDATE idwbench_version SET version_num = '0815'")
+    with pytest.raises(ResultsError, match="version 0815, newer than this idwbench knows .*: upgrade idwbench"):
+        ResultsStore.open(db, read_only=read_only)
+
+
+def test_a_database_that_another_tool_uses_too_keeps_its_tables(tmp_path):
+    db = tmp_path / "shared.db"
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        connection.execute("INSERT INTO alembic_version VALUES ('v9.optuna')")
+    ResultsStore.open(str(db))
+    assert query(db, "SELECT * FROM alembic_version") == [("v9.optuna",)]
+
+
+def test_a_database_with_other_tables_of_our_names_is_refused_unchanged(tmp_path):
+    db = tmp_path / "other.db"
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute("CREATE TABLE sweeps (chimney TEXT)")
+    with pytest.raises(ResultsError, match="table sweeps already exists"):
+        ResultsStore.open(str(db))
+    assert names(db) == {"sweeps"}

@@ -1,0 +1,93 @@
+"""The plan of a sweep: which runs, in which order, each once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sklearn.model_selection import ParameterGrid
+
+from idwbench.config import TwoMoonsConfig, default_protocol, parse_run
+from idwbench.errors import ConfigError
+from idwbench.sweep.grid import Block
+from idwbench.sweep.planner import plan
+from idwbench.sweep.spec import SweepSpec
+
+
+def sweep(*blocks: Block, seeds: tuple[int, ...] = (0, 1)) -> SweepSpec:
+    return SweepSpec("test", "", TwoMoonsConfig(), default_protocol("two_moons"), seeds, blocks)
+
+
+def test_cells_come_in_scikit_learns_order_with_seeds_innermost() -> None:
+    axes = {
+        "prototypes": (16, 2),
+        "method": ("inv_dist", "idw"),
+        "power": (2.0, 1.0),
+        "epsilon": (0.1, 0.0),
+        "epochs": (3, 1),
+    }
+    planned = [
+        (run.method, run.prototypes, run.parameters["power"], run.parameters["epsilon"], run.protocol.epochs, run.seed)
+        for run in plan(sweep(axes, seeds=(5, 3)))
+    ]
+    names = ("method", "prototypes", "power", "epsilon", "epochs")
+    grid = ParameterGrid({name: list(values) for name, values in axes.items()})
+    assert planned == [(*(cell[name] for name in names), seed) for cell in grid for seed in (5, 3)]
+
+
+def test_a_planned_run_is_the_run_that_the_command_line_would_make() -> None:
+    spec = sweep({"method": ("idw",), "prototypes": (4,), "power": (3.0,), "learning_rate": (0.5,)}, seeds=(1, 9))
+    protocol = spec.protocol.model_copy(update={"learning_rate": 0.5})
+    expected = parse_run(spec.dataset, "idw", 4, protocol, 9, {"power": 3})
+    assert plan(spec)[1] == expected
+    assert plan(spec)[1].run_key == expected.run_key
+
+
+def test_blocks_keep_their_order_and_a_shared_run_stays_at_its_first_place() -> None:
+    wide = {"method": ("idw", "gaussian"), "prototypes": (2, 16)}
+    again = {"method": ("neg_dist", "idw"), "prototypes": (16,), "power": (2.0, 3.0)}
+    runs = plan(sweep(wide, again))
+    cells = [(run.method, run.prototypes, run.parameters.get("power")) for run in runs if run.seed == 0]
+    assert cells == [
+        ("idw", 2, 2.0),
+        ("idw", 16, 2.0),
+        ("gaussian", 2, None),
+        ("gaussian", 16, None),
+        ("neg_dist", 16, 2.0),
+        ("neg_dist", 16, 3.0),
+        ("idw", 16, 3.0),
+    ]
+    assert len({run.run_key for run in runs}) == len(runs) == 14
+
+
+def test_a_specification_made_by_hand_is_checked_too() -> None:
+    with pytest.raises(ConfigError, match="does not take 'epsilon'"):
+        plan(sweep({"method": ("gaussian",), "prototypes": (2,), "epsilon": (0.1,)}))
+
+
+def test_a_hundred_thousand_runs_are_planned_in_seconds() -> None:
+    powers = tuple(1 + i / 100 for i in range(1000))
+    started = time.perf_counter()
+    runs = plan(sweep({"method": ("idw",), "prototypes": (2,), "power": powers}, seeds=tuple(range(100))))
+    assert len(runs) == 100_000
+    assert time.perf_counter() - started < 5
+
+
+def test_planning_loads_no_tensor_library(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("name: x\ndataset: two_moons\nseeds: 2\ngrid: {method: idw, prototypes: 2}\n", encoding="utf-8")
+    code = f"""
+import sys
+from pathlib import Path
+from idwbench.plugins import load_entry_points
+from idwbench.sweep.planner import plan
+from idwbench.sweep.spec import read_sweep
+load_entry_points()
+assert len(plan(read_sweep(Path({str(file)!r})))) == 2
+print([name for name in ("torch", "numba", "pandas", "matplotlib", "sklearn", "sqlalchemy") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,258 @@
+"""A sweep file is read whole and checked whole; each error says file, line, column and key."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from idwbench.config import Protocol, TwoMoonsConfig, default_protocol
+from idwbench.errors import ConfigError, SpecError
+from idwbench.sweep.spec import SweepSpec, read_sweep
+
+GOOD = """\
+name: small
+description: A test
+dataset: {name: two_moons, noise: 0.2}
+protocol: {epochs: 5, learning_rate: 1e-3}
+seeds: 3
+grid:
+  - {method: [fc_relu, neg_dist], prototypes: [2, 16]}
+  - {method: idw, prototypes: 16, power: [1, 2.5], epsilon: [1e-3, 1.0e-2, 0]}
+"""
+
+
+def read(tmp_path: Path, text: str) -> SweepSpec:
+    file = tmp_path / "x.yaml"
+    file.write_text(text, encoding="utf-8")
+    return read_sweep(file)
+
+
+def error_of(tmp_path: Path, text: str) -> str:
+    with pytest.raises(SpecError) as caught:
+        read(tmp_path, text)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert caught.value.exit_code == 2
+    return message.removeprefix(f"{tmp_path / 'x.yaml'}:")
+
+
+def grid(text: str) -> str:
+    """Return a sweep whose grid is the flow mapping `text`, on line 4 from column 7."""
+    return f"name: x\ndataset: two_moons\nseeds: 1\ngrid: {text}\n"
+
+
+def test_a_good_file_becomes_frozen_values(tmp_path: Path) -> None:
+    spec = read(tmp_path, GOOD)
+    assert (spec.name, spec.description, spec.seeds) == ("small", "A test", (0, 1, 2))
+    assert spec.dataset == TwoMoonsConfig(noise=0.2)
+    assert spec.protocol == Protocol(epochs=5, batch_size=10, learning_rate=1e-3)
+    assert spec.grid[0] == {"method": ("fc_relu", "neg_dist"), "prototypes": (2, 16)}
+    assert spec.grid[1]["power"] == (1.0, 2.5)
+    assert spec.source == GOOD
+
+
+def test_numbers_are_plain_python_numbers(tmp_path: Path) -> None:
+    block = read(tmp_path, GOOD).grid[1]
+    assert block["epsilon"] == (1e-3, 1e-2, 0.0)
+    assert {type(value) for value in (*block["epsilon"], *block["power"])} == {float}
+    assert {type(value) for value in block["prototypes"]} == {int}
+    assert {type(value) for value in block["method"]} == {str}
+
+
+def test_scalars_are_axes_of_length_one_and_a_mapping_is_one_block(tmp_path: Path) -> None:
+    spec = read(tmp_path, grid("{method: idw, prototypes: 4}"))
+    assert spec.grid == ({"method": ("idw",), "prototypes": (4,)},)
+
+
+def test_the_protocol_left_out_is_the_data_sets_own(tmp_path: Path) -> None:
+    assert read(tmp_path, grid("{method: idw, prototypes: 4}")).protocol == default_protocol("two_moons")
+
+
+def test_protocol_settings_may_be_axes(tmp_path: Path) -> None:
+    spec = read(tmp_path, grid("{method: idw, prototypes: 4, learning_rate: [1, 0.1], schedule: constant}"))
+    assert spec.grid[0]["learning_rate"] == (1.0, 0.1)
+    assert spec.grid[0]["schedule"] == ("constant",)
+
+
+def test_seeds_may_be_listed(tmp_path: Path) -> None:
+    assert read(tmp_path, GOOD.replace("seeds: 3", "seeds: [7, 1, 4294967295]")).seeds == (7, 1, 2**32 - 1)
+
+
+def test_anchors_and_aliases_work(tmp_path: Path) -> None:
+    text = "[{method: idw, prototypes: &p [2, 16]}, {method: gaussian, prototypes: *p}]"
+    first, second = read(tmp_path, grid(text)).grid
+    assert first["prototypes"] == second["prototypes"] == (2, 16)
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert read_sweep(file).seeds == (0, 1, 2)
+
+
+def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path: Path) -> None:
+    (tmp_path / "points.csv").write_text("a,label\n1,0\n", encoding="utf-8")
+    spec = read(tmp_path, grid("{method: idw, prototypes: 4}").replace("two_moons", "points.csv"))
+    assert spec.dataset.name == "csv"
+    assert spec.dataset.sha256 == hashlib.sha256(b"a,label\n1,0\n").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("dataset", "where"),
+    [("no.csv", "2:10: dataset: "), ("{name: npz, path: no.npz}", "2:28: dataset.path: ")],
+)
+def test_a_data_file_that_is_missing_is_told_where_it_is_named(tmp_path: Path, dataset: str, where: str) -> None:
+    message = error_of(tmp_path, grid("{method: idw, prototypes: 4}").replace("two_moons", dataset))
+    assert message.startswith(where)
+    assert "no such file" in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        # unknown keys, at every level
+        ("seeds: 3", "sedes: 3", "5:1: sedes: unknown key (did you mean 'seeds'?)"),
+        ("noise", "nose", "3:28: dataset.nose: unknown key (did you mean 'noise'?)"),
+        ("epochs", "epoch", "4:12: protocol.epoch: unknown key (did you mean 'epochs'?)"),
+        ("{method: [fc", "{methd: [fc", "7:6: grid[0].methd: unknown key (did you mean 'method'?)"),
+        # missing keys
+        ("name: small\n", "", "1:1: 'name' is missing"),
+        ("seeds: 3\n", "", "1:1: 'seeds' is missing"),
+        ("method: idw, ", "", "8:5: grid[1]: 'method' is missing"),
+        ("prototypes: 16, ", "", "8:5: grid[1]: 'prototypes' is missing"),
+        (
+            "{name: two_moons, noise: 0.2}",
+            "{noise: 0.2}",
+            "3:10: dataset: 'name' is missing (expected one of: csv, digits, fashion_mnist, mnist, npz, two_moons)",
+        ),
+        # unknown words
+        ("two_moons", "two_moon", "3:17: dataset.name: unknown data set 'two_moon' (did you mean 'two_moons'?)"),
+        ("method: idw", "method: iwd", "8:14: grid[1].method: unknown method 'iwd' (did you mean 'idw'?)"),
+        ("fc_relu", "fc_rleu", "7:15: grid[0].method[0]: unknown method 'fc_rleu' (did you mean 'fc_relu'?)"),
+        # out of range
+        ("1.0e-2", "-1", "8:68: grid[1].epsilon[1]: must be >= 0, got -1"),
+        ("2.5", "0", "8:46: grid[1].power[1]: must be > 0, got 0"),
+        ("2.5", ".nan", "8:46: grid[1].power[1]: expected a finite number, got nan"),
+        ("2.5", "-.inf", "8:46: grid[1].power[1]: expected a finite number, got -inf"),
+        ("0.2", "-0.2", "3:35: dataset.noise: input should be greater than or equal to 0, got -0.2"),
+        ("[2, 16]", "[2, 0]", "7:51: grid[0].prototypes[1]: input should be greater than or equal to 1, got 0"),
+        ("epochs: 5", "epochs: 0", "4:20: protocol.epochs: input should be greater than or equal to 1, got 0"),
+        ("seeds: 3", "seeds: 0", "5:8: seeds: expected a count from 1 to 1,000,000, got 0"),
+        ("seeds: 3", "seeds: [-1]", "5:9: seeds[0]: expected a whole number from 0 to 2^32 - 1, got -1"),
+        # a parameter that one of the block's methods does not take
+        (
+            "[2, 16]}",
+            "[2, 16], power: [2]}",
+            "7:56: grid[0].power: method 'fc_relu' does not take 'power' (it takes no parameters)",
+        ),
+        # twice
+        ("seeds: 3", "seeds: 3\nseeds: 4", "6:1: seeds: the key is already in line 5"),
+        ("power: [1, 2.5]", "power: 1, power: 2", "8:45: grid[1].power: the key is already in line 8"),
+        ("[1, 2.5]", "[1, 1.0]", "8:46: grid[1].power[1]: 1.0 is already in the axis, at [0]"),
+        ("seeds: 3", "seeds: [1, 2, 1]", "5:15: seeds[2]: seed 1 is already in the list, at [0]"),
+        # empty
+        ("[2, 16]", "[]", "7:35: grid[0].prototypes: the axis is empty, expected at least one value"),
+        ("[1, 2.5]", "", "8:35: grid[1].power: the axis is empty, expected at least one value"),
+        ("[1, 2.5]", "[1, ~]", "8:46: grid[1].power[1]: a value is missing"),
+        ("seeds: 3", "seeds: []", "5:8: seeds: the list is empty, expected at least one seed"),
+        ("name: small", "name: ''", "1:7: name: expected a name, got empty text"),
+        # of the wrong type
+        ("name: small", "name: 3", "1:7: name: expected text, got 3"),
+        ("seeds: 3", "seeds: true", "5:8: seeds: expected a count or a list of whole numbers, got True"),
+        ("seeds: 3", "seeds: 2.0", "5:8: seeds: expected a count or a list of whole numbers, got 2.0"),
+        ("seeds: 3", "seeds: [a]", "5:9: seeds[0]: expected a whole number from 0 to 2^32 - 1, got 'a'"),
+        ("[2, 16]", "['16']", "7:48: grid[0].prototypes[0]: input should be a valid integer, got '16'"),
+        ("[2, 16]", "[true]", "7:48: grid[0].prototypes[0]: input should be a valid integer, got True"),
+        ("[2, 16]", "[2.0]", "7:48: grid[0].prototypes[0]: input should be a valid integer, got 2.0"),
+        ("[1, 2.5]", "[yes]", "8:43: grid[1].power[0]: expected a number, got 'yes'"),
+        ("[1, 2.5]", "[true]", "8:43: grid[1].power[0]: expected a number, got True"),
+        ("[1, 2.5]", "[[1]]", "8:43: grid[1].power[0]: expected a number, got [1]"),
+        ("method: idw", "method: [[idw]]", "8:15: grid[1].method[0]: expected the name of a method, got ['idw']"),
+        ("name: two_moons", "name: [a]", "3:17: dataset.name: expected the name of a data set, got ['a']"),
+        ("{name: two_moons, noise: 0.2}", "7", "3:10: dataset: expected a name or a mapping, got 7"),
+        ("{epochs: 5, learning_rate: 1e-3}", "fast", "4:11: protocol: expected a mapping, got 'fast'"),
+        ("epochs: 5", "epochs: 5.0", "4:20: protocol.epochs: input should be a valid integer, got 5.0"),
+        ("epochs: 5", "epochs: true", "4:20: protocol.epochs: input should be a valid integer, got True"),
+        ("1e-3}", "true}", "4:38: protocol.learning_rate: input should be a valid number, got True"),
+        # too much
+        ("seeds: 3", "seeds: 999999", "6:1: grid: plans 9,999,990 runs, at most 1,000,000 are taken"),
+        ("2.5", "1" + "0" * 400, "8:46: grid[1].power[1]: the number is too large"),
+        # not plain data
+        (
+            "name: small",
+            "name: !!python/object/apply:os.getcwd []",
+            "1:7: name: the tag !!python/object/apply:os.getcwd is refused: a sweep file is data and runs no code",
+        ),
+        ("2.5", "!mine 2.5", "8:46: grid[1].power[1]: the tag !mine is refused: a sweep file is data and runs no code"),
+        ("2.5", "!!int x", "8:46: grid[1].power[1]: cannot read 'x'"),
+        ("description: A test", "4: A test", "2:1: expected a word as key"),
+        ("description: A test", "[a]: A test", "2:1: expected a word as key"),
+    ],
+)
+def test_an_error_names_line_column_and_key(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    assert GOOD.count(old) >= 1
+    assert error_of(tmp_path, GOOD.replace(old, new, 1)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "1:1: the file is empty"),
+        ("# nothing\n", "1:1: the file is empty"),
+        ("- a\n- b\n", "1:1: expected a mapping with the keys name, dataset, seeds, grid"),
+        ("word", "1:1: expected a mapping with the keys name, dataset, seeds, grid"),
+        ("a: [1\nb: 2\n", "2:2: not valid YAML: expected ',' or ']', but got ':'"),
+        ("a: b: c\n", "1:5: not valid YAML: mapping values are not allowed here"),
+        ("a:\n\tb: 1\n", "2:1: not valid YAML: a tab cannot indent, use spaces"),
+        ("a: *nowhere\n", "1:4: not valid YAML: found undefined alias 'nowhere'"),
+        ("a: 1\n---\nb: 2\n", "2:1: a second document begins here, expected one"),
+        ("a: 1\nb: \x00\n", "2:4: not valid YAML: unacceptable character #x0000: special characters are not allowed"),
+        ("a: &a [*a]\n", "1:4: a[0]: contains itself"),
+        ("[" * 2_000, "1:1: nested too deeply"),
+        (grid("[]"), "4:7: grid: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
+        (grid("idw"), "4:7: grid: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
+        (grid("[idw]"), "4:8: grid[0]: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
+        (grid("{methd: idw}"), "4:8: grid.methd: unknown key (did you mean 'method'?)"),
+        (
+            grid("{method: [inv_dist, gaussian], prototypes: 2, epsilon: 1}"),
+            "4:53: grid.epsilon: method 'gaussian' does not take 'epsilon' (it takes sigma_squared)",
+        ),
+        (
+            grid("{method: scaled_dot, prototypes: 2, scale: feature}"),
+            "4:50: grid.scale: 'feature' is not valid (did you mean 'features'?)",
+        ),
+        (
+            grid("{method: idw, prototypes: 2, epochs: [5, 0]}"),
+            "4:48: grid.epochs[1]: input should be greater than or equal to 1, got 0",
+        ),
+    ],
+)
+def test_a_file_that_is_no_sweep_is_one_line(tmp_path: Path, text: str, expected: str) -> None:
+    assert error_of(tmp_path, text) == expected
+
+
+def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path: Path) -> None:
+    levels = ["a: &l0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    levels += [f"b{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" for i in range(1, 10)]
+    assert "more than 200,000 values" in error_of(tmp_path, "\n".join(levels))
+
+
+def test_a_file_that_is_not_there_a_folder_and_other_bytes_are_one_line(tmp_path: Path) -> None:
+    missing, binary = tmp_path / "no.yaml", tmp_path / "binary.yaml"
+    binary.write_bytes(b"name: x\nseeds: \xff\xfe\n")
+    for file, expected in [
+        (missing, f"{missing}: no such file"),
+        (tmp_path, f"{tmp_path}: is a folder, expected a YAML file"),
+        (binary, f"{binary}:2:8: not UTF-8 text"),
+    ]:
+        with pytest.raises(SpecError) as caught:
+            read_sweep(file)
+        assert str(caught.value) == expected
+
+
+def test_an_error_keeps_the_path_of_the_setting(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, GOOD.replace("2.5", "0"))
+    assert caught.value.location == ("grid", 1, "power", 1)
