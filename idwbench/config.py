@@ -185,7 +185,7 @@ def parse_dataset(content: Any) -> DatasetConfig:
     name = content.get("name")
     if name is None:
         raise ConfigError("'name' is missing" + did_you_mean("", DATASET_NAMES))
-    if name not in _DATASETS:
+    if not isinstance(name, str) or name not in _DATASETS:
         hint = did_you_mean(str(name), DATASET_NAMES)
         raise ConfigError(f"unknown data set {name!r}" + hint, location=("name",))
     return _validate(_DATASETS[name], content)

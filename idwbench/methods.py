@@ -52,7 +52,7 @@ class Parameter:
             return str(value)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(f"{self.name}: expected a number, got {value!r}")
-        number = float(value)
+        number = float(value) if abs(value) < 1e300 else math.inf
         if not math.isfinite(number):
             raise ConfigError(f"{self.name}: expected a finite number, got {value!r}")
         if self.minimum is not None and (number < self.minimum or (self.exclusive and number == self.minimum)):

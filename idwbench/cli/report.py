@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -102,7 +103,8 @@ def _write_table(report: Report, table_format: str, output: Path | None, force: 
 
         from idwbench.report.terminal import TerminalReport
 
-        Console(highlight=False).print(TerminalReport(report))
+        # A pipe has no width of its own: give it that of a file.
+        Console(highlight=False, width=None if sys.stdout.isatty() else 100).print(TerminalReport(report))
     else:
         typer.echo(render(report, table_format), nl=False)
 

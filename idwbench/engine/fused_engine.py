@@ -162,9 +162,7 @@ def _score(config: RunConfig, n_features: int) -> Score:
     return Score(CODES[config.method], np.float32(first), np.float32(numbers.get("epsilon", 0.0)))
 
 
-def _initial_state(
-    config: RunConfig, dataset: Dataset, moments: Moments, generator: np.random.Generator
-) -> State:
+def _initial_state(config: RunConfig, dataset: Dataset, moments: Moments, generator: np.random.Generator) -> State:
     method = get_method(config.method)
     keys, values = initial_prototypes(method, config.prototypes, dataset.n_classes, *moments, generator)
     narrow = dataset.n_features < NARROW_FEATURES

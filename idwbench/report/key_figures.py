@@ -71,13 +71,14 @@ def draw_keys(panels: Sequence[KeysPanel], image_shape: tuple[int, int] | None, 
 def draw_key_grid(axes: Axes, panel: KeysPanel, image_shape: tuple[int, int], class_names: Sequence[str]) -> None:
     """Draw one grid: a tile a key, its class under it, a band of the class's colour under each group.
 
-    The scale is symmetric about zero and the same for all tiles; its end is the 99.5th percentile of the absolute
-    keys, so that a few far pixels do not wash out the rest. What that is, a line at the upper right says.
+    The scale is symmetric about zero and the same for all tiles; its end is the median, over keys,
+    of the 99.5th percentile of the absolute key, so that one wild key does not wash out the others. What that is, a
+    line at the upper right says.
     """
     order = key_order(panel.values)
     labels = np.argmax(panel.values, axis=1)[order]
     columns = _n_columns(len(order))
-    limit = float(np.quantile(np.abs(panel.keys), 0.995)) or 1.0
+    limit = float(np.median(np.quantile(np.abs(panel.keys), 0.995, axis=1))) or 1.0
     norm = Normalize(-limit, limit)
     aspect = image_shape[0] / image_shape[1]
     step = aspect + _LABEL + _GAP

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from idwbench.results.models import curves, runs, tensors
+from idwbench.results.ownership import Owner
 from idwbench.results.planning import plan_runs
 from idwbench.results.records import FinishedRun
 from idwbench.results.rows import chunks, package_versions
@@ -33,7 +34,14 @@ def finish_runs(
         ids = _open_ids(connection, list(by_key))
     writable = {run_id: by_key[key] for key, run_id in ids.items() if run_id is not None}
     if writable:
-        common = {"data_sha256": data_sha256, "git": git, "versions": package_versions()}
+        owner = Owner.current()
+        common = {
+            "data_sha256": data_sha256,
+            "git": git,
+            "versions": package_versions(),
+            "host": owner.host,
+            "pid": owner.pid,
+        }
         _write(connection, writable, common)
     return [key for key in by_key if ids[key] is not None]
 

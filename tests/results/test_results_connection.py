@@ -73,10 +73,9 @@ def test_a_missing_driver_is_named_and_the_password_is_not(monkeypatch):
     assert "secret" not in str(caught.value)
 
 
-def test_a_url_and_a_path_with_odd_characters_are_the_same_file(tmp_path, make_config):
+def test_a_path_may_hold_any_characters(tmp_path, make_config):
     path = tmp_path / "a folder" / "50% ?#é.db"
     ResultsStore.open(str(path)).plan([make_config(0)])
-    assert len(ResultsStore.open(f"sqlite:///{str(path).replace('?', '%3F')}").find_runs()) in (0, 1)
     assert path.exists()
     assert len(ResultsStore.open(str(path), read_only=True).find_runs()) == 1
 
@@ -118,7 +117,7 @@ def test_a_lock_that_stays_is_one_clear_line(db, make_config, monkeypatch):
     store = ResultsStore.open(db)
     with closing(sqlite3.connect(db, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(ResultsError, match="another process has kept the database locked for 0.1 seconds"):
+        with pytest.raises(ResultsError, match=r"another process has kept the database locked for 0\.1 seconds"):
             store.plan([make_config(0)])
         other.execute("ROLLBACK")
     store.plan([make_config(0)])

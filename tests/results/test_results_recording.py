@@ -107,6 +107,7 @@ def test_a_late_result_of_a_released_or_failed_run_is_welcome(store, make_config
 def test_a_result_that_nobody_planned_is_added(store, make_config, make_result):
     store.finish([make_result(make_config(seed)) for seed in range(3)])
     assert [run.state for run in store.find_runs()] == ["complete"] * 3
+    assert [run.host for run in store.find_runs()] == [socket.gethostname()] * 3
 
 
 def test_finishing_nothing_is_allowed(store):

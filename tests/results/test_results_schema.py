@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateTable
 
 from idwbench.errors import ResultsError
 from idwbench.results import schema
@@ -67,6 +69,16 @@ def test_the_tables_are_what_the_migrations_make(store):
     with store._database.read() as connection:
         ours = {"version_table": "idwbench_version", "compare_type": True}
         assert compare_metadata(MigrationContext.configure(connection, opts=ours), metadata) == []
+
+
+def test_the_tables_suit_postgresql():
+    dialect = postgresql.dialect()
+    made = {table.name: str(CreateTable(table).compile(dialect=dialect)) for table in metadata.sorted_tables}
+    assert "parameters JSONB NOT NULL" in made["runs"]
+    assert "seed BIGINT NOT NULL" in made["runs"]
+    assert "finished_at TIMESTAMP WITH TIME ZONE" in made["runs"]
+    assert "data BYTEA NOT NULL" in made["tensors"]
+    assert "ROWID" not in made["curves"]
 
 
 def test_a_new_database_is_made_with_its_folder(store, db):
@@ -148,7 +160,7 @@ def test_reading_never_upgrades(store, db, next_version):
 def test_a_database_of_a_newer_version_is_refused(store, db, read_only):
     with closing(sqlite3.connect(db)) as connection, connection:
         connection.execute("UPDATE idwbench_version SET version_num = '0815'")
-    with pytest.raises(ResultsError, match="version 0815, newer than this idwbench knows .*: upgrade idwbench"):
+    with pytest.raises(ResultsError, match=r"version 0815, newer than this idwbench knows .*: upgrade idwbench"):
         ResultsStore.open(db, read_only=read_only)
 
 

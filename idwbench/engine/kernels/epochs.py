@@ -7,15 +7,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.engine.kernels.jit import entry_kernel, kernel, spliced_kernel
-from idwbench.engine.kernels.measures import Matrix, distance_gradient, product_gradient
-from idwbench.engine.kernels.network import Labels, Scratch, backward, cross_entropy, forward, make_scratch
+from idwbench.engine.kernels.jit import entry_kernel, kernel
+from idwbench.engine.kernels.measures import Matrix, distance_gradient, gradient_rows, product_gradient
+from idwbench.engine.kernels.network import (
+    Labels,
+    Scratch,
+    backward,
+    cross_entropy,
+    fill_measures,
+    forward,
+    make_scratch,
+)
 from idwbench.engine.kernels.scores import COSINE, FIRST_DISTANCE, Score
 from idwbench.engine.kernels.updates import step_factors, update_row
 
 __all__ = ["Progress", "Samples", "State", "run_epochs"]
 
 TEST_BATCH = 64
+
 
 
 class Samples(NamedTuple):
@@ -53,32 +62,25 @@ def _copy_sample(samples: Samples, row: int, scratch: Scratch, b: int) -> None:
         scratch.inputs[b, f] = samples.inputs[row, f]
 
 
-@spliced_kernel
-def _learn(score: Score, n: int, state: State, scratch: Scratch, rate: np.float32, root: np.float32) -> float:
-    """Move keys and values by the n samples that `forward` has seen and return their summed cross-entropy."""
-    inputs, labels = scratch.inputs[:n], scratch.labels[:n]
-    keys, values, narrow = state.keys[0], state.values[0], state.narrow
-    loss = cross_entropy(scratch.logits[:n], labels)
-    backward(score, inputs, values, scratch)
-    for c in range(values.shape[0]):
-        row = scratch.value_row
-        row[:] = np.float32(0.0)
-        for b in range(n):
-            for p in range(len(row)):
-                row[p] += scratch.logits[b, c] * scratch.weights[b, p]
-        update_row(state.values, c, row, rate, root)
-    factors = scratch.slopes[:n]
-    for r in range(keys.shape[0]):
-        row = scratch.key_row
+@kernel
+def _update(score: Score, n: int, state: State, scratch: Scratch, rate: np.float32, root: np.float32) -> None:
+    """Move keys and values by what n inputs have left in `scratch`."""
+    inputs, factors = scratch.inputs[:n], scratch.measures[:n]
+    keys, narrow = state.keys[0], state.narrow
+    for c in range(scratch.value_rows.shape[0]):
+        update_row(state.values, c, scratch.value_rows[c], rate, root)
+    n_most = gradient_rows(n)
+    for first in range(0, keys.shape[0], n_most):
+        rows = scratch.key_rows[: min(n_most, keys.shape[0] - first)]
         if score.code >= FIRST_DISTANCE:
-            distance_gradient(inputs, keys, narrow, r, factors, row)
+            distance_gradient(inputs, keys, narrow, first, factors, rows)
         else:
-            product_gradient(inputs, narrow, r, factors, row)
-        if score.code == COSINE:
-            for j in range(len(row)):
-                row[j] -= scratch.key_pulls[j if narrow else r] * keys[r, j]
-        update_row(state.keys, r, row, rate, root)
-    return loss
+            product_gradient(inputs, narrow, first, factors, rows)
+        for r in range(rows.shape[0]):
+            if score.code == COSINE:
+                for j in range(rows.shape[1]):
+                    rows[r, j] -= scratch.key_pulls[j if narrow else first + r] * keys[first + r, j]
+            update_row(state.keys, first + r, rows[r], rate, root)
 
 
 @kernel
@@ -131,26 +133,33 @@ def run_epochs(
         progress: Out.
     """
     n_epochs, n_train = orders.shape
-    test_batch = max(batch_size, TEST_BATCH)
-    scratch = make_scratch(test_batch, train.inputs.shape[1], state.keys, state.values)
+    scratch = make_scratch(max(batch_size, TEST_BATCH), train.inputs.shape[1], state.keys, state.values)
+    n_tile = scratch.scores.shape[0]
     step = steps_done
     for epoch in range(n_epochs):
         loss, correct = 0.0, 0
         for testing in (False, True):
             samples = test if testing else train
             n_samples = len(test.labels) if testing else n_train
-            n_most = test_batch if testing else batch_size
+            n_most = max(batch_size, TEST_BATCH) if testing else batch_size
             for start in range(0, n_samples, n_most):
                 n = min(n_most, n_samples - start)
                 for b in range(n):
                     _copy_sample(samples, start + b if testing else orders[epoch, start + b], scratch, b)
-                forward(score, scratch.inputs[:n], state.keys[0], state.values[0], state.narrow, scratch)
-                if testing:
-                    correct += _count_correct(scratch.logits, scratch.labels[:n])
-                else:
+                fill_measures(score, n, state.keys[0], state.narrow, scratch)
+                for first in range(0, n, n_tile):
+                    n_here = min(n_tile, n - first)
+                    labels = scratch.labels[first : first + n_here]
+                    forward(score, first, n_here, state.values[0], scratch)
+                    if testing:
+                        correct += _count_correct(scratch.logits, labels)
+                    else:
+                        loss += cross_entropy(n_here, n, labels, scratch.logits)
+                        backward(score, first, n_here, state.values[0], scratch)
+                if not testing:
                     step += 1
                     rate, root = step_factors(rates[epoch], step)
-                    loss += _learn(score, n, state, scratch, rate, root)
+                    _update(score, n, state, scratch, rate, root)
             if not testing and not (np.isfinite(loss) and _all_finite(state.keys) and _all_finite(state.values)):
                 return epoch
         progress.losses[epoch] = loss / max(n_train, 1)

@@ -12,11 +12,16 @@ from numpy.typing import NDArray
 
 from idwbench.engine.kernels.jit import kernel
 
-__all__ = ["Matrix", "distance_gradient", "fill_distances", "fill_products", "product_gradient"]
+__all__ = ["Matrix", "distance_gradient", "fill_distances", "fill_products", "gradient_rows", "product_gradient"]
 
 Matrix = NDArray[np.float32]
 
 ZERO = np.float32(0.0)
+# Inputs that one pass over the keys meets: they stay in the nearest cache while the keys stream by.
+TILE = 32
+# Up to so many inputs fit the nearest cache, and the keys learn one after the other; else some at once.
+SMALL_BATCH = 8
+KEY_ROWS = 16
 
 
 @kernel
@@ -31,23 +36,26 @@ def fill_distances(inputs: Matrix, keys: Matrix, narrow: bool, sq_dist: Matrix) 
                 for p in range(keys.shape[1]):
                     sq_dist[b, p] += (x - keys[f, p]) * (x - keys[f, p])
         return
-    fours = n_inputs - n_inputs % 4
-    for b in range(0, fours, 4):
-        for p in range(keys.shape[0]):
-            s0 = s1 = s2 = s3 = ZERO
-            for f in range(n_features):
-                k = keys[p, f]
-                s0 += (inputs[b, f] - k) * (inputs[b, f] - k)
-                s1 += (inputs[b + 1, f] - k) * (inputs[b + 1, f] - k)
-                s2 += (inputs[b + 2, f] - k) * (inputs[b + 2, f] - k)
-                s3 += (inputs[b + 3, f] - k) * (inputs[b + 3, f] - k)
-            sq_dist[b, p], sq_dist[b + 1, p], sq_dist[b + 2, p], sq_dist[b + 3, p] = s0, s1, s2, s3
-    for b in range(fours, n_inputs):
-        for p in range(keys.shape[0]):
-            s0 = ZERO
-            for f in range(n_features):
-                s0 += (inputs[b, f] - keys[p, f]) * (inputs[b, f] - keys[p, f])
-            sq_dist[b, p] = s0
+    for tile in range(0, n_inputs, TILE):
+        last = min(tile + TILE, n_inputs) - 1
+        for p0 in range(0, keys.shape[0], 2):
+            p1 = min(p0 + 1, keys.shape[0] - 1)
+            for b0 in range(tile, last + 1, 4):
+                # Past the end the last one is measured again, which costs less than another loop.
+                b1, b2, b3 = min(b0 + 1, last), min(b0 + 2, last), min(b0 + 3, last)
+                s00 = s10 = s20 = s30 = s01 = s11 = s21 = s31 = ZERO
+                for f in range(n_features):
+                    k0, k1 = keys[p0, f], keys[p1, f]
+                    s00 += (inputs[b0, f] - k0) * (inputs[b0, f] - k0)
+                    s01 += (inputs[b0, f] - k1) * (inputs[b0, f] - k1)
+                    s10 += (inputs[b1, f] - k0) * (inputs[b1, f] - k0)
+                    s11 += (inputs[b1, f] - k1) * (inputs[b1, f] - k1)
+                    s20 += (inputs[b2, f] - k0) * (inputs[b2, f] - k0)
+                    s21 += (inputs[b2, f] - k1) * (inputs[b2, f] - k1)
+                    s30 += (inputs[b3, f] - k0) * (inputs[b3, f] - k0)
+                    s31 += (inputs[b3, f] - k1) * (inputs[b3, f] - k1)
+                sq_dist[b0, p0], sq_dist[b1, p0], sq_dist[b2, p0], sq_dist[b3, p0] = s00, s10, s20, s30
+                sq_dist[b0, p1], sq_dist[b1, p1], sq_dist[b2, p1], sq_dist[b3, p1] = s01, s11, s21, s31
 
 
 @kernel
@@ -62,69 +70,83 @@ def fill_products(inputs: Matrix, keys: Matrix, narrow: bool, products: Matrix) 
                 for p in range(keys.shape[1]):
                     products[b, p] += x * keys[f, p]
         return
-    fours = n_inputs - n_inputs % 4
-    for b in range(0, fours, 4):
-        for p in range(keys.shape[0]):
-            s0 = s1 = s2 = s3 = ZERO
-            for f in range(n_features):
-                k = keys[p, f]
-                s0 += inputs[b, f] * k
-                s1 += inputs[b + 1, f] * k
-                s2 += inputs[b + 2, f] * k
-                s3 += inputs[b + 3, f] * k
-            products[b, p], products[b + 1, p], products[b + 2, p], products[b + 3, p] = s0, s1, s2, s3
-    for b in range(fours, n_inputs):
-        for p in range(keys.shape[0]):
-            s0 = ZERO
-            for f in range(n_features):
-                s0 += inputs[b, f] * keys[p, f]
-            products[b, p] = s0
+    for tile in range(0, n_inputs, TILE):
+        last = min(tile + TILE, n_inputs) - 1
+        for p0 in range(0, keys.shape[0], 2):
+            p1 = min(p0 + 1, keys.shape[0] - 1)
+            for b0 in range(tile, last + 1, 4):
+                # Past the end the last one is measured again, which costs less than another loop.
+                b1, b2, b3 = min(b0 + 1, last), min(b0 + 2, last), min(b0 + 3, last)
+                s00 = s10 = s20 = s30 = s01 = s11 = s21 = s31 = ZERO
+                for f in range(n_features):
+                    k0, k1 = keys[p0, f], keys[p1, f]
+                    s00 += inputs[b0, f] * k0
+                    s01 += inputs[b0, f] * k1
+                    s10 += inputs[b1, f] * k0
+                    s11 += inputs[b1, f] * k1
+                    s20 += inputs[b2, f] * k0
+                    s21 += inputs[b2, f] * k1
+                    s30 += inputs[b3, f] * k0
+                    s31 += inputs[b3, f] * k1
+                products[b0, p0], products[b1, p0], products[b2, p0], products[b3, p0] = s00, s10, s20, s30
+                products[b0, p1], products[b1, p1], products[b2, p1], products[b3, p1] = s01, s11, s21, s31
+
+
+@kernel
+def gradient_rows(n_inputs: int) -> int:
+    """Return for how many rows of the keys gradients should be taken at once."""
+    return 1 if n_inputs <= SMALL_BATCH else KEY_ROWS
 
 
 @kernel
 def distance_gradient(
-    inputs: Matrix, keys: Matrix, narrow: bool, row: int, factors: Matrix, gradient: NDArray[np.float32]
+    inputs: Matrix, keys: Matrix, narrow: bool, first: int, factors: Matrix, gradient: Matrix
 ) -> None:
-    """Write Σ_b factor_bp · (k_p − x_b) for one row of `keys`; factors (batch, prototypes) hold the chain rule's 2."""
+    """Write Σ_b factor_bp · (k_p − x_b) for the rows of `keys` from `first` on, as many as `gradient` has.
+
+    The factors (batch, prototypes) hold the chain rule's 2.
+    """
     n_inputs, n_features = inputs.shape
     gradient[:] = ZERO
     if narrow:
-        for b in range(n_inputs):
-            x = inputs[b, row]
-            for p in range(keys.shape[1]):
-                gradient[p] += factors[b, p] * (keys[row, p] - x)
+        for r in range(gradient.shape[0]):
+            for b in range(n_inputs):
+                x = inputs[b, first + r]
+                for p in range(keys.shape[1]):
+                    gradient[r, p] += factors[b, p] * (keys[first + r, p] - x)
         return
-    twos = n_inputs - n_inputs % 2
-    for b in range(0, twos, 2):
-        g0, g1 = factors[b, row], factors[b + 1, row]
-        for f in range(n_features):
-            k = keys[row, f]
-            gradient[f] += g0 * (k - inputs[b, f]) + g1 * (k - inputs[b + 1, f])
-    if twos < n_inputs:
-        g0 = factors[twos, row]
-        for f in range(n_features):
-            gradient[f] += g0 * (keys[row, f] - inputs[twos, f])
+    last = n_inputs - 1
+    for b0 in range(0, n_inputs, 4):
+        b1, b2, b3 = min(b0 + 1, last), min(b0 + 2, last), min(b0 + 3, last)
+        for r in range(gradient.shape[0]):
+            p = first + r
+            g0, g1 = factors[b0, p], factors[b1, p] if b1 > b0 else ZERO
+            g2, g3 = factors[b2, p] if b2 > b1 else ZERO, factors[b3, p] if b3 > b2 else ZERO
+            for f in range(n_features):
+                k = keys[p, f]
+                near = g0 * (k - inputs[b0, f]) + g1 * (k - inputs[b1, f])
+                gradient[r, f] += near + g2 * (k - inputs[b2, f]) + g3 * (k - inputs[b3, f])
 
 
 @kernel
-def product_gradient(
-    inputs: Matrix, narrow: bool, row: int, factors: Matrix, gradient: NDArray[np.float32]
-) -> None:
-    """Write Σ_b factor_bp · x_b for one row of the keys."""
+def product_gradient(inputs: Matrix, narrow: bool, first: int, factors: Matrix, gradient: Matrix) -> None:
+    """Write Σ_b factor_bp · x_b for the rows of the keys from `first` on, as many as `gradient` has."""
     n_inputs, n_features = inputs.shape
     gradient[:] = ZERO
     if narrow:
-        for b in range(n_inputs):
-            x = inputs[b, row]
-            for p in range(len(gradient)):
-                gradient[p] += factors[b, p] * x
+        for r in range(gradient.shape[0]):
+            for b in range(n_inputs):
+                x = inputs[b, first + r]
+                for p in range(gradient.shape[1]):
+                    gradient[r, p] += factors[b, p] * x
         return
-    twos = n_inputs - n_inputs % 2
-    for b in range(0, twos, 2):
-        g0, g1 = factors[b, row], factors[b + 1, row]
-        for f in range(n_features):
-            gradient[f] += g0 * inputs[b, f] + g1 * inputs[b + 1, f]
-    if twos < n_inputs:
-        g0 = factors[twos, row]
-        for f in range(n_features):
-            gradient[f] += g0 * inputs[twos, f]
+    last = n_inputs - 1
+    for b0 in range(0, n_inputs, 4):
+        b1, b2, b3 = min(b0 + 1, last), min(b0 + 2, last), min(b0 + 3, last)
+        for r in range(gradient.shape[0]):
+            p = first + r
+            g0, g1 = factors[b0, p], factors[b1, p] if b1 > b0 else ZERO
+            g2, g3 = factors[b2, p] if b2 > b1 else ZERO, factors[b3, p] if b3 > b2 else ZERO
+            for f in range(n_features):
+                near = g0 * inputs[b0, f] + g1 * inputs[b1, f]
+                gradient[r, f] += near + g2 * inputs[b2, f] + g3 * inputs[b3, f]

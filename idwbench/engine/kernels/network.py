@@ -1,7 +1,8 @@
 """Forward and backward through softmax (or relu) and cross-entropy, written once for every score.
 
-Shapes: inputs (batch, features); scores, slopes, weights and their gradients (batch, prototypes); logits (batch,
-classes); keys as `measures` says; values (classes, prototypes), so that inner loops run over prototypes.
+Shapes: inputs (batch, features); measures (batch, prototypes), which become *factors*: with how much of itself each
+input moves each key. The rest is done in tiles of a few inputs that stay in cache: scores, slopes and weights (tile,
+prototypes), logits (tile, classes). Values lie as (classes, prototypes), so that inner loops run over prototypes.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from numpy.typing import NDArray
 
 from idwbench.engine.kernels.elementary import exp32
 from idwbench.engine.kernels.jit import kernel, spliced_kernel
-from idwbench.engine.kernels.measures import Matrix, fill_distances, fill_products
+from idwbench.engine.kernels.measures import Matrix, fill_distances, fill_products, gradient_rows
 from idwbench.engine.kernels.scores import COSINE, FIRST_DISTANCE, RELU, Score, Vector, fill_scores
 
-__all__ = ["Labels", "Scratch", "backward", "cross_entropy", "forward", "make_scratch"]
+__all__ = ["Labels", "Scratch", "backward", "cross_entropy", "fill_measures", "forward", "make_scratch"]
 
 Labels = NDArray[np.int64]
 
@@ -24,17 +25,26 @@ ZERO = np.float32(0.0)
 ONE = np.float32(1.0)
 TWO = np.float32(2.0)
 INFINITY = np.float32(np.inf)
+# A tile holds at least 4 inputs, at most 64, and about this many (input, prototype) pairs: 64 KB an array.
+TILE_PAIRS = 16384
 
 
 class Scratch(NamedTuple):
-    """Memory that one batch after the other uses; (batch, ...) unless said otherwise.
+    """Memory that one batch after the other uses.
 
     Attributes:
-        inverse_norms: 1/‖x‖ of the inputs, for cosine.
-        key_norms: 1/‖k‖ of the keys, for cosine, (prototypes,).
+        inputs: (batch, features).
+        labels: (batch,).
+        measures: (batch, prototypes): x·k or d², then the factors of the gradient.
+        scores: (tile, prototypes), then the gradient by the weights.
+        slopes: (tile, prototypes): the score's derivative.
+        weights: (tile, prototypes).
+        logits: (tile, classes), then the gradient by them.
+        input_norms: 1/‖x‖, for cosine, (batch,).
+        key_norms: 1/‖k‖, for cosine, (prototypes,).
         key_pulls: How much of itself each key loses, for cosine, (prototypes,).
-        key_row: Gradient of one row of the keys.
-        value_row: Gradient of one row of the values.
+        key_rows: Gradient of some rows of the keys, (rows, columns).
+        value_rows: Gradient of the values, (classes, prototypes).
     """
 
     inputs: Matrix
@@ -44,11 +54,11 @@ class Scratch(NamedTuple):
     slopes: Matrix
     weights: Matrix
     logits: Matrix
-    inverse_norms: Vector
+    input_norms: Vector
     key_norms: Vector
     key_pulls: Vector
-    key_row: Vector
-    value_row: Vector
+    key_rows: Matrix
+    value_rows: Matrix
 
 
 @kernel
@@ -57,33 +67,35 @@ def make_scratch(
 ) -> Scratch:
     """Return memory for batches of at most `n_batch` and states (4, rows, columns)."""
     n_classes, n_prototypes = value_state.shape[1:]
+    n_tile = min(max(TILE_PAIRS // n_prototypes, 4), 64)
     return Scratch(
         np.empty((n_batch, n_features), np.float32),
         np.empty(n_batch, np.int64),
         np.empty((n_batch, n_prototypes), np.float32),
-        np.empty((n_batch, n_prototypes), np.float32),
-        np.empty((n_batch, n_prototypes), np.float32),
-        np.empty((n_batch, n_prototypes), np.float32),
-        np.empty((n_batch, n_classes), np.float32),
+        np.empty((n_tile, n_prototypes), np.float32),
+        np.empty((n_tile, n_prototypes), np.float32),
+        np.empty((n_tile, n_prototypes), np.float32),
+        np.empty((n_tile, n_classes), np.float32),
         np.empty(n_batch, np.float32),
         np.empty(n_prototypes, np.float32),
         np.empty(n_prototypes, np.float32),
-        np.empty(key_state.shape[2], np.float32),
-        np.empty(n_prototypes, np.float32),
+        np.empty((gradient_rows(n_batch), key_state.shape[2]), np.float32),
+        np.empty((n_classes, n_prototypes), np.float32),
     )
 
 
 @kernel
-def _normalise(inputs: Matrix, keys: Matrix, narrow: bool, products: Matrix, scratch: Scratch) -> None:
+def _normalise(n_inputs: int, keys: Matrix, narrow: bool, scratch: Scratch) -> None:
     """Turn x·k into x·k/(‖x‖ ‖k‖), 0 where a norm is 0."""
-    input_norms, key_norms = scratch.inverse_norms, scratch.key_norms
+    inputs, products = scratch.inputs, scratch.measures
+    input_norms, key_norms = scratch.input_norms, scratch.key_norms
     key_norms[:] = ZERO
     for r in range(keys.shape[0]):
         for j in range(keys.shape[1]):
             key_norms[j if narrow else r] += keys[r, j] * keys[r, j]
     for p in range(len(key_norms)):
         key_norms[p] = ONE / np.sqrt(key_norms[p]) if key_norms[p] > ZERO else ZERO
-    for b in range(inputs.shape[0]):
+    for b in range(n_inputs):
         total = ZERO
         for f in range(inputs.shape[1]):
             total += inputs[b, f] * inputs[b, f]
@@ -92,32 +104,34 @@ def _normalise(inputs: Matrix, keys: Matrix, narrow: bool, products: Matrix, scr
             products[b, p] *= input_norms[b] * key_norms[p]
 
 
-@kernel
-def _denormalise(n_inputs: int, scratch: Scratch) -> None:
-    """Turn factors by x·k/(‖x‖ ‖k‖) into factors by x·k, and note what the gradient of ‖k‖ takes from each key."""
-    factors, cosines = scratch.slopes, scratch.measures
-    input_norms, key_norms, pulls = scratch.inverse_norms, scratch.key_norms, scratch.key_pulls
-    pulls[:] = ZERO
-    for b in range(n_inputs):
-        for p in range(len(pulls)):
-            pulls[p] += factors[b, p] * cosines[b, p] * key_norms[p] * key_norms[p]
-            factors[b, p] *= input_norms[b] * key_norms[p]
+@spliced_kernel
+def fill_measures(score: Score, n_inputs: int, keys: Matrix, narrow: bool, scratch: Scratch) -> None:
+    """Fill `scratch.measures` for the first inputs."""
+    inputs, measures = scratch.inputs[:n_inputs], scratch.measures[:n_inputs]
+    if score.code >= FIRST_DISTANCE:
+        fill_distances(inputs, keys, narrow, measures)
+    else:
+        fill_products(inputs, keys, narrow, measures)
+        if score.code == COSINE:
+            _normalise(n_inputs, keys, narrow, scratch)
+    scratch.key_pulls[:] = ZERO
+    scratch.value_rows[:] = ZERO
 
 
 @kernel
-def _fill_weights(relu: bool, scores: Matrix, slopes: Matrix, weights: Matrix) -> None:
-    """Write relu or softmax of each row; scores of +∞ share the weight, and then no gradient flows to that row."""
-    n_inputs, n_prototypes = scores.shape
+def _fill_weights(relu: bool, n_inputs: int, scratch: Scratch) -> None:
+    """Fill relu or softmax of each row; scores of +∞ share the weight, and then no gradient flows to that row."""
+    scores, slopes, weights = scratch.scores, scratch.slopes, scratch.weights
+    n_prototypes = scores.shape[1]
     for b in range(n_inputs):
         if relu:
             for p in range(n_prototypes):
-                positive = scores[b, p] > ZERO
                 weights[b, p] = ZERO if scores[b, p] <= ZERO else scores[b, p]
-                slopes[b, p] = slopes[b, p] if positive else ZERO
+                slopes[b, p] = slopes[b, p] if scores[b, p] > ZERO else ZERO
             continue
         top = -INFINITY
         for p in range(n_prototypes):
-            top = max(top, scores[b, p])
+            top = scores[b, p] if scores[b, p] > top else top
         if top == INFINITY:
             for p in range(n_prototypes):
                 weights[b, p] = ONE if scores[b, p] == INFINITY else ZERO
@@ -133,21 +147,10 @@ def _fill_weights(relu: bool, scores: Matrix, slopes: Matrix, weights: Matrix) -
             weights[b, p] *= share
 
 
-@spliced_kernel
-def forward(score: Score, inputs: Matrix, keys: Matrix, values: Matrix, narrow: bool, scratch: Scratch) -> None:
-    """Fill measures, scores, slopes, weights and logits of the first len(inputs) rows of `scratch`."""
-    n = inputs.shape[0]
-    measures, scores, slopes = scratch.measures[:n], scratch.scores[:n], scratch.slopes[:n]
-    weights, logits = scratch.weights[:n], scratch.logits[:n]
-    if score.code >= FIRST_DISTANCE:
-        fill_distances(inputs, keys, narrow, measures)
-    else:
-        fill_products(inputs, keys, narrow, measures)
-        if score.code == COSINE:
-            _normalise(inputs, keys, narrow, measures, scratch)
-    fill_scores(score, measures.reshape(-1), scores.reshape(-1), slopes.reshape(-1))
-    _fill_weights(score.code == RELU, scores, slopes, weights)
-    for b in range(n):
+@kernel
+def _fill_logits(n_inputs: int, values: Matrix, scratch: Scratch) -> None:
+    weights, logits = scratch.weights, scratch.logits
+    for b in range(n_inputs):
         for c in range(values.shape[0]):
             total = ZERO
             for p in range(values.shape[1]):
@@ -155,16 +158,25 @@ def forward(score: Score, inputs: Matrix, keys: Matrix, values: Matrix, narrow: 
             logits[b, c] = total
 
 
+@spliced_kernel
+def forward(score: Score, first: int, n_inputs: int, values: Matrix, scratch: Scratch) -> None:
+    """Fill scores, slopes, weights and logits of a tile of measures."""
+    measures = scratch.measures[first : first + n_inputs].reshape(-1)
+    fill_scores(score, measures, scratch.scores.reshape(-1), scratch.slopes.reshape(-1))
+    _fill_weights(score.code == RELU, n_inputs, scratch)
+    _fill_logits(n_inputs, values, scratch)
+
+
 @kernel
-def cross_entropy(logits: Matrix, labels: Labels) -> float:
-    """Return the summed cross-entropy and turn logits into the gradient of its mean."""
-    n_inputs, n_classes = logits.shape
-    share = ONE / np.float32(n_inputs)
+def cross_entropy(n_inputs: int, n_batch: int, labels: Labels, logits: Matrix) -> float:
+    """Return the summed cross-entropy of a tile and turn logits into the gradient of the batch's mean."""
+    n_classes = logits.shape[1]
+    share = ONE / np.float32(n_batch)
     loss = 0.0
     for b in range(n_inputs):
         top = -INFINITY
         for c in range(n_classes):
-            top = max(top, logits[b, c])
+            top = logits[b, c] if logits[b, c] > top else top
         true = logits[b, labels[b]] - top
         total = ZERO
         for c in range(n_classes):
@@ -177,27 +189,31 @@ def cross_entropy(logits: Matrix, labels: Labels) -> float:
     return loss
 
 
-@spliced_kernel
-def backward(score: Score, inputs: Matrix, values: Matrix, scratch: Scratch) -> None:
-    """Turn slopes into the factors with which each input moves each key; `scores` is overwritten."""
-    n = inputs.shape[0]
+@kernel
+def backward(score: Score, first: int, n_inputs: int, values: Matrix, scratch: Scratch) -> None:
+    """Add a tile's gradient of the values to `value_rows` and turn its measures into factors."""
     weights, slopes, toward = scratch.weights, scratch.slopes, scratch.scores
+    input_norms, key_norms, pulls = scratch.input_norms, scratch.key_norms, scratch.key_pulls
     n_prototypes = values.shape[1]
-    for b in range(n):
+    scale = TWO if score.code >= FIRST_DISTANCE else ONE
+    for b in range(n_inputs):
         toward[b, :] = ZERO
         for c in range(values.shape[0]):
             error = scratch.logits[b, c]
             for p in range(n_prototypes):
                 toward[b, p] += error * values[c, p]
-        if score.code == RELU:
             for p in range(n_prototypes):
-                slopes[b, p] *= toward[b, p]
-            continue
+                scratch.value_rows[c, p] += error * weights[b, p]
         mean = ZERO
         for p in range(n_prototypes):
             mean += weights[b, p] * toward[b, p]
-        scale = TWO if score.code >= FIRST_DISTANCE else ONE
         for p in range(n_prototypes):
-            slopes[b, p] *= scale * weights[b, p] * (toward[b, p] - mean)
-    if score.code == COSINE:
-        _denormalise(n, scratch)
+            passed = toward[b, p] if score.code == RELU else scale * weights[b, p] * (toward[b, p] - mean)
+            slopes[b, p] *= passed
+        measures = scratch.measures[first + b]
+        if score.code == COSINE:
+            for p in range(n_prototypes):
+                pulls[p] += slopes[b, p] * measures[p] * key_norms[p] * key_norms[p]
+                slopes[b, p] *= input_norms[first + b] * key_norms[p]
+        for p in range(n_prototypes):
+            measures[p] = slopes[b, p]

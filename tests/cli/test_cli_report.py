@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from conftest import assert_one_line, files
+
+
+@pytest.fixture
+def swept(run, small_sweep):
+    result = run("sweep", small_sweep)
+    assert result.exit_code == 0, result.output
+    return run
+
+
+@pytest.mark.parametrize("name", ["small", "two_moons"])
+def test_a_table_is_named_by_its_sweep_or_its_data_set(swept, name):
+    result = swept("report", "--table", name)
+    assert result.exit_code == 0, result.output
+    assert "idw" in result.stdout
+    assert "±" in result.stdout
+
+
+@pytest.mark.parametrize("form", ["markdown", "latex", "csv", "json", "rich"])
+def test_every_format_can_be_printed_and_written(swept, tmp_path, form):
+    printed = swept("report", "--table", "small", "--format", form)
+    assert printed.exit_code == 0, printed.output
+    written = swept("report", "--table", "small", "--format", form, "-o", "table.txt")
+    assert written.stdout == "table.txt\n"
+    if form != "rich":
+        assert (tmp_path / "table.txt").read_text() == printed.stdout
+
+
+def test_csv_and_json_hold_the_same_rows(swept):
+    rows = list(csv.DictReader(io.StringIO(swept("report", "--table", "small", "--format", "csv").stdout)))
+    records = json.loads(swept("report", "--table", "small", "--json").stdout)
+    assert len(rows) == len(records) == 5
+    assert [row["method"] for row in rows] == [record["method"] for record in records]
+
+
+def test_only_asked_methods_and_prototypes_are_shown(swept):
+    shown = json.loads(swept("report", "--table", "small", "--method", "idw", "--prototypes", 8, "--json").stdout)
+    assert [(row["method"], row["prototypes"]) for row in shown] == [("idw", 8)]
+
+
+def test_without_a_name_the_contents_are_listed(swept):
+    assert swept("report").stdout == "sweep small: 15 of 15 runs complete\ndata set two_moons\n"
+    assert json.loads(swept("report", "--json").stdout)["sweeps"][0]["complete"] == 15
+
+
+def test_the_moons_figure_is_drawn_the_same_each_time(swept, tmp_path):
+    result = swept("report", "--figure", "moons", "--table", "small")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "results/two_moons_moons.png\n"
+    first = (tmp_path / "results/two_moons_moons.png").read_bytes()
+    assert first.startswith(b"\x89PNG")
+    assert_one_line(swept("report", "--figure", "moons"), 2, "exists already; give --force")
+    swept("report", "--figure", "moons", "--force")
+    assert (tmp_path / "results/two_moons_moons.png").read_bytes() == first
+
+
+def test_the_keys_figure_is_drawn_for_images(run, tmp_path):
+    run("train", "--dataset", "digits", "--prototypes", 10, "--epochs", 1)
+    result = run("report", "--figure", "keys", "-o", "keys.svg")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "keys.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--table", "smal"], "did you mean 'small'?"),
+        (["--table", "small", "--method", "idv"], "did you mean 'idw'?"),
+        (["--table", "small", "--prototypes", 99], "no runs"),
+        (["--table", "small", "--figure", "keys"], "image"),
+        (["--table", "small", "--figure", "moons", "-o", "a.jpg"], ".jpg"),
+        (["--table", "small", "-o", "absent/table.md"], "does not exist"),
+    ],
+)
+def test_impossible_reports_are_refused_in_one_line(swept, tmp_path, arguments, words):
+    before = files(tmp_path)
+    assert_one_line(swept("report", *arguments), 2, words)
+    assert files(tmp_path) == before
+
+
+def test_a_report_needs_a_database_and_makes_none(run, tmp_path):
+    assert_one_line(run("report", "--table", "mnist"), 1, "results/idwbench.db")
+    assert files(tmp_path) == set()

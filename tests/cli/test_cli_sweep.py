@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import SMALL_SWEEP, assert_one_line, files
+
+DB = "results/idwbench.db"
+
+
+def rows(path, query):
+    with sqlite3.connect(path) as connection:
+        return connection.execute(query).fetchall()
+
+
+def test_a_sweep_trains_stores_and_goes_on_where_it_stopped(run, small_sweep, tmp_path):
+    first = run("sweep", small_sweep)
+    assert first.exit_code == 0, first.output
+    assert "small: 0 of 15 done, 15 to go" in first.stderr
+    assert first.stdout == ""
+    assert rows(tmp_path / DB, "select state, count(*) from runs group by state") == [("complete", 15)]
+    small_sweep.write_text(SMALL_SWEEP.replace("seeds: 3", "seeds: 4"))
+    second = run("sweep", small_sweep)
+    assert "small: 15 of 20 done, 5 to go" in second.stderr
+    assert rows(tmp_path / DB, "select count(*), sum(attempt) from runs") == [(20, 20)]
+    third = run("sweep", small_sweep)
+    assert "small: 20 of 20 done, 0 to go" in third.stderr
+
+
+def test_results_do_not_depend_on_what_was_trained_together(run, small_sweep, tmp_path):
+    run("sweep", small_sweep, "--db", "all.db")
+    small_sweep.write_text(SMALL_SWEEP.replace("seeds: 3", "seeds: [1]"))
+    run("sweep", small_sweep, "--db", "one.db")
+    query = (
+        "select r.run_key, t.name, t.data from runs r join tensors t on t.run_id = r.id where seed = 1 order by 1, 2"
+    )
+    assert rows(tmp_path / "all.db", query) == rows(tmp_path / "one.db", query)
+    assert len(rows(tmp_path / "one.db", query)) == 10
+
+
+def test_dry_run_prints_the_plan_and_writes_nothing(run, small_sweep, tmp_path):
+    result = run("sweep", small_sweep, "--dry-run")
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 15
+    assert "idw · 4 prototypes · power=2 epsilon=0.001 · seed 0" in result.stdout.splitlines()[0]
+    assert files(tmp_path) == {"small.yaml"}
+    plan = json.loads(run("sweep", small_sweep, "--dry-run", "--json").stdout)
+    assert [entry["seed"] for entry in plan[:3]] == [0, 1, 2]
+
+
+def test_json_tells_the_status_on_stdout(run, small_sweep):
+    status = json.loads(run("sweep", small_sweep, "--json").stdout)
+    assert (status["sweep"], status["total"], status["complete"], status["failed"]) == ("small", 15, 15, 0)
+
+
+def test_a_diverged_run_is_a_result_and_the_sweep_goes_on(run, tmp_path):
+    wild = tmp_path / "wild.yaml"
+    wild.write_text("name: wild\ndataset: two_moons\nprotocol: {epochs: 2}\nseeds: 2\n"
+                    "grid: {method: fc_relu, prototypes: 4, learning_rate: [1.0e+30, 0.01]}\n")  # fmt: skip
+    result = run("sweep", wild)
+    assert result.exit_code == 0, result.output
+    states = rows(tmp_path / DB, "select learning_rate, state, diverged_epoch is not null from runs order by 1, 2")
+    assert states == [(0.01, "complete", 0)] * 2 + [(1e30, "diverged", 1)] * 2
+    assert "2 diverged" in result.stderr
+
+
+def test_failed_runs_are_told_stored_and_tried_again_when_asked(run, tmp_path):
+    plugin = tmp_path / "broken.py"
+    plugin.write_text(
+        "from idwbench.plugins import register\n"
+        "@register('broken')\n"
+        "def broken(inputs, keys):\n    raise ValueError('no score today')\n"
+    )
+    sweep = tmp_path / "broken.yaml"
+    sweep.write_text(
+        "name: broken\ndataset: two_moons\nseeds: 2\ngrid: {method: [broken, idw], prototypes: 2, epochs: 1}\n"
+    )
+    result = run("sweep", sweep, "--plugin", plugin)
+    assert result.exit_code == 1
+    assert result.stderr.count("FAILED: ValueError: no score today") == 2
+    assert rows(tmp_path / DB, "select method, state from runs where method = 'idw'") == [("idw", "complete")] * 2
+    errors = rows(tmp_path / DB, "select error from runs where state = 'failed'")
+    assert all("Traceback" in error and "no score today" in error for (error,) in errors)
+    assert "0 to go" in run("sweep", sweep, "--plugin", plugin).stderr
+    assert "2 to go" in run("sweep", sweep, "--plugin", plugin, "--retry", "failed").stderr
+
+
+def test_interrupted_and_typed_again_no_run_is_lost_and_none_done_twice(small_sweep, tmp_path):
+    small_sweep.write_text(SMALL_SWEEP.replace("epochs: 3", "epochs: 60").replace("seeds: 3", "seeds: 6"))
+    command = [sys.executable, "-m", "idwbench", "sweep", str(small_sweep)]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env={**os.environ}) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("["):
+                time.sleep(0.1)
+                process.send_signal(signal.SIGINT)
+                break
+        tail = process.stderr.read()
+    done = dict(rows(tmp_path / DB, "select state, count(*) from runs group by state"))
+    assert process.returncode == 130, tail
+    assert "interrupted" in tail
+    assert set(done) == {"complete", "planned"}
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert f"{done['complete']} of 30 done, {done['planned']} to go" in again.stderr
+    assert rows(tmp_path / DB, "select count(*), count(distinct run_key) from runs where state = 'complete'") == [
+        (30, 30)
+    ]
+    finished = rows(tmp_path / DB, "select count(*) from tensors")
+    assert finished == [(60,)]
+
+
+BROKEN = {
+    "unknown key": ("grid:\n  methd: idw\n  prototypes: 2\n", "4:3: grid.methd: unknown key (did you mean 'method'?)"),
+    "unknown method": ("grid: {method: idv, prototypes: 2}\n", "(did you mean 'idw'?)"),
+    "foreign parameter": ("grid: {method: gaussian, prototypes: 2, power: 2}\n", "power"),
+    "negative epsilon": ("grid: {method: idw, prototypes: 2, epsilon: -1}\n", "epsilon"),
+    "duplicate key": ("grid: {method: idw, method: idw, prototypes: 2}\n", "method"),
+    "empty axis": ("grid: {method: [], prototypes: 2}\n", "grid.method"),
+    "wrong type": ("grid: {method: idw, prototypes: two}\n", "grid.prototypes"),
+    "no grid": ("", "grid"),
+    "syntax": ("grid: {method: idw\n", "broken.yaml:"),
+    "bad seeds": ("seeds: -3\ngrid: {method: idw, prototypes: 2}\n", "seeds"),
+    "bad data set": ("grid: {method: idw, prototypes: 2}\n", "two_moons"),
+    "code": ("grid: !!python/object/apply:os.system ['touch hacked']\n", "broken.yaml:3:"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_sweep_file_is_refused_in_one_line_before_anything_runs(run, tmp_path, case):
+    text, expected = BROKEN[case]
+    dataset = "two_mons" if case == "bad data set" else "two_moons"
+    seeds = "" if "seeds" in text else "seeds: 2\n"
+    (tmp_path / "broken.yaml").write_text(f"name: broken\ndataset: {dataset}\n{text}{seeds}")
+    result = run("sweep", "broken.yaml")
+    assert_one_line(result, 2, "broken.yaml", expected)
+    assert files(tmp_path) == {"broken.yaml"}
+
+
+def test_an_absent_sweep_file_is_refused_in_one_line(run, tmp_path):
+    assert_one_line(run("sweep", "absent.yaml"), 2, "absent.yaml: no such file")
+    assert files(tmp_path) == set()

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from conftest import assert_one_line, files
+
+from idwbench.modelfile import load_model
+
+TRAIN = ["train", "--dataset", "two_moons", "--epochs", "3", "--seed", "0"]
+
+
+@pytest.fixture
+def model(run, tmp_path):
+    result = run(*TRAIN, "--prototypes", 6, "-o", "model.pt")
+    assert result.exit_code == 0, result.output
+    return tmp_path / "model.pt"
+
+
+def wrong_label(model, point):
+    saved = load_model(model)
+    return 1 - int(saved.network.predict(saved.scaling.apply(np.array([point])))[0])
+
+
+def test_train_prints_accuracies_stores_the_run_and_writes_the_model(run, tmp_path):
+    result = run(*TRAIN, "--power", 4, "--epsilon", 0.01, "-o", "model.safetensors")
+    assert result.exit_code == 0, result.output
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["train", "test", "holdout", "model"]
+    saved = load_model(tmp_path / "model.safetensors")
+    assert saved.config.parameters == {"power": 4.0, "epsilon": 0.01}
+    assert saved.config.protocol.model_dump(exclude={"optimizer", "schedule"}) == {
+        "epochs": 3,
+        "batch_size": 10,
+        "learning_rate": 0.01,
+    }
+    assert {"results/idwbench.db", "model.safetensors"} <= files(tmp_path)
+
+
+def test_the_same_run_is_not_trained_twice_and_gives_the_same_bytes(run, model, tmp_path):
+    again = run(*TRAIN, "--prototypes", 6, "-o", "again.pt")
+    assert "--retrain trains it again" in again.stderr
+    retrained = run(*TRAIN, "--prototypes", 6, "-o", "retrained.pt", "--retrain")
+    assert retrained.exit_code == 0, retrained.output
+    assert model.read_bytes() == (tmp_path / "again.pt").read_bytes() == (tmp_path / "retrained.pt").read_bytes()
+
+
+def test_train_tells_facts_as_json(run):
+    facts = json.loads(run(*TRAIN, "--json").stdout)
+    assert facts["state"] == "complete"
+    assert 0 < facts["test_accuracy"] <= 1
+
+
+def test_train_takes_settings_of_the_data_set_and_of_any_method(run):
+    result = run(
+        *TRAIN, "--method", "scaled_dot", "--parameter", "scale=prototypes",
+        "--dataset-option", "train_per_class=50", "--dataset-option", "noise=0.2", "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+
+
+def test_train_reads_the_users_own_table(run, tmp_path):
+    generator = np.random.default_rng(0)
+    rows = [f"{x:.3f},{y:.3f},{'hot' if x + y > 0 else 'cold'}" for x, y in generator.normal(size=(60, 2))]
+    (tmp_path / "mine.csv").write_text("\n".join(["a,b,kind", *rows]))
+    result = run("train", "--dataset", "mine.csv", "--dataset-option", "label=kind", "-o", "m.pt")
+    assert result.exit_code == 0, result.output
+    assert load_model(tmp_path / "m.pt").class_names == ("cold", "hot")
+    assert "mine.csv" in run("report", "--table", "mine.csv").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--method", "idv"], "did you mean 'idw'?"),
+        (["--method", "gaussian", "--power", 2], "does not take 'power'"),
+        (["--epsilon", -1], "epsilon"),
+        (["--power", 0], "power"),
+        (["--prototypes", 0], "prototypes"),
+        (["--epochs", 0], "epochs"),
+        (["--dataset-option", "nois=1"], "did you mean 'noise'?"),
+        (["--dataset-option", "noise"], "KEY=VALUE"),
+        (["--parameter", "width=3"], "does not take 'width'"),
+        (["-o", "model.bin"], ".safetensors"),
+        (["-o", "absent/model.pt"], "does not exist"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_line(run, tmp_path, arguments, words):
+    result = run(*TRAIN, *arguments)
+    assert_one_line(result, 1 if "model.bin" in arguments else 2, words)
+    assert files(tmp_path) == set()
+
+
+def test_an_unknown_data_set_gets_the_nearest_name(run):
+    assert_one_line(run("train", "--dataset", "two_mons"), 2, "did you mean 'two_moons'?")
+
+
+def test_missing_archives_are_told_in_one_line(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("urllib.request.urlopen", lambda *a, **k: (_ for _ in ()).throw(OSError("no network")))
+    result = run("train", "--dataset", "mnist", "--data-dir", tmp_path / "data")
+    assert_one_line(result, 1, "digits", "train-images-idx3-ubyte.gz")
+
+
+def test_an_unavailable_device_is_refused_in_one_line(run):
+    assert_one_line(run(*TRAIN, "--device", "nonsense"), 1, "--device nonsense")
+
+
+def test_patch_writes_a_model_that_answers_as_asked(run, model, tmp_path):
+    label = wrong_label(model, [0.0, 1.0])
+    result = run("patch", model, "--x", "0.0,1.0", "--label", label, "-o", "patched.pt")
+    assert result.exit_code == 0, result.output
+    patched = load_model(tmp_path / "patched.pt")
+    assert wrong_label(tmp_path / "patched.pt", [0.0, 1.0]) == 1 - label
+    assert len(patched.network.keys) == 7
+    assert [patch["label"] for patch in patched.patches] == [label]
+    lines = result.stdout.splitlines()
+    assert lines[1].startswith("eta ")
+    assert "of 200 predictions changed" in lines[3]
+    assert "of 40 predictions changed" in lines[4]
+
+
+@pytest.mark.parametrize("demand", [["--margin", 0.5], ["--logit-margin", 1], ["--confidence", 0.9]])
+def test_patch_wins_as_clearly_as_asked(run, model, tmp_path, demand):
+    label = wrong_label(model, [0.5, 0.25])
+    result = run("patch", model, "--x", "0.5,0.25", "--label", label, "-o", "patched.safetensors", "--json", *demand)
+    facts = json.loads(result.stdout)
+    network = load_model(tmp_path / "patched.safetensors").network
+    logits = network(torch.tensor([[0.5, 0.25]])).detach().double()
+    assert float(logits.softmax(1)[0, label]) == pytest.approx(facts["confidence"], rel=1e-4)
+    if demand[0] == "--confidence":
+        assert facts["confidence"] == pytest.approx(0.9, rel=1e-5)
+    if demand[0] == "--logit-margin":
+        assert facts["logit_margin"] == pytest.approx(1, rel=1e-5)
+
+
+def test_patch_takes_npy_files_references_and_class_names(run, model, tmp_path):
+    np.save(tmp_path / "x.npy", np.array([0.0, 1.0]))
+    name = ("upper", "lower")[wrong_label(model, [0.0, 1.0])]
+    assert run("patch", model, "--x", "x.npy", "--label", name, "--dry-run").exit_code == 0
+    reference = run("patch", model, "--x", "two_moons:test:3", "--label", 1, "--dry-run", "--json")
+    assert json.loads(reference.stdout)["label"] == 1
+
+
+def test_a_right_answer_is_left_alone(run, model, tmp_path):
+    label = 1 - wrong_label(model, [0.0, 1.0])
+    result = run("patch", model, "--x", "0.0,1.0", "--label", label, "-o", "patched.pt")
+    assert result.exit_code == 0
+    assert "already right" in result.stdout
+    assert not (tmp_path / "patched.pt").exists()
+
+
+def test_an_existing_file_is_replaced_only_with_force(run, model, tmp_path):
+    before = model.read_bytes()
+    label = wrong_label(model, [0.0, 1.0])
+    arguments = ["patch", model, "--x", "0.0,1.0", "--label", label, "-o", model]
+    assert_one_line(run(*arguments), 2, "exists already; give --force")
+    assert model.read_bytes() == before
+    assert run(*arguments, "--force").exit_code == 0
+    assert model.read_bytes() != before
+
+
+BROKEN_PATCHES = {
+    "absent model": (["absent.pt", "--x", "0,1", "--label", 1], 1, "absent.pt: no such file"),
+    "no model": (["notes.pt", "--x", "0,1", "--label", 1], 1, "notes.pt: not an idwbench model"),
+    "not idw": (["other.pt", "--x", "0,1", "--label", 1], 2, "only 'idw' models can be patched"),
+    "too few numbers": (["model.pt", "--x", "0", "--label", 1], 2, "expected 2 numbers, got 1"),
+    "no numbers": (["model.pt", "--x", "zero,one", "--label", 1], 2, "'zero' is not a finite number"),
+    "infinite": (["model.pt", "--x", "0,inf", "--label", 1], 2, "'inf' is not a finite number"),
+    "label out of range": (["model.pt", "--x", "0,1", "--label", 2], 2, "expected 0 to 1, got 2"),
+    "unknown class": (["model.pt", "--x", "0,1", "--label", "lowr"], 2, "did you mean 'lower'?"),
+    "absent array": (["model.pt", "--x", "absent.npy", "--label", 1], 2, "absent.npy: no such file"),
+    "no array": (["model.pt", "--x", "notes.npy", "--label", 1], 2, "notes.npy: not an .npy file"),
+    "image for points": (["model.pt", "--x", "picture.png", "--label", 1], 2, "not trained on images"),
+    "unknown split": (["model.pt", "--x", "two_moons:tset:1", "--label", 1], 2, "did you mean 'test'?"),
+    "index out of range": (["model.pt", "--x", "two_moons:test:40", "--label", 1], 2, "inputs 0 to 39"),
+    "two demands": (
+        ["model.pt", "--x", "0,1", "--label", 1, "--margin", 1, "--confidence", 0.9],
+        2,
+        "give one of them",
+    ),
+    "impossible confidence": (["model.pt", "--x", "0,1", "--label", 1, "--confidence", 1], 2, "between 0 and 1"),
+    "wrong ending": (["model.pt", "--x", "0,1", "--label", 1, "-o", "out.onnx"], 1, ".safetensors"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_PATCHES)
+def test_a_broken_patch_call_is_refused_in_one_line_and_writes_nothing(run, model, tmp_path, case):
+    arguments, code, words = BROKEN_PATCHES[case]
+    for name in ("notes.pt", "notes.npy", "picture.png"):
+        (tmp_path / name).write_text("not what the ending says")
+    if case == "not idw":
+        run(*TRAIN, "--method", "inv_dist", "-o", "other.pt")
+    before = files(tmp_path)
+    output = [] if "-o" in arguments else ["-o", "patched.pt"]
+    assert_one_line(run("patch", *arguments, *output), code, words)
+    assert files(tmp_path) == before
