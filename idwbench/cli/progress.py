@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -35,6 +36,7 @@ class SweepProgress:
     def __init__(self, to_do: int) -> None:
         self.to_do = to_do
         self.done = 0
+        self.lock = threading.Lock()
         self.last = time.monotonic()
         # isatty, not the console's opinion: FORCE_COLOR in a log must not draw bars into it.
         self.live = sys.stderr.isatty()
@@ -73,7 +75,6 @@ class SweepProgress:
 
     def finished(self, results: Sequence[RunResult]) -> None:
         """Print one line for a stack that is stored."""
-        self._advance(len(results))
         accuracies = [result.test_accuracy for result in results if result.test_accuracy is not None]
         diverged = len(results) - len(accuracies)
         parts = [describe(results[0].config), _runs(len(results))]
@@ -82,17 +83,19 @@ class SweepProgress:
         if diverged:
             parts.append(f"{diverged} diverged")
         parts.append(f"{sum(result.seconds for result in results):.1f} s")
-        self._line(" · ".join(parts))
+        self._advance(len(results), " · ".join(parts))
 
     def failed(self, configs: Sequence[RunConfig], error: Exception) -> None:
         """Print one line for a run that failed."""
-        self._advance(len(configs))
         reason = (str(error).strip().splitlines() or [""])[0]
-        self._line(f"{describe(configs[0])} · seed {configs[0].seed} · FAILED: {type(error).__name__}: {reason}")
+        line = f"{describe(configs[0])} · seed {configs[0].seed} · FAILED: {type(error).__name__}: {reason}"
+        self._advance(len(configs), line)
 
-    def _advance(self, runs: int) -> None:
-        self.done += runs
-        self.progress.update(self.runs, completed=self.done)
+    def _advance(self, runs: int, line: str) -> None:
+        with self.lock:
+            self.done += runs
+            self.progress.update(self.runs, completed=self.done)
+            self._line(line)
 
     def _line(self, text: str) -> None:
         width = len(str(self.to_do))

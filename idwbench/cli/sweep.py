@@ -86,14 +86,15 @@ def _train(
 
     from idwbench.cli.progress import SweepProgress
     from idwbench.data.loading import load_dataset
+    from idwbench.engine.threads import limited_threads
     from idwbench.engine.torch_engine import TorchEngine
     from idwbench.sweep.runner import run_pending
 
     engine = TorchEngine(device)
     dataset = load_dataset(spec.dataset, data_dir)
     try:
-        with SweepProgress(len(to_do)) as progress:
-            return run_pending(to_do, store, engine, dataset, progress)
+        with limited_threads(1), SweepProgress(len(to_do)) as progress:
+            return run_pending(to_do, store, lambda config: engine, dataset, progress)
     except KeyboardInterrupt:
         left = len(store.pending(keys))
         typer.echo(f"interrupted: {len(keys) - left} of {len(keys)} done; the same command goes on", err=True)

@@ -136,13 +136,14 @@ def _stored(config: RunConfig, dataset: Dataset, store: ResultsStore, device: st
         return store.find_run(key)
 
     from idwbench.cli.progress import SweepProgress
+    from idwbench.engine.threads import limited_threads
     from idwbench.engine.torch_engine import TorchEngine
     from idwbench.sweep.runner import run_pending
 
     engine = TorchEngine(device)
     try:
-        with SweepProgress(1) as progress:
-            outcome = run_pending([config], store, engine, dataset, progress)
+        with limited_threads(1), SweepProgress(1) as progress:
+            outcome = run_pending([config], store, lambda config: engine, dataset, progress)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     if outcome.elsewhere:

@@ -16,6 +16,7 @@ from idwbench.config import RunConfig
 from idwbench.data.dataset import Dataset, Split
 from idwbench.engine.base import AbstractEngine, EpochMetrics, RunResult, batch_order, learning_rate, stack_key
 from idwbench.engine.kernels.epochs import Progress, Samples, State, run_epochs
+from idwbench.engine.kernels.network import make_scratch
 from idwbench.engine.kernels.scores import CODES, Score
 from idwbench.initialisation import initial_prototypes
 from idwbench.methods import get_method
@@ -26,6 +27,8 @@ __all__ = ["FusedEngine"]
 NARROW_FEATURES = 16
 # Orders are drawn for as many epochs as fit this many numbers (2 MB), so that small runs make few calls.
 ORDER_NUMBERS = 2**18
+# Inputs that a test takes at once.
+TEST_BATCH = 64
 
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -81,6 +84,9 @@ class _Training:
         self.generator = np.random.default_rng(config.seed)
         self.score = _score(config, dataset.n_features)
         self.state = _initial_state(config, dataset, moments, self.generator)
+        batch = max(min(config.protocol.batch_size, len(dataset.train)), TEST_BATCH)
+        shape = dataset.n_features, config.prototypes, dataset.n_classes
+        self.scratch = make_scratch(batch, *shape, self.state.narrow)
         self.train, self.test = _samples(dataset.train), _samples(dataset.test)
         self.curve: list[EpochMetrics] = []
 
@@ -105,7 +111,7 @@ class _Training:
         progress = Progress(np.empty(last - first), np.empty(last - first, np.int64))
         steps_done = first * math.ceil(n_train / batch_size)
         finite = run_epochs(
-            self.score, self.train, self.test, orders, batch_size, rates, steps_done, self.state, progress
+            self.score, self.train, self.test, orders, batch_size, rates, steps_done, self.state, self.scratch, progress
         )
         reports = zip(rates.tolist(), progress.losses.tolist(), progress.correct.tolist(), strict=True)
         for epoch, (rate, loss, correct) in zip(range(first, first + finite), reports, strict=False):
@@ -135,7 +141,7 @@ class _Training:
     def _accuracy(self, split: Split) -> float:
         samples, nothing = _samples(split), np.empty((1, 0), np.int64)
         progress = Progress(np.empty(1), np.empty(1, np.int64))
-        run_epochs(self.score, samples, samples, nothing, 1, np.zeros(1), 0, self.state, progress)
+        run_epochs(self.score, samples, samples, nothing, 1, np.zeros(1), 0, self.state, self.scratch, progress)
         return float(progress.correct[0] / len(split))
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,9 +20,11 @@ __all__ = ["Outcome", "SweepObserver", "run_pending", "stacks"]
 
 HEARTBEAT_SECONDS = 30.0
 
+EngineChoice = Callable[[RunConfig], AbstractEngine]
+
 
 class SweepObserver(Protocol):
-    """What wants to know how the work goes on; called from the thread that trains."""
+    """What wants to know how the work goes on; called from any of the threads that train."""
 
     def epoch(self, configs: Sequence[RunConfig], epoch: int) -> None:
         """One epoch of a stack is done."""
@@ -28,7 +33,7 @@ class SweepObserver(Protocol):
         """A stack has ended and is stored."""
 
     def failed(self, configs: Sequence[RunConfig], error: Exception) -> None:
-        """A stack has failed and is stored as failed."""
+        """A run has failed and is stored as failed."""
 
 
 @dataclass
@@ -55,58 +60,104 @@ def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int]) -> I
 def run_pending(
     configs: Sequence[RunConfig],
     store: ResultsStore,
-    engine: AbstractEngine,
+    engine_for: EngineChoice,
     dataset: Dataset,
     observer: SweepObserver,
+    jobs: int = 1,
 ) -> Outcome:
     """Train those of `configs` that nobody has done or is doing, and store how each ended.
 
-    A stack that fails is tried again run by run, so that one run takes no neighbour with it. When interrupted, the runs
-    in work are handed back and `KeyboardInterrupt` goes on.
+    `jobs` threads share the data, each with one stack at a time. A stack that fails is tried again run by run, so that
+    one run takes no neighbour with it. When interrupted, the runs in work are handed back and `KeyboardInterrupt` goes
+    on.
 
     Raises:
         ResultsError: the database cannot be written to.
     """
-    outcome = Outcome()
-    todo = list(stacks(configs, lambda config: engine.max_stack(config, dataset)))
-    while todo:
-        stack = todo.pop(0)
-        claimed = set(store.claim([config.run_key for config in stack]))
-        outcome.elsewhere += len(stack) - len(claimed)
-        stack = [config for config in stack if config.run_key in claimed]
-        if not stack:
-            continue
+    queue = deque(stacks(configs, lambda config: engine_for(config).max_stack(config, dataset)))
+    crew = _Crew(queue, store, engine_for, dataset, observer)
+    workers = min(jobs, max(1, len(queue)))
+    with ThreadPoolExecutor(workers, thread_name_prefix="idwbench") as pool:
+        futures = [pool.submit(crew.work) for _ in range(workers)]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            crew.stop.set()
+    for future in futures:
+        future.result()
+    return crew.outcome
+
+
+class _Stopped(Exception):
+    """Raised inside a training to end it: the sweep was interrupted, or another thread cannot go on."""
+
+
+class _Crew:
+    """Threads that take stacks from one queue until it is empty."""
+
+    def __init__(
+        self,
+        queue: deque[list[RunConfig]],
+        store: ResultsStore,
+        engine_for: EngineChoice,
+        dataset: Dataset,
+        observer: SweepObserver,
+    ) -> None:
+        self.queue, self.store, self.engine_for = queue, store, engine_for
+        self.dataset, self.observer = dataset, observer
+        self.outcome = Outcome()
+        self.lock = threading.Lock()
+        self.stop = threading.Event()
+
+    def work(self) -> None:
+        while not self.stop.is_set():
+            try:
+                stack = self.queue.popleft()
+            except IndexError:
+                return
+            claimed = set(self.store.claim([config.run_key for config in stack]))
+            self._count("elsewhere", len(stack) - len(claimed))
+            stack = [config for config in stack if config.run_key in claimed]
+            if stack:
+                self._train(stack)
+
+    def _train(self, stack: list[RunConfig]) -> None:
         keys = [config.run_key for config in stack]
         try:
-            results = engine.train(stack, dataset, _Pulse(stack, store, observer))
-            store.finish(results, data_sha256=dataset.sha256)
-        except KeyboardInterrupt:
-            store.release(keys)
-            raise
+            results = self.engine_for(stack[0]).train(stack, self.dataset, _Pulse(self, stack))
+        except _Stopped:
+            self.store.release(keys)
+            return
         except Exception as error:  # whatever a run does, the next one deserves its turn
             if len(stack) > 1:
-                store.release(keys)
-                todo[:0] = [[config] for config in stack]
-                continue
-            store.fail(keys, traceback.format_exc())
-            outcome.failed += 1
-            observer.failed(stack, error)
-            continue
-        outcome.complete += sum(result.state == "complete" for result in results)
-        outcome.diverged += sum(result.state == "diverged" for result in results)
-        observer.finished(results)
-    return outcome
+                self.store.release(keys)
+                self.queue.extendleft([config] for config in reversed(stack))
+                return
+            self.store.fail(keys, traceback.format_exc())
+            self._count("failed", 1)
+            self.observer.failed(stack, error)
+            return
+        self.store.finish(results, data_sha256=self.dataset.sha256)
+        for state in ("complete", "diverged"):
+            self._count(state, sum(result.state == state for result in results))
+        self.observer.finished(results)
+
+    def _count(self, what: str, n: int) -> None:
+        with self.lock:
+            setattr(self.outcome, what, getattr(self.outcome, what) + n)
 
 
 class _Pulse:
-    """Tells the observer of each epoch, and the database now and then that the runs are alive."""
+    """Tells the observer of each epoch and the database, now and then, that the runs are alive; ends them if asked."""
 
-    def __init__(self, stack: Sequence[RunConfig], store: ResultsStore, observer: SweepObserver) -> None:
-        self.stack, self.store, self.observer = stack, store, observer
+    def __init__(self, crew: _Crew, stack: Sequence[RunConfig]) -> None:
+        self.crew, self.stack = crew, stack
         self.last = time.monotonic()
 
     def __call__(self, epoch: int) -> None:
-        self.observer.epoch(self.stack, epoch)
+        if self.crew.stop.is_set():
+            raise _Stopped
+        self.crew.observer.epoch(self.stack, epoch)
         if time.monotonic() - self.last > HEARTBEAT_SECONDS:
-            self.store.heartbeat([config.run_key for config in self.stack])
+            self.crew.store.heartbeat([config.run_key for config in self.stack])
             self.last = time.monotonic()

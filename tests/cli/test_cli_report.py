@@ -3,15 +3,29 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 
 import pytest
-from conftest import assert_one_line, files
+from conftest import SMALL_SWEEP, assert_one_line, files
+from typer.testing import CliRunner
+
+from idwbench.cli.app import app
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    """A small sweep, trained once for all reports."""
+    folder = tmp_path_factory.mktemp("swept")
+    (folder / "small.yaml").write_text(SMALL_SWEEP)
+    result = CliRunner().invoke(app, ["sweep", str(folder / "small.yaml"), "--db", str(folder / "idwbench.db")])
+    assert result.exit_code == 0, result.output
+    return folder / "idwbench.db"
 
 
 @pytest.fixture
-def swept(run, small_sweep):
-    result = run("sweep", small_sweep)
-    assert result.exit_code == 0, result.output
+def swept(run, database, tmp_path):
+    (tmp_path / "results").mkdir()
+    shutil.copy(database, tmp_path / "results/idwbench.db")
     return run
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.engine.kernels.jit import entry_kernel, kernel
-from idwbench.engine.kernels.measures import Matrix, distance_gradient, gradient_rows, product_gradient
+from idwbench.engine.kernels.jit import entry_kernel, kernel, spliced_kernel
+from idwbench.engine.kernels.measures import Matrix, distance_gradient, product_gradient
 from idwbench.engine.kernels.network import (
     Labels,
     Scratch,
@@ -16,14 +16,11 @@ from idwbench.engine.kernels.network import (
     cross_entropy,
     fill_measures,
     forward,
-    make_scratch,
 )
 from idwbench.engine.kernels.scores import COSINE, FIRST_DISTANCE, Score
 from idwbench.engine.kernels.updates import step_factors, update_row
 
 __all__ = ["Progress", "Samples", "State", "run_epochs"]
-
-TEST_BATCH = 64
 
 
 
@@ -62,14 +59,14 @@ def _copy_sample(samples: Samples, row: int, scratch: Scratch, b: int) -> None:
         scratch.inputs[b, f] = samples.inputs[row, f]
 
 
-@kernel
+@spliced_kernel
 def _update(score: Score, n: int, state: State, scratch: Scratch, rate: np.float32, root: np.float32) -> None:
     """Move keys and values by what n inputs have left in `scratch`."""
     inputs, factors = scratch.inputs[:n], scratch.measures[:n]
     keys, narrow = state.keys[0], state.narrow
     for c in range(scratch.value_rows.shape[0]):
         update_row(state.values, c, scratch.value_rows[c], rate, root)
-    n_most = gradient_rows(n)
+    n_most = scratch.key_rows.shape[0]
     for first in range(0, keys.shape[0], n_most):
         rows = scratch.key_rows[: min(n_most, keys.shape[0] - first)]
         if score.code >= FIRST_DISTANCE:
@@ -115,6 +112,7 @@ def run_epochs(
     rates: NDArray[np.float64],
     steps_done: int,
     state: State,
+    scratch: Scratch,
     progress: Progress,
 ) -> int:
     """Train and test one epoch for each row of `orders`; return how many ended with finite loss, keys and values.
@@ -130,10 +128,10 @@ def run_epochs(
         rates: The learning rate of each epoch.
         steps_done: Steps that `state` has behind it.
         state: Changed in place.
+        scratch: Memory for batches of at least `batch_size`; tests take all of it.
         progress: Out.
     """
     n_epochs, n_train = orders.shape
-    scratch = make_scratch(max(batch_size, TEST_BATCH), train.inputs.shape[1], state.keys, state.values)
     n_tile = scratch.scores.shape[0]
     step = steps_done
     for epoch in range(n_epochs):
@@ -141,7 +139,7 @@ def run_epochs(
         for testing in (False, True):
             samples = test if testing else train
             n_samples = len(test.labels) if testing else n_train
-            n_most = max(batch_size, TEST_BATCH) if testing else batch_size
+            n_most = scratch.inputs.shape[0] if testing else batch_size
             for start in range(0, n_samples, n_most):
                 n = min(n_most, n_samples - start)
                 for b in range(n):

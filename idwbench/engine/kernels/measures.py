@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 
 from idwbench.engine.kernels.jit import kernel
 
-__all__ = ["Matrix", "distance_gradient", "fill_distances", "fill_products", "gradient_rows", "product_gradient"]
+__all__ = ["KEY_ROWS", "Matrix", "distance_gradient", "fill_distances", "fill_products", "product_gradient"]
 
 Matrix = NDArray[np.float32]
 
 ZERO = np.float32(0.0)
 # Inputs that one pass over the keys meets: they stay in the nearest cache while the keys stream by.
-TILE = 32
-# Up to so many inputs fit the nearest cache, and the keys learn one after the other; else some at once.
-SMALL_BATCH = 8
-KEY_ROWS = 16
+TILE = 8
+# Keys whose gradient is taken at once: it stays in the nearest cache while the inputs stream by.
+KEY_ROWS = 8
 
 
 @kernel
@@ -90,12 +89,6 @@ def fill_products(inputs: Matrix, keys: Matrix, narrow: bool, products: Matrix) 
                     s31 += inputs[b3, f] * k1
                 products[b0, p0], products[b1, p0], products[b2, p0], products[b3, p0] = s00, s10, s20, s30
                 products[b0, p1], products[b1, p1], products[b2, p1], products[b3, p1] = s01, s11, s21, s31
-
-
-@kernel
-def gradient_rows(n_inputs: int) -> int:
-    """Return for how many rows of the keys gradients should be taken at once."""
-    return 1 if n_inputs <= SMALL_BATCH else KEY_ROWS
 
 
 @kernel

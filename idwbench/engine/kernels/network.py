@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from idwbench.engine.kernels.elementary import exp32
 from idwbench.engine.kernels.jit import kernel, spliced_kernel
-from idwbench.engine.kernels.measures import Matrix, fill_distances, fill_products, gradient_rows
+from idwbench.engine.kernels.measures import KEY_ROWS, Matrix, fill_distances, fill_products
 from idwbench.engine.kernels.scores import COSINE, FIRST_DISTANCE, RELU, Score, Vector, fill_scores
 
 __all__ = ["Labels", "Scratch", "backward", "cross_entropy", "fill_measures", "forward", "make_scratch"]
@@ -61,26 +61,22 @@ class Scratch(NamedTuple):
     value_rows: Matrix
 
 
-@kernel
-def make_scratch(
-    n_batch: int, n_features: int, key_state: NDArray[np.float32], value_state: NDArray[np.float32]
-) -> Scratch:
-    """Return memory for batches of at most `n_batch` and states (4, rows, columns)."""
-    n_classes, n_prototypes = value_state.shape[1:]
+def make_scratch(n_batch: int, n_features: int, n_prototypes: int, n_classes: int, narrow: bool) -> Scratch:
+    """Return memory for batches of at most `n_batch`; made by Python, since kernels that allocate compile slowly."""
     n_tile = min(max(TILE_PAIRS // n_prototypes, 4), 64)
     return Scratch(
-        np.empty((n_batch, n_features), np.float32),
-        np.empty(n_batch, np.int64),
-        np.empty((n_batch, n_prototypes), np.float32),
-        np.empty((n_tile, n_prototypes), np.float32),
-        np.empty((n_tile, n_prototypes), np.float32),
-        np.empty((n_tile, n_prototypes), np.float32),
-        np.empty((n_tile, n_classes), np.float32),
-        np.empty(n_batch, np.float32),
-        np.empty(n_prototypes, np.float32),
-        np.empty(n_prototypes, np.float32),
-        np.empty((gradient_rows(n_batch), key_state.shape[2]), np.float32),
-        np.empty((n_classes, n_prototypes), np.float32),
+        inputs=np.empty((n_batch, n_features), np.float32),
+        labels=np.empty(n_batch, np.int64),
+        measures=np.empty((n_batch, n_prototypes), np.float32),
+        scores=np.empty((n_tile, n_prototypes), np.float32),
+        slopes=np.empty((n_tile, n_prototypes), np.float32),
+        weights=np.empty((n_tile, n_prototypes), np.float32),
+        logits=np.empty((n_tile, n_classes), np.float32),
+        input_norms=np.empty(n_batch, np.float32),
+        key_norms=np.empty(n_prototypes, np.float32),
+        key_pulls=np.empty(n_prototypes, np.float32),
+        key_rows=np.empty((KEY_ROWS, n_prototypes if narrow else n_features), np.float32),
+        value_rows=np.empty((n_classes, n_prototypes), np.float32),
     )
 
 
@@ -161,8 +157,9 @@ def _fill_logits(n_inputs: int, values: Matrix, scratch: Scratch) -> None:
 @spliced_kernel
 def forward(score: Score, first: int, n_inputs: int, values: Matrix, scratch: Scratch) -> None:
     """Fill scores, slopes, weights and logits of a tile of measures."""
-    measures = scratch.measures[first : first + n_inputs].reshape(-1)
-    fill_scores(score, measures, scratch.scores.reshape(-1), scratch.slopes.reshape(-1))
+    n_prototypes = scratch.scores.shape[1]
+    start, n = first * n_prototypes, n_inputs * n_prototypes
+    fill_scores(score, scratch.measures.ravel()[start : start + n], scratch.scores.ravel(), scratch.slopes.ravel())
     _fill_weights(score.code == RELU, n_inputs, scratch)
     _fill_logits(n_inputs, values, scratch)
 
