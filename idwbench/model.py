@@ -15,8 +15,9 @@ from idwbench.scores import attention_weights, prototype_logits, scores_of
 
 __all__ = ["PrototypeNetwork", "predict_labels"]
 
-# One chunk of differences (chunk, prototypes, features) holds at most this many numbers: 64 MB in float32.
-CHUNK_NUMBERS = 2**24
+# One chunk of differences (chunk, prototypes, features) holds at most this many numbers, 4 MB in float32: larger ones are
+# fetched from the system anew each time, which costs more than the arithmetic.
+CHUNK_NUMBERS = 2**20
 
 
 class PrototypeNetwork(nn.Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -14,7 +14,9 @@ __all__ = [
     "DataDir",
     "Database",
     "Device",
+    "Engine",
     "Force",
+    "Jobs",
     "Json",
     "Plugins",
     "key_values",
@@ -33,6 +35,16 @@ DataDir = Annotated[
         "--data-dir",
         help="Folder of the image archives; otherwise IDWBENCH_DATA, otherwise the user's cache.",
         show_default=False,
+    ),
+]
+Engine = Annotated[
+    Literal["auto", "fused", "torch"],
+    typer.Option("--engine", help="auto: fused on the CPU for the methods it knows, torch for the rest."),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "-j", "--jobs", min=1, help="How many runs train at a time; otherwise one a core.", show_default=False
     ),
 ]
 Device = Annotated[str, typer.Option("--device", help="Device of the torch engine: cpu, cuda, mps.")]

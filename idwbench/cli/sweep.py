@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Device, Json, Plugins, load_plugins
+from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Device, Engine, Jobs, Json, Plugins, load_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from idwbench.config import RunConfig
+    from idwbench.engine.choice import EngineChoice
     from idwbench.results.records import EndedState
     from idwbench.results.store import ResultsStore
     from idwbench.sweep.runner import Outcome
@@ -35,7 +36,9 @@ def sweep(
     retry: Annotated[
         Retry | None, typer.Option("--retry", help="Also train again what ended so.", show_default=False)
     ] = None,
+    engine: Engine = "auto",
     device: Device = "cpu",
+    jobs: Jobs = None,
     data_dir: DataDir = None,
     plugin: Plugins = None,
     json: Json = False,
@@ -55,10 +58,12 @@ def sweep(
         _print_plan(spec, configs, json)
         return
 
+    from idwbench.engine.choice import EngineChoice
     from idwbench.results.store import ResultsStore
 
+    choice = EngineChoice(engine, device)
     store = ResultsStore.open(db)
-    outcome = _train(spec, configs, store, retry, device, data_dir)
+    outcome = _train(spec, configs, store, retry, choice, jobs, data_dir)
     _print_status(spec, store, db, json)
     if outcome.failed:
         raise typer.Exit(1)
@@ -69,7 +74,8 @@ def _train(
     configs: Sequence[RunConfig],
     store: ResultsStore,
     retry: Retry | None,
-    device: str,
+    choice: EngineChoice,
+    jobs: int | None,
     data_dir: Path | None,
 ) -> Outcome:
     from idwbench.sweep.runner import Outcome
@@ -86,15 +92,14 @@ def _train(
 
     from idwbench.cli.progress import SweepProgress
     from idwbench.data.loading import load_dataset
-    from idwbench.engine.threads import limited_threads
-    from idwbench.engine.torch_engine import TorchEngine
+    from idwbench.engine.threads import available_cores, limited_threads
     from idwbench.sweep.runner import run_pending
 
-    engine = TorchEngine(device)
+    typer.echo(choice.prepare(to_do), err=True)
     dataset = load_dataset(spec.dataset, data_dir)
     try:
         with limited_threads(1), SweepProgress(len(to_do)) as progress:
-            return run_pending(to_do, store, lambda config: engine, dataset, progress)
+            return run_pending(to_do, store, choice, dataset, progress, jobs or available_cores())
     except KeyboardInterrupt:
         left = len(store.pending(keys))
         typer.echo(f"interrupted: {len(keys) - left} of {len(keys)} done; the same command goes on", err=True)

@@ -12,6 +12,7 @@ from idwbench.cli.options import (
     Database,
     DataDir,
     Device,
+    Engine,
     Force,
     Json,
     Plugins,
@@ -22,6 +23,7 @@ from idwbench.cli.options import (
 if TYPE_CHECKING:
     from idwbench.config import RunConfig
     from idwbench.data.dataset import Dataset
+    from idwbench.engine.choice import EngineChoice
     from idwbench.results.records import EndedState, StoredRun
     from idwbench.results.store import ResultsStore
 
@@ -53,6 +55,7 @@ def train(
         list[str] | None,
         typer.Option(help="A setting of the data set, KEY=VALUE (noise=0.2, label=species); may be given again."),
     ] = None,
+    engine: Engine = "auto",
     device: Device = "cpu",
     db: Database = DEFAULT_DATABASE,
     data_dir: DataDir = None,
@@ -74,11 +77,13 @@ def train(
     config = _config(dataset, dataset_option, method, prototypes, seed, _given(protocol), _given(parameters))
 
     from idwbench.data.loading import load_dataset
+    from idwbench.engine.choice import EngineChoice
     from idwbench.results.store import ResultsStore
 
+    choice = EngineChoice(engine, device)
     data = load_dataset(config.dataset, data_dir)
     store = ResultsStore.open(db)
-    run = _stored(config, data, store, device, retrain)
+    run = _stored(config, data, store, choice, retrain)
     if output is not None:
         _write_model(run, data, store, output, force)
     _print_run(run, output, json)
@@ -123,7 +128,7 @@ def _config(
         raise ConfigError(option + str(error)) from None
 
 
-def _stored(config: RunConfig, dataset: Dataset, store: ResultsStore, device: str, retrain: bool) -> StoredRun:
+def _stored(config: RunConfig, dataset: Dataset, store: ResultsStore, choice: EngineChoice, retrain: bool) -> StoredRun:
     """Return the run as the database holds it, trained first if need be."""
     from idwbench.errors import ResultsError, TrainingError
 
@@ -137,13 +142,12 @@ def _stored(config: RunConfig, dataset: Dataset, store: ResultsStore, device: st
 
     from idwbench.cli.progress import SweepProgress
     from idwbench.engine.threads import limited_threads
-    from idwbench.engine.torch_engine import TorchEngine
     from idwbench.sweep.runner import run_pending
 
-    engine = TorchEngine(device)
+    typer.echo(choice.prepare([config]), err=True)
     try:
         with limited_threads(1), SweepProgress(1) as progress:
-            outcome = run_pending([config], store, lambda config: engine, dataset, progress)
+            outcome = run_pending([config], store, choice, dataset, progress)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     if outcome.elsewhere:

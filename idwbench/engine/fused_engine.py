@@ -6,22 +6,24 @@ Several threads may train at once; they share the data, and each run is the same
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.config import RunConfig
-from idwbench.data.dataset import Dataset, Split
+from idwbench.config import Protocol, RunConfig, TwoMoonsConfig, parse_run
+from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.engine.base import AbstractEngine, EpochMetrics, RunResult, batch_order, learning_rate, stack_key
 from idwbench.engine.kernels.epochs import Progress, Samples, State, run_epochs
+from idwbench.engine.kernels.jit import cache_holds_code, with_sound_cache
 from idwbench.engine.kernels.network import make_scratch
 from idwbench.engine.kernels.scores import CODES, Score
 from idwbench.initialisation import initial_prototypes
 from idwbench.methods import get_method
 
-__all__ = ["FusedEngine"]
+__all__ = ["FusedEngine", "KernelRun"]
 
 # With fewer features than this, keys lie with prototypes in rows: a vector instruction holds 16 numbers.
 NARROW_FEATURES = 16
@@ -29,6 +31,9 @@ NARROW_FEATURES = 16
 ORDER_NUMBERS = 2**18
 # Inputs that a test takes at once.
 TEST_BATCH = 64
+
+_compiling = threading.Lock()
+_compiled = threading.Event()
 
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -40,6 +45,19 @@ class FusedEngine(AbstractEngine):
 
     def __init__(self) -> None:
         self._moments: tuple[Dataset, Moments] | None = None
+
+    @staticmethod
+    def needs_compiling() -> bool:
+        """Return whether the next run will first compile kernels, which takes some seconds."""
+        return not _compiled.is_set() and not cache_holds_code()
+
+    @staticmethod
+    def prepare() -> None:
+        """Compile kernels, or load them from the cache; runs do so by themselves if this was not called."""
+        with _compiling:
+            if not _compiled.is_set():
+                with_sound_cache(_train_nothing)
+                _compiled.set()
 
     @staticmethod
     def supports(config: RunConfig) -> bool:
@@ -59,23 +77,28 @@ class FusedEngine(AbstractEngine):
         """Train runs of one stack and return their results in order.
 
         Raises:
-            ValueError: the runs do not share a stack, or no kernel knows their method.
+            ValueError: the runs do not share a stack, no kernel knows their method, or a label names no class.
         """
         if len({stack_key(config) for config in configs}) != 1:
             raise ValueError("a stack holds runs of one data set, method, shape and protocol")
         if not self.supports(configs[0]):
             raise ValueError(f"no kernel knows method '{configs[0].method}'")
+        self.prepare()
         moments = self._moments_of(dataset)
-        return [_Training(config, dataset, moments).run(on_epoch) for config in configs]
+        return [KernelRun(config, dataset, moments).run(on_epoch) for config in configs]
 
     def _moments_of(self, dataset: Dataset) -> Moments:
         known = self._moments
         if known is None or known[0] is not dataset:
+            labels = dataset.train.labels
+            if labels.min() < 0 or labels.max() >= dataset.n_classes:
+                # A kernel would write beyond its arrays.
+                raise ValueError(f"expected labels from 0 to {dataset.n_classes - 1}")
             known = self._moments = (dataset, _moments(dataset.train.inputs))
         return known[1]
 
 
-class _Training:
+class KernelRun:
     """One run from its first key to its result."""
 
     def __init__(self, config: RunConfig, dataset: Dataset, moments: Moments) -> None:
@@ -96,14 +119,14 @@ class _Training:
         chunk = max(1, ORDER_NUMBERS // len(self.dataset.train))
         for first in range(0, epochs, chunk):
             last = min(first + chunk, epochs)
-            finite = self._train_epochs(first, last)
+            finite = self.train_epochs(first, last)
             for epoch in range(first, min(finite + 1, last)):
                 on_epoch(epoch + 1)
             if finite < last:
                 return self._result(diverged_epoch=finite + 1)
         return self._result(diverged_epoch=None)
 
-    def _train_epochs(self, first: int, last: int) -> int:
+    def train_epochs(self, first: int, last: int) -> int:
         """Train epochs from `first` up to `last` and return the first that was not finite, or `last`."""
         n_train, n_test, batch_size = len(self.dataset.train), len(self.dataset.test), self.protocol.batch_size
         orders = np.stack([batch_order(self.generator, n_train) for _ in range(first, last)])
@@ -143,6 +166,14 @@ class _Training:
         progress = Progress(np.empty(1), np.empty(1, np.int64))
         run_epochs(self.score, samples, samples, nothing, 1, np.zeros(1), 0, self.state, self.scratch, progress)
         return float(progress.correct[0] / len(split))
+
+
+def _train_nothing() -> None:
+    """Call the kernel with the types of every later call."""
+    split = Split(np.zeros((1, 1), np.float32), np.zeros(1, np.int64))
+    config = parse_run(TwoMoonsConfig(), "idw", 1, Protocol(epochs=1, batch_size=1, learning_rate=1.0), 0)
+    dataset = Dataset(config.dataset, split, split, None, Scaling.identity(), None, ("",), "")
+    KernelRun(config, dataset, (np.zeros(1), np.zeros(1))).train_epochs(0, 1)
 
 
 def _moments(inputs: NDArray[np.float32]) -> Moments:

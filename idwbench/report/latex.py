@@ -53,6 +53,8 @@ def escape_latex(text: str) -> str:
 
 
 def _section(section: Section) -> str:
+    if not section.rows:
+        return "\n".join(f"% {escape_latex(text)}" for text in (section.title, *section.notes)) + "\n"
     columns = section_columns(section)
     headers = " & ".join(escape_latex(column.header) for column in columns)
     lines = [

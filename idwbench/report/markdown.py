@@ -21,6 +21,8 @@ def render_markdown(report: Report) -> str:
 
 
 def _section(section: Section) -> str:
+    if not section.rows:
+        return "\n".join([f"### {_escape(section.title)}", "", *(f"- {_escape(note)}" for note in section.notes), ""])
     columns = section_columns(section)
     table = [[_escape(column.header) for column in columns]]
     table += [[_cell(column.cell(row)) for column in columns] for row in section.rows]

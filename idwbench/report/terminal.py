@@ -68,6 +68,9 @@ def _section(section: Section, console: Console, options: ConsoleOptions, star: 
             columns = tuple(column for column in columns if column.name != name)
         table = _table(section, columns, star)
     yield Text(section.title, style="bold")
+    if not section.rows:
+        yield from (Text(f" {note}", style="dim") for note in section.notes)
+        return
     yield table
     notes = [caption(section).replace("bold:", "*") if star else caption(section), *section.notes]
     # A reference that is not shown needs no origin.

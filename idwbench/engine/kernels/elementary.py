@@ -15,7 +15,10 @@ ONE = np.float32(1.0)
 HALF = np.float32(0.5)
 INFINITY = np.float32(np.inf)
 LOG2_E = np.float32(1.44269504)
+# ln 2, and the same in two parts whose products with small integers are exact.
 LN_2 = np.float32(0.693147181)
+LN_2_HIGH = np.float32(0.693359375)
+LN_2_LOW = np.float32(-2.12194440e-4)
 # Adding and taking away 1.5·2²³ rounds to the nearest integer.
 ROUNDER = np.float32(12582912.0)
 SMALLEST = np.float32(-87.0)
@@ -40,7 +43,7 @@ def exp32(x: np.float32) -> np.float32:
     bounded = x if x > SMALLEST else SMALLEST
     bounded = bounded if bounded < LARGEST else LARGEST
     n = (bounded * LOG2_E + ROUNDER) - ROUNDER
-    r = bounded - n * LN_2
+    r = (bounded - n * LN_2_HIGH) - n * LN_2_LOW
     p = ((((EXP_5 * r + EXP_4) * r + EXP_3) * r + EXP_2) * r + EXP_1) * r + EXP_0
     power_of_two = np.int32((np.int32(n) + 127) << 23).view(np.float32)
     result = (p * (r * r) + r + ONE) * power_of_two

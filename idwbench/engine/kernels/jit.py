@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import pickle
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +13,15 @@ from typing import Any, TypeVar, cast
 import numba
 import platformdirs
 
-__all__ = ["cache_folder", "entry_kernel", "exact_kernel", "kernel"]
+__all__ = [
+    "cache_folder",
+    "cache_holds_code",
+    "entry_kernel",
+    "exact_kernel",
+    "kernel",
+    "spliced_kernel",
+    "with_sound_cache",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,6 +54,26 @@ def cache_folder(root: str | None = None) -> Path | None:
 
 
 CACHE_FOLDER = cache_folder()
+
+
+def cache_holds_code() -> bool:
+    """Return whether machine code of these sources has been kept, so that nothing will be compiled."""
+    return CACHE_FOLDER is not None and any(CACHE_FOLDER.glob("*/*.nbi"))
+
+
+def with_sound_cache(first_call: Callable[[], None]) -> None:
+    """Make the first call of an entry kernel; if its cache is damaged or the disk is full, empty the cache and go on.
+
+    After a failed save the machine code is in memory, so that the second call finds it.
+    """
+    for _ in range(2):
+        try:
+            return first_call()
+        except (OSError, EOFError, pickle.UnpicklingError):
+            for file in CACHE_FOLDER.glob("*/*.nb?") if CACHE_FOLDER is not None else ():
+                with contextlib.suppress(OSError):
+                    file.unlink()
+    first_call()
 
 
 def entry_kernel(function: Function) -> Function:

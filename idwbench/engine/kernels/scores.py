@@ -35,6 +35,7 @@ ZERO = np.float32(0.0)
 ONE = np.float32(1.0)
 TWO = np.float32(2.0)
 HALF = np.float32(0.5)
+INFINITY = np.float32(np.inf)
 HIT_SQ_DIST = np.float32(1e-24)
 # exp is replaced by its tangent above log 1e9: finite, in order, with finite gradients.
 EXP_BOUND = np.float32(20.7232658369)
@@ -101,7 +102,7 @@ def _negative_distances(measures: Vector, power: np.float32, values: Vector, slo
 @kernel
 def _log_inverses(measures: Vector, power: np.float32, epsilon: np.float32, values: Vector, slopes: Vector) -> None:
     """−log(ε + d^p) = −logaddexp(log ε, p·log d); p = 2 needs no logarithm of d."""
-    log_epsilon = np.float32(np.log(epsilon))
+    log_epsilon = np.float32(np.log(epsilon)) if epsilon > ZERO else -INFINITY
     if power == TWO:
         for i in range(len(measures)):
             hit = measures[i] <= HIT_SQ_DIST

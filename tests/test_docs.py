@@ -1,0 +1,75 @@
+"""The README's commands and examples are run as they stand."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from idwbench.cli.app import app
+from idwbench.sweep.planner import plan
+from idwbench.sweep.spec import read_sweep
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def typed(text: str) -> list[list[str]]:
+    """The words after `idwbench` of every command in a block of the README."""
+    return [shlex.split(line, comments=True)[1:] for line in text.splitlines() if line.startswith("idwbench ")]
+
+
+def test_the_four_commands_run_as_they_stand(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sweeps").mkdir()
+    sweep = (ROOT / "sweeps/two_moons.yaml").read_text()
+    (tmp_path / "sweeps/two_moons.yaml").write_text(sweep.replace("seeds: 10", "seeds: 1"))
+    commands = typed(blocks("sh")[1])
+    assert [words[0] for words in commands] == ["train", "sweep", "report", "report", "patch"]
+    for words in commands:
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, f"{words}: {result.output}"
+    assert {"model.pt", "moons.png", "patched.pt"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_the_sweep_of_the_readme_can_be_planned(tmp_path):
+    path = tmp_path / "powers.yaml"
+    path.write_text(blocks("yaml")[0])
+    assert len(plan(read_sweep(path))) == 2 * 2 * 3 * 10 + 2 * 10
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(path.read_text().replace("method: [idw", "methd: [idw"))
+    message = re.search(r"`powers.yaml:(\d+:\d+: [^`]*)`", README)
+    assert message is not None
+    expected = " ".join(message[1].split())
+    result = CliRunner().invoke(app, ["sweep", str(broken)])
+    assert result.stderr.strip() == f"{broken}:{expected}"
+
+
+def test_the_method_of_the_readme_trains(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("laplace.py").write_text(blocks("python")[0])
+    command = typed(blocks("sh")[2])[0]
+    result = CliRunner().invoke(app, [*command, "--epochs", "1"])
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+def test_every_link_leads_somewhere(page):
+    path = ROOT / page
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (path.parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_sweeps_that_the_docs_name_are_shipped():
+    text = README + (ROOT / "docs/sweeps.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"sweeps/(\w+)\.yaml", text))
+    assert {"two_moons", "mnist_quick"} <= named <= {path.stem for path in (ROOT / "sweeps").glob("*.yaml")}

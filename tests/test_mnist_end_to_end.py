@@ -1,0 +1,99 @@
+"""The main job on real images: train, report, draw, patch."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from idwbench.cli.app import app
+from idwbench.config import parse_dataset
+from idwbench.data.dataset import Dataset
+from idwbench.data.loading import load_dataset
+from idwbench.modelfile import SavedModel, load_model, save_model
+from idwbench.patching import apply_patch, make_patch
+
+
+@pytest.fixture(scope="module")
+def folder(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which an `idw` model was trained on MNIST for one epoch of large batches."""
+    folder = tmp_path_factory.mktemp("mnist")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        result = CliRunner().invoke(app, TRAIN)
+    finally:
+        os.chdir(before)
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+TRAIN = [
+    *("train", "--dataset", "mnist", "--prototypes", "20", "-o", "model.pt"),
+    *("--epochs", "1", "--batch-size", "64", "--learning-rate", "0.02"),
+]
+
+
+@pytest.fixture(scope="module")
+def mnist(data_dir: Path) -> Dataset:
+    return load_dataset(parse_dataset("mnist"), data_dir)
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> SavedModel:
+    return load_model(folder / "model.pt")
+
+
+def test_the_model_reads_digits(model, mnist):
+    assert (model.network.predict(mnist.test.inputs) == mnist.test.labels).mean() > 0.6
+
+
+def test_fifty_wrong_answers_come_right_by_a_patch_that_was_saved_and_loaded(model, mnist, tmp_path):
+    predicted = model.network.predict(mnist.test.inputs)
+    wrong = np.flatnonzero(predicted != mnist.test.labels)
+    chosen = np.random.default_rng(0).choice(wrong, size=50, replace=False)
+    changed_elsewhere = []
+    some = np.random.default_rng(1).choice(len(mnist.test), size=1000, replace=False)
+    for index in chosen:
+        query, label = mnist.test.inputs[index], int(mnist.test.labels[index])
+        patched = apply_patch(model.network, make_patch(model.network, query, label))
+        path = tmp_path / "patched.pt"
+        save_model(
+            SavedModel(patched, model.config, model.scaling, model.image_shape, model.class_names), path, overwrite=True
+        )
+        again = load_model(path).network
+        assert again.predict(query[None])[0] == label
+        others = some[some != index]
+        changed_elsewhere.append((again.predict(mnist.test.inputs[others]) != predicted[others]).sum())
+    assert np.mean(changed_elsewhere) < 0.1
+
+
+def test_patch_takes_a_reference_and_an_image_file_alike(folder, model, mnist, monkeypatch):
+    monkeypatch.chdir(folder)
+    index = int(np.flatnonzero(model.network.predict(mnist.test.inputs) != mnist.test.labels)[0])
+    label = int(mnist.test.labels[index])
+    pixels = np.rint(mnist.scaling.invert(mnist.test.inputs[index])).astype(np.uint8).reshape(28, 28)
+    Image.fromarray(pixels).save("digit.png")
+    etas = []
+    for x in (f"mnist:test:{index}", "digit.png"):
+        result = CliRunner().invoke(app, ["patch", "model.pt", "--x", x, "--label", str(label), "--dry-run", "--json"])
+        assert result.exit_code == 0, result.output
+        facts = json.loads(result.stdout)
+        assert facts["effects"]["train"]["n"] == 60_000
+        assert facts["effects"]["test"]["changed"] <= 2
+        etas.append(facts["eta"])
+    assert etas[0] == pytest.approx(etas[1], rel=1e-5)
+
+
+def test_the_keys_can_be_drawn_and_tabled(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    drawn = CliRunner().invoke(app, ["report", "--figure", "keys", "--table", "mnist"])
+    assert drawn.exit_code == 0, drawn.output
+    assert (folder / drawn.stdout.strip()).stat().st_size > 10_000
+    rows = json.loads(CliRunner().invoke(app, ["report", "--table", "mnist", "--json"]).stdout)
+    assert rows[0]["method"] == "idw"
