@@ -52,7 +52,7 @@ class Progress(NamedTuple):
     correct: NDArray[np.int64]
 
 
-@kernel
+@spliced_kernel
 def _copy_sample(samples: Samples, row: int, scratch: Scratch, b: int) -> None:
     scratch.labels[b] = samples.labels[row]
     for f in range(scratch.inputs.shape[1]):
@@ -80,7 +80,7 @@ def _update(score: Score, n: int, state: State, scratch: Scratch, rate: np.float
             update_row(state.keys, first + r, rows[r], rate, root)
 
 
-@kernel
+@spliced_kernel
 def _all_finite(state: NDArray[np.float32]) -> bool:
     finite = True
     for i in range(state.shape[1]):
@@ -89,7 +89,7 @@ def _all_finite(state: NDArray[np.float32]) -> bool:
     return finite
 
 
-@kernel
+@spliced_kernel
 def _count_correct(logits: Matrix, labels: Labels) -> int:
     """Return how many rows have their own label's logit greatest; of equal logits the first class wins."""
     correct = 0

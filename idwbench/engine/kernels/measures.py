@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from idwbench.engine.kernels.jit import kernel
 
-__all__ = ["KEY_ROWS", "Matrix", "clear", "distance_gradient", "fill_distances", "fill_products", "product_gradient"]
+__all__ = ["KEY_ROWS", "Matrix", "distance_gradient", "fill_distances", "fill_products", "product_gradient"]
 
 Matrix = NDArray[np.float32]
 
@@ -24,21 +24,12 @@ KEY_ROWS = 8
 
 
 @kernel
-def clear(matrix: Matrix) -> None:
-    """Fill with zeros; a loop, since an assignment to a slice compiles to much more."""
-    for i in range(matrix.shape[0]):
-        for j in range(matrix.shape[1]):
-            matrix[i, j] = ZERO
-
-
-@kernel
 def fill_distances(inputs: Matrix, keys: Matrix, narrow: bool, sq_dist: Matrix) -> None:
     """Write d² of inputs (batch, features) and keys into (batch, prototypes)."""
     n_inputs, n_features = inputs.shape
     if narrow:
         for b in range(n_inputs):
-            for p in range(keys.shape[1]):
-                sq_dist[b, p] = ZERO
+            sq_dist[b, :] = ZERO
             for f in range(n_features):
                 x = inputs[b, f]
                 for p in range(keys.shape[1]):
@@ -72,8 +63,7 @@ def fill_products(inputs: Matrix, keys: Matrix, narrow: bool, products: Matrix) 
     n_inputs, n_features = inputs.shape
     if narrow:
         for b in range(n_inputs):
-            for p in range(keys.shape[1]):
-                products[b, p] = ZERO
+            products[b, :] = ZERO
             for f in range(n_features):
                 x = inputs[b, f]
                 for p in range(keys.shape[1]):
@@ -110,7 +100,7 @@ def distance_gradient(
     The factors (batch, prototypes) hold the chain rule's 2.
     """
     n_inputs, n_features = inputs.shape
-    clear(gradient)
+    gradient[:] = ZERO
     if narrow:
         for r in range(gradient.shape[0]):
             for b in range(n_inputs):
@@ -135,7 +125,7 @@ def distance_gradient(
 def product_gradient(inputs: Matrix, narrow: bool, first: int, factors: Matrix, gradient: Matrix) -> None:
     """Write Σ_b factor_bp · x_b for the rows of the keys from `first` on, as many as `gradient` has."""
     n_inputs, n_features = inputs.shape
-    clear(gradient)
+    gradient[:] = ZERO
     if narrow:
         for r in range(gradient.shape[0]):
             for b in range(n_inputs):

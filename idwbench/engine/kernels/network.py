@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from idwbench.engine.kernels.elementary import exp32
 from idwbench.engine.kernels.jit import kernel, spliced_kernel
-from idwbench.engine.kernels.measures import KEY_ROWS, Matrix, clear, fill_distances, fill_products
+from idwbench.engine.kernels.measures import KEY_ROWS, Matrix, fill_distances, fill_products
 from idwbench.engine.kernels.scores import COSINE, FIRST_DISTANCE, RELU, Score, Vector, fill_scores
 
 __all__ = ["Labels", "Scratch", "backward", "cross_entropy", "fill_measures", "forward", "make_scratch"]
@@ -85,9 +85,7 @@ def _normalise(n_inputs: int, keys: Matrix, narrow: bool, scratch: Scratch) -> N
     """Turn x·k into x·k/(‖x‖ ‖k‖), 0 where a norm is 0."""
     inputs, products = scratch.inputs, scratch.measures
     input_norms, key_norms = scratch.input_norms, scratch.key_norms
-    for p in range(len(key_norms)):
-        key_norms[p] = ZERO
-        scratch.key_pulls[p] = ZERO
+    key_norms[:] = ZERO
     for r in range(keys.shape[0]):
         for j in range(keys.shape[1]):
             key_norms[j if narrow else r] += keys[r, j] * keys[r, j]
@@ -112,7 +110,8 @@ def fill_measures(score: Score, n_inputs: int, keys: Matrix, narrow: bool, scrat
         fill_products(inputs, keys, narrow, measures)
         if score.code == COSINE:
             _normalise(n_inputs, keys, narrow, scratch)
-    clear(scratch.value_rows)
+    scratch.key_pulls[:] = ZERO
+    scratch.value_rows[:] = ZERO
 
 
 @kernel
@@ -196,8 +195,7 @@ def backward(score: Score, first: int, n_inputs: int, values: Matrix, scratch: S
     n_prototypes = values.shape[1]
     scale = TWO if score.code >= FIRST_DISTANCE else ONE
     for b in range(n_inputs):
-        for p in range(n_prototypes):
-            toward[b, p] = ZERO
+        toward[b, :] = ZERO
         for c in range(values.shape[0]):
             error = scratch.logits[b, c]
             for p in range(n_prototypes):
