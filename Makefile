@@ -7,13 +7,14 @@ INPUTS := pyproject.toml constraints.txt
 # The workers of pytest: as many as there are processors.
 JOBS ?= auto
 
-.PHONY: help demo test lint check docs clean
+.PHONY: help demo test lint check bench docs clean
 
 help:
 	@echo "make demo   train, table and draw the paper's Two Moons figure in results/"
 	@echo "make test   run the tests"
 	@echo "make lint   ruff, mypy and import-linter"
 	@echo "make check  lint and test"
+	@echo "make bench  measure what is promised of speed, fused beside torch"
 	@echo "make docs   write docs/cli.md anew from the command line itself"
 	@echo "make clean  remove the virtual environment and caches"
 
@@ -43,6 +44,9 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 check: lint test
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m idwbench.cli.reference docs/cli.md

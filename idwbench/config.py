@@ -121,7 +121,8 @@ class Protocol(Frozen):
 
     epochs: Count
     batch_size: Count
-    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    # Adam's first step divides it by 0.1, in float32.
+    learning_rate: Annotated[float, Field(gt=0, le=3e37, allow_inf_nan=False)]
     optimizer: Literal["adam_amsgrad"] = "adam_amsgrad"
     schedule: Literal["cosine", "constant"] = "cosine"
 

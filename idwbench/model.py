@@ -15,8 +15,8 @@ from idwbench.scores import attention_weights, prototype_logits, scores_of
 
 __all__ = ["PrototypeNetwork", "predict_labels"]
 
-# One chunk of differences (chunk, prototypes, features) holds at most this many numbers, 4 MB in float32: larger ones are
-# fetched from the system anew each time, which costs more than the arithmetic.
+# One chunk of differences (chunk, prototypes, features) holds at most this many numbers, 4 MB in float32: larger ones
+# are fetched from the system anew each time, which costs more than the arithmetic.
 CHUNK_NUMBERS = 2**20
 
 

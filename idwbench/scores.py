@@ -70,7 +70,11 @@ def cosine(inputs: Tensor, keys: Tensor, *, temperature: Number) -> Tensor:
 
 def neg_dist(inputs: Tensor, keys: Tensor, *, power: Number) -> Tensor:
     """Return −d^p (arXiv 2310.18805, section 3)."""
-    return -_bounded_exp(_log_distance_power(squared_distances(inputs, keys), power))
+    sq_dist = squared_distances(inputs, keys)
+    through_logs = _bounded_exp(_log_distance_power(sq_dist, power))
+    # p = 2 needs no logarithm and would lose half its digits by it.
+    is_plain = (torch.as_tensor(power, device=sq_dist.device) == 2) & (sq_dist < math.exp(EXP_BOUND))
+    return -torch.where(is_plain, sq_dist, through_logs)
 
 
 def gaussian(inputs: Tensor, keys: Tensor, *, sigma_squared: Number) -> Tensor:
@@ -148,4 +152,5 @@ def _bounded_exp(exponent: Tensor) -> Tensor:
 def _unit(vectors: Tensor) -> Tensor:
     """Return vectors / norm, and 0 for the zero vector, with zero gradient there."""
     sq_norm = vectors.square().sum(-1, keepdim=True)
-    return vectors / torch.where(sq_norm > 0, sq_norm, 1.0).sqrt()
+    is_zero = sq_norm == 0
+    return torch.where(is_zero, 0.0, vectors) / torch.where(is_zero, 1.0, sq_norm).sqrt()

@@ -125,7 +125,7 @@ def test_cosine_of_a_zero_vector_is_zero_with_finite_gradients():
     scores = scores_of(METHODS["cosine"], {"temperature": 1.0}, inputs, keys)
     scores.sum().backward()
     assert scores.tolist() == [[0.0, 0.0]]
-    assert keys.grad.isfinite().all()
+    assert keys.grad.tolist() == [[0.0] * 3] * 2
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -95,7 +96,7 @@ def _train(
     from idwbench.engine.threads import available_cores, limited_threads
     from idwbench.sweep.runner import run_pending
 
-    typer.echo(choice.prepare(to_do), err=True)
+    choice.prepare(to_do, say=partial(typer.echo, err=True))
     dataset = load_dataset(spec.dataset, data_dir)
     try:
         with limited_threads(1), SweepProgress(len(to_do)) as progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -144,7 +145,7 @@ def _stored(config: RunConfig, dataset: Dataset, store: ResultsStore, choice: En
     from idwbench.engine.threads import limited_threads
     from idwbench.sweep.runner import run_pending
 
-    typer.echo(choice.prepare([config]), err=True)
+    choice.prepare([config], say=partial(typer.echo, err=True))
     try:
         with limited_threads(1), SweepProgress(1) as progress:
             outcome = run_pending([config], store, choice, dataset, progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from idwbench.config import RunConfig
@@ -38,8 +38,8 @@ class EngineChoice:
         """
         return self._engine(self._name_for(config))
 
-    def prepare(self, configs: Sequence[RunConfig]) -> str:
-        """Make all engines that `configs` need, and return in words which trains what.
+    def prepare(self, configs: Sequence[RunConfig], say: Callable[[str], None]) -> None:
+        """Make all engines that `configs` need, and say which trains what, and if kernels must be compiled first.
 
         Raises:
             ConfigError: `fused` was asked for and has no kernel for a method.
@@ -53,8 +53,15 @@ class EngineChoice:
         for name in methods:
             self._engine(name)
         if len(methods) == 1:
-            return f"engine: {next(iter(methods))}"
-        return "engine: " + "; ".join(f"{name} for {', '.join(taken)}" for name, taken in methods.items())
+            say(f"engine: {next(iter(methods))}")
+        else:
+            say("engine: " + "; ".join(f"{name} for {', '.join(taken)}" for name, taken in methods.items()))
+        if "fused" in methods:
+            from idwbench.engine.fused_engine import FusedEngine
+
+            if FusedEngine.needs_compiling():
+                say("compiling kernels: some seconds, once")
+            FusedEngine.prepare()
 
     def _name_for(self, config: RunConfig) -> str:
         if self.name == "torch" or self.device != "cpu":

@@ -23,12 +23,18 @@ from idwbench.engine.kernels.scores import CODES, Score
 from idwbench.initialisation import initial_prototypes
 from idwbench.methods import get_method
 
-__all__ = ["FusedEngine", "KernelRun"]
+__all__ = ["FusedEngine", "KernelRun", "feature_moments"]
 
 # With fewer features than this, keys lie with prototypes in rows: a vector instruction holds 16 numbers.
 NARROW_FEATURES = 16
-# Orders are drawn for as many epochs as fit this many numbers (2 MB), so that small runs make few calls.
-ORDER_NUMBERS = 2**18
+# One call trains as many epochs as come to this many differences of an input and a key (some tenths of a second), so
+# that small runs make few calls, and large ones can be watched and interrupted.
+CALL_NUMBERS = 2**29
+# What a sample costs besides, so that tiny shapes do not make endless calls.
+SAMPLE_NUMBERS = 1024
+# A bundle of runs takes about a tenth of a second, so that an interruption loses little.
+BUNDLE_NUMBERS = 2**28
+MAX_BUNDLE = 50
 # Inputs that a test takes at once.
 TEST_BATCH = 64
 
@@ -65,8 +71,11 @@ class FusedEngine(AbstractEngine):
         return config.method in CODES and config.plugin_sha256 is None
 
     def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
-        """Return 1: runs gain nothing from one another here."""
-        return 1
+        """Return how many runs are worth one visit to the database; here they gain nothing else from one another."""
+        sample_numbers = SAMPLE_NUMBERS + config.prototypes * dataset.n_features
+        return int(
+            np.clip(BUNDLE_NUMBERS // (config.protocol.epochs * len(dataset.train) * sample_numbers), 1, MAX_BUNDLE)
+        )
 
     def train(
         self,
@@ -94,7 +103,7 @@ class FusedEngine(AbstractEngine):
             if labels.min() < 0 or labels.max() >= dataset.n_classes:
                 # A kernel would write beyond its arrays.
                 raise ValueError(f"expected labels from 0 to {dataset.n_classes - 1}")
-            known = self._moments = (dataset, _moments(dataset.train.inputs))
+            known = self._moments = (dataset, feature_moments(dataset.train.inputs))
         return known[1]
 
 
@@ -116,7 +125,7 @@ class KernelRun:
     def run(self, on_epoch: Callable[[int], None]) -> RunResult:
         """Train to the end, or to the epoch that is not finite."""
         epochs = self.protocol.epochs
-        chunk = max(1, ORDER_NUMBERS // len(self.dataset.train))
+        chunk = max(1, CALL_NUMBERS // (len(self.dataset.train) * (self.state.keys[0].size + SAMPLE_NUMBERS)))
         for first in range(0, epochs, chunk):
             last = min(first + chunk, epochs)
             finite = self.train_epochs(first, last)
@@ -176,7 +185,7 @@ def _train_nothing() -> None:
     KernelRun(config, dataset, (np.zeros(1), np.zeros(1))).train_epochs(0, 1)
 
 
-def _moments(inputs: NDArray[np.float32]) -> Moments:
+def feature_moments(inputs: NDArray[np.float32]) -> Moments:
     """Return mean and standard deviation (n − 1) of each feature; in blocks, as float64 doubles the memory."""
     blocks = [inputs[:, start : start + 64] for start in range(0, inputs.shape[1], 64)]
     means = [block.mean(0, dtype=np.float64) for block in blocks]

@@ -25,7 +25,7 @@ from idwbench.methods import Method, get_method
 from idwbench.model import predict_labels
 from idwbench.scores import prototype_logits
 
-__all__ = ["TorchEngine", "resolve_device"]
+__all__ = ["Stack", "TorchEngine", "resolve_device"]
 
 # The differences of one step (runs, batch, prototypes, features) hold at most this many numbers: 128 MB in float32.
 STEP_NUMBERS = 2**25
@@ -60,6 +60,16 @@ class TorchEngine(AbstractEngine):
         numbers = config.protocol.batch_size * config.prototypes * dataset.n_features
         return int(np.clip(STEP_NUMBERS // numbers, 1, MAX_STACK))
 
+    def stack(self, configs: Sequence[RunConfig], dataset: Dataset) -> Stack:
+        """Return runs before their first step.
+
+        Raises:
+            ValueError: their stack keys differ.
+        """
+        if len({stack_key(config) for config in configs}) != 1:
+            raise ValueError("a stack holds runs of one data set, method, shape and protocol")
+        return Stack(configs, dataset, self.device)
+
     def train(
         self,
         configs: Sequence[RunConfig],
@@ -67,10 +77,8 @@ class TorchEngine(AbstractEngine):
         on_epoch: Callable[[int], None] = lambda epoch: None,
     ) -> list[RunResult]:
         """Train runs of one stack and return their results in order."""
-        if len({stack_key(config) for config in configs}) != 1:
-            raise ValueError("a stack holds runs of one data set, method, shape and protocol")
         started = time.perf_counter()
-        stack = _Stack(configs, dataset, self.device)
+        stack = self.stack(configs, dataset)
         for epoch in range(configs[0].protocol.epochs):
             stack.train_epoch(epoch)
             on_epoch(epoch + 1)
@@ -80,7 +88,7 @@ class TorchEngine(AbstractEngine):
         return stack.results(self.name, seconds)
 
 
-class _Stack:
+class Stack:
     """Runs that train together: keys (runs, prototypes, features), values (runs, prototypes, classes)."""
 
     def __init__(self, configs: Sequence[RunConfig], dataset: Dataset, device: torch.device) -> None:
@@ -110,6 +118,7 @@ class _Stack:
         return keys.to(self.device), values.to(self.device)
 
     def train_epoch(self, epoch: int) -> None:
+        """Take every run through its own order of the training data once, and test."""
         rate = learning_rate(self.protocol, epoch)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -147,6 +156,7 @@ class _Stack:
         return [float(right) for right in (predicted.cpu().numpy() == split.labels).mean(1)]
 
     def results(self, engine: str, seconds: float) -> list[RunResult]:
+        """Return how the runs ended; `seconds` is what each took."""
         train = self._accuracies(self.inputs, self.dataset.train)
         holdout = self.dataset.holdout
         fresh = self._accuracies(torch.from_numpy(holdout.inputs).to(self.device), holdout) if holdout else None

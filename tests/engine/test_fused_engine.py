@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numba
 import numpy as np
@@ -13,9 +13,9 @@ import pytest
 
 from idwbench.config import Protocol, parse_run
 from idwbench.data.dataset import Split
-from idwbench.engine.fused_engine import FusedEngine
+from idwbench.engine.fused_engine import FusedEngine, feature_moments
+from idwbench.engine.kernels import jit
 from idwbench.engine.kernels.elementary import exp32, log32
-from idwbench.engine.kernels.jit import cache_folder
 from idwbench.methods import METHODS
 
 PROTOCOL = Protocol(epochs=4, batch_size=5, learning_rate=0.01)
@@ -25,7 +25,7 @@ import warnings; warnings.simplefilter("error")
 import numpy as np
 from idwbench.config import Protocol, TwoMoonsConfig, parse_run
 from idwbench.data.dataset import Dataset, Scaling, Split
-from idwbench.engine.fused_engine import FusedEngine
+from idwbench.engine.fused_engine import FusedEngine, feature_moments
 from idwbench.methods import METHODS
 generator = np.random.default_rng(0)
 for n_features in (2, 17):
@@ -82,8 +82,15 @@ def test_accuracies_are_those_of_the_returned_tensors(blobs):
 
 def test_many_epochs_in_one_call_equal_one_call_an_epoch(blobs, monkeypatch):
     together = FusedEngine().train(runs(blobs), blobs)[0]
-    monkeypatch.setattr("idwbench.engine.fused_engine.ORDER_NUMBERS", 1)
+    monkeypatch.setattr("idwbench.engine.fused_engine.CALL_NUMBERS", 1)
     assert same(FusedEngine().train(runs(blobs), blobs)[0], together)
+
+
+def test_moments_in_blocks_equal_moments_at_once():
+    inputs = np.random.default_rng(0).normal(3, 5, size=(1001, 150)).astype(np.float32)
+    mean, std = feature_moments(inputs)
+    np.testing.assert_array_equal(mean, inputs.mean(0, dtype=np.float64))
+    np.testing.assert_array_equal(std, inputs.std(0, ddof=1, dtype=np.float64))
 
 
 def test_data_that_may_not_be_written_is_trained_on_and_left_alone(blobs):
@@ -122,21 +129,33 @@ def test_kernels_give_the_same_without_the_compiler(compiled_losses):
 
 def test_kernels_work_where_no_cache_can_be_written(compiled_losses, tmp_path):
     (tmp_path / "file").write_text("")
-    assert cache_folder(str(tmp_path / "file")) is None
+    assert jit.cache_folder(str(tmp_path / "file")) is None
     assert train_tiny(NUMBA_CACHE_DIR=str(tmp_path / "file")) == compiled_losses
 
 
-def test_a_damaged_cache_is_emptied_and_filled_again(compiled_losses, tmp_path):
-    train_tiny(NUMBA_CACHE_DIR=str(tmp_path))
-    indexes = list(tmp_path.glob("kernels-*/*/*.nbi"))
-    for index in indexes:
-        index.write_bytes(index.read_bytes()[:50])
-    assert indexes
-    assert train_tiny(NUMBA_CACHE_DIR=str(tmp_path)) == compiled_losses
+@pytest.mark.parametrize("error", [OSError, EOFError, pickle.UnpicklingError])
+def test_a_damaged_cache_or_a_full_disk_is_survived(error, tmp_path, monkeypatch):
+    monkeypatch.setattr(jit, "CACHE_FOLDER", tmp_path)
+    damaged = tmp_path / "sub" / "kernel.nbi"
+    damaged.parent.mkdir()
+    damaged.write_bytes(b"half an ind")
+
+    def first_call():
+        if damaged.exists():
+            raise error
+
+    assert jit.cache_holds_code()
+    jit.with_sound_cache(first_call)
+    assert not damaged.exists()
+
+
+def test_only_the_first_run_needs_compiling():
+    FusedEngine.prepare()
+    assert not FusedEngine.needs_compiling()
 
 
 def test_machine_code_is_kept_in_a_folder_named_by_the_sources(tmp_path):
-    folder = cache_folder(str(tmp_path))
+    folder = jit.cache_folder(str(tmp_path))
     assert folder is not None
     assert folder.parent == tmp_path
     assert folder.name.startswith("kernels-")

@@ -60,9 +60,7 @@ def fused_loss_and_gradients(method, given, inputs, labels, keys, values):
 def autograd_loss_and_gradients(method, given, inputs, labels, keys, values):
     parameters = parse_run(DATA, method, len(keys), PROTOCOL, 0, given).parameters
     keys, values = (torch.tensor(array, dtype=torch.float64, requires_grad=True) for array in (keys, values))
-    logits = prototype_logits(
-        get_method(method), parameters, torch.tensor(inputs, dtype=torch.float64), keys, values
-    )
+    logits = prototype_logits(get_method(method), parameters, torch.tensor(inputs, dtype=torch.float64), keys, values)
     loss = torch.nn.functional.cross_entropy(logits, torch.tensor(labels))
     loss.backward()
     return loss.item(), keys.grad.numpy(), values.grad.numpy()

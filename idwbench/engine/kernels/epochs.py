@@ -23,7 +23,6 @@ from idwbench.engine.kernels.updates import step_factors, update_row
 __all__ = ["Progress", "Samples", "State", "run_epochs"]
 
 
-
 class Samples(NamedTuple):
     """Inputs (n, features) and labels (n,)."""
 
@@ -32,7 +31,7 @@ class Samples(NamedTuple):
 
 
 class State(NamedTuple):
-    """What training changes: of each number itself, the mean and mean square of its gradients, and the greatest of those.
+    """What training changes: each number, the mean and mean square of its gradients, and the greatest mean square.
 
     Attributes:
         keys: (4, prototypes, features), or (4, features, prototypes) if `narrow`.
@@ -52,7 +51,7 @@ class Progress(NamedTuple):
     correct: NDArray[np.int64]
 
 
-@spliced_kernel
+@kernel
 def _copy_sample(samples: Samples, row: int, scratch: Scratch, b: int) -> None:
     scratch.labels[b] = samples.labels[row]
     for f in range(scratch.inputs.shape[1]):
@@ -80,7 +79,7 @@ def _update(score: Score, n: int, state: State, scratch: Scratch, rate: np.float
             update_row(state.keys, first + r, rows[r], rate, root)
 
 
-@spliced_kernel
+@kernel
 def _all_finite(state: NDArray[np.float32]) -> bool:
     finite = True
     for i in range(state.shape[1]):
@@ -89,7 +88,7 @@ def _all_finite(state: NDArray[np.float32]) -> bool:
     return finite
 
 
-@spliced_kernel
+@kernel
 def _count_correct(logits: Matrix, labels: Labels) -> int:
     """Return how many rows have their own label's logit greatest; of equal logits the first class wins."""
     correct = 0
@@ -162,4 +161,4 @@ def run_epochs(
                 return epoch
         progress.losses[epoch] = loss / max(n_train, 1)
         progress.correct[epoch] = correct
-    return n_epochs
+    return len(orders)

@@ -27,8 +27,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Not `fastmath=True`: without "nnan" and "ninf" a NaN stays a NaN, and divergence is seen.
 FAST_MATH = {"reassoc", "contract", "nsz", "arcp", "afn"}
-OPTIONS = {"nogil": True, "error_model": "numpy", "boundscheck": False}
-INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+_config = cast(Any, numba.config)
+_njit = cast(Any, numba.njit)
 
 
 def cache_folder(root: str | None = None) -> Path | None:
@@ -43,7 +46,7 @@ def cache_folder(root: str | None = None) -> Path | None:
     digest = hashlib.sha256(numba.__version__.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
-    base = Path(root or numba.config.CACHE_DIR or platformdirs.user_cache_dir("idwbench"))
+    base = Path(root or _config.CACHE_DIR or platformdirs.user_cache_dir("idwbench"))
     folder = base / f"kernels-{digest.hexdigest()[:16]}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,26 +81,26 @@ def with_sound_cache(first_call: Callable[[], None]) -> None:
 
 def entry_kernel(function: Function) -> Function:
     """Compile, on its first call, a function that Python calls, and keep the machine code."""
-    before = numba.config.CACHE_DIR
+    before = _config.CACHE_DIR
     try:
         if CACHE_FOLDER is not None:
-            numba.config.CACHE_DIR = str(CACHE_FOLDER)
-        compiled = numba.njit(cache=CACHE_FOLDER is not None, fastmath=FAST_MATH, **OPTIONS)(function)
+            _config.CACHE_DIR = str(CACHE_FOLDER)
+        compiled = _njit(cache=CACHE_FOLDER is not None, fastmath=FAST_MATH, **OPTIONS)(function)
     finally:
-        numba.config.CACHE_DIR = before
+        _config.CACHE_DIR = before
     return cast(Function, compiled)
 
 
 def kernel(function: Function) -> Function:
     """Compile a function that only kernels call: without the wrapper for Python, which takes longer than the rest."""
-    return cast(Function, numba.njit(fastmath=FAST_MATH, **INNER, **OPTIONS)(function))
+    return cast(Function, _njit(fastmath=FAST_MATH, **INNER, **OPTIONS)(function))
 
 
 def exact_kernel(function: Function) -> Function:
     """The same for code that counts on the order of its operations; a product and a sum may still be one."""
-    return cast(Function, numba.njit(fastmath={"contract"}, **INNER, **OPTIONS)(function))
+    return cast(Function, _njit(fastmath={"contract"}, **INNER, **OPTIONS)(function))
 
 
 def spliced_kernel(function: Function) -> Function:
     """The same for code that mostly calls kernels: put where it is called, it does not compile them once more."""
-    return cast(Function, numba.njit(fastmath=FAST_MATH, inline="always", **INNER, **OPTIONS)(function))
+    return cast(Function, _njit(fastmath=FAST_MATH, inline="always", **INNER, **OPTIONS)(function))

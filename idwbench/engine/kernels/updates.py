@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.engine.kernels.jit import kernel, spliced_kernel
+from idwbench.engine.kernels.jit import kernel
 
 __all__ = ["step_factors", "update_row"]
 
@@ -17,7 +17,7 @@ NEW_2 = np.float32(1 - DECAY_2)
 GUARD = np.float32(1e-8)
 
 
-@spliced_kernel
+@kernel
 def step_factors(rate: float, step: int) -> tuple[np.float32, np.float32]:
     """Return rate/(1 − β₁ᵗ) and 1/√(1 − β₂ᵗ) of step t, counted from 1."""
     return np.float32(rate / (1 - DECAY_1**step)), np.float32(1 / np.sqrt(1 - DECAY_2**step))

@@ -1,0 +1,56 @@
+"""The data and runs that are measured."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from idwbench.config import Protocol, RunConfig, TwoMoonsConfig, parse_dataset, parse_protocol, parse_run
+from idwbench.data.dataset import Dataset, Scaling, Split
+from idwbench.data.loading import load_dataset
+from idwbench.errors import DatasetError
+
+__all__ = ["METHODS", "blobs", "cut", "mnist", "run"]
+
+METHODS = ("idw", "fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist")
+
+
+def blobs(n_train: int, n_features: int, n_classes: int = 10, n_test: int = 1000) -> Dataset:
+    """Return Gaussian blobs of any shape."""
+    generator = np.random.default_rng(0)
+    centres = generator.normal(size=(n_classes, n_features))
+
+    def split(n: int) -> Split:
+        labels = np.arange(n) % n_classes
+        inputs = centres[labels] + generator.normal(size=(n, n_features))
+        return Split(inputs.astype(np.float32), labels)
+
+    names = tuple(map(str, range(n_classes)))
+    return Dataset(TwoMoonsConfig(), split(n_train), split(n_test), None, Scaling.identity(), None, names, "")
+
+
+def mnist() -> tuple[Dataset, str]:
+    """Return MNIST, or blobs of its shape if the archives are not at hand, and which of the two it is."""
+    try:
+        return load_dataset(parse_dataset("mnist")), "MNIST"
+    except DatasetError:
+        return blobs(60_000, 784, n_test=10_000), "random data of MNIST's shape (no archives found)"
+
+
+def cut(dataset: Dataset, n_train: int) -> Dataset:
+    """Return the data set with its first training inputs only, and one input to test."""
+    return Dataset(
+        dataset.config,
+        Split(dataset.train.inputs[:n_train], dataset.train.labels[:n_train]),
+        Split(dataset.test.inputs[:1], dataset.test.labels[:1]),
+        None,
+        dataset.scaling,
+        dataset.image_shape,
+        dataset.class_names,
+        dataset.sha256,
+    )
+
+
+def run(dataset: Dataset, method: str = "idw", prototypes: int = 20, seed: int = 0, **protocol: float) -> RunConfig:
+    """Return a run by the paper's MNIST protocol, with changes."""
+    base = Protocol(epochs=50, batch_size=4, learning_rate=0.001)
+    return parse_run(dataset.config, method, prototypes, parse_protocol(protocol, base), seed)
