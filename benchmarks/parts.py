@@ -71,9 +71,8 @@ def _steps(dataset: Dataset, method: str, batch: int, n_prototypes: int, rounds:
     """Return seconds a step of both engines and their ratio; an epoch's test of one input is part of it."""
     n_steps = math.ceil(len(dataset.train) / batch)
     config = run(dataset, method, n_prototypes, epochs=1, batch_size=batch)
-    fused, eager = FusedEngine(), TorchEngine()
-    moments = feature_moments(dataset.train.inputs)
-    kernel_run, stack = KernelRun(config, dataset, moments), eager.stack([config], dataset)
+    kernel_run = KernelRun(config, dataset, feature_moments(dataset.train.inputs))
+    stack = TorchEngine().stack([config], dataset)
     pair = side_by_side(lambda: kernel_run.train_epochs(0, 1), lambda: stack.train_epoch(0), rounds)
     return pair.first / n_steps, pair.second / n_steps, pair.ratio
 
@@ -139,12 +138,11 @@ def threads(mnist: Dataset) -> None:
 def prototypes(mnist: Dataset) -> None:
     """Cost against prototypes at batch 64."""
     small = cut(mnist, 6400)
+    moments = feature_moments(small.train.inputs)
     _row("prototypes", "step, µs", "a prototype, µs")
     _row("--:", "--:", "--:")
     for n in (20, 200, 2000):
-        kernel_run = KernelRun(
-            run(small, "idw", n, batch_size=64, epochs=1), small, feature_moments(small.train.inputs)
-        )
+        kernel_run = KernelRun(run(small, "idw", n, batch_size=64, epochs=1), small, moments)
         pair = side_by_side(lambda: kernel_run.train_epochs(0, 1), lambda: None, 3)  # noqa: B023
         _row(str(n), f"{pair.first / 100 * 1e6:.0f}", f"{pair.first / 100 / n * 1e6:.2f}")
 
