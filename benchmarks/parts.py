@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -104,18 +105,22 @@ def table_1(mnist: Dataset) -> None:
 
 def two_moons(mnist: Dataset) -> None:
     """A sweep of 1,000 seeds of one cell of Two Moons, database included, as a user types it."""
-    with tempfile.TemporaryDirectory() as folder:
-        sweep = Path(folder) / "seeds.yaml"
-        sweep.write_text(
-            "name: seeds\ndataset: two_moons\nseeds: 1000\n"
-            "grid: {method: idw, prototypes: 16, power: 2, epsilon: 1.0e-3}\n"
-        )
-        seconds = _typed("sweep", str(sweep), "--db", f"{folder}/results.db")
-        empty = _typed("sweep", str(sweep), "--db", f"{folder}/results.db")
-        _row("work", "runs a second", "must")
-        _row("---", "--:", "---")
-        _row("1,000 seeds, all included", f"{1000 / seconds:.0f}", "")
-        _row("less the start of the program", f"{1000 / (seconds - empty):.0f}", "≥ 400")
+
+    def seconds(n_seeds: int) -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            sweep = Path(folder) / "seeds.yaml"
+            sweep.write_text(
+                f"name: seeds\ndataset: two_moons\nseeds: {n_seeds}\n"
+                "grid: {method: idw, prototypes: 16, power: 2, epsilon: 1.0e-3}\n"
+            )
+            return _typed("sweep", str(sweep), "--db", f"{folder}/results.db")
+
+    one, thousand = (statistics.median(seconds(n) for _ in range(3)) for n in (1, 1000))
+    _row("work", "seconds", "runs a second", "must")
+    _row("---", "--:", "--:", "---")
+    _row("1 seed: the start of the program", f"{one:.2f}", "", "")
+    _row("1,000 seeds, the start included", f"{thousand:.2f}", f"{1000 / thousand:.0f}", "")
+    _row("1,000 seeds less that start", f"{thousand - one:.2f}", f"{999 / (thousand - one):.0f}", "≥ 400")
 
 
 def threads(mnist: Dataset) -> None:

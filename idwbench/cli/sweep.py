@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -98,6 +99,8 @@ def _train(
 
     choice.prepare(to_do, say=partial(typer.echo, err=True))
     dataset = load_dataset(spec.dataset, data_dir)
+    # What is loaded by now stays: short runs would have the collector look at all of it again and again.
+    gc.freeze()
     try:
         with limited_threads(1), SweepProgress(len(to_do)) as progress:
             return run_pending(to_do, store, choice, dataset, progress, jobs or available_cores())
