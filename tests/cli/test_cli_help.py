@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import assert_one_line
+from typed import assert_one_line
 
 import idwbench
 from idwbench.cli.reference import reference

@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from conftest import SMALL_SWEEP, assert_one_line, files
+from typed import SMALL_SWEEP, assert_one_line, files
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app

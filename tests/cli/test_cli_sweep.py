@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from conftest import SMALL_SWEEP, assert_one_line, files
+from typed import SMALL_SWEEP, assert_one_line, files
 
 DB = "results/idwbench.db"
 
@@ -91,9 +91,13 @@ def test_failed_runs_are_told_stored_and_tried_again_when_asked(run, tmp_path):
     assert "2 to go" in run("sweep", sweep, "--plugin", plugin, "--retry", "failed").stderr
 
 
-def test_interrupted_and_typed_again_no_run_is_lost_and_none_done_twice(small_sweep, tmp_path):
-    small_sweep.write_text(SMALL_SWEEP.replace("epochs: 3", "epochs: 60").replace("seeds: 3", "seeds: 6"))
-    command = [sys.executable, "-m", "idwbench", "sweep", str(small_sweep)]
+@pytest.mark.parametrize("engine", ["torch", "fused"])
+def test_interrupted_and_typed_again_no_run_is_lost_and_none_done_twice(small_sweep, tmp_path, engine):
+    # Long enough to be interrupted: the fused engine needs a good many more steps for that.
+    points = "train_per_class: 30" if engine == "torch" else "train_per_class: 2000"
+    text = SMALL_SWEEP.replace("train_per_class: 30", points).replace("epochs: 3", "epochs: 60")
+    small_sweep.write_text(text.replace("seeds: 3", "seeds: 6"))
+    command = [sys.executable, "-m", "idwbench", "sweep", str(small_sweep), "--engine", engine]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env={**os.environ}) as process:
         assert process.stderr is not None
         for line in process.stderr:

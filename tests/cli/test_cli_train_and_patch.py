@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from conftest import assert_one_line, files
+from typed import assert_one_line, files
 
 from idwbench.modelfile import load_model
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import make_dataset
+from blob_data import make_dataset
 
 from idwbench.config import Protocol, parse_run
 from idwbench.engine.fused_engine import FusedEngine

@@ -1,0 +1,33 @@
+"""What tests of the command line share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from typer.testing import Result
+
+SMALL_SWEEP = """\
+name: small
+dataset: {name: two_moons, train_per_class: 30, test_per_class: 10, holdout_per_class: 20}
+protocol: {epochs: 3}
+seeds: 3
+grid:
+  - {method: [idw, inv_dist], prototypes: [4, 8], power: [2], epsilon: [1.0e-3]}
+  - {method: neg_dist, prototypes: 4}
+"""
+
+
+def files(folder: Path) -> set[str]:
+    """Names of files, less what SQLite keeps beside a database that is being read."""
+    found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    return {name for name in found if not name.endswith(("-wal", "-shm"))}
+
+
+def assert_one_line(result: Result, exit_code: int, *words: str) -> None:
+    """The whole complaint is one line on stderr: no traceback, no box, nothing on stdout."""
+    assert result.exit_code == exit_code, result.output
+    assert isinstance(result.exception, SystemExit)
+    assert result.stdout == ""
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    for word in words:
+        assert word in result.stderr
