@@ -27,6 +27,8 @@ __all__ = [
     "Protocol",
     "RunConfig",
     "TwoMoonsConfig",
+    "dataset_identity",
+    "dataset_mapping",
     "default_protocol",
     "parse_dataset",
     "parse_protocol",
@@ -36,7 +38,7 @@ __all__ = [
 RUN_KEY_VERSION = "idwbench-run-1"
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, lt=2**31)]
 Fraction = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
@@ -56,7 +58,7 @@ class TwoMoonsConfig(Frozen):
     name: Literal["two_moons"] = "two_moons"
     train_per_class: Count = 100
     test_per_class: Count = 20
-    holdout_per_class: Annotated[int, Field(ge=0)] = 2000
+    holdout_per_class: Annotated[int, Field(ge=0, lt=2**31)] = 2000
     noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
     seed: Seed = 0
 
@@ -172,6 +174,17 @@ class RunConfig(Frozen):
         return hashlib.sha256(f"{RUN_KEY_VERSION}\n{self.canonical_json()}".encode()).hexdigest()
 
 
+def dataset_identity(dataset: DatasetConfig) -> str:
+    """Return the data set as JSON; a file's path is left out, since its checksum says what it is."""
+    return dataset.model_dump_json(exclude={"path"})
+
+
+def dataset_mapping(name: str) -> dict[str, Any]:
+    """Return ``{"name": name}``; a name ending in .npz or .csv is the path of a file."""
+    suffix = Path(name).suffix.lower()
+    return {"name": suffix[1:], "path": name} if suffix in (".npz", ".csv") else {"name": name}
+
+
 def parse_dataset(content: Any) -> DatasetConfig:
     """Return the data set that a name or a mapping describes; a name ending in .npz or .csv is a file.
 
@@ -179,8 +192,7 @@ def parse_dataset(content: Any) -> DatasetConfig:
         ConfigError: unknown data set, unknown key, or a value of the wrong type; `location` names the key.
     """
     if isinstance(content, str):
-        suffix = Path(content).suffix.lower()
-        content = {"name": suffix[1:], "path": content} if suffix in (".npz", ".csv") else {"name": content}
+        content = dataset_mapping(content)
     if not isinstance(content, dict):
         raise ConfigError(f"expected a name or a mapping, got {content!r}")
     name = content.get("name")

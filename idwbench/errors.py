@@ -5,7 +5,7 @@ IdwbenchError
 │   └── SpecError     the same in a sweep file, with file, line and column
 ├── DatasetError      data is missing, altered, or not of the expected form
 ├── PluginError       a plugin cannot be loaded, or a method is not registered
-├── TrainingError     a training cannot be started (a device that is not there)
+├── TrainingError     a run failed, or gave no model
 ├── ResultsError      the results database cannot be opened, read or upgraded
 ├── ModelFileError    a model file cannot be read
 ├── OutputError       a file cannot be written, or would be overwritten (exit code 2)
@@ -64,7 +64,7 @@ class PluginError(IdwbenchError):
 
 
 class TrainingError(IdwbenchError):
-    """A training cannot be started as asked."""
+    """A run failed, or gave no model."""
 
 
 class ResultsError(IdwbenchError):

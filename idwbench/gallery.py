@@ -14,10 +14,11 @@ import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from idwbench.config import dataset_identity
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
-from idwbench.methods import get_method
+from idwbench.methods import Method, get_method
 from idwbench.model import PrototypeNetwork
 from idwbench.report.key_figures import KeysPanel, draw_keys
 from idwbench.report.labels import parameters_label, spread_label
@@ -96,7 +97,7 @@ def _panels(store: ResultsStore, runs: Sequence[StoredRun], data_dir: Path | Non
         raise ConfigError("no complete run to draw")
     section = summarise(complete).sections[0]
     panels: list[Panel] = []
-    for row in section.rows:
+    for row in _drawable(section):
         same = [run for run in complete if _belongs(run, section, row)]
         run = min(same, key=lambda run: run.config.seed)
         tensors = store.load_tensors(run.run_key)
@@ -104,10 +105,34 @@ def _panels(store: ResultsStore, runs: Sequence[StoredRun], data_dir: Path | Non
     return load_dataset(section.dataset_config, data_dir), panels
 
 
+def _drawable(section: Section) -> list[Row]:
+    """Return the rows whose method is registered as it was when they were trained.
+
+    Raises:
+        ConfigError: a plugin is missing, or is another version than any that trained here.
+    """
+    rows = [row for row in section.rows if _method_of(row).sha256 == row.plugin_sha256]
+    if not rows:
+        names = ", ".join(sorted({row.method for row in section.rows}))
+        raise ConfigError(f"'{names}' was trained with another version of its plugin; give that one as --plugin")
+    return rows
+
+
+def _method_of(row: Row) -> Method:
+    try:
+        return get_method(row.method)
+    except ConfigError:
+        raise ConfigError(f"method '{row.method}' is not registered; give its --plugin") from None
+
+
 def _belongs(run: StoredRun, section: Section, row: Row) -> bool:
     config = run.config
-    drawn = (config.dataset, config.protocol, config.method, config.prototypes, config.parameters)
-    return drawn == (section.dataset_config, section.protocol, row.method, row.prototypes, dict(row.parameters))
+    is_row = (config.method, config.plugin_sha256, config.prototypes, config.parameters) == (
+        *(row.method, row.plugin_sha256, row.prototypes),
+        dict(row.parameters),
+    )
+    same_data = dataset_identity(config.dataset) == dataset_identity(section.dataset_config)
+    return is_row and same_data and config.protocol == section.protocol
 
 
 def _extent(inputs: NDArray[np.float64]) -> tuple[float, float, float, float]:

@@ -72,6 +72,7 @@ def key_values(option: str, pairs: list[str] | None) -> dict[str, Any]:
         ConfigError: a pair without ``=``, or one key twice.
     """
     from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
 
     values: dict[str, Any] = {}
     for pair in pairs or []:
@@ -80,5 +81,8 @@ def key_values(option: str, pairs: list[str] | None) -> dict[str, Any]:
             raise ConfigError(f"{option}: expected KEY=VALUE, got '{pair}'")
         if key in values:
             raise ConfigError(f"{option}: '{key}' is given twice")
-        values[key] = YAML(typ="safe", pure=True).load(text)
+        try:
+            values[key] = YAML(typ="safe", pure=True).load(text)
+        except YAMLError:
+            raise ConfigError(f"{option} {key}: '{text}' is not a value") from None
     return values

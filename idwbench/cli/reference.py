@@ -19,7 +19,8 @@ _HEAD = """\
 <!-- Written by `make docs` from the command line itself; a test fails when it is out of date. -->
 
 `idwbench COMMAND --help` prints the same. Data goes to stdout, progress and warnings to stderr. Exit codes: `0` done;
-`1` it failed; `2` what was typed is wrong (an option, a sweep file, an impossible patch); `130` interrupted.
+`1` it failed (a run, the data, the database); `2` what was typed is wrong (an option, a sweep file, a model file, an
+impossible patch); `130` interrupted.
 """
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Force, Json, Plugins, load_plugins
+from idwbench.cli.status import status_line
 
 if TYPE_CHECKING:
     from idwbench.report.summaries import Report
@@ -29,7 +30,9 @@ def report(
         Literal["keys", "moons"] | None,
         typer.Option(help="Draw the keys as images, or data with decisions and keys.", show_default=False),
     ] = None,
-    format: Annotated[TableFormat, typer.Option(help="How to write a table.")] = "rich",
+    format: Annotated[
+        TableFormat | None, typer.Option(help="How to write a table. [default: rich]", show_default=False)
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="File to write; a figure's ending (.png, .svg, .pdf) says its form."),
@@ -49,19 +52,34 @@ def report(
     """
     from idwbench.results.store import ResultsStore
 
+    _check_together(table, figure, format, output, json)
     load_plugins(plugin)
     store = ResultsStore.open(db, read_only=True)
     if table is None and figure is None:
-        _print_contents(store, json or format == "json")
+        _print_contents(store, json)
         return
     runs = _select(store, table, method, prototypes)
     if figure is not None:
-        target = output or Path(db).parent / f"{runs[0].dataset}_{figure}.png"
-        _write_figure(store, runs, figure, target, data_dir, force)
+        folder = Path("results") if "://" in db else Path(db).parent
+        _write_figure(store, runs, figure, output or folder / f"{runs[0].dataset}_{figure}.png", data_dir, force)
     else:
         from idwbench.report.summaries import summarise
 
-        _write_table(summarise(runs), "json" if json else format, output, force)
+        _write_table(summarise(runs), "json" if json else format or "rich", output, force)
+
+
+def _check_together(
+    table: str | None, figure: str | None, table_format: str | None, output: Path | None, json: bool
+) -> None:
+    """Refuse options that would be passed over in silence."""
+    from idwbench.errors import ConfigError
+
+    if figure is not None and (table_format is not None or json):
+        raise ConfigError("--figure: takes neither --format nor --json; the ending of -o says its form")
+    if json and table_format not in (None, "json"):
+        raise ConfigError(f"--json: --format says '{table_format}'")
+    if table is None and figure is None and (table_format is not None or output is not None):
+        raise ConfigError("--format and -o: give --table NAME or --figure too")
 
 
 def _select(
@@ -69,7 +87,6 @@ def _select(
 ) -> list[StoredRun]:
     """Return the runs of a sweep or data set; without a name, of the only data set there is."""
     from idwbench.errors import ConfigError, did_you_mean
-    from idwbench.methods import get_method
 
     datasets, sweeps = store.dataset_labels(), [sweep.name for sweep in store.list_sweeps()]
     if name is None:
@@ -77,13 +94,17 @@ def _select(
             known = ", ".join(sorted({*datasets, *sweeps})) or "nothing is stored"
             raise ConfigError(f"--figure: give --table NAME ({known})")
         name = datasets[0]
-    wanted = {get_method(method).name for method in methods} if methods else None
     if name in sweeps:
-        runs = store.find_runs(sweep=name, methods=wanted)
+        runs = store.find_runs(sweep=name)
     elif name in datasets:
-        runs = store.find_runs(dataset=name, methods=wanted)
+        runs = store.find_runs(dataset=name)
     else:
         raise ConfigError(f"--table: nothing is called '{name}'" + did_you_mean(name, {*datasets, *sweeps}))
+    present = {run.config.method for run in runs}
+    for method in methods or []:
+        if method not in present:
+            raise ConfigError(f"--method: no run of {name} is by '{method}'" + did_you_mean(method, present))
+    runs = [run for run in runs if not methods or run.config.method in methods]
     runs = [run for run in runs if not prototypes or run.config.prototypes in prototypes]
     if not runs:
         raise ConfigError(f"--table {name}: no runs with that method and number of prototypes")
@@ -116,10 +137,13 @@ def _write_figure(
 
     check_output(target, overwrite=force)
 
+    from idwbench.engine.threads import limited_threads
     from idwbench.gallery import FIGURES
     from idwbench.report.figures import save_figure
 
-    save_figure(FIGURES[figure](store, runs, data_dir), target, overwrite=force)
+    with limited_threads(1):
+        drawn = FIGURES[figure](store, runs, data_dir)
+    save_figure(drawn, target, overwrite=force)
     typer.echo(str(target))
 
 
@@ -134,8 +158,6 @@ def _print_contents(store: ResultsStore, as_json: bool) -> None:
         typer.echo(json.dumps({"sweeps": sweeps, "datasets": datasets}, indent=1))
         return
     for name, status in statuses.items():
-        parts = [f"{status.complete} of {status.total} runs complete"]
-        parts += [f"{n} {word}" for word in ("running", "diverged", "failed") if (n := getattr(status, word))]
-        typer.echo(f"sweep {name}: {', '.join(parts)}")
+        typer.echo(f"sweep {status_line(name, status)}")
     for name in datasets:
         typer.echo(f"data set {name}")

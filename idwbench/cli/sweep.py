@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Device, Engine, Jobs, Json, Plugins, load_plugins
+from idwbench.cli.status import status_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from idwbench.engine.choice import EngineChoice
     from idwbench.results.records import EndedState
     from idwbench.results.store import ResultsStore
-    from idwbench.sweep.runner import Outcome
     from idwbench.sweep.spec import SweepSpec
 
 __all__ = ["sweep"]
@@ -65,9 +65,9 @@ def sweep(
 
     choice = EngineChoice(engine, device)
     store = ResultsStore.open(db)
-    outcome = _train(spec, configs, store, retry, choice, jobs, data_dir)
+    _train(spec, configs, store, retry, choice, jobs, data_dir)
     _print_status(spec, store, db, json)
-    if outcome.failed:
+    if store.sweep_status(spec.name).failed:
         raise typer.Exit(1)
 
 
@@ -79,18 +79,20 @@ def _train(
     choice: EngineChoice,
     jobs: int | None,
     data_dir: Path | None,
-) -> Outcome:
-    from idwbench.sweep.runner import Outcome
-
+) -> None:
     keys = [config.run_key for config in configs]
     store.register_sweep(spec.name, spec.description, spec.source, configs)
     if retry:
         store.reset(keys, _RETRIED[retry])
     pending = set(store.pending(keys))
     to_do = [config for config in configs if config.run_key in pending]
-    typer.echo(f"{spec.name}: {len(keys) - len(to_do)} of {len(keys)} done, {len(to_do)} to go", err=True)
+    status = store.sweep_status(spec.name)
+    done = status.complete + status.diverged
+    elsewhere = f", {status.running} in work elsewhere" if status.running else ""
+    failed = f", {status.failed} failed" if status.failed else ""
+    typer.echo(f"{spec.name}: {done} of {len(keys)} done, {len(to_do)} to go{elsewhere}{failed}", err=True)
     if not to_do:
-        return Outcome()
+        return
 
     from idwbench.cli.progress import SweepProgress
     from idwbench.data.loading import load_dataset
@@ -103,7 +105,7 @@ def _train(
     gc.freeze()
     try:
         with limited_threads(1), SweepProgress(len(to_do)) as progress:
-            return run_pending(to_do, store, choice, dataset, progress, jobs or available_cores())
+            run_pending(to_do, store, choice, dataset, progress, jobs or available_cores())
     except KeyboardInterrupt:
         left = len(store.pending(keys))
         typer.echo(f"interrupted: {len(keys) - left} of {len(keys)} done; the same command goes on", err=True)
@@ -131,6 +133,5 @@ def _print_status(spec: SweepSpec, store: ResultsStore, db: str, as_json: bool) 
 
         typer.echo(json.dumps({"sweep": spec.name, "db": db, **dataclasses.asdict(status)}))
         return
-    parts = [f"{status.complete} of {status.total} runs complete"]
-    parts += [f"{n} {word}" for word in ("diverged", "failed", "running") if (n := getattr(status, word))]
-    typer.echo(f"{spec.name}: {', '.join(parts)}; see: idwbench report --table {spec.name}", err=True)
+    typer.echo(status_line(spec.name, status), err=True)
+    typer.echo(f"see: idwbench report --table {spec.name}", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -22,6 +22,8 @@ from idwbench.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from idwbench.config import RunConfig
     from idwbench.data.dataset import Dataset
     from idwbench.engine.choice import EngineChoice
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from idwbench.results.store import ResultsStore
 
 __all__ = ["train"]
+
+_Parsed = TypeVar("_Parsed")
 
 
 def train(
@@ -74,8 +78,13 @@ def train(
     if output is not None:
         _check_output(output, force)
     protocol = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "schedule": schedule}
-    parameters = {"power": power, "epsilon": epsilon, **key_values("--parameter", parameter)}
-    config = _config(dataset, dataset_option, method, prototypes, seed, _given(protocol), _given(parameters))
+    parameters = _given({"power": power, "epsilon": epsilon})
+    others = key_values("--parameter", parameter)
+    if twice := sorted(parameters.keys() & others):
+        from idwbench.errors import ConfigError
+
+        raise ConfigError(f"--parameter {twice[0]}: is given by --{twice[0]} too")
+    config = _config(dataset, dataset_option, method, prototypes, seed, _given(protocol), {**parameters, **others})
 
     from idwbench.data.loading import load_dataset
     from idwbench.engine.choice import EngineChoice
@@ -111,22 +120,28 @@ def _config(
     protocol: dict[str, Any],
     parameters: dict[str, Any],
 ) -> RunConfig:
-    from idwbench.config import default_protocol, parse_dataset, parse_protocol, parse_run
+    from idwbench.config import dataset_mapping, default_protocol, parse_dataset, parse_protocol, parse_run
     from idwbench.data.files import resolve_files
+
+    settings = {**dataset_mapping(dataset), **key_values("--dataset-option", dataset_options)}
+    named = _told_as("--dataset-option {}", lambda: parse_dataset(settings))
+    resolved = resolve_files(named, Path.cwd())
+    settled = _told_as("--{}", lambda: parse_protocol(protocol, default_protocol(resolved.name)))
+    return _told_as("--{}", lambda: parse_run(resolved, method, prototypes, settled, seed, parameters))
+
+
+def _told_as(option: str, parse: Callable[[], _Parsed]) -> _Parsed:
+    """Return what `parse` gives; an error that names a key by its place alone is told by its option."""
     from idwbench.errors import ConfigError
 
     try:
-        named = parse_dataset(dataset)
-        if dataset_options:
-            named = parse_dataset({**named.model_dump(), **key_values("--dataset-option", dataset_options)})
-        resolved = resolve_files(named, Path.cwd())
-        settled = parse_protocol(protocol, default_protocol(resolved.name))
-        return parse_run(resolved, method, prototypes, settled, seed, parameters)
+        return parse()
     except ConfigError as error:
-        # Said of a YAML key by the library; here the same key is an option.
-        words = [str(word) for word in error.location if str(word) not in str(error).split(":")[0]]
-        option = f"--{words[-1].replace('_', '-')}: " if words and words[-1] != "name" else ""
-        raise ConfigError(option + str(error)) from None
+        key = str(error.location[-1]) if error.location else ""
+        if not key or f"'{key}'" in str(error) or str(error).startswith((f"{key}:", "unknown ")):
+            raise
+        word = key if "dataset" in option else key.replace("_", "-")
+        raise ConfigError(f"{option.format(word)}: {error}") from None
 
 
 def _stored(config: RunConfig, dataset: Dataset, store: ResultsStore, choice: EngineChoice, retrain: bool) -> StoredRun:
@@ -150,6 +165,7 @@ def _stored(config: RunConfig, dataset: Dataset, store: ResultsStore, choice: En
         with limited_threads(1), SweepProgress(1) as progress:
             outcome = run_pending([config], store, choice, dataset, progress)
     except KeyboardInterrupt:
+        typer.echo("interrupted: nothing was stored", err=True)
         raise typer.Exit(130) from None
     if outcome.elsewhere:
         raise ResultsError(f"run {key[:12]} is being trained by another process")

@@ -22,19 +22,21 @@ class EngineChoice:
         """Check the choice.
 
         Raises:
-            ConfigError: the fused engine on another device than the CPU.
+            ConfigError: the fused engine on another device than the CPU, or a device that is not there.
         """
         if name == "fused" and device != "cpu":
             raise ConfigError(f"--engine fused: runs on the CPU only, --device is '{device}'; take --engine torch")
         self.name, self.device = name, device
         self._engines: dict[str, AbstractEngine] = {}
+        if device != "cpu":
+            self._engine("torch")
 
     def __call__(self, config: RunConfig) -> AbstractEngine:
         """Return the engine for a run.
 
         Raises:
             ConfigError: `fused` was asked for and has no kernel for the method.
-            TrainingError: the device is not there.
+            ConfigError: the device is not there.
         """
         return self._engine(self._name_for(config))
 
@@ -43,7 +45,7 @@ class EngineChoice:
 
         Raises:
             ConfigError: `fused` was asked for and has no kernel for a method.
-            TrainingError: the device is not there.
+            ConfigError: the device is not there.
         """
         methods: dict[str, list[str]] = {}
         for config in configs:

@@ -19,7 +19,7 @@ from idwbench.engine.base import (
     learning_rate,
     stack_key,
 )
-from idwbench.errors import TrainingError
+from idwbench.errors import ConfigError
 from idwbench.initialisation import initial_prototypes
 from idwbench.methods import Method, get_method
 from idwbench.model import predict_labels
@@ -36,14 +36,14 @@ def resolve_device(name: str) -> torch.device:
     """Return the device of that name.
 
     Raises:
-        TrainingError: torch does not know it, or this machine does not have it.
+        ConfigError: torch does not know it, or this machine does not have it.
     """
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
-        raise TrainingError(f"--device {name}: not available here ({reason})") from None
+        raise ConfigError(f"--device {name}: not available here ({reason})") from None
     return device
 
 

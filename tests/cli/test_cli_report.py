@@ -5,11 +5,15 @@ import io
 import json
 import shutil
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from typed import SMALL_SWEEP, assert_one_line, files
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
+from idwbench.methods import METHODS
+from idwbench.results.store import ResultsStore
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +106,44 @@ def test_impossible_reports_are_refused_in_one_line(swept, tmp_path, arguments, 
 def test_a_report_needs_a_database_and_makes_none(run, tmp_path):
     assert_one_line(run("report", "--table", "mnist"), 1, "results/idwbench.db")
     assert files(tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--format", "csv"], "give --table NAME"),
+        (["-o", "table.md"], "give --table NAME"),
+        (["--table", "small", "--format", "csv", "--json"], "--format says 'csv'"),
+        (["--table", "small", "--figure", "moons", "--json"], "takes neither"),
+    ],
+)
+def test_options_that_would_be_passed_over_are_refused(swept, arguments, words):
+    assert_one_line(swept("report", *arguments), 2, words)
+
+
+def test_the_lowest_of_several_seeds_is_drawn(swept, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("idwbench.gallery.draw_moons", lambda panels, *points: drawn.extend(panels) or Figure())
+    assert swept("report", "--table", "small", "--figure", "moons", "--method", "idw").exit_code == 0
+    store = ResultsStore.open("results/idwbench.db", read_only=True)
+    runs = store.find_runs(sweep="small", methods=["idw"])
+    for panel in drawn:
+        seeds = {run.config.seed: run for run in runs if run.config.prototypes == panel.prototypes}
+        np.testing.assert_array_equal(panel.values, store.load_tensors(seeds[0].run_key)["values"])
+        assert panel.test_accuracy == pytest.approx(np.mean([run.test_accuracy for run in seeds.values()]))
+    assert len(drawn) == 2
+
+
+def test_a_figure_wants_the_very_plugin_that_trained(run, tmp_path, monkeypatch):
+    code = "from idwbench.plugins import register\n@register('mine')\ndef mine(inputs, keys):\n"
+    code += "    return {}inputs @ keys.mT\n"
+    (tmp_path / "mine.py").write_text(code.format(""))
+    (tmp_path / "other.py").write_text(code.format("-"))
+    run("train", "--dataset", "two_moons", "--method", "mine", "--epochs", 1, "--plugin", "mine.py")
+    assert run("report", "--table", "two_moons", "--method", "mine").exit_code == 0
+    monkeypatch.delitem(METHODS, "mine")
+    figure = ["report", "--table", "two_moons", "--figure", "moons"]
+    assert_one_line(run(*figure), 2, "give its --plugin")
+    assert_one_line(run(*figure, "--plugin", "other.py"), 2, "another version")
+    monkeypatch.delitem(METHODS, "mine")
+    assert run(*figure, "--plugin", "mine.py").exit_code == 0

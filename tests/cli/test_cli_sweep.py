@@ -87,7 +87,10 @@ def test_failed_runs_are_told_stored_and_tried_again_when_asked(run, tmp_path):
     assert rows(tmp_path / DB, "select method, state from runs where method = 'idw'") == [("idw", "complete")] * 2
     errors = rows(tmp_path / DB, "select error from runs where state = 'failed'")
     assert all("Traceback" in error and "no score today" in error for (error,) in errors)
-    assert "0 to go" in run("sweep", sweep, "--plugin", plugin).stderr
+    again = run("sweep", sweep, "--plugin", plugin)
+    assert again.exit_code == 1
+    assert "2 of 4 done, 0 to go, 2 failed" in again.stderr
+    assert "--retry failed" in again.stderr
     assert "2 to go" in run("sweep", sweep, "--plugin", plugin, "--retry", "failed").stderr
 
 

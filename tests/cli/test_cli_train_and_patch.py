@@ -82,6 +82,13 @@ def test_train_reads_the_users_own_table(run, tmp_path):
         (["--dataset-option", "nois=1"], "did you mean 'noise'?"),
         (["--dataset-option", "noise"], "KEY=VALUE"),
         (["--parameter", "width=3"], "does not take 'width'"),
+        (["--parameter", "width=["], "is not a value"),
+        (["--parameter", "x=!!python/object/apply:os.system [ls]"], "is not a value"),
+        (["--power", 2, "--parameter", "power=3"], "is given by --power too"),
+        (["--dataset-option", "noise=-1"], "--dataset-option noise"),
+        (["--epochs", 10**20], "--epochs"),
+        (["--prototypes", 10**20], "--prototypes"),
+        (["--device", "banana"], "--device banana"),
         (["-o", "model.bin"], ".safetensors"),
         (["-o", "absent/model.pt"], "does not exist"),
     ],
@@ -103,7 +110,7 @@ def test_missing_archives_are_told_in_one_line(run, tmp_path, monkeypatch):
 
 
 def test_an_unavailable_device_is_refused_in_one_line(run):
-    assert_one_line(run(*TRAIN, "--device", "nonsense"), 1, "--device nonsense")
+    assert_one_line(run(*TRAIN, "--device", "nonsense"), 2, "--device nonsense")
 
 
 def test_patch_writes_a_model_that_answers_as_asked(run, model, tmp_path):

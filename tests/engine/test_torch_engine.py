@@ -7,7 +7,7 @@ import torch
 from idwbench.config import default_protocol, parse_protocol, parse_run
 from idwbench.engine.base import batch_order, learning_rate
 from idwbench.engine.torch_engine import TorchEngine
-from idwbench.errors import TrainingError
+from idwbench.errors import ConfigError
 from idwbench.initialisation import initial_prototypes
 from idwbench.methods import METHODS
 from idwbench.scores import prototype_logits
@@ -110,6 +110,6 @@ def test_stacks_are_cut_to_bounded_memory(blobs):
 
 
 def test_an_absent_device_is_refused_in_one_line():
-    with pytest.raises(TrainingError, match="--device nonsense: not available here") as error:
+    with pytest.raises(ConfigError, match="--device nonsense: not available here") as error:
         TorchEngine("nonsense")
     assert "\n" not in str(error.value)

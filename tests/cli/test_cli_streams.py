@@ -1,0 +1,51 @@
+"""Whatever streams and locale a shell hands over."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from typed import SMALL_SWEEP
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("streams")
+    (folder / "small.yaml").write_text(SMALL_SWEEP.replace("seeds: 3", "seeds: 1"))
+    shell(folder, "sweep small.yaml")
+    return folder
+
+
+def shell(folder, words, **environment):
+    command = f"{sys.executable} -m idwbench {words}"
+    return subprocess.run(
+        command, shell=True, cwd=folder, capture_output=True, text=True, env={**os.environ, **environment}
+    )
+
+
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize("words", ["train --help", "report --table small", "report --table small --format csv"])
+def test_a_locale_without_greek_letters_gets_question_marks_not_a_traceback(folder, words):
+    result = shell(folder, words, **ASCII)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-"])
+def test_closed_streams_are_survived(folder, redirection):
+    result = shell(folder, f"report --table small {redirection}")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_full_disk_is_told_in_one_line(folder):
+    result = shell(folder, "report --table small --json > /dev/full")
+    assert result.returncode == 1
+    assert result.stderr.strip() == "idwbench: No space left on device"
+
+
+def test_a_reader_that_leaves_early_is_no_error_of_ours(folder):
+    assert shell(folder, "report --table small --json | head -1").stderr == ""
