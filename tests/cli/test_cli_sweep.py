@@ -44,6 +44,17 @@ def test_results_do_not_depend_on_what_was_trained_together(run, small_sweep, tm
     assert len(rows(tmp_path / "one.db", query)) == 10
 
 
+@pytest.mark.parametrize("engine", ["fused", "torch"])
+def test_results_do_not_depend_on_jobs_or_order(run, small_sweep, tmp_path, engine):
+    backwards = SMALL_SWEEP.replace("seeds: 3", "seeds: [2, 1, 0]").replace("[idw, inv_dist]", "[inv_dist, idw]")
+    (tmp_path / "backwards.yaml").write_text(backwards)
+    run("sweep", small_sweep, "--db", "one.db", "-j", 1, "--engine", engine)
+    run("sweep", "backwards.yaml", "--db", "two.db", "-j", 2, "--engine", engine)
+    query = "select r.run_key, t.name, t.data from runs r join tensors t on t.run_id = r.id order by 1, 2"
+    assert rows(tmp_path / "one.db", query) == rows(tmp_path / "two.db", query)
+    assert len(rows(tmp_path / "two.db", query)) == 30
+
+
 def test_dry_run_prints_the_plan_and_writes_nothing(run, small_sweep, tmp_path):
     result = run("sweep", small_sweep, "--dry-run")
     assert result.exit_code == 0
