@@ -65,9 +65,9 @@ def sweep(
 
     choice = EngineChoice(engine, device)
     store = ResultsStore.open(db)
-    _train(spec, configs, store, retry, choice, jobs, data_dir)
+    n_failed = _train(spec, configs, store, retry, choice, jobs, data_dir)
     _print_status(spec, store, db, json)
-    if store.sweep_status(spec.name).failed:
+    if n_failed or store.sweep_status(spec.name).failed:
         raise typer.Exit(1)
 
 
@@ -79,7 +79,8 @@ def _train(
     choice: EngineChoice,
     jobs: int | None,
     data_dir: Path | None,
-) -> None:
+) -> int:
+    """Train what is to do and return how many runs failed."""
     keys = [config.run_key for config in configs]
     store.register_sweep(spec.name, spec.description, spec.source, configs)
     if retry:
@@ -92,7 +93,7 @@ def _train(
     failed = f", {status.failed} failed" if status.failed else ""
     typer.echo(f"{spec.name}: {done} of {len(keys)} done, {len(to_do)} to go{elsewhere}{failed}", err=True)
     if not to_do:
-        return
+        return 0
 
     from idwbench.cli.progress import SweepProgress
     from idwbench.data.loading import load_dataset
@@ -105,7 +106,7 @@ def _train(
     gc.freeze()
     try:
         with limited_threads(1), SweepProgress(len(to_do)) as progress:
-            run_pending(to_do, store, choice, dataset, progress, jobs or available_cores())
+            return run_pending(to_do, store, choice, dataset, progress, jobs or available_cores()).failed
     except KeyboardInterrupt:
         left = len(store.pending(keys))
         typer.echo(f"interrupted: {len(keys) - left} of {len(keys)} done; the same command goes on", err=True)

@@ -165,12 +165,12 @@ def _stored(config: RunConfig, dataset: Dataset, store: ResultsStore, choice: En
         with limited_threads(1), SweepProgress(1) as progress:
             outcome = run_pending([config], store, choice, dataset, progress)
     except KeyboardInterrupt:
-        typer.echo("interrupted: nothing was stored", err=True)
+        typer.echo("interrupted: nothing new was stored", err=True)
         raise typer.Exit(130) from None
     if outcome.elsewhere:
         raise ResultsError(f"run {key[:12]} is being trained by another process")
     run = store.find_run(key)
-    if run.state == "failed":
+    if outcome.failed:
         raise TrainingError(f"run {key[:12]} failed: {(run.error or '').strip().splitlines()[-1]}")
     return run
 

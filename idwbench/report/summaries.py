@@ -202,8 +202,8 @@ def _row_order(row: Row) -> tuple[object, ...]:
 
 
 def _dataset_key(run: StoredRun) -> str:
-    # As in the run key, a file is known by its content: where it lies makes no new section.
-    return run.config.dataset.model_dump_json(exclude={"path"}) + run.dataset
+    # As in the run key, a file is known by its content: neither its place nor its name makes a new section.
+    return run.config.dataset.model_dump_json(exclude={"path"})
 
 
 def _section_order(run: StoredRun) -> tuple[object, ...]:

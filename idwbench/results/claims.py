@@ -4,45 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, select, update
 
-from idwbench.results.models import curves, runs, tensors
+from idwbench.results.models import runs
 from idwbench.results.ownership import Owner, is_stale
-from idwbench.results.records import EndedState
-from idwbench.results.rows import NO_RESULT, chunks
+from idwbench.results.records import RESULT_STATES, EndedState
+from idwbench.results.rows import chunks
 
-__all__ = ["claim_runs", "fail_runs", "heartbeat_runs", "pending_runs", "release_runs", "reset_runs"]
+__all__ = [
+    "Reopened",
+    "claim_runs",
+    "ended_runs",
+    "fail_runs",
+    "heartbeat_runs",
+    "is_reopened",
+    "pending_runs",
+    "release_runs",
+]
+
+# Runs to be trained although they have ended, each with the moment it ended: one that ended anew is done.
+Reopened = dict[str, datetime | None]
+
+_ENDED = get_args(EndedState)
 
 
-def pending_runs(connection: Connection, run_keys: Sequence[str]) -> list[str]:
-    """Return those of `run_keys` that are planned, or running without a living process, in order."""
+def pending_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> list[str]:
+    """Return those of `run_keys` that are planned, reopened, or running without a living process, in order."""
     observer, now = Owner.current(), datetime.now(UTC)
     free: set[str] = set()
     for keys in chunks(run_keys):
-        free.update(row.run_key for row in _states(connection, keys) if _is_free(row, observer, now))
+        free.update(row.run_key for row in _states(connection, keys) if _is_free(row, reopened, observer, now))
     return [key for key in dict.fromkeys(run_keys) if key in free]
 
 
-def claim_runs(connection: Connection, run_keys: Sequence[str]) -> list[str]:
-    """Make this process the owner of the pending ones of `run_keys`, and return these in order."""
+def claim_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> list[str]:
+    """Make this process the owner of the pending ones of `run_keys`, and return these in order.
+
+    A result that is there stays until `finish_runs` replaces it.
+    """
     owner, now = Owner.current(), datetime.now(UTC)
     free: set[str] = set()
     for keys in chunks(run_keys):
         # SQLite holds one write lock for all; elsewhere the rows are locked until the states have changed.
-        found = [row.run_key for row in _states(connection, keys, lock=True) if _is_free(row, owner, now)]
+        found = [row.run_key for row in _states(connection, keys, lock=True) if _is_free(row, reopened, owner, now)]
         connection.execute(
             update(runs)
             .where(runs.c.run_key.in_(found))
             .values(
                 state="running",
+                # Of a stale run it says already what was there before.
+                previous_state=case((runs.c.state.in_(_ENDED), runs.c.state), else_=runs.c.previous_state),
                 host=owner.host,
                 pid=owner.pid,
                 attempt=runs.c.attempt + 1,
                 started_at=now,
                 heartbeat_at=now,
-                **NO_RESULT,
             )
         )
         free.update(found)
@@ -55,40 +73,45 @@ def heartbeat_runs(connection: Connection, run_keys: Sequence[str]) -> None:
 
 
 def release_runs(connection: Connection, run_keys: Sequence[str]) -> None:
-    """Make planned again what this process was training."""
-    _update_own(connection, run_keys, {"state": "planned", "heartbeat_at": None})
+    """Bring what this process was training back to where it was: planned, or as it had ended before."""
+    before = func.coalesce(runs.c.previous_state, "planned")
+    _update_own(connection, run_keys, {"state": before, "previous_state": None, "heartbeat_at": None})
 
 
 def fail_runs(connection: Connection, run_keys: Sequence[str], error_text: str) -> None:
-    """Record why this process could not train `run_keys`."""
-    _update_own(connection, run_keys, {"state": "failed", "error": error_text, "finished_at": datetime.now(UTC)})
+    """Record why this process could not train `run_keys`; those that have a result keep it, and its state."""
+    kept = {"state": runs.c.previous_state, "previous_state": None, "error": error_text}
+    _update_own(connection, run_keys, kept, runs.c.previous_state.in_(RESULT_STATES))
+    failed = {"state": "failed", "previous_state": None, "error": error_text, "finished_at": datetime.now(UTC)}
+    _update_own(connection, run_keys, failed)
 
 
-def reset_runs(connection: Connection, run_keys: Sequence[str], states: Collection[EndedState]) -> list[str]:
-    """Make planned again the ones of `run_keys` that ended in `states`, without their results; return these."""
-    reset: set[str] = set()
+def ended_runs(connection: Connection, run_keys: Sequence[str], states: Collection[EndedState]) -> Reopened:
+    """Return the ones of `run_keys` that ended in `states`, in order, each with the moment it ended."""
+    ended: Reopened = {}
     for keys in chunks(run_keys):
-        ended = and_(runs.c.run_key.in_(keys), runs.c.state.in_(states))
-        found = connection.execute(select(runs.c.id, runs.c.run_key).where(ended).with_for_update()).all()
-        ids = [row.id for row in found]
-        for table in (curves, tensors):
-            connection.execute(delete(table).where(table.c.run_id.in_(ids)))
-        connection.execute(update(runs).where(runs.c.id.in_(ids)).values(state="planned", **NO_RESULT))
-        reset.update(row.run_key for row in found)
-    return [key for key in dict.fromkeys(run_keys) if key in reset]
+        query = select(runs.c.run_key, runs.c.finished_at)
+        query = query.where(and_(runs.c.run_key.in_(keys), runs.c.state.in_(states)))
+        ended.update((row.run_key, row.finished_at) for row in connection.execute(query))
+    return {key: ended[key] for key in dict.fromkeys(run_keys) if key in ended}
+
+
+def is_reopened(row: Row[*tuple[Any, ...]], reopened: Reopened) -> bool:
+    """Return whether a run that has ended is to be trained again, and nobody has done so meanwhile."""
+    return row.state in _ENDED and row.run_key in reopened and reopened[row.run_key] == row.finished_at
 
 
 def _states(connection: Connection, keys: Sequence[str], *, lock: bool = False) -> Sequence[Row[*tuple[Any, ...]]]:
     query = (
-        select(runs.c.run_key, runs.c.state, runs.c.host, runs.c.pid, runs.c.heartbeat_at)
+        select(runs.c.run_key, runs.c.state, runs.c.finished_at, runs.c.host, runs.c.pid, runs.c.heartbeat_at)
         .where(runs.c.run_key.in_(keys))
         .order_by(runs.c.id)  # two processes that lock rows in one order cannot block each other for ever
     )
     return connection.execute(query.with_for_update() if lock else query).all()
 
 
-def _is_free(row: Row[*tuple[Any, ...]], observer: Owner, now: datetime) -> bool:
-    if row.state == "planned":
+def _is_free(row: Row[*tuple[Any, ...]], reopened: Reopened, observer: Owner, now: datetime) -> bool:
+    if row.state == "planned" or is_reopened(row, reopened):
         return True
     return row.state == "running" and is_stale(row.host, row.pid, row.heartbeat_at, observer=observer, now=now)
 
@@ -98,6 +121,8 @@ def _own(keys: Sequence[str]) -> ColumnElement[bool]:
     return and_(runs.c.run_key.in_(keys), runs.c.state == "running", runs.c.host == owner.host, runs.c.pid == owner.pid)
 
 
-def _update_own(connection: Connection, run_keys: Sequence[str], values: dict[str, Any]) -> None:
+def _update_own(
+    connection: Connection, run_keys: Sequence[str], values: dict[str, Any], *conditions: ColumnElement[bool]
+) -> None:
     for keys in chunks(run_keys):
-        connection.execute(update(runs).where(_own(keys)).values(values))
+        connection.execute(update(runs).where(_own(keys), *conditions).values(values))

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ __all__ = ["BUSY_TIMEOUT_SECONDS", "Database"]
 
 BUSY_TIMEOUT_SECONDS = 30.0
 _IMMEDIATE = "idwbench_immediate"
+_SEPARATORS = tuple(filter(None, ("/", os.sep, os.altsep)))
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,11 @@ class Database:
         """Return the database at a path or an SQLAlchemy URL; nothing is opened or created yet.
 
         Raises:
-            ResultsError: not a URL, neither SQLite nor PostgreSQL, its driver is missing, or it is in memory.
+            ResultsError: empty, a folder or within one that cannot be entered, not a URL, neither SQLite nor
+                PostgreSQL, its driver is missing, or it is in memory.
         """
+        if not db.strip():
+            raise ResultsError("the name of the database is empty: give the path of a file")
         if "://" not in db:
             return cls._sqlite(db, read_only)
         try:
@@ -68,8 +73,11 @@ class Database:
     def _sqlite(cls, name: str, read_only: bool) -> Database:
         if name in ("", ":memory:"):
             raise ResultsError("a database in memory keeps no results: give the path of a file")
-        path = Path(name).expanduser()
-        if path.is_dir():
+        try:
+            path = Path(name).expanduser()
+        except RuntimeError:
+            raise ResultsError(f"'{name}': no such user") from None
+        if name.endswith(_SEPARATORS) or _is_folder(path):
             raise ResultsError(f"'{name}' is a folder: give the path of a database file")
         return cls(_sqlite_engine(path, read_only), str(path), path, read_only)
 
@@ -94,10 +102,13 @@ class Database:
         """Open a transaction that sees one state of the database.
 
         Raises:
-            ResultsError: the database cannot be reached or read.
+            ResultsError: the database cannot be reached or read, or holds a value that is not what its column says.
         """
-        with self._translated(), self.engine.connect() as connection:
-            yield connection
+        try:
+            with self._translated(), self.engine.connect() as connection:
+                yield connection
+        except ValueError as error:  # JSON or a moment that cannot be parsed
+            raise ResultsError(f"'{self.label}' holds a value that cannot be read: {_explain(error)}") from error
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -154,6 +165,15 @@ class Database:
             if type(error) is not DatabaseError:
                 raise
             raise ResultsError(f"'{self.label}': {_explain(error.orig)}") from error
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise ResultsError(f"'{path}' cannot be opened: {error.strerror}") from None
 
 
 def _explain(error: BaseException | None) -> str:

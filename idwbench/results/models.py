@@ -97,6 +97,7 @@ runs = Table(
     Column("config", Json, nullable=False),
     # What came of it.
     Column("state", String(10), nullable=False),
+    Column("previous_state", String(10)),  # of a running run: what it comes back to if it is not finished
     Column("train_accuracy", Float),
     Column("test_accuracy", Float),
     Column("holdout_accuracy", Float),

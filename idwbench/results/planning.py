@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Integer, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Integer, and_, bindparam, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from idwbench.config import RunConfig
@@ -19,29 +19,49 @@ __all__ = ["plan_runs", "register_sweep"]
 def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]:
     """Add the missing runs as planned and return all keys, each once, in order.
 
-    A run that is there stays, but for where its file of data lies: that is no part of its key and may have changed.
+    A run that is there stays. Where a file of data lies is no part of its key: all runs on the same content take the
+    new place and the new label, lest one data set stand under two names.
     """
     now = datetime.now(UTC)
     rows = {row["run_key"]: row for row in (planned_row(config, now) for config in configs)}
     if rows:
         connection.execute(_insert_missing(connection), list(rows.values()))
+        _relocate(connection, rows.values())
     return list(rows)
 
 
 def _insert_missing(connection: Connection) -> Any:
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(runs)
-    return statement.on_conflict_do_update(
-        index_elements=["run_key"],
-        set_={"config": statement.excluded.config},
-        where=runs.c.config != statement.excluded.config,
-    )
+    return dialect.insert(runs).on_conflict_do_nothing(index_elements=["run_key"])
+
+
+def _relocate(connection: Connection, planned: Iterable[dict[str, Any]]) -> None:
+    """Give the runs on a file, known by its content, the place and the label that `planned` has for it."""
+    files = {}
+    for row in planned:
+        if (path := row["config"]["dataset"].get("path")) is not None:
+            parameters = row["dataset_parameters"]
+            files[row["dataset_name"], *parameters.items()] = (row["dataset_name"], parameters, path, row["dataset"])
+    for name, parameters, path, label in files.values():
+        elsewhere = and_(
+            runs.c.dataset_name == name,
+            runs.c.dataset_parameters == parameters,
+            runs.c.config["dataset"]["path"].as_string() != path,
+        )
+        found = connection.execute(select(runs.c.id, runs.c.config).where(elsewhere).with_for_update()).all()
+        moved = [{"row": i, "config": {**old, "dataset": {**old["dataset"], "path": path}}} for i, old in found]
+        if moved:
+            place = update(runs).where(runs.c.id == bindparam("row")).values(dataset=label)
+            connection.execute(place, moved)
 
 
 def register_sweep(
     connection: Connection, name: str, description: str, spec_text: str, configs: Sequence[RunConfig]
 ) -> list[str]:
-    """Store a sweep, its missing runs, and its plan in place of the plan it had; return the keys in order."""
+    """Store a sweep, its missing runs, and its plan in place of the plan it had; return the keys in order.
+
+    Runs that leave the plan stay, also if the new one is about another data set.
+    """
     now = datetime.now(UTC)
     values = {"description": description, "spec": spec_text, "updated_at": now}
     sweep_id = connection.execute(select(sweeps.c.id).where(sweeps.c.name == name)).scalar_one_or_none()

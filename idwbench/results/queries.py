@@ -10,27 +10,29 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Row, case, func, select
+from sqlalchemy import Connection, Row, Text, cast, select
 
 from idwbench.errors import ResultsError, did_you_mean
 from idwbench.results.models import curves, runs, sweep_runs, sweeps, tensors
 from idwbench.results.ownership import Owner, is_stale
 from idwbench.results.records import CurvePoint, RunState, StoredRun, StoredSweep, SweepStatus
 from idwbench.results.rows import STORED_RUN_COLUMNS, stored_run
-from idwbench.results.tensors import unpack_tensor
+from idwbench.results.tensors import TENSOR_NAMES, unpack_tensor
 
 __all__ = [
     "dataset_labels",
     "find_run",
     "find_runs",
-    "has_sweep",
     "list_sweeps",
     "load_curve",
     "load_tensors",
     "sweep_status",
 ]
 
-_STORED_RUN = [runs.c[name] for name in STORED_RUN_COLUMNS]
+# The configuration as text: a damaged one is then told with its run, and parsed once.
+_STORED_RUN = [
+    cast(runs.c.config, Text).label("config") if name == "config" else runs.c[name] for name in STORED_RUN_COLUMNS
+]
 _SHORT = 12
 
 
@@ -74,7 +76,7 @@ def find_run(connection: Connection, run_key: str) -> StoredRun:
 def load_curve(connection: Connection, run_key: str) -> list[CurvePoint]:
     """Return the learning curve of a run, by epoch."""
     query = select(curves.c.epoch, curves.c.learning_rate, curves.c.train_loss, curves.c.test_accuracy)
-    query = query.where(curves.c.run_id == _run_id(connection, run_key)).order_by(curves.c.epoch)
+    query = query.where(curves.c.run_id == _run(connection, run_key)[0]).order_by(curves.c.epoch)
     return [
         CurvePoint(epoch, rate, math.nan if loss is None else loss, accuracy)
         for epoch, rate, loss, accuracy in connection.execute(query)
@@ -82,9 +84,18 @@ def load_curve(connection: Connection, run_key: str) -> list[CurvePoint]:
 
 
 def load_tensors(connection: Connection, run_key: str) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of a run by name."""
-    query = select(tensors.c.name, tensors.c.data).where(tensors.c.run_id == _run_id(connection, run_key))
-    return {name: unpack_tensor(name, data) for name, data in connection.execute(query.order_by(tensors.c.name))}
+    """Return the arrays of a run by name; a complete run has all of them."""
+    run_id, state = _run(connection, run_key)
+    query = select(tensors.c.name, tensors.c.data).where(tensors.c.run_id == run_id).order_by(tensors.c.name)
+    try:
+        arrays = {name: unpack_tensor(name, data) for name, data in connection.execute(query)}
+    except ResultsError as error:
+        raise ResultsError(f"run {run_key[:_SHORT]}: {error}") from None
+    missing = [name for name in TENSOR_NAMES if name not in arrays]
+    if state == "complete" and missing:
+        names = " and ".join(missing)
+        raise ResultsError(f"run {run_key[:_SHORT]} is complete, but the database lacks its {names}: train it again")
+    return arrays
 
 
 def sweep_status(connection: Connection, name: str) -> SweepStatus:
@@ -107,27 +118,8 @@ def sweep_status(connection: Connection, name: str) -> SweepStatus:
 
 def list_sweeps(connection: Connection) -> list[StoredSweep]:
     """Return all sweeps by name."""
-    query = (
-        select(
-            sweeps.c.name,
-            sweeps.c.description,
-            sweeps.c.spec,
-            sweeps.c.created_at,
-            sweeps.c.updated_at,
-            func.count(runs.c.id),
-            func.count(case((runs.c.state == "complete", 1))),
-        )
-        .outerjoin(sweep_runs, sweep_runs.c.sweep_id == sweeps.c.id)
-        .outerjoin(runs, runs.c.id == sweep_runs.c.run_id)
-        .group_by(sweeps.c.id)
-        .order_by(sweeps.c.name)
-    )
-    return [StoredSweep(*row) for row in connection.execute(query)]
-
-
-def has_sweep(connection: Connection, name: str) -> bool:
-    """Return whether a sweep of that name was registered."""
-    return connection.execute(select(sweeps.c.id).where(sweeps.c.name == name)).first() is not None
+    query = select(sweeps.c.name, sweeps.c.description, sweeps.c.spec, sweeps.c.created_at, sweeps.c.updated_at)
+    return [StoredSweep(*row) for row in connection.execute(query.order_by(sweeps.c.name))]
 
 
 def dataset_labels(connection: Connection) -> list[str]:
@@ -148,8 +140,9 @@ def _sweep_id(connection: Connection, name: str) -> int:
     return int(ids[name])
 
 
-def _run_id(connection: Connection, run_key: str) -> int:
-    found = connection.execute(select(runs.c.id).where(runs.c.run_key == run_key)).scalar_one_or_none()
+def _run(connection: Connection, run_key: str) -> tuple[int, str]:
+    """Return the id and the state of the run with that key."""
+    found = connection.execute(select(runs.c.id, runs.c.state).where(runs.c.run_key == run_key)).one_or_none()
     if found is None:
         raise ResultsError(f"no run has the key '{run_key}'")
-    return int(found)
+    return found.id, found.state

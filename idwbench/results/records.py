@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from idwbench.config import RunConfig
 
 __all__ = [
+    "RESULT_STATES",
     "RUN_STATES",
     "CurvePoint",
     "EndedState",
@@ -27,6 +28,8 @@ __all__ = [
 RunState = Literal["planned", "running", "complete", "diverged", "failed"]
 EndedState = Literal["complete", "diverged", "failed"]
 RUN_STATES: tuple[RunState, ...] = ("planned", "running", "complete", "diverged", "failed")
+# Those in which a run has a result that a failure does not take away.
+RESULT_STATES: tuple[RunState, ...] = ("complete", "diverged")
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,13 @@ class StoredRun:
         n_features: Columns of keys; None until the run has ended well.
         n_classes: Columns of values; None until the run has ended well.
         diverged_epoch: The epoch after which keys, values or loss were not finite.
-        error: One line, or a traceback, of a diverged or failed run.
+        error: One line, or a traceback, of a diverged or failed run; of one that kept its result, why training it
+            again failed.
         seconds: Training time of this run.
         attempt: How often the run was started.
         data_sha256: Checksum of the data it was trained on.
         versions: Python and the packages that matter, by name, as they were at the end of the run.
-        git: What the caller told of the working tree (commit, dirty); None if nothing.
+        git: Commit of the checkout that trained it, and whether that was changed; None if it was no checkout.
     """
 
     run_key: str
@@ -88,21 +92,13 @@ class SweepStatus:
 
 @dataclass(frozen=True)
 class StoredSweep:
-    """One sweep as it was last registered.
-
-    Attributes:
-        spec: The text of its file.
-        n_runs: How many runs its plan has.
-        n_complete: How many of them are complete.
-    """
+    """One sweep as it was last registered; `spec` is the text of its file."""
 
     name: str
     description: str
     spec: str
     created_at: datetime
     updated_at: datetime
-    n_runs: int
-    n_complete: int
 
 
 @dataclass(frozen=True)

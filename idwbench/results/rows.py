@@ -9,13 +9,15 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy import Row
 
 from idwbench import __version__
 from idwbench.config import RunConfig
+from idwbench.errors import ResultsError
 from idwbench.results.records import StoredRun
 
-__all__ = ["NO_RESULT", "STORED_RUN_COLUMNS", "chunks", "package_versions", "planned_row", "stored_run"]
+__all__ = ["STORED_RUN_COLUMNS", "chunks", "package_versions", "planned_row", "stored_run"]
 
 # Well below the number of parameters that any SQLite takes in one statement.
 _CHUNK = 900
@@ -43,27 +45,6 @@ STORED_RUN_COLUMNS = (
     "data_sha256",
     "versions",
     "git",
-)
-
-# The columns that a run fills when it ends, empty.
-NO_RESULT: dict[str, None] = dict.fromkeys(
-    (
-        "train_accuracy",
-        "test_accuracy",
-        "holdout_accuracy",
-        "n_features",
-        "n_classes",
-        "diverged_epoch",
-        "error",
-        "engine",
-        "device",
-        "threads",
-        "versions",
-        "git",
-        "data_sha256",
-        "seconds",
-        "finished_at",
-    )
 )
 
 
@@ -98,9 +79,21 @@ def planned_row(config: RunConfig, now: datetime) -> dict[str, Any]:
 
 
 def stored_run(row: Row[*tuple[Any, ...]]) -> StoredRun:
-    """Return the run that a row of `STORED_RUN_COLUMNS` holds."""
+    """Return the run that a row of `STORED_RUN_COLUMNS` holds, its configuration as JSON text.
+
+    Raises:
+        ResultsError: the configuration is no JSON, or not one of a run.
+    """
     values = dict(zip(STORED_RUN_COLUMNS, row, strict=True))
-    values["config"] = RunConfig.model_validate(values["config"])
+    try:
+        values["config"] = RunConfig.model_validate_json(values["config"])
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(word) for word in first["loc"])
+        raise ResultsError(
+            f"run {values['run_key'][:12]}: its stored configuration cannot be read ({place + ': ' if place else ''}"
+            f"{first['msg']})"
+        ) from None
     return StoredRun(**values)
 
 

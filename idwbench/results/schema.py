@@ -23,6 +23,7 @@ __all__ = ["MIGRATIONS", "check_schema", "revisions", "stored_revision", "upgrad
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Any fixed number: PostgreSQL's advisory lock that migrations of this tool take.
 _LOCK = 0x1D3B
+_FEW = 3
 _NO_RESULTS = "no results are stored there yet: run `idwbench sweep …` or `idwbench train …` first"
 
 
@@ -47,12 +48,13 @@ def check_schema(database: Database) -> None:
     """Check that a database can be read as it stands; creates and changes nothing.
 
     Raises:
-        ResultsError: no database there, nothing of ours in it, or its tables are older or newer than known.
+        ResultsError: no database there, nothing of ours in it, another program's, or its tables are older or newer
+            than known.
     """
     if database.path is not None and not database.path.exists():
         raise ResultsError(f"'{database.label}' does not exist; {_NO_RESULTS}")
     with database.read() as connection:
-        revision = stored_revision(connection)
+        revision = _own_revision(connection, database.label)
     if revision is None:
         raise ResultsError(f"'{database.label}': {_NO_RESULTS}")
     if _is_older(revision, database.label):
@@ -68,7 +70,8 @@ def upgrade_schema(database: Database) -> None:
     An older SQLite database is first copied to a file beside it.
 
     Raises:
-        ResultsError: the folder cannot be made, the database cannot be opened or upgraded, or it is newer than known.
+        ResultsError: the folder cannot be made, the database cannot be opened or upgraded, is another program's, or is
+            newer than known.
     """
     if database.path is not None:
         try:
@@ -76,11 +79,24 @@ def upgrade_schema(database: Database) -> None:
         except OSError as error:
             raise ResultsError(f"cannot make the folder '{database.path.parent}': {error.strerror}") from None
     with database.read() as connection:
-        revision = stored_revision(connection)
-    if revision is not None and not _is_older(revision, database.label):
-        return
+        revision = _own_revision(connection, database.label)
+    if revision is None or _is_older(revision, database.label):
+        _migrate(database)
+    # Only now: the mode of a file that is not ours stays. A process that ended in between is made up for.
     database.use_write_ahead_log()
-    _migrate(database)
+
+
+def _own_revision(connection: Connection, label: str) -> str | None:
+    """Return `stored_revision`, or refuse an SQLite file that another program uses."""
+    revision = stored_revision(connection)
+    if revision is None and connection.dialect.name == "sqlite":
+        query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
+        names = connection.exec_driver_sql(query).scalars().all()
+        found = [name for name in names if not name.startswith("sqlite_")]
+        if found and "idwbench_version" not in found:
+            some = ", ".join([*found[:_FEW], *(["…"] if len(found) > _FEW else [])])
+            raise ResultsError(f"'{label}' holds tables of another program ({some}); give another --db")
+    return revision
 
 
 def _is_older(revision: str, label: str) -> bool:
@@ -99,7 +115,7 @@ def _migrate(database: Database) -> None:
     with database.without_foreign_keys().write() as connection:
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-        revision = stored_revision(connection)
+        revision = _own_revision(connection, database.label)
         if revision is not None and not _is_older(revision, database.label):
             return  # another process was faster
         if revision is not None and database.path is not None:

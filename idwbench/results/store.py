@@ -1,12 +1,13 @@
 """`ResultsStore`: every operation on the results database, each in one transaction.
 
-A store holds no open connection and may be used by several threads; another process opens its own.
+A store holds no open connection and may be used by several threads; another process opens its own. All that it
+remembers itself is which runs it was told to train again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Collection, Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from idwbench.config import RunConfig
 from idwbench.results import claims, planning, queries, recording
 from idwbench.results.connection import Database
+from idwbench.results.provenance import own_checkout
 from idwbench.results.records import (
     CurvePoint,
     EndedState,
@@ -38,6 +40,7 @@ class ResultsStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._reopened: claims.Reopened = {}
 
     @classmethod
     def open(cls, db: str, *, read_only: bool = False) -> Self:
@@ -48,8 +51,8 @@ class ResultsStore:
             read_only: Nothing is created, upgraded or written.
 
         Raises:
-            ResultsError: nothing to read there, not a database, tables older (when reading) or newer than known,
-                an unsupported kind of database, or its driver is missing.
+            ResultsError: nothing to read there, not a database or another program's, tables older (when reading) or
+                newer than known, an unsupported kind of database, or its driver is missing.
         """
         database = Database.at(db, read_only=read_only)
         if read_only:
@@ -66,15 +69,16 @@ class ResultsStore:
     def register_sweep(self, name: str, description: str, spec_text: str, configs: Sequence[RunConfig]) -> list[str]:
         """Store a sweep and its plan, with missing runs as planned, and return its run keys in order.
 
-        A sweep that is there gets the new description, text and plan; runs that left the plan stay.
+        A sweep that is there gets the new description, text and plan, also if that is about another data set; runs
+        that left the plan stay.
         """
         with self._database.write() as connection:
             return planning.register_sweep(connection, name, description, spec_text, configs)
 
     def pending(self, run_keys: Sequence[str]) -> list[str]:
-        """Return those that are planned or have lost their process, in order; keys without a run are left out."""
+        """Return those that are planned, reset or have lost their process, in order; unknown keys are left out."""
         with self._database.read() as connection:
-            return claims.pending_runs(connection, run_keys)
+            return claims.pending_runs(connection, run_keys, self._reopened)
 
     def claim(self, run_keys: Sequence[str]) -> list[str]:
         """Make this process the one that trains the pending ones of `run_keys`, and return these in order.
@@ -82,7 +86,7 @@ class ResultsStore:
         Of two processes that claim one run at once, one gets it. Runs that are not returned are another's or done.
         """
         with self._database.write() as connection:
-            return claims.claim_runs(connection, run_keys)
+            return claims.claim_runs(connection, run_keys, self._reopened)
 
     def heartbeat(self, run_keys: Sequence[str]) -> None:
         """Note that this process still trains them; without a note for 10 minutes, other hosts take them over."""
@@ -90,39 +94,49 @@ class ResultsStore:
             claims.heartbeat_runs(connection, run_keys)
 
     def release(self, run_keys: Sequence[str]) -> None:
-        """Make planned again what this process claimed and has not finished; other runs stay as they are."""
+        """Undo the claim of what this process has not finished: planned again, or as it had ended before a `reset`.
+
+        Other runs stay as they are.
+        """
         with self._database.write() as connection:
             claims.release_runs(connection, run_keys)
 
     def reset(self, run_keys: Sequence[str], states: Collection[EndedState]) -> list[str]:
-        """Make planned again the ones that ended in `states`, and return these in order; their results are removed."""
-        with self._database.write() as connection:
-            return claims.reset_runs(connection, run_keys, states)
+        """Let this store claim again the ones that ended in `states`, and return these in order.
 
-    def finish(
-        self,
-        results: Sequence[FinishedRun],
-        data_sha256: str | None = None,
-        *,
-        git: Mapping[str, Any] | None = None,
-    ) -> list[str]:
+        The database does not change: a run keeps its state until it is claimed, and its result until `finish` brings a
+        new one. Whoever opens the database otherwise finds nothing to do. A run that ends meanwhile, here or in another
+        process, is done.
+        """
+        with self._database.read() as connection:
+            ended = claims.ended_runs(connection, run_keys, states)
+        self._reopened.update(ended)
+        return list(ended)
+
+    def finish(self, results: Sequence[FinishedRun], data_sha256: str | None = None) -> list[str]:
         """Write states, metrics, curves and tensors of finished runs, and return the keys that were written.
 
         A run that nobody planned is added. One that is complete or diverged already keeps the result it has (a run
-        key fixes what comes out); one that was taken over or released meanwhile takes the result that comes first.
+        key fixes what comes out) unless it was `reset`; one that was taken over or released meanwhile takes the result
+        that comes first. The commit of the checkout that this program runs from is noted too.
 
         Args:
             results: What an engine gave.
             data_sha256: Checksum of the data set they share.
-            git: What is known of the working tree, as JSON.
         """
+        git = own_checkout()  # asks git once a process, and not while others wait for the lock
         with self._database.write() as connection:
-            return recording.finish_runs(connection, results, data_sha256, git)
+            return recording.finish_runs(connection, results, data_sha256, git, self._reopened)
 
     def fail(self, run_keys: Sequence[str], error_text: str) -> None:
-        """Record that runs which this process claimed could not be trained, and why; other runs stay as they are."""
+        """Record that runs which this process claimed could not be trained, and why; other runs stay as they are.
+
+        One that was complete or diverged before a `reset` is so again, with the result it had and this error.
+        """
         with self._database.write() as connection:
             claims.fail_runs(connection, run_keys, error_text)
+        for key in run_keys:
+            self._reopened.pop(key, None)
 
     def find_runs(
         self,
@@ -162,7 +176,7 @@ class ResultsStore:
         """Return ``keys`` (prototypes, features) and ``values`` (prototypes, classes); empty if it has none.
 
         Raises:
-            ResultsError: no run has that key, or its bytes cannot be read.
+            ResultsError: no run has that key, it is complete but lacks one of them, or bytes cannot be read.
         """
         with self._database.read() as connection:
             return queries.load_tensors(connection, run_key)
@@ -180,11 +194,6 @@ class ResultsStore:
         """Return all sweeps by name."""
         with self._database.read() as connection:
             return queries.list_sweeps(connection)
-
-    def has_sweep(self, name: str) -> bool:
-        """Return whether a sweep of that name was registered."""
-        with self._database.read() as connection:
-            return queries.has_sweep(connection, name)
 
     def dataset_labels(self) -> list[str]:
         """Return the labels of all data sets that runs were planned on, sorted."""

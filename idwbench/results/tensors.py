@@ -9,7 +9,10 @@ from safetensors.numpy import load, save
 
 from idwbench.errors import ResultsError
 
-__all__ = ["pack_tensor", "unpack_tensor"]
+__all__ = ["TENSOR_NAMES", "pack_tensor", "unpack_tensor"]
+
+# What a complete run has: (prototypes, features) and (prototypes, classes).
+TENSOR_NAMES = ("keys", "values")
 
 
 def pack_tensor(name: str, array: NDArray[np.generic]) -> bytes:
@@ -25,5 +28,5 @@ def unpack_tensor(name: str, data: bytes) -> NDArray[np.generic]:
     """
     try:
         return load(data)[name]
-    except (SafetensorError, KeyError, ValueError) as error:
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ResultsError(f"the stored tensor '{name}' cannot be read: {error}") from None

@@ -146,6 +146,8 @@ def test_a_users_file_is_named_by_itself_and_by_content_only_when_two_share_a_na
     moved = summarise([file("here", "a", 0), file("there", "a", 1)]).sections
     assert [section.rows[0].n for section in moved] == [2]
     assert moved[0].title.startswith("mine.npz · 50 epochs")
+    renamed = replace(file("there", "a", 1), dataset="yours.npz")
+    assert [section.rows[0].n for section in summarise([file("here", "a", 0), renamed]).sections] == [2]
     two = summarise([file("here", "a", 0), file("there", "b", 0)]).sections
     assert [section.title.split(" · ")[1] for section in two] == ["sha256 aaaaaaaa", "sha256 bbbbbbbb"]
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import sys
@@ -43,6 +44,17 @@ def test_a_folder_is_refused(tmp_path, read_only):
         ResultsStore.open(str(tmp_path), read_only=read_only)
 
 
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_folder_that_cannot_be_entered_is_refused(tmp_path, monkeypatch, read_only):
+    def refuse(path, **options):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:  # the tests may run as root, who may enter everything
+        patched.setattr(Path, "stat", refuse)
+        with pytest.raises(ResultsError, match=r"x\.db' cannot be opened: Permission denied"):
+            ResultsStore.open(str(tmp_path / "private" / "x.db"), read_only=read_only)
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ResultsError, match="cannot make the folder"):
@@ -58,7 +70,12 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
         ("postgresql+nonsense://host/results", "knows no driver"),
         ("sqlite://", "in memory"),
         ("sqlite:///:memory:", "in memory"),
-        ("", "in memory"),
+        ("", "the name of the database is empty"),
+        (" ", "the name of the database is empty"),
+        ("nowhere/", "'nowhere/' is a folder"),
+        ("sqlite:///nowhere/", "'nowhere/' is a folder"),
+        ("~nobody_of_that_name/x.db", "no such user"),
+        ("x" * 300, "cannot be opened: File name too long"),
     ],
 )
 def test_a_url_that_cannot_work_is_refused(db, message):

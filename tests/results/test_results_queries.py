@@ -65,10 +65,8 @@ def test_a_planned_run_has_neither_curve_nor_tensors(filled, make_config):
 
 def test_sweeps_and_data_sets_are_listed(filled):
     filled.register_sweep("empty", "", "", [])
-    assert [(s.name, s.n_runs, s.n_complete) for s in filled.list_sweeps()] == [("empty", 0, 0), ("moons", 3, 1)]
+    assert [(s.name, s.description) for s in filled.list_sweeps()] == [("empty", ""), ("moons", "Figure 2")]
     assert filled.dataset_labels() == ["two_moons"]
-    assert filled.has_sweep("moons")
-    assert not filled.has_sweep("moon")
 
 
 def test_the_states_of_a_sweep_add_up(filled, make_config):

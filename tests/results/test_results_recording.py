@@ -13,6 +13,7 @@ from idwbench.errors import ResultsError
 from idwbench.results import tensors
 from idwbench.results.models import curves
 from idwbench.results.models import tensors as tensor_table
+from idwbench.results.provenance import own_checkout
 
 
 def count(store, table):
@@ -24,14 +25,14 @@ def test_a_result_comes_back_as_it_was(store, make_config, make_result):
     result = make_result(make_config(7), device="cuda:1", threads=3)
     key = result.config.run_key
     store.claim(store.plan([result.config]))
-    assert store.finish([result], "c0ffee", git={"commit": "abc", "dirty": True}) == [key]
+    assert store.finish([result], "c0ffee") == [key]
     run = store.find_run(key)
     assert run.state == "complete"
     assert (run.train_accuracy, run.test_accuracy, run.holdout_accuracy) == (0.99, 0.975, 0.995)
     assert (run.n_features, run.n_classes, run.diverged_epoch, run.error) == (2, 2, None, None)
     assert (run.engine, run.device, run.threads, run.seconds) == ("torch", "cuda:1", 3, 0.5)
     assert (run.host, run.attempt, run.data_sha256) == (socket.gethostname(), 1, "c0ffee")
-    assert run.git == {"commit": "abc", "dirty": True}
+    assert run.git == own_checkout()
     assert run.versions["torch"] == version("torch")
     assert run.started_at <= run.finished_at
     stored = store.load_tensors(key)

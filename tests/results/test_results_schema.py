@@ -164,19 +164,38 @@ def test_a_database_of_a_newer_version_is_refused(store, db, read_only):
         ResultsStore.open(db, read_only=read_only)
 
 
-def test_a_database_that_another_tool_uses_too_keeps_its_tables(tmp_path):
-    db = tmp_path / "shared.db"
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_database_of_another_program_is_refused_unchanged(tmp_path, read_only):
+    db = tmp_path / "shop.db"
     with closing(sqlite3.connect(db)) as connection, connection:
-        connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
-        connection.execute("INSERT INTO alembic_version VALUES ('v9.optuna')")
+        for name in ("customers", "orders", "runs", "sweeps"):
+            connection.execute(f"CREATE TABLE {name} (id INTEGER PRIMARY KEY AUTOINCREMENT)")
+    before = db.read_bytes()
+    with pytest.raises(ResultsError, match=r"holds tables of another program \(customers, orders, runs, …\); give"):
+        ResultsStore.open(str(db), read_only=read_only)
+    assert db.read_bytes() == before
+    assert query(db, "PRAGMA journal_mode") == [("delete",)]
+    assert list(tmp_path.iterdir()) == [db]
+
+
+def test_an_empty_database_is_taken(tmp_path):
+    db = tmp_path / "empty.db"
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute("CREATE TABLE old (id INTEGER)")
+        connection.execute("DROP TABLE old")
     ResultsStore.open(str(db))
-    assert query(db, "SELECT * FROM alembic_version") == [("v9.optuna",)]
+    assert "runs" in names(db)
 
 
-def test_a_database_with_other_tables_of_our_names_is_refused_unchanged(tmp_path):
-    db = tmp_path / "other.db"
-    with closing(sqlite3.connect(db)) as connection, connection:
-        connection.execute("CREATE TABLE sweeps (chimney TEXT)")
-    with pytest.raises(ResultsError, match="table sweeps already exists"):
-        ResultsStore.open(str(db))
-    assert names(db) == {"sweeps"}
+def test_the_write_ahead_log_is_made_up_for(store, db):
+    query(db, "PRAGMA journal_mode = DELETE")
+    ResultsStore.open(db)
+    assert query(db, "PRAGMA journal_mode") == [("wal",)]
+
+
+def test_a_failing_first_migration_leaves_the_journal_as_it_was(tmp_path, next_version):
+    next_version(FAILING)
+    db = str(tmp_path / "new.db")
+    with pytest.raises(ResultsError, match="cannot be brought to version 0002"):
+        ResultsStore.open(db)
+    assert query(db, "PRAGMA journal_mode") == [("delete",)]

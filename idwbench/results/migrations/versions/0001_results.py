@@ -114,6 +114,7 @@ def _create_runs() -> None:
         sa.Column("seed", sa.BigInteger, nullable=False),
         sa.Column("config", JSON, nullable=False),
         sa.Column("state", sa.String(10), nullable=False),
+        sa.Column("previous_state", sa.String(10)),
         sa.Column("train_accuracy", sa.Float),
         sa.Column("test_accuracy", sa.Float),
         sa.Column("holdout_accuracy", sa.Float),

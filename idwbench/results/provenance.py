@@ -1,0 +1,62 @@
+"""Which commit a result came from: git is asked about the checkout that this package runs from."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import TypedDict
+
+__all__ = ["Checkout", "checkout_of", "own_checkout"]
+
+_TIMEOUT_SECONDS = 5.0
+
+
+class Checkout(TypedDict):
+    """A commit, and whether the package's files differ from it."""
+
+    commit: str
+    dirty: bool
+
+
+@cache
+def own_checkout() -> Checkout | None:
+    """Return the checkout that this package runs from, or None if it was installed; asked once a process."""
+    return checkout_of(Path(__file__).parents[1])
+
+
+def checkout_of(package: Path) -> Checkout | None:
+    """Return the checkout that `package` belongs to; None without git, a commit, or if it is not under version control.
+
+    A file that is new in the folder counts as a change, one elsewhere in the checkout does not.
+    """
+    # A virtual environment may lie in somebody else's checkout: only files that git knows are of its commit.
+    if not _git(package, "ls-files", "--", "__init__.py"):
+        return None
+    status = _git(package, "status", "--porcelain=v2", "--branch", "--", ".")
+    if status is None:
+        return None
+    lines = status.splitlines()
+    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "(initial)")
+    if commit == "(initial)":
+        return None
+    return {"commit": commit, "dirty": any(not line.startswith("#") for line in lines)}
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    """Return what git prints, or None if it fails or does not answer in time."""
+    # Within a hook these name the repository of the hook.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        answer = subprocess.run(
+            ["git", "--no-optional-locks", "-C", str(folder), *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.decode("utf-8", "replace")

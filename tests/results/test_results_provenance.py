@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from idwbench.results import provenance
+from idwbench.results.provenance import checkout_of, own_checkout
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+
+
+def git(folder, *words):
+    identity = ["-c", "user.name=me", "-c", "user.email=me@localhost", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A package in a checkout of its own."""
+    package = tmp_path / "checkout" / "package"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    git(package.parent, "init", "--quiet")
+    git(package.parent, "add", "package")
+    git(package.parent, "commit", "--quiet", "-m", "first")
+    return package
+
+
+def test_a_checkout_is_known_by_its_commit(package):
+    assert checkout_of(package) == {"commit": git(package, "rev-parse", "HEAD"), "dirty": False}
+
+
+def test_a_changed_or_new_file_of_the_package_makes_it_dirty(package):
+    (package.parent / "notes.txt").write_text("beside the package")
+    assert not checkout_of(package)["dirty"]
+    (package / "new.py").touch()
+    assert checkout_of(package)["dirty"]
+    (package / "new.py").unlink()
+    (package / "__init__.py").write_text("changed")
+    assert checkout_of(package)["dirty"]
+
+
+def test_a_package_installed_within_a_strangers_checkout_has_no_commit(package):
+    installed = package.parent / ".venv" / "idwbench"
+    installed.mkdir(parents=True)
+    (installed / "__init__.py").touch()
+    assert checkout_of(installed) is None
+
+
+def test_a_folder_that_is_no_checkout_has_no_commit(tmp_path):
+    (tmp_path / "__init__.py").touch()
+    assert checkout_of(tmp_path) is None
+
+
+def test_a_checkout_without_a_commit_has_none(tmp_path):
+    (tmp_path / "__init__.py").touch()
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", ".")
+    assert checkout_of(tmp_path) is None
+
+
+def test_a_hooks_variables_do_not_lead_astray(package, tmp_path, monkeypatch):
+    expected = checkout_of(package)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
+    assert checkout_of(package) == expected
+
+
+def test_without_git_nothing_is_known(package, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert checkout_of(package) is None
+
+
+def test_git_that_does_not_answer_is_not_waited_for(package, monkeypatch):
+    monkeypatch.setattr(provenance, "_TIMEOUT_SECONDS", 0.0)
+    assert checkout_of(package) is None
+
+
+def test_git_is_asked_once_a_process_and_the_answer_is_stored(store, make_config, make_result, monkeypatch):
+    asked = []
+    answer = {"commit": "abc", "dirty": True}
+    own_checkout.cache_clear()
+    monkeypatch.setattr(provenance, "checkout_of", lambda package: asked.append(package) or answer)
+    for seed in range(3):
+        store.finish([make_result(make_config(seed))])
+    own_checkout.cache_clear()
+    assert [package.name for package in asked] == ["idwbench"]
+    assert [run.git for run in store.find_runs()] == [answer] * 3
