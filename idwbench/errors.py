@@ -1,15 +1,15 @@
-"""What a user can cause: one tree of errors, each told in one line.
+"""What a user can cause: one tree of errors, each told in one line. The exit code is 1 unless another is named.
 
 IdwbenchError
-├── ConfigError       a setting is wrong: an option, a YAML value, a parameter (exit code 2)
-│   └── SpecError     the same in a sweep file, with file, line and column
+├── ConfigError       a setting is wrong: an option, a YAML value, a parameter, an unknown method (exit code 2)
+│   └── SpecError     the same in a sweep file, with file, line and column (exit code 2)
 ├── DatasetError      data is missing, altered, or not of the expected form
-├── PluginError       a plugin cannot be loaded, or a method is not registered
+├── PluginError       a plugin cannot be loaded, or registers something unusable (exit code 2)
 ├── TrainingError     a run failed, or gave no model
 ├── ResultsError      the results database cannot be opened, read or upgraded
-├── ModelFileError    a model file cannot be read
+├── ModelFileError    a model file cannot be read, or is none (exit code 2)
 ├── OutputError       a file cannot be written, or would be overwritten (exit code 2)
-└── PatchError        a patch is impossible or would not answer as asked
+└── PatchError        a patch is impossible or would not answer as asked (exit code 2)
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ class ResultsError(IdwbenchError):
 
 class ModelFileError(IdwbenchError):
     """A model file cannot be read, or is none."""
+
+    exit_code = 2
 
 
 class OutputError(IdwbenchError):

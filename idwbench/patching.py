@@ -29,10 +29,13 @@ from idwbench.errors import PatchError
 from idwbench.model import PrototypeNetwork
 from idwbench.scores import idw
 
-__all__ = ["Demand", "Patch", "SplitEffect", "apply_patch", "make_patch", "split_effect"]
+__all__ = ["Demand", "Patch", "SplitEffect", "apply_patch", "check_patch", "make_patch", "split_effect"]
 
 # The smallest η written: below it, η could vanish in float32 where the old prototypes weigh nothing beside the new one.
 SMALLEST_ETA = 1e-30
+# By how much the float32 model may fall short of a demand: of the demand itself, and of the largest logit.
+DEMAND_TOLERANCE = 1e-4
+LOGIT_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,14 @@ class Demand:
         """Raise `PatchError` for an amount that no patch can reach."""
         if self.kind == "confidence":
             if not 0 < self.amount < 1:
-                raise PatchError(f"--confidence: must lie between 0 and 1, got {self.amount:g}")
+                raise PatchError(f"{self.option}: must lie between 0 and 1, got {self.amount:g}")
         elif not (self.amount > 0 and math.isfinite(self.amount)):
-            raise PatchError(f"--{self.kind.replace('_', '-')}: must be above 0, got {self.amount:g}")
+            raise PatchError(f"{self.option}: must be above 0 and finite, got {self.amount:g}")
+
+    @property
+    def option(self) -> str:
+        """How the command line says it."""
+        return f"--{self.kind.replace('_', '-')}"
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,10 @@ class Patch:
         label: The class it votes for.
         eta: The only number in its value, η.
         label_before: What the model answered.
-        demand: What was asked, with the margin that float32 made necessary.
+        asked: What was asked.
+        demand: What η was computed for: the same, or the larger margin that float32 made necessary.
+        lead: What `asked` comes to after the patch: the least z'_c − max_{k≠c} z'_k, or for a confidence the least
+            log-odds of c.
         confidence: P(label) at the query after the patch, in float64.
         logit_margin: z'_c − max_{k≠c} z'_k at the query after the patch, in float64.
     """
@@ -73,7 +84,9 @@ class Patch:
     label: int
     eta: float
     label_before: int
+    asked: Demand
     demand: Demand
+    lead: float
     confidence: float
     logit_margin: float
 
@@ -98,22 +111,41 @@ def make_patch(
 
     Raises:
         PatchError: not an `idw` model, wrong number of features, a label out of range, a query that is not finite,
-            or a demand that float32 cannot meet.
+            a confidence with which the label would not win, or a demand that float32 cannot meet.
     """
-    demand = demand or Demand()
+    asked = demand or Demand()
     _check(network, query, label)
     ratio, logits = _at_query(network, query)
     answered = int(network.predict(query[None])[0])
-    if answered == label and _margin_of(logits, label) >= _wanted_margin(logits, label, demand):
+    if answered == label and _lead(logits, label, asked) >= _wanted_lead(asked):
         return None
-    attempt = demand
+    attempt = asked
     while True:
-        patch = _solve(query, label, ratio, logits, attempt, answered)
-        if _answers(apply_patch(network, patch), query, label):
+        patch = _solve(query, label, ratio, logits, asked, attempt, answered)
+        try:
+            check_patch(apply_patch(network, patch), patch)
+        except PatchError:
+            if asked.kind != "margin" or attempt.amount > 1e6:
+                raise
+            attempt = replace(attempt, amount=attempt.amount * 10)
+        else:
             return patch
-        if demand.kind != "margin" or attempt.amount > 1e6:
-            raise PatchError(f"label {label}: float32 cannot hold this patch; give a larger --logit-margin")
-        attempt = replace(attempt, amount=attempt.amount * 10)
+
+
+def check_patch(network: PrototypeNetwork, patch: Patch) -> None:
+    """Check that a patched float32 model, as made or as read from a file, answers as asked: alone and in a batch.
+
+    The label must win, and lead by what was asked less 1e-4 of it and 1e-5 of the largest logit.
+
+    Raises:
+        PatchError: it does not.
+    """
+    for batch in (patch.key[None], np.tile(patch.key, (64, 1))):
+        if not ((network.predict(batch) == patch.label).all() and _leads(network, batch, patch)):
+            raise PatchError(
+                f"{patch.asked.option} {patch.asked.amount:g}: float32 cannot hold a patch that answers so; "
+                "try a larger amount"
+            )
 
 
 def apply_patch(network: PrototypeNetwork, patch: Patch) -> PrototypeNetwork:
@@ -146,6 +178,8 @@ def _check(network: PrototypeNetwork, query: NDArray[np.float32], label: int) ->
         raise PatchError("--x: expected finite numbers")
     if not 0 <= label < n_classes:
         raise PatchError(f"--label: expected 0 to {n_classes - 1}, got {label}")
+    if n_classes == 1:
+        raise PatchError("this model knows one class only: there is nothing to patch")
 
 
 @torch.no_grad()
@@ -165,21 +199,9 @@ def _at_query(network: PrototypeNetwork, query: NDArray[np.float32]) -> tuple[fl
 
 
 def _solve(
-    query: NDArray[np.float32], label: int, ratio: float, logits: Tensor, demand: Demand, answered: int
+    query: NDArray[np.float32], label: int, ratio: float, logits: Tensor, asked: Demand, attempt: Demand, answered: int
 ) -> Patch:
-    gap = -_margin_of(logits, label)
-    others = torch.cat([logits[:label], logits[label + 1 :]])
-    if demand.kind == "margin":
-        scale = abs(gap) or float(logits.abs().max()) or 1.0
-        eta = ratio * gap + demand.amount * ratio * scale
-    elif demand.kind == "logit_margin":
-        eta = ratio * gap + demand.amount * (1 + ratio)
-    else:
-        shrunk = others * (ratio / (1 + ratio))
-        wanted = float(shrunk.logsumexp(0)) + math.log(demand.amount / (1 - demand.amount))
-        eta = wanted * (1 + ratio) - ratio * float(logits[label])
-    # The model is float32: what is told of the patch is what will be stored.
-    eta = float(np.float32(max(eta, SMALLEST_ETA)))
+    eta = _eta(label, ratio, logits, attempt)
     after = logits * (ratio / (1 + ratio))
     after[label] += eta / (1 + ratio)
     return Patch(
@@ -187,29 +209,65 @@ def _solve(
         label=label,
         eta=eta,
         label_before=answered,
-        demand=demand,
+        asked=asked,
+        demand=attempt,
+        lead=_scale(label, logits) * asked.amount * ratio / (1 + ratio)
+        if asked.kind == "margin"
+        else _wanted_lead(asked),
         confidence=float(after.softmax(0)[label]),
-        logit_margin=_margin_of(after, label),
+        logit_margin=float(after[label] - _others(after, label).max()),
     )
 
 
-def _answers(network: PrototypeNetwork, query: NDArray[np.float32], label: int) -> bool:
-    """Return whether the float32 model gives the label, for the query alone and in a batch."""
-    return bool(
-        (network.predict(query[None]) == label).all() and (network.predict(np.tile(query, (64, 1))) == label).all()
-    )
+def _eta(label: int, ratio: float, logits: Tensor, demand: Demand) -> float:
+    """Return η as float32 holds it: what is told of the patch is what will be stored."""
+    others = _others(logits, label)
+    gap = float(others.max() - logits[label])
+    if demand.kind == "margin":
+        eta = ratio * gap + demand.amount * ratio * _scale(label, logits)
+    elif demand.kind == "logit_margin":
+        eta = ratio * gap + demand.amount * (1 + ratio)
+    else:
+        shrunk = others * (ratio / (1 + ratio))
+        tie = 1 / (1 + math.exp(float(shrunk.logsumexp(0) - shrunk.max())))
+        if demand.amount <= tie:
+            raise PatchError(
+                f"--confidence: the label would not win with probability {demand.amount:g}, it needs above {tie:.6g}"
+            )
+        eta = (float(shrunk.logsumexp(0)) + _wanted_lead(demand)) * (1 + ratio) - ratio * float(logits[label])
+    with np.errstate(over="ignore"):
+        rounded = float(np.float32(max(eta, SMALLEST_ETA)))
+    if not math.isfinite(rounded):
+        raise PatchError(f"{demand.option} {demand.amount:g}: float32 cannot hold so large a value; ask for less")
+    return rounded
 
 
-def _margin_of(logits: Tensor, label: int) -> float:
-    others = torch.cat([logits[:label], logits[label + 1 :]])
-    return float(logits[label] - others.max())
+def _scale(label: int, logits: Tensor) -> float:
+    """Return what a relative margin is relative to: Δ, or max |z| where Δ = 0."""
+    return abs(float(_others(logits, label).max() - logits[label])) or float(logits.abs().max()) or 1.0
 
 
-def _wanted_margin(logits: Tensor, label: int, demand: Demand) -> float:
-    """Return the logit margin that satisfies the demand without a patch."""
+def _others(logits: Tensor, label: int) -> Tensor:
+    return torch.cat([logits[..., :label], logits[..., label + 1 :]], -1)
+
+
+def _lead(logits: Tensor, label: int, demand: Demand) -> Tensor:
+    """Return by how much the label's logit exceeds the next, or for a confidence its log-odds."""
+    others = _others(logits, label)
+    return logits[..., label] - (others.logsumexp(-1) if demand.kind == "confidence" else others.amax(-1))
+
+
+def _wanted_lead(demand: Demand) -> float:
+    """Return the lead that meets the demand; a relative margin asks nothing of a model that answers right."""
     if demand.kind == "margin":
         return -math.inf
     if demand.kind == "logit_margin":
         return demand.amount
-    others = torch.cat([logits[:label], logits[label + 1 :]])
-    return float(others.logsumexp(0) - others.max()) + math.log(demand.amount / (1 - demand.amount))
+    return math.log(demand.amount / (1 - demand.amount))
+
+
+@torch.no_grad()
+def _leads(network: PrototypeNetwork, batch: NDArray[np.float32], patch: Patch) -> bool:
+    logits = network(torch.from_numpy(batch)).double()
+    allowed = DEMAND_TOLERANCE * abs(patch.lead) + LOGIT_TOLERANCE * float(logits.abs().max())
+    return bool((_lead(logits, patch.label, patch.asked) >= patch.lead - allowed).all())

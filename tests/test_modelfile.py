@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import pickle
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from idwbench.config import default_protocol, parse_run
-from idwbench.errors import ModelFileError, OutputError
+from idwbench.errors import ModelFileError, OutputError, PatchError
+from idwbench.methods import METHODS, Method
 from idwbench.modelfile import SavedModel, load_model, save_model, saved_model
 
 
@@ -63,6 +66,35 @@ def test_an_unknown_ending_is_refused(model, tmp_path):
         save_model(model, tmp_path / "model.bin")
 
 
+def test_a_file_is_read_back_before_it_is_written(model, tmp_path):
+    with torch.no_grad():
+        model.network.values[0, 0] = torch.inf
+    with pytest.raises(ModelFileError, match="values is not finite"):
+        save_model(model, tmp_path / "model.pt")
+
+    def refuse(again):
+        assert torch.equal(again.network.keys, model.network.keys)
+        raise PatchError("no")
+
+    with torch.no_grad():
+        model.network.values[0, 0] = 0
+    with pytest.raises(PatchError, match="no"):
+        save_model(model, tmp_path / "model.pt", check=refuse)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_provenance_tells_of_the_run_that_trained_not_of_the_process_that_saves(model, blobs):
+    def provenance(engine, **told):
+        tensors = model.network.keys.detach(), model.network.values.detach()
+        return saved_model(model.config, blobs, *tensors, engine=engine, device="cpu", **told).provenance
+
+    told = provenance("fused", versions={"torch": "1.0", "numba": "0.1"}, data_sha256="abc")
+    assert (told["versions"], told["data_sha256"]) == ({"numba": "0.1", "torch": "1.0"}, "abc")
+    assert provenance("torch")["versions"].keys() == {"idwbench", "numpy", "python", "torch"}
+    assert "numba" in provenance("fused")["versions"]
+    assert provenance("torch")["data_sha256"] == blobs.sha256
+
+
 class Malicious:
     def __reduce__(self):
         return (exec, ("raise SystemExit('unpickled!')",))
@@ -100,7 +132,29 @@ def test_what_is_no_model_file_is_refused_in_one_line(tmp_path, name):
         ({"keys": torch.zeros(5, 3, dtype=torch.float64)}, "float32"),
         ({"values": torch.full((5, 3), torch.nan)}, "not finite"),
         ({"class_names": ["a"]}, "class names"),
-        ({"scaling_std": torch.ones(7)}, "does not fit 3 features"),
+        ({"scaling_std": torch.ones(7, dtype=torch.float64)}, "does not fit 3 features"),
+        ({"scaling_std": torch.zeros(3, dtype=torch.float64)}, "scaling_std is not positive"),
+        ({"scaling_std": torch.full((3,), -1.0, dtype=torch.float64)}, "scaling_std is not positive"),
+        ({"scaling_std": torch.tensor(torch.nan, dtype=torch.float64)}, "scaling_std is not finite"),
+        ({"scaling_mean": torch.tensor(torch.nan, dtype=torch.float64)}, "scaling_mean is not finite"),
+        ({"scaling_mean": 0.0}, "scaling_mean is not a tensor"),
+        ({"keys": torch.zeros(5, 3).to_sparse()}, "keys is not a plain tensor"),
+        ({"keys": torch.zeros(5, 3, device="meta")}, "keys is not a plain tensor"),
+        ({"keys": torch.zeros(0, 3), "values": torch.zeros(0, 3)}, "at least one prototype"),
+        ({"keys": torch.zeros(5, 0)}, "at least one prototype and one feature"),
+        ({"class_names": "abc"}, "class_names: "),
+        ({"class_names": [1, 2, 3]}, "class_names.0: "),
+        ({"patches": 5}, "patches: "),
+        ({"patches": [5]}, "patches.0: "),
+        ({"patches": [{"label": torch.zeros(1)}]}, "expected plain texts, numbers"),
+        ({"provenance": {"run_key": torch.zeros(1)}}, "expected plain texts, numbers"),
+        ({"provenance": []}, "provenance: "),
+        ({"image_shape": "ab"}, "image_shape: "),
+        ({"image_shape": [2]}, "image_shape: "),
+        ({"image_shape": [3, 0]}, "image_shape.1: "),
+        ({"image_shape": [2, 2]}, "does not fit 3 features"),
+        ({"version": None}, "version: expected 1"),
+        ({"version": 10**20}, "version: expected 1"),
         ({"config": {"method": "idw"}}, "damaged"),
         ({"version": 99}, "upgrade idwbench"),
     ],
@@ -111,3 +165,107 @@ def test_a_damaged_model_file_is_refused(model, tmp_path, change, message):
     torch.save(content | change, tmp_path / "damaged.pt")
     with pytest.raises(ModelFileError, match=message):
         load_model(tmp_path / "damaged.pt")
+
+
+@pytest.mark.parametrize("name", ["format", "version", "config", "patches", "keys", "scaling_std"])
+def test_a_model_file_that_lacks_something_is_refused(model, tmp_path, name):
+    save_model(model, tmp_path / "model.pt")
+    content = torch.load(tmp_path / "model.pt", weights_only=True)
+    del content[name]
+    torch.save(content, tmp_path / "damaged.pt")
+    with pytest.raises(ModelFileError, match="not an idwbench model" if name == "format" else f"'{name}' is missing"):
+        load_model(tmp_path / "damaged.pt")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"power": 2.0}, "'epsilon' is missing"),
+        ({"power": 2.0, "epsilon": "small"}, "epsilon: expected a number, got 'small'"),
+        ({"power": 2.0, "epsilon": -1.0}, "epsilon: must be >= 0"),
+        ({"power": 2.0, "epsilon": 1.0, "scale": "\n\x1b[2J"}, "does not take 'scale'"),
+        ({"power": 2.0, "epsilon": 1.0, "a\nb": 1.0}, "does not take 'a"),
+    ],
+)
+def test_parameters_that_the_method_does_not_have_so_are_refused_in_one_line(model, tmp_path, parameters, message):
+    save_model(model, tmp_path / "model.pt")
+    content = torch.load(tmp_path / "model.pt", weights_only=True)
+    content["config"]["parameters"] = parameters
+    torch.save(content, tmp_path / "damaged.pt")
+    with pytest.raises(ModelFileError, match=message) as error:
+        load_model(tmp_path / "damaged.pt")
+    assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize("facts", ["[1, 2]", "[" * 100_000, '{"format": "idwbench-model"}', "5", "{", "9" * 5000])
+def test_a_safetensors_file_with_other_facts_is_refused_in_one_line(tmp_path, facts):
+    from safetensors.torch import save_file
+
+    save_file({"keys": torch.zeros(1)}, tmp_path / "odd.safetensors", {"idwbench-model": facts})
+    with pytest.raises(ModelFileError, match=r"odd.safetensors: ") as error:
+        load_model(tmp_path / "odd.safetensors")
+    assert str(error.value).isprintable()
+
+
+def test_deeply_nested_facts_are_refused(model, tmp_path):
+    save_model(model, tmp_path / "model.pt")
+    content = torch.load(tmp_path / "model.pt", weights_only=True)
+    nested: list = []
+    for _ in range(5000):
+        nested = [nested]
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(50_000)
+    try:
+        torch.save(content | {"provenance": {"a": nested}}, tmp_path / "nested.pt")
+    finally:
+        sys.setrecursionlimit(limit)
+    with pytest.raises(ModelFileError, match=r"nested.pt: .*expected plain"):
+        load_model(tmp_path / "nested.pt")
+
+
+def test_a_pt_file_with_a_flipped_byte_is_refused_or_the_same_model(model, tmp_path):
+    save_model(model, tmp_path / "model.pt")
+    content = (tmp_path / "model.pt").read_bytes()
+    keys = model.network.keys.detach().numpy().tobytes()
+    places = [content.index(keys) + 2, content.index(b"two_moons")]
+    for place in places:
+        (tmp_path / "flipped.pt").write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(ModelFileError, match=r"the checksum of .* is wrong"):
+            load_model(tmp_path / "flipped.pt")
+    for place in range(0, len(content), 37):
+        (tmp_path / "flipped.pt").write_bytes(content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :])
+        try:
+            again = load_model(tmp_path / "flipped.pt")
+        except ModelFileError as error:
+            assert str(error).isprintable()
+        else:
+            assert torch.equal(again.network.keys, model.network.keys)
+            assert again.config == model.config
+
+
+def test_a_folder_is_no_model(tmp_path):
+    (tmp_path / "model.pt").mkdir()
+    with pytest.raises(ModelFileError, match="is a folder"):
+        load_model(tmp_path / "model.pt")
+
+
+def test_a_model_that_may_not_be_read_is_told_of_in_one_line(tmp_path, monkeypatch):
+    def refuse(*arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.stat", refuse)
+    with pytest.raises(ModelFileError, match=r"model.pt: cannot be read \(Permission denied\)"):
+        load_model(tmp_path / "model.pt")
+
+
+def test_a_model_of_another_version_of_its_plugin_is_refused(model, tmp_path):
+    config = model.config.model_copy(update={"method": "lap", "plugin_sha256": "1" * 64})
+    METHODS["lap"] = Method("lap", "", "idwbench.scores:idw", METHODS["idw"].parameters, sha256="1" * 64)
+    save_model(replace(model, config=config), tmp_path / "model.pt")
+    assert load_model(tmp_path / "model.pt").config.method == "lap"
+    METHODS["lap"] = replace(METHODS["lap"], sha256="2" * 64)
+    with pytest.raises(ModelFileError, match="was trained with another version of the plugin that brings 'lap'"):
+        load_model(tmp_path / "model.pt")
+    del METHODS["lap"]
+    with pytest.raises(ModelFileError, match=r"unknown method 'lap'.*give --plugin"):
+        load_model(tmp_path / "model.pt")

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from idwbench.errors import PatchError
-from idwbench.methods import METHODS
+from idwbench.methods import METHODS, Method
 from idwbench.model import PrototypeNetwork
-from idwbench.patching import Demand, apply_patch, make_patch, split_effect
+from idwbench.patching import Demand, apply_patch, check_patch, make_patch, split_effect
+from idwbench.scores import idw
 
 
 def network(epsilon: float = 1e-3, power: float = 2.0, *, seed: int = 0, method: str = "idw") -> PrototypeNetwork:
@@ -153,3 +154,79 @@ def test_only_idw_models_can_be_patched():
 def test_demands_out_of_range_are_refused(kind, amount):
     with pytest.raises(PatchError, match=kind.replace("_", "-")):
         Demand(kind, amount)
+
+
+@pytest.mark.parametrize("kind", ["margin", "logit_margin"])
+def test_a_value_beyond_float32_is_refused(kind):
+    label = int(logits_by_hand(network(), QUERIES[0]).argmin())
+    with pytest.raises(PatchError, match=f"--{kind.replace('_', '-')} 1e[+]300: float32 cannot hold so large a value"):
+        make_patch(network(), QUERIES[0], label, Demand(kind, 1e300))
+
+
+def test_a_confidence_with_which_the_label_would_not_win_is_refused_and_the_least_one_told():
+    model, query = network(), QUERIES[2]
+    label = int(logits_by_hand(model, query).argmin())
+    with pytest.raises(PatchError, match=r"would not win with probability 0.2, it needs above 0\.\d+$") as error:
+        make_patch(model, query, label, Demand("confidence", 0.2))
+    least = float(str(error.value).split()[-1])
+    with pytest.raises(PatchError, match="would not win"):
+        make_patch(model, query, label, Demand("confidence", least - 1e-5))
+    patch = make_patch(model, query, label, Demand("confidence", least + 1e-3))
+    after = logits_by_hand(apply_patch(model, patch), query)
+    assert after.argmax() == label
+    assert 0 < after[label] - np.delete(after, label).max() < 0.01
+
+
+def test_a_model_of_one_class_is_not_patched():
+    model = PrototypeNetwork(METHODS["idw"], {"power": 2.0, "epsilon": 1e-3}, torch.zeros(2, 3), torch.zeros(2, 1))
+    with pytest.raises(PatchError, match="one class"):
+        make_patch(model, QUERIES[0], 0, Demand("logit_margin", 1.0))
+
+
+def unlike_float64(change) -> PrototypeNetwork:
+    """An `idw` model whose own scores of keys that the query does not hit are `change(scores)`."""
+
+    def score(inputs, keys, *, power, epsilon):
+        scores = idw(inputs, keys, power=power, epsilon=epsilon)
+        return torch.where(scores < -math.log(epsilon) - 1e-6, change(scores), scores)
+
+    model = network()
+    method = Method("idw", "", score, METHODS["idw"].parameters)
+    return PrototypeNetwork(method, model.parameters_of_method, model.keys.detach(), model.values.detach())
+
+
+def test_a_margin_that_float32_swallows_is_raised_tenfold_until_the_label_wins():
+    # The old prototypes weigh a twentieth more than in float64: it takes more than a twentieth over the tie.
+    model = unlike_float64(lambda scores: scores + math.log(1.05))
+    label = int(logits_by_hand(model, QUERIES[0]).argmin())
+    patch = make_patch(model, QUERIES[0], label)
+    assert patch.asked == Demand("margin", 1e-3)
+    assert patch.demand.amount == pytest.approx(0.1)
+    assert int(apply_patch(model, patch).predict(QUERIES[:1])[0]) == label
+
+
+@pytest.mark.parametrize("demand", [Demand("logit_margin", 1.0), Demand("confidence", 0.9)])
+def test_a_label_that_wins_less_clearly_than_asked_in_float32_is_no_answer(demand):
+    model = unlike_float64(lambda scores: scores + math.log(1.05))
+    label = int(logits_by_hand(model, QUERIES[0]).argmin())
+    with pytest.raises(PatchError, match="float32 cannot hold a patch that answers so"):
+        make_patch(model, QUERIES[0], label, demand)
+
+
+def test_a_patch_must_hold_in_a_batch_too():
+    model = unlike_float64(lambda scores: scores + (math.log(1.05) if scores.shape[-2] > 1 else 0.0))
+    label = int(logits_by_hand(model, QUERIES[0]).argmin())
+    assert make_patch(model, QUERIES[0], label).demand.amount == pytest.approx(0.1)
+
+
+def test_a_patched_model_is_checked_by_what_was_asked():
+    model = network()
+    label = int(logits_by_hand(model, QUERIES[0]).argmin())
+    patch = make_patch(model, QUERIES[0], label, Demand("logit_margin", 1.0))
+    patched = apply_patch(model, patch)
+    check_patch(patched, patch)
+    with torch.no_grad():
+        patched.values[-1, label] *= 0.99
+    assert int(patched.predict(QUERIES[:1])[0]) == label
+    with pytest.raises(PatchError, match="--logit-margin 1: "):
+        check_patch(patched, patch)

@@ -28,7 +28,7 @@ def patch(
             show_default=False,
         ),
     ],
-    label: Annotated[str, typer.Option(help="The class it should get: its number, or its name.", show_default=False)],
+    label: Annotated[str, typer.Option(help="The class it should get: its name or number.", show_default=False)],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Model file to write; without it nothing is written.")
     ] = None,
@@ -49,7 +49,7 @@ def patch(
     """Add the smallest prototype after which one input gets a wanted label, and say what else that changes.
 
     The new key is the input; its value is η for the wanted class and 0 for the others, with the exact η. Predictions on
-    the model's own train and test data are compared before and after.
+    the model's own train and test data are compared before and after, the patched one included.
     """
     if output is None and not dry_run:
         from idwbench.errors import PatchError
@@ -63,24 +63,27 @@ def patch(
         check_model_path(output)
         check_output(output, overwrite=force)
 
-    from idwbench.modelfile import load_model
-    from idwbench.patching import apply_patch, make_patch
+    # These load torch, which `limited_threads` must find loaded.
+    from idwbench.engine.threads import limited_threads
+    from idwbench.modelfile import load_model, save_model
+    from idwbench.patching import apply_patch, check_patch, make_patch
     from idwbench.query import find_label, find_query
 
-    saved = load_model(model)
     demand = _demand(margin, logit_margin, confidence)
-    wanted = find_label(label, saved.class_names)
-    query = find_query(x, saved, data_dir)
-    made = make_patch(saved.network, query, wanted, demand)
-    if made is None:
-        _print_unchanged(saved, wanted, json)
-        return
-    patched = _with_patch(saved, made, apply_patch(saved.network, made), x)
-    effects = _effects(saved, patched, data_dir)
-    if output is not None and not dry_run:
-        from idwbench.modelfile import save_model
-
-        save_model(patched, output, overwrite=force)
+    # Predictions come in many small chunks: on a busy machine, threads would spend their time waiting for each other.
+    with limited_threads(1):
+        saved = load_model(model)
+        wanted = find_label(label, saved.class_names)
+        query = find_query(x, saved, data_dir)
+        made = make_patch(saved.network, query, wanted, demand)
+        if made is None:
+            _print_unchanged(saved, wanted, json)
+            return
+        _warn_if_raised(made)
+        patched = _with_patch(saved, made, apply_patch(saved.network, made), x)
+        effects = _effects(saved, patched, data_dir)
+        if output is not None and not dry_run:
+            save_model(patched, output, overwrite=force, check=lambda again: check_patch(again.network, made))
     _print_patch(saved, made, effects, None if dry_run else output, json)
 
 
@@ -98,6 +101,12 @@ def _demand(margin: float | None, logit_margin: float | None, confidence: float 
     return Demand(kind, amount)  # type: ignore[arg-type]  # the keys of `given` are its kinds
 
 
+def _warn_if_raised(made: Patch) -> None:
+    if made.demand != made.asked:
+        raised = f"margin raised from {made.asked.amount:g} to {made.demand.amount:g}"
+        typer.echo(f"warning: {raised}: float32 cannot hold less", err=True)
+
+
 def _with_patch(saved: SavedModel, made: Patch, network: Any, x: str) -> SavedModel:
     from dataclasses import replace
 
@@ -106,6 +115,7 @@ def _with_patch(saved: SavedModel, made: Patch, network: Any, x: str) -> SavedMo
         "label": made.label,
         "eta": made.eta,
         "demand": made.demand.kind,
+        "amount_asked": made.asked.amount,
         "amount": made.demand.amount,
         "label_before": made.label_before,
     }
@@ -122,6 +132,9 @@ def _effects(before: SavedModel, after: SavedModel, data_dir: Path | None) -> di
         dataset: Dataset = load_dataset(before.config.dataset, data_dir)
     except DatasetError as error:
         typer.echo(f"warning: the effect on other inputs is not measured: {error}", err=True)
+        return {}
+    if (dataset.n_features, dataset.n_classes) != (before.n_features, before.n_classes):
+        typer.echo("warning: the effect on other inputs is not measured: the data does not fit the model", err=True)
         return {}
     splits = {"train": dataset.train, "test": dataset.test}
     return {name: split_effect(before.network, after.network, split) for name, split in splits.items()}
@@ -149,13 +162,14 @@ def _print_patch(
             "label_before": made.label_before,
             "label": made.label,
             "eta": made.eta,
-            "demand": dataclasses.asdict(made.demand),
+            "demand": dataclasses.asdict(made.asked),
+            "demand_used": dataclasses.asdict(made.demand),
             "confidence": made.confidence,
             "logit_margin": made.logit_margin,
             "effects": {name: dataclasses.asdict(effect) for name, effect in effects.items()},
             "model": str(output) if output else None,
         }
-        typer.echo(json.dumps(facts))
+        typer.echo(json.dumps(facts, allow_nan=False))
         return
     names = saved.class_names
     typer.echo(f"label {names[made.label_before]} -> {names[made.label]}")

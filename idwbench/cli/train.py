@@ -191,6 +191,8 @@ def _write_model(run: StoredRun, dataset: Dataset, store: ResultsStore, output: 
         torch.from_numpy(tensors["values"]),
         engine=run.engine or "",
         device=run.device or "",
+        versions=run.versions,
+        data_sha256=run.data_sha256,
     )
     save_model(model, output, overwrite=force)
 

@@ -31,8 +31,9 @@ class Scaling:
         return cls(np.zeros(()), np.ones(()))
 
     def apply(self, raw: NDArray[np.generic]) -> NDArray[np.float32]:
-        """Return `raw` (…, features) in the model's units."""
-        return ((raw.astype(np.float64) - self.mean) / self.std).astype(np.float32)
+        """Return `raw` (…, features) in the model's units; what is beyond float32 becomes infinite or NaN."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return ((raw.astype(np.float64) - self.mean) / self.std).astype(np.float32)
 
     def invert(self, scaled: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return `scaled` (…, features) in the data's own units."""

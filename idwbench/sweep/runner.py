@@ -137,6 +137,9 @@ class _Crew:
             self._count("failed", 1)
             self.observer.failed(stack, error)
             return
+        except BaseException:
+            self.store.release(keys)
+            raise
         self.store.finish(results, data_sha256=self.dataset.sha256)
         for state in ("complete", "diverged"):
             self._count(state, sum(result.state == state for result in results))

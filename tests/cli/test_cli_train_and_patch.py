@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,6 +8,11 @@ import pytest
 import torch
 from typed import assert_one_line, files
 
+from idwbench import modelfile
+from idwbench.config import parse_dataset
+from idwbench.data.loading import load_dataset
+from idwbench.errors import PatchError
+from idwbench.model import PrototypeNetwork
 from idwbench.modelfile import load_model
 
 TRAIN = ["train", "--dataset", "two_moons", "--epochs", "3", "--seed", "0"]
@@ -95,7 +101,7 @@ def test_train_reads_the_users_own_table(run, tmp_path):
 )
 def test_wrong_settings_are_refused_in_one_line(run, tmp_path, arguments, words):
     result = run(*TRAIN, *arguments)
-    assert_one_line(result, 1 if "model.bin" in arguments else 2, words)
+    assert_one_line(result, 2, words)
     assert files(tmp_path) == set()
 
 
@@ -149,6 +155,71 @@ def test_patch_takes_npy_files_references_and_class_names(run, model, tmp_path):
     assert json.loads(reference.stdout)["label"] == 1
 
 
+def test_patch_counts_the_predictions_that_it_changed(run, model, tmp_path):
+    data = load_dataset(parse_dataset("two_moons"))
+    before = load_model(model).network
+    label = 1 - int(before.predict(data.test.inputs[3:4])[0])
+    arguments = ["patch", model, "--x", "two_moons:test:3", "--label", label, "--logit-margin", 50]
+    facts = json.loads(run(*arguments, "-o", "patched.pt", "--json").stdout)
+    after = load_model(tmp_path / "patched.pt").network
+    for name, split in {"train": data.train, "test": data.test}.items():
+        old, new = before.predict(split.inputs), after.predict(split.inputs)
+        effect = facts["effects"][name]
+        assert effect["changed"] == (old != new).sum() >= 1
+        assert effect["accuracy_before"] == pytest.approx((old == split.labels).mean())
+        assert effect["accuracy_after"] == pytest.approx((new == split.labels).mean())
+
+
+def test_a_margin_that_had_to_be_raised_is_told(run, model, monkeypatch):
+    label = wrong_label(model, [0.0, 1.0])
+
+    def check(network, patch):
+        if patch.demand.amount < 0.05:
+            raise PatchError("too little")
+
+    monkeypatch.setattr("idwbench.patching.check_patch", check)
+    result = run("patch", model, "--x", "0,1", "--label", label, "--dry-run", "--json")
+    assert result.stderr == "warning: margin raised from 0.001 to 0.1: float32 cannot hold less\n"
+    facts = json.loads(result.stdout)
+    assert facts["demand"] == {"kind": "margin", "amount": 0.001}
+    assert facts["demand_used"] == {"kind": "margin", "amount": pytest.approx(0.1)}
+
+
+def test_a_model_that_does_not_answer_as_asked_when_read_back_is_not_written(run, model, tmp_path, monkeypatch):
+    label = wrong_label(model, [0.0, 1.0])
+    original = modelfile._serialised
+
+    def forgetful(saved, suffix):
+        network = load_model(model).network if saved.patches else saved.network
+        return original(dataclasses.replace(saved, network=network), suffix)
+
+    monkeypatch.setattr(modelfile, "_serialised", forgetful)
+    before = files(tmp_path)
+    result = run("patch", model, "--x", "0,1", "--label", label, "-o", "patched.pt")
+    assert_one_line(result, 2, "float32 cannot hold a patch that answers so")
+    assert files(tmp_path) == before
+
+
+def test_patch_predicts_in_one_thread(run, model, monkeypatch):
+    seen = []
+    original = PrototypeNetwork.predict
+
+    def predict(self, inputs):
+        seen.append(torch.get_num_threads())
+        return original(self, inputs)
+
+    label = wrong_label(model, [0.0, 1.0])
+    monkeypatch.setattr(PrototypeNetwork, "predict", predict)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        run("patch", model, "--x", "0,1", "--label", label, "--dry-run")
+        assert set(seen) == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_right_answer_is_left_alone(run, model, tmp_path):
     label = 1 - wrong_label(model, [0.0, 1.0])
     result = run("patch", model, "--x", "0.0,1.0", "--label", label, "-o", "patched.pt")
@@ -167,9 +238,14 @@ def test_an_existing_file_is_replaced_only_with_force(run, model, tmp_path):
     assert model.read_bytes() != before
 
 
+# Stands for the label that the model does not give to (0, 1).
+WRONG = "wrong"
+
 BROKEN_PATCHES = {
-    "absent model": (["absent.pt", "--x", "0,1", "--label", 1], 1, "absent.pt: no such file"),
-    "no model": (["notes.pt", "--x", "0,1", "--label", 1], 1, "notes.pt: not an idwbench model"),
+    "absent model": (["absent.pt", "--x", "0,1", "--label", 1], 2, "absent.pt: no such file"),
+    "no model": (["notes.pt", "--x", "0,1", "--label", 1], 2, "notes.pt: not an idwbench model"),
+    "folder": ([".", "--x", "0,1", "--label", 1], 2, "is a folder"),
+    "too large": (["model.pt", "--x", "1e300,0", "--label", 1], 2, "too large for float32"),
     "not idw": (["other.pt", "--x", "0,1", "--label", 1], 2, "only 'idw' models can be patched"),
     "too few numbers": (["model.pt", "--x", "0", "--label", 1], 2, "expected 2 numbers, got 1"),
     "no numbers": (["model.pt", "--x", "zero,one", "--label", 1], 2, "'zero' is not a finite number"),
@@ -187,7 +263,18 @@ BROKEN_PATCHES = {
         "give one of them",
     ),
     "impossible confidence": (["model.pt", "--x", "0,1", "--label", 1, "--confidence", 1], 2, "between 0 and 1"),
-    "wrong ending": (["model.pt", "--x", "0,1", "--label", 1, "-o", "out.onnx"], 1, ".safetensors"),
+    "too small confidence": (
+        ["model.pt", "--x", "0,1", "--label", WRONG, "--confidence", 0.5],
+        2,
+        "would not win with probability 0.5, it needs above 0.5",
+    ),
+    "too large margin": (["model.pt", "--x", "0,1", "--label", WRONG, "--margin", "1e300"], 2, "so large a value"),
+    "too large logit margin": (
+        ["model.pt", "--x", "0,1", "--label", WRONG, "--logit-margin", "1e300"],
+        2,
+        "so large a value",
+    ),
+    "wrong ending": (["model.pt", "--x", "0,1", "--label", 1, "-o", "out.onnx"], 2, ".safetensors"),
 }
 
 
@@ -198,7 +285,23 @@ def test_a_broken_patch_call_is_refused_in_one_line_and_writes_nothing(run, mode
         (tmp_path / name).write_text("not what the ending says")
     if case == "not idw":
         run(*TRAIN, "--method", "inv_dist", "-o", "other.pt")
+    if WRONG in arguments:
+        arguments = [wrong_label(model, [0.0, 1.0]) if word == WRONG else word for word in arguments]
     before = files(tmp_path)
     output = [] if "-o" in arguments else ["-o", "patched.pt"]
     assert_one_line(run("patch", *arguments, *output), code, words)
     assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("error", [RuntimeError("out of luck"), KeyboardInterrupt()])
+def test_a_retraining_that_fails_or_is_interrupted_keeps_the_result_it_had(run, model, monkeypatch, error):
+    def fail(*arguments):
+        raise error
+
+    before = run(*TRAIN, "--prototypes", 6, "--json").stdout
+    with monkeypatch.context() as patched:
+        patched.setattr("idwbench.engine.fused_engine.FusedEngine.train", fail)
+        result = run(*TRAIN, "--prototypes", 6, "--retrain")
+        assert result.exit_code in (1, 130)
+        assert "Traceback" not in result.stderr
+    assert run(*TRAIN, "--prototypes", 6, "--json").stdout == before
