@@ -139,3 +139,25 @@ def test_gradients_agree_with_finite_differences(name):
         lambda k, v: prototype_logits(METHODS[name], parameters, inputs, k, v),
         (keys.requires_grad_(), values.requires_grad_()),
     )
+
+
+# Logits that the authors' code gives (github.com/calvinmccarter/idw-attention, commit bef95ef), to five digits.
+AUTHORS_LOGITS = {
+    "fc_relu": [[0.12308, -0.22644, -0.04489], [0.6269, -1.06985, -0.25633], [-0.04532, 0.85728, 1.46528]],
+    "scaled_dot": [[0.57546, 0.38828, 0.16785], [0.45946, 0.15647, -0.06125], [0.2789, 0.34503, 0.33143]],
+    "neg_dist": [[0.4625, -0.33765, 0.06936], [0.36187, -0.6186, -0.14033], [0.31073, -0.31647, 0.81459]],
+    "gaussian": [[0.5537, 0.38528, 0.20385], [0.53007, 0.35378, 0.16252], [0.52705, 0.4031, 0.27097]],
+    "inv_dist": [[0.55081, 0.35691, 0.19359], [0.52364, 0.30594, 0.14639], [0.52735, 0.40418, 0.27246]],
+    "idw": [[0.56828, 0.14279, 0.17158], [0.46555, -0.08294, -0.0168], [0.45608, 0.17613, 0.44416]],
+}
+
+
+@pytest.mark.parametrize("name", AUTHORS_LOGITS)
+def test_logits_are_those_of_the_authors_code(name):
+    generator = np.random.default_rng(0)
+    shapes = (3, 4), (5, 4), (5, 3)
+    inputs, keys, values = (torch.tensor(generator.normal(size=shape).astype(np.float32)) for shape in shapes)
+    given = {"scale": "prototypes"} if name == "scaled_dot" else {}
+    parameters = resolve_parameters(METHODS[name], given)
+    logits = prototype_logits(METHODS[name], parameters, inputs, keys, values)
+    np.testing.assert_allclose(logits.numpy(), AUTHORS_LOGITS[name], atol=6e-6)

@@ -88,10 +88,11 @@ def _train(
     pending = set(store.pending(keys))
     to_do = [config for config in configs if config.run_key in pending]
     status = store.sweep_status(spec.name)
-    done = status.complete + status.diverged
-    elsewhere = f", {status.running} in work elsewhere" if status.running else ""
-    failed = f", {status.failed} failed" if status.failed else ""
-    typer.echo(f"{spec.name}: {done} of {len(keys)} done, {len(to_do)} to go{elsewhere}{failed}", err=True)
+    failed = 0 if retry in ("failed", "all") else status.failed
+    done = len(keys) - len(to_do) - status.running - failed
+    others = f", {status.running} in work elsewhere" if status.running else ""
+    others += f", {failed} failed" if failed else ""
+    typer.echo(f"{spec.name}: {done} of {len(keys)} done, {len(to_do)} to go{others}", err=True)
     if not to_do:
         return 0
 
@@ -104,9 +105,11 @@ def _train(
     dataset = load_dataset(spec.dataset, data_dir)
     # What is loaded by now stays: short runs would have the collector look at all of it again and again.
     gc.freeze()
+    # A GPU wants one large stack at a time.
+    n_jobs = jobs or (available_cores() if choice.device == "cpu" else 1)
     try:
         with limited_threads(1), SweepProgress(len(to_do)) as progress:
-            return run_pending(to_do, store, choice, dataset, progress, jobs or available_cores()).failed
+            return run_pending(to_do, store, choice, dataset, progress, n_jobs).failed
     except KeyboardInterrupt:
         left = len(store.pending(keys))
         typer.echo(f"interrupted: {len(keys) - left} of {len(keys)} done; the same command goes on", err=True)

@@ -163,3 +163,12 @@ def test_a_broken_sweep_file_is_refused_in_one_line_before_anything_runs(run, tm
 def test_an_absent_sweep_file_is_refused_in_one_line(run, tmp_path):
     assert_one_line(run("sweep", "absent.yaml"), 2, "absent.yaml: no such file")
     assert files(tmp_path) == set()
+
+
+def test_retry_all_trains_everything_once_more(run, small_sweep, tmp_path):
+    run("sweep", small_sweep)
+    before = rows(tmp_path / DB, "select run_key, test_accuracy from runs order by 1")
+    again = run("sweep", small_sweep, "--retry", "all")
+    assert "small: 0 of 15 done, 15 to go" in again.stderr
+    assert rows(tmp_path / DB, "select run_key, test_accuracy from runs order by 1") == before
+    assert rows(tmp_path / DB, "select min(attempt), max(attempt), count(*) from runs") == [(2, 2, 15)]
