@@ -36,7 +36,6 @@ class EngineChoice:
 
         Raises:
             ConfigError: `fused` was asked for and has no kernel for the method.
-            ConfigError: the device is not there.
         """
         return self._engine(self._name_for(config))
 
@@ -45,7 +44,6 @@ class EngineChoice:
 
         Raises:
             ConfigError: `fused` was asked for and has no kernel for a method.
-            ConfigError: the device is not there.
         """
         methods: dict[str, list[str]] = {}
         for config in configs:
