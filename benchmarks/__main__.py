@@ -29,8 +29,10 @@ PARTS = {
 def main() -> None:
     """Run the parts that are named, or all of them in order."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    parser.add_argument("part", nargs="*", choices=[[], *PARTS], help="what to measure; all of it if left out")
+    parser.add_argument("part", nargs="*", help=f"what to measure, all of it if left out: {', '.join(PARTS)}")
     chosen = parser.parse_args().part or list(PARTS)
+    if unknown := [part for part in chosen if part not in PARTS]:
+        parser.error(f"no part is called {unknown[0]!r}")
     dataset, name = mnist()
     print(
         f"{platform.machine()} · {available_cores()} cores · Python {platform.python_version()} · "

@@ -38,6 +38,7 @@ class Parameter:
     default: ParameterValue
     minimum: float | None = None
     exclusive: bool = False
+    maximum: float = 1e30
     choices: tuple[str, ...] = ()
 
     def parse(self, value: object) -> ParameterValue:
@@ -58,6 +59,8 @@ class Parameter:
         if self.minimum is not None and (number < self.minimum or (self.exclusive and number == self.minimum)):
             relation = ">" if self.exclusive else ">="
             raise ConfigError(f"{self.name}: must be {relation} {self.minimum:g}, got {value!r}")
+        if abs(number) > self.maximum:
+            raise ConfigError(f"{self.name}: must be <= {self.maximum:g}, got {value!r}")
         return number
 
 
@@ -85,7 +88,8 @@ class Method:
     sha256: str | None = None
 
 
-_POWER = Parameter("power", 2.0, minimum=0.0, exclusive=True)
+# The ranges are those in which scores and their gradients stay within float32.
+_POWER = Parameter("power", 2.0, minimum=0.0, exclusive=True, maximum=1e12)
 _EPSILON = Parameter("epsilon", 1e-3, minimum=0.0)
 
 METHODS: dict[str, Method] = {
@@ -103,7 +107,7 @@ METHODS: dict[str, Method] = {
             "cosine",
             "x·k / (‖x‖ ‖k‖ temperature)",
             "idwbench.scores:cosine",
-            (Parameter("temperature", 1.0, minimum=0.0, exclusive=True),),
+            (Parameter("temperature", 1.0, minimum=1e-12, maximum=1e12),),
             "kaiming",
         ),
         Method("neg_dist", "−d^p", "idwbench.scores:neg_dist", (_POWER,)),
@@ -111,7 +115,7 @@ METHODS: dict[str, Method] = {
             "gaussian",
             "exp(−d²/σ²)",
             "idwbench.scores:gaussian",
-            (Parameter("sigma_squared", 2.0, minimum=0.0, exclusive=True),),
+            (Parameter("sigma_squared", 2.0, minimum=1e-12, maximum=1e12),),
         ),
         Method("inv_dist", "1/(ε + d^p)", "idwbench.scores:inv_dist", (_POWER, _EPSILON)),
         Method("idw", "−log(ε + d^p)", "idwbench.scores:idw", (_POWER, _EPSILON)),

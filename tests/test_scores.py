@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.special import softmax
 
+from idwbench.errors import ConfigError
 from idwbench.methods import METHODS, resolve_parameters
 from idwbench.scores import attention_weights, prototype_logits, scores_of, squared_distances
 
@@ -161,3 +162,18 @@ def test_logits_are_those_of_the_authors_code(name):
     parameters = resolve_parameters(METHODS[name], given)
     logits = prototype_logits(METHODS[name], parameters, inputs, keys, values)
     np.testing.assert_allclose(logits.numpy(), AUTHORS_LOGITS[name], atol=6e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "value"),
+    [
+        ("idw", "power", 1e13),
+        ("idw", "epsilon", 1e31),
+        ("gaussian", "sigma_squared", 1e-13),
+        ("cosine", "temperature", 1e13),
+        ("neg_dist", "power", 1e100),
+    ],
+)
+def test_parameters_beyond_what_float32_holds_are_refused(name, parameter, value):
+    with pytest.raises(ConfigError, match=f"{parameter}: must be"):
+        resolve_parameters(METHODS[name], {parameter: value})

@@ -44,7 +44,11 @@ Engine = Annotated[
 Jobs = Annotated[
     int | None,
     typer.Option(
-        "-j", "--jobs", min=1, help="How many runs train at a time; otherwise one a core.", show_default=False
+        "-j",
+        "--jobs",
+        min=1,
+        help="How many threads train, each a run or a stack; otherwise one a core.",
+        show_default=False,
     ),
 ]
 Device = Annotated[str, typer.Option("--device", help="Device of the torch engine: cpu, cuda, mps.")]

@@ -101,19 +101,21 @@ def _train(
     from idwbench.engine.threads import available_cores, limited_threads
     from idwbench.sweep.runner import run_pending
 
-    choice.prepare(to_do, say=partial(typer.echo, err=True))
-    dataset = load_dataset(spec.dataset, data_dir)
-    # What is loaded by now stays: short runs would have the collector look at all of it again and again.
-    gc.freeze()
-    # A GPU wants one large stack at a time.
-    n_jobs = jobs or (available_cores() if choice.device == "cpu" else 1)
     try:
+        choice.prepare(to_do, say=partial(typer.echo, err=True))
+        dataset = load_dataset(spec.dataset, data_dir)
+        # A GPU wants one large stack at a time.
+        n_jobs = jobs or (available_cores() if choice.device == "cpu" else 1)
+        # What is loaded by now stays: short runs would have the collector look at all of it again and again.
+        gc.freeze()
         with limited_threads(1), SweepProgress(len(to_do)) as progress:
             return run_pending(to_do, store, choice, dataset, progress, n_jobs).failed
     except KeyboardInterrupt:
         left = len(store.pending(keys))
         typer.echo(f"interrupted: {len(keys) - left} of {len(keys)} done; the same command goes on", err=True)
         raise typer.Exit(130) from None
+    finally:
+        gc.unfreeze()
 
 
 def _print_plan(spec: SweepSpec, configs: Sequence[RunConfig], as_json: bool) -> None:

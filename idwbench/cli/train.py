@@ -153,15 +153,18 @@ def _stored(config: RunConfig, dataset: Dataset, store: ResultsStore, choice: En
     retried: tuple[EndedState, ...] = ("complete", "diverged", "failed") if retrain else ("failed",)
     store.reset([key], retried)
     if not store.pending([key]):
-        typer.echo(f"run {key[:12]} is in the database already; --retrain trains it again", err=True)
-        return store.find_run(key)
+        run = store.find_run(key)
+        typer.echo(
+            f"run {key[:12]} is in the database already (engine {run.engine}); --retrain trains it again", err=True
+        )
+        return run
 
     from idwbench.cli.progress import SweepProgress
     from idwbench.engine.threads import limited_threads
     from idwbench.sweep.runner import run_pending
 
-    choice.prepare([config], say=partial(typer.echo, err=True))
     try:
+        choice.prepare([config], say=partial(typer.echo, err=True))
         with limited_threads(1), SweepProgress(1) as progress:
             outcome = run_pending([config], store, choice, dataset, progress)
     except KeyboardInterrupt:

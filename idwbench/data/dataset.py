@@ -47,6 +47,15 @@ class Split:
     inputs: NDArray[np.float32]
     labels: NDArray[np.int64]
 
+    def __post_init__(self) -> None:
+        """Refuse arrays of another form: compiled kernels read them without looking again."""
+        if self.inputs.ndim != 2 or self.labels.shape != (len(self.inputs),) or len(self.labels) == 0:
+            raise ValueError(f"inputs {self.inputs.shape} and labels {self.labels.shape} make no split")
+        if self.inputs.dtype != np.float32 or self.labels.dtype != np.int64:
+            raise ValueError(f"expected float32 inputs and int64 labels, got {self.inputs.dtype}, {self.labels.dtype}")
+        if not self.inputs.flags.c_contiguous:
+            raise ValueError("expected contiguous inputs")
+
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -74,6 +83,16 @@ class Dataset:
     image_shape: tuple[int, int] | None
     class_names: tuple[str, ...]
     sha256: str
+
+    def __post_init__(self) -> None:
+        """Refuse splits that do not fit each other."""
+        for split in (self.train, self.test, self.holdout):
+            if split is None:
+                continue
+            if split.inputs.shape[1] != self.n_features:
+                raise ValueError(f"expected {self.n_features} features in each split, got {split.inputs.shape[1]}")
+            if split.labels.min() < 0 or split.labels.max() >= self.n_classes:
+                raise ValueError(f"expected labels from 0 to {self.n_classes - 1}")
 
     @property
     def n_features(self) -> int:

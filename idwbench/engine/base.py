@@ -48,7 +48,7 @@ class RunResult:
     Attributes:
         keys: (prototypes, features), scaled like the inputs.
         values: (prototypes, classes).
-        seconds: Wall-clock time of the stack divided by its runs.
+        seconds: Wall-clock time of this run; in a stack, that of the stack divided by its runs.
     """
 
     config: RunConfig

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import threading
 import time
 import traceback
@@ -14,6 +16,7 @@ from typing import Protocol
 from idwbench.config import RunConfig
 from idwbench.data.dataset import Dataset
 from idwbench.engine.base import AbstractEngine, RunResult, stack_key
+from idwbench.errors import ResultsError
 from idwbench.results.store import ResultsStore
 
 __all__ = ["Outcome", "SweepObserver", "run_pending", "stacks"]
@@ -46,13 +49,17 @@ class Outcome:
     elsewhere: int = 0
 
 
-def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int]) -> Iterator[list[RunConfig]]:
-    """Yield runs that may train together, in the order of the plan, at most `limit` of them at a time."""
+def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int], jobs: int = 1) -> Iterator[list[RunConfig]]:
+    """Yield runs that may train together, in the order of the plan, at most `limit` of them at a time.
+
+    Where there are fewer kinds of runs than jobs, each kind is shared out, so that no job is idle.
+    """
     groups: dict[str, list[RunConfig]] = {}
     for config in configs:
         groups.setdefault(stack_key(config), []).append(config)
     for group in groups.values():
-        size = limit(group[0])
+        share = len(group) if len(groups) >= jobs else math.ceil(len(group) / jobs)
+        size = min(limit(group[0]), share)
         for start in range(0, len(group), size):
             yield group[start : start + size]
 
@@ -74,7 +81,7 @@ def run_pending(
     Raises:
         ResultsError: the database cannot be written to.
     """
-    queue = deque(stacks(configs, lambda config: engine_for(config).max_stack(config, dataset)))
+    queue = deque(stacks(configs, lambda config: engine_for(config).max_stack(config, dataset), jobs))
     crew = _Crew(queue, store, engine_for, dataset, observer)
     workers = min(jobs, max(1, len(queue)))
     with ThreadPoolExecutor(workers, thread_name_prefix="idwbench") as pool:
@@ -140,7 +147,12 @@ class _Crew:
         except BaseException:
             self.store.release(keys)
             raise
-        self.store.finish(results, data_sha256=self.dataset.sha256)
+        try:
+            self.store.finish(results, data_sha256=self.dataset.sha256)
+        except ResultsError:
+            with contextlib.suppress(ResultsError):
+                self.store.release(keys)
+            raise
         for state in ("complete", "diverged"):
             self._count(state, sum(result.state == state for result in results))
         self.observer.finished(results)
@@ -162,5 +174,7 @@ class _Pulse:
             raise _Stopped
         self.crew.observer.epoch(self.stack, epoch)
         if time.monotonic() - self.last > HEARTBEAT_SECONDS:
-            self.crew.store.heartbeat([config.run_key for config in self.stack])
-            self.last = time.monotonic()
+            # A database that is locked just now must not cost a healthy run; the next epoch tries again.
+            with contextlib.suppress(ResultsError):
+                self.crew.store.heartbeat([config.run_key for config in self.stack])
+                self.last = time.monotonic()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -102,9 +103,26 @@ def test_data_that_may_not_be_written_is_trained_on_and_left_alone(blobs):
 
 
 def test_labels_beyond_the_classes_are_refused(blobs):
-    wrong = dataclasses.replace(blobs, train=Split(blobs.train.inputs, blobs.train.labels + 1))
-    with pytest.raises(ValueError, match="labels from 0 to 2"):
-        FusedEngine().train(runs(wrong), wrong)
+    for split in ("train", "test", "holdout"):
+        shifted = Split(blobs.train.inputs, blobs.train.labels + 1)
+        with pytest.raises(ValueError, match="labels from 0 to 2"):
+            dataclasses.replace(blobs, **{split: shifted})
+
+
+def test_arrays_that_kernels_would_misread_are_refused(blobs):
+    inputs, labels = blobs.train.inputs, blobs.train.labels
+    for wrong in (
+        (inputs[:5], labels),
+        (inputs.astype(np.float64), labels),
+        (inputs, labels.astype(np.int32)),
+        (np.asfortranarray(inputs), labels),
+        (inputs[:0], labels[:0]),
+    ):
+        with pytest.raises(ValueError, match=r"split|expected"):
+            Split(*wrong)
+    narrow = Split(np.ascontiguousarray(inputs[:, :2]), labels)
+    with pytest.raises(ValueError, match="expected 3 features"):
+        dataclasses.replace(blobs, test=narrow)
 
 
 def test_a_method_without_a_kernel_is_refused(blobs):
@@ -133,16 +151,30 @@ def test_kernels_work_where_no_cache_can_be_written(compiled_losses, tmp_path):
     assert train_tiny(NUMBA_CACHE_DIR=str(tmp_path / "file")) == compiled_losses
 
 
-@pytest.mark.parametrize("error", [OSError, EOFError, pickle.UnpicklingError])
+def test_a_cache_with_flipped_bytes_is_emptied_and_filled_again(compiled_losses, tmp_path):
+    FusedEngine.prepare()
+    if jit.CACHE_FOLDER is None or not any(jit.CACHE_FOLDER.glob("*/*.nbc")):
+        train_tiny(NUMBA_CACHE_DIR=str(tmp_path))
+    else:
+        shutil.copytree(jit.CACHE_FOLDER, tmp_path / jit.CACHE_FOLDER.name)
+    for file in tmp_path.glob("*/*/*.nbc"):
+        content = bytearray(file.read_bytes())
+        content[10:400] = bytes(255 - byte for byte in content[10:400])
+        file.write_bytes(content)
+    assert train_tiny(NUMBA_CACHE_DIR=str(tmp_path)) == compiled_losses
+    assert any(tmp_path.glob("*/*/*.nbc"))
+
+
+@pytest.mark.parametrize("error", [OSError, EOFError, pickle.UnpicklingError, UnicodeDecodeError])
 def test_a_damaged_cache_or_a_full_disk_is_survived(error, tmp_path, monkeypatch):
     monkeypatch.setattr(jit, "CACHE_FOLDER", tmp_path)
-    damaged = tmp_path / "sub" / "kernel.nbi"
+    damaged = tmp_path / "sub" / f"kernel.py{sys.version_info.major}{sys.version_info.minor}.nbi"
     damaged.parent.mkdir()
     damaged.write_bytes(b"half an ind")
 
     def first_call():
         if damaged.exists():
-            raise error
+            raise error(*(("utf-8", b"", 0, 1, "") if error is UnicodeDecodeError else ()))
 
     assert jit.cache_holds_code()
     jit.with_sound_cache(first_call)

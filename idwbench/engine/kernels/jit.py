@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import pickle
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -61,7 +61,10 @@ CACHE_FOLDER = cache_folder()
 
 def cache_holds_code() -> bool:
     """Return whether machine code of these sources has been kept, so that nothing will be compiled."""
-    return CACHE_FOLDER is not None and any(CACHE_FOLDER.glob("*/*.nbi"))
+    if getattr(numba.config, "DISABLE_JIT", False):
+        return True
+    version = f"py{sys.version_info.major}{sys.version_info.minor}"
+    return CACHE_FOLDER is not None and any(CACHE_FOLDER.glob(f"*/*.{version}.nbi"))
 
 
 def with_sound_cache(first_call: Callable[[], None]) -> None:
@@ -72,7 +75,7 @@ def with_sound_cache(first_call: Callable[[], None]) -> None:
     for _ in range(2):
         try:
             return first_call()
-        except (OSError, EOFError, pickle.UnpicklingError):
+        except Exception:  # damaged bytes fail in a way of their own choosing; a fault of ours fails the last try too
             for file in CACHE_FOLDER.glob("*/*.nb?") if CACHE_FOLDER is not None else ():
                 with contextlib.suppress(OSError):
                     file.unlink()
