@@ -52,7 +52,22 @@ def test_engines_agree_on_keys_values_and_curve(method, n_features, horizon):
 @pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1e-3, 1.0])
 @pytest.mark.parametrize("method", ["idw", "inv_dist"])
 def test_engines_are_both_finite_or_diverge_at_the_same_epoch(blobs, method, power, epsilon):
-    config = a_run(blobs, method, power=power, epsilon=epsilon)
+    assert_same_end(blobs, a_run(blobs, method, power=power, epsilon=epsilon))
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0, 4.0, 16.0, 64.0])
+def test_engines_end_alike_for_every_power_of_a_negative_distance(blobs, power):
+    assert_same_end(blobs, a_run(blobs, "neg_dist", power=power))
+
+
+@pytest.mark.parametrize("rate", [1e2, 1e15, 3e37])
+@pytest.mark.parametrize("method", METHODS)
+def test_engines_end_alike_at_rates_far_beyond_use(blobs, method, rate):
+    protocol = Protocol(epochs=3, batch_size=4, learning_rate=rate)
+    assert_same_end(blobs, parse_run(blobs.config, method, 4, protocol, 0))
+
+
+def assert_same_end(blobs, config):
     torch_result, fused_result = (engine().train([config], blobs)[0] for engine in ENGINES.values())
     assert fused_result.state == torch_result.state
     assert fused_result.diverged_epoch == torch_result.diverged_epoch

@@ -20,7 +20,7 @@ from idwbench.engine.kernels.elementary import exp32, log32
 from idwbench.methods import METHODS
 
 PROTOCOL = Protocol(epochs=4, batch_size=5, learning_rate=0.01)
-# Trains every method on a handful of points, and prints the losses.
+# Trains every method on a handful of points, and prints losses, keys and values.
 TINY = """
 import warnings; warnings.simplefilter("error")
 import numpy as np
@@ -34,7 +34,8 @@ for n_features in (2, 17):
     dataset = Dataset(TwoMoonsConfig(), split, split, None, Scaling.identity(), None, ("a", "b"), "")
     for method in METHODS:
         config = parse_run(dataset.config, method, 3, Protocol(epochs=2, batch_size=4, learning_rate=0.1), 0)
-        print(f"{FusedEngine().train([config], dataset)[0].curve[-1].train_loss:.4f}")
+        result = FusedEngine().train([config], dataset)[0]
+        print(result.curve[-1].train_loss, *result.keys.ravel(), *result.values.ravel())
 """
 
 
@@ -47,7 +48,7 @@ def train_tiny(**environment):
         [sys.executable, "-c", TINY], capture_output=True, text=True, check=False, env={**os.environ, **environment}
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    return np.array(done.stdout.split(), dtype=float)
 
 
 def same(one, other):
@@ -137,21 +138,23 @@ def test_every_built_in_method_has_a_kernel(blobs):
 
 
 @pytest.fixture(scope="module")
-def compiled_losses():
+def compiled_numbers():
     return train_tiny()
 
 
-def test_kernels_give_the_same_without_the_compiler(compiled_losses):
-    assert train_tiny(NUMBA_DISABLE_JIT="1") == compiled_losses
+def test_kernels_give_the_same_without_the_compiler(compiled_numbers):
+    numbers = train_tiny(NUMBA_DISABLE_JIT="1")
+    # Compiled sums run in another order, and Adam makes more of that where a gradient is nearly 0.
+    np.testing.assert_allclose(numbers, compiled_numbers, rtol=1e-3, atol=1e-3)
 
 
-def test_kernels_work_where_no_cache_can_be_written(compiled_losses, tmp_path):
+def test_kernels_work_where_no_cache_can_be_written(compiled_numbers, tmp_path):
     (tmp_path / "file").write_text("")
     assert jit.cache_folder(str(tmp_path / "file")) is None
-    assert train_tiny(NUMBA_CACHE_DIR=str(tmp_path / "file")) == compiled_losses
+    np.testing.assert_array_equal(train_tiny(NUMBA_CACHE_DIR=str(tmp_path / "file")), compiled_numbers)
 
 
-def test_a_cache_with_flipped_bytes_is_emptied_and_filled_again(compiled_losses, tmp_path):
+def test_a_cache_with_flipped_bytes_is_emptied_and_filled_again(compiled_numbers, tmp_path):
     FusedEngine.prepare()
     if jit.CACHE_FOLDER is None or not any(jit.CACHE_FOLDER.glob("*/*.nbc")):
         train_tiny(NUMBA_CACHE_DIR=str(tmp_path))
@@ -161,7 +164,7 @@ def test_a_cache_with_flipped_bytes_is_emptied_and_filled_again(compiled_losses,
         content = bytearray(file.read_bytes())
         content[10:400] = bytes(255 - byte for byte in content[10:400])
         file.write_bytes(content)
-    assert train_tiny(NUMBA_CACHE_DIR=str(tmp_path)) == compiled_losses
+    np.testing.assert_array_equal(train_tiny(NUMBA_CACHE_DIR=str(tmp_path)), compiled_numbers)
     assert any(tmp_path.glob("*/*/*.nbc"))
 
 
