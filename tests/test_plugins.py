@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from scipy.spatial import distance
 
 from idwbench.config import DATASET_NAMES, Protocol, RunConfig, TwoMoonsConfig, default_protocol, parse_run
 from idwbench.errors import PluginError, SpecError
@@ -49,8 +51,6 @@ def run_of(method: str) -> RunConfig:
 
 
 def test_the_example_in_the_docs_is_ten_lines_and_right(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    distance = pytest.importorskip("scipy.spatial.distance")
     example = re.search(r"```python\n(.*?)```", METHODS_DOC.read_text(encoding="utf-8"), re.DOTALL)
     assert example is not None
     assert len([line for line in example[1].splitlines() if line]) <= 10
@@ -69,7 +69,6 @@ def test_the_example_in_the_docs_is_ten_lines_and_right(tmp_path: Path) -> None:
 
 
 def test_the_example_in_the_docs_trains(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     from idwbench.data.loading import load_dataset
     from idwbench.engine.torch_engine import TorchEngine
 

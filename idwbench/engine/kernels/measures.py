@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.engine.kernels.jit import kernel
+from idwbench.engine.kernels.jit import kernel, spliced_kernel
 
 __all__ = ["KEY_ROWS", "Matrix", "distance_gradient", "fill_distances", "fill_products", "product_gradient"]
 
@@ -91,6 +91,19 @@ def fill_products(inputs: Matrix, keys: Matrix, narrow: bool, products: Matrix) 
                 products[b0, p1], products[b1, p1], products[b2, p1], products[b3, p1] = s01, s11, s21, s31
 
 
+@spliced_kernel
+def _factors(
+    factors: Matrix, p: int, b: int, last: int, wanted: bool
+) -> tuple[np.float32, np.float32, np.float32, np.float32]:
+    """Return the factors of one key and four inputs from b on, 0 past the last input or where nothing is wanted."""
+    return (
+        factors[b, p] if wanted else ZERO,
+        factors[b + 1, p] if wanted and b + 1 <= last else ZERO,
+        factors[b + 2, p] if wanted and b + 2 <= last else ZERO,
+        factors[b + 3, p] if wanted and b + 3 <= last else ZERO,
+    )
+
+
 @kernel
 def distance_gradient(
     inputs: Matrix, keys: Matrix, narrow: bool, first: int, factors: Matrix, gradient: Matrix
@@ -108,17 +121,20 @@ def distance_gradient(
                 for p in range(keys.shape[1]):
                     gradient[r, p] += factors[b, p] * (keys[first + r, p] - x)
         return
-    last = n_inputs - 1
+    last, last_row = n_inputs - 1, gradient.shape[0] - 1
     for b0 in range(0, n_inputs, 4):
         b1, b2, b3 = min(b0 + 1, last), min(b0 + 2, last), min(b0 + 3, last)
-        for r in range(gradient.shape[0]):
-            p = first + r
-            g0, g1 = factors[b0, p], factors[b1, p] if b1 > b0 else ZERO
-            g2, g3 = factors[b2, p] if b2 > b1 else ZERO, factors[b3, p] if b3 > b2 else ZERO
+        for r in range(0, last_row + 1, 2):
+            # Two rows at once use each input twice; a last row without a partner is its own, with factors 0.
+            s = min(r + 1, last_row)
+            p, q = first + r, first + s
+            g0, g1, g2, g3 = _factors(factors, p, b0, last, True)
+            h0, h1, h2, h3 = _factors(factors, q, b0, last, s > r)
             for f in range(n_features):
-                k = keys[p, f]
-                near = g0 * (k - inputs[b0, f]) + g1 * (k - inputs[b1, f])
-                gradient[r, f] += near + g2 * (k - inputs[b2, f]) + g3 * (k - inputs[b3, f])
+                k, m = keys[p, f], keys[q, f]
+                x0, x1, x2, x3 = inputs[b0, f], inputs[b1, f], inputs[b2, f], inputs[b3, f]
+                gradient[r, f] += (g0 * (k - x0) + g1 * (k - x1)) + (g2 * (k - x2) + g3 * (k - x3))
+                gradient[s, f] += (h0 * (m - x0) + h1 * (m - x1)) + (h2 * (m - x2) + h3 * (m - x3))
 
 
 @kernel
@@ -133,13 +149,14 @@ def product_gradient(inputs: Matrix, narrow: bool, first: int, factors: Matrix, 
                 for p in range(gradient.shape[1]):
                     gradient[r, p] += factors[b, p] * x
         return
-    last = n_inputs - 1
+    last, last_row = n_inputs - 1, gradient.shape[0] - 1
     for b0 in range(0, n_inputs, 4):
         b1, b2, b3 = min(b0 + 1, last), min(b0 + 2, last), min(b0 + 3, last)
-        for r in range(gradient.shape[0]):
-            p = first + r
-            g0, g1 = factors[b0, p], factors[b1, p] if b1 > b0 else ZERO
-            g2, g3 = factors[b2, p] if b2 > b1 else ZERO, factors[b3, p] if b3 > b2 else ZERO
+        for r in range(0, last_row + 1, 2):
+            s = min(r + 1, last_row)
+            g0, g1, g2, g3 = _factors(factors, first + r, b0, last, True)
+            h0, h1, h2, h3 = _factors(factors, first + s, b0, last, s > r)
             for f in range(n_features):
-                near = g0 * inputs[b0, f] + g1 * inputs[b1, f]
-                gradient[r, f] += near + g2 * inputs[b2, f] + g3 * inputs[b3, f]
+                x0, x1, x2, x3 = inputs[b0, f], inputs[b1, f], inputs[b2, f], inputs[b3, f]
+                gradient[r, f] += (g0 * x0 + g1 * x1) + (g2 * x2 + g3 * x3)
+                gradient[s, f] += (h0 * x0 + h1 * x1) + (h2 * x2 + h3 * x3)
