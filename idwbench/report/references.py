@@ -23,7 +23,7 @@ _SOURCES: dict[tuple[str, ReferenceSource], str] = {
     (
         "two_moons",
         "authors",
-    ): "authors' code: test accuracy (40 points), mean of running it again with ten seeds.",
+    ): "authors' code: test accuracy (40 points), its formulas and training loop run again, mean of ten seeds.",
 }
 # What must agree in the data set itself. The authors seed nothing, and a holdout split does not change training.
 _DATASETS: dict[str, dict[str, float]] = {
