@@ -16,9 +16,10 @@ import numpy as np
 from benchmarks.timing import side_by_side
 from benchmarks.workloads import METHODS, blobs, cut, run
 from idwbench.data.dataset import Dataset
-from idwbench.engine.fused_engine import FusedEngine, KernelRun, feature_moments
+from idwbench.engine.fused_engine import FusedEngine, KernelRun
 from idwbench.engine.threads import available_cores
 from idwbench.engine.torch_engine import TorchEngine
+from idwbench.initialisation import feature_moments
 
 __all__ = [
     "agreement",

@@ -9,7 +9,17 @@ from numpy.typing import NDArray
 
 from idwbench.methods import Method
 
-__all__ = ["initial_prototypes"]
+__all__ = ["Moments", "feature_moments", "initial_prototypes"]
+
+Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def feature_moments(inputs: NDArray[np.float32]) -> Moments:
+    """Return mean and standard deviation (n − 1) of each feature; in blocks, as float64 doubles the memory."""
+    blocks = [inputs[:, start : start + 64] for start in range(0, inputs.shape[1], 64)]
+    means = [block.mean(0, dtype=np.float64) for block in blocks]
+    stds = [block.std(0, ddof=1, dtype=np.float64) for block in blocks]
+    return np.concatenate(means), np.concatenate(stds)
 
 
 def initial_prototypes(

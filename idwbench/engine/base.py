@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from idwbench.config import Protocol, RunConfig
 from idwbench.data.dataset import Dataset
 
-__all__ = ["AbstractEngine", "EpochMetrics", "RunResult", "batch_order", "learning_rate", "stack_key"]
+__all__ = ["AbstractEngine", "EpochMetrics", "RunResult", "batch_order", "check_stack", "learning_rate", "stack_key"]
 
 RunState = Literal["complete", "diverged"]
 
@@ -96,6 +96,12 @@ def stack_key(config: RunConfig) -> str:
     alike = config.model_copy(update={"seed": 0, "parameters": dict.fromkeys(config.parameters, "")})
     words = {name: value for name, value in config.parameters.items() if isinstance(value, str)}
     return f"{alike.canonical_json()}{words}"
+
+
+def check_stack(configs: Sequence[RunConfig]) -> None:
+    """Raise `ValueError` unless one stack may hold all of `configs`."""
+    if len({stack_key(config) for config in configs}) != 1:
+        raise ValueError("a stack holds runs of one data set, method, shape and protocol")
 
 
 def learning_rate(protocol: Protocol, epoch: int) -> float:

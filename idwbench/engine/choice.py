@@ -9,10 +9,9 @@ from idwbench.config import RunConfig
 from idwbench.engine.base import AbstractEngine
 from idwbench.errors import ConfigError
 
-__all__ = ["ENGINE_NAMES", "EngineChoice", "EngineName"]
+__all__ = ["EngineChoice", "EngineName"]
 
 EngineName = Literal["auto", "fused", "torch"]
-ENGINE_NAMES: tuple[EngineName, ...] = ("auto", "fused", "torch")
 
 
 class EngineChoice:

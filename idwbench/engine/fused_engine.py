@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from idwbench.config import Protocol, RunConfig, TwoMoonsConfig, parse_run
 from idwbench.data.dataset import Dataset, Scaling, Split
-from idwbench.engine.base import AbstractEngine, EpochMetrics, RunResult, batch_order, learning_rate, stack_key
+from idwbench.engine.base import AbstractEngine, EpochMetrics, RunResult, batch_order, check_stack, learning_rate
 from idwbench.engine.kernels.epochs import Progress, Samples, State, run_epochs
 from idwbench.engine.kernels.jit import cache_holds_code, with_sound_cache
 from idwbench.engine.kernels.network import make_scratch
 from idwbench.engine.kernels.scores import CODES, Score
-from idwbench.initialisation import initial_prototypes
+from idwbench.initialisation import Moments, feature_moments, initial_prototypes
 from idwbench.methods import get_method
 
-__all__ = ["FusedEngine", "KernelRun", "feature_moments"]
+__all__ = ["FusedEngine", "KernelRun"]
 
 # With fewer features than this, keys lie with prototypes in rows: a vector instruction holds 16 numbers.
 NARROW_FEATURES = 16
@@ -40,8 +40,6 @@ TEST_BATCH = 64
 
 _compiling = threading.Lock()
 _compiled = threading.Event()
-
-Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class FusedEngine(AbstractEngine):
@@ -88,8 +86,7 @@ class FusedEngine(AbstractEngine):
         Raises:
             ValueError: the runs do not share a stack, or no kernel knows their method.
         """
-        if len({stack_key(config) for config in configs}) != 1:
-            raise ValueError("a stack holds runs of one data set, method, shape and protocol")
+        check_stack(configs)
         if not self.supports(configs[0]):
             raise ValueError(f"no kernel knows method '{configs[0].method}'")
         self.prepare()
@@ -179,14 +176,6 @@ def _train_nothing() -> None:
     config = parse_run(TwoMoonsConfig(), "idw", 1, Protocol(epochs=1, batch_size=1, learning_rate=1.0), 0)
     dataset = Dataset(config.dataset, split, split, None, Scaling.identity(), None, ("",), "")
     KernelRun(config, dataset, (np.zeros(1), np.zeros(1))).train_epochs(0, 1)
-
-
-def feature_moments(inputs: NDArray[np.float32]) -> Moments:
-    """Return mean and standard deviation (n − 1) of each feature; in blocks, as float64 doubles the memory."""
-    blocks = [inputs[:, start : start + 64] for start in range(0, inputs.shape[1], 64)]
-    means = [block.mean(0, dtype=np.float64) for block in blocks]
-    stds = [block.std(0, ddof=1, dtype=np.float64) for block in blocks]
-    return np.concatenate(means), np.concatenate(stds)
 
 
 def _score(config: RunConfig, n_features: int) -> Score:

@@ -16,11 +16,11 @@ from idwbench.engine.base import (
     EpochMetrics,
     RunResult,
     batch_order,
+    check_stack,
     learning_rate,
-    stack_key,
 )
 from idwbench.errors import ConfigError
-from idwbench.initialisation import initial_prototypes
+from idwbench.initialisation import feature_moments, initial_prototypes
 from idwbench.methods import Method, get_method
 from idwbench.model import predict_labels
 from idwbench.scores import prototype_logits
@@ -66,8 +66,7 @@ class TorchEngine(AbstractEngine):
         Raises:
             ValueError: their stack keys differ.
         """
-        if len({stack_key(config) for config in configs}) != 1:
-            raise ValueError("a stack holds runs of one data set, method, shape and protocol")
+        check_stack(configs)
         return Stack(configs, dataset, self.device)
 
     def train(
@@ -107,11 +106,9 @@ class Stack:
         self.diverged: list[int | None] = [None for _ in configs]
 
     def _initial(self) -> tuple[Tensor, Tensor]:
-        inputs = self.dataset.train.inputs
-        mean = inputs.mean(0, dtype=np.float64)
-        std = inputs.std(0, ddof=1, dtype=np.float64)
+        moments = feature_moments(self.dataset.train.inputs)
         pairs = [
-            initial_prototypes(self.method, config.prototypes, self.dataset.n_classes, mean, std, generator)
+            initial_prototypes(self.method, config.prototypes, self.dataset.n_classes, *moments, generator)
             for config, generator in zip(self.configs, self.generators, strict=True)
         ]
         keys, values = (torch.from_numpy(np.stack(arrays)) for arrays in zip(*pairs, strict=True))

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from idwbench.config import DATASET_NAMES, DatasetConfig, Protocol, default_protocol
+from idwbench.config import DATASET_NAMES, DatasetConfig, Protocol, dataset_identity, default_protocol
 from idwbench.methods import METHODS, ParameterValue
 from idwbench.report.labels import count_label, protocol_label
 from idwbench.report.references import ReferenceSource, find_reference, reference_notes
@@ -203,7 +203,7 @@ def _row_order(row: Row) -> tuple[object, ...]:
 
 def _dataset_key(run: StoredRun) -> str:
     # As in the run key, a file is known by its content: neither its place nor its name makes a new section.
-    return run.config.dataset.model_dump_json(exclude={"path"})
+    return dataset_identity(run.config.dataset)
 
 
 def _section_order(run: StoredRun) -> tuple[object, ...]:

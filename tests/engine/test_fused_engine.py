@@ -14,9 +14,10 @@ import pytest
 
 from idwbench.config import Protocol, parse_run
 from idwbench.data.dataset import Split
-from idwbench.engine.fused_engine import FusedEngine, feature_moments
+from idwbench.engine.fused_engine import FusedEngine
 from idwbench.engine.kernels import jit
 from idwbench.engine.kernels.elementary import exp32, log32
+from idwbench.initialisation import feature_moments
 from idwbench.methods import METHODS
 
 PROTOCOL = Protocol(epochs=4, batch_size=5, learning_rate=0.01)
@@ -26,7 +27,8 @@ import warnings; warnings.simplefilter("error")
 import numpy as np
 from idwbench.config import Protocol, TwoMoonsConfig, parse_run
 from idwbench.data.dataset import Dataset, Scaling, Split
-from idwbench.engine.fused_engine import FusedEngine, feature_moments
+from idwbench.engine.fused_engine import FusedEngine
+from idwbench.initialisation import feature_moments
 from idwbench.methods import METHODS
 generator = np.random.default_rng(0)
 for n_features in (2, 17):
