@@ -7,15 +7,17 @@ INPUTS := pyproject.toml constraints.txt
 # The workers of pytest: as many as there are processors.
 JOBS ?= auto
 
-.PHONY: help demo test lint check bench docs clean
+.PHONY: help demo test test-fast test-numerics lint check bench docs clean
 
 help:
 	@echo "make demo   train, table and draw the paper's Two Moons figure in results/"
 	@echo "make test   run the tests"
+	@echo "make test-fast      run the quick tests, for use while writing"
+	@echo "make test-numerics  run the tests of scores, models and engines"
 	@echo "make lint   ruff, mypy and import-linter"
 	@echo "make check  lint and test"
-	@echo "make bench  measure what is promised of speed, fused beside torch"
-	@echo "make docs   write docs/cli.md anew from the command line itself"
+	@echo "make bench  measure speed: both engines beside a plain PyTorch loop"
+	@echo "make docs   write docs/cli.md from the command line"
 	@echo "make clean  remove the virtual environment and caches"
 
 # An empty file in the environment marks what was installed and from which inputs; it is touched only when pip succeeds.
@@ -36,6 +38,12 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n $(JOBS)
+
+test-fast: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+test-numerics: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n $(JOBS) tests/attention tests/models tests/training
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -8,21 +8,25 @@ import platform
 import numpy as np
 import torch
 
-from benchmarks import parts
+from benchmarks import engines, program
 from benchmarks.workloads import mnist
-from idwbench.engine.threads import available_cores, limited_threads
+from idwbench.training.threads import available_cores, limited_threads
 
 PARTS = {
-    "agreement": parts.agreement,
-    "steps": parts.steps,
-    "run": parts.full_run,
-    "table1": parts.table_1,
-    "two_moons": parts.two_moons,
-    "threads": parts.threads,
-    "prototypes": parts.prototypes,
-    "memory": parts.memory,
-    "stack": parts.stack,
-    "shapes": parts.shapes,
+    "agreement": engines.agreement,
+    "steps": engines.steps,
+    "epochs": engines.epochs,
+    "run": engines.full_run,
+    "threads": engines.threads,
+    "prototypes": engines.prototypes,
+    "stack": engines.stack,
+    "shapes": engines.shapes,
+    "table1": program.table_1,
+    "two_moons": program.two_moons,
+    "startup": program.startup,
+    "large": program.large,
+    "loading": program.loading,
+    "memory": program.memory,
 }
 
 
@@ -36,7 +40,7 @@ def main() -> None:
     dataset, name = mnist()
     print(
         f"{platform.machine()} · {available_cores()} cores · Python {platform.python_version()} · "
-        f"NumPy {np.__version__} · torch {torch.__version__} · {name}"
+        f"NumPy {np.__version__} · torch {torch.__version__} · {torch.backends.cpu.get_cpu_capability()} · {name}"
     )
     with limited_threads(1):
         for part in chosen:

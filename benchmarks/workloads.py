@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from idwbench.config import Protocol, RunConfig, TwoMoonsConfig, parse_dataset, parse_protocol, parse_run
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError
+from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.datasets import TwoMoonsConfig, parse_dataset
 
 __all__ = ["METHODS", "blobs", "cut", "mnist", "run"]
 
@@ -38,19 +41,14 @@ def mnist() -> tuple[Dataset, str]:
 
 def cut(dataset: Dataset, n_train: int) -> Dataset:
     """Return the data set with its first training inputs only, and one input to test."""
-    return Dataset(
-        dataset.config,
-        Split(dataset.train.inputs[:n_train], dataset.train.labels[:n_train]),
-        Split(dataset.test.inputs[:1], dataset.test.labels[:1]),
-        None,
-        dataset.scaling,
-        dataset.image_shape,
-        dataset.class_names,
-        dataset.sha256,
-    )
+    return replace(dataset, train=_first(dataset.train, n_train), test=_first(dataset.test, 1))
+
+
+def _first(split: Split, n: int) -> Split:
+    return Split(split.inputs[:n], split.targets[:n])
 
 
 def run(dataset: Dataset, method: str = "idw", prototypes: int = 20, seed: int = 0, **protocol: float) -> RunConfig:
     """Return a run by the paper's MNIST protocol, with changes."""
-    base = Protocol(epochs=50, batch_size=4, learning_rate=0.001)
-    return parse_run(dataset.config, method, prototypes, parse_protocol(protocol, base), seed)
+    paper = {"epochs": 50, "batch_size": 4, "learning_rate": 0.001}
+    return run_config(dataset.config, method=method, prototypes=prototypes, seed=seed, **{**paper, **protocol})

@@ -1,3 +1,45 @@
-"""Prototype attention: an experiment runner, its result database, and the repair of models by one prototype."""
+"""Prototype attention: an experiment runner, its result database, and the repair of models by one prototype.
 
-__version__ = "0.1.0"
+The names below are the public API. They are loaded when they are first used: importing this package is quick.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from idwbench.attention.weightings import attend, scores
+    from idwbench.models.checkpoints import load_model
+    from idwbench.plugins import register
+    from idwbench.results.store import Results
+    from idwbench.runs.config import run_config
+    from idwbench.sweep.execution import run_sweep, train
+
+__all__ = ["Results", "attend", "load_model", "register", "run_config", "run_sweep", "scores", "train"]
+__version__ = "0.2.0"
+
+_HOMES = {
+    "Results": "idwbench.results.store",
+    "attend": "idwbench.attention.weightings",
+    "load_model": "idwbench.models.checkpoints",
+    "register": "idwbench.plugins",
+    "run_config": "idwbench.runs.config",
+    "run_sweep": "idwbench.sweep.execution",
+    "scores": "idwbench.attention.weightings",
+    "train": "idwbench.sweep.execution",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'idwbench' has no attribute '{name}'")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return [*__all__, "__version__"]

@@ -1,6 +1,6 @@
 """``python -m idwbench`` is `idwbench`."""
 
-from idwbench.cli.app import main
+from idwbench.cli import main
 
 if __name__ == "__main__":
     main()

@@ -1,7 +1,7 @@
-"""A user's own methods: from a file (`load_plugin`), from installed packages (`load_entry_points`), or at once.
+"""A user's own methods: from a file (`load_plugin`), from installed packages (`load_entry_points`), or from a notebook.
 
-The checksum of the code that brings a method goes into the key of its runs: change the code, and they are other
-runs. A sweep file never names a plugin, so reading one runs no code.
+The checksum of the code that defines a method goes into the key of its runs: runs of changed code are other runs. A
+sweep file never names a plugin, so reading one runs no code.
 """
 
 from __future__ import annotations
@@ -16,22 +16,27 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
-from idwbench.errors import IdwbenchError, PluginError
-from idwbench.methods import METHODS, Initialisation, Method, Parameter, Weighting, register_method
+from idwbench.attention.definitions import Initialisation, Method, Parameter, Weighting
+from idwbench.attention.methods import METHODS, register_method
+from idwbench.errors import IdwbenchError, PluginError, did_you_mean
+from idwbench.files import read_file
+from idwbench.runs.config import RunConfig
+from idwbench.runs.models import PrototypesConfig
+from idwbench.runs.protocol import Protocol
 
 __all__ = ["ENTRY_POINT_GROUP", "RESERVED_NAMES", "load_entry_points", "load_plugin", "register"]
 
 ENTRY_POINT_GROUP = "idwbench.methods"
 
-# Words that a sweep file or a run already uses. Written out, because this module stands beside `config`, not on it.
+# Words that settings and sweep files use already.
 RESERVED_NAMES = frozenset(
     {
-        *("name", "description", "dataset", "protocol", "seeds", "grid"),
-        *("method", "prototypes", "parameters", "seed", "plugin_sha256"),
-        *("epochs", "batch_size", "learning_rate", "optimizer", "schedule"),
-        *("inputs", "keys", "values"),
+        *("name", "description", "grid", "seeds", "inputs", "keys", "values"),
+        *RunConfig.model_fields,
+        *PrototypesConfig.model_fields,
+        *Protocol.model_fields,
     }
 )
 
@@ -47,7 +52,7 @@ def register(
     *,
     formula: str = "",
     parameters: Mapping[str, float | str | Sequence[str]] | None = None,
-    initialisation: Initialisation = "data",
+    initialisation: Initialisation | Literal["data"] = "mean",
     weighting: Weighting = "softmax",
 ) -> Callable[[_Score], _Score]:
     """Return a decorator that makes a score function a method.
@@ -61,7 +66,8 @@ def register(
         name: Used in YAML, tables and the database; lower case.
         formula: The score, for humans.
         parameters: Each parameter's default: a number, or the words it may be, the default first.
-        initialisation: ``data`` or ``kaiming``, see `Method`.
+        initialisation: ``mean``, ``samples``, ``kmeans`` or ``kaiming``, see `idwbench.models.initialisation`;
+            ``data`` is the spelling of version 0.1 for ``mean``.
         weighting: ``softmax`` over prototypes, or ``relu`` without normalisation.
 
     Raises:
@@ -70,12 +76,13 @@ def register(
 
     def decorate(function: _Score) -> _Score:
         _check_word("method", name)
-        _check_choice("initialisation", initialisation, ("data", "kaiming"))
-        _check_choice("weighting", weighting, ("softmax", "relu"))
+        begin: Initialisation = "mean" if initialisation == "data" else initialisation
+        _check_choice("initialisation", begin, get_args(Initialisation))
+        _check_choice("weighting", weighting, get_args(Weighting))
         parsed = tuple(_parameter(key, default) for key, default in (parameters or {}).items())
         _check_signature(name, function, parsed)
         checksum = _loading[0] if _loading else _source_sha256(function)
-        method = Method(name, formula, function, parsed, initialisation, weighting, checksum)
+        method = Method(name, formula, function, parsed, begin, weighting, checksum)
         if _loading:
             _loading[1].append(method)
         else:
@@ -86,7 +93,7 @@ def register(
 
 
 def load_plugin(path: Path) -> list[str]:
-    """Run a Python file and register its methods, all of them or none; return their names.
+    """Run a Python file and register all of its methods, or none after an error; return their names.
 
     Only this file's content counts for the run key, so what decides a score belongs in it.
 
@@ -94,11 +101,7 @@ def load_plugin(path: Path) -> list[str]:
         PluginError: no such file, not Python, it fails, or it registers nothing or a name that is taken.
     """
     global _loading
-    try:
-        code = path.read_bytes()
-    except OSError as error:
-        reason = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
-        raise PluginError(f"plugin {path}: {reason}") from None
+    code = read_file(path, PluginError)
     sha256 = hashlib.sha256(code).hexdigest()
     found: list[Method] = []
     _loading = (sha256, found)
@@ -107,11 +110,11 @@ def load_plugin(path: Path) -> list[str]:
     finally:
         _loading = None
     if not found:
-        raise PluginError(f"plugin {path}: registers no method (decorate a score with @register('name'))")
+        raise PluginError("registers no method", hint="decorate a score with @register('name')", file=path)
     for method in found:
-        _check_free(method, f"plugin {path}: ")
+        _check_free(method, path)
         if sum(other.name == method.name for other in found) > 1:
-            raise PluginError(f"plugin {path}: registers '{method.name}' twice")
+            raise PluginError(f"registers '{method.name}' twice", file=path)
     for method in found:
         _add(method)
     return [method.name for method in found]
@@ -133,7 +136,7 @@ def load_entry_points() -> list[str]:
         origin = f"entry point '{point.name} = {point.value}'"
         try:
             point.load()
-        except (Exception, SystemExit) as error:  # a package's own code: anything can come out of it
+        except (Exception, SystemExit) as error:  # a package's own code can raise anything
             raise PluginError(f"{origin}: {_one_line(error)}") from None
         if point.name not in METHODS or METHODS[point.name].sha256 is None:
             raise PluginError(f"{origin}: the module registers no method '{point.name}'")
@@ -147,40 +150,44 @@ def _run(path: Path, code: bytes, module_name: str) -> None:
     sys.modules[module_name] = module  # dataclasses and the like look their module up
     try:
         exec(compile(code, str(path), "exec", dont_inherit=True), module.__dict__)
-    except (Exception, SystemExit) as error:  # the user's own code: anything can come out of it
+    except (Exception, SystemExit) as error:  # the user's own code can raise anything
         sys.modules.pop(module_name, None)
-        line = _line_in(path, error)
-        raise PluginError(f"plugin {path}{line}: {_one_line(error)}") from None
+        position = _position_in(path, error)
+        if isinstance(error, IdwbenchError):
+            raise PluginError(
+                error.problem, location=error.location, hint=error.hint, file=path, position=position
+            ) from None
+        raise PluginError(_one_line(error), file=path, position=position) from None
 
 
-def _line_in(path: Path, error: BaseException) -> str:
-    """Return ``:line`` of the plugin's own line that failed, or nothing if none did."""
+def _position_in(path: Path, error: BaseException) -> tuple[int, int] | None:
+    """Return line and column of the plugin's own code that failed, or None if none did."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
-        return f":{error.lineno}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return f":{lines[-1]}" if lines else ""
+        return error.lineno or 1, error.offset or 1
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return (frames[-1].lineno or 1, (frames[-1].colno or 0) + 1) if frames else None
 
 
 def _one_line(error: BaseException) -> str:
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     first = text.strip().splitlines()[0] if text.strip() else ""
     if isinstance(error, IdwbenchError):
-        return first
+        return str(error)
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def _add(method: Method) -> None:
-    _check_free(method, "")
+    _check_free(method, None)
     METHODS.pop(method.name, None)
     register_method(method)
 
 
-def _check_free(method: Method, origin: str) -> None:
+def _check_free(method: Method, file: Path | None) -> None:
     present = METHODS.get(method.name)
     if present is None or present.sha256 == method.sha256 or _is_second_try(present, method):
         return
     owner = "a built-in method" if present.sha256 is None else "a method of another plugin"
-    raise PluginError(f"{origin}method '{method.name}': the name is taken by {owner}")
+    raise PluginError(f"the name '{method.name}' is taken by {owner}", file=file)
 
 
 def _is_second_try(present: Method, method: Method) -> bool:
@@ -196,24 +203,25 @@ def _home(method: Method) -> str:
 
 def _check_word(kind: str, word: object) -> None:
     if not isinstance(word, str) or not _NAME.fullmatch(word) or keyword.iskeyword(word):
-        raise PluginError(f"{kind} {word!r}: expected a lower-case name of letters, digits and _")
+        raise PluginError(f"expected a lower-case name of letters, digits and _, got {word!r}", location=(kind,))
 
 
 def _check_choice(key: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise PluginError(f"{key} {value!r}: expected one of {', '.join(choices)}")
+        raise PluginError(f"{value!r} is not valid", location=(key,), hint=did_you_mean(str(value), choices))
 
 
 def _parameter(name: str, default: float | str | Sequence[str]) -> Parameter:
     _check_word("parameter", name)
     if name in RESERVED_NAMES:
-        raise PluginError(f"parameter '{name}': sweep files already use that name")
+        raise PluginError("settings already use that name", location=("parameters", name))
     if isinstance(default, int | float) and not isinstance(default, bool) and math.isfinite(default):
         return Parameter(name, float(default))
     words = (default,) if isinstance(default, str) else default
     if isinstance(words, list | tuple) and words and all(isinstance(word, str) and word for word in words):
         return Parameter(name, words[0], choices=tuple(words))
-    raise PluginError(f"parameter '{name}': expected a finite number or words as default, got {default!r}")
+    problem = f"expected a finite number or words as default, got {default!r}"
+    raise PluginError(problem, location=("parameters", name))
 
 
 def _check_signature(name: str, function: Callable[..., Any], parameters: Sequence[Parameter]) -> None:
@@ -222,7 +230,7 @@ def _check_signature(name: str, function: Callable[..., Any], parameters: Sequen
         inspect.signature(function).bind(None, None, **dict.fromkeys(names))
     except (TypeError, ValueError):
         wanted = ", ".join(["inputs", "keys", *(["*", *names] if names else [])])
-        raise PluginError(f"method '{name}': its score must take ({wanted})") from None
+        raise PluginError(f"the score must take ({wanted})", location=("method", name)) from None
 
 
 def _source_sha256(function: Callable[..., Any]) -> str:
@@ -234,4 +242,4 @@ def _source_sha256(function: Callable[..., Any]) -> str:
         return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()
     except (OSError, TypeError):
         name = getattr(function, "__name__", repr(function))
-        raise PluginError(f"score '{name}': its source cannot be read, so its runs could not be told apart") from None
+        raise PluginError(f"the source of score '{name}' cannot be read, so its runs would have no key") from None

@@ -1,15 +1,21 @@
-"""A data set whose corners are the ones that break distance methods."""
+"""Data sets whose corners are the ones that break distance methods."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from idwbench.config import parse_dataset
 from idwbench.data.dataset import Dataset, Scaling, Split
+from idwbench.runs.datasets import parse_dataset
 
 
 def make_dataset(
-    n_train: int = 23, n_features: int = 3, n_classes: int = 3, *, seed: int = 0, constant_feature: bool = True
+    n_train: int = 23,
+    n_features: int = 3,
+    n_classes: int = 3,
+    *,
+    seed: int = 0,
+    constant_feature: bool = True,
+    validation: bool = False,
 ) -> Dataset:
     """Return blobs with a constant feature and a training size that no batch size divides."""
     generator = np.random.default_rng(seed)
@@ -31,4 +37,29 @@ def make_dataset(
         image_shape=None,
         class_names=tuple("abcdefghij"[:n_classes]),
         sha256="0" * 64,
+        validation=split(7) if validation else None,
+    )
+
+
+def make_regression(n_train: int = 23, n_features: int = 3, n_targets: int = 2, *, seed: int = 0) -> Dataset:
+    """Return a smooth function of the inputs, its targets scaled."""
+    generator = np.random.default_rng(seed)
+    slopes = generator.normal(size=(n_features, n_targets))
+    scaling = Scaling(np.full(n_targets, 5.0), np.full(n_targets, 3.0))
+
+    def split(n: int) -> Split:
+        inputs = generator.normal(size=(n, n_features)).astype(np.float32)
+        return Split(inputs, np.tanh(inputs @ slopes).astype(np.float32))
+
+    return Dataset(
+        config=parse_dataset("sine"),
+        train=split(n_train),
+        test=split(11),
+        holdout=None,
+        scaling=Scaling.identity(),
+        image_shape=None,
+        class_names=(),
+        sha256="0" * 64,
+        validation=split(7),
+        target_scaling=scaling,
     )

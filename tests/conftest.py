@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from blob_data import make_dataset
 
+from idwbench.attention.methods import METHODS
 from idwbench.data.dataset import Dataset
-from idwbench.methods import METHODS
 
 
 @pytest.fixture(autouse=True)

@@ -1,12 +1,16 @@
-"""What the package promises of itself: names, lightness, one place for torchvision."""
+"""What the package promises of itself: names, light imports, errors without options."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import json
 import pkgutil
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,7 +45,6 @@ def test_each_module_declares_what_is_public_and_documents_it(name):
 # Building blocks of one module that others have no use for.
 INTERNAL: dict[str, set[str]] = {
     "idwbench.cli.app": {"OneLineErrors", "options"},
-    "idwbench.config": {"FileConfig", "Frozen"},
 }
 
 
@@ -50,16 +53,50 @@ def _order(word: str) -> tuple[int, str]:
     return (0 if word.isupper() else 1 if word[:1].isupper() else 2, word)
 
 
-@pytest.mark.parametrize(
-    ("imports", "forbidden"),
-    [
-        ("idwbench.scores, idwbench.model", "sqlalchemy typer matplotlib pandas sklearn"),
-        ("idwbench.results.store, idwbench.report.tables", "torch matplotlib alembic"),
-        ("idwbench.sweep.spec, idwbench.sweep.planner", "torch sqlalchemy matplotlib sklearn"),
-        ("idwbench.patching", "sqlalchemy typer matplotlib"),
-    ],
-)
-def test_a_room_loads_no_more_than_it_needs(imports, forbidden):
-    program = f"import sys, {imports}; print(*[name for name in {forbidden.split()} if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert result.stdout.split() == []
+# One interpreter imports these in order: what one loads, all after it are allowed too.
+ROOMS = [
+    ("idwbench", "pydantic numpy torch sqlalchemy typer matplotlib pandas sklearn scipy numba rich"),
+    ("idwbench.sweep.spec, idwbench.sweep.planner", "torch sqlalchemy matplotlib sklearn scipy numba pandas"),
+    (
+        "idwbench.results.store, idwbench.report.formats, idwbench.report.selection",
+        "torch matplotlib alembic sklearn scipy numba pandas safetensors",
+    ),
+    ("idwbench.attention.weightings, idwbench.models.prototypes", "typer matplotlib pandas sklearn alembic numba"),
+    ("idwbench.models.patching, idwbench.models.saved", "typer matplotlib pandas sklearn alembic numba"),
+]
+PROGRAM = """
+import importlib, json, sys
+for names, forbidden in json.loads(sys.argv[1]):
+    for name in names.split(", "):
+        importlib.import_module(name)
+    print(names, [name for name in forbidden.split() if name in sys.modules])
+"""
+
+
+def test_a_room_loads_no_more_than_it_needs():
+    program = [sys.executable, "-c", PROGRAM, json.dumps(ROOMS)]
+    result = subprocess.run(program, capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines() == [f"{names} []" for names, _ in ROOMS]
+
+
+def test_the_public_names_are_loaded_when_used_and_hide_no_subpackage():
+    assert dir(idwbench) == sorted([*idwbench.__all__, "__version__"])
+    for name in idwbench.__all__:
+        assert callable(getattr(idwbench, name))
+    packages = {module.name for module in pkgutil.iter_modules(idwbench.__path__)}
+    assert not packages & set(idwbench.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        idwbench.trian  # noqa: B018
+
+
+OPTION = re.compile(r"(?<![-\w])--[a-z]")
+
+
+def test_no_message_of_the_library_names_an_option():
+    package = Path(idwbench.__file__).parent
+    for path in package.rglob("*.py"):
+        if path.parts[len(package.parts)] == "cli":
+            continue
+        texts = [n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)]
+        named = [text for text in texts if isinstance(text, str) and OPTION.search(text) and not text.startswith("--")]
+        assert named == [], path

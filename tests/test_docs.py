@@ -1,8 +1,9 @@
-"""The README's commands and examples are run as they stand."""
+"""The commands and examples of the README and the Python page are run unchanged."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -21,17 +22,17 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
 
 
-def typed(text: str) -> list[list[str]]:
+def commands_in(text: str) -> list[list[str]]:
     """The words after `idwbench` of every command in a block of the README."""
     return [shlex.split(line, comments=True)[1:] for line in text.splitlines() if line.startswith("idwbench ")]
 
 
-def test_the_four_commands_run_as_they_stand(tmp_path, monkeypatch):
+def test_the_four_commands_run_unchanged(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sweeps").mkdir()
     sweep = (ROOT / "sweeps/two_moons.yaml").read_text()
     (tmp_path / "sweeps/two_moons.yaml").write_text(sweep.replace("seeds: 10", "seeds: 1"))
-    commands = typed(blocks("sh")[1])
+    commands = commands_in(blocks("sh")[1])
     assert [words[0] for words in commands] == ["train", "sweep", "report", "report", "patch"]
     for words in commands:
         result = CliRunner().invoke(app, words)
@@ -55,9 +56,20 @@ def test_the_sweep_of_the_readme_can_be_planned(tmp_path):
 def test_the_method_of_the_readme_trains(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("laplace.py").write_text(blocks("python")[0])
-    command = typed(blocks("sh")[2])[0]
+    command = commands_in(blocks("sh")[2])[0]
     result = CliRunner().invoke(app, [*command, "--epochs", "1"])
     assert result.exit_code == 0, result.output
+
+
+def test_the_examples_of_the_python_page_run_in_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    assert len(examples) >= 8
+    for number, example in enumerate(examples):
+        path = tmp_path / f"example_{number}.py"  # a file: the source of a registered score is part of its run keys
+        path.write_text(example)
+        runpy.run_path(str(path))
 
 
 @pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])

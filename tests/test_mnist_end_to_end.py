@@ -12,11 +12,11 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
-from idwbench.config import parse_dataset
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
-from idwbench.modelfile import SavedModel, load_model, save_model
-from idwbench.patching import apply_patch, make_patch
+from idwbench.models.checkpoints import SavedModel, load_model, save_model
+from idwbench.models.patching import apply_patch, make_patch
+from idwbench.runs.datasets import parse_dataset
 
 
 @pytest.fixture(scope="module")

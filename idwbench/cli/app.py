@@ -1,7 +1,7 @@
-"""The `idwbench` command: its commands joined, and the one place where an error becomes a line and an exit code.
+"""The `idwbench` command: its commands joined, and what may go wrong outside of them.
 
-Exit codes: 0 done; 1 it failed (a run, the data, the database); 2 what was typed is wrong (an option, a sweep file,
-a model file, an impossible patch); 130 interrupted.
+Exit codes: 0 done; 1 it failed (a run, the data, the database); 2 wrong input (an option, a sweep file, a model file,
+an impossible patch); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,52 +16,44 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 import idwbench
+from idwbench.cli.errors import OneLineCommand
 from idwbench.cli.patch import patch
 from idwbench.cli.report import report
 from idwbench.cli.sweep import sweep
 from idwbench.cli.train import train
-from idwbench.errors import IdwbenchError, SpecError
 
-__all__ = ["app", "main"]
+__all__ = ["app", "run"]
 
 
 class OneLineErrors(TyperGroup):
-    """Tells what a user did wrong in one line on stderr, without a traceback."""
+    """A group of commands whose usage errors are one line on stderr."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the command line; the exit code follows the error's class."""
+        """Run the command line."""
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
             sys.stdout.flush()
-        except SpecError as error:
-            _say(str(error))
-            code = error.exit_code
-        except IdwbenchError as error:
-            _say(f"idwbench: {error}")
-            code = error.exit_code
         except TyperException as error:
-            _say(f"idwbench: {' '.join(error.format_message().split())}")
+            if message := " ".join(error.format_message().split()):
+                typer.echo(f"idwbench: {message}", err=True)
             code = error.exit_code
         except typer.Abort:
             code = 130
         except BrokenPipeError:
-            # The reader of our output has gone (`idwbench report | head`): not an error of ours.
+            # The reader of our output has gone (`idwbench report | head`), which is no error.
             _discard_stdout()
             code = 1
         except OSError as error:
-            # A full disk, a folder that may not be entered: the system's word, with the file's name if it has one.
-            _say(f"idwbench: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
+            # A full disk, a folder without permission: the system's message, with the file's name if there is one.
+            where = f"{error.filename}: " if error.filename else ""
+            typer.echo(f"idwbench: {where}{error.strerror or error}", err=True)
             _discard_stdout()
             code = 1
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _say(line: str) -> None:
-    typer.echo(line, err=True)
-
-
 def _discard_stdout() -> None:
-    """Let what is still buffered go nowhere, so that the interpreter does not complain of it at its end."""
+    """Drop what is still buffered, so that the interpreter does not fail to write it at its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -91,11 +83,11 @@ def options(
 
 
 for command in (train, sweep, report, patch):
-    app.command()(command)
+    app.command(cls=OneLineCommand)(command)
 
 
-def main() -> None:
-    """Run the command line, whatever streams and locale it is given."""
+def run() -> None:
+    """Run the command line with any streams and locale."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller: `idwbench … >&-`

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from idwbench.errors import ConfigError
+from idwbench.runs.defaults import DEFAULT_DATABASE
 
 __all__ = [
     "DEFAULT_DATABASE",
@@ -23,7 +24,6 @@ __all__ = [
     "load_plugins",
 ]
 
-DEFAULT_DATABASE = "results/idwbench.db"
 
 Database = Annotated[
     str,
@@ -33,13 +33,13 @@ DataDir = Annotated[
     Path | None,
     typer.Option(
         "--data-dir",
-        help="Folder of the image archives; otherwise IDWBENCH_DATA, otherwise the user's cache.",
+        help="Folder of the image archives; IDWBENCH_DATA or the user's cache folder if not given.",
         show_default=False,
     ),
 ]
 Engine = Annotated[
     Literal["auto", "fused", "torch"],
-    typer.Option("--engine", help="auto: fused on the CPU for the methods it knows, torch for the rest."),
+    typer.Option("--engine", help="auto: fused on the CPU for the methods it supports, torch for others."),
 ]
 Jobs = Annotated[
     int | None,
@@ -47,7 +47,7 @@ Jobs = Annotated[
         "-j",
         "--jobs",
         min=1,
-        help="How many threads train, each a run or a stack; otherwise one a core.",
+        help="Number of threads that train; one for each core if not given.",
         show_default=False,
     ),
 ]
@@ -56,24 +56,33 @@ Force = Annotated[bool, typer.Option("--force", help="Replace files that exist."
 Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
 Plugins = Annotated[
     list[Path] | None,
-    typer.Option("--plugin", help="Python file that registers methods; may be given again.", show_default=False),
+    typer.Option("--plugin", help="Python file that registers methods; may be repeated.", show_default=False),
 ]
 
 
 def load_plugins(paths: list[Path] | None) -> None:
-    """Register the methods of installed packages, then those of the files given."""
-    from idwbench.plugins import load_entry_points, load_plugin
+    """Register the methods of the files given, and those of installed packages when one of them is asked for."""
+    from idwbench.attention.methods import find_unknown_methods
+
+    find_unknown_methods(_load_entry_points)
+    if paths:
+        from idwbench.plugins import load_plugin
+
+        for path in paths:
+            load_plugin(path)
+
+
+def _load_entry_points() -> None:
+    from idwbench.plugins import load_entry_points  # it reads the metadata of all installed packages
 
     load_entry_points()
-    for path in paths or []:
-        load_plugin(path)
 
 
 def key_values(option: str, pairs: list[str] | None) -> dict[str, Any]:
     """Return ``["noise=0.2"]`` as ``{"noise": 0.2}``; values are read as YAML reads them.
 
     Raises:
-        ConfigError: a pair without ``=``, or one key twice.
+        ConfigError: a pair without ``=``, one key twice, or a value that is not YAML; `location` is `option`.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
@@ -82,11 +91,11 @@ def key_values(option: str, pairs: list[str] | None) -> dict[str, Any]:
     for pair in pairs or []:
         key, sign, text = pair.partition("=")
         if not sign or not key:
-            raise ConfigError(f"{option}: expected KEY=VALUE, got '{pair}'")
+            raise ConfigError(f"expected KEY=VALUE, got '{pair}'", location=(option,))
         if key in values:
-            raise ConfigError(f"{option}: '{key}' is given twice")
+            raise ConfigError(f"'{key}' is given twice", location=(option,))
         try:
             values[key] = YAML(typ="safe", pure=True).load(text)
         except YAMLError:
-            raise ConfigError(f"{option} {key}: '{text}' is not a value") from None
+            raise ConfigError(f"'{key}={text}' has no value that can be read", location=(option,)) from None
     return values

@@ -5,102 +5,131 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+import typer
 
-from idwbench.config import RunConfig
-from idwbench.engine.base import RunResult
+from idwbench.runs.config import RunConfig
+from idwbench.runs.metrics import headline_metric
+from idwbench.runs.results import RunResult
+from idwbench.sweep.observer import Observer
 
-__all__ = ["SweepProgress", "describe"]
+if TYPE_CHECKING:
+    from idwbench.cli.display import Display
 
-# A log file wants to know that a long run is alive, not of each epoch.
+__all__ = ["RunProgress", "SweepProgress", "interruptible"]
+
+# In a log, a line that shows that a long run is alive is enough.
 PLAIN_SECONDS = 20.0
 
 
-def describe(config: RunConfig) -> str:
-    """Return what a run is in a few words: ``idw · 16 prototypes · power=2 epsilon=0.001``."""
-    parameters = " ".join(
-        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in sorted(config.parameters.items(), reverse=True)
-    )
-    parts = [config.method, f"{config.prototypes} prototypes", parameters]
-    return " · ".join(part for part in parts if part)
+@contextmanager
+def interruptible(status: Callable[[], str]) -> Iterator[None]:
+    """Turn Ctrl-C into one line with the `status` afterwards, and exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted: {status()}", err=True)
+        raise typer.Exit(130) from None
 
 
-class SweepProgress:
-    """A `SweepObserver` that shows runs done of runs to do, the stack in work, and each failure as it happens."""
+class RunProgress(Observer):
+    """Shows finished runs of all runs, the stack that trains, and each failure as it happens."""
 
-    def __init__(self, to_do: int) -> None:
-        self.to_do = to_do
-        self.done = 0
+    def __init__(self, to_do: int = 1) -> None:
+        self.to_do, self.done, self.n_failed = to_do, 0, 0
         self.lock = threading.Lock()
         self.last = time.monotonic()
-        # isatty, not the console's opinion: FORCE_COLOR in a log must not draw bars into it.
+        # isatty rather than the console's opinion: FORCE_COLOR must not draw bars into a log.
         self.live = sys.stderr.isatty()
-        self.console = Console(stderr=True, highlight=False)
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=self.console,
-            disable=not self.live,
-            transient=True,
-        )
-        self.runs = self.progress.add_task("runs", total=to_do)
-        self.epochs = self.progress.add_task("", total=None, visible=False)
+        self.display: Display | None = None
 
-    def __enter__(self) -> SweepProgress:
-        """Start the live display."""
-        self.progress.start()
+    def __enter__(self) -> Self:
+        """Return the display; it starts with the first note."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop it."""
-        self.progress.stop()
+        """Stop the display."""
+        if self.display is not None:
+            self.display.stop()
+
+    @property
+    def trained(self) -> bool:
+        """Whether any run was trained."""
+        return self.done > 0
+
+    def note(self, text: str) -> None:
+        """Print a line, and on a terminal start the display."""
+        typer.echo(text, err=True)
+        if self.live and self.display is None:
+            from idwbench.cli.display import Display  # loads Rich, which a sweep with nothing to do does not need
+
+            self.display = Display(self.to_do)
 
     def epoch(self, configs: Sequence[RunConfig], epoch: int) -> None:
-        """Move the bar of the stack in work; on a plain stream a line now and then."""
+        """Move the bar of the stack that trains; on a plain stream print a line now and then."""
         total = configs[0].protocol.epochs
-        what = f"{describe(configs[0])} · {_runs(len(configs))}"
-        self.progress.update(self.epochs, description=what, completed=epoch, total=total, visible=True)
-        if not self.live and time.monotonic() - self.last > PLAIN_SECONDS:
+        what = f"{configs[0].model.label} · {_runs(len(configs))}"
+        if self.display is not None:
+            self.display.show_epoch(what, epoch, total)
+        elif time.monotonic() - self.last > PLAIN_SECONDS:
             self._line(f"{what}: epoch {epoch} of {total}")
 
     def finished(self, results: Sequence[RunResult]) -> None:
         """Print one line for a stack that is stored."""
-        accuracies = [result.test_accuracy for result in results if result.test_accuracy is not None]
-        diverged = len(results) - len(accuracies)
-        parts = [describe(results[0].config), _runs(len(results))]
-        if accuracies:
-            parts.append(f"test accuracy {100 * sum(accuracies) / len(accuracies):.2f} %")
-        if diverged:
-            parts.append(f"{diverged} diverged")
+        config = results[0].config
+        metric = headline_metric(config.dataset.task)
+        values = [value for result in results if (value := result.metric(metric.name)) is not None]
+        parts = [config.model.label, _runs(len(results))]
+        if values:
+            mean = sum(values) / len(values)
+            parts.append(f"test {metric.name} " + (f"{100 * mean:.2f} %" if metric.percent else f"{mean:.4g}"))
+        if len(results) > len(values):
+            parts.append(f"{len(results) - len(values)} diverged")
         parts.append(f"{sum(result.seconds for result in results):.1f} s")
         self._advance(len(results), " · ".join(parts))
 
-    def failed(self, configs: Sequence[RunConfig], error: Exception) -> None:
+    def failed(self, config: RunConfig, error: Exception) -> None:
         """Print one line for a run that failed."""
         reason = (str(error).strip().splitlines() or [""])[0]
-        line = f"{describe(configs[0])} · seed {configs[0].seed} · FAILED: {type(error).__name__}: {reason}"
-        self._advance(len(configs), line)
+        self.n_failed += 1
+        self._advance(1, f"{config.model.label} · seed {config.seed} · FAILED: {type(error).__name__}: {reason}")
 
     def _advance(self, runs: int, line: str) -> None:
         with self.lock:
             self.done += runs
-            self.progress.update(self.runs, completed=self.done)
+            if self.display is not None:
+                self.display.show_runs(self.done)
             self._line(line)
 
     def _line(self, text: str) -> None:
         width = len(str(self.to_do))
         self.last = time.monotonic()
-        self.console.print(f"[{self.done:>{width}}/{self.to_do}] {text}", markup=False, soft_wrap=True)
+        line = f"[{self.done:>{width}}/{self.to_do}] {text}"
+        if self.display is not None:
+            self.display.print(line)
+        else:
+            typer.echo(line, err=True)
+
+
+class SweepProgress(RunProgress):
+    """The same for the runs of a sweep."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def planned(self, total: int, to_do: int, running: int, failed: int) -> None:
+        """Print how much is done, to do, trained by other processes, and failed."""
+        self.to_do = to_do
+        others = f", {running} in work elsewhere" if running else ""
+        others += f", {failed} failed" if failed else ""
+        typer.echo(f"{self.name}: {total - to_do - running - failed} of {total} done, {to_do} to go{others}", err=True)
 
 
 def _runs(n: int) -> str:

@@ -14,7 +14,7 @@ from idwbench.cli.status import status_line
 if TYPE_CHECKING:
     from idwbench.report.summaries import Report
     from idwbench.results.records import StoredRun
-    from idwbench.results.store import ResultsStore
+    from idwbench.results.store import Results
 
 __all__ = ["report"]
 
@@ -24,44 +24,52 @@ TableFormat = Literal["rich", "markdown", "latex", "csv", "json"]
 def report(
     table: Annotated[
         str | None,
-        typer.Option(help="A sweep or a data set. Without it: what the database holds.", show_default=False),
+        typer.Option(
+            help="Name of a sweep or data set; without it the contents of the database are listed.", show_default=False
+        ),
     ] = None,
     figure: Annotated[
-        Literal["keys", "moons"] | None,
-        typer.Option(help="Draw the keys as images, or data with decisions and keys.", show_default=False),
+        str | None,
+        typer.Option(help="Figure to draw, such as keys or moons; a wrong name lists all.", show_default=False),
     ] = None,
     format: Annotated[
-        TableFormat | None, typer.Option(help="How to write a table. [default: rich]", show_default=False)
+        TableFormat | None, typer.Option(help="Format of a table. [default: rich]", show_default=False)
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="File to write; a figure's ending (.png, .svg, .pdf) says its form."),
+        typer.Option("-o", "--output", help="File to write; the ending of a figure (.png, .svg, .pdf) is its format."),
     ] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Only this method; may be given again.")] = None,
-    prototypes: Annotated[list[int] | None, typer.Option(help="Only so many prototypes; may be given again.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only this method; may be repeated.")] = None,
+    prototypes: Annotated[
+        list[int] | None, typer.Option(help="Only this number of prototypes; may be repeated.")
+    ] = None,
     db: Database = DEFAULT_DATABASE,
     data_dir: DataDir = None,
     plugin: Plugins = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Print accuracies over seeds as a table, or draw the prototypes.
+    """Print metrics over seeds as a table, or draw the prototypes.
 
-    A table shows methods by setting with n, mean ± sample standard deviation of the test accuracy, the best of equal
-    prototypes in bold, and published figures beside them. A name that is both a sweep and a data set means the sweep.
+    A table shows models with n, mean ± sample standard deviation of the headline metric (test accuracy for a
+    classification), the best of each number of prototypes in bold, and published figures beside them. A name that is
+    both a sweep and a data set means the sweep.
     """
-    from idwbench.results.store import ResultsStore
+    from idwbench.results.store import Results
 
     _check_together(table, figure, format, output, json)
     load_plugins(plugin)
-    store = ResultsStore.open(db, read_only=True)
+    results = Results(db, read_only=True)
     if table is None and figure is None:
-        _print_contents(store, json)
+        _print_contents(results, json)
         return
-    runs = _select(store, table, method, prototypes)
+
+    from idwbench.report.selection import select_runs
+
+    runs = select_runs(results, table, method or (), prototypes or ())
     if figure is not None:
         folder = Path("results") if "://" in db else Path(db).parent
-        _write_figure(store, runs, figure, output or folder / f"{runs[0].dataset}_{figure}.png", data_dir, force)
+        _write_figure(results, runs, figure, output or folder / f"{runs[0].dataset}_{figure}.png", data_dir, force)
     else:
         from idwbench.report.summaries import summarise
 
@@ -71,88 +79,60 @@ def report(
 def _check_together(
     table: str | None, figure: str | None, table_format: str | None, output: Path | None, json: bool
 ) -> None:
-    """Refuse options that would be passed over in silence."""
+    """Refuse options that would otherwise be ignored."""
     from idwbench.errors import ConfigError
 
     if figure is not None and (table_format is not None or json):
-        raise ConfigError("--figure: takes neither --format nor --json; the ending of -o says its form")
+        problem = "takes neither --format nor --json; the ending of -o is its format"
+        raise ConfigError(problem, location=("figure",))
     if json and table_format not in (None, "json"):
-        raise ConfigError(f"--json: --format says '{table_format}'")
+        raise ConfigError(f"--format says '{table_format}'", location=("json",))
     if table is None and figure is None and (table_format is not None or output is not None):
-        raise ConfigError("--format and -o: give --table NAME or --figure too")
-
-
-def _select(
-    store: ResultsStore, name: str | None, methods: list[str] | None, prototypes: list[int] | None
-) -> list[StoredRun]:
-    """Return the runs of a sweep or data set; without a name, of the only data set there is."""
-    from idwbench.errors import ConfigError, did_you_mean
-
-    datasets, sweeps = store.dataset_labels(), [sweep.name for sweep in store.list_sweeps()]
-    if name is None:
-        if len(datasets) != 1:
-            known = ", ".join(sorted({*datasets, *sweeps})) or "nothing is stored"
-            raise ConfigError(f"--figure: give --table NAME ({known})")
-        name = datasets[0]
-    if name in sweeps:
-        runs = store.find_runs(sweep=name)
-    elif name in datasets:
-        runs = store.find_runs(dataset=name)
-    else:
-        raise ConfigError(f"--table: nothing is called '{name}'" + did_you_mean(name, {*datasets, *sweeps}))
-    present = {run.config.method for run in runs}
-    for method in methods or []:
-        if method not in present:
-            raise ConfigError(f"--method: no run of {name} is by '{method}'" + did_you_mean(method, present))
-    runs = [run for run in runs if not methods or run.config.method in methods]
-    runs = [run for run in runs if not prototypes or run.config.prototypes in prototypes]
-    if not runs:
-        raise ConfigError(f"--table {name}: no runs with that method and number of prototypes")
-    return runs
+        raise ConfigError("give --table NAME or --figure too", location=("format" if table_format else "output",))
 
 
 def _write_table(report: Report, table_format: str, output: Path | None, force: bool) -> None:
-    from idwbench.report.tables import render
+    from idwbench.report.formats import render
 
     if output is not None:
-        from idwbench.output import write_whole
+        from idwbench.files import write_file
 
-        write_whole(output, render(report, table_format).encode(), overwrite=force)
+        write_file(output, render(report, table_format).encode(), overwrite=force)
         typer.echo(str(output))
     elif table_format == "rich":
         from rich.console import Console
 
         from idwbench.report.terminal import TerminalReport
 
-        # A pipe has no width of its own: give it that of a file.
+        # A pipe has no width of its own: it gets that of a file.
         Console(highlight=False, width=None if sys.stdout.isatty() else 100).print(TerminalReport(report))
     else:
         typer.echo(render(report, table_format), nl=False)
 
 
 def _write_figure(
-    store: ResultsStore, runs: list[StoredRun], figure: str, target: Path, data_dir: Path | None, force: bool
+    results: Results, runs: list[StoredRun], figure: str, target: Path, data_dir: Path | None, force: bool
 ) -> None:
-    from idwbench.output import check_output
+    from idwbench.files import check_output
 
     check_output(target, overwrite=force)
 
-    from idwbench.engine.threads import limited_threads
-    from idwbench.gallery import FIGURES
-    from idwbench.report.figures import save_figure
+    from idwbench.figures.drawing import save_figure
+    from idwbench.figures.stored import draw_stored
+    from idwbench.training.threads import limited_threads
 
     with limited_threads(1):
-        drawn = FIGURES[figure](store, runs, data_dir)
+        drawn = draw_stored(figure, results, runs, data_dir)
     save_figure(drawn, target, overwrite=force)
     typer.echo(str(target))
 
 
-def _print_contents(store: ResultsStore, as_json: bool) -> None:
+def _print_contents(results: Results, as_json: bool) -> None:
     import dataclasses
     import json
 
-    statuses = {sweep.name: store.sweep_status(sweep.name) for sweep in store.list_sweeps()}
-    datasets = store.dataset_labels()
+    statuses = {sweep.name: results.sweep_status(sweep.name) for sweep in results.list_sweeps()}
+    datasets = results.dataset_labels()
     if as_json:
         sweeps = [{"name": name, **dataclasses.asdict(status)} for name, status in statuses.items()]
         typer.echo(json.dumps({"sweeps": sweeps, "datasets": datasets}, indent=1))

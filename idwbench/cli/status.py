@@ -1,4 +1,4 @@
-"""How a sweep stands, in one line."""
+"""The status of a sweep in one line."""
 
 from __future__ import annotations
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from idwbench.attention.methods import METHODS
 from idwbench.cli.options import (
     DEFAULT_DATABASE,
     Database,
@@ -20,45 +20,37 @@ from idwbench.cli.options import (
     key_values,
     load_plugins,
 )
+from idwbench.cli.settings import DATASET_SETTINGS, with_settings
+from idwbench.runs.datasets import DATASETS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from idwbench.config import RunConfig
-    from idwbench.data.dataset import Dataset
-    from idwbench.engine.choice import EngineChoice
-    from idwbench.results.records import EndedState, StoredRun
-    from idwbench.results.store import ResultsStore
+    from idwbench.results.records import StoredRun
+    from idwbench.runs.config import RunConfig
 
 __all__ = ["train"]
 
-_Parsed = TypeVar("_Parsed")
 
-
+@with_settings
 def train(
     dataset: Annotated[
-        str, typer.Option(help="two_moons, digits, mnist, fashion_mnist, or a .npz or .csv file.", show_default=False)
+        str,
+        typer.Option(
+            help=f"{', '.join(n for n in DATASETS if n not in ('npz', 'csv'))}, or the path of a .npz or .csv file.",
+            show_default=False,
+        ),
     ],
-    method: Annotated[
-        str, typer.Option(help="fc_relu, scaled_dot, cosine, neg_dist, gaussian, inv_dist, idw, or a plugin's.")
-    ] = "idw",
-    prototypes: Annotated[int, typer.Option(help="How many keys and values to learn.")] = 16,
-    seed: Annotated[int, typer.Option(help="Seed of initialisation and batches.")] = 0,
+    method: Annotated[str, typer.Option(help=f"{', '.join(METHODS)}, or a plugin's.")] = "idw",
+    prototypes: Annotated[int, typer.Option(help="Number of prototypes.")] = 16,
+    seed: Annotated[int, typer.Option(help="Seed of initialisation and batch order.")] = 0,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Model file to write: .pt or .safetensors.")
     ] = None,
-    power: Annotated[float | None, typer.Option(help="p of neg_dist, inv_dist and idw.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="ε of inv_dist and idw.")] = None,
     parameter: Annotated[
-        list[str] | None, typer.Option(help="Any other parameter of the method, KEY=VALUE; may be given again.")
+        list[str] | None, typer.Option(help="A parameter of a plugin's method, KEY=VALUE; may be repeated.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the training data.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Inputs a step.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Of Adam, at the start.")] = None,
-    schedule: Annotated[str | None, typer.Option(help="Of the learning rate: cosine or constant.")] = None,
     dataset_option: Annotated[
         list[str] | None,
-        typer.Option(help="A setting of the data set, KEY=VALUE (noise=0.2, label=species); may be given again."),
+        typer.Option(help="A setting of the data set, KEY=VALUE (noise=0.2, label=species); may be repeated."),
     ] = None,
     engine: Engine = "auto",
     device: Device = "cpu",
@@ -68,156 +60,76 @@ def train(
     retrain: Annotated[bool, typer.Option("--retrain", help="Train even if the database holds this run.")] = False,
     force: Force = False,
     json: Json = False,
+    **settings: Any,
 ) -> None:
     """Train one run, store it, and write its model.
 
-    Without protocol options the paper's protocol for the data set is followed. A run that the database holds already is
-    not trained again: same configuration and seed, same result.
+    Settings of the protocol that are not given are the paper's for the data set. A run that the database holds already
+    is not trained again: the same configuration and seed give the same result.
     """
     load_plugins(plugin)
     if output is not None:
-        _check_output(output, force)
-    protocol = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "schedule": schedule}
-    parameters = _given({"power": power, "epsilon": epsilon})
-    others = key_values("--parameter", parameter)
-    if twice := sorted(parameters.keys() & others):
-        from idwbench.errors import ConfigError
+        from idwbench.files import check_output
+        from idwbench.models.suffixes import check_model_path
 
-        raise ConfigError(f"--parameter {twice[0]}: is given by --{twice[0]} too")
-    config = _config(dataset, dataset_option, method, prototypes, seed, _given(protocol), {**parameters, **others})
+        check_model_path(output)
+        check_output(output, overwrite=force)
+    options = {**key_values("dataset_option", dataset_option), **_pop(settings, DATASET_SETTINGS)}
+    extra = key_values("parameter", parameter)
+    _check_twice(extra, settings)
+    config = _config(dataset, options, seed, {"method": method, "prototypes": prototypes, **settings, **extra})
 
-    from idwbench.data.loading import load_dataset
-    from idwbench.engine.choice import EngineChoice
-    from idwbench.results.store import ResultsStore
+    from idwbench.cli.progress import RunProgress, interruptible
+    from idwbench.results.store import Results
+    from idwbench.sweep.execution import train as train_run
 
-    choice = EngineChoice(engine, device)
-    data = load_dataset(config.dataset, data_dir)
-    store = ResultsStore.open(db)
-    run = _stored(config, data, store, choice, retrain)
+    with interruptible(lambda: "nothing new was stored"), RunProgress() as progress:
+        run = train_run(config, db, engine=engine, device=device, data_dir=data_dir, retrain=retrain, observer=progress)
+    if not progress.trained:
+        note = f"run {run.run_key[:12]} is in the database already (engine {run.engine}); --retrain trains it again"
+        typer.echo(note, err=True)
     if output is not None:
-        _write_model(run, data, store, output, force)
+        from idwbench.models.checkpoints import save_model
+        from idwbench.models.stored import stored_model
+
+        save_model(stored_model(Results(db, read_only=True), run, data_dir), output, overwrite=force)
     _print_run(run, output, json)
 
 
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
+def _pop(settings: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    found = {name: settings.pop(name) for name in names if name in settings}
+    if isinstance(rows := found.get("validation"), float) and (rows >= 1 or rows == 0) and rows.is_integer():
+        found["validation"] = int(rows)  # an option has one type: 100 rows arrive as 100.0
+    return found
 
 
-def _check_output(output: Path, force: bool) -> None:
-    from idwbench.modelfile import check_model_path
-    from idwbench.output import check_output
-
-    check_model_path(output)
-    check_output(output, overwrite=force)
-
-
-def _config(
-    dataset: str,
-    dataset_options: list[str] | None,
-    method: str,
-    prototypes: int,
-    seed: int,
-    protocol: dict[str, Any],
-    parameters: dict[str, Any],
-) -> RunConfig:
-    from idwbench.config import dataset_mapping, default_protocol, parse_dataset, parse_protocol, parse_run
-    from idwbench.data.files import resolve_files
-
-    settings = {**dataset_mapping(dataset), **key_values("--dataset-option", dataset_options)}
-    named = _told_as("--dataset-option {}", lambda: parse_dataset(settings))
-    resolved = resolve_files(named, Path.cwd())
-    settled = _told_as("--{}", lambda: parse_protocol(protocol, default_protocol(resolved.name)))
-    return _told_as("--{}", lambda: parse_run(resolved, method, prototypes, settled, seed, parameters))
-
-
-def _told_as(option: str, parse: Callable[[], _Parsed]) -> _Parsed:
-    """Return what `parse` gives; an error that names a key by its place alone is told by its option."""
+def _check_twice(extra: dict[str, Any], settings: dict[str, Any]) -> None:
     from idwbench.errors import ConfigError
 
-    try:
-        return parse()
-    except ConfigError as error:
-        key = str(error.location[-1]) if error.location else ""
-        if not key or f"'{key}'" in str(error) or str(error).startswith((f"{key}:", "unknown ")):
-            raise
-        word = key if "dataset" in option else key.replace("_", "-")
-        raise ConfigError(f"{option.format(word)}: {error}") from None
+    for name in extra.keys() & settings.keys():
+        raise ConfigError("is given twice", location=(name,))
 
 
-def _stored(config: RunConfig, dataset: Dataset, store: ResultsStore, choice: EngineChoice, retrain: bool) -> StoredRun:
-    """Return the run as the database holds it, trained first if need be."""
-    from idwbench.errors import ResultsError, TrainingError
+def _config(dataset: str, options: dict[str, Any], seed: int, settings: dict[str, Any]) -> RunConfig:
+    from idwbench.runs.config import run_config
 
-    key = config.run_key
-    store.plan([config])
-    retried: tuple[EndedState, ...] = ("complete", "diverged", "failed") if retrain else ("failed",)
-    store.reset([key], retried)
-    if not store.pending([key]):
-        run = store.find_run(key)
-        typer.echo(
-            f"run {key[:12]} is in the database already (engine {run.engine}); --retrain trains it again", err=True
-        )
-        return run
-
-    from idwbench.cli.progress import SweepProgress
-    from idwbench.engine.threads import limited_threads
-    from idwbench.sweep.runner import run_pending
-
-    try:
-        choice.prepare([config], say=partial(typer.echo, err=True))
-        with limited_threads(1), SweepProgress(1) as progress:
-            outcome = run_pending([config], store, choice, dataset, progress)
-    except KeyboardInterrupt:
-        typer.echo("interrupted: nothing new was stored", err=True)
-        raise typer.Exit(130) from None
-    if outcome.elsewhere:
-        raise ResultsError(f"run {key[:12]} is being trained by another process")
-    run = store.find_run(key)
-    if outcome.failed:
-        raise TrainingError(f"run {key[:12]} failed: {(run.error or '').strip().splitlines()[-1]}")
-    return run
-
-
-def _write_model(run: StoredRun, dataset: Dataset, store: ResultsStore, output: Path, force: bool) -> None:
-    import torch
-
-    from idwbench.errors import TrainingError
-    from idwbench.modelfile import save_model, saved_model
-
-    if run.state != "complete":
-        raise TrainingError(f"the run {run.state} in epoch {run.diverged_epoch}: there is no model to write")
-    tensors = store.load_tensors(run.run_key)
-    model = saved_model(
-        run.config,
-        dataset,
-        torch.from_numpy(tensors["keys"]),
-        torch.from_numpy(tensors["values"]),
-        engine=run.engine or "",
-        device=run.device or "",
-        versions=run.versions,
-        data_sha256=run.data_sha256,
-    )
-    save_model(model, output, overwrite=force)
+    return run_config({"name": dataset, **options} if options else dataset, seed=seed, **settings)
 
 
 def _print_run(run: StoredRun, output: Path | None, as_json: bool) -> None:
-    accuracies = {
-        "train": run.train_accuracy,
-        "test": run.test_accuracy,
-        "holdout": run.holdout_accuracy,
-    }
     if as_json:
         import json
 
-        facts = {f"{split}_accuracy": accuracy for split, accuracy in accuracies.items()}
-        typer.echo(
-            json.dumps({"run_key": run.run_key, "state": run.state, **facts, "model": str(output) if output else None})
-        )
+        metrics = {f"{split}_{name}": value for (split, name), value in run.metrics.items()}
+        facts = {"run_key": run.run_key, "state": run.state, **metrics, "model": str(output) if output else None}
+        typer.echo(json.dumps(facts))
         return
     if run.state == "diverged":
         typer.echo(f"diverged in epoch {run.diverged_epoch}")
-    for split, accuracy in accuracies.items():
-        if accuracy is not None:
-            typer.echo(f"{split} accuracy {100 * accuracy:.2f} %")
+
+    from idwbench.runs.metrics import METRICS, SPLITS
+
+    for (split, name), value in sorted(run.metrics.items(), key=lambda item: (SPLITS.index(item[0][0]), item[0][1])):
+        typer.echo(f"{split} {name} {100 * value:.2f} %" if METRICS[name].percent else f"{split} {name} {value:.4g}")
     if output:
         typer.echo(f"model {output}")

@@ -1,16 +1,19 @@
-"""`Dataset`: train and test arrays with all that a saved model must know of them."""
+"""`Dataset`: the arrays of one data set with all that a saved model must know of them."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.config import DatasetConfig
+from idwbench.runs.datasets import DatasetConfig, Task
+from idwbench.runs.metrics import evaluate
 
 __all__ = ["Dataset", "Scaling", "Split", "array_sha256"]
+
+_ROWS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,19 @@ class Scaling:
 
     def apply(self, raw: NDArray[np.generic]) -> NDArray[np.float32]:
         """Return `raw` (…, features) in the model's units; what is beyond float32 becomes infinite or NaN."""
+        if raw.dtype == np.uint8 and raw.ndim == 2 and self.mean.ndim == 0:
+            return self._apply_to_bytes(raw.astype(np.uint8, copy=False))
         with np.errstate(over="ignore", invalid="ignore"):
             return ((raw.astype(np.float64) - self.mean) / self.std).astype(np.float32)
+
+    def _apply_to_bytes(self, raw: NDArray[np.uint8]) -> NDArray[np.float32]:
+        # Only 256 values can occur: each is scaled once and looked up; in strips, as NumPy widens an index to 8 bytes.
+        table = self.apply(np.arange(256, dtype=np.uint8))
+        scaled = np.empty(raw.shape, np.float32)
+        for start in range(0, len(raw), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            np.take(table, raw[rows], out=scaled[rows], mode="clip")
+        return scaled
 
     def invert(self, scaled: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return `scaled` (…, features) in the data's own units."""
@@ -42,22 +56,42 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Split:
-    """Scaled inputs (n, features), float32 and contiguous, and labels (n,), int64 from 0."""
+    """Scaled inputs (n, features), float32 and contiguous, and what they are to give.
+
+    Attributes:
+        inputs: (n, features).
+        targets: Labels (n,), int64 from 0; or numbers (n, outputs), float32 and contiguous, scaled like the model's
+            outputs.
+    """
 
     inputs: NDArray[np.float32]
-    labels: NDArray[np.int64]
+    targets: NDArray[np.int64] | NDArray[np.float32]
 
     def __post_init__(self) -> None:
-        """Refuse arrays of another form: compiled kernels read them without looking again."""
-        if self.inputs.ndim != 2 or self.labels.shape != (len(self.inputs),) or len(self.labels) == 0:
-            raise ValueError(f"inputs {self.inputs.shape} and labels {self.labels.shape} make no split")
-        if self.inputs.dtype != np.float32 or self.labels.dtype != np.int64:
-            raise ValueError(f"expected float32 inputs and int64 labels, got {self.inputs.dtype}, {self.labels.dtype}")
-        if not self.inputs.flags.c_contiguous:
-            raise ValueError("expected contiguous inputs")
+        """Refuse arrays of another form: compiled kernels do not check them again."""
+        inputs, targets = self.inputs, self.targets
+        if inputs.ndim != 2 or len(inputs) == 0 or len(targets) != len(inputs):
+            raise ValueError(f"inputs {inputs.shape} and targets {targets.shape} make no split")
+        if inputs.dtype != np.float32 or (targets.dtype, targets.ndim) not in _TARGETS:
+            raise ValueError(
+                "expected float32 inputs with int64 labels (n,) or float32 targets (n, outputs), got "
+                f"{inputs.dtype} and {targets.dtype} {targets.shape}"
+            )
+        if not (inputs.flags.c_contiguous and targets.flags.c_contiguous):
+            raise ValueError("expected contiguous arrays")
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.inputs)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The targets of a classification, (n,)."""
+        if self.targets.dtype != np.int64:
+            raise ValueError("a regression has no labels")
+        return self.targets  # type: ignore[return-value]
+
+
+_TARGETS = {(np.dtype(np.int64), 1), (np.dtype(np.float32), 2)}
 
 
 @dataclass(frozen=True)
@@ -67,12 +101,14 @@ class Dataset:
     Attributes:
         config: What was asked for.
         train: What keys and values are fitted to.
-        test: What accuracies are measured on.
+        test: What metrics are measured on.
         holdout: A large fresh sample of synthetic data; None for real data.
         scaling: How `inputs` came from the data's own units.
         image_shape: (height, width) if an input is an image.
-        class_names: One name a class, in the order of the labels.
+        class_names: One name a class, in the order of the labels; empty for a regression.
         sha256: Checksum of the content that was read or drawn.
+        validation: Rows set apart from the training data, never trained on; None if none were asked for.
+        target_scaling: How the targets of a regression came from their own units.
     """
 
     config: DatasetConfig
@@ -83,16 +119,30 @@ class Dataset:
     image_shape: tuple[int, int] | None
     class_names: tuple[str, ...]
     sha256: str
+    validation: Split | None = None
+    target_scaling: Scaling = field(default_factory=Scaling.identity)
 
     def __post_init__(self) -> None:
         """Refuse splits that do not fit each other."""
-        for split in (self.train, self.test, self.holdout):
-            if split is None:
-                continue
+        for split in self.splits.values():
             if split.inputs.shape[1] != self.n_features:
                 raise ValueError(f"expected {self.n_features} features in each split, got {split.inputs.shape[1]}")
-            if split.labels.min() < 0 or split.labels.max() >= self.n_classes:
-                raise ValueError(f"expected labels from 0 to {self.n_classes - 1}")
+            if self.task == "regression":
+                if split.targets.ndim != 2 or split.targets.shape[1] != self.n_outputs:
+                    raise ValueError(f"expected targets (n, {self.n_outputs}) in each split, got {split.targets.shape}")
+            elif split.labels.min() < 0 or split.labels.max() >= self.n_outputs:
+                raise ValueError(f"expected labels from 0 to {self.n_outputs - 1}")
+
+    @property
+    def task(self) -> Task:
+        """Whether targets are labels or numbers."""
+        return "classification" if self.class_names else "regression"
+
+    @property
+    def splits(self) -> dict[str, Split]:
+        """The splits that exist, by name: train, validation, test, holdout."""
+        named = {"train": self.train, "validation": self.validation, "test": self.test, "holdout": self.holdout}
+        return {name: split for name, split in named.items() if split is not None}
 
     @property
     def n_features(self) -> int:
@@ -100,9 +150,17 @@ class Dataset:
         return int(self.train.inputs.shape[1])
 
     @property
-    def n_classes(self) -> int:
-        """Number of classes."""
-        return len(self.class_names)
+    def n_outputs(self) -> int:
+        """Columns of a model's output: one for each class, or for each target."""
+        return len(self.class_names) or int(self.train.targets.shape[1])
+
+    def metrics(self, split: str, outputs: NDArray[np.floating]) -> dict[tuple[str, str], float]:
+        """Return every metric of a model's `outputs` (n, outputs) on a split, targets in their own units."""
+        targets: NDArray[np.generic] = self.splits[split].targets
+        if self.task == "regression":
+            outputs = self.target_scaling.invert(outputs)
+            targets = self.target_scaling.invert(targets.astype(np.float32))
+        return evaluate(self.task, split, outputs, targets)
 
 
 def array_sha256(*arrays: NDArray[np.generic]) -> str:

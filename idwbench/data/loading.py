@@ -1,46 +1,42 @@
-"""The one door to data: a configuration in, a `Dataset` out."""
+"""The one entry to data: a configuration in, a `Dataset` out.
+
+The data set ``name`` is loaded by the function ``load_name`` of the module ``idwbench.data.name``, which is given its
+settings and the data folder, and returns a `RawData`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from idwbench.config import (
-    CsvConfig,
-    DatasetConfig,
-    DigitsConfig,
-    NpzConfig,
-    TwoMoonsConfig,
-)
 from idwbench.data.dataset import Dataset
-from idwbench.data.digits import load_digits
-from idwbench.data.files import data_folder, resolve_files
-from idwbench.data.mnist import load_mnist
-from idwbench.data.npz import load_npz
-from idwbench.data.table import load_csv
-from idwbench.data.two_moons import load_two_moons
+from idwbench.data.folders import data_folder, resolve_files
+from idwbench.data.preparation import RawData, prepare
+from idwbench.errors import DatasetError
+from idwbench.runs.datasets import DatasetConfig, FileConfig
 
 __all__ = ["data_folder", "load_dataset", "resolve_files"]
 
 
 def load_dataset(config: DatasetConfig, data_dir: Path | None = None) -> Dataset:
-    """Return the data set that `config` describes; every call reads or draws it anew.
+    """Return the data set that `config` describes; every call reads or draws it again.
 
     Args:
         config: What to load; a relative path begins at the working directory.
         data_dir: Where archives lie; see `data_folder` for the default.
 
     Raises:
-        DatasetError: data is missing, altered, or not of the expected form; one line.
+        DatasetError: data is missing, altered, or not of the expected form.
     """
     resolved = resolve_files(config, Path.cwd())
-    match resolved:
-        case TwoMoonsConfig():
-            return load_two_moons(resolved)
-        case DigitsConfig():
-            return load_digits(resolved)
-        case NpzConfig():
-            return load_npz(resolved)
-        case CsvConfig():
-            return load_csv(resolved)
-        case _:
-            return load_mnist(resolved, data_folder(data_dir))
+    load: Callable[[Any, Path], RawData] = getattr(
+        import_module(f"idwbench.data.{resolved.name}"), f"load_{resolved.name}"
+    )
+    try:
+        return prepare(resolved, load(resolved, data_folder(data_dir)))
+    except DatasetError as error:
+        if not isinstance(resolved, FileConfig) or error.file is not None:
+            raise
+        raise DatasetError(error.problem, location=error.location, hint=error.hint, file=resolved.path) from None

@@ -2,56 +2,72 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.config import NpzConfig
-from idwbench.data.dataset import Dataset
-from idwbench.data.user_arrays import UserArrays, class_names_of, encode_labels, first_unusable, make_dataset
+from idwbench.data.dataset import Scaling
+from idwbench.data.preparation import RawData, RawSplit, ScalingChoice
+from idwbench.data.user_arrays import LabelEncoding, first_unusable
 from idwbench.errors import DatasetError, did_you_mean
+from idwbench.files import read_file
+from idwbench.runs.datasets import NpzConfig
 
 __all__ = ["KEYS", "load_npz"]
 
 KEYS = ("X_train", "y_train", "X_test", "y_test")
 
+Arrays = dict[str, NDArray[Any]]
 
-def load_npz(config: NpzConfig) -> Dataset:
-    """Return the arrays as a data set: X of (n, features) or (n, height, width), y of integers or texts.
 
-    Classes are the labels of y_train in ascending order. Nothing is ever unpickled.
+def load_npz(config: NpzConfig, folder: Path) -> RawData:
+    """Return the arrays as a data set; nothing is ever unpickled.
+
+    X has shape (n, features) or (n, height, width). For classification y holds integers or texts (n,), and the classes
+    are those of y_train in ascending order. For regression y holds numbers, (n,) or (n, outputs).
 
     Raises:
-        DatasetError: not such a file, or arrays that do not fit together; one line that begins with the path.
+        DatasetError: not such a file, or arrays that do not fit together.
     """
-    try:
-        arrays = _read(config.path)
-        inputs = {key: _checked_inputs(key, arrays[key]) for key in ("X_train", "X_test")}
-        _check_fit(arrays)
-        names, classes = _prefixed("y_train", class_names_of, arrays["y_train"])
-        checked = UserArrays(
-            inputs["X_train"],
-            encode_labels(arrays["y_train"], classes),
-            inputs["X_test"],
-            _prefixed("y_test", encode_labels, arrays["y_test"], classes),
-        )
-    except DatasetError as error:
-        raise DatasetError(f"{config.path}: {error}") from None
+    arrays = _read(Path(config.path))
+    inputs = {key: _checked_inputs(key, arrays[key]) for key in ("X_train", "X_test")}
+    _check_fit(arrays)
+    class_names: tuple[str, ...] = ()
+    targets: Arrays
+    if config.task == "regression":
+        targets = {key: _checked_targets(key, arrays[key]) for key in ("y_train", "y_test")}
+        if targets["y_train"].shape[1] != targets["y_test"].shape[1]:
+            raise DatasetError(f"y_train has shape {arrays['y_train'].shape}, y_test {arrays['y_test'].shape}")
+    else:
+        encoding = _label_encoding(arrays)
+        class_names = encoding.class_names
+        targets = {key: encoding.encode(arrays[key], key) for key in ("y_train", "y_test")}
     shape = arrays["X_train"].shape
-    return make_dataset(config, checked, names, (shape[1], shape[2]) if len(shape) == 3 else None)
+    image_shape = (shape[1], shape[2]) if len(shape) == 3 else None
+    scaling: ScalingChoice = "pixels" if image_shape else "features"
+    return RawData(
+        RawSplit(inputs["X_train"], targets["y_train"]),
+        RawSplit(inputs["X_test"], targets["y_test"]),
+        class_names=class_names,
+        image_shape=image_shape,
+        scaling=scaling if config.scaling == "standard" else Scaling.identity(),
+    )
 
 
-def _read(path: str) -> dict[str, NDArray[Any]]:
+def _read(path: Path) -> Arrays:
+    file = io.BytesIO(read_file(path, DatasetError))
+    if not zipfile.is_zipfile(file):
+        raise DatasetError("not an .npz file (numpy.savez writes one)")
     try:
-        if not zipfile.is_zipfile(path):
-            raise DatasetError("not an .npz file (numpy.savez writes one)")
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
+        with np.load(file, allow_pickle=False) as stored:
             for key in KEYS:
                 if key not in stored.files:
-                    raise DatasetError(f"{key!r} is missing" + did_you_mean(key, stored.files))
+                    raise DatasetError(f"{key!r} is missing", hint=did_you_mean(key, stored.files))
             return {key: _member(stored, key) for key in KEYS}
     except (OSError, zipfile.BadZipFile) as error:
         raise DatasetError(f"cannot be read ({error})") from None
@@ -60,22 +76,30 @@ def _read(path: str) -> dict[str, NDArray[Any]]:
 def _member(stored: Any, key: str) -> NDArray[Any]:
     try:
         array = stored[key]
-    except ValueError as error:
-        if "Object arrays" in str(error):
-            raise DatasetError(f"{key} holds Python objects; expected numbers or texts of one type") from None
-        raise DatasetError(f"{key} cannot be read ({' '.join(str(error).split())})") from None
-    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        raise DatasetError(f"{key} cannot be read ({' '.join(str(error).split())})") from None
+    except (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise DatasetError(f"{key} cannot be read as numbers or texts ({' '.join(str(error).split())})") from None
     if not isinstance(array, np.ndarray):
         raise DatasetError(f"{key} is not an array")
     return array
 
 
 def _checked_inputs(key: str, array: NDArray[Any]) -> NDArray[np.float64]:
-    if array.dtype.kind not in "buif":
-        raise DatasetError(f"{key} is of type {array.dtype}; expected numbers")
     if array.ndim not in (2, 3):
         raise DatasetError(f"{key} has shape {array.shape}; expected (n, features) or (n, height, width)")
+    values = _finite_numbers(key, array)
+    return values.reshape(len(values), -1)
+
+
+def _checked_targets(key: str, array: NDArray[Any]) -> NDArray[np.float64]:
+    if array.ndim not in (1, 2):
+        raise DatasetError(f"{key} has shape {array.shape}; expected (n,) or (n, outputs)")
+    values = _finite_numbers(key, array)
+    return values.reshape(len(values), -1)
+
+
+def _finite_numbers(key: str, array: NDArray[Any]) -> NDArray[np.float64]:
+    if array.dtype.kind not in "buif":
+        raise DatasetError(f"{key} is of type {array.dtype}; expected numbers")
     if array.size == 0:
         raise DatasetError(f"{key} is empty: its shape is {array.shape}")
     with np.errstate(over="ignore"):  # a long double may exceed float64; it is refused below
@@ -84,28 +108,27 @@ def _checked_inputs(key: str, array: NDArray[Any]) -> NDArray[np.float64]:
     if unusable is not None:
         index, value = unusable
         raise DatasetError(f"{key}{list(index)} is {value:g}; expected finite numbers that float32 can hold")
-    return values.reshape(len(values), -1)
+    return values
 
 
-def _check_fit(arrays: dict[str, NDArray[Any]]) -> None:
+def _check_fit(arrays: Arrays) -> None:
     for split in ("train", "test"):
-        labels, inputs = arrays[f"y_{split}"], arrays[f"X_{split}"]
-        if labels.dtype.kind not in "biuU":
-            raise DatasetError(f"y_{split} is of type {labels.dtype}; expected integers or texts")
-        if labels.ndim != 1:
-            raise DatasetError(f"y_{split} has shape {labels.shape}; expected ({len(inputs)},)")
-        if len(labels) != len(inputs):
-            raise DatasetError(f"X_{split} has {len(inputs)} rows, y_{split} has {len(labels)}")
+        rows, targets = len(arrays[f"X_{split}"]), arrays[f"y_{split}"]
+        if targets.ndim == 0 or len(targets) != rows:
+            raise DatasetError(f"X_{split} has {rows} rows, y_{split} has shape {targets.shape}")
     train, test = arrays["X_train"].shape[1:], arrays["X_test"].shape[1:]
     if train != test:
         raise DatasetError(f"a row of X_test has shape {test}, one of X_train {train}")
+
+
+def _label_encoding(arrays: Arrays) -> LabelEncoding:
+    for key in ("y_train", "y_test"):
+        labels = arrays[key]
+        if labels.dtype.kind not in "biuU":
+            hint = "set task: regression" if labels.dtype.kind == "f" else ""
+            raise DatasetError(f"{key} is of type {labels.dtype}; expected integers or texts", hint=hint)
+        if labels.ndim != 1:
+            raise DatasetError(f"{key} has shape {labels.shape}; expected ({len(labels)},)")
     if (arrays["y_train"].dtype.kind == "U") != (arrays["y_test"].dtype.kind == "U"):
         raise DatasetError("y_train and y_test differ in type: one holds texts, the other integers")
-
-
-def _prefixed(key: str, function: Any, *arguments: Any) -> Any:
-    try:
-        return function(*arguments)
-    except DatasetError as error:
-        text = str(error)
-        raise DatasetError(f"{key}{text}" if text.startswith("[") else f"{key}: {text}") from None
+    return LabelEncoding(arrays["y_train"])

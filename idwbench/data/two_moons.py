@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
-from idwbench.config import TwoMoonsConfig
-from idwbench.data.dataset import Dataset, Scaling, Split, array_sha256
+from idwbench.data.preparation import RawData, RawSplit
+from idwbench.data.splits import HOLDOUT_STREAM, random_stream
+from idwbench.runs.datasets import TwoMoonsConfig
 
 __all__ = ["load_two_moons"]
 
-HOLDOUT_STREAM = 1
 
-
-def load_two_moons(config: TwoMoonsConfig) -> Dataset:
-    """Return train and test drawn in this order from one generator, and a holdout from a stream of its own.
+def load_two_moons(config: TwoMoonsConfig, folder: Path) -> RawData:
+    """Return train and test drawn in this order from one generator, and a holdout from a separate one.
 
     The points keep their own units. The holdout is the same whatever the sizes of train and test are.
     """
@@ -22,27 +23,15 @@ def load_two_moons(config: TwoMoonsConfig) -> Dataset:
     test = _draw(config.test_per_class, config.noise, random)
     holdout = None
     if config.holdout_per_class:
-        holdout = _draw(config.holdout_per_class, config.noise, _holdout_random(config.seed))
-    splits = [split for split in (train, test, holdout) if split is not None]
-    return Dataset(
-        config=config,
-        train=train,
-        test=test,
-        holdout=holdout,
-        scaling=Scaling.identity(),
-        image_shape=None,
-        class_names=("upper", "lower"),
-        sha256=array_sha256(*(array for split in splits for array in (split.inputs, split.labels))),
-    )
+        holdout = _draw(config.holdout_per_class, config.noise, random_stream(config.seed, HOLDOUT_STREAM))
+    return RawData(train, test, holdout, class_names=("upper", "lower"))
 
 
-def _holdout_random(seed: int) -> np.random.RandomState:
-    sequence = np.random.SeedSequence(seed, spawn_key=(HOLDOUT_STREAM,))
-    return np.random.RandomState(np.random.MT19937(sequence))
-
-
-def _draw(per_class: int, noise: float, random: np.random.RandomState) -> Split:
-    from sklearn.datasets import make_moons
-
-    points, labels = make_moons((per_class, per_class), shuffle=False, noise=noise, random_state=random)
-    return Split(np.ascontiguousarray(points, np.float32), np.ascontiguousarray(labels, np.int64))
+def _draw(per_class: int, noise: float, random: np.random.RandomState) -> RawSplit:
+    """Return the points of ``sklearn.datasets.make_moons``, not shuffled, without importing scikit-learn."""
+    angles = np.linspace(0, np.pi, per_class)
+    upper = np.column_stack([np.cos(angles), np.sin(angles)])
+    lower = np.column_stack([1 - np.cos(angles), 1 - np.sin(angles) - 0.5])
+    points = np.concatenate([upper, lower])
+    points += random.normal(scale=noise, size=points.shape)
+    return RawSplit(points, np.repeat([0, 1], per_class))

@@ -1,1 +1,1 @@
-"""Reports: rows to numbers, numbers to tables and figures."""
+"""Reports: from stored runs to statistics, comparisons and tables."""

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from idwbench.report.labels import parameters_label, percent_label, spread_label
-from idwbench.report.summaries import Row, Section, Statistic
+from idwbench.report.labels import metric_label, value_label
+from idwbench.report.references import ReferenceSource
+from idwbench.report.summaries import SPLITS, Row, Section
 
-__all__ = ["MISSING", "TRAIN_MEAN", "Cell", "Column", "caption", "section_columns", "setting_label"]
+__all__ = ["MISSING", "Cell", "Column", "caption", "section_columns", "without_spread"]
 
 MISSING = "–"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Text of one cell, and whether it is the best of its kind."""
+    """Text of one cell, and whether it is marked as best."""
 
     text: str
     best: bool = False
@@ -39,60 +40,62 @@ class Column:
 
 
 def section_columns(section: Section) -> tuple[Column, ...]:
-    """Return the columns of a section; those without any content (holdout, references, ...) are left out."""
-    rows = section.rows
-    shown = {
-        "setting": any(setting_label(row) for row in rows),
-        "holdout": any(row.holdout is not None for row in rows),
-        "learned": any(row.n_learned is not None for row in rows),
-        "paper": any(row.paper is not None for row in rows),
-        "authors": any(row.authors is not None for row in rows),
-        "diverged": any(row.n_diverged for row in rows),
-    }
-    return tuple(column for column in _COLUMNS if shown.get(column.name, True))
+    """Return the columns of a section; those without any content (holdout, references, …) are left out."""
+    rows, metric = section.rows, section.metric
+    splits = [split for split in SPLITS if split == "test" or any(split in row.statistics for row in rows)]
+    columns = [
+        Column("method", "method", False, lambda row: Cell(row.model.method)),
+        Column("setting", "parameters", False, lambda row: Cell(row.model.parameters_label)),
+        Column("prototypes", "prototypes", True, lambda row: Cell(str(row.model.prototypes))),
+        Column("n", "n", True, lambda row: Cell(str(row.n))),
+        *(_split_column(split, metric) for split in splits),
+        Column("learned", "learned parameters", True, _n_parameters),
+        _reference_column("paper", "paper", metric),
+        _reference_column("authors", "authors' code", metric),
+        Column("diverged", "diverged", True, lambda row: Cell(str(row.n_diverged) if row.n_diverged else "")),
+    ]
+    return tuple(
+        column
+        for column in columns
+        if column.name in ("method", "test") or any(column.cell(row).text not in ("", MISSING) for row in rows)
+    )
 
 
-def caption(section: Section) -> str:
-    """Return the line that explains the numbers of a section."""
-    spread = any(row.test is not None and row.test.std is not None for row in section.rows)
+def caption(section: Section, mark: str = "bold") -> str:
+    """Return the line that explains the numbers of a section, and what `mark` stands for."""
+    spread = any(statistic.std is not None for row in section.rows for statistic in row.statistics.values())
     over = ", mean ± sample standard deviation over n seeds" if spread else ""
-    return f"Accuracy in %{over}; bold: best mean of its number of prototypes."
+    line = f"Metric: {metric_label(section.metric)}{over}"
+    if not any(statistic.best for row in section.rows for statistic in row.statistics.values()):
+        return f"{line}."
+    best = "best mean, or not distinguishable from it," if section.is_tested else "best mean"
+    return f"{line}; {mark}: {best} among equal numbers of prototypes."
 
 
-def setting_label(row: Row) -> str:
-    """Return ``p=2, ε=0.001`` and, for a method from a plugin, the beginning of the plugin's checksum."""
-    words = [parameters_label(row.parameters)] if row.parameters else []
-    if row.plugin_sha256 is not None:
-        words.append(f"plugin {row.plugin_sha256[:8]}")
-    return ", ".join(words)
+def without_spread(column: Column, section: Section) -> Column:
+    """Return the column of a split with means alone, for narrow places."""
+    return _split_column(column.name, section.metric, spread=False)
 
 
-def _spread(statistic: Statistic | None, best: bool = False) -> Cell:
-    return Cell(MISSING) if statistic is None else Cell(spread_label(statistic.mean, statistic.std), best)
+def _split_column(split: str, metric: str, *, spread: bool = True) -> Column:
+    def cell(row: Row) -> Cell:
+        found = row.statistics.get(split)
+        if found is None:
+            return Cell(MISSING)
+        return Cell(value_label(metric, found.mean, found.std if spread else None), found.best)
+
+    return Column(split, split, True, cell)
 
 
-def _percent(fraction: float | None) -> Cell:
-    return Cell("" if fraction is None else percent_label(fraction))
+def _reference_column(source: ReferenceSource, header: str, metric: str) -> Column:
+    def cell(row: Row) -> Cell:
+        found = row.references.get(source)
+        if found is None:
+            return Cell("")
+        return Cell(value_label(metric, found.test_accuracy) + (f" (n={found.n})" if found.n else ""))
+
+    return Column(source, header, True, cell)
 
 
-# For narrow places.
-TRAIN_MEAN = Column("train", "train", True, lambda row: _percent(row.train.mean if row.train else None))
-
-_COLUMNS = (
-    Column("method", "method", False, lambda row: Cell(row.method)),
-    Column("setting", "parameters", False, lambda row: Cell(setting_label(row))),
-    Column("prototypes", "prototypes", True, lambda row: Cell(str(row.prototypes))),
-    Column("n", "n", True, lambda row: Cell(str(row.n))),
-    Column("test", "test", True, lambda row: _spread(row.test, row.best_test)),
-    Column("holdout", "holdout", True, lambda row: _spread(row.holdout, row.best_holdout)),
-    Column("train", "train", True, lambda row: _spread(row.train)),
-    Column(
-        "learned",
-        "learned parameters",
-        True,
-        lambda row: Cell(MISSING if row.n_learned is None else f"{row.n_learned:,}"),
-    ),
-    Column("paper", "paper", True, lambda row: _percent(row.paper)),
-    Column("authors", "authors' code", True, lambda row: _percent(row.authors)),
-    Column("diverged", "diverged", True, lambda row: Cell(str(row.n_diverged) if row.n_diverged else "")),
-)
+def _n_parameters(row: Row) -> Cell:
+    return Cell(MISSING if row.n_parameters is None else f"{row.n_parameters:,}")

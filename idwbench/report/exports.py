@@ -1,7 +1,10 @@
 """A report for programs: CSV and JSON with plain numbers at full precision, accuracies as fractions.
 
-One row a setting; what the section says (data set, protocol) is repeated in each. Empty fields (CSV) and null
-(JSON) stand for what does not exist, such as the standard deviation of one run.
+One row for each model; what the section says (data set, protocol, metric) is repeated in each. Empty fields (CSV) and
+null (JSON) stand for what does not exist, such as the standard deviation of one run. ``best_test`` is true for the best
+mean of its number of prototypes and for every row that a paired test over seeds does not distinguish from it;
+``p_value_test`` is the p-value of that test (see `idwbench.report.comparisons`), and null where there were too few
+seeds. The same holds for the other splits.
 """
 
 from __future__ import annotations
@@ -11,13 +14,30 @@ import io
 import json
 from typing import Any
 
-from idwbench.report.summaries import Report, Row, Section, Statistic
+from idwbench.report.comparisons import COMPARED_SPLITS
+from idwbench.report.summaries import SOURCES, SPLITS, Report, Row, Section
+from idwbench.runs.models import PrototypesConfig
+from idwbench.runs.protocol import Protocol
+from idwbench.runs.settings import Settings
 
-__all__ = ["render_csv", "render_json", "report_records"]
+__all__ = ["FIELDS", "render_csv", "render_json", "report_records"]
+
+FIELDS = (
+    *("section", "dataset", "dataset_config"),
+    *Protocol.model_fields,
+    *(name for name in PrototypesConfig.model_fields if name != "kind"),
+    *("n", "diverged", "learned_parameters", "metric"),
+    *(f"{split}_{field}" for split in SPLITS for field in ("mean", "std")),
+    *(f"{field}_{split}" for split in COMPARED_SPLITS for field in ("best", "p_value")),
+    *(f"{source}_{field}" for source in SOURCES for field in ("test", "n")),
+)
 
 
 def report_records(report: Report) -> list[dict[str, Any]]:
-    """Return one mapping a row, in order, of plain Python values; ``dataset_config`` and ``parameters`` nest."""
+    """Return one mapping for each row, in order, of plain Python values.
+
+    ``dataset_config`` and ``parameters`` are mappings themselves.
+    """
     return [_record(section, row) for section in report.sections for row in section.rows]
 
 
@@ -30,71 +50,44 @@ def render_csv(report: Report) -> str:
     """Return `report_records` as a table with one header; method parameters are columns of their own."""
     records = report_records(report)
     names = list(dict.fromkeys(name for record in records for name in record["parameters"]))
+    header = [column for name in FIELDS for column in (names if name == "parameters" else [name])]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*_HEAD, *names, *_NUMBERS])
+    writer.writerow(header)
     for record in records:
-        writer.writerow(
-            [_field(record[name]) for name in _HEAD]
-            + [_field(record["parameters"].get(name)) for name in names]
-            + [_field(record[name]) for name in _NUMBERS]
-        )
+        flat = {**record["parameters"], **record}
+        writer.writerow([_field(flat.get(name)) for name in header])
     return stream.getvalue()
 
 
-_HEAD = (
-    "section",
-    "dataset",
-    "dataset_config",
-    "epochs",
-    "batch_size",
-    "learning_rate",
-    "optimizer",
-    "schedule",
-    "method",
-    "plugin_sha256",
-)
-_NUMBERS = (
-    "prototypes",
-    "n",
-    "diverged",
-    "learned_parameters",
-    *(f"{split}_{statistic}" for split in ("test", "holdout", "train") for statistic in ("mean", "std")),
-    "best_test",
-    "best_holdout",
-    "paper_test",
-    "authors_test",
-)
-
-
 def _record(section: Section, row: Row) -> dict[str, Any]:
-    return {
+    record: dict[str, Any] = {
         "section": section.title,
         "dataset": section.dataset,
         "dataset_config": section.dataset_config.model_dump(mode="json"),
-        **section.protocol.model_dump(mode="json"),
-        "method": row.method,
-        "plugin_sha256": row.plugin_sha256,
-        "parameters": dict(row.parameters),
-        "prototypes": row.prototypes,
+        **_settings(section.protocol),
+        **_settings(row.model),
         "n": row.n,
         "diverged": row.n_diverged,
-        "learned_parameters": row.n_learned,
-        **_statistic("test", row.test),
-        **_statistic("holdout", row.holdout),
-        **_statistic("train", row.train),
-        "best_test": row.best_test,
-        "best_holdout": row.best_holdout,
-        "paper_test": row.paper,
-        "authors_test": row.authors,
+        "learned_parameters": row.n_parameters,
+        "metric": section.metric,
     }
+    for split in SPLITS:
+        found = row.statistics.get(split)
+        record[f"{split}_mean"] = found and found.mean
+        record[f"{split}_std"] = found and found.std
+        record[f"best_{split}"] = found is not None and found.best
+        record[f"p_value_{split}"] = found and found.p_value
+    for source in SOURCES:
+        reference = row.references.get(source)
+        record[f"{source}_test"] = reference and reference.test_accuracy
+        record[f"{source}_n"] = reference and reference.n
+    return {name: record[name] for name in FIELDS}
 
 
-def _statistic(split: str, statistic: Statistic | None) -> dict[str, float | None]:
-    return {
-        f"{split}_mean": None if statistic is None else statistic.mean,
-        f"{split}_std": None if statistic is None else statistic.std,
-    }
+def _settings(settings: Settings) -> dict[str, Any]:
+    """Return every setting by name, also those that run keys leave out at their default."""
+    return {name: getattr(settings, name) for name in type(settings).model_fields}
 
 
 def _field(value: Any) -> str:

@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 
-from idwbench.config import Protocol
-from idwbench.methods import ParameterValue
+from idwbench.attention.definitions import Method, Parameter
+from idwbench.attention.scores import BUILT_IN_METHODS
+from idwbench.runs.metrics import METRICS
+from idwbench.runs.protocol import Protocol
 
-__all__ = ["count_label", "parameters_label", "percent_label", "protocol_label", "spread_label"]
+__all__ = ["count_label", "method_table", "metric_label", "protocol_label", "setting_label", "value_label"]
 
-_SYMBOLS = {"power": "p", "epsilon": "ε", "sigma_squared": "σ²", "temperature": "T"}
-
-
-def parameters_label(parameters: Sequence[tuple[str, ParameterValue]]) -> str:
-    """Return ``p=2, ε=0.001``; a parameter without a letter keeps its name, a scale is ``1/√features``."""
-    return ", ".join(_parameter(name, value) for name, value in parameters)
-
-
-def percent_label(fraction: float) -> str:
-    """Return a fraction in percent with two decimals: 0.975 is ``97.50``."""
-    return f"{100 * fraction:.2f}"
-
-
-def spread_label(mean: float, std: float | None) -> str:
-    """Return ``97.50 ± 1.18``, in percent; without a standard deviation the mean alone."""
-    return percent_label(mean) if std is None else f"{percent_label(mean)} ± {percent_label(std)}"
-
-
-def protocol_label(protocol: Protocol) -> str:
-    """Return ``50 epochs · batch 4 · learning rate 0.001``, and the schedule unless it is cosine."""
-    words = [
-        count_label(protocol.epochs, "epoch"),
-        f"batch {protocol.batch_size}",
-        f"learning rate {_plain(protocol.learning_rate)}",
-    ]
-    if protocol.schedule != "cosine":
-        words.append(f"{protocol.schedule} schedule")
-    return " · ".join(words)
+_SIGNIFICANT_DIGITS = 4
 
 
 def count_label(count: int, noun: str) -> str:
@@ -44,11 +19,65 @@ def count_label(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def _parameter(name: str, value: ParameterValue) -> str:
-    if name == "scale" and isinstance(value, str):
-        return f"1/√{value}"
-    return f"{_SYMBOLS.get(name, name)}={_plain(value)}"
+def metric_label(metric: str) -> str:
+    """Return ``accuracy in %``, or ``rmse (lower is better)``."""
+    words = metric.replace("_", " ")
+    definition = METRICS.get(metric)
+    if definition is None:
+        return words
+    return (
+        words + (" in %" if definition.percent else "") + ("" if definition.higher_is_better else " (lower is better)")
+    )
 
 
-def _plain(value: ParameterValue) -> str:
-    return value if isinstance(value, str) else repr(value).removesuffix(".0")
+def value_label(metric: str, mean: float, std: float | None = None) -> str:
+    """Return ``97.50 ± 1.18`` for a metric in percent, four significant digits for another; `std` may be missing."""
+    if metric in METRICS and METRICS[metric].percent:
+        words = [f"{100 * number:.2f}" for number in (mean, std) if number is not None]
+    else:
+        largest = max(abs(mean), std or 0.0)
+        form = f".{_SIGNIFICANT_DIGITS - 1}e" if largest else ".0f"
+        if 1e-4 <= largest < 1e6:
+            form = f".{max(0, _SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(largest)))}f"
+        words = [f"{number:{form}}" for number in (mean, std) if number is not None]
+    return " ± ".join(words)
+
+
+def setting_label(name: str, value: object) -> str:
+    """Return ``learning rate 0.001``: a setting's name in words, and its value."""
+    return f"{name.replace('_', ' ')} {repr(value).removesuffix('.0') if isinstance(value, float) else value}"
+
+
+def protocol_label(protocol: Protocol) -> str:
+    """Return ``epochs 50 · batch size 4 · learning rate 0.001``, and every setting that is not at its default."""
+    shown = [
+        (name, getattr(protocol, name))
+        for name, field in type(protocol).model_fields.items()
+        if field.is_required() or getattr(protocol, name) != field.default
+    ]
+    return " · ".join(setting_label(name, value) for name, value in shown)
+
+
+def method_table() -> str:
+    """Return the built-in methods as a Markdown table, one row for each record of the registry."""
+    head = ["| method | score | weights | parameters | initialisation |", "|---|---|---|---|---|"]
+    return "\n".join([*head, *(_method_row(method) for method in BUILT_IN_METHODS)]) + "\n"
+
+
+def _method_row(method: Method) -> str:
+    parameters = "; ".join(_parameter(parameter) for parameter in method.parameters) or "none"
+    cells = (f"`{method.name}`", method.formula, method.weighting, parameters, f"`{method.initialisation}`")
+    return f"| {' | '.join(cells)} |"
+
+
+def _parameter(parameter: Parameter) -> str:
+    if parameter.choices:
+        words = " or ".join(f"`{word}`" for word in parameter.choices)
+        return f"`{parameter.name}`: {words} (`{parameter.default}`)"
+    low = -parameter.maximum if parameter.minimum is None else parameter.minimum
+    bounds = f"{'(' if parameter.exclusive else '['}{_plain(low)}, {_plain(parameter.maximum)}]"
+    return f"`{parameter.name}` in {bounds} ({_plain(parameter.default)})"
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}".replace("e-0", "e-").replace("e+", "e") if isinstance(value, float) else str(value)

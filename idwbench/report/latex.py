@@ -1,4 +1,4 @@
-r"""A report as LaTeX: one ``table`` with booktabs rules a section; compiles with pdflatex, no other package."""
+r"""A report as LaTeX: one ``table`` with booktabs rules for each section; compiles with pdflatex, no other package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from idwbench.report.summaries import Report, Section
 
 __all__ = ["escape_latex", "render_latex"]
 
-# The second half are letters that pdflatex does not know, or that its old fonts replace by another.
+# The second half are letters that pdflatex does not know, or that its old fonts print as another.
 _REPLACEMENTS = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -33,6 +33,7 @@ _REPLACEMENTS = str.maketrans(
         "√": r"$\surd$",
         "ε": r"$\varepsilon$",
         "η": r"$\eta$",
+        "α": r"$\alpha$",
         "σ": r"$\sigma$",
         "²": r"\textsuperscript{2}",
     }
@@ -48,7 +49,7 @@ def render_latex(report: Report) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Return `text` so that LaTeX prints it as it stands."""
+    """Return `text` with the characters escaped that LaTeX would interpret."""
     return " ".join(text.split()).translate(_REPLACEMENTS)
 
 
@@ -67,7 +68,7 @@ def _section(section: Section) -> str:
         r"    \midrule",
     ]
     for place, row in enumerate(section.rows):
-        if place and row.prototypes != section.rows[place - 1].prototypes:
+        if place and row.model.prototypes != section.rows[place - 1].model.prototypes:
             lines.append(r"    \addlinespace")
         lines.append(f"    {' & '.join(_cell(column.cell(row)) for column in columns)} \\\\")
     lines += [r"    \bottomrule", r"  \end{tabular}"]

@@ -1,65 +1,51 @@
-"""From stored runs to the numbers of a table: sections by data set and protocol, rows by setting, over seeds."""
+"""From stored runs to the numbers of a table: sections by data set and protocol, rows by model, over seeds."""
 
 from __future__ import annotations
 
 import json
-import math
-import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from idwbench.config import DATASET_NAMES, DatasetConfig, Protocol, dataset_identity, default_protocol
-from idwbench.methods import METHODS, ParameterValue
-from idwbench.report.labels import count_label, protocol_label
-from idwbench.report.references import ReferenceSource, find_reference, reference_notes
+from idwbench.attention.methods import METHODS
+from idwbench.errors import ConfigError, did_you_mean
+from idwbench.report.comparisons import compare
+from idwbench.report.labels import count_label, protocol_label, setting_label
+from idwbench.report.references import Reference, ReferenceSource, find_reference, reference_notes
+from idwbench.report.statistics import Statistic, statistic
 from idwbench.results.records import StoredRun
+from idwbench.runs.datasets import DATASETS, DatasetConfig, dataset_identity
+from idwbench.runs.metrics import headline_metric
+from idwbench.runs.models import ModelConfig
+from idwbench.runs.protocol import Protocol, default_protocol
+from idwbench.runs.settings import Settings
 
-__all__ = ["Report", "Row", "Section", "Statistic", "summarise"]
+__all__ = ["SOURCES", "SPLITS", "Report", "Row", "Section", "summarise"]
 
-# Means nearer than this are a tie: accuracies are ratios of counts, so only rounding is smaller.
-_TIE = 1e-12
-
-
-@dataclass(frozen=True)
-class Statistic:
-    """Mean and sample standard deviation (n − 1) of n accuracies, as fractions; no deviation for n = 1."""
-
-    mean: float
-    std: float | None
-    n: int
+# In the order of columns.
+SPLITS = ("test", "holdout", "validation", "train")
+SOURCES: tuple[ReferenceSource, ...] = ("paper", "authors")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One method with one setting of its parameters and one number of prototypes, over seeds.
+    """One model with all its settings, over seeds.
 
     Attributes:
-        parameters: Names and values in the method's own order.
-        plugin_sha256: Checksum of the plugin that brought the method; None if built in.
-        n: Runs that ended well; what the statistics are taken over.
+        model: Method, parameters in the method's own order, prototypes, ….
+        n: Complete runs.
         n_diverged: Runs that became non-finite; they are in no statistic.
-        n_learned: Learned parameters, prototypes · (features + classes); None if no run of the section tells.
-        best_test: The highest mean test accuracy of its number of prototypes; ties share it.
-        best_holdout: The same on the holdout split.
-        paper: Test accuracy the paper prints for this setting.
-        authors: Test accuracy of the authors' code for this setting.
+        statistics: The metric of the section by split.
+        n_parameters: Number of learned numbers; None if no run is complete.
+        references: Published test accuracies of this model.
     """
 
-    method: str
-    parameters: tuple[tuple[str, ParameterValue], ...]
-    prototypes: int
-    plugin_sha256: str | None
+    model: ModelConfig
     n: int
     n_diverged: int
-    test: Statistic | None
-    holdout: Statistic | None
-    train: Statistic | None
-    n_learned: int | None
-    best_test: bool = False
-    best_holdout: bool = False
-    paper: float | None = None
-    authors: float | None = None
+    statistics: Mapping[str, Statistic]
+    n_parameters: int | None
+    references: Mapping[ReferenceSource, Reference] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,7 +55,9 @@ class Section:
     Attributes:
         title: Data set, those of its parameters worth naming, and protocol, in one line.
         dataset: The name that tables use: the data set's, or the file's for the user's own data.
+        metric: The name of the metric that the numbers are of.
         rows: By prototypes, then method in the order of the registry, then parameters.
+        is_tested: Whether a test over seeds decided which rows are marked; otherwise the best mean alone is.
         notes: Lines to stand under the table.
     """
 
@@ -77,7 +65,9 @@ class Section:
     dataset: str
     dataset_config: DatasetConfig
     protocol: Protocol
+    metric: str
     rows: tuple[Row, ...]
+    is_tested: bool
     notes: tuple[str, ...]
 
 
@@ -88,83 +78,74 @@ class Report:
     sections: tuple[Section, ...]
 
 
-def summarise(runs: Sequence[StoredRun]) -> Report:
-    """Return the numbers of all tables that `runs` fill; a run that is given twice counts once."""
+def summarise(runs: Sequence[StoredRun], metric: str | None = None) -> Report:
+    """Return the numbers of all tables that `runs` fill; a run that is given twice counts once.
+
+    Args:
+        runs: Those to report, in any state.
+        metric: The name of a metric; the headline metric of each data set's task if it is None. Data sets without
+            this metric are left out.
+
+    Raises:
+        ConfigError: no run has that metric.
+    """
     groups: dict[str, list[StoredRun]] = defaultdict(list)
     for run in {run.run_key: run for run in runs}.values():
-        groups[f"{_dataset_key(run)}{run.config.protocol.model_dump_json()}"].append(run)
-    ordered = sorted(groups.values(), key=lambda group: _section_order(group[0]))
-    titles = _section_titles([group[0] for group in ordered])
-    return Report(tuple(_section(title, group) for title, group in zip(titles, ordered, strict=True)))
+        groups[f"{dataset_identity(run.config.dataset)}{run.config.protocol.model_dump_json()}"].append(run)
+    if metric is not None:
+        known = {name for group in groups.values() for name in _metric_names(group)}
+        if metric not in known:
+            problem = f"no run has a metric '{metric}'"
+            raise ConfigError(problem, location=("metric",), hint=did_you_mean(metric, known))
+    chosen = [group for group in groups.values() if metric is None or metric in _metric_names(group)]
+    chosen.sort(key=lambda group: _section_order(group[0]))
+    titles = _section_titles([group[0] for group in chosen])
+    return Report(tuple(_section(title, group, metric) for title, group in zip(titles, chosen, strict=True)))
 
 
-def _section(title: str, runs: list[StoredRun]) -> Section:
+def _metric_names(runs: list[StoredRun]) -> set[str]:
+    names = {name for run in runs for _, name in run.metrics}
+    return names | {headline_metric(run.config.dataset.task).name for run in runs[:1]}
+
+
+def _section(title: str, runs: list[StoredRun], metric: str | None) -> Section:
     config = runs[0].config
-    learned = next((r.n_features + r.n_classes for r in runs if r.n_features and r.n_classes), None)
+    name = headline_metric(config.dataset.task).name if metric is None else metric
     groups: dict[str, list[StoredRun]] = defaultdict(list)
     for run in runs:
         if run.state in ("complete", "diverged"):
-            groups[_row_key(run)].append(run)
-    rows = _flag_best([_row(group, learned) for group in groups.values()])
-    rows.sort(key=_row_order)
-    sources: set[ReferenceSource] = set()
-    if any(row.paper is not None for row in rows):
-        sources.add("paper")
-    if any(row.authors is not None for row in rows):
-        sources.add("authors")
-    notes = (*_count_notes(rows, runs), *reference_notes(config.dataset.name, config.protocol, sources))
-    return Section(title, runs[0].dataset, config.dataset, config.protocol, tuple(rows), notes)
-
-
-def _row(runs: list[StoredRun], learned: int | None) -> Row:
-    config = runs[0].config
-    complete = [run for run in runs if run.state == "complete"]
-    parameters = _ordered_parameters(config.method, config.parameters)
-    setting = (config.dataset, config.method, config.prototypes, parameters)
-    return Row(
-        method=config.method,
-        parameters=parameters,
-        prototypes=config.prototypes,
-        plugin_sha256=config.plugin_sha256,
-        n=len(complete),
-        n_diverged=len(runs) - len(complete),
-        test=_statistic(run.test_accuracy for run in complete),
-        holdout=_statistic(run.holdout_accuracy for run in complete),
-        train=_statistic(run.train_accuracy for run in complete),
-        n_learned=None if learned is None else config.prototypes * learned,
-        paper=find_reference("paper", *setting),
-        authors=find_reference("authors", *setting),
+            groups[json.dumps(run.config.model.model_dump(), sort_keys=True)].append(run)
+    rows = sorted((_row(group, name) for group in groups.values()), key=_row_order)
+    comparison = compare([(row.model.prototypes, row.statistics) for row in rows], name)
+    rows = [replace(row, statistics=marked) for row, marked in zip(rows, comparison.statistics, strict=True)]
+    sources = {source for row in rows for source in row.references}
+    references = reference_notes(config.dataset.name, config.protocol, sources)
+    return Section(
+        title=title,
+        dataset=runs[0].dataset,
+        dataset_config=config.dataset,
+        protocol=config.protocol,
+        metric=name,
+        rows=tuple(rows),
+        is_tested=comparison.is_tested,
+        notes=(*comparison.notes, *_count_notes(rows, runs), *references),
     )
 
 
-def _statistic(accuracies: Iterable[float | None]) -> Statistic | None:
-    present = [value for value in accuracies if value is not None and math.isfinite(value)]
-    if not present:
-        return None
-    # `statistics` sums exactly, so the order of the seeds cannot make or break a tie.
-    std = statistics.stdev(present) if len(present) > 1 else None
-    return Statistic(statistics.fmean(present), std, len(present))
-
-
-def _flag_best(rows: list[Row]) -> list[Row]:
-    tests: dict[int, float] = {}
-    holdouts: dict[int, float] = {}
-    for row in rows:
-        for best, statistic in ((tests, row.test), (holdouts, row.holdout)):
-            if statistic is not None:
-                best[row.prototypes] = max(best.get(row.prototypes, 0.0), statistic.mean)
-
-    def is_best(statistic: Statistic | None, best: float | None) -> bool:
-        return statistic is not None and best is not None and statistic.mean >= best - _TIE
-
-    return [
-        replace(
-            row,
-            best_test=is_best(row.test, tests.get(row.prototypes)),
-            best_holdout=is_best(row.holdout, holdouts.get(row.prototypes)),
-        )
-        for row in rows
-    ]
+def _row(runs: list[StoredRun], metric: str) -> Row:
+    config = runs[0].config
+    complete = [run for run in runs if run.state == "complete"]
+    model = config.model.replace_parameters(_ordered(config.model))
+    by_split = {split: statistic({run.config.seed: run.metric(metric, split) for run in complete}) for split in SPLITS}
+    found = {source: find_reference(source, config.dataset, model) for source in SOURCES if metric == "accuracy"}
+    return Row(
+        model=model,
+        n=len(complete),
+        n_diverged=len(runs) - len(complete),
+        statistics={split: found for split, found in by_split.items() if found is not None},
+        n_parameters=next((run.n_parameters for run in complete if run.n_parameters is not None), None),
+        references={source: reference for source, reference in found.items() if reference is not None},
+    )
 
 
 def _count_notes(rows: list[Row], runs: list[StoredRun]) -> list[str]:
@@ -173,68 +154,62 @@ def _count_notes(rows: list[Row], runs: list[StoredRun]) -> list[str]:
         notes.append("n = 1: no spread.")
     diverged = sum(row.n_diverged for row in rows)
     if diverged:
-        notes.append(f"{count_label(diverged, 'run')} diverged; no mean counts them.")
+        notes.append(f"{count_label(diverged, 'run')} diverged; not in the means.")
     failed = sum(run.state == "failed" for run in runs)
     if failed:
         notes.append(f"{count_label(failed, 'run')} failed; not shown.")
     pending = sum(run.state in ("planned", "running") for run in runs)
     if pending:
-        notes.append(f"{count_label(pending, 'run')} not done yet; not shown.")
+        notes.append(f"{count_label(pending, 'run')} not finished; not shown.")
     return notes
 
 
-def _ordered_parameters(method: str, parameters: dict[str, ParameterValue]) -> tuple[tuple[str, ParameterValue], ...]:
-    known = [parameter.name for parameter in METHODS[method].parameters] if method in METHODS else []
-    order = {name: place for place, name in enumerate(known)}
-    return tuple(sorted(parameters.items(), key=lambda item: (order.get(item[0], len(order)), item[0])))
-
-
-def _row_key(run: StoredRun) -> str:
-    config = run.config
-    return json.dumps([config.method, config.parameters, config.prototypes, config.plugin_sha256], sort_keys=True)
+def _ordered(model: ModelConfig) -> dict[str, float | str]:
+    known = [parameter.name for parameter in METHODS[model.method].parameters] if model.method in METHODS else []
+    names = [*(name for name in known if name in model.parameters), *sorted(model.parameters.keys() - set(known))]
+    return {name: model.parameters[name] for name in names}
 
 
 def _row_order(row: Row) -> tuple[object, ...]:
-    methods = list(METHODS)
-    place = methods.index(row.method) if row.method in METHODS else len(methods)
-    values = tuple((isinstance(value, str), value) for _, value in row.parameters)
-    return (row.prototypes, place, row.method, values, row.plugin_sha256 or "")
-
-
-def _dataset_key(run: StoredRun) -> str:
-    # As in the run key, a file is known by its content: neither its place nor its name makes a new section.
-    return dataset_identity(run.config.dataset)
+    model, methods = row.model, list(METHODS)
+    place = methods.index(model.method) if model.method in METHODS else len(methods)
+    others = model.model_dump(exclude={"prototypes", "method", "parameters"})
+    return (model.prototypes, place, model.method, _sortable(model.parameters), _sortable(others))
 
 
 def _section_order(run: StoredRun) -> tuple[object, ...]:
     dataset, protocol = run.config.dataset, run.config.protocol
     own = protocol == default_protocol(dataset.name)
-    place = DATASET_NAMES.index(dataset.name)
-    protocol_order = (protocol.epochs, protocol.batch_size, protocol.learning_rate, protocol.schedule)
-    return (place, run.dataset, _dataset_order(dataset), not own, protocol_order)
+    place = list(DATASETS).index(dataset.name)
+    return (place, run.dataset, _order(dataset), not own, _order(protocol))
 
 
-def _dataset_order(dataset: DatasetConfig) -> tuple[tuple[bool, str | float], ...]:
-    values = dataset.model_dump(exclude={"path"}).values()
-    return tuple((isinstance(value, str), value) for value in values if value is not None)
+def _order(settings: Settings) -> tuple[object, ...]:
+    return _sortable({name: getattr(settings, name) for name in type(settings).model_fields if name != "path"})
+
+
+def _sortable(values: Mapping[str, object]) -> tuple[object, ...]:
+    """Return values of different types so that they can be compared: None, then numbers, then words."""
+    return tuple((value is not None, isinstance(value, str), value or 0) for value in values.values())
 
 
 def _section_titles(first_runs: list[StoredRun]) -> list[str]:
-    """Name what tells sections apart: parameters that are not the default, or not the same in all of them."""
+    """Name what distinguishes sections: parameters that are not the default, or not the same in all of them."""
     seen: dict[tuple[str, str], set[object]] = defaultdict(set)
     for run in first_runs:
-        for name, value in run.config.dataset.model_dump().items():
-            seen[run.dataset, name].add(value)
+        dataset = run.config.dataset
+        for name in type(dataset).model_fields:
+            seen[run.dataset, name].add(getattr(dataset, name))
     titles = []
     for run in first_runs:
         dataset = run.config.dataset
         words = [run.dataset]
-        for name, field in type(dataset).model_fields.items():
+        for name, setting in type(dataset).model_fields.items():
             value = getattr(dataset, name)
             varies = len(seen[run.dataset, name]) > 1
             if name == "sha256":  # never the default: worth a word only where two files share a name
                 words += [f"sha256 {value[:8]}"] if varies and value else []
-            elif name not in ("name", "path") and (varies or value != field.default):
-                words.append(f"{name.replace('_', ' ')} {value}")
+            elif name not in ("name", "path") and (varies or value != setting.default):
+                words.append(setting_label(name, value))
         titles.append(" · ".join([*words, protocol_label(run.config.protocol)]))
     return titles

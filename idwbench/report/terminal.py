@@ -12,13 +12,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from idwbench.report.columns import TRAIN_MEAN, Cell, Column, caption, section_columns
+from idwbench.report.columns import Cell, Column, caption, section_columns, without_spread
+from idwbench.report.comparisons import COMPARED_SPLITS
 from idwbench.report.summaries import Report, Section
 
 __all__ = ["TerminalReport", "render_plain"]
 
 # Taken in this order until the table fits.
-_SHORTER = ("train spread", "learned", "train", "authors", "paper", "holdout")
+_SHORTER = ("train spread", "learned", "train", "authors", "paper", "validation", "holdout")
 # Headers that would be wider than what stands below them.
 _TWO_LINES = {
     "prototypes": "proto-\ntypes",
@@ -37,7 +38,7 @@ class TerminalReport:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         if not self.report.sections:
             yield Text("No runs to report.")
-        # Bold is lost in a pipe and on a dumb terminal: there the best carry a star.
+        # Bold is lost in a pipe and on a dumb terminal: there a star marks the best.
         star = not options.is_terminal or console.is_dumb_terminal
         for place, section in enumerate(self.report.sections):
             if place:
@@ -62,7 +63,7 @@ def _section(section: Section, console: Console, options: ConsoleOptions, star: 
         if Measurement.get(console, options.update(max_width=10_000), table).maximum <= options.max_width:
             break
         if name == "train spread":
-            columns = tuple(TRAIN_MEAN if column.name == "train" else column for column in columns)
+            columns = tuple(without_spread(column, section) if column.name == "train" else column for column in columns)
         else:
             left_out += [column.header for column in columns if column.name == name]
             columns = tuple(column for column in columns if column.name != name)
@@ -72,7 +73,7 @@ def _section(section: Section, console: Console, options: ConsoleOptions, star: 
         yield from (Text(f" {note}", style="dim") for note in section.notes)
         return
     yield table
-    notes = [caption(section).replace("bold:", "*") if star else caption(section), *section.notes]
+    notes = [caption(section, "*" if star else "bold"), *section.notes]
     # A reference that is not shown needs no origin.
     notes = [note for note in notes if not note.startswith(tuple(f"{header}:" for header in left_out))]
     if left_out:
@@ -87,12 +88,12 @@ def _table(section: Section, columns: tuple[Column, ...], star: bool) -> Table:
         header = _TWO_LINES.get(column.name, column.header)
         table.add_column(header, justify="right" if column.numeric else "left", vertical="bottom")
     for place, row in enumerate(section.rows):
-        last = place + 1 == len(section.rows) or section.rows[place + 1].prototypes != row.prototypes
+        last = place + 1 == len(section.rows) or section.rows[place + 1].model.prototypes != row.model.prototypes
         table.add_row(*(_text(column.cell(row), column, star) for column in columns), end_section=last)
     return table
 
 
 def _text(cell: Cell, column: Column, star: bool) -> Text:
-    if not star or column.name not in ("test", "holdout"):
+    if not star or column.name not in COMPARED_SPLITS:
         return Text(cell.text, style="bold" if cell.best else "")
     return Text(cell.text + ("*" if cell.best else " "), style="bold" if cell.best else "")

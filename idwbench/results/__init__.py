@@ -1,1 +1,1 @@
-"""The results database: runs, curves, tensors and sweeps, in SQLite or any database SQLAlchemy speaks to."""
+"""The results database: runs, metrics, curves, arrays and sweeps, in SQLite or PostgreSQL."""

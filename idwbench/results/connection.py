@@ -1,4 +1,4 @@
-"""How the database is reached: from a path or a URL to transactions that either happen or do not."""
+"""Access to the database: from a path or a URL to atomic transactions."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ __all__ = ["BUSY_TIMEOUT_SECONDS", "Database"]
 
 BUSY_TIMEOUT_SECONDS = 30.0
 _IMMEDIATE = "idwbench_immediate"
+_EXPECTED = "expected the path of a file, sqlite:///… or postgresql://…"
 _SEPARATORS = tuple(filter(None, ("/", os.sep, os.altsep)))
 
 
 @dataclass(frozen=True)
 class Database:
-    """A database that may be read or written.
+    """A database with its read and write transactions.
 
     Attributes:
-        engine: Without a pool: each transaction has a connection of its own, so that nothing is shared between
-            threads or inherited by child processes, and no lock outlives its transaction.
+        engine: It has no pool: each transaction opens its own connection, so that threads share nothing, child
+            processes inherit nothing, and no lock outlives its transaction.
         label: The path, or the URL without its password, for messages.
         path: The file of an SQLite database, else None.
         read_only: Whether `write` is refused.
@@ -48,37 +49,35 @@ class Database:
         """Return the database at a path or an SQLAlchemy URL; nothing is opened or created yet.
 
         Raises:
-            ResultsError: empty, a folder or within one that cannot be entered, not a URL, neither SQLite nor
-                PostgreSQL, its driver is missing, or it is in memory.
+            ResultsError: `db` is empty, a folder or in one that cannot be entered, not a URL, neither SQLite nor
+                PostgreSQL, or in memory, or its driver is missing.
         """
         if not db.strip():
-            raise ResultsError("the name of the database is empty: give the path of a file")
+            raise ResultsError("the name of the database is empty", hint=_EXPECTED)
         if "://" not in db:
             return cls._sqlite(db, read_only)
         try:
             url = make_url(db)
         except ArgumentError:
-            raise ResultsError(f"'{db}' is neither a path nor a database URL") from None
+            raise ResultsError("neither a path nor a database URL", file=db, hint=_EXPECTED) from None
         match url.get_backend_name():
             case "sqlite":
                 return cls._sqlite(url.database or "", read_only)
             case "postgresql":
                 return cls._postgresql(url, read_only)
             case name:
-                raise ResultsError(
-                    f"databases of kind '{name}' are not supported (expected a path, sqlite:///… or postgresql://…)"
-                )
+                raise ResultsError(f"databases of kind '{name}' are not supported", hint=_EXPECTED)
 
     @classmethod
     def _sqlite(cls, name: str, read_only: bool) -> Database:
         if name in ("", ":memory:"):
-            raise ResultsError("a database in memory keeps no results: give the path of a file")
+            raise ResultsError("a database in memory keeps no results", hint=_EXPECTED)
         try:
             path = Path(name).expanduser()
         except RuntimeError:
-            raise ResultsError(f"'{name}': no such user") from None
+            raise ResultsError("no such user", file=name) from None
         if name.endswith(_SEPARATORS) or _is_folder(path):
-            raise ResultsError(f"'{name}' is a folder: give the path of a database file")
+            raise ResultsError("is a folder, expected a database file", file=name)
         return cls(_sqlite_engine(path, read_only), str(path), path, read_only)
 
     @classmethod
@@ -90,11 +89,10 @@ class Database:
         try:
             engine = create_engine(url, poolclass=NullPool, json_serializer=_to_json, execution_options=options)
         except NoSuchModuleError:
-            raise ResultsError(f"'{label}': SQLAlchemy knows no driver '{url.drivername}'") from None
+            raise ResultsError(f"SQLAlchemy knows no driver '{url.drivername}'", file=label) from None
         except ModuleNotFoundError as error:
-            raise ResultsError(
-                f"'{label}' needs the Python package '{error.name}' (pip install '{error.name}[binary]')"
-            ) from None
+            problem, hint = f"needs the Python package '{error.name}'", f"pip install '{error.name}[binary]'"
+            raise ResultsError(problem, file=label, hint=hint) from None
         return cls(engine, label, None, read_only)
 
     @contextmanager
@@ -102,54 +100,57 @@ class Database:
         """Open a transaction that sees one state of the database.
 
         Raises:
-            ResultsError: the database cannot be reached or read, or holds a value that is not what its column says.
+            ResultsError: the database cannot be reached or read, or holds a value that does not fit its column.
         """
+        engine = self.engine
+        if self.path is None:  # by default each statement of PostgreSQL sees what was committed before it
+            engine = engine.execution_options(isolation_level="REPEATABLE READ")
         try:
-            with self._translated(), self.engine.connect() as connection:
+            with self._translated(), engine.connect() as connection:
                 yield connection
-        except ValueError as error:  # JSON or a moment that cannot be parsed
-            raise ResultsError(f"'{self.label}' holds a value that cannot be read: {_explain(error)}") from error
+        except ValueError as error:  # JSON or a date that cannot be parsed
+            raise ResultsError(f"holds a value that cannot be read: {_explain(error)}", file=self.label) from error
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Open a transaction that is committed at the end, and rolled back on any error.
 
-        On SQLite it takes the write lock at once: one that begins by reading and wants to write later can fail
-        however long it is willing to wait.
+        On SQLite it takes the write lock at once: a transaction that begins by reading and writes later can fail,
+        however long it would wait.
 
         Raises:
-            ResultsError: the store was opened for reading, or the database cannot be reached or written.
+            ResultsError: the database was opened read-only, or cannot be reached or written.
         """
         if self.read_only:
-            raise ResultsError(f"'{self.label}' was opened for reading only")
+            raise ResultsError("was opened read-only", file=self.label)
         engine = self.engine.execution_options(**{_IMMEDIATE: True})
         with self._translated(), engine.begin() as connection:
             yield connection
 
     def without_foreign_keys(self) -> Database:
-        """Return the same database with SQLite's foreign keys off, which no transaction can switch."""
+        """Return the same database with SQLite's foreign keys off; they cannot be switched within a transaction."""
         if self.path is None:
             return self
         return replace(self, engine=_sqlite_engine(self.path, self.read_only, foreign_keys=False))
 
     def use_write_ahead_log(self) -> None:
-        """Let readers and one writer of an SQLite file work at once; the file remembers it.
+        """Let readers and one writer of an SQLite file work at once; the file keeps this mode.
 
         Raises:
-            ResultsError: the file is no database, or stays locked.
+            ResultsError: the file is not a database, or stays locked.
         """
         deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
         while self.path is not None:
             with self._translated():
-                # The mode cannot change within a transaction, so this goes past SQLAlchemy's.
+                # The mode cannot change within a transaction, and SQLAlchemy would begin one.
                 connection = self.engine.raw_connection()
             try:
                 connection.cursor().execute("PRAGMA journal_mode = WAL").fetchone()
                 return
             except sqlite3.DatabaseError as error:
-                # Two processes that switch at once are told "locked" without any waiting.
-                if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise ResultsError(f"'{self.label}': {_explain(error)}") from error
+                # SQLite does not wait if two processes switch at once.
+                if not _is_locked(error) or time.monotonic() > deadline:
+                    raise ResultsError(_explain(error), file=self.label) from error
             finally:
                 connection.close()
             time.sleep(0.02)
@@ -159,12 +160,12 @@ class Database:
         try:
             yield
         except (OperationalError, InterfaceError) as error:
-            raise ResultsError(f"'{self.label}': {_explain(error.orig)}") from error
+            raise ResultsError(_explain(error.orig), file=self.label) from error
         except DatabaseError as error:
-            # The children of DatabaseError that are left (a broken constraint, wrong SQL) are our mistakes.
+            # The other subclasses of DatabaseError (a violated constraint, wrong SQL) are mistakes of this package.
             if type(error) is not DatabaseError:
                 raise
-            raise ResultsError(f"'{self.label}': {_explain(error.orig)}") from error
+            raise ResultsError(_explain(error.orig), file=self.label) from error
 
 
 def _is_folder(path: Path) -> bool:
@@ -173,16 +174,24 @@ def _is_folder(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise ResultsError(f"'{path}' cannot be opened: {error.strerror}") from None
+        raise ResultsError(f"cannot be opened: {error.strerror}", file=path) from None
 
 
 def _explain(error: BaseException | None) -> str:
-    text = (str(error).strip() or type(error).__name__).splitlines()[0]
-    if "file is not a database" in text:
+    if _error_code(error) == sqlite3.SQLITE_NOTADB:
         return "this file is not an SQLite database"
-    if "locked" in text:
+    if _is_locked(error):
         return f"another process has kept the database locked for {BUSY_TIMEOUT_SECONDS:g} seconds; try again"
-    return text
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _is_locked(error: BaseException | None) -> bool:
+    return _error_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _error_code(error: BaseException | None) -> int:
+    """Return SQLite's primary error code, the lowest byte of the extended one; 0 for errors of other origin."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _to_json(value: Any) -> str:
@@ -200,11 +209,11 @@ def _sqlite_engine(path: Path, read_only: bool, *, foreign_keys: bool = True) ->
             f"{path.absolute().as_uri()}?{_mode(path, read_only)}",
             uri=True,
             timeout=BUSY_TIMEOUT_SECONDS,
-            isolation_level=None,  # the driver would begin on its own, late, and never before a CREATE TABLE
+            isolation_level=None,  # the driver itself would begin late, and never before a CREATE TABLE
             check_same_thread=False,
         )
         connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
-        # SQLite is often built without mathematical functions, and the leaderboard takes a root.
+        # SQLite is often built without mathematical functions, and the leaderboard needs the square root.
         connection.create_function("sqrt", 1, _sqrt, deterministic=True)
         return connection
 
@@ -218,7 +227,7 @@ def _mode(path: Path, read_only: bool) -> str:
         return "mode=rwc"
     log = path.with_name(path.name + "-wal")
     if not os.access(path.parent, os.W_OK) and not log.exists():
-        return "immutable=1"  # in write-ahead mode even a reader wants to make files beside the database
+        return "immutable=1"  # in write-ahead mode even a reader creates files beside the database
     return "mode=ro"
 
 

@@ -1,17 +1,17 @@
-"""Writing what is to be done: runs as planned rows, and the plan of a sweep."""
+"""Writing plans: runs as planned rows, and the plan of a sweep."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any
 
 from sqlalchemy import Connection, Integer, and_, bindparam, delete, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
-from idwbench.config import RunConfig
-from idwbench.results.models import runs, sweep_runs, sweeps
 from idwbench.results.rows import planned_row
+from idwbench.results.tables import runs, sweep_runs, sweeps
+from idwbench.runs.config import RunConfig
 
 __all__ = ["plan_runs", "register_sweep"]
 
@@ -19,8 +19,8 @@ __all__ = ["plan_runs", "register_sweep"]
 def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]:
     """Add the missing runs as planned and return all keys, each once, in order.
 
-    A run that is there stays. Where a file of data lies is no part of its key: all runs on the same content take the
-    new place and the new label, lest one data set stand under two names.
+    Stored runs stay. The path of a data file is not part of a run's key: all runs on the same content get the new path
+    and the new label, so that one data set does not appear under two names.
     """
     now = datetime.now(UTC)
     rows = {row["run_key"]: row for row in (planned_row(config, now) for config in configs)}
@@ -31,12 +31,12 @@ def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]
 
 
 def _insert_missing(connection: Connection) -> Any:
-    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return dialect.insert(runs).on_conflict_do_nothing(index_elements=["run_key"])
+    module = import_module(f"sqlalchemy.dialects.{connection.dialect.name}")
+    return module.insert(runs).on_conflict_do_nothing(index_elements=["run_key"])
 
 
 def _relocate(connection: Connection, planned: Iterable[dict[str, Any]]) -> None:
-    """Give the runs on a file, known by its content, the place and the label that `planned` has for it."""
+    """Give all runs on a file, known by its content, the path and the label that `planned` has for it."""
     files = {}
     for row in planned:
         if (path := row["config"]["dataset"].get("path")) is not None:
@@ -58,9 +58,9 @@ def _relocate(connection: Connection, planned: Iterable[dict[str, Any]]) -> None
 def register_sweep(
     connection: Connection, name: str, description: str, spec_text: str, configs: Sequence[RunConfig]
 ) -> list[str]:
-    """Store a sweep, its missing runs, and its plan in place of the plan it had; return the keys in order.
+    """Store a sweep with its missing runs, replace its plan, and return the keys in order.
 
-    Runs that leave the plan stay, also if the new one is about another data set.
+    Runs that leave the plan stay stored, also if the new plan is on another data set.
     """
     now = datetime.now(UTC)
     values = {"description": description, "spec": spec_text, "updated_at": now}

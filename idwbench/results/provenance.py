@@ -1,15 +1,16 @@
-"""Which commit a result came from: git is asked about the checkout that this package runs from."""
+"""Where a result came from: the commit of the checkout that this package runs from, and the processor."""
 
 from __future__ import annotations
 
 import os
-import subprocess
+import platform
 from functools import cache
 from pathlib import Path
 from typing import TypedDict
 
-__all__ = ["Checkout", "checkout_of", "own_checkout"]
+__all__ = ["Checkout", "checkout_of", "cpu_model", "own_checkout"]
 
+_CPU_INFO = Path("/proc/cpuinfo")
 _TIMEOUT_SECONDS = 5.0
 
 
@@ -22,16 +23,16 @@ class Checkout(TypedDict):
 
 @cache
 def own_checkout() -> Checkout | None:
-    """Return the checkout that this package runs from, or None if it was installed; asked once a process."""
+    """Return the checkout that this package runs from, or None if it was installed; git runs once in a process."""
     return checkout_of(Path(__file__).parents[1])
 
 
 def checkout_of(package: Path) -> Checkout | None:
     """Return the checkout that `package` belongs to; None without git, a commit, or if it is not under version control.
 
-    A file that is new in the folder counts as a change, one elsewhere in the checkout does not.
+    A new file in the folder counts as a change; one elsewhere in the checkout does not.
     """
-    # A virtual environment may lie in somebody else's checkout: only files that git knows are of its commit.
+    # A virtual environment may lie within another project's checkout: only tracked files belong to its commit.
     if not _git(package, "ls-files", "--", "__init__.py"):
         return None
     status = _git(package, "status", "--porcelain=v2", "--branch", "--", ".")
@@ -45,8 +46,10 @@ def checkout_of(package: Path) -> Checkout | None:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """Return what git prints, or None if it fails or does not answer in time."""
-    # Within a hook these name the repository of the hook.
+    """Return what git prints, or None if it fails or takes too long."""
+    import subprocess
+
+    # Within a git hook these variables name the hook's repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         answer = subprocess.run(
@@ -60,3 +63,18 @@ def _git(folder: Path, *words: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return answer.stdout.decode("utf-8", "replace")
+
+
+@cache
+def cpu_model() -> str:
+    """Return the model of the processor, such as ``AMD EPYC 9R14``.
+
+    Linux states it in ``/proc/cpuinfo`` alone; elsewhere, and where that has no such line, it is what Python's
+    `platform` module reports.
+    """
+    try:
+        lines = _CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()

@@ -1,36 +1,38 @@
-"""Reading runs, sweeps, curves and tensors, each with a number of queries that does not grow with the runs."""
+"""Reading of runs, sweeps, curves and arrays. The number of queries does not depend on the number of runs."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Row, Text, cast, select
+from sqlalchemy import Connection, Row, Select, Text, cast, select
 
 from idwbench.errors import ResultsError, did_you_mean
-from idwbench.results.models import curves, runs, sweep_runs, sweeps, tensors
-from idwbench.results.ownership import Owner, is_stale
-from idwbench.results.records import CurvePoint, RunState, StoredRun, StoredSweep, SweepStatus
+from idwbench.results.arrays import unpack_array
+from idwbench.results.processes import Owner, is_stale
+from idwbench.results.records import RunState, StoredRun, StoredSweep, SweepStatus
 from idwbench.results.rows import STORED_RUN_COLUMNS, stored_run
-from idwbench.results.tensors import TENSOR_NAMES, unpack_tensor
+from idwbench.results.tables import arrays, curves, metrics, runs, sweep_runs, sweeps
+from idwbench.runs.models import MODELS
+from idwbench.runs.results import CurvePoint
 
 __all__ = [
     "dataset_labels",
     "find_run",
     "find_runs",
     "list_sweeps",
+    "load_arrays",
     "load_curve",
-    "load_tensors",
     "sweep_status",
 ]
 
-# The configuration as text: a damaged one is then told with its run, and parsed once.
-_STORED_RUN = [
+# The configuration is read as text, so that it is parsed once and an error can name the run.
+_STORED_RUN = [runs.c.id] + [
     cast(runs.c.config, Text).label("config") if name == "config" else runs.c[name] for name in STORED_RUN_COLUMNS
 ]
 _SHORT = 12
@@ -44,58 +46,73 @@ def find_runs(
     methods: Collection[str] | None,
 ) -> list[StoredRun]:
     """Return the runs that meet all conditions, in the order of the sweep or else of planning."""
-    query = select(*_STORED_RUN)
-    if sweep is None:
-        query = query.order_by(runs.c.id)
-    else:
-        sweep_id = _sweep_id(connection, sweep)
-        query = query.join(sweep_runs, sweep_runs.c.run_id == runs.c.id)
-        query = query.where(sweep_runs.c.sweep_id == sweep_id).order_by(sweep_runs.c.position)
+    conditions = []
     if dataset is not None:
-        query = query.where(runs.c.dataset == dataset)
+        conditions.append(runs.c.dataset == dataset)
     if states is not None:
-        query = query.where(runs.c.state.in_(states))
+        conditions.append(runs.c.state.in_(states))
     if methods is not None:
-        query = query.where(runs.c.method.in_(methods))
-    return [stored_run(row) for row in connection.execute(query)]
+        conditions.append(runs.c.method.in_(methods))
+    query = select(*_STORED_RUN).where(*conditions)
+    ids = select(runs.c.id).where(*conditions)
+    if sweep is None:
+        return _stored_runs(connection, query.order_by(runs.c.id), ids)
+    in_sweep = sweep_runs.c.sweep_id == _sweep_id(connection, sweep)
+    query, ids = (q.join(sweep_runs, sweep_runs.c.run_id == runs.c.id).where(in_sweep) for q in (query, ids))
+    return _stored_runs(connection, query.order_by(sweep_runs.c.position), ids)
 
 
 def find_run(connection: Connection, run_key: str) -> StoredRun:
     """Return the run whose key begins with `run_key`."""
     beginning = run_key.strip().lower()
-    query = select(*_STORED_RUN).where(runs.c.run_key.startswith(beginning, autoescape=True))
-    found = connection.execute(query.order_by(runs.c.run_key).limit(3)).all() if beginning else []
+    begins_so = runs.c.run_key.startswith(beginning, autoescape=True)
+    query = select(runs.c.id, runs.c.run_key).where(begins_so).order_by(runs.c.run_key).limit(3)
+    found = connection.execute(query).all() if beginning else []
     if not found:
         raise ResultsError(f"no run has a key that begins with '{run_key}'")
     if len(found) > 1:
         some = ", ".join(row.run_key[:_SHORT] for row in found)
-        raise ResultsError(f"several runs have a key that begins with '{run_key}' ({some}, …): give more of it")
-    return stored_run(found[0])
+        problem = f"several runs have a key that begins with '{run_key}' ({some}, …)"
+        raise ResultsError(problem, hint="give more of the key")
+    ids = select(runs.c.id).where(runs.c.id == found[0].id)
+    return _stored_runs(connection, select(*_STORED_RUN).where(runs.c.id == found[0].id), ids)[0]
+
+
+def _stored_runs(
+    connection: Connection, query: Select[*tuple[Any, ...]], ids: Select[*tuple[Any, ...]]
+) -> list[StoredRun]:
+    """Return the runs of a query of `_STORED_RUN`, with the metrics of the runs that `ids` selects."""
+    measured: dict[int, dict[tuple[str, str], float]] = {}
+    values = select(metrics.c.run_id, metrics.c.split, metrics.c.name, metrics.c.value)
+    for run_id, split, name, value in connection.execute(values.where(metrics.c.run_id.in_(ids))):
+        measured.setdefault(run_id, {})[split, name] = value
+    return [stored_run(row, measured.get(run_id, {})) for run_id, *row in connection.execute(query)]
 
 
 def load_curve(connection: Connection, run_key: str) -> list[CurvePoint]:
-    """Return the learning curve of a run, by epoch."""
-    query = select(curves.c.epoch, curves.c.learning_rate, curves.c.train_loss, curves.c.test_accuracy)
-    query = query.where(curves.c.run_id == _run(connection, run_key)[0]).order_by(curves.c.epoch)
-    return [
-        CurvePoint(epoch, rate, math.nan if loss is None else loss, accuracy)
-        for epoch, rate, loss, accuracy in connection.execute(query)
-    ]
+    """Return the learning curve of a run, by epoch; a value that was not finite is NaN."""
+    query = select(curves.c.epoch, curves.c.split, curves.c.name, curves.c.value)
+    points: dict[int, dict[tuple[str, str], float]] = {}
+    found = connection.execute(query.where(curves.c.run_id == _run(connection, run_key).id).order_by(curves.c.epoch))
+    for epoch, split, name, value in found:
+        points.setdefault(epoch, {})[split, name] = math.nan if value is None else value
+    return [CurvePoint(epoch, values) for epoch, values in points.items()]
 
 
-def load_tensors(connection: Connection, run_key: str) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of a run by name; a complete run has all of them."""
-    run_id, state = _run(connection, run_key)
-    query = select(tensors.c.name, tensors.c.data).where(tensors.c.run_id == run_id).order_by(tensors.c.name)
+def load_arrays(connection: Connection, run_key: str) -> dict[str, NDArray[np.generic]]:
+    """Return the arrays of a run by name; a complete run has all arrays of its kind of model."""
+    run = _run(connection, run_key)
+    query = select(arrays.c.name, arrays.c.data).where(arrays.c.run_id == run.id).order_by(arrays.c.name)
     try:
-        arrays = {name: unpack_tensor(name, data) for name, data in connection.execute(query)}
+        found = {name: unpack_array(name, data) for name, data in connection.execute(query)}
     except ResultsError as error:
-        raise ResultsError(f"run {run_key[:_SHORT]}: {error}") from None
-    missing = [name for name in TENSOR_NAMES if name not in arrays]
-    if state == "complete" and missing:
-        names = " and ".join(missing)
-        raise ResultsError(f"run {run_key[:_SHORT]} is complete, but the database lacks its {names}: train it again")
-    return arrays
+        raise ResultsError(f"run {run_key[:_SHORT]}: {error.problem}") from None
+    required: Sequence[str] = MODELS[run.model].array_names if run.model in MODELS else ()
+    missing = [name for name in required if name not in found]
+    if run.state == "complete" and missing:
+        problem = f"run {run_key[:_SHORT]} is complete, but the database lacks its {' and '.join(missing)}"
+        raise ResultsError(problem, hint="train it again")
+    return found
 
 
 def sweep_status(connection: Connection, name: str) -> SweepStatus:
@@ -136,13 +153,14 @@ def _state(row: Row[*tuple[Any, ...]], observer: Owner, now: datetime) -> str:
 def _sweep_id(connection: Connection, name: str) -> int:
     ids = {found: sweep_id for sweep_id, found in connection.execute(select(sweeps.c.id, sweeps.c.name))}
     if name not in ids:
-        raise ResultsError(f"no sweep '{name}' is stored" + did_you_mean(name, ids))
+        raise ResultsError(f"no sweep '{name}' is stored", hint=did_you_mean(name, ids))
     return int(ids[name])
 
 
-def _run(connection: Connection, run_key: str) -> tuple[int, str]:
-    """Return the id and the state of the run with that key."""
-    found = connection.execute(select(runs.c.id, runs.c.state).where(runs.c.run_key == run_key)).one_or_none()
+def _run(connection: Connection, run_key: str) -> Row[*tuple[Any, ...]]:
+    """Return id, state and kind of model of the run with that key."""
+    query = select(runs.c.id, runs.c.state, runs.c.model).where(runs.c.run_key == run_key)
+    found = connection.execute(query).one_or_none()
     if found is None:
         raise ResultsError(f"no run has the key '{run_key}'")
-    return found.id, found.state
+    return found

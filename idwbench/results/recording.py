@@ -1,41 +1,46 @@
-"""Writing what came of runs: states, metrics, curves and tensors of many in one transaction."""
+"""Writing the results of runs: states, metrics, curves and arrays of many runs in one transaction."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+import numpy as np
+from sqlalchemy import Connection, Row, Table, bindparam, delete, insert, select, update
 
-from idwbench.results.claims import Reopened, is_reopened
-from idwbench.results.models import curves, runs, tensors
-from idwbench.results.ownership import Owner
+from idwbench.results.arrays import pack_array
+from idwbench.results.leases import Reopened, is_reopened
 from idwbench.results.planning import plan_runs
-from idwbench.results.records import RESULT_STATES, FinishedRun
+from idwbench.results.processes import Owner
+from idwbench.results.provenance import cpu_model
+from idwbench.results.records import RESULT_STATES
 from idwbench.results.rows import chunks, package_versions
-from idwbench.results.tensors import TENSOR_NAMES, pack_tensor
+from idwbench.results.tables import arrays, curves, metrics, runs
+from idwbench.runs.results import RunResult
 
 __all__ = ["finish_runs"]
 
 
 def finish_runs(
     connection: Connection,
-    results: Sequence[FinishedRun],
+    results: Sequence[RunResult],
     data_sha256: str | None,
     git: Mapping[str, Any] | None,
     reopened: Reopened,
 ) -> list[str]:
-    """Write results of runs that are not complete or diverged yet, or reopened, and return their keys in order."""
+    """Write results of runs that are not complete or diverged yet, or reopened; return their keys in order."""
     by_key = {result.config.run_key: result for result in results}
-    ids = _open_ids(connection, list(by_key), reopened)
-    missing = [result.config for key, result in by_key.items() if key not in ids]
+    stored = _stored_rows(connection, list(by_key))
+    missing = [result.config for key, result in by_key.items() if key not in stored]
     if missing:
         plan_runs(connection, missing)
-        ids = _open_ids(connection, list(by_key), reopened)
-    writable = {run_id: by_key[key] for key, run_id in ids.items() if run_id is not None}
-    if writable:
+        stored = _stored_rows(connection, list(by_key))
+    rows = [stored[key] for key in by_key]
+    rows = [row for row in rows if row.state not in RESULT_STATES or is_reopened(row, reopened)]
+    if rows:
         owner = Owner.current()
         common = {
             "data_sha256": data_sha256,
@@ -43,78 +48,94 @@ def finish_runs(
             "versions": package_versions(),
             "host": owner.host,
             "pid": owner.pid,
+            "finished_at": datetime.now(UTC),
         }
-        _write(connection, writable, common)
-    return [key for key in by_key if ids[key] is not None]
+        # A run that is trained again keeps its old result until here.
+        _delete(connection, [row.id for row in rows if {row.state, row.previous_state} & set(RESULT_STATES)])
+        _write(connection, {row.id: by_key[row.run_key] for row in rows}, common)
+    return [row.run_key for row in rows]
 
 
-def _open_ids(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> dict[str, int | None]:
-    """Return the ids of the runs that are there, None for those that have their result."""
-    ids = {}
-    for keys in chunks(run_keys):
-        query = select(runs.c.run_key, runs.c.id, runs.c.state, runs.c.finished_at).where(runs.c.run_key.in_(keys))
-        for row in connection.execute(query.order_by(runs.c.id).with_for_update()):
-            is_open = row.state not in RESULT_STATES or is_reopened(row, reopened)
-            ids[row.run_key] = row.id if is_open else None
-    return ids
+def _stored_rows(connection: Connection, run_keys: Sequence[str]) -> dict[str, Row[*tuple[Any, ...]]]:
+    """Return id, state, former state and end of the runs that are stored, by key; the rows stay locked."""
+    query = select(runs.c.run_key, runs.c.id, runs.c.state, runs.c.previous_state, runs.c.finished_at)
+    query = query.order_by(runs.c.id).with_for_update()
+    return {
+        row.run_key: row
+        for keys in chunks(run_keys)
+        for row in connection.execute(query.where(runs.c.run_key.in_(keys)))
+    }
 
 
-def _write(connection: Connection, results: Mapping[int, FinishedRun], common: dict[str, Any]) -> None:
-    now = datetime.now(UTC)
-    rows = [{"row": run_id, **_metrics(result), **common, "finished_at": now} for run_id, result in results.items()]
-    # A run that is trained again keeps what it had until here.
-    for table in (curves, tensors):
-        connection.execute(delete(table).where(table.c.run_id == bindparam("row")), [{"row": i} for i in results])
+def _delete(connection: Connection, run_ids: Sequence[int]) -> None:
+    for ids in chunks(run_ids):
+        for table in (metrics, curves, arrays):
+            connection.execute(delete(table).where(table.c.run_id.in_(ids)))
+
+
+def _write(connection: Connection, results: Mapping[int, RunResult], common: dict[str, Any]) -> None:
+    for ids in chunks(list(results)):
+        connection.execute(update(runs).where(runs.c.id.in_(ids)).values(common))
+    rows = [{"row": run_id, **_outcome(result)} for run_id, result in results.items()]
     connection.execute(update(runs).where(runs.c.id == bindparam("row")), rows)
-    points = [row for run_id, result in results.items() for row in _curve_rows(run_id, result)]
-    if points:
-        connection.execute(insert(curves), points)
-    arrays = [row for run_id, result in results.items() for row in _tensor_rows(run_id, result)]
-    if arrays:
-        connection.execute(insert(tensors), arrays)
+    _insert(connection, metrics, [row for item in results.items() for row in _metric_rows(*item)])
+    _insert(connection, curves, [row for item in results.items() for row in _curve_rows(*item)])
+    if packed := [row for item in results.items() for row in _array_rows(*item)]:
+        connection.execute(insert(arrays), packed)
 
 
-def _metrics(result: FinishedRun) -> dict[str, Any]:
+def _insert(connection: Connection, table: Table, rows: list[tuple[Any, ...]]) -> None:
+    """Insert rows of plain numbers and text, in the order of the columns; the driver takes them as they are.
+
+    SQLAlchemy's own insert converts each value of each row, which takes twice as long for curves.
+    """
+    if rows:
+        marks = ", ".join(["?" if connection.dialect.name == "sqlite" else "%s"] * len(table.columns))
+        names = ", ".join(table.columns.keys())
+        connection.exec_driver_sql(f"INSERT INTO {table.name} ({names}) VALUES ({marks})", rows)
+
+
+def _outcome(result: RunResult) -> dict[str, Any]:
     diverged = result.state == "diverged"
     return {
         "state": result.state,
         "previous_state": None,
-        "train_accuracy": result.train_accuracy,
-        "test_accuracy": result.test_accuracy,
-        "holdout_accuracy": result.holdout_accuracy,
-        "n_features": None if result.keys is None else result.keys.shape[1],
-        "n_classes": None if result.values is None else result.values.shape[1],
+        "n_parameters": result.n_parameters,
         "diverged_epoch": result.diverged_epoch,
         "error": f"not finite after epoch {result.diverged_epoch}" if diverged else None,
         "engine": result.engine,
         "device": result.device,
         "threads": result.threads,
+        "cpu": {"model": cpu_model(), "instruction_set": result.instruction_set},
         "seconds": result.seconds,
     }
 
 
-def _curve_rows(run_id: int, result: FinishedRun) -> list[dict[str, Any]]:
+def _metric_rows(run_id: int, result: RunResult) -> list[tuple[Any, ...]]:
+    return [(run_id, *key, float(value)) for key, value in result.metrics.items() if math.isfinite(value)]
+
+
+def _curve_rows(run_id: int, result: RunResult) -> list[tuple[Any, ...]]:
     return [
-        {
-            "run_id": run_id,
-            "epoch": point.epoch,
-            "learning_rate": point.learning_rate,
-            "train_loss": point.train_loss if math.isfinite(point.train_loss) else None,
-            "test_accuracy": point.test_accuracy,
-        }
+        (run_id, point.epoch, *key, float(value) if math.isfinite(value) else None)
         for point in result.curve
+        for key, value in point.values.items()
     ]
 
 
-def _tensor_rows(run_id: int, result: FinishedRun) -> list[dict[str, Any]]:
+@cache
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    return str(dtype)  # NumPy takes longer for it than SQLite for the row
+
+
+def _array_rows(run_id: int, result: RunResult) -> list[dict[str, Any]]:
     return [
         {
             "run_id": run_id,
             "name": name,
-            "dtype": str(array.dtype),
+            "dtype": _dtype_name(array.dtype),
             "shape": list(array.shape),
-            "data": pack_tensor(name, array),
+            "data": pack_array(name, array),
         }
-        for name, array in zip(TENSOR_NAMES, (result.keys, result.values), strict=True)
-        if array is not None
+        for name, array in result.arrays.items()
     ]

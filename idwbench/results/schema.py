@@ -1,7 +1,7 @@
-"""Which version of the tables a database has, and how it comes to the newest.
+"""The version of the tables, and the upgrade to the newest.
 
-The version stands in the table ``idwbench_version``. Looking it up is one plain query; Alembic is only loaded when
-there is something to create or upgrade.
+The table ``idwbench_version`` holds the version. Reading it takes one plain query; Alembic is imported only if there
+is something to create or upgrade.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from idwbench.results.connection import Database
 __all__ = ["MIGRATIONS", "check_schema", "revisions", "stored_revision", "upgrade_schema"]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-# Any fixed number: PostgreSQL's advisory lock that migrations of this tool take.
+# PostgreSQL's advisory lock for migrations of this tool; any fixed number.
 _LOCK = 0x1D3B
 _FEW = 3
-_NO_RESULTS = "no results are stored there yet: run `idwbench sweep …` or `idwbench train …` first"
+_NO_RESULTS = "no results are stored there yet"
 
 
 def revisions() -> list[str]:
@@ -48,46 +48,52 @@ def check_schema(database: Database) -> None:
     """Check that a database can be read as it stands; creates and changes nothing.
 
     Raises:
-        ResultsError: no database there, nothing of ours in it, another program's, or its tables are older or newer
-            than known.
+        ResultsError: there is no database, it is empty or another program's, or its tables are older or newer than
+            known.
     """
     if database.path is not None and not database.path.exists():
-        raise ResultsError(f"'{database.label}' does not exist; {_NO_RESULTS}")
+        raise ResultsError("does not exist", file=database.label, hint=_NO_RESULTS)
     with database.read() as connection:
         revision = _own_revision(connection, database.label)
     if revision is None:
-        raise ResultsError(f"'{database.label}': {_NO_RESULTS}")
+        raise ResultsError("is empty", file=database.label, hint=_NO_RESULTS)
     if _is_older(revision, database.label):
         raise ResultsError(
-            f"'{database.label}' has tables of version {revision}, this is version {revisions()[-1]}: "
-            "a command that writes (`idwbench sweep …`) upgrades it and keeps a copy"
+            f"has tables of version {revision}, older than version {revisions()[-1]} of this idwbench",
+            file=database.label,
+            hint="opening it for writing upgrades it and keeps a copy",
         )
 
 
 def upgrade_schema(database: Database) -> None:
-    """Create or upgrade the tables, all or nothing; safe when several processes do it at once.
+    """Create or upgrade the tables, atomically; several processes may do it at once.
 
     An older SQLite database is first copied to a file beside it.
 
     Raises:
-        ResultsError: the folder cannot be made, the database cannot be opened or upgraded, is another program's, or is
-            newer than known.
+        ResultsError: the folder cannot be created; the database cannot be opened or upgraded, is another program's, or
+            is newer than known.
     """
     if database.path is not None:
         try:
             database.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ResultsError(f"cannot make the folder '{database.path.parent}': {error.strerror}") from None
+            problem = f"its folder cannot be created: {error.strerror}"
+            raise ResultsError(problem, file=database.path) from None
     with database.read() as connection:
         revision = _own_revision(connection, database.label)
     if revision is None or _is_older(revision, database.label):
         _migrate(database)
-    # Only now: the mode of a file that is not ours stays. A process that ended in between is made up for.
+    # Last, so that the mode of another program's file stays; and always, in case a process ended before this line.
     database.use_write_ahead_log()
 
 
 def _own_revision(connection: Connection, label: str) -> str | None:
-    """Return `stored_revision`, or refuse an SQLite file that another program uses."""
+    """Return `stored_revision`.
+
+    Raises:
+        ResultsError: an SQLite file that another program uses.
+    """
     revision = stored_revision(connection)
     if revision is None and connection.dialect.name == "sqlite":
         query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
@@ -95,7 +101,7 @@ def _own_revision(connection: Connection, label: str) -> str | None:
         found = [name for name in names if not name.startswith("sqlite_")]
         if found and "idwbench_version" not in found:
             some = ", ".join([*found[:_FEW], *(["…"] if len(found) > _FEW else [])])
-            raise ResultsError(f"'{label}' holds tables of another program ({some}); give another --db")
+            raise ResultsError(f"holds tables of another program: {some}", file=label, hint="use another file")
     return revision
 
 
@@ -103,15 +109,16 @@ def _is_older(revision: str, label: str) -> bool:
     known = revisions()
     if revision not in known:
         raise ResultsError(
-            f"'{label}' has tables of version {revision}, newer than this idwbench knows ({known[-1]}): "
-            "upgrade idwbench"
+            f"has tables of version {revision}, newer than version {known[-1]} of this idwbench",
+            file=label,
+            hint="upgrade idwbench",
         )
     return revision != known[-1]
 
 
 def _migrate(database: Database) -> None:
     # Alembic's batch mode replaces a table by a changed copy; with foreign keys on, dropping the old one would
-    # delete whatever refers to it.
+    # delete the rows that refer to it.
     with database.without_foreign_keys().write() as connection:
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
@@ -124,11 +131,10 @@ def _migrate(database: Database) -> None:
             _run_migrations(connection)
         except DBAPIError as error:
             newest = revisions()[-1]
-            raise ResultsError(
-                f"'{database.label}' cannot be brought to version {newest} and was left as it was: {error.orig}"
-            ) from error
+            problem = f"cannot be upgraded to version {newest} and was left unchanged: {error.orig}"
+            raise ResultsError(problem, file=database.label) from error
         if connection.dialect.name == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
-            raise ResultsError(f"'{database.label}': a migration broke references; it was left as it was")
+            raise ResultsError("a migration broke references; it was left unchanged", file=database.label)
 
 
 def _run_migrations(connection: Connection) -> None:
@@ -142,7 +148,7 @@ def _run_migrations(connection: Connection) -> None:
 
 
 def _back_up(path: Path, revision: str) -> None:
-    """Copy a database of an older version beside itself; other processes wait meanwhile, as we hold the lock."""
+    """Copy a database of an older version to a file beside it; the caller's lock keeps other writers waiting."""
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     target = path.with_name(f"{path.name}.version-{revision}.{moment}.bak")
     unfinished = target.with_suffix(".tmp")
@@ -155,4 +161,5 @@ def _back_up(path: Path, revision: str) -> None:
         os.replace(unfinished, target)
     except (OSError, sqlite3.Error) as error:
         unfinished.unlink(missing_ok=True)
-        raise ResultsError(f"'{path}' must be upgraded, but cannot be copied to '{target}' first: {error}") from error
+        problem = f"must be upgraded, but cannot be copied to '{target}' first: {error}"
+        raise ResultsError(problem, file=path) from error

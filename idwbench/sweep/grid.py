@@ -1,129 +1,113 @@
-"""The grid of a sweep: blocks of axes, each value checked where it stands in the file."""
+"""The grid of a sweep: blocks of axes, whose cells are runs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import product
 from typing import Any
 
-from idwbench.config import DatasetConfig, Protocol, parse_protocol, parse_run
-from idwbench.errors import ConfigError, did_you_mean
-from idwbench.methods import Method, get_method, parameter_names, resolve_parameters
-from idwbench.sweep.yaml_source import Location, YamlSource
+from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
+from idwbench.runs.models import model_setting_names, parse_model
+from idwbench.runs.protocol import Protocol, parse_protocol
 
-__all__ = ["AxisValue", "Block", "count_cells", "read_grid"]
+__all__ = ["MAX_RUNS", "Block", "cells", "read_grid", "within"]
 
-AxisValue = str | int | float
-Block = Mapping[str, tuple[AxisValue, ...]]
-_Check = Callable[[Any], AxisValue]
+MAX_RUNS = 1_000_000
 
-_REQUIRED = ("method", "prototypes")
+Block = Mapping[str, tuple[Any, ...]]
+Cell = dict[str, Any]
 
 
-def count_cells(grid: Sequence[Block]) -> int:
-    """Return how many cells all blocks have together: Σ over blocks of Π over axes."""
-    return sum(math.prod(len(values) for values in block.values()) for block in grid)
+@contextmanager
+def within(*location: str | int) -> Iterator[None]:
+    """Put `location` in front of that of a `ConfigError`."""
+    try:
+        yield
+    except ConfigError as error:
+        raise error.at(*location) from None
 
 
-def read_grid(source: YamlSource, dataset: DatasetConfig, protocol: Protocol) -> tuple[Block, ...]:
-    """Return the blocks under ``grid``: a mapping, or a list of mappings.
+def cells(block: Block) -> Iterator[Cell]:
+    """Yield the cells in the order of scikit-learn's ``ParameterGrid``.
+
+    The axes are sorted by name, and the last varies fastest.
+    """
+    names = sorted(block)
+    for values in product(*(block[name] for name in names)):
+        yield dict(zip(names, values, strict=True))
+
+
+def read_grid(content: Any, protocol: Protocol, n_seeds: int) -> tuple[Block, ...]:
+    """Return the blocks of a list of mappings, or of one mapping; a single value is an axis of length one.
+
+    An axis is any setting of a model or of the protocol. Every combination is checked, so that rules on several
+    settings hold in each run.
 
     Raises:
-        SpecError: an unknown key, an empty axis, a value that is not valid or stands twice.
+        ConfigError: an unknown setting, an empty axis, a value that is not valid or occurs twice, or more than
+            `MAX_RUNS` runs; `location` is the block, the axis and, in a list, the index.
     """
-    content = source.content["grid"]
-    if isinstance(content, list) and content:
-        blocks = enumerate(content)
-        return tuple(_read_block(source, ("grid", index), block, dataset, protocol) for index, block in blocks)
-    return (_read_block(source, ("grid",), content, dataset, protocol),)
+    blocks = dict(enumerate(content)) if isinstance(content, list) and content else {None: content}
+    grid = []
+    for index, block in blocks.items():
+        with within(*() if index is None else (index,)):
+            grid.append(_read_axes(block))
+    n_runs = n_seeds * sum(math.prod(map(len, block.values())) for block in grid)
+    if n_runs > MAX_RUNS:
+        raise ConfigError(f"expected at most {MAX_RUNS:,} runs, got {n_runs:,}")
+    for (index, block), axes in zip(blocks.items(), grid, strict=True):
+        with within(*() if index is None else (index,)):
+            _check_block(block, axes, protocol)
+    return tuple(grid)
 
 
-def _read_block(
-    source: YamlSource, location: Location, content: Any, dataset: DatasetConfig, protocol: Protocol
-) -> Block:
+def _read_axes(content: Any) -> Block:
     if not isinstance(content, dict) or not content:
-        raise source.error(location, "expected a mapping of axes, such as {method: [idw], prototypes: [16]}")
-    _check_keys(source, location, content)
-    methods = [get_method(str(name)) for name in _read_axis(source, location, "method", content, _check_method)]
-    axes: dict[str, tuple[AxisValue, ...]] = {}
-    for name in content:
-        _check_taken(source, location, name, methods)
-        check = _check_for(name, methods, dataset, protocol)
-        axes[name] = _read_axis(source, location, name, content, check)
-    return axes
+        raise ConfigError("expected a mapping of axes, such as {method: [idw], prototypes: [16]}")
+    known = {*model_setting_names(), *Protocol.model_fields}
+    for name, values in content.items():
+        if name not in known:
+            raise UnknownSettingError("unknown key", location=(name,), hint=did_you_mean(name, known))
+        if values is None or values == []:
+            raise ConfigError("the axis is empty, expected at least one value", location=(name,))
+    return {name: tuple(values) if isinstance(values, list) else (values,) for name, values in content.items()}
 
 
-def _check_keys(source: YamlSource, location: Location, content: Mapping[str, Any]) -> None:
-    valid = {*_REQUIRED, *parameter_names(), *Protocol.model_fields}
-    for name in content:
-        if name not in valid:
-            raise source.error((*location, name), "unknown key" + did_you_mean(name, valid), at_key=True)
-    for name in _REQUIRED:
-        if name not in content:
-            raise source.error(location, f"'{name}' is missing")
-
-
-def _check_taken(source: YamlSource, location: Location, name: str, methods: Sequence[Method]) -> None:
-    """Refuse a parameter that one of the block's methods does not take."""
-    if name in _REQUIRED or name in Protocol.model_fields:
-        return
-    for method in methods:
-        if name not in {parameter.name for parameter in method.parameters}:
+def _check_block(content: Mapping[str, Any], block: Block, protocol: Protocol) -> None:
+    of_protocol = {name: values for name, values in block.items() if name in Protocol.model_fields}
+    of_model = {name: values for name, values in block.items() if name not in of_protocol}
+    for axes, parse in ((of_model, parse_model), (of_protocol, lambda cell: parse_protocol(cell, protocol))):
+        for cell in cells(axes):
             try:
-                resolve_parameters(method, {name: None})
+                parse(cell)
             except ConfigError as error:
-                raise source.error((*location, name), str(error), at_key=True) from None
+                raise _at_axis(error, cell, parse, content) from None
+    for name, values in block.items():
+        first: dict[Any, int] = {}
+        for index, value in enumerate(values):
+            if first.setdefault(value, index) < index:
+                raise ConfigError(f"{value!r} is already in the axis, at [{first[value]}]", location=(name, index))
 
 
-def _read_axis(
-    source: YamlSource, location: Location, name: str, content: Mapping[str, Any], check: _Check
-) -> tuple[AxisValue, ...]:
-    here = (*location, name)
-    raw = content[name]
-    if raw is None or raw == []:
-        raise source.error(here, "the axis is empty, expected at least one value", at_key=True)
-    if not isinstance(raw, list):
-        return (_checked(source, here, name, check, raw),)
-    seen: dict[AxisValue, int] = {}
-    for index, item in enumerate(raw):
-        value = _checked(source, (*here, index), name, check, item)
-        if value in seen:
-            raise source.error((*here, index), f"{item!r} is already in the axis, at [{seen[value]}]")
-        seen[value] = index
-    return tuple(seen)
+def _at_axis(
+    error: ConfigError, cell: Cell, parse: Callable[[Cell], object], content: Mapping[str, Any]
+) -> ConfigError:
+    """Return an error of a cell at the value that caused it: of the axis that it names, or of one that suffices."""
+    if not error.location:
+        return error
+    name = error.location[0]
+    if name not in cell:  # a setting of the protocol, which one of the axes contradicts
+        name = next((axis for axis in cell if _fails(parse, {axis: cell[axis]})), max(cell))
+    values = content[name]
+    index = [i for i, value in enumerate(values) if value is cell[name]][:1] if isinstance(values, list) else []
+    return ConfigError(error.problem, location=(name, *index), hint=error.hint)
 
 
-def _checked(source: YamlSource, location: Location, name: str, check: _Check, raw: Any) -> AxisValue:
-    if raw is None:
-        raise source.error(location, "a value is missing")
+def _fails(parse: Callable[[Cell], object], cell: Cell) -> bool:
     try:
-        return check(raw)
-    except ConfigError as error:
-        raise source.error(location, str(error).removeprefix(f"{name}: ")) from None
-
-
-def _check_for(name: str, methods: Sequence[Method], dataset: DatasetConfig, protocol: Protocol) -> _Check:
-    """Return the function that checks one value of the axis `name` and gives it as a run holds it."""
-    if name == "method":
-        return _check_method
-    if name == "prototypes":
-        return lambda raw: parse_run(dataset, methods[0].name, raw, protocol, 0).prototypes
-    if name in Protocol.model_fields:
-        return lambda raw: _axis_value(getattr(parse_protocol({name: raw}, protocol), name))
-    return lambda raw: _check_parameter(methods, name, raw)
-
-
-def _check_method(raw: Any) -> str:
-    if not isinstance(raw, str):
-        raise ConfigError(f"expected the name of a method, got {raw!r}")
-    return get_method(raw).name
-
-
-def _check_parameter(methods: Sequence[Method], name: str, raw: Any) -> AxisValue:
-    values = [resolve_parameters(method, {name: raw})[name] for method in methods]
-    return values[0]
-
-
-def _axis_value(value: Any) -> AxisValue:
-    assert isinstance(value, str | int | float), value  # every protocol setting is one of these
-    return value
+        parse(cell)
+    except ConfigError:
+        return True
+    return False

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
-
-from idwbench.config import Protocol, RunConfig, parse_protocol, parse_run
-from idwbench.sweep.grid import AxisValue, Block
+from idwbench.runs.config import RunConfig
+from idwbench.runs.models import parse_model
+from idwbench.runs.protocol import Protocol, parse_protocol
+from idwbench.sweep.grid import cells
 from idwbench.sweep.spec import SweepSpec
 
 __all__ = ["plan"]
@@ -23,35 +22,14 @@ def plan(spec: SweepSpec) -> tuple[RunConfig, ...]:
     """
     runs: list[RunConfig] = []
     seen: set[str] = set()
-    for block in spec.grid:
-        for cell in _cells(block):
-            first = _parse_cell(spec, cell)
-            # Blocks share the list of seeds, so two cells that share one run share them all.
-            if first.run_key in seen:
-                continue
-            seen.add(first.run_key)
-            # Copies skip validation: a seed was checked with the file, and 100,000 runs are planned in a second.
-            runs.extend(first.model_copy(update={"seed": seed}) for seed in spec.seeds)
+    for cell in (cell for block in spec.grid for cell in cells(block)):
+        settings = {name: cell.pop(name) for name in Protocol.model_fields if name in cell}
+        protocol = parse_protocol(settings, spec.protocol) if settings else spec.protocol
+        first = RunConfig(dataset=spec.dataset, model=parse_model(cell), protocol=protocol, seed=spec.seeds[0])
+        # Blocks share the list of seeds, so two cells that share one run share them all.
+        if first.run_key in seen:
+            continue
+        seen.add(first.run_key)
+        # Copies skip validation: the seeds are checked already.
+        runs.extend(first.model_copy(update={"seed": seed}) for seed in spec.seeds)
     return tuple(runs)
-
-
-def _cells(block: Block) -> Iterator[dict[str, AxisValue]]:
-    names = sorted(block)
-    for values in product(*(block[name] for name in names)):
-        yield dict(zip(names, values, strict=True))
-
-
-def _parse_cell(spec: SweepSpec, cell: dict[str, AxisValue]) -> RunConfig:
-    """Return the cell's run with the first seed."""
-    settings = {name: value for name, value in cell.items() if name in Protocol.model_fields}
-    parameters = {
-        name: value for name, value in cell.items() if name not in settings and name not in ("method", "prototypes")
-    }
-    return parse_run(
-        spec.dataset,
-        str(cell["method"]),
-        int(cell["prototypes"]),
-        parse_protocol(settings, spec.protocol) if settings else spec.protocol,
-        spec.seeds[0],
-        parameters,
-    )

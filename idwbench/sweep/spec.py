@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
-from idwbench.config import DatasetConfig, Protocol, default_protocol, parse_dataset, parse_protocol
-from idwbench.data.files import resolve_files
-from idwbench.errors import ConfigError, DatasetError, did_you_mean
-from idwbench.sweep.grid import Block, count_cells, read_grid
-from idwbench.sweep.yaml_source import Location, YamlSource, read_yaml
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
-__all__ = ["MAX_RUNS", "SweepSpec", "read_sweep"]
+from idwbench.data.folders import resolve_files
+from idwbench.errors import ConfigError, DatasetError
+from idwbench.runs.datasets import DatasetConfig, parse_dataset
+from idwbench.runs.protocol import Protocol, default_protocol, parse_protocol
+from idwbench.runs.settings import Seed, Settings, validated
+from idwbench.sweep.grid import MAX_RUNS, Block, read_grid, within
+from idwbench.sweep.yaml_source import read_yaml
 
-MAX_RUNS = 1_000_000
-
-_KEYS = ("name", "description", "dataset", "protocol", "seeds", "grid")
-_REQUIRED = ("name", "dataset", "seeds", "grid")
-_Result = TypeVar("_Result")
+__all__ = ["SweepSpec", "read_sweep"]
 
 
 @dataclass(frozen=True)
@@ -42,95 +40,64 @@ class SweepSpec:
     source: str = ""
 
 
+def _check_name(name: str) -> str:
+    if len(name.splitlines()) != 1 or not name.strip():
+        raise PydanticCustomError("name", "expected one line of text")
+    return name.strip()
+
+
+def _expand_count(seeds: object) -> object:
+    if isinstance(seeds, int) and not isinstance(seeds, bool) and 1 <= seeds <= MAX_RUNS:
+        return list(range(seeds))
+    if not isinstance(seeds, list) or not seeds:
+        raise PydanticCustomError("seeds", f"expected a count from 1 to {MAX_RUNS:,}, or a list of seeds")
+    return seeds
+
+
+def _check_distinct(seeds: list[int]) -> list[int]:
+    first: dict[int, int] = {}
+    for index, seed in enumerate(seeds):
+        if first.setdefault(seed, index) < index:
+            raise ConfigError(f"seed {seed} is already in the list, at [{first[seed]}]", location=("seeds", index))
+    return seeds
+
+
+class _SweepFile(Settings):
+    """The keys of a sweep file."""
+
+    name: Annotated[str, AfterValidator(_check_name)]
+    description: str = ""
+    dataset: Any
+    protocol: Any = Field(default_factory=dict)
+    seeds: Annotated[list[Seed], BeforeValidator(_expand_count), AfterValidator(_check_distinct)]
+    grid: Any
+
+
 def read_sweep(path: Path) -> SweepSpec:
     """Read a sweep file and check all of it.
 
-    Paths of the user's own data count from the folder of the sweep file.
+    A relative path of the user's own data begins at the folder of the sweep file.
 
     Raises:
-        SpecError: anything is wrong; its text is ``file:line:column: key: what was expected``.
+        SpecError: anything is wrong; it says file, line and column, the key, and what was expected.
     """
     source = read_yaml(path)
-    _check_keys(source)
-    content = source.content
-    name = _read_text(source, "name")
-    if not name:
-        raise source.error(("name",), "expected a name, got empty text")
-    dataset = _read_dataset(source)
-    base = default_protocol(dataset.name)
-    protocol = base
-    if "protocol" in content:
-        protocol = _located(source, "protocol", lambda: parse_protocol(content["protocol"], base))
-    seeds = _read_seeds(source)
-    grid = read_grid(source, dataset, protocol)
-    n_runs = count_cells(grid) * len(seeds)
-    if n_runs > MAX_RUNS:
-        raise source.error(("grid",), f"plans {n_runs:,} runs, at most {MAX_RUNS:,} are taken", at_key=True)
-    description = _read_text(source, "description") if "description" in content else ""
-    return SweepSpec(name, description, dataset, protocol, seeds, grid, source.text)
-
-
-def _check_keys(source: YamlSource) -> None:
-    if not isinstance(source.content, dict):
-        raise source.error((), f"expected a mapping with the keys {', '.join(_REQUIRED)}")
-    for key in source.content:
-        if key not in _KEYS:
-            raise source.error((key,), "unknown key" + did_you_mean(key, _KEYS), at_key=True)
-    for key in _REQUIRED:
-        if key not in source.content:
-            raise source.error((), f"'{key}' is missing")
-
-
-def _read_text(source: YamlSource, key: str) -> str:
-    value = source.content[key]
-    if not isinstance(value, str):
-        raise source.error((key,), f"expected text, got {value!r}")
-    if key == "name" and len(value.splitlines()) > 1:
-        raise source.error((key,), "expected one line")
-    return value.strip()
-
-
-def _read_dataset(source: YamlSource) -> DatasetConfig:
-    content = source.content["dataset"]
-    if isinstance(content, dict) and "name" in content and not isinstance(content["name"], str):
-        raise source.error(("dataset", "name"), f"expected the name of a data set, got {content['name']!r}")
-    dataset = _located(source, "dataset", lambda: parse_dataset(content))
     try:
-        return resolve_files(dataset, source.file.parent)
-    except DatasetError as error:
-        raise source.error(("dataset", "path"), str(error)) from None
-
-
-def _located(source: YamlSource, key: str, parse: Callable[[], _Result]) -> _Result:
-    """Return what `parse` gives; its `ConfigError` becomes one that knows its place in the file."""
-    try:
-        return parse()
+        file = validated(_SweepFile, source.content)
+        with within("dataset"):
+            dataset = _read_dataset(file.dataset, path.parent)
+        with within("protocol"):
+            protocol = parse_protocol(file.protocol, default_protocol(dataset.name))
+        with within("grid"):
+            grid = read_grid(file.grid, protocol, len(file.seeds))
     except ConfigError as error:
-        message = str(error)
-        location: Location = (key, *error.location)
-        raise source.error(location, message, at_key=message.startswith("unknown key")) from None
+        raise source.error(error) from None
+    return SweepSpec(file.name, file.description.strip(), dataset, protocol, tuple(file.seeds), grid, source.text)
 
 
-def _read_seeds(source: YamlSource) -> tuple[int, ...]:
-    content = source.content["seeds"]
-    if isinstance(content, list):
-        return _read_seed_list(source, content)
-    if isinstance(content, bool) or not isinstance(content, int):
-        raise source.error(("seeds",), f"expected a count or a list of whole numbers, got {content!r}")
-    if not 1 <= content <= MAX_RUNS:
-        raise source.error(("seeds",), f"expected a count from 1 to {MAX_RUNS:,}, got {content}")
-    return tuple(range(content))
-
-
-def _read_seed_list(source: YamlSource, content: list[Any]) -> tuple[int, ...]:
-    if not content:
-        raise source.error(("seeds",), "the list is empty, expected at least one seed")
-    seen: dict[int, int] = {}
-    for index, seed in enumerate(content):
-        here = ("seeds", index)
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
-            raise source.error(here, f"expected a whole number from 0 to 2^32 - 1, got {seed!r}")
-        if seed in seen:
-            raise source.error(here, f"seed {seed} is already in the list, at [{seen[seed]}]")
-        seen[seed] = index
-    return tuple(seen)
+def _read_dataset(content: Any, folder: Path) -> DatasetConfig:
+    dataset = parse_dataset(content)
+    try:
+        return resolve_files(dataset, folder)
+    except DatasetError as error:
+        raise ConfigError(str(error), location=("path",) if isinstance(content, dict) else ()) from None

@@ -1,35 +1,23 @@
-"""`YamlSource`: a YAML file as plain values, and where in the file each of them stands.
-
-The file is composed to nodes and read by hand: nothing is constructed from tags, so no code can run, two equal
-keys are seen, and every key and value keeps its line and column.
-"""
+"""A YAML 1.2 file as plain values, with the line and column of each; reading it runs no code."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
+from ruamel.yaml.constructor import ConstructorError, RoundTripConstructor, SafeConstructor
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.reader import ReaderError
 
-from idwbench.errors import SpecError
+from idwbench.errors import ConfigError, Location, SpecError, UnknownSettingError
+from idwbench.files import read_file
 
-__all__ = ["Location", "Position", "YamlSource", "dotted", "read_yaml"]
+__all__ = ["YamlSource", "read_yaml"]
 
-Location = tuple[str | int, ...]
-Position = tuple[int, int]
-
-_CORE = "tag:yaml.org,2002:"
-_NUMBERS_AND_WORDS = {f"{_CORE}{name}" for name in ("int", "float", "bool", "null")}
-# YAML 1.2 knows neither dates nor "=" nor "<<": they are text.
-_TEXT = {f"{_CORE}{name}" for name in ("str", "timestamp", "value", "merge")}
-# A few nested aliases can stand for billions of values, and a file of this size is no sweep anyway.
 _MAX_VALUES = 200_000
-_MAX_INTEGER = 2**63
 
 
 @dataclass(frozen=True)
@@ -37,167 +25,142 @@ class YamlSource:
     """One YAML document.
 
     Attributes:
-        file: As the user typed it.
+        file: Where it was read.
         text: The whole file.
-        content: Plain dicts (with text keys), lists, text, numbers, booleans and None.
-        keys: Line and column, from 1, of each key by its location, such as ``("grid", 1, "method")``.
-        values: The same of each value; ``()`` is the document.
+        content: ruamel's mappings and lists, which know the positions of their items in ``.lc``; in them text,
+            numbers, booleans and None.
     """
 
     file: Path
     text: str
     content: Any
-    keys: Mapping[Location, Position]
-    values: Mapping[Location, Position]
 
-    def error(self, location: Location, message: str, *, at_key: bool = False) -> SpecError:
-        """Return the error ``file:line:column: location: message``; what is not in the file stands at its parent.
+    def error(self, error: ConfigError) -> SpecError:
+        """Return the same error with its position: of the value, or of the key if that is not known.
 
-        Args:
-            location: Of the offending key or value.
-            message: What is wrong and what was expected.
-            at_key: Point at the key, not at its value.
+        A setting that is not in the file has the position of what should contain it.
         """
-        while location not in self.values:
-            location = location[:-1]
-        position = self.keys.get(location) if at_key else None
-        return _error(self.file, position or self.values[location], message, location)
+        node, lines = self.content, getattr(self.content, "lc", None)
+        position = (lines.line, lines.col) if lines else (0, 0)
+        for step in error.location:
+            # Line and column of a list's item; of a mapping's key, then of its value.
+            places = (lines.data or {}).get(step) if lines else None
+            if places is None:
+                break
+            at_key = isinstance(error, UnknownSettingError) and step == error.location[-1]
+            position = places[:2] if at_key else places[-2:]
+            node = node[step]
+            lines = getattr(node, "lc", None)
+        place = (position[0] + 1, position[1] + 1)
+        return SpecError(error.problem, location=error.location, hint=error.hint, file=self.file, position=place)
 
 
-def dotted(location: Location) -> str:
-    """Return a location as users write it: ``grid[1].power[0]``."""
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
-    return "".join(steps).removeprefix(".")
+class _Constructor(RoundTripConstructor):
+    """Makes plain values of YAML's core types, keeps their positions, and refuses all other tags."""
+
+    yaml_constructors = {}  # noqa: RUF012  # those of the base class know dates, sets and objects
+    yaml_multi_constructors = {}  # noqa: RUF012
+
+    def check_mapping_key(self, node: Any, key_node: Any, mapping: Any, key: Any, value: Any) -> bool:
+        if not isinstance(key, str):
+            raise ConstructorError(None, None, "expected a word as key", key_node.start_mark)
+        if key in mapping:
+            line = mapping.lc.key(key)[0] + 1
+            raise ConstructorError(None, None, f"the key '{key}' is already in line {line}", key_node.start_mark)
+        return True
+
+    def flatten_mapping(self, node: Any) -> None:
+        """Leave the key ``<<`` alone: YAML 1.2 has no merge keys."""
+
+    def text(self, node: Any) -> str:
+        return str(SafeConstructor.construct_scalar(self, node))
+
+    def scalar(self, node: Any) -> Any:
+        try:
+            return _SCALARS[node.tag](self, node)
+        except (ValueError, KeyError, IndexError):  # `!!int abc`, or an integer of thousands of digits
+            raise ConstructorError(None, None, f"cannot read {node.value[:40]!r}", node.start_mark) from None
+
+    def refuse(self, node: Any) -> None:
+        tag = str(node.tag).replace(_CORE, "!!")
+        problem = f"the tag {tag} is refused: a sweep file is data and runs no code"
+        raise ConstructorError(None, None, problem, node.start_mark)
+
+
+_CORE = "tag:yaml.org,2002:"
+_SCALARS = {
+    f"{_CORE}null": SafeConstructor.construct_yaml_null,
+    f"{_CORE}bool": SafeConstructor.construct_yaml_bool,
+    f"{_CORE}int": SafeConstructor.construct_yaml_int,
+    f"{_CORE}float": SafeConstructor.construct_yaml_float,
+}
+_CONSTRUCTORS: dict[str | None, Any] = {
+    **dict.fromkeys(_SCALARS, _Constructor.scalar),
+    # YAML 1.2 knows neither dates nor "=" nor "<<": they are text.
+    **dict.fromkeys((f"{_CORE}{name}" for name in ("str", "timestamp", "value", "merge")), _Constructor.text),
+    f"{_CORE}seq": RoundTripConstructor.construct_yaml_seq,
+    f"{_CORE}map": RoundTripConstructor.construct_yaml_map,
+    None: _Constructor.refuse,
+}
+for _tag, _function in _CONSTRUCTORS.items():
+    _Constructor.add_constructor(_tag, _function)
 
 
 def read_yaml(file: Path) -> YamlSource:
     """Read one YAML 1.2 document.
 
     Raises:
-        SpecError: no such file, not UTF-8, not YAML, empty, several documents, a custom tag, equal keys.
+        SpecError: no such file, not UTF-8, not YAML, empty, several documents, another tag than those of the core
+            types, equal keys, or aliases that stand for too many values.
     """
-    text = _read_text(file)
+    content = read_file(file, SpecError)
     try:
-        root = _compose(file, text)
-        if root is None:
-            raise _error(file, (1, 1), "the file is empty")
-        reader = _Reader(file)
-        content = reader.read(root, ())
-    except RecursionError:
-        raise _error(file, (1, 1), "nested too deeply") from None
-    return YamlSource(file, text, content, reader.keys, reader.values)
-
-
-def _error(file: Path, position: Position, message: str, location: Location = ()) -> SpecError:
-    where = f"{dotted(location)}: " if location else ""
-    return SpecError(f"{file}:{position[0]}:{position[1]}: {where}{message}", location=location)
-
-
-def _read_text(file: Path) -> str:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        read = error.object[: error.start]
+        position = (read.count(b"\n") + 1, len(read) - read.rfind(b"\n"))
+        raise SpecError("not UTF-8 text", file=file, position=position) from None
+    source = YamlSource(file, text, _load(file, text))
+    if source.content is None:
+        raise SpecError("the file is empty", file=file, position=(1, 1))
     try:
-        return file.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise SpecError(f"{file}: no such file") from None
-    except IsADirectoryError:
-        raise SpecError(f"{file}: is a folder, expected a YAML file") from None
-    except (OSError, ValueError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            line = error.object[: error.start].count(b"\n") + 1
-            column = error.start - error.object.rfind(b"\n", 0, error.start)
-            raise _error(file, (line, column), "not UTF-8 text") from None
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise SpecError(f"{file}: cannot be read ({reason})") from None
+        if _count(source.content, (), {}) > _MAX_VALUES:
+            raise ConfigError(f"more than {_MAX_VALUES:,} values")
+    except ConfigError as error:
+        raise source.error(error) from None
+    return source
 
 
-def _compose(file: Path, text: str) -> Node | None:
+def _load(file: Path, text: str) -> Any:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Constructor = _Constructor
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an anchor defined twice is legal: the later one counts
-            node: Node | None = YAML(typ="safe", pure=True).compose(text)
-            return node
+            return yaml.load(text)
+    except RecursionError:
+        raise SpecError("nested too deeply", file=file, position=(1, 1)) from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        position = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
-        raise _error(file, position, _problem(str(error.problem or error.context))) from None
-    except YAMLError as error:  # a character that YAML does not allow
-        start = getattr(error, "position", 0)
-        line, column = text[:start].count("\n") + 1, start - text.rfind("\n", 0, start)
-        raise _error(file, (line, column), _problem(str(error))) from None
+        problem = ", ".join(part for part in (error.context, error.problem) if part).splitlines()[0]
+        problem = problem if isinstance(error, ConstructorError) else f"not valid YAML: {problem}"
+        raise SpecError(problem, file=file, position=(mark.line + 1, mark.column + 1) if mark else (1, 1)) from None
+    except ReaderError as error:
+        read = text[: error.position]
+        position = (read.count("\n") + 1, len(read) - read.rfind("\n"))
+        problem = f"not valid YAML: {str(error).splitlines()[0]}"
+        raise SpecError(problem, file=file, position=position) from None
 
 
-def _problem(text: str) -> str:
-    if "another document" in text:
-        return "a second document begins here, expected one"
-    if r"'\t'" in text:
-        return "not valid YAML: a tab cannot indent, use spaces"
-    return f"not valid YAML: {text.splitlines()[0]}"
-
-
-@dataclass
-class _Reader:
-    """Turns nodes into plain values and writes down where they stand."""
-
-    file: Path
-    keys: dict[Location, Position] = field(default_factory=dict)
-    values: dict[Location, Position] = field(default_factory=dict)
-    _open: set[int] = field(default_factory=set)
-    _constructor: Any = field(default_factory=lambda: YAML(typ="safe", pure=True).constructor)
-
-    def read(self, node: Node, location: Location) -> Any:
-        self.values[location] = _position(node)
-        if len(self.values) > _MAX_VALUES:
-            raise _error(self.file, _position(node), f"more than {_MAX_VALUES:,} values")
-        if isinstance(node, ScalarNode):
-            return self._scalar(node, location)
-        if id(node) in self._open:
-            raise _error(self.file, _position(node), "contains itself", location)
-        self._open.add(id(node))
-        is_mapping = isinstance(node, MappingNode)
-        content = self._mapping(node, location) if is_mapping else self._list(node, location)
-        self._open.remove(id(node))
-        return content
-
-    def _mapping(self, node: Node, location: Location) -> dict[str, Any]:
-        self._check_tag(node, location, "map")
-        content: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            if not isinstance(key_node, ScalarNode) or key_node.tag not in _TEXT:
-                raise _error(self.file, _position(key_node), "expected a word as key", location)
-            here = (*location, str(key_node.value))
-            if here[-1] in content:
-                first = self.keys[here][0]
-                raise _error(self.file, _position(key_node), f"the key is already in line {first}", here)
-            self.keys[here] = _position(key_node)
-            content[str(key_node.value)] = self.read(value_node, here)
-        return content
-
-    def _list(self, node: Node, location: Location) -> list[Any]:
-        self._check_tag(node, location, "seq")
-        return [self.read(item, (*location, index)) for index, item in enumerate(node.value)]
-
-    def _scalar(self, node: ScalarNode, location: Location) -> str | int | float | bool | None:
-        if node.tag in _TEXT:
-            return str(node.value)
-        if node.tag not in _NUMBERS_AND_WORDS:
-            self._check_tag(node, location, "str")
-        try:
-            value = self._constructor.construct_object(node)
-        except (ValueError, KeyError, YAMLError):  # `!!int abc`, or an integer of thousands of digits
-            raise _error(self.file, _position(node), f"cannot read {node.value[:40]!r}", location) from None
-        if isinstance(value, int) and abs(value) >= _MAX_INTEGER:
-            raise _error(self.file, _position(node), "the number is too large", location)
-        return value if value is None or isinstance(value, bool) else _plain(value)
-
-    def _check_tag(self, node: Node, location: Location, expected: str) -> None:
-        if node.tag != f"{_CORE}{expected}":
-            tag = str(node.tag).replace(_CORE, "!!")
-            message = f"the tag {tag} is refused: a sweep file is data and runs no code"
-            raise _error(self.file, _position(node), message, location)
-
-
-def _plain(value: int | float) -> int | float:
-    return float(value) if isinstance(value, float) else int(value)
-
-
-def _position(node: Node) -> Position:
-    return node.start_mark.line + 1, node.start_mark.column + 1
+def _count(node: Any, location: Location, counts: dict[int, int | None]) -> int:
+    """Return how many values `node` stands for; a few nested aliases can stand for billions."""
+    if not isinstance(node, dict | list):
+        return 1
+    if id(node) not in counts:
+        counts[id(node)] = None
+        items = node.items() if isinstance(node, dict) else enumerate(node)
+        counts[id(node)] = 1 + sum(_count(value, (*location, step), counts) for step, value in items)
+    count = counts[id(node)]
+    if count is None:
+        raise ConfigError("contains itself", location=location)
+    return count

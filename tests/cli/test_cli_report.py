@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from typed import SMALL_SWEEP, assert_one_line, files
 from typer.testing import CliRunner
 
+from idwbench.attention.methods import METHODS
 from idwbench.cli.app import app
-from idwbench.methods import METHODS
-from idwbench.results.store import ResultsStore
+from idwbench.results.store import Results
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_csv_and_json_hold_the_same_rows(swept):
     assert [row["method"] for row in rows] == [record["method"] for record in records]
 
 
-def test_only_asked_methods_and_prototypes_are_shown(swept):
+def test_only_requested_methods_and_prototypes_are_shown(swept):
     shown = json.loads(swept("report", "--table", "small", "--method", "idw", "--prototypes", 8, "--json").stdout)
     assert [(row["method"], row["prototypes"]) for row in shown] == [("idw", 8)]
 
@@ -74,7 +74,7 @@ def test_the_moons_figure_is_drawn_the_same_each_time(swept, tmp_path):
     assert result.stdout == "results/two_moons_moons.png\n"
     first = (tmp_path / "results/two_moons_moons.png").read_bytes()
     assert first.startswith(b"\x89PNG")
-    assert_one_line(swept("report", "--figure", "moons"), 2, "exists already; give --force")
+    assert_one_line(swept("report", "--figure", "moons"), 2, "exists already (--force replaces it)")
     swept("report", "--figure", "moons", "--force")
     assert (tmp_path / "results/two_moons_moons.png").read_bytes() == first
 
@@ -113,29 +113,31 @@ def test_a_report_needs_a_database_and_makes_none(run, tmp_path):
     [
         (["--format", "csv"], "give --table NAME"),
         (["-o", "table.md"], "give --table NAME"),
-        (["--table", "small", "--format", "csv", "--json"], "--format says 'csv'"),
+        (["--table", "small", "--format", "csv", "--json"], "--json: --format says 'csv'"),
         (["--table", "small", "--figure", "moons", "--json"], "takes neither"),
     ],
 )
-def test_options_that_would_be_passed_over_are_refused(swept, arguments, words):
+def test_options_that_would_be_ignored_are_refused(swept, arguments, words):
     assert_one_line(swept("report", *arguments), 2, words)
 
 
 def test_the_lowest_of_several_seeds_is_drawn(swept, monkeypatch):
     drawn = []
-    monkeypatch.setattr("idwbench.gallery.draw_moons", lambda panels, *points: drawn.extend(panels) or Figure())
+    monkeypatch.setattr(
+        "idwbench.figures.stored.draw_moons", lambda panels, *points, **names: drawn.extend(panels) or Figure()
+    )
     assert swept("report", "--table", "small", "--figure", "moons", "--method", "idw").exit_code == 0
-    store = ResultsStore.open("results/idwbench.db", read_only=True)
+    store = Results("results/idwbench.db", read_only=True)
     runs = store.find_runs(sweep="small", methods=["idw"])
     for panel in drawn:
-        seeds = {run.config.seed: run for run in runs if run.config.prototypes == panel.prototypes}
-        np.testing.assert_array_equal(panel.values, store.load_tensors(seeds[0].run_key)["values"])
-        assert panel.test_accuracy == pytest.approx(np.mean([run.test_accuracy for run in seeds.values()]))
+        seeds = {run.config.seed: run for run in runs if run.config.model.prototypes == panel.prototypes}
+        np.testing.assert_array_equal(panel.values, store.load_arrays(seeds[0].run_key)["values"])
+        assert panel.test_accuracy == pytest.approx(np.mean([run.metric("accuracy") for run in seeds.values()]))
     assert len(drawn) == 2
 
 
-def test_a_figure_wants_the_very_plugin_that_trained(run, tmp_path, monkeypatch):
-    code = "from idwbench.plugins import register\n@register('mine')\ndef mine(inputs, keys):\n"
+def test_a_figure_needs_the_plugin_version_that_trained(run, tmp_path, monkeypatch):
+    code = "from idwbench import register\n@register('mine')\ndef mine(inputs, keys):\n"
     code += "    return {}inputs @ keys.mT\n"
     (tmp_path / "mine.py").write_text(code.format(""))
     (tmp_path / "other.py").write_text(code.format("-"))
@@ -143,7 +145,7 @@ def test_a_figure_wants_the_very_plugin_that_trained(run, tmp_path, monkeypatch)
     assert run("report", "--table", "two_moons", "--method", "mine").exit_code == 0
     monkeypatch.delitem(METHODS, "mine")
     figure = ["report", "--table", "two_moons", "--figure", "moons"]
-    assert_one_line(run(*figure), 2, "give its --plugin")
+    assert_one_line(run(*figure), 2, "load the plugin")
     assert_one_line(run(*figure, "--plugin", "other.py"), 2, "another version")
     monkeypatch.delitem(METHODS, "mine")
     assert run(*figure, "--plugin", "mine.py").exit_code == 0

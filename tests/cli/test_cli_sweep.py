@@ -37,9 +37,7 @@ def test_results_do_not_depend_on_what_was_trained_together(run, small_sweep, tm
     run("sweep", small_sweep, "--db", "all.db")
     small_sweep.write_text(SMALL_SWEEP.replace("seeds: 3", "seeds: [1]"))
     run("sweep", small_sweep, "--db", "one.db")
-    query = (
-        "select r.run_key, t.name, t.data from runs r join tensors t on t.run_id = r.id where seed = 1 order by 1, 2"
-    )
+    query = "select r.run_key, t.name, t.data from runs r join arrays t on t.run_id = r.id where seed = 1 order by 1, 2"
     assert rows(tmp_path / "all.db", query) == rows(tmp_path / "one.db", query)
     assert len(rows(tmp_path / "one.db", query)) == 10
 
@@ -50,7 +48,7 @@ def test_results_do_not_depend_on_jobs_or_order(run, small_sweep, tmp_path, engi
     (tmp_path / "backwards.yaml").write_text(backwards)
     run("sweep", small_sweep, "--db", "one.db", "-j", 1, "--engine", engine)
     run("sweep", "backwards.yaml", "--db", "two.db", "-j", 2, "--engine", engine)
-    query = "select r.run_key, t.name, t.data from runs r join tensors t on t.run_id = r.id order by 1, 2"
+    query = "select r.run_key, t.name, t.data from runs r join arrays t on t.run_id = r.id order by 1, 2"
     assert rows(tmp_path / "one.db", query) == rows(tmp_path / "two.db", query)
     assert len(rows(tmp_path / "two.db", query)) == 30
 
@@ -59,13 +57,13 @@ def test_dry_run_prints_the_plan_and_writes_nothing(run, small_sweep, tmp_path):
     result = run("sweep", small_sweep, "--dry-run")
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == 15
-    assert "idw · 4 prototypes · power=2 epsilon=0.001 · seed 0" in result.stdout.splitlines()[0]
+    assert "idw · 4 prototypes · p=2, ε=0.001 · seed 0" in result.stdout.splitlines()[0]
     assert files(tmp_path) == {"small.yaml"}
     plan = json.loads(run("sweep", small_sweep, "--dry-run", "--json").stdout)
     assert [entry["seed"] for entry in plan[:3]] == [0, 1, 2]
 
 
-def test_json_tells_the_status_on_stdout(run, small_sweep):
+def test_json_prints_the_status_on_stdout(run, small_sweep):
     status = json.loads(run("sweep", small_sweep, "--json").stdout)
     assert (status["sweep"], status["total"], status["complete"], status["failed"]) == ("small", 15, 15, 0)
 
@@ -81,10 +79,10 @@ def test_a_diverged_run_is_a_result_and_the_sweep_goes_on(run, tmp_path):
     assert "2 diverged" in result.stderr
 
 
-def test_failed_runs_are_told_stored_and_tried_again_when_asked(run, tmp_path):
+def test_failed_runs_are_reported_stored_and_retried_on_request(run, tmp_path):
     plugin = tmp_path / "broken.py"
     plugin.write_text(
-        "from idwbench.plugins import register\n"
+        "from idwbench import register\n"
         "@register('broken')\n"
         "def broken(inputs, keys):\n    raise ValueError('no score today')\n"
     )
@@ -106,7 +104,7 @@ def test_failed_runs_are_told_stored_and_tried_again_when_asked(run, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["torch", "fused"])
-def test_interrupted_and_typed_again_no_run_is_lost_and_none_done_twice(small_sweep, tmp_path, engine):
+def test_after_an_interruption_no_run_is_lost_and_none_done_twice(small_sweep, tmp_path, engine):
     # Long enough to be interrupted: the fused engine needs a good many more steps for that.
     points = "train_per_class: 30" if engine == "torch" else "train_per_class: 2000"
     text = SMALL_SWEEP.replace("train_per_class: 30", points).replace("epochs: 3", "epochs: 60")
@@ -129,7 +127,7 @@ def test_interrupted_and_typed_again_no_run_is_lost_and_none_done_twice(small_sw
     assert rows(tmp_path / DB, "select count(*), count(distinct run_key) from runs where state = 'complete'") == [
         (30, 30)
     ]
-    finished = rows(tmp_path / DB, "select count(*) from tensors")
+    finished = rows(tmp_path / DB, "select count(*) from arrays")
     assert finished == [(60,)]
 
 
@@ -167,8 +165,8 @@ def test_an_absent_sweep_file_is_refused_in_one_line(run, tmp_path):
 
 def test_retry_all_trains_everything_once_more(run, small_sweep, tmp_path):
     run("sweep", small_sweep)
-    before = rows(tmp_path / DB, "select run_key, test_accuracy from runs order by 1")
+    before = rows(tmp_path / DB, "select run_id, split, name, value from metrics order by 1, 2, 3")
     again = run("sweep", small_sweep, "--retry", "all")
     assert "small: 0 of 15 done, 15 to go" in again.stderr
-    assert rows(tmp_path / DB, "select run_key, test_accuracy from runs order by 1") == before
+    assert rows(tmp_path / DB, "select run_id, split, name, value from metrics order by 1, 2, 3") == before
     assert rows(tmp_path / DB, "select min(attempt), max(attempt), count(*) from runs") == [(2, 2, 15)]

@@ -8,12 +8,12 @@ import pytest
 import torch
 from typed import assert_one_line, files
 
-from idwbench import modelfile
-from idwbench.config import parse_dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import PatchError
-from idwbench.model import PrototypeNetwork
-from idwbench.modelfile import load_model
+from idwbench.models import checkpoints
+from idwbench.models.checkpoints import load_model
+from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.runs.datasets import parse_dataset
 
 TRAIN = ["train", "--dataset", "two_moons", "--epochs", "3", "--seed", "0"]
 
@@ -35,7 +35,7 @@ def test_train_prints_accuracies_stores_the_run_and_writes_the_model(run, tmp_pa
     assert result.exit_code == 0, result.output
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["train", "test", "holdout", "model"]
     saved = load_model(tmp_path / "model.safetensors")
-    assert saved.config.parameters == {"power": 4.0, "epsilon": 0.01}
+    assert saved.config.model.parameters == {"power": 4.0, "epsilon": 0.01}
     assert saved.config.protocol.model_dump(exclude={"optimizer", "schedule"}) == {
         "epochs": 3,
         "batch_size": 10,
@@ -52,7 +52,7 @@ def test_the_same_run_is_not_trained_twice_and_gives_the_same_bytes(run, model, 
     assert model.read_bytes() == (tmp_path / "again.pt").read_bytes() == (tmp_path / "retrained.pt").read_bytes()
 
 
-def test_train_tells_facts_as_json(run):
+def test_train_prints_facts_as_json(run):
     facts = json.loads(run(*TRAIN, "--json").stdout)
     assert facts["state"] == "complete"
     assert 0 < facts["test_accuracy"] <= 1
@@ -60,7 +60,7 @@ def test_train_tells_facts_as_json(run):
 
 def test_train_takes_settings_of_the_data_set_and_of_any_method(run):
     result = run(
-        *TRAIN, "--method", "scaled_dot", "--parameter", "scale=prototypes",
+        *TRAIN, "--method", "scaled_dot", "--scale", "prototypes",
         "--dataset-option", "train_per_class=50", "--dataset-option", "noise=0.2", "--json",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -87,14 +87,14 @@ def test_train_reads_the_users_own_table(run, tmp_path):
         (["--epochs", 0], "epochs"),
         (["--dataset-option", "nois=1"], "did you mean 'noise'?"),
         (["--dataset-option", "noise"], "KEY=VALUE"),
-        (["--parameter", "width=3"], "does not take 'width'"),
-        (["--parameter", "width=["], "is not a value"),
-        (["--parameter", "x=!!python/object/apply:os.system [ls]"], "is not a value"),
-        (["--power", 2, "--parameter", "power=3"], "is given by --power too"),
+        (["--parameter", "width=3"], "--parameter width: unknown setting"),
+        (["--parameter", "width=["], "no value that can be read"),
+        (["--parameter", "x=!!python/object/apply:os.system [ls]"], "no value that can be read"),
+        (["--power", 2, "--parameter", "power=3"], "--power: is given twice"),
         (["--dataset-option", "noise=-1"], "--dataset-option noise"),
         (["--epochs", 10**20], "--epochs"),
         (["--prototypes", 10**20], "--prototypes"),
-        (["--device", "banana"], "--device banana"),
+        (["--device", "banana"], "--device: 'banana'"),
         (["-o", "model.bin"], ".safetensors"),
         (["-o", "absent/model.pt"], "does not exist"),
     ],
@@ -109,17 +109,17 @@ def test_an_unknown_data_set_gets_the_nearest_name(run):
     assert_one_line(run("train", "--dataset", "two_mons"), 2, "did you mean 'two_moons'?")
 
 
-def test_missing_archives_are_told_in_one_line(run, tmp_path, monkeypatch):
+def test_missing_archives_are_reported_in_one_line(run, tmp_path, monkeypatch):
     monkeypatch.setattr("urllib.request.urlopen", lambda *a, **k: (_ for _ in ()).throw(OSError("no network")))
     result = run("train", "--dataset", "mnist", "--data-dir", tmp_path / "data")
     assert_one_line(result, 1, "digits", "train-images-idx3-ubyte.gz")
 
 
 def test_an_unavailable_device_is_refused_in_one_line(run):
-    assert_one_line(run(*TRAIN, "--device", "nonsense"), 2, "--device nonsense")
+    assert_one_line(run(*TRAIN, "--device", "nonsense"), 2, "--device: 'nonsense'")
 
 
-def test_patch_writes_a_model_that_answers_as_asked(run, model, tmp_path):
+def test_patch_writes_a_model_that_answers_as_requested(run, model, tmp_path):
     label = wrong_label(model, [0.0, 1.0])
     result = run("patch", model, "--x", "0.0,1.0", "--label", label, "-o", "patched.pt")
     assert result.exit_code == 0, result.output
@@ -133,17 +133,17 @@ def test_patch_writes_a_model_that_answers_as_asked(run, model, tmp_path):
     assert "of 40 predictions changed" in lines[4]
 
 
-@pytest.mark.parametrize("demand", [["--margin", 0.5], ["--logit-margin", 1], ["--confidence", 0.9]])
-def test_patch_wins_as_clearly_as_asked(run, model, tmp_path, demand):
+@pytest.mark.parametrize("criterion", [["--margin", 0.5], ["--logit-margin", 1], ["--confidence", 0.9]])
+def test_patch_wins_as_clearly_as_requested(run, model, tmp_path, criterion):
     label = wrong_label(model, [0.5, 0.25])
-    result = run("patch", model, "--x", "0.5,0.25", "--label", label, "-o", "patched.safetensors", "--json", *demand)
+    result = run("patch", model, "--x", "0.5,0.25", "--label", label, "-o", "patched.safetensors", "--json", *criterion)
     facts = json.loads(result.stdout)
     network = load_model(tmp_path / "patched.safetensors").network
     logits = network(torch.tensor([[0.5, 0.25]])).detach().double()
     assert float(logits.softmax(1)[0, label]) == pytest.approx(facts["confidence"], rel=1e-4)
-    if demand[0] == "--confidence":
+    if criterion[0] == "--confidence":
         assert facts["confidence"] == pytest.approx(0.9, rel=1e-5)
-    if demand[0] == "--logit-margin":
+    if criterion[0] == "--logit-margin":
         assert facts["logit_margin"] == pytest.approx(1, rel=1e-5)
 
 
@@ -170,33 +170,33 @@ def test_patch_counts_the_predictions_that_it_changed(run, model, tmp_path):
         assert effect["accuracy_after"] == pytest.approx((new == split.labels).mean())
 
 
-def test_a_margin_that_had_to_be_raised_is_told(run, model, monkeypatch):
+def test_a_margin_that_had_to_be_raised_is_reported(run, model, monkeypatch):
     label = wrong_label(model, [0.0, 1.0])
 
     def check(network, patch):
-        if patch.demand.amount < 0.05:
+        if patch.criterion_used.amount < 0.05:
             raise PatchError("too little")
 
-    monkeypatch.setattr("idwbench.patching.check_patch", check)
+    monkeypatch.setattr("idwbench.models.patching.check_patch", check)
     result = run("patch", model, "--x", "0,1", "--label", label, "--dry-run", "--json")
     assert result.stderr == "warning: margin raised from 0.001 to 0.1: float32 cannot hold less\n"
     facts = json.loads(result.stdout)
-    assert facts["demand"] == {"kind": "margin", "amount": 0.001}
-    assert facts["demand_used"] == {"kind": "margin", "amount": pytest.approx(0.1)}
+    assert facts["criterion"] == {"kind": "margin", "amount": 0.001}
+    assert facts["criterion_used"] == {"kind": "margin", "amount": pytest.approx(0.1)}
 
 
-def test_a_model_that_does_not_answer_as_asked_when_read_back_is_not_written(run, model, tmp_path, monkeypatch):
+def test_a_model_that_does_not_meet_the_criterion_when_read_back_is_not_written(run, model, tmp_path, monkeypatch):
     label = wrong_label(model, [0.0, 1.0])
-    original = modelfile._serialised
+    original = checkpoints._serialised
 
     def forgetful(saved, suffix):
         network = load_model(model).network if saved.patches else saved.network
         return original(dataclasses.replace(saved, network=network), suffix)
 
-    monkeypatch.setattr(modelfile, "_serialised", forgetful)
+    monkeypatch.setattr(checkpoints, "_serialised", forgetful)
     before = files(tmp_path)
     result = run("patch", model, "--x", "0,1", "--label", label, "-o", "patched.pt")
-    assert_one_line(result, 2, "float32 cannot hold a patch that answers so")
+    assert_one_line(result, 2, "float32 cannot hold a patch that meets")
     assert files(tmp_path) == before
 
 
@@ -232,7 +232,7 @@ def test_an_existing_file_is_replaced_only_with_force(run, model, tmp_path):
     before = model.read_bytes()
     label = wrong_label(model, [0.0, 1.0])
     arguments = ["patch", model, "--x", "0.0,1.0", "--label", label, "-o", model]
-    assert_one_line(run(*arguments), 2, "exists already; give --force")
+    assert_one_line(run(*arguments), 2, "exists already (--force replaces it)")
     assert model.read_bytes() == before
     assert run(*arguments, "--force").exit_code == 0
     assert model.read_bytes() != before
@@ -243,7 +243,7 @@ WRONG = "wrong"
 
 BROKEN_PATCHES = {
     "absent model": (["absent.pt", "--x", "0,1", "--label", 1], 2, "absent.pt: no such file"),
-    "no model": (["notes.pt", "--x", "0,1", "--label", 1], 2, "notes.pt: not an idwbench model"),
+    "not a model": (["notes.pt", "--x", "0,1", "--label", 1], 2, "notes.pt: not an idwbench model"),
     "folder": ([".", "--x", "0,1", "--label", 1], 2, "is a folder"),
     "too large": (["model.pt", "--x", "1e300,0", "--label", 1], 2, "too large for float32"),
     "not idw": (["other.pt", "--x", "0,1", "--label", 1], 2, "only 'idw' models can be patched"),
@@ -257,10 +257,10 @@ BROKEN_PATCHES = {
     "image for points": (["model.pt", "--x", "picture.png", "--label", 1], 2, "not trained on images"),
     "unknown split": (["model.pt", "--x", "two_moons:tset:1", "--label", 1], 2, "did you mean 'test'?"),
     "index out of range": (["model.pt", "--x", "two_moons:test:40", "--label", 1], 2, "inputs 0 to 39"),
-    "two demands": (
+    "two criteria": (
         ["model.pt", "--x", "0,1", "--label", 1, "--margin", 1, "--confidence", 0.9],
         2,
-        "give one of them",
+        "--confidence: cannot be combined with margin",
     ),
     "impossible confidence": (["model.pt", "--x", "0,1", "--label", 1, "--confidence", 1], 2, "between 0 and 1"),
     "too small confidence": (
@@ -268,11 +268,15 @@ BROKEN_PATCHES = {
         2,
         "would not win with probability 0.5, it needs above 0.5",
     ),
-    "too large margin": (["model.pt", "--x", "0,1", "--label", WRONG, "--margin", "1e300"], 2, "so large a value"),
+    "too large margin": (
+        ["model.pt", "--x", "0,1", "--label", WRONG, "--margin", "1e300"],
+        2,
+        "float32 cannot hold the value",
+    ),
     "too large logit margin": (
         ["model.pt", "--x", "0,1", "--label", WRONG, "--logit-margin", "1e300"],
         2,
-        "so large a value",
+        "float32 cannot hold the value",
     ),
     "wrong ending": (["model.pt", "--x", "0,1", "--label", 1, "-o", "out.onnx"], 2, ".safetensors"),
 }
@@ -300,7 +304,7 @@ def test_a_retraining_that_fails_or_is_interrupted_keeps_the_result_it_had(run, 
 
     before = run(*TRAIN, "--prototypes", 6, "--json").stdout
     with monkeypatch.context() as patched:
-        patched.setattr("idwbench.engine.fused_engine.FusedEngine.train", fail)
+        patched.setattr("idwbench.training.fused_engine.FusedEngine.train", fail)
         result = run(*TRAIN, "--prototypes", 6, "--retrain")
         assert result.exit_code in (1, 130)
         assert "Traceback" not in result.stderr

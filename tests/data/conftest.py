@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from idwbench.data import cache, mnist
+from idwbench.data import image_archives, image_cache
 from idwbench.errors import DatasetError
 
 LAYOUT = ("MNIST", "FashionMNIST")
@@ -17,8 +17,8 @@ def _no_network_and_no_foreign_folders(monkeypatch, tmp_path):
         raise DatasetError("no network in tests")
 
     monkeypatch.delenv("IDWBENCH_DATA", raising=False)
-    monkeypatch.setattr(mnist, "fetch_archive", offline)
-    monkeypatch.setattr(cache, "user_cache_path", lambda name: tmp_path / "user-cache" / name)
+    monkeypatch.setattr(image_archives, "fetch_archive", offline)
+    monkeypatch.setattr(image_cache, "user_cache_path", lambda name: tmp_path / "user-cache" / name)
 
 
 @pytest.fixture(scope="session")

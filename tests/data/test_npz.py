@@ -5,9 +5,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from idwbench.config import NpzConfig
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError
+from idwbench.runs.datasets import NpzConfig
 
 
 class Bomb:
@@ -28,10 +28,10 @@ def arrays(**changes):
 
 @pytest.fixture
 def load(tmp_path):
-    def load(scaling="standard", **changes):
+    def load(scaling="standard", task="classification", **changes):
         path = tmp_path / "own.npz"
         np.savez(path, **arrays(**changes))
-        return load_dataset(NpzConfig(path=str(path), scaling=scaling))
+        return load_dataset(NpzConfig(path=str(path), scaling=scaling, task=task))
 
     return load
 
@@ -44,6 +44,13 @@ def test_standard_scaling_is_per_feature_and_of_the_training_rows(load):
     np.testing.assert_allclose(found.test.inputs, (given["X_test"] - mean) / std, rtol=1e-6)
     assert found.image_shape is None and found.holdout is None
     assert found.train.inputs.dtype == np.float32 and found.train.inputs.flags.c_contiguous
+
+
+@pytest.mark.parametrize(("mean", "std"), [(0, 1), (1e-3, 1e-3), (1e6, 1), (-3e4, 7e5)])
+def test_standard_scaling_is_numpys_formula_to_the_last_bit(mean, std, load):
+    train = np.random.default_rng(3).normal(mean, std, (8, 3))
+    expected = (train - train.mean(axis=0)) / train.std(axis=0)
+    np.testing.assert_array_equal(load(X_train=train).train.inputs, expected.astype(np.float32))
 
 
 def test_without_scaling_the_values_stay(load):
@@ -95,7 +102,7 @@ def nan_at(shape, index, value=np.nan):
 REFUSED = {
     "missing key": ({"X_test": None}, r"'X_test' is missing \(did you mean "),
     "near miss": ({"y_test": None, "Y_test": np.zeros(4, int)}, r"'y_test' is missing \(did you mean 'Y_test'\?\)"),
-    "rows and labels": ({"y_train": np.array([0, 1])}, r"X_train has 8 rows, y_train has 2"),
+    "rows and labels": ({"y_train": np.array([0, 1])}, r"X_train has 8 rows, y_train has shape \(2,\)"),
     "features": ({"X_test": np.zeros((4, 2))}, r"a row of X_test has shape \(2,\), one of X_train \(3,\)"),
     "image and row": ({"X_test": np.zeros((4, 3, 1))}, r"a row of X_test has shape \(3, 1\)"),
     "nan": ({"X_train": nan_at((8, 3), (6, 2))}, r"X_train\[6, 2\] is nan; expected finite"),
@@ -107,13 +114,50 @@ REFUSED = {
     "one axis": ({"X_train": np.zeros(8)}, r"X_train has shape \(8,\); expected \(n, features\) or"),
     "text inputs": ({"X_train": np.array([["a"]] * 8)}, r"X_train is of type <U1; expected numbers"),
     "complex inputs": ({"X_train": np.zeros((8, 3), complex)}, r"X_train is of type complex128"),
-    "float labels": ({"y_train": np.zeros(8)}, r"y_train is of type float64; expected integers or texts"),
+    "float labels": (
+        {"y_train": np.zeros(8)},
+        r"y_train is of type float64; .* \(set task: regression\)",
+    ),
     "one-hot labels": ({"y_train": np.zeros((8, 3), int)}, r"y_train has shape \(8, 3\); expected \(8,\)"),
     "unseen label": ({"y_test": np.array([3, 3, 4, 3])}, r"y_test\[2\] is 4, a label that no training row has"),
-    "one class": ({"y_train": np.full(8, 3)}, r"y_train: every label is 3: at least two classes are needed"),
+    "one class": ({"y_train": np.full(8, 3)}, r"every label is 3: at least two classes are needed"),
     "two label types": ({"y_test": np.array(list("3333"))}, r"y_train and y_test differ in type"),
-    "objects": ({"y_train": np.array([Bomb()] * 8, dtype=object)}, r"y_train holds Python objects"),
+    "objects": (
+        {"y_train": np.array([Bomb()] * 8, dtype=object)},
+        r"y_train cannot be read as numbers",
+    ),
 }
+
+
+@pytest.mark.parametrize("outputs", [(), (1,), (2,)])
+def test_targets_of_a_regression_are_numbers_with_one_or_more_outputs(outputs, load):
+    random = np.random.default_rng(2)
+    train, test = random.normal(7, 2, (8, *outputs)), random.normal(7, 2, (4, *outputs))
+    found = load(task="regression", y_train=train, y_test=test)
+    assert found.task == "regression" and found.n_outputs == (outputs or (1,))[0]
+    for split, expected in ((found.train, train), (found.test, test)):
+        own = found.target_scaling.invert(split.targets)
+        np.testing.assert_allclose(own, expected.reshape(len(expected), -1), rtol=1e-6)
+    np.testing.assert_allclose(found.train.targets.mean(axis=0), 0, atol=1e-6)
+
+
+def test_integers_may_be_targets_of_a_regression(load):
+    assert load(task="regression").n_outputs == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y_train": np.array(list("abababab"))}, r"y_train is of type <U1; expected numbers"),
+        ({"y_test": nan_at(4, 2)}, r"y_test\[2\] is nan; expected finite"),
+        ({"y_train": np.zeros((8, 2))}, r"y_train has shape \(8, 2\), y_test \(4,\)"),
+        ({"y_train": np.zeros((8, 2, 2))}, r"y_train has shape \(8, 2, 2\); expected \(n,\) or \(n, outputs\)"),
+        ({"y_train": np.zeros(())}, r"X_train has 8 rows, y_train has shape \(\)"),
+    ],
+)
+def test_targets_that_do_not_fit_are_refused(changes, message, load):
+    with pytest.raises(DatasetError, match=r"own\.npz: " + message):
+        load(task="regression", **changes)
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_moons
 
-from idwbench.config import TwoMoonsConfig
 from idwbench.data.loading import load_dataset
+from idwbench.data.two_moons import _draw
+from idwbench.runs.datasets import TwoMoonsConfig
 
 
 def test_train_and_test_are_drawn_in_this_order_from_one_generator():
@@ -15,6 +16,17 @@ def test_train_and_test_are_drawn_in_this_order_from_one_generator():
     np.testing.assert_array_equal(found.train.labels, train_labels)
     np.testing.assert_array_equal(found.test.inputs, test.astype(np.float32))
     np.testing.assert_array_equal(found.test.labels, test_labels)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 12345, 2**32 - 1])
+@pytest.mark.parametrize(("per_class", "noise"), [(1, 0.1), (2, 0.0), (7, 0.3), (100, 0.1), (1001, 2.5)])
+def test_points_are_bit_identical_to_scikit_learns(seed, per_class, noise):
+    found = _draw(per_class, noise, np.random.RandomState(seed))
+    points, labels = make_moons(
+        (per_class, per_class), shuffle=False, noise=noise, random_state=np.random.RandomState(seed)
+    )
+    np.testing.assert_array_equal(found.inputs, points)
+    np.testing.assert_array_equal(found.targets, labels)
 
 
 def test_without_noise_the_points_lie_on_two_half_circles():

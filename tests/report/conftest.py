@@ -3,58 +3,41 @@ from typing import Any
 
 import pytest
 
-from idwbench.config import default_protocol, parse_dataset, parse_protocol, parse_run
 from idwbench.results.records import StoredRun
+from idwbench.runs.config import run_config
+from idwbench.runs.metrics import headline_metric
 
 
 @pytest.fixture
 def stored_run() -> Callable[..., StoredRun]:
-    """One run as the database hands it out; `test=None` means that it has no accuracies."""
+    """Return a function that makes one run as the database returns it; `test=None` means that it has no metrics."""
 
     def make(
         test: float | None = 0.9,
         *,
         dataset: Any = "mnist",
-        method: str = "idw",
-        prototypes: int = 20,
         seed: int = 0,
-        parameters: dict[str, Any] | None = None,
-        protocol: dict[str, Any] | None = None,
         state: str = "complete",
         holdout: float | None = None,
         train: float | None = 0.95,
-        features: int | None = 784,
-        classes: int | None = 10,
+        validation: float | None = None,
+        metrics: dict[tuple[str, str], float] | None = None,
+        n_parameters: int = 15_880,
+        **settings: Any,
     ) -> StoredRun:
-        data = parse_dataset(dataset)
-        config = parse_run(
-            data,
-            method,
-            prototypes,
-            parse_protocol(protocol or {}, default_protocol(data.name)),
-            seed,
-            parameters,
-        )
-        ended = state == "complete"
+        config = run_config(dataset, seed=seed, **{"prototypes": 20, **settings})
+        name = headline_metric(config.dataset.task).name
+        values = {"test": test, "holdout": holdout, "train": train, "validation": validation}
+        found = {(split, name): value for split, value in values.items() if value is not None}
+        complete = state == "complete"
         return StoredRun(
             run_key=config.run_key,
             config=config,
             dataset=config.dataset_label,
             state=state,  # type: ignore[arg-type]
-            train_accuracy=train if ended else None,
-            test_accuracy=test if ended else None,
-            holdout_accuracy=holdout if ended else None,
-            n_features=features if ended else None,
-            n_classes=classes if ended else None,
+            metrics={**found, **(metrics or {})} if complete else {},
+            n_parameters=n_parameters if complete else None,
             diverged_epoch=3 if state == "diverged" else None,
-            error=None,
-            engine="torch",
-            device="cpu",
-            threads=1,
-            host="here",
-            seconds=1.0,
-            started_at=None,
-            finished_at=None,
         )
 
     return make

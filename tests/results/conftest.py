@@ -7,13 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import Engine, event
 
-from idwbench.config import Protocol, RunConfig, TwoMoonsConfig, default_protocol, parse_run
-from idwbench.engine.base import EpochMetrics, RunResult
-from idwbench.results.store import ResultsStore
+from idwbench.results.store import Results
+from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.results import CurvePoint, RunResult
 
 MakeConfig = Callable[..., RunConfig]
 MakeResult = Callable[..., RunResult]
+ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
+
+
+def curve_point(epoch: int, rate: float, loss: float, accuracy: float) -> CurvePoint:
+    values = {("train", "learning_rate"): rate, ("train", "loss"): loss, ("test", "accuracy"): accuracy}
+    return CurvePoint(epoch, values)
 
 
 @pytest.fixture
@@ -25,50 +32,61 @@ def db(tmp_path: Path) -> str:
 def new_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database as it is made; copying it is much faster than migrating."""
     path = tmp_path_factory.mktemp("new") / "idwbench.db"
-    ResultsStore.open(str(path))
+    Results(str(path))
     return path
 
 
 @pytest.fixture
-def store(db: str, new_database: Path) -> ResultsStore:
+def store(db: str, new_database: Path) -> Results:
     Path(db).parent.mkdir()
     shutil.copy(new_database, db)
-    return ResultsStore.open(db)
+    return Results(db)
+
+
+@pytest.fixture
+def old_db(tmp_path: Path) -> str:
+    """A copy of the database that version 0.1.0 wrote."""
+    return str(shutil.copy(ASSETS / "idwbench.db", tmp_path / "old.db"))
+
+
+@pytest.fixture
+def statements() -> Iterator[list[str]]:
+    """Every SQL statement that the store executes from now on."""
+    executed: list[str] = []
+    event.listen(Engine, "before_cursor_execute", listener := lambda *args: executed.append(args[2]))
+    yield executed
+    event.remove(Engine, "before_cursor_execute", listener)
 
 
 @pytest.fixture
 def make_config() -> MakeConfig:
-    def make(
-        seed: int = 0,
-        method: str = "idw",
-        prototypes: int = 16,
-        protocol: Protocol | None = None,
-        **parameters: Any,
-    ) -> RunConfig:
-        protocol = protocol or default_protocol("two_moons")
-        return parse_run(TwoMoonsConfig(), method, prototypes, protocol, seed, parameters)
+    def make(seed: int = 0, method: str = "idw", prototypes: int = 16, **settings: Any) -> RunConfig:
+        return run_config("two_moons", seed=seed, method=method, prototypes=prototypes, **settings)
 
     return make
 
 
 @pytest.fixture
 def make_result() -> MakeResult:
-    def make(config: RunConfig, **changes: Any) -> RunResult:
+    def make(config: RunConfig, *, train: float = 0.99, test: float = 0.975, holdout: float | None = 0.995, **changes):
         generator = np.random.default_rng(config.seed)
+        metrics = {("train", "accuracy"): train, ("test", "accuracy"): test}
+        if holdout is not None:
+            metrics["holdout", "accuracy"] = holdout
+        shape = (config.model.prototypes, 2)
         values: dict[str, Any] = {
             "config": config,
             "state": "complete",
-            "keys": generator.normal(size=(config.prototypes, 2)).astype(np.float32),
-            "values": generator.normal(size=(config.prototypes, 2)).astype(np.float32),
-            "curve": tuple(EpochMetrics(epoch, 0.01 / epoch, 1 / epoch, 0.9) for epoch in range(1, 26)),
-            "train_accuracy": 0.99,
-            "test_accuracy": 0.975,
-            "holdout_accuracy": 0.995,
+            "curve": tuple(curve_point(epoch, 0.01 / epoch, 1 / epoch, 0.9) for epoch in range(1, 26)),
+            "metrics": metrics,
+            "arrays": {name: generator.normal(size=shape).astype(np.float32) for name in ("keys", "values")},
+            "n_parameters": config.model.prototypes * 4,
             "diverged_epoch": None,
             "seconds": 0.5,
             "engine": "torch",
             "device": "cpu",
             "threads": 1,
+            "instruction_set": "AVX2",
         }
         return RunResult(**(values | changes))
 
@@ -78,26 +96,17 @@ def make_result() -> MakeResult:
 @pytest.fixture
 def make_diverged(make_result: MakeResult) -> MakeResult:
     def make(config: RunConfig) -> RunResult:
-        curve = (EpochMetrics(1, 0.01, 0.7, 0.5), EpochMetrics(2, 0.009, float("nan"), 0.5))
-        return make_result(
-            config,
-            state="diverged",
-            keys=None,
-            values=None,
-            curve=curve,
-            train_accuracy=None,
-            test_accuracy=None,
-            holdout_accuracy=None,
-            diverged_epoch=2,
-        )
+        curve = (curve_point(1, 0.01, 0.7, 0.5), curve_point(2, 0.009, float("nan"), 0.5))
+        nothing: dict[str, Any] = {"metrics": {}, "arrays": {}, "n_parameters": None}
+        return make_result(config, state="diverged", curve=curve, diverged_epoch=2, **nothing)
 
     return make
 
 
 @pytest.fixture
 def as_other_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, int], None]]:
-    """Let the store believe that it runs in another process."""
-    from idwbench.results.ownership import Owner
+    """Make the store take this process for another one."""
+    from idwbench.results.processes import Owner
 
     def become(host: str, pid: int) -> None:
         monkeypatch.setattr(Owner, "current", classmethod(lambda cls: cls(host, pid)))

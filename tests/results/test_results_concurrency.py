@@ -8,38 +8,35 @@ from typing import Any
 
 import numpy as np
 
-from idwbench.config import TwoMoonsConfig, default_protocol, parse_run
-from idwbench.engine.base import RunResult
-from idwbench.results.store import ResultsStore
+from idwbench.results.store import Results
+from idwbench.runs.config import run_config
+from idwbench.runs.results import RunResult
 
 PROCESSES = 3
 RUNS = 60
 
 
 def sweep_together(db: str, start_at: Any, answer: Connection) -> None:
-    """Open a database that is not there yet, plan the same sweep, and train what nobody else has."""
+    """Open a database that does not exist yet, plan the same sweep, and train what no other process does."""
     start_at.wait()
-    store = ResultsStore.open(db)
-    protocol = default_protocol("two_moons")
-    configs = {c.run_key: c for c in (parse_run(TwoMoonsConfig(), "idw", 2, protocol, s) for s in range(RUNS))}
+    store = Results(db)
+    configs = {c.run_key: c for c in (run_config("two_moons", prototypes=2, seed=s) for s in range(RUNS))}
     keys = store.register_sweep("shared", "", "", list(configs.values()))
     trained = []
     for first in range(0, RUNS, 4):
-        claimed = store.claim(keys[first : first + 4])
-        store.heartbeat(claimed)
+        leased = store.lease(keys[first : first + 4])
+        store.renew(leased)
         time.sleep(0.002)  # the training
-        array = np.zeros((2, 2), np.float32)
+        arrays = {name: np.zeros((2, 2), np.float32) for name in ("keys", "values")}
+        metrics = {("test", "accuracy"): 1.0}
         trained += store.finish(
-            [
-                RunResult(configs[k], "complete", array, array, (), 1.0, 1.0, None, None, 0.1, "torch", "cpu", 1)
-                for k in claimed
-            ]
+            [RunResult(configs[k], "complete", (), metrics, arrays, 8, None, 0.1, "torch", "cpu", 1) for k in leased]
         )
     answer.send((os.getpid(), trained))
 
 
-def claim_and_die(db: str, keys: list[str]) -> None:
-    ResultsStore.open(db).claim(keys)
+def lease_and_die(db: str, keys: list[str]) -> None:
+    Results(db).lease(keys)
     os._exit(1)
 
 
@@ -56,7 +53,7 @@ def test_processes_that_start_at_once_do_every_run_once(db):
     assert [worker.exitcode for worker in workers] == [0] * PROCESSES
     trained = [key for _, keys in answers for key in keys]
     assert len(trained) == len(set(trained)) == RUNS
-    runs = ResultsStore.open(db).find_runs(sweep="shared")
+    runs = Results(db).find_runs(sweep="shared")
     assert {(run.state, run.attempt) for run in runs} == {("complete", 1)}
     for receiver, sender in pipes:
         receiver.close()
@@ -66,9 +63,9 @@ def test_processes_that_start_at_once_do_every_run_once(db):
 def test_runs_of_a_process_that_died_are_taken_over(store, db, make_config):
     keys = store.plan([make_config(seed) for seed in range(3)])
     context = multiprocessing.get_context("spawn")
-    worker = context.Process(target=claim_and_die, args=(db, keys[:2]))
+    worker = context.Process(target=lease_and_die, args=(db, keys[:2]))
     worker.start()
     worker.join(60)
     assert [run.state for run in store.find_runs()] == ["running", "running", "planned"]
-    assert store.claim(keys) == keys
+    assert store.lease(keys) == keys
     assert [run.attempt for run in store.find_runs()] == [2, 2, 1]

@@ -11,21 +11,25 @@ import pytest
 
 from idwbench.errors import ResultsError
 from idwbench.results import connection as connection_module
-from idwbench.results.store import ResultsStore
+from idwbench.results.store import Results
 
 
-def test_reading_a_missing_database_says_what_to_do_and_makes_nothing(tmp_path):
+def test_reading_a_missing_database_is_refused_and_creates_nothing(tmp_path):
     db = tmp_path / "none" / "idwbench.db"
-    with pytest.raises(ResultsError, match="does not exist; no results are stored there yet: run `idwbench sweep"):
-        ResultsStore.open(str(db), read_only=True)
+    with pytest.raises(ResultsError) as caught:
+        Results(db, read_only=True)
+    error = caught.value
+    assert (error.file, error.problem, error.hint) == (str(db), "does not exist", "no results are stored there yet")
     assert not db.parent.exists()
 
 
-def test_reading_an_empty_database_says_what_to_do(tmp_path):
+def test_reading_an_empty_database_is_refused(tmp_path):
     db = tmp_path / "empty.db"
     db.touch()
-    with pytest.raises(ResultsError, match="run `idwbench sweep"):
-        ResultsStore.open(str(db), read_only=True)
+    with pytest.raises(ResultsError) as caught:
+        Results(str(db), read_only=True)
+    error = caught.value
+    assert (error.file, error.problem, error.hint) == (str(db), "is empty", "no results are stored there yet")
     assert db.stat().st_size == 0
 
 
@@ -34,14 +38,14 @@ def test_a_file_that_is_no_database_is_refused_unchanged(tmp_path, read_only):
     db = tmp_path / "notes.txt"
     db.write_text("not a database " * 100)
     with pytest.raises(ResultsError, match="this file is not an SQLite database"):
-        ResultsStore.open(str(db), read_only=read_only)
+        Results(str(db), read_only=read_only)
     assert db.read_text() == "not a database " * 100
 
 
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_folder_is_refused(tmp_path, read_only):
     with pytest.raises(ResultsError, match="is a folder"):
-        ResultsStore.open(str(tmp_path), read_only=read_only)
+        Results(str(tmp_path), read_only=read_only)
 
 
 @pytest.mark.parametrize("read_only", [True, False])
@@ -51,14 +55,14 @@ def test_a_folder_that_cannot_be_entered_is_refused(tmp_path, monkeypatch, read_
 
     with monkeypatch.context() as patched:  # the tests may run as root, who may enter everything
         patched.setattr(Path, "stat", refuse)
-        with pytest.raises(ResultsError, match=r"x\.db' cannot be opened: Permission denied"):
-            ResultsStore.open(str(tmp_path / "private" / "x.db"), read_only=read_only)
+        with pytest.raises(ResultsError, match=r"x\.db: cannot be opened: Permission denied"):
+            Results(str(tmp_path / "private" / "x.db"), read_only=read_only)
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ResultsError, match="cannot make the folder"):
-        ResultsStore.open(str(tmp_path / "file" / "deeper" / "x.db"))
+    with pytest.raises(ResultsError, match="its folder cannot be created"):
+        Results(str(tmp_path / "file" / "deeper" / "x.db"))
 
 
 @pytest.mark.parametrize(
@@ -72,45 +76,45 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
         ("sqlite:///:memory:", "in memory"),
         ("", "the name of the database is empty"),
         (" ", "the name of the database is empty"),
-        ("nowhere/", "'nowhere/' is a folder"),
-        ("sqlite:///nowhere/", "'nowhere/' is a folder"),
+        ("nowhere/", "^nowhere/: is a folder, expected a database file"),
+        ("sqlite:///nowhere/", "^nowhere/: is a folder, expected a database file"),
         ("~nobody_of_that_name/x.db", "no such user"),
         ("x" * 300, "cannot be opened: File name too long"),
     ],
 )
 def test_a_url_that_cannot_work_is_refused(db, message):
     with pytest.raises(ResultsError, match=message):
-        ResultsStore.open(db)
+        Results(db)
 
 
 def test_a_missing_driver_is_named_and_the_password_is_not(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ResultsError, match="needs the Python package 'psycopg'") as caught:
-        ResultsStore.open("postgresql://me:secret@host/results")
+        Results("postgresql://me:secret@host/results")
     assert "secret" not in str(caught.value)
 
 
 def test_a_path_may_hold_any_characters(tmp_path, make_config):
     path = tmp_path / "a folder" / "50% ?#é.db"
-    ResultsStore.open(str(path)).plan([make_config(0)])
+    Results(str(path)).plan([make_config(0)])
     assert path.exists()
-    assert len(ResultsStore.open(str(path), read_only=True).find_runs()) == 1
+    assert len(Results(str(path), read_only=True).find_runs()) == 1
 
 
 def test_a_url_is_the_file_it_names(db, make_config):
-    ResultsStore.open(f"sqlite:///{db}").plan([make_config(0)])
-    assert len(ResultsStore.open(db).find_runs()) == 1
+    Results(f"sqlite:///{db}").plan([make_config(0)])
+    assert len(Results(db).find_runs()) == 1
 
 
 def test_a_store_for_reading_refuses_to_write(store, db, make_config, make_result):
-    reader = ResultsStore.open(db, read_only=True)
+    reader = Results(db, read_only=True)
     for write in (lambda: reader.plan([make_config(0)]), lambda: reader.finish([make_result(make_config(0))])):
-        with pytest.raises(ResultsError, match="opened for reading only"):
+        with pytest.raises(ResultsError, match="was opened read-only"):
             write()
 
 
 def test_a_reader_sees_what_was_written_after_it_was_opened(store, db, make_config):
-    reader = ResultsStore.open(db, read_only=True)
+    reader = Results(db, read_only=True)
     store.plan([make_config(0)])
     assert len(reader.find_runs()) == 1
 
@@ -118,20 +122,20 @@ def test_a_reader_sees_what_was_written_after_it_was_opened(store, db, make_conf
 def test_a_reader_is_not_kept_waiting_by_a_writer(store, db, make_config):
     with store._database.write() as connection:
         connection.exec_driver_sql("UPDATE runs SET attempt = 5")
-        assert ResultsStore.open(db, read_only=True).find_runs() == []
+        assert Results(db, read_only=True).find_runs() == []
 
 
 def test_a_folder_without_write_access_can_be_read(store, db, make_config, monkeypatch):
     store.plan([make_config(0)])
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     before = set(Path(db).parent.iterdir())
-    assert len(ResultsStore.open(db, read_only=True).find_runs()) == 1
+    assert len(Results(db, read_only=True).find_runs()) == 1
     assert set(Path(db).parent.iterdir()) == before
 
 
 def test_a_lock_that_stays_is_one_clear_line(db, make_config, monkeypatch):
     monkeypatch.setattr(connection_module, "BUSY_TIMEOUT_SECONDS", 0.1)
-    store = ResultsStore.open(db)
+    store = Results(db)
     with closing(sqlite3.connect(db, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(ResultsError, match=r"another process has kept the database locked for 0\.1 seconds"):

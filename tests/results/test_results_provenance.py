@@ -6,9 +6,7 @@ import subprocess
 import pytest
 
 from idwbench.results import provenance
-from idwbench.results.provenance import checkout_of, own_checkout
-
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+from idwbench.results.provenance import checkout_of, cpu_model, own_checkout
 
 
 def git(folder, *words):
@@ -20,6 +18,8 @@ def git(folder, *words):
 @pytest.fixture
 def package(tmp_path):
     """A package in a checkout of its own."""
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
     package = tmp_path / "checkout" / "package"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
@@ -43,7 +43,7 @@ def test_a_changed_or_new_file_of_the_package_makes_it_dirty(package):
     assert checkout_of(package)["dirty"]
 
 
-def test_a_package_installed_within_a_strangers_checkout_has_no_commit(package):
+def test_a_package_installed_within_another_checkout_has_no_commit(package):
     installed = package.parent / ".venv" / "idwbench"
     installed.mkdir(parents=True)
     (installed / "__init__.py").touch()
@@ -62,7 +62,7 @@ def test_a_checkout_without_a_commit_has_none(tmp_path):
     assert checkout_of(tmp_path) is None
 
 
-def test_a_hooks_variables_do_not_lead_astray(package, tmp_path, monkeypatch):
+def test_the_variables_of_a_git_hook_are_ignored(package, tmp_path, monkeypatch):
     expected = checkout_of(package)
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
     assert checkout_of(package) == expected
@@ -78,7 +78,7 @@ def test_git_that_does_not_answer_is_not_waited_for(package, monkeypatch):
     assert checkout_of(package) is None
 
 
-def test_git_is_asked_once_a_process_and_the_answer_is_stored(store, make_config, make_result, monkeypatch):
+def test_git_runs_once_in_a_process_and_its_answer_is_stored(store, make_config, make_result, monkeypatch):
     asked = []
     answer = {"commit": "abc", "dirty": True}
     own_checkout.cache_clear()
@@ -88,3 +88,26 @@ def test_git_is_asked_once_a_process_and_the_answer_is_stored(store, make_config
     own_checkout.cache_clear()
     assert [package.name for package in asked] == ["idwbench"]
     assert [run.git for run in store.find_runs()] == [answer] * 3
+
+
+@pytest.fixture
+def cpu_info(tmp_path, monkeypatch):
+    """A file in the place of ``/proc/cpuinfo``."""
+    cpu_model.cache_clear()
+    monkeypatch.setattr(provenance, "_CPU_INFO", tmp_path / "cpuinfo")
+    yield tmp_path / "cpuinfo"
+    cpu_model.cache_clear()
+
+
+def test_the_processor_is_known_by_its_model(cpu_info):
+    cpu_info.write_text("processor\t: 0\nmodel name\t: Example CPU: 9 @ 3 GHz\nprocessor\t: 1\nmodel name\t: Other\n")
+    assert cpu_model() == "Example CPU: 9 @ 3 GHz"
+
+
+@pytest.mark.parametrize("content", [None, "processor\t: 0\n", "model name\t:\n"])
+def test_without_a_model_name_the_platform_is_asked(cpu_info, monkeypatch, content):
+    if content is not None:
+        cpu_info.write_text(content)
+    monkeypatch.setattr(provenance.platform, "processor", lambda: "")
+    monkeypatch.setattr(provenance.platform, "machine", lambda: "riscv64")
+    assert cpu_model() == "riscv64"

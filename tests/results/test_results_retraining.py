@@ -5,26 +5,26 @@ import socket
 import numpy as np
 import pytest
 
-from idwbench.results.store import ResultsStore
+from idwbench.results.store import Results
 
 
 @pytest.fixture
 def keys(store, make_config, make_result, make_diverged):
     """A complete, a diverged, a failed and a planned run."""
     keys = store.register_sweep("moons", "", "", [make_config(seed) for seed in range(4)])
-    store.claim(keys[2:3])
+    store.lease(keys[2:3])
     store.fail(keys[2:3], "no memory")
     store.finish([make_result(make_config(0)), make_diverged(make_config(1))])
     return keys
 
 
 def everything(store, key):
-    """A run with its result, but for who trained it last."""
+    """A run with its result, but without the process that trained it last."""
     run = store.find_run(key)
-    facts = (run.state, run.train_accuracy, run.test_accuracy, run.holdout_accuracy, run.n_features, run.diverged_epoch)
-    facts += (run.engine, run.seconds, run.versions, run.data_sha256, run.finished_at)
+    facts = (run.state, run.metrics, run.n_parameters, run.diverged_epoch, run.engine, run.seconds, run.versions)
+    facts += (run.cpu, run.data_sha256, run.finished_at)
     curve = [repr(point) for point in store.load_curve(key)]
-    return facts, curve, {name: array.tolist() for name, array in store.load_tensors(key).items()}
+    return facts, curve, {name: array.tolist() for name, array in store.load_arrays(key).items()}
 
 
 def states(store):
@@ -45,46 +45,46 @@ def test_a_reset_changes_nothing_but_what_is_pending(store, keys):
 
 def test_a_reset_is_forgotten_with_its_process(store, db, keys):
     store.reset(keys, ENDED)
-    assert ResultsStore.open(db).pending(keys) == keys[3:]
+    assert Results(db).pending(keys) == keys[3:]
 
 
 def test_while_a_run_is_trained_again_it_is_running_and_its_old_result_is_there(store, keys):
     old = everything(store, keys[0])
     store.reset(keys[:1], ENDED)
-    assert store.claim(keys[:1]) == keys[:1]
+    assert store.lease(keys[:1]) == keys[:1]
     assert store.pending(keys[:1]) == []
-    assert store.claim(keys[:1]) == []
+    assert store.lease(keys[:1]) == []
     assert store.sweep_status("moons").running == 1
-    facts, curve, tensors = everything(store, keys[0])
+    facts, curve, arrays = everything(store, keys[0])
     assert facts == ("running", *old[0][1:])
-    assert (curve, tensors) == old[1:]
+    assert (curve, arrays) == old[1:]
 
 
 def test_an_interrupted_retraining_leaves_every_run_as_it_had_ended(store, db, keys):
     before = [everything(store, key) for key in keys]
     store.reset(keys, ENDED)
-    store.claim(keys)
+    store.lease(keys)
     store.release(keys)
     assert [everything(store, key) for key in keys] == before
     assert store.find_run(keys[2]).error == "no memory"
-    assert ResultsStore.open(db).pending(keys) == keys[3:]
+    assert Results(db).pending(keys) == keys[3:]
 
 
-def test_a_released_stack_can_be_claimed_run_by_run(store, keys):
+def test_a_released_stack_can_be_leased_run_by_run(store, keys):
     store.reset(keys, ENDED)
-    store.claim(keys)
+    store.lease(keys)
     store.release(keys)
     for key in keys:
-        assert store.claim([key]) == [key]
+        assert store.lease([key]) == [key]
         store.release([key])
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_a_failed_retraining_keeps_the_result_and_tells_why(store, keys, place):
+def test_a_failed_retraining_keeps_the_result_and_records_why(store, keys, place):
     key = keys[place]
     before = everything(store, key)
     store.reset([key], ENDED)
-    store.claim([key])
+    store.lease([key])
     store.fail([key], "worker lost")
     assert everything(store, key) == before
     assert store.find_run(key).error == "worker lost"
@@ -93,74 +93,72 @@ def test_a_failed_retraining_keeps_the_result_and_tells_why(store, keys, place):
 
 def test_a_run_that_fails_again_is_failed_for_the_new_reason(store, keys):
     store.reset(keys[2:3], ENDED)
-    store.claim(keys[2:3])
+    store.lease(keys[2:3])
     store.fail(keys[2:3], "no time")
     run = store.find_run(keys[2])
     assert (run.state, run.error) == ("failed", "no time")
     assert store.pending(keys[2:3]) == []
 
 
-@pytest.mark.parametrize("claimed", [True, False])
-def test_a_retraining_replaces_the_result_whole(store, keys, make_config, make_result, make_diverged, claimed):
+@pytest.mark.parametrize("leased", [True, False])
+def test_a_retraining_replaces_the_whole_result(store, keys, make_config, make_result, make_diverged, leased):
     store.reset(keys, ENDED)
-    if claimed:
-        store.claim(keys)
-    new = make_result(make_config(1), test_accuracy=0.5)
+    if leased:
+        store.lease(keys)
+    new = make_result(make_config(1), test=0.5)
     assert store.finish([make_diverged(make_config(0)), new]) == keys[:2]
     (diverged, complete) = store.find_runs()[:2]
-    assert (diverged.state, diverged.test_accuracy, diverged.n_features) == ("diverged", None, None)
+    assert (diverged.state, diverged.metrics, diverged.n_parameters) == ("diverged", {}, None)
     assert len(store.load_curve(keys[0])) == 2
-    assert store.load_tensors(keys[0]) == {}
-    assert (complete.state, complete.test_accuracy, complete.diverged_epoch, complete.error) == (
-        "complete",
-        0.5,
-        None,
-        None,
-    )
-    np.testing.assert_array_equal(store.load_tensors(keys[1])["keys"], new.keys)
+    assert store.load_arrays(keys[0]) == {}
+    assert (complete.state, complete.metrics) == ("complete", new.metrics)
+    assert (complete.diverged_epoch, complete.error) == (None, None)
+    np.testing.assert_array_equal(store.load_arrays(keys[1])["keys"], new.arrays["keys"])
     assert store.pending(keys[:2]) == []
 
 
 def test_only_the_first_result_after_a_reset_replaces_the_old_one(store, keys, make_config, make_result):
     store.reset(keys, ENDED)
-    assert store.finish([make_result(make_config(0), test_accuracy=0.5)]) == keys[:1]
-    assert store.finish([make_result(make_config(0), test_accuracy=0.1)]) == []
-    assert store.find_run(keys[0]).test_accuracy == 0.5
+    assert store.finish([make_result(make_config(0), test=0.5)]) == keys[:1]
+    assert store.finish([make_result(make_config(0), test=0.1)]) == []
+    assert store.find_run(keys[0]).metric("accuracy") == 0.5
 
 
 def test_two_processes_that_reset_the_same_runs_share_them(store, db, keys, make_config, make_result):
-    other = ResultsStore.open(db)
+    other = Results(db)
     for one in (store, other):
         assert one.reset(keys[:2], ENDED) == keys[:2]
-    assert other.claim(keys[:1]) == keys[:1]
-    assert store.claim(keys[:2]) == keys[1:2]
-    other.finish([make_result(make_config(0), test_accuracy=0.5)])
-    assert store.pending(keys[:1]) == store.claim(keys[:1]) == []
-    assert store.finish([make_result(make_config(0), test_accuracy=0.1)]) == []
+    assert other.lease(keys[:1]) == keys[:1]
+    assert store.lease(keys[:2]) == keys[1:2]
+    other.finish([make_result(make_config(0), test=0.5)])
+    assert store.pending(keys[:1]) == store.lease(keys[:1]) == []
+    assert store.finish([make_result(make_config(0), test=0.1)]) == []
 
 
 def test_a_retraining_whose_process_died_is_taken_over_and_still_keeps_the_result(
     store, db, keys, as_other_process, monkeypatch
 ):
     before = everything(store, keys[0])
-    as_other_process(socket.gethostname(), 2**22 + 1)  # beyond the largest number Linux gives
+    as_other_process(socket.gethostname(), 2**22 + 1)  # larger than any process number of Linux
     store.reset(keys[:1], ENDED)
-    store.claim(keys[:1])
+    store.lease(keys[:1])
     monkeypatch.undo()
-    successor = ResultsStore.open(db)
-    assert successor.claim(keys[:1]) == keys[:1]
+    successor = Results(db)
+    assert successor.lease(keys[:1]) == keys[:1]
     successor.fail(keys[:1], "again")
     assert everything(store, keys[0]) == before
 
 
-def test_the_leaderboard_counts_a_reset_run_until_it_is_claimed(store, keys):
+def test_the_leaderboard_counts_a_reset_run_until_it_is_leased(store, keys):
     def counted():
         with store._database.read() as connection:
-            return connection.exec_driver_sql("SELECT n, n_diverged FROM leaderboard").all()
+            return connection.exec_driver_sql(
+                "SELECT n, n_diverged FROM leaderboard WHERE split = 'test' OR n = 0"
+            ).all()
 
     store.reset(keys, ENDED)
     assert counted() == [(1, 1)]
-    store.claim(keys[:1])
+    store.lease(keys[:1])
     assert counted() == [(0, 1)]
     store.release(keys[:1])
     assert counted() == [(1, 1)]

@@ -1,25 +1,30 @@
 from __future__ import annotations
 
+import io
 import shutil
 import sqlite3
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from idwbench.errors import ResultsError
 from idwbench.results import schema
-from idwbench.results.models import metadata
-from idwbench.results.store import ResultsStore
+from idwbench.results.planning import _insert_missing
+from idwbench.results.store import Results
+from idwbench.results.tables import metadata
 
 HEAD = """
 from alembic import op
 import sqlalchemy as sa
-revision, down_revision = "0002", "0001"
+revision, down_revision = "0003", "0002"
 def upgrade():
 """
 # Replaces `runs` by a changed copy: what refers to it must survive.
@@ -41,12 +46,12 @@ BREAKING = """
 
 @pytest.fixture
 def next_version(tmp_path, monkeypatch):
-    """Let the package have one migration more."""
+    """Add one migration to the package."""
 
     def add(body: str) -> None:
         target = tmp_path / "migrations"
         shutil.copytree(schema.MIGRATIONS, target, ignore=shutil.ignore_patterns("__pycache__"))
-        (target / "versions" / "0002_next.py").write_text(HEAD + body)
+        (target / "versions" / "0003_next.py").write_text(HEAD + body)
         monkeypatch.setattr(schema, "MIGRATIONS", target)
 
     return add
@@ -77,12 +82,30 @@ def test_the_tables_suit_postgresql():
     assert "parameters JSONB NOT NULL" in made["runs"]
     assert "seed BIGINT NOT NULL" in made["runs"]
     assert "finished_at TIMESTAMP WITH TIME ZONE" in made["runs"]
-    assert "data BYTEA NOT NULL" in made["tensors"]
+    assert "data BYTEA NOT NULL" in made["arrays"]
     assert "ROWID" not in made["curves"]
 
 
+def test_the_newest_migration_suits_postgresql():
+    written = io.StringIO()
+    options = {"as_sql": True, "output_buffer": written}
+    with Operations.context(MigrationContext.configure(dialect_name="postgresql", opts=options)):
+        import_module("idwbench.results.migrations.versions.0002_metrics").upgrade()
+    statements = written.getvalue()
+    assert "protocol = config -> 'protocol'" in statements
+    assert "ALTER TABLE runs ALTER COLUMN protocol SET NOT NULL" in statements
+    assert "ALTER INDEX pk_curves RENAME TO pk_old_curves" in statements
+    assert "config - 'dataset' - 'protocol' - 'seed' AS model_settings" in statements
+    assert "string_agg(named.name, ', ')" in statements
+
+
+def test_planning_suits_postgresql():
+    statement = _insert_missing(SimpleNamespace(dialect=postgresql.dialect()))
+    assert "ON CONFLICT (run_key) DO NOTHING" in str(statement.compile(dialect=postgresql.dialect()))
+
+
 def test_a_new_database_is_made_with_its_folder(store, db):
-    assert names(db) >= {"runs", "sweeps", "sweep_runs", "curves", "tensors", "leaderboard", "runs_wide"}
+    assert names(db) >= {"leaderboard", "runs_wide", *metadata.tables}
     assert query(db, "SELECT version_num FROM idwbench_version") == [(schema.revisions()[-1],)]
     assert query(db, "PRAGMA journal_mode") == [("wal",)]
     assert backups(db) == []
@@ -90,7 +113,7 @@ def test_a_new_database_is_made_with_its_folder(store, db):
 
 def test_opening_again_keeps_everything(store, db, make_config, make_result):
     store.finish([make_result(make_config(0))])
-    assert ResultsStore.open(db).find_runs() == store.find_runs()
+    assert Results(db).find_runs() == store.find_runs()
 
 
 def test_the_state_of_a_run_is_one_of_five(store, db, make_config):
@@ -103,18 +126,18 @@ def test_a_failing_migration_leaves_nothing_behind(store, db, make_config, next_
     store.plan([make_config(0)])
     before = names(db)
     next_version(FAILING)
-    with pytest.raises(ResultsError, match="cannot be brought to version 0002 and was left as it was: no such table"):
-        ResultsStore.open(db)
+    with pytest.raises(ResultsError, match="cannot be upgraded to version 0003 and was left unchanged: no such table"):
+        Results(db)
     assert names(db) == before
-    assert query(db, "SELECT version_num FROM idwbench_version") == [("0001",)]
+    assert query(db, "SELECT version_num FROM idwbench_version") == [("0002",)]
     assert len(query(db, "SELECT * FROM leaderboard")) == 0
 
 
 def test_a_failing_first_migration_leaves_no_table(tmp_path, next_version):
     next_version(FAILING)
     db = str(tmp_path / "new.db")
-    with pytest.raises(ResultsError, match="cannot be brought to version 0002"):
-        ResultsStore.open(db)
+    with pytest.raises(ResultsError, match="cannot be upgraded to version 0003"):
+        Results(db)
     assert names(db) == set()
 
 
@@ -122,46 +145,51 @@ def test_an_older_database_is_upgraded_with_all_it_holds(store, db, make_config,
     store.register_sweep("moons", "", "", [make_config(0)])
     store.finish([make_result(make_config(0))])
     next_version(BATCH)
-    upgraded = ResultsStore.open(db)
+    upgraded = Results(db)
     assert query(db, "SELECT mood FROM runs") == [(None,)]
-    assert upgraded.find_runs(sweep="moons")[0].test_accuracy == 0.975
+    assert upgraded.find_runs(sweep="moons")[0].metric("accuracy") == 0.975
     assert len(upgraded.load_curve(make_config(0).run_key)) == 25
-    assert set(upgraded.load_tensors(make_config(0).run_key)) == {"keys", "values"}
+    assert set(upgraded.load_arrays(make_config(0).run_key)) == {"keys", "values"}
 
 
 def test_an_older_database_is_copied_before_it_is_upgraded(store, db, make_config, next_version):
     store.plan([make_config(0)])
     next_version(BATCH)
-    ResultsStore.open(db)
-    ResultsStore.open(db)
+    Results(db)
+    Results(db)
     (copy,) = backups(db)
-    assert copy.name.startswith("idwbench.db.version-0001.")
-    assert query(copy, "SELECT version_num FROM idwbench_version") == [("0001",)]
+    assert copy.name.startswith("idwbench.db.version-0002.")
+    assert query(copy, "SELECT version_num FROM idwbench_version") == [("0002",)]
     assert len(query(copy, "SELECT * FROM runs")) == 1
     assert list(copy.parent.glob("*.tmp")) == []
 
 
-def test_a_migration_that_breaks_references_is_taken_back(store, db, make_config, next_version):
+def test_a_migration_that_breaks_references_is_rolled_back(store, db, make_config, next_version):
     store.register_sweep("moons", "", "", [make_config(0)])
     next_version(BREAKING)
     with pytest.raises(ResultsError, match="broke references"):
-        ResultsStore.open(db)
+        Results(db)
     assert store.sweep_status("moons").total == 1
 
 
 def test_reading_never_upgrades(store, db, next_version):
     next_version(BATCH)
-    with pytest.raises(ResultsError, match=r"has tables of version 0001, this is version 0002: a command that writes"):
-        ResultsStore.open(db, read_only=True)
-    assert query(db, "SELECT version_num FROM idwbench_version") == [("0001",)]
+    with pytest.raises(ResultsError) as caught:
+        Results(db, read_only=True)
+    error = caught.value
+    assert (error.file, error.problem) == (db, "has tables of version 0002, older than version 0003 of this idwbench")
+    assert error.hint == "opening it for writing upgrades it and keeps a copy"
+    assert query(db, "SELECT version_num FROM idwbench_version") == [("0002",)]
 
 
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_database_of_a_newer_version_is_refused(store, db, read_only):
     with closing(sqlite3.connect(db)) as connection, connection:
         connection.execute("UPDATE idwbench_version SET version_num = '0815'")
-    with pytest.raises(ResultsError, match=r"version 0815, newer than this idwbench knows .*: upgrade idwbench"):
-        ResultsStore.open(db, read_only=read_only)
+    with pytest.raises(ResultsError) as caught:
+        Results(db, read_only=read_only)
+    assert caught.value.problem == "has tables of version 0815, newer than version 0002 of this idwbench"
+    assert caught.value.hint == "upgrade idwbench"
 
 
 @pytest.mark.parametrize("read_only", [True, False])
@@ -171,31 +199,31 @@ def test_a_database_of_another_program_is_refused_unchanged(tmp_path, read_only)
         for name in ("customers", "orders", "runs", "sweeps"):
             connection.execute(f"CREATE TABLE {name} (id INTEGER PRIMARY KEY AUTOINCREMENT)")
     before = db.read_bytes()
-    with pytest.raises(ResultsError, match=r"holds tables of another program \(customers, orders, runs, …\); give"):
-        ResultsStore.open(str(db), read_only=read_only)
+    with pytest.raises(ResultsError, match=r"shop\.db: holds tables of another program: customers, orders, runs, …"):
+        Results(str(db), read_only=read_only)
     assert db.read_bytes() == before
     assert query(db, "PRAGMA journal_mode") == [("delete",)]
     assert list(tmp_path.iterdir()) == [db]
 
 
-def test_an_empty_database_is_taken(tmp_path):
+def test_an_empty_database_is_used(tmp_path):
     db = tmp_path / "empty.db"
     with closing(sqlite3.connect(db)) as connection, connection:
         connection.execute("CREATE TABLE old (id INTEGER)")
         connection.execute("DROP TABLE old")
-    ResultsStore.open(str(db))
+    Results(str(db))
     assert "runs" in names(db)
 
 
-def test_the_write_ahead_log_is_made_up_for(store, db):
+def test_the_write_ahead_log_is_switched_on_again(store, db):
     query(db, "PRAGMA journal_mode = DELETE")
-    ResultsStore.open(db)
+    Results(db)
     assert query(db, "PRAGMA journal_mode") == [("wal",)]
 
 
 def test_a_failing_first_migration_leaves_the_journal_as_it_was(tmp_path, next_version):
     next_version(FAILING)
     db = str(tmp_path / "new.db")
-    with pytest.raises(ResultsError, match="cannot be brought to version 0002"):
-        ResultsStore.open(db)
+    with pytest.raises(ResultsError, match="cannot be upgraded to version 0003"):
+        Results(db)
     assert query(db, "PRAGMA journal_mode") == [("delete",)]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from sklearn.model_selection import ParameterGrid
 
-from idwbench.config import TwoMoonsConfig, default_protocol, parse_run
 from idwbench.errors import ConfigError
+from idwbench.runs.config import run_config
+from idwbench.runs.datasets import TwoMoonsConfig
+from idwbench.runs.models import parse_model
+from idwbench.runs.protocol import default_protocol
+from idwbench.sweep import planner
 from idwbench.sweep.grid import Block
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import SweepSpec
@@ -30,7 +33,7 @@ def test_cells_come_in_scikit_learns_order_with_seeds_innermost() -> None:
         "epochs": (3, 1),
     }
     planned = [
-        (run.method, run.prototypes, run.parameters["power"], run.parameters["epsilon"], run.protocol.epochs, run.seed)
+        (*(run.model.method, run.model.prototypes), *run.model.parameters.values(), run.protocol.epochs, run.seed)
         for run in plan(sweep(axes, seeds=(5, 3)))
     ]
     names = ("method", "prototypes", "power", "epsilon", "epochs")
@@ -38,10 +41,9 @@ def test_cells_come_in_scikit_learns_order_with_seeds_innermost() -> None:
     assert planned == [(*(cell[name] for name in names), seed) for cell in grid for seed in (5, 3)]
 
 
-def test_a_planned_run_is_the_run_that_the_command_line_would_make() -> None:
+def test_a_planned_run_is_the_run_of_the_same_settings() -> None:
     spec = sweep({"method": ("idw",), "prototypes": (4,), "power": (3.0,), "learning_rate": (0.5,)}, seeds=(1, 9))
-    protocol = spec.protocol.model_copy(update={"learning_rate": 0.5})
-    expected = parse_run(spec.dataset, "idw", 4, protocol, 9, {"power": 3})
+    expected = run_config("two_moons", seed=9, method="idw", prototypes=4, power=3, learning_rate=0.5)
     assert plan(spec)[1] == expected
     assert plan(spec)[1].run_key == expected.run_key
 
@@ -50,7 +52,9 @@ def test_blocks_keep_their_order_and_a_shared_run_stays_at_its_first_place() -> 
     wide = {"method": ("idw", "gaussian"), "prototypes": (2, 16)}
     again = {"method": ("neg_dist", "idw"), "prototypes": (16,), "power": (2.0, 3.0)}
     runs = plan(sweep(wide, again))
-    cells = [(run.method, run.prototypes, run.parameters.get("power")) for run in runs if run.seed == 0]
+    cells = [
+        (run.model.method, run.model.prototypes, run.model.parameters.get("power")) for run in runs if run.seed == 0
+    ]
     assert cells == [
         ("idw", 2, 2.0),
         ("idw", 16, 2.0),
@@ -68,12 +72,21 @@ def test_a_specification_made_by_hand_is_checked_too() -> None:
         plan(sweep({"method": ("gaussian",), "prototypes": (2,), "epsilon": (0.1,)}))
 
 
-def test_a_hundred_thousand_runs_are_planned_in_seconds() -> None:
-    powers = tuple(1 + i / 100 for i in range(1000))
-    started = time.perf_counter()
-    runs = plan(sweep({"method": ("idw",), "prototypes": (2,), "power": powers}, seeds=tuple(range(100))))
+def test_a_large_plan_checks_each_cell_once_and_copies_it_for_the_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[object] = []
+
+    def counted(settings: dict[str, object]) -> object:
+        parsed.append(settings)
+        return parse_model(settings)
+
+    monkeypatch.setattr(planner, "parse_model", counted)
+    powers = tuple(1 + i / 100 for i in range(100))
+    runs = plan(sweep({"method": ("idw",), "prototypes": (2,), "power": powers}, seeds=tuple(range(1000))))
     assert len(runs) == 100_000
-    assert time.perf_counter() - started < 5
+    assert len(parsed) == 100
+    # A copy skips validation; it must still be the run of its own seed.
+    assert [run.seed for run in runs[:1000]] == list(range(1000))
+    assert runs[1].run_key == run_config("two_moons", seed=1, method="idw", prototypes=2, power=1.0).run_key
 
 
 def test_planning_loads_no_tensor_library(tmp_path: Path) -> None:

@@ -1,22 +1,29 @@
-"""The runner against a real database, with an engine that can be told to misbehave."""
+"""The runner against a real database, with an engine that misbehaves on request."""
 
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
 from blob_data import make_dataset
 
-from idwbench.config import default_protocol, parse_run
-from idwbench.engine.base import AbstractEngine, RunResult
 from idwbench.errors import ResultsError
-from idwbench.results.store import ResultsStore
+from idwbench.results.renewal import renewed as renewed_leases
+from idwbench.results.store import Results
+from idwbench.runs.config import run_config
+from idwbench.runs.results import RunResult
 from idwbench.sweep import runner
+from idwbench.sweep.observer import Observer
 from idwbench.sweep.runner import run_pending, stacks
+from idwbench.training.engine import AbstractEngine
 
 DATASET = make_dataset()
-PROTOCOL = default_protocol("two_moons")
+
+
+def run(seed, method="idw"):
+    return run_config(DATASET.config, method=method, prototypes=2, seed=seed)
 
 
 class FakeEngine(AbstractEngine):
@@ -43,31 +50,25 @@ class FakeEngine(AbstractEngine):
 
 
 def result(config):
-    arrays = np.zeros((config.prototypes, 3), np.float32), np.zeros((config.prototypes, 3), np.float32)
-    return RunResult(config, "complete", *arrays, (), 0.5, 0.5, 0.5, None, 0.1, "fake", "cpu", 1)
+    arrays = {name: np.zeros((config.model.prototypes, 3), np.float32) for name in ("keys", "values")}
+    return RunResult(config, "complete", (), {("test", "accuracy"): 0.5}, arrays, 12, None, 0.1, "fake", "cpu", 1)
 
 
-class Silent:
+class Failures(Observer):
     def __init__(self):
         self.failures = []
 
-    def epoch(self, configs, epoch):
-        pass
-
-    def finished(self, results):
-        pass
-
-    def failed(self, configs, error):
-        self.failures.append((configs[0].seed, str(error)))
+    def failed(self, config, error):
+        self.failures.append((config.seed, str(error)))
 
 
 @pytest.fixture
 def store(tmp_path):
-    return ResultsStore.open(str(tmp_path / "results.db"))
+    return Results(str(tmp_path / "results.db"))
 
 
 def planned(store, n):
-    configs = [parse_run(DATASET.config, "idw", 2, PROTOCOL, seed) for seed in range(n)]
+    configs = [run(seed) for seed in range(n)]
     store.plan(configs)
     return configs
 
@@ -79,21 +80,21 @@ def states(store):
 @pytest.mark.parametrize("jobs", [1, 3, 50])
 def test_every_run_is_trained_once_whatever_the_number_of_jobs(store, jobs):
     configs, engine = planned(store, 10), FakeEngine()
-    outcome = run_pending(configs, store, lambda config: engine, DATASET, Silent(), jobs)
+    outcome = run_pending(configs, store, lambda config: engine, DATASET, Failures(), jobs)
     assert (outcome.complete, outcome.failed, outcome.elsewhere) == (10, 0, 0)
     assert sorted(seed for stack in engine.stacks for seed in stack) == list(range(10))
     assert set(states(store).values()) == {"complete"}
 
 
-def test_one_kind_of_runs_is_shared_out_among_the_jobs():
-    configs = [parse_run(DATASET.config, "idw", 2, PROTOCOL, seed) for seed in range(9)]
+def test_one_kind_of_runs_is_divided_among_the_jobs():
+    configs = [run(seed) for seed in range(9)]
     assert [len(stack) for stack in stacks(configs, lambda config: 100, jobs=2)] == [5, 4]
-    others = [parse_run(DATASET.config, "gaussian", 2, PROTOCOL, seed) for seed in range(9)]
+    others = [run(seed, "gaussian") for seed in range(9)]
     assert [len(stack) for stack in stacks([*configs, *others], lambda config: 100, jobs=2)] == [9, 9]
 
 
-def test_a_run_that_fails_takes_no_neighbour_with_it(store):
-    configs, engine, observer = planned(store, 8), FakeEngine(bad_seeds={2}), Silent()
+def test_a_run_that_fails_does_not_affect_the_others_of_its_stack(store):
+    configs, engine, observer = planned(store, 8), FakeEngine(bad_seeds={2}), Failures()
     outcome = run_pending(configs, store, lambda config: engine, DATASET, observer, jobs=2)
     assert (outcome.complete, outcome.failed) == (7, 1)
     assert observer.failures == [(2, "bad seed")]
@@ -102,21 +103,26 @@ def test_a_run_that_fails_takes_no_neighbour_with_it(store):
 
 def test_runs_that_another_process_took_are_left_to_it(store, tmp_path):
     configs = planned(store, 4)
-    other = ResultsStore.open(str(tmp_path / "results.db"))
-    other.claim([config.run_key for config in configs[:3]])
+    other = Results(str(tmp_path / "results.db"))
+    other.lease([config.run_key for config in configs[:3]])
     engine = FakeEngine()
-    outcome = run_pending(configs, store, lambda config: engine, DATASET, Silent())
+    outcome = run_pending(configs, store, lambda config: engine, DATASET, Failures())
     assert (outcome.complete, outcome.elsewhere) == (1, 3)
     assert engine.stacks == [[3]]
 
 
-def test_a_heartbeat_that_cannot_be_written_costs_no_run(store, monkeypatch):
+def test_a_lease_is_renewed_while_an_epoch_lasts(store, monkeypatch):
+    seen = threading.Event()
+
     def locked(keys):
+        seen.set()
         raise ResultsError("database is locked")
 
-    monkeypatch.setattr(runner, "HEARTBEAT_SECONDS", -1.0)
-    monkeypatch.setattr(store, "heartbeat", locked)
-    outcome = run_pending(planned(store, 3), store, lambda config: FakeEngine(), DATASET, Silent())
+    monkeypatch.setattr(runner, "renewed", partial(renewed_leases, interval=0.0))
+    monkeypatch.setattr(store, "renew", locked)
+    engine = FakeEngine(before=lambda configs: seen.wait(60))
+    outcome = run_pending(planned(store, 3), store, lambda config: engine, DATASET, Failures())
+    assert seen.is_set()
     assert outcome.complete == 3
 
 
@@ -126,14 +132,14 @@ def test_a_database_that_cannot_be_written_ends_the_sweep_and_frees_its_runs(sto
 
     monkeypatch.setattr(store, "finish", full)
     with pytest.raises(ResultsError, match="disk full"):
-        run_pending(planned(store, 8), store, lambda config: FakeEngine(), DATASET, Silent(), jobs=2)
+        run_pending(planned(store, 8), store, lambda config: FakeEngine(), DATASET, Failures(), jobs=2)
     assert set(states(store).values()) == {"planned"}
 
 
-def test_an_interrupted_run_is_handed_back(store):
+def test_an_interrupted_run_is_released(store):
     def interrupt(configs):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_pending(planned(store, 4), store, lambda config: FakeEngine(before=interrupt), DATASET, Silent())
+        run_pending(planned(store, 4), store, lambda config: FakeEngine(before=interrupt), DATASET, Failures())
     assert set(states(store).values()) == {"planned"}

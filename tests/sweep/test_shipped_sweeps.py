@@ -1,20 +1,37 @@
-"""The sweeps that come with idwbench plan what they promise, and so do the examples in the docs."""
+"""The sweeps that come with idwbench plan what they promise, and the page on sweep files says what is declared."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from idwbench.config import Protocol, TwoMoonsConfig, default_protocol
+from idwbench.runs.datasets import DATASETS, Friedman1Config, TwoMoonsConfig
+from idwbench.runs.models import PrototypesConfig
+from idwbench.runs.protocol import Protocol, default_protocol
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import read_sweep
 
 ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/sweeps.md").read_text(encoding="utf-8")
+PROTOTYPES = {"scale": "prototypes"}
 SIX = {"fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw"}
-RUNS = {"two_moons": 180, "two_moons_power": 200, "mnist": 6, "mnist_quick": 18, "digits": 35}
+RUNS = {"two_moons": 210, "two_moons_power": 200, "mnist": 6, "mnist_quick": 18, "digits": 35, "regression": 50}
+# SHA-256 of the run keys of version 0.1.0, sorted.
+KEYS_OF_0_1_0 = {
+    "digits": "5789a591cb5aaef3e64f1e8eaa7a0ebba4f3400938b73d84d7c9d9b53e8e6395",
+    "mnist": "22d0ef69b33870f8054fa0ee35aa97d9b2a6d773242db0cc830356ab431b0a0b",
+    "mnist_quick": "ad22e6d3b8ce6189e2bdee98c2c70543333f29668a1ea2f9f9a18114ea9d2c40",
+    "two_moons": "3e6585508f2ea680cd4d8087d7ae2114d8b59f2188c3ba5f9bb3a499c46632dd",
+    "two_moons_power": "22297590e0c3c5254f88f6744c27efd4b478300c58286f7293c200e62f3965de",
+}
+
+
+def shipped(name: str):
+    return plan(read_sweep(ROOT / f"sweeps/{name}.yaml"))
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "sweeps").glob("*.yaml")), ids=lambda file: file.stem)
@@ -30,48 +47,82 @@ def test_all_shipped_sweeps_are_known_here() -> None:
     assert {file.stem for file in (ROOT / "sweeps").glob("*.yaml")} == set(RUNS)
 
 
-def test_two_moons_is_six_methods_by_three_sizes_by_ten_seeds() -> None:
+@pytest.mark.parametrize("name", KEYS_OF_0_1_0)
+def test_the_runs_of_version_0_1_0_have_the_keys_they_had(name: str) -> None:
+    keys = sorted(run.run_key for run in shipped(name) if name != "two_moons" or run.model.parameters != PROTOTYPES)
+    assert hashlib.sha256("".join(keys).encode()).hexdigest() == KEYS_OF_0_1_0[name]
+
+
+def test_two_moons_is_six_methods_by_three_sizes_by_ten_seeds_with_both_scales() -> None:
     spec = read_sweep(ROOT / "sweeps/two_moons.yaml")
-    cells = Counter((run.method, run.prototypes) for run in plan(spec))
-    assert cells == {(method, size): 10 for method in SIX for size in (2, 16, 128)}
+    cells = Counter((run.model.method, run.model.prototypes, run.model.parameters.get("scale")) for run in plan(spec))
+    scales = {"scaled_dot": ("features", "prototypes")}
+    assert cells == {(m, size, scale): 10 for m in SIX for size in (2, 16, 128) for scale in scales.get(m, (None,))}
     assert spec.dataset == TwoMoonsConfig()
     assert spec.protocol == default_protocol("two_moons")
 
 
 def test_two_moons_power_is_the_grid_of_power_and_epsilon() -> None:
-    cells = {
-        (run.parameters["power"], run.parameters["epsilon"])
-        for run in plan(read_sweep(ROOT / "sweeps/two_moons_power.yaml"))
-    }
+    cells = {(run.model.parameters["power"], run.model.parameters["epsilon"]) for run in shipped("two_moons_power")}
     assert cells == {(power, epsilon) for power in (1, 2, 4, 8, 16) for epsilon in (1e-3, 1e-2, 1e-1, 1)}
 
 
 def test_mnist_is_table_1_by_the_papers_protocol() -> None:
-    runs = plan(read_sweep(ROOT / "sweeps/mnist.yaml"))
-    assert {run.method for run in runs} == SIX
-    assert {run.prototypes for run in runs} == {20}
-    assert {run.protocol.batch_size for run in runs} == {4}
+    runs = shipped("mnist")
+    assert {run.model.method for run in runs} == SIX
+    assert {run.model.prototypes for run in runs} == {20}
     assert all(run.protocol == Protocol(epochs=50, batch_size=4, learning_rate=0.001) for run in runs)
 
 
+def test_regression_sets_validation_rows_apart() -> None:
+    assert {run.dataset for run in shipped("regression")} == {Friedman1Config(validation=40)}
+
+
 def test_a_run_of_two_sweeps_has_one_key() -> None:
-    keys = [
-        {run.run_key for run in plan(read_sweep(ROOT / f"sweeps/{name}.yaml"))}
-        for name in ("two_moons", "two_moons_power")
-    ]
+    keys = [{run.run_key for run in shipped(name)} for name in ("two_moons", "two_moons_power")]
     assert len(keys[0] & keys[1]) == 10
 
 
 def test_the_examples_in_the_docs_are_good_sweeps(tmp_path: Path) -> None:
-    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/sweeps.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        file = tmp_path / "example.yaml"
+    file = tmp_path / "example.yaml"
+    n_runs = []
+    for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL):
         file.write_text(block, encoding="utf-8")
-        assert len(plan(read_sweep(file))) == 180
+        n_runs.append(len(plan(read_sweep(file))))
+    assert n_runs == [210, 60]
 
 
-def test_the_docs_name_every_setting() -> None:
-    text = (ROOT / "docs/sweeps.md").read_text(encoding="utf-8")
-    for name in (*Protocol.model_fields, *TwoMoonsConfig.model_fields):
-        assert f"`{name}`" in text, name
+def table(section: str) -> list[list[str]]:
+    """Return the cells of the first table of a section, without its header."""
+    text = PAGE.split(f"### `{section}`\n", 1)[1]
+    rows = re.search(r"^\|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    assert rows is not None
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[1].splitlines()]
+
+
+def test_the_docs_list_the_settings_of_every_data_set_with_their_defaults() -> None:
+    rows = table("dataset")
+    assert [row[0].strip("`") for row in rows] == [*DATASETS]
+    for (_, task, settings), declared in zip(rows, DATASETS.values(), strict=True):
+        fields = {name: field.default for name, field in declared.model_fields.items()}
+        own_files = "path" in fields
+        assert task == ("either" if own_files else fields["task"])
+        documented_elsewhere = {"name", "validation", "path", "sha256", *([] if own_files else ["task"])}
+        expected = {name: str(value) for name, value in fields.items() if name not in documented_elsewhere}
+        assert dict(re.findall(r"`(\w+)` \(([^)]*)\)", settings)) == expected
+    assert "`validation` (0)" in PAGE and "`path`" in PAGE and "`sha256`" in PAGE
+
+
+def test_the_docs_list_the_settings_of_the_protocol_with_their_defaults() -> None:
+    rows = table("protocol")
+    assert [row[0].strip("`") for row in rows] == [*Protocol.model_fields]
+    defaults = [default_protocol(name) for name in ("two_moons", "mnist", "digits")]
+    assert default_protocol("mnist") == default_protocol("fashion_mnist")
+    for name, _, *documented in rows:
+        assert documented == [str(getattr(protocol, name.strip("`"))) for protocol in defaults]
+
+
+def test_the_docs_name_every_setting_of_the_grid() -> None:
+    section = PAGE.split("### `grid`\n", 1)[1].split("\n## ", 1)[0]
+    for name in set(PrototypesConfig.model_fields) - {"kind", "parameters", "plugin_sha256"}:
+        assert f"`{name}`" in section

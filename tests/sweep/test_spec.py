@@ -1,4 +1,4 @@
-"""A sweep file is read whole and checked whole; each error says file, line, column and key."""
+"""A sweep file is checked completely before anything runs; each error says file, line, column and key."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from idwbench.config import Protocol, TwoMoonsConfig, default_protocol
+from idwbench.attention.definitions import Method, Parameter
+from idwbench.attention.methods import METHODS, register_method
 from idwbench.errors import ConfigError, SpecError
+from idwbench.runs.datasets import DATASETS, CsvConfig, TwoMoonsConfig
+from idwbench.runs.protocol import Protocol, default_protocol
 from idwbench.sweep.spec import SweepSpec, read_sweep
 
 GOOD = """\
@@ -38,6 +41,10 @@ def error_of(tmp_path: Path, text: str) -> str:
     return message.removeprefix(f"{tmp_path / 'x.yaml'}:")
 
 
+ROWS = "expected a number of rows, or a fraction between 0 and 1"
+TWO_MOONS = "expected one of: " + ", ".join(sorted(TwoMoonsConfig.model_fields))
+
+
 def grid(text: str) -> str:
     """Return a sweep whose grid is the flow mapping `text`, on line 4 from column 7."""
     return f"name: x\ndataset: two_moons\nseeds: 1\ngrid: {text}\n"
@@ -53,12 +60,13 @@ def test_a_good_file_becomes_frozen_values(tmp_path: Path) -> None:
     assert spec.source == GOOD
 
 
-def test_numbers_are_plain_python_numbers(tmp_path: Path) -> None:
-    block = read(tmp_path, GOOD).grid[1]
-    assert block["epsilon"] == (1e-3, 1e-2, 0.0)
-    assert {type(value) for value in (*block["epsilon"], *block["power"])} == {float}
-    assert {type(value) for value in block["prototypes"]} == {int}
-    assert {type(value) for value in block["method"]} == {str}
+def test_values_are_plain_python_values(tmp_path: Path) -> None:
+    text = grid(
+        "{method: &m idw, prototypes: &p 0x10, power: [&f 1.50, 1_0.0], epochs: &e 0o17, schedule: &s 'cosine'}"
+    )
+    block = read(tmp_path, text).grid[0]
+    assert block["power"] == (1.5, 10.0) and block["prototypes"] == (16,) and block["epochs"] == (15,)
+    assert [type(block[name][0]) for name in block] == [str, int, float, int, str]
 
 
 def test_scalars_are_axes_of_length_one_and_a_mapping_is_one_block(tmp_path: Path) -> None:
@@ -74,6 +82,34 @@ def test_protocol_settings_may_be_axes(tmp_path: Path) -> None:
     spec = read(tmp_path, grid("{method: idw, prototypes: 4, learning_rate: [1, 0.1], schedule: constant}"))
     assert spec.grid[0]["learning_rate"] == (1.0, 0.1)
     assert spec.grid[0]["schedule"] == ("constant",)
+
+
+def test_settings_of_models_and_data_may_be_anything_declared(tmp_path: Path) -> None:
+    text = grid("{method: idw, prototypes: 4, initialisation: [mean, kmeans], weight_decay: [0, 0.1]}")
+    spec = read(tmp_path, text.replace("two_moons", "{name: two_moons, validation: 0.25}"))
+    assert spec.grid[0]["initialisation"] == ("mean", "kmeans")
+    assert spec.dataset == TwoMoonsConfig(validation=0.25)
+
+
+def test_a_table_may_be_a_regression(tmp_path: Path) -> None:
+    (tmp_path / "points.csv").write_text("a,price\n1,0.5\n", encoding="utf-8")
+    dataset = "{name: csv, path: points.csv, label: price, task: regression, validation: 10}"
+    found = read(tmp_path, grid("{method: idw, prototypes: 4}").replace("two_moons", dataset)).dataset
+    assert isinstance(found, CsvConfig)
+    assert (found.task, found.validation) == ("regression", 10)
+
+
+def test_the_dialect_is_yaml_1_2(tmp_path: Path) -> None:
+    for name in ("yes", "2024-01-31", "=", "'<<'", "0o9", "1e"):
+        assert read(tmp_path, GOOD.replace("name: small", f"name: {name}")).name == name.strip("'")
+    for rate in ("1e-3", "1.0e-3", "1E-3", "+.001", "0.001_0"):
+        assert read(tmp_path, GOOD.replace("1e-3}", f"{rate}}}", 1)).protocol.learning_rate == 1e-3
+
+
+def test_comments_may_be_anywhere(tmp_path: Path) -> None:
+    text = "# a\nname: x # b\n# c\ndataset: two_moons\nseeds: [ # d\n 1, # e\n # f\n 2\n]\ngrid: # g\n"
+    text += "  # h\n  - method: idw # i\n\n    # j\n    prototypes: # k\n      - 2 # l\n      # m\n# n\n"
+    assert read(tmp_path, text).seeds == (1, 2)
 
 
 def test_seeds_may_be_listed(tmp_path: Path) -> None:
@@ -103,7 +139,7 @@ def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path
     ("dataset", "where"),
     [("no.csv", "2:10: dataset: "), ("{name: npz, path: no.npz}", "2:28: dataset.path: ")],
 )
-def test_a_data_file_that_is_missing_is_told_where_it_is_named(tmp_path: Path, dataset: str, where: str) -> None:
+def test_a_missing_data_file_is_an_error_where_it_is_named(tmp_path: Path, dataset: str, where: str) -> None:
     message = error_of(tmp_path, grid("{method: idw, prototypes: 4}").replace("two_moons", dataset))
     assert message.startswith(where)
     assert "no such file" in message
@@ -120,12 +156,16 @@ def test_a_data_file_that_is_missing_is_told_where_it_is_named(tmp_path: Path, d
         # missing keys
         ("name: small\n", "", "1:1: 'name' is missing"),
         ("seeds: 3\n", "", "1:1: 'seeds' is missing"),
-        ("method: idw, ", "", "8:5: grid[1]: 'method' is missing"),
+        (
+            "method: idw, ",
+            "",
+            "8:5: grid[1]: 'method' is missing (expected one of: " + ", ".join(sorted(METHODS)) + ")",
+        ),
         ("prototypes: 16, ", "", "8:5: grid[1]: 'prototypes' is missing"),
         (
             "{name: two_moons, noise: 0.2}",
             "{noise: 0.2}",
-            "3:10: dataset: 'name' is missing (expected one of: csv, digits, fashion_mnist, mnist, npz, two_moons)",
+            "3:10: dataset: 'name' is missing (expected one of: " + ", ".join(sorted(DATASETS)) + ")",
         ),
         # unknown words
         ("two_moons", "two_moon", "3:17: dataset.name: unknown data set 'two_moon' (did you mean 'two_moons'?)"),
@@ -139,30 +179,31 @@ def test_a_data_file_that_is_missing_is_told_where_it_is_named(tmp_path: Path, d
         ("0.2", "-0.2", "3:35: dataset.noise: input should be greater than or equal to 0, got -0.2"),
         ("[2, 16]", "[2, 0]", "7:51: grid[0].prototypes[1]: input should be greater than or equal to 1, got 0"),
         ("epochs: 5", "epochs: 0", "4:20: protocol.epochs: input should be greater than or equal to 1, got 0"),
-        ("seeds: 3", "seeds: 0", "5:8: seeds: expected a count from 1 to 1,000,000, got 0"),
-        ("seeds: 3", "seeds: [-1]", "5:9: seeds[0]: expected a whole number from 0 to 2^32 - 1, got -1"),
+        ("seeds: 3", "seeds: 0", "5:8: seeds: expected a count from 1 to 1,000,000, or a list of seeds, got 0"),
+        ("seeds: 3", "seeds: [-1]", "5:9: seeds[0]: input should be greater than or equal to 0, got -1"),
         # a parameter that one of the block's methods does not take
         (
             "[2, 16]}",
             "[2, 16], power: [2]}",
-            "7:56: grid[0].power: method 'fc_relu' does not take 'power' (it takes no parameters)",
+            "7:64: grid[0].power[0]: method 'fc_relu' does not take 'power' (it takes no parameters)",
         ),
         # twice
-        ("seeds: 3", "seeds: 3\nseeds: 4", "6:1: seeds: the key is already in line 5"),
-        ("power: [1, 2.5]", "power: 1, power: 2", "8:45: grid[1].power: the key is already in line 8"),
+        ("seeds: 3", "seeds: 3\nseeds: 4", "6:1: the key 'seeds' is already in line 5"),
+        ("power: [1, 2.5]", "power: 1, power: 2", "8:45: the key 'power' is already in line 8"),
         ("[1, 2.5]", "[1, 1.0]", "8:46: grid[1].power[1]: 1.0 is already in the axis, at [0]"),
         ("seeds: 3", "seeds: [1, 2, 1]", "5:15: seeds[2]: seed 1 is already in the list, at [0]"),
         # empty
-        ("[2, 16]", "[]", "7:35: grid[0].prototypes: the axis is empty, expected at least one value"),
-        ("[1, 2.5]", "", "8:35: grid[1].power: the axis is empty, expected at least one value"),
-        ("[1, 2.5]", "[1, ~]", "8:46: grid[1].power[1]: a value is missing"),
-        ("seeds: 3", "seeds: []", "5:8: seeds: the list is empty, expected at least one seed"),
-        ("name: small", "name: ''", "1:7: name: expected a name, got empty text"),
+        ("[2, 16]", "[]", "7:47: grid[0].prototypes: the axis is empty, expected at least one value"),
+        ("[1, 2.5]", "", "8:41: grid[1].power: the axis is empty, expected at least one value"),
+        ("[1, 2.5]", "[1, ~]", "8:46: grid[1].power[1]: expected a number, got None"),
+        ("seeds: 3", "seeds: []", "5:8: seeds: expected a count from 1 to 1,000,000, or a list of seeds, got []"),
+        ("name: small", "name: ''", "1:7: name: expected one line of text, got ''"),
+        ("name: small", 'name: "a\\nb"', r"1:7: name: expected one line of text, got 'a\nb'"),
         # of the wrong type
-        ("name: small", "name: 3", "1:7: name: expected text, got 3"),
-        ("seeds: 3", "seeds: true", "5:8: seeds: expected a count or a list of whole numbers, got True"),
-        ("seeds: 3", "seeds: 2.0", "5:8: seeds: expected a count or a list of whole numbers, got 2.0"),
-        ("seeds: 3", "seeds: [a]", "5:9: seeds[0]: expected a whole number from 0 to 2^32 - 1, got 'a'"),
+        ("name: small", "name: 3", "1:7: name: input should be a valid string, got 3"),
+        ("seeds: 3", "seeds: true", "5:8: seeds: expected a count from 1 to 1,000,000, or a list of seeds, got True"),
+        ("seeds: 3", "seeds: 2.0", "5:8: seeds: expected a count from 1 to 1,000,000, or a list of seeds, got 2.0"),
+        ("seeds: 3", "seeds: [a]", "5:9: seeds[0]: input should be a valid integer, got 'a'"),
         ("[2, 16]", "['16']", "7:48: grid[0].prototypes[0]: input should be a valid integer, got '16'"),
         ("[2, 16]", "[true]", "7:48: grid[0].prototypes[0]: input should be a valid integer, got True"),
         ("[2, 16]", "[2.0]", "7:48: grid[0].prototypes[0]: input should be a valid integer, got 2.0"),
@@ -177,16 +218,34 @@ def test_a_data_file_that_is_missing_is_told_where_it_is_named(tmp_path: Path, d
         ("epochs: 5", "epochs: true", "4:20: protocol.epochs: input should be a valid integer, got True"),
         ("1e-3}", "true}", "4:38: protocol.learning_rate: input should be a valid number, got True"),
         # too much
-        ("seeds: 3", "seeds: 999999", "6:1: grid: plans 9,999,990 runs, at most 1,000,000 are taken"),
-        ("2.5", "1" + "0" * 400, "8:46: grid[1].power[1]: the number is too large"),
+        ("seeds: 3", "seeds: 999999", "7:3: grid: expected at most 1,000,000 runs, got 9,999,990"),
+        ("2.5", "1" + "0" * 400, f"8:46: grid[1].power[1]: expected a finite number, got 1{'0' * 400}"),
+        ("2.5", "1" + "0" * 5000, f"8:46: cannot read '1{'0' * 39}'"),
         # not plain data
         (
             "name: small",
             "name: !!python/object/apply:os.getcwd []",
-            "1:7: name: the tag !!python/object/apply:os.getcwd is refused: a sweep file is data and runs no code",
+            "1:7: the tag !!python/object/apply:os.getcwd is refused: a sweep file is data and runs no code",
         ),
-        ("2.5", "!mine 2.5", "8:46: grid[1].power[1]: the tag !mine is refused: a sweep file is data and runs no code"),
-        ("2.5", "!!int x", "8:46: grid[1].power[1]: cannot read 'x'"),
+        ("2.5", "!mine 2.5", "8:46: the tag !mine is refused: a sweep file is data and runs no code"),
+        ("2.5", "!!int x", "8:46: cannot read 'x'"),
+        ("2.5", "!!int ''", "8:46: cannot read ''"),
+        ("2.5", "!!bool x", "8:46: cannot read 'x'"),
+        ("2.5", "!!timestamp [1]", "8:46: expected a scalar node, but found sequence"),
+        ("2.5", "!!set {a}", "8:46: the tag !!set is refused: a sweep file is data and runs no code"),
+        ("name: two_moons", "<<: {noise: 1}, name: two_moons", "3:11: dataset.<<: unknown key (" + TWO_MOONS + ")"),
+        ("noise: 0.2", "validation: 1.5", f"3:40: dataset.validation: {ROWS}, got 1.5"),
+        ("noise: 0.2", "validation: -1", f"3:40: dataset.validation: {ROWS}, got -1"),
+        ("noise: 0.2", "validation: true", f"3:40: dataset.validation: {ROWS}, got True"),
+        ("noise: 0.2", "validation: some", f"3:40: dataset.validation: {ROWS}, got 'some'"),
+        ("noise: 0.2", "task: regression", "3:34: dataset.task: input should be 'classification', got 'regression'"),
+        # rules on several settings
+        ("epochs: 5", "epochs: 5, momentum: 0.5", "4:33: protocol.momentum: needs optimizer sgd, not adam_amsgrad"),
+        (
+            "epochs: 5",
+            "epochs: 5, warmup_epochs: 5",
+            "4:38: protocol.warmup_epochs: expected fewer than the 5 epochs, got 5",
+        ),
         ("description: A test", "4: A test", "2:1: expected a word as key"),
         ("description: A test", "[a]: A test", "2:1: expected a word as key"),
     ],
@@ -201,23 +260,30 @@ def test_an_error_names_line_column_and_key(tmp_path: Path, old: str, new: str, 
     [
         ("", "1:1: the file is empty"),
         ("# nothing\n", "1:1: the file is empty"),
-        ("- a\n- b\n", "1:1: expected a mapping with the keys name, dataset, seeds, grid"),
-        ("word", "1:1: expected a mapping with the keys name, dataset, seeds, grid"),
-        ("a: [1\nb: 2\n", "2:2: not valid YAML: expected ',' or ']', but got ':'"),
+        ("- a\n- b\n", "1:1: expected a mapping, got ['a', 'b']"),
+        ("word", "1:1: expected a mapping, got 'word'"),
+        ("a: [1\nb: 2\n", "2:2: not valid YAML: while parsing a flow sequence, expected ',' or ']', but got ':'"),
         ("a: b: c\n", "1:5: not valid YAML: mapping values are not allowed here"),
-        ("a:\n\tb: 1\n", "2:1: not valid YAML: a tab cannot indent, use spaces"),
+        (
+            "a:\n\tb: 1\n",
+            r"2:1: not valid YAML: while scanning for the next token, found character '\t' that cannot start any token",
+        ),
         ("a: *nowhere\n", "1:4: not valid YAML: found undefined alias 'nowhere'"),
-        ("a: 1\n---\nb: 2\n", "2:1: a second document begins here, expected one"),
+        (
+            "a: 1\n---\nb: 2\n",
+            "2:1: not valid YAML: expected a single document in the stream, but found another document",
+        ),
         ("a: 1\nb: \x00\n", "2:4: not valid YAML: unacceptable character #x0000: special characters are not allowed"),
-        ("a: &a [*a]\n", "1:4: a[0]: contains itself"),
-        ("[" * 2_000, "1:1: nested too deeply"),
+        ("- &a\n  b: [*a]\n", "1:3: [0].b[0]: contains itself"),
+        (grid("&g [*g]"), "4:7: grid[0]: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
+        ("[" * 1_000, "1:1: nested too deeply"),
         (grid("[]"), "4:7: grid: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
         (grid("idw"), "4:7: grid: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
         (grid("[idw]"), "4:8: grid[0]: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
         (grid("{methd: idw}"), "4:8: grid.methd: unknown key (did you mean 'method'?)"),
         (
             grid("{method: [inv_dist, gaussian], prototypes: 2, epsilon: 1}"),
-            "4:53: grid.epsilon: method 'gaussian' does not take 'epsilon' (it takes sigma_squared)",
+            "4:62: grid.epsilon: method 'gaussian' does not take 'epsilon' (it takes sigma_squared)",
         ),
         (
             grid("{method: scaled_dot, prototypes: 2, scale: feature}"),
@@ -244,7 +310,7 @@ def test_a_file_that_is_not_there_a_folder_and_other_bytes_are_one_line(tmp_path
     binary.write_bytes(b"name: x\nseeds: \xff\xfe\n")
     for file, expected in [
         (missing, f"{missing}: no such file"),
-        (tmp_path, f"{tmp_path}: is a folder, expected a YAML file"),
+        (tmp_path, f"{tmp_path}: is a folder, expected a file"),
         (binary, f"{binary}:2:8: not UTF-8 text"),
     ]:
         with pytest.raises(SpecError) as caught:
@@ -256,3 +322,69 @@ def test_an_error_keeps_the_path_of_the_setting(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, GOOD.replace("2.5", "0"))
     assert caught.value.location == ("grid", 1, "power", 1)
+
+
+@pytest.mark.parametrize(
+    ("axes", "protocol", "expected"),
+    [
+        ("momentum: [0, 0.9]", "", "momentum[1]: needs optimizer sgd, not adam_amsgrad"),
+        ("momentum: 0.9, optimizer: [sgd, adam]", "", "momentum: needs optimizer sgd, not adam"),
+        ("optimizer: [sgd, adam]", "optimizer: sgd, momentum: 0.9", "optimizer[1]: needs optimizer sgd, not adam"),
+        ("warmup_epochs: [0, 3, 9], epochs: 4", "", "warmup_epochs[2]: expected fewer than the 4 epochs, got 9"),
+        (
+            "batch_size: [1, 2], epochs: [9, 5]",
+            "warmup_epochs: 6",
+            "epochs[1]: expected fewer than the 5 epochs, got 6",
+        ),
+        ("epochs: [5, true]", "", "epochs[1]: input should be a valid integer, got True"),
+        ("epochs: [1, true]", "", "epochs[1]: input should be a valid integer, got True"),
+        ("prototypes: [4, -2]", "", "prototypes[1]: input should be greater than or equal to 1, got -2"),
+        (
+            "initialisation: [mean, random]",
+            "",
+            "initialisation[1]: input should be 'default', 'mean', 'samples' or 'kmeans'",
+        ),
+    ],
+)
+def test_a_rule_on_several_settings_blames_the_value_that_breaks_it(
+    tmp_path: Path, axes: str, protocol: str, expected: str
+) -> None:
+    rest = "method: idw" if "prototypes" in axes else "method: idw, prototypes: 4"
+    text = grid(f"{{{rest}, {axes}}}") + f"protocol: {{{protocol}}}\n"
+    message = error_of(tmp_path, text)
+    assert message.split(": ", 1)[1].removeprefix("grid.").startswith(expected)
+    # The position is that of the value itself.
+    line, column = message.split(":")[:2]
+    named = expected.split(":")[0]
+    name, _, index = named.removesuffix("]").partition("[")
+    after = text.splitlines()[int(line) - 1][int(column) - 1 :]
+    written = axes.split(f"{name}: ", 1)[1].removeprefix("[").split(", ")[int(index or 0)]
+    assert after.startswith(written.split("]")[0].split(",")[0])
+
+
+def test_combinations_that_are_possible_are_not_refused(tmp_path: Path) -> None:
+    text = grid("{method: idw, prototypes: 4, optimizer: sgd, momentum: [0, 0.9], epochs: 9, warmup_epochs: 8}")
+    assert read(tmp_path, text).grid[0]["momentum"] == (0, 0.9)
+    text = grid("{method: idw, prototypes: 4, epochs: [70, 80]}") + "protocol: {epochs: 100, warmup_epochs: 60}\n"
+    assert read(tmp_path, text).grid[0]["epochs"] == (70, 80)
+
+
+def test_equal_keys_with_aliases_of_billions_of_values_are_refused_at_once(tmp_path: Path) -> None:
+    levels = ["a: &l0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    levels += [f"b{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" for i in range(1, 10)]
+    assert error_of(tmp_path, "\n".join([*levels, "b9: *l9"])) == "11:1: the key 'b9' is already in line 10"
+
+
+def test_a_plugins_parameter_is_an_axis(tmp_path: Path) -> None:
+    register_method(
+        Method("scaled", "0", score=lambda inputs, keys: 0, parameters=(Parameter("gain", 1.0, minimum=0),))
+    )
+    assert read(tmp_path, grid("{method: scaled, prototypes: 2, gain: [1, 2]}")).grid[0]["gain"] == (1, 2)
+    message = error_of(tmp_path, grid("{method: scaled, prototypes: 2, gain: [1, -2]}"))
+    assert message == "4:49: grid.gain[1]: must be >= 0, got -2"
+
+
+@pytest.mark.parametrize("name", Protocol.model_fields)
+def test_every_setting_of_the_protocol_may_be_an_axis(tmp_path: Path, name: str) -> None:
+    value = getattr(default_protocol("two_moons"), name)
+    assert read(tmp_path, grid(f"{{method: idw, prototypes: 2, {name}: [{value}]}}")).grid[0][name] == (value,)

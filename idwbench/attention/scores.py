@@ -1,0 +1,154 @@
+"""The built-in scores: for each its formula, its function on tensors and its parameters, in one record.
+
+Shapes: inputs (…, batch, features), keys (…, prototypes, features), scores (…, batch, prototypes). Leading axes stack
+runs. A numeric parameter is a number, or a tensor that broadcasts against the scores and holds none of its special
+values (`Parameter.special`). Torch is imported by the first call, so that sweeps are planned and tables printed
+without it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from idwbench.attention.definitions import Method, Parameter
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Number = float | Tensor
+
+__all__ = ["BUILT_IN_METHODS", "cosine", "dot", "gaussian", "idw", "inv_dist", "neg_dist", "scaled_dot"]
+
+
+def dot(inputs: Tensor, keys: Tensor) -> Tensor:
+    """Return x·k."""
+    from idwbench.attention.distances import stacked_product
+
+    return stacked_product(inputs, keys.mT)
+
+
+def scaled_dot(inputs: Tensor, keys: Tensor, *, scale: str) -> Tensor:
+    """Return x·k/√features (Vaswani et al. 2017, Eq. 1), or x·k/√prototypes as the IDW authors' code ran."""
+    prototypes, features = keys.shape[-2:]
+    return dot(inputs, keys) / math.sqrt(features if scale == "features" else prototypes)
+
+
+def cosine(inputs: Tensor, keys: Tensor, *, temperature: Number) -> Tensor:
+    """Return x·k/(‖x‖ ‖k‖ temperature), 0 where a norm is 0."""
+    from idwbench.attention.distances import unit_vectors
+
+    return dot(unit_vectors(inputs), unit_vectors(keys)) / temperature
+
+
+def neg_dist(inputs: Tensor, keys: Tensor, *, power: Number) -> Tensor:
+    """Return −d^p (arXiv 2310.18805, section 3); where d^p exceeds 1e9 it continues by its tangent in p·log d.
+
+    p = 2 takes no logarithm and needs no bound: d² of finite inputs is finite, and so is its gradient.
+    """
+    from idwbench.attention.distances import bounded_exp, is_number, log_distance_power, squared_distances
+
+    sq_dist = squared_distances(inputs, keys)
+    if is_number(power, 2.0):
+        return -sq_dist
+    return -bounded_exp(log_distance_power(sq_dist, power))
+
+
+def gaussian(inputs: Tensor, keys: Tensor, *, sigma_squared: Number) -> Tensor:
+    """Return exp(−d²/σ²); σ² = 2 as the authors ran."""
+    from idwbench.attention.distances import squared_distances
+
+    return (-squared_distances(inputs, keys) / sigma_squared).exp()
+
+
+def inv_dist(inputs: Tensor, keys: Tensor, *, power: Number, epsilon: Number) -> Tensor:
+    """Return 1/(ε + d^p); above 1e9 it continues by the tangent of exp; +∞ for a hit with ε = 0.
+
+    With p = 2 it is a plain reciprocal wherever it is at most 1e9: its relative error is that of d² plus 2⁻²³.
+    Otherwise it is the exponential of the score of `idw`, whose absolute error becomes a relative one.
+    """
+    import torch
+
+    from idwbench.attention.distances import HIT_SQ_DIST, bounded_exp, is_number, squared_distances
+
+    if is_number(power, 2.0):
+        sq_dist = squared_distances(inputs, keys)
+        if is_number(epsilon, 0.0):
+            sq_dist = torch.where(sq_dist <= HIT_SQ_DIST, 0.0, sq_dist)
+        total = sq_dist + epsilon
+        if not isinstance(epsilon, torch.Tensor) and epsilon >= 1e-9:
+            return total.reciprocal()
+        is_plain = total >= 1e-9
+        # Masked arguments, since a gradient of 0 · ∞ would be NaN.
+        plain = torch.where(is_plain, total, 1.0).reciprocal()
+        beyond = bounded_exp(-torch.where(is_plain | (total == 0), 1.0, total).log())
+        return torch.where(is_plain, plain, torch.where(total == 0, math.inf, beyond))
+    score = idw(inputs, keys, power=power, epsilon=epsilon)
+    return torch.where(torch.isposinf(score), score, bounded_exp(score.clamp(max=torch.finfo(score.dtype).max)))
+
+
+def idw(inputs: Tensor, keys: Tensor, *, power: Number, epsilon: Number) -> Tensor:
+    """Return −log(ε + d^p), so that softmax weights are the normalised 1/(ε + d^p) (arXiv 2310.18805, Eq. 3-4).
+
+    Computed as −max(a, b) − log(1 + exp(−|a − b|)) with a = log ε and b = p·log d, since the plain form gives 0/0 once
+    d^p overflows for all keys; with p = 2 the plain form is safe. +∞ for a hit with ε = 0; an ε between 0 and 1e-30
+    counts as 1e-30, so that gradients stay within float32. The error in float32 is at most
+    p·δ/2 + 4u·(1 + |score| + p·|log d|), where δ is the relative error of d² and u = 2⁻²⁴: a large power amplifies the
+    rounding of d, most visibly near d = 1, where the score itself is small.
+    """
+    import torch
+
+    from idwbench.attention.distances import is_number, log_distance_power, squared_distances
+
+    sq_dist = squared_distances(inputs, keys)
+    if is_number(epsilon, 0.0):
+        return -log_distance_power(sq_dist, power)
+    epsilon = epsilon.clamp(min=1e-30) if isinstance(epsilon, torch.Tensor) else max(epsilon, 1e-30)
+    if is_number(power, 2.0):
+        return -(sq_dist + epsilon).log()
+    log_power = log_distance_power(sq_dist, power)
+    log_epsilon = torch.as_tensor(epsilon, dtype=log_power.dtype, device=log_power.device).log()
+    # Not torch.logaddexp, whose last bit depends on an element's place in memory, and so on the size of a stack.
+    return -torch.maximum(log_epsilon, log_power) - (-(log_epsilon - log_power).abs()).exp().log1p()
+
+
+# The ranges are those in which scores and their gradients stay within float32.
+_POWER = Parameter(
+    "power", 2.0, symbol="p", help="Power p of the distance.", minimum=0.0, exclusive=True, maximum=1e12, special=(2.0,)
+)
+_EPSILON = Parameter("epsilon", 1e-3, symbol="ε", help="ε, added to the distance.", minimum=0.0, special=(0.0,))
+
+BUILT_IN_METHODS = (
+    Method("fc_relu", "x·k", dot, (), initialisation="kaiming", weighting="relu"),
+    Method(
+        "scaled_dot",
+        "x·k / √features, or x·k / √prototypes",
+        scaled_dot,
+        (
+            Parameter(
+                "scale",
+                "features",
+                symbol="1/√",
+                help="What the products are divided by the root of.",
+                choices=("features", "prototypes"),
+            ),
+        ),
+        initialisation="kaiming",
+    ),
+    Method(
+        "cosine",
+        "x·k / (‖x‖ ‖k‖ temperature)",
+        cosine,
+        (Parameter("temperature", 1.0, symbol="T", help="Divisor of the cosine.", minimum=1e-12, maximum=1e12),),
+        initialisation="kaiming",
+    ),
+    Method("neg_dist", "−d^p", neg_dist, (_POWER,)),
+    Method(
+        "gaussian",
+        "exp(−d²/σ²)",
+        gaussian,
+        (Parameter("sigma_squared", 2.0, symbol="σ²", help="σ² of the Gaussian.", minimum=1e-12, maximum=1e12),),
+    ),
+    Method("inv_dist", "1/(ε + d^p)", inv_dist, (_POWER, _EPSILON)),
+    Method("idw", "−log(ε + d^p)", idw, (_POWER, _EPSILON)),
+)

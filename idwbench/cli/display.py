@@ -1,0 +1,43 @@
+"""The live display of a terminal: a bar of runs, a bar of epochs, and lines above them."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+__all__ = ["Display"]
+
+
+class Display:
+    """Two bars on stderr."""
+
+    def __init__(self, runs: int) -> None:
+        self.console = Console(stderr=True, highlight=False)
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+        )
+        self.runs = self.progress.add_task("runs", total=runs)
+        self.epochs = self.progress.add_task("", total=None, visible=False)
+        self.progress.start()
+
+    def show_runs(self, done: int) -> None:
+        """Move the bar of runs."""
+        self.progress.update(self.runs, completed=done)
+
+    def show_epoch(self, what: str, epoch: int, total: int) -> None:
+        """Move the bar of epochs of the stack that trains."""
+        self.progress.update(self.epochs, description=what, completed=epoch, total=total, visible=True)
+
+    def print(self, line: str) -> None:
+        """Print a line above the bars."""
+        self.console.print(line, markup=False, soft_wrap=True)
+
+    def stop(self) -> None:
+        """Remove the bars."""
+        self.progress.stop()

@@ -1,0 +1,56 @@
+"""The one place where an error becomes a line and an exit code; settings are named as the options that set them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from idwbench.errors import DatasetError, IdwbenchError, OutputExistsError, SpecError, dotted
+
+__all__ = ["OneLineCommand", "error_line"]
+
+_HINTS = {OutputExistsError: ("force", "--force replaces it")}
+
+
+class OneLineCommand(TyperCommand):
+    """A command whose errors are one line on stderr, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; the exit code follows the error's class."""
+        try:
+            return super().invoke(ctx)
+        except IdwbenchError as error:
+            typer.echo(error_line(error, self._options()), err=True)
+            raise typer.Exit(error.exit_code) from None
+
+    def _options(self) -> dict[str, str]:
+        """Return the longest name of each option by the name of its argument."""
+        return {str(p.name): max(p.opts, key=len) for p in self.params if p.param_type_name == "option"}
+
+
+def error_line(error: IdwbenchError, options: dict[str, str]) -> str:
+    """Return the error as one line in which the options of a command stand for the settings they set."""
+    for kind, (option, hint) in _HINTS.items():
+        if isinstance(error, kind) and option in options:
+            error.hint = hint
+    location = "" if isinstance(error, SpecError) else _option(error, options)
+    line = error.render(location or dotted(error.location))
+    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)
+    return text if isinstance(error, SpecError) else f"idwbench: {text}"
+
+
+def _option(error: IdwbenchError, options: dict[str, str]) -> str:
+    location = error.location
+    if isinstance(error, DatasetError) and location:  # what a loader blames is a setting of the data set
+        location = ("dataset", *location)
+    first, *rest = location or ("",)
+    key = str(rest[-1]) if first in ("dataset", "protocol", "parameters") and rest else str(first)
+    if key in options and (first != "dataset" or key in ("validation", "task")):
+        return options[key]
+    if first == "dataset":
+        return f"{options['dataset_option']} {key}" if rest and "dataset_option" in options else options.get(first, "")
+    if len(location) == 1 and "parameter" in options and key.isidentifier():
+        return f"{options['parameter']} {key}"
+    return ""

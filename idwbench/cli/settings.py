@@ -1,0 +1,79 @@
+"""Options that follow from the declarations of settings: adding a setting adds its option."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+import typer
+
+from idwbench.attention.methods import METHODS, all_parameters
+from idwbench.runs.datasets import FileConfig
+from idwbench.runs.models import PrototypesConfig
+from idwbench.runs.protocol import Protocol
+
+__all__ = ["DATASET_SETTINGS", "with_settings"]
+
+# Settings of data sets with an option of their own; others are given as pairs.
+DATASET_SETTINGS = ("validation", "task")
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
+
+def with_settings(command: _Command) -> _Command:
+    """Give a command with a ``**settings`` argument one option for each setting; those not given are left out."""
+    signature = inspect.signature(command, eval_str=True)
+    fixed = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    made = list(_options())
+    names = {p.name for p in made}
+
+    def run(**arguments: Any) -> None:
+        given = {name: arguments.pop(name) for name in list(arguments) if name in names}
+        command(**arguments, **{name: value for name, value in given.items() if value is not None})
+
+    # After the settings that every run has, before the options that are about the work.
+    place = [p.name for p in fixed].index("seed") + 1
+    parameters = [*fixed[:place], *made, *fixed[place:]]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run  # type: ignore[return-value]
+
+
+def _options() -> Iterator[inspect.Parameter]:
+    for name, parameter in all_parameters().items():
+        yield _option(name, str if parameter.choices else float, f"{parameter.help} Of {_methods(name)}.")
+    for settings, names in (
+        (PrototypesConfig, ("initialisation",)),
+        (Protocol, tuple(Protocol.model_fields)),
+        (FileConfig, DATASET_SETTINGS),
+    ):
+        for name in names:
+            field = settings.model_fields[name]
+            yield _option(name, _type(field.annotation), field.description or "")
+
+
+def _option(name: str, kind: type, text: str) -> inspect.Parameter:
+    option = typer.Option(f"--{name.replace('_', '-')}", help=text, show_default=False)
+    annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
+
+
+def _methods(parameter: str) -> str:
+    names = [m.name for m in METHODS.values() if parameter in {p.name for p in m.parameters}]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _type(annotation: Any) -> type:
+    """Return what the command line parses: a whole number, a number, or a word that the setting checks itself."""
+    kinds = set(_plain_types(annotation))
+    return float if float in kinds else int if kinds == {int} else str
+
+
+def _plain_types(annotation: Any) -> Iterable[Any]:
+    if get_origin(annotation) is Annotated:
+        return _plain_types(get_args(annotation)[0])
+    if get_origin(annotation) is Literal:
+        return [str]
+    arguments = get_args(annotation)
+    return [kind for part in arguments for kind in _plain_types(part)] if arguments else [annotation]

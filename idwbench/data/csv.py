@@ -1,0 +1,121 @@
+"""The user's own table: a ``.csv`` with a header, a column to predict, and numbers in every other column."""
+
+from __future__ import annotations
+
+import io
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.data.dataset import Scaling
+from idwbench.data.preparation import RawData, RawSplit, ScalingChoice
+from idwbench.data.splits import split_rows
+from idwbench.data.user_arrays import LabelEncoding, first_unusable
+from idwbench.errors import DatasetError, did_you_mean
+from idwbench.files import read_file
+from idwbench.runs.datasets import CsvConfig
+
+__all__ = ["load_csv"]
+
+LISTED_COLUMNS = 12
+WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
+
+
+def load_csv(config: CsvConfig, folder: Path) -> RawData:
+    """Return the table as a data set, split at random into train and test, class by class if there are classes.
+
+    Labels that are all integers are classes in their order, others in alphabetical order. Messages count rows from 1
+    and without the header.
+
+    Raises:
+        DatasetError: not such a table; the message names row and column.
+    """
+    frame, texts = _read(Path(config.path), config.label)
+    class_names: tuple[str, ...] = ()
+    targets: NDArray[Any]
+    classes: NDArray[Any]
+    if config.task == "regression":
+        targets = _numbers(frame[[config.label]])
+        classes = np.zeros(len(targets))
+    else:
+        labels = _labels(texts, frame[config.label])
+        encoding = LabelEncoding(labels)
+        class_names = encoding.class_names
+        targets = classes = encoding.encode(labels, config.label)
+    whole = RawSplit(_numbers(frame.drop(columns=config.label)), targets)
+    train, test = split_rows(classes, config.test_fraction, np.random.RandomState(config.seed))
+    if len(test) == 0:
+        problem = "no class has two rows" if class_names else "has only one row"
+        raise DatasetError(f"{problem}: one for train and one for test are needed")
+    scaling: ScalingChoice = "features" if config.scaling == "standard" else Scaling.identity()
+    return RawData(whole.rows(train), whole.rows(test), class_names=class_names, scaling=scaling)
+
+
+def _read(path: Path, label: str) -> tuple[Any, list[str]]:
+    """Return the table with the numbers that pandas finds, and the texts of the column `label`."""
+    import pandas as pd
+
+    content = read_file(path, DatasetError)
+    try:
+        # Two rows, for a first row longer than the header: later pandas would take it to begin with an index.
+        header = pd.read_csv(io.BytesIO(content), header=None, nrows=2, dtype=str, na_filter=False).iloc[0]
+        _check_header([name.strip() for name in header], label)
+        frame = pd.read_csv(io.BytesIO(content), low_memory=False).rename(columns=str.strip)
+        # Labels are read by themselves, as texts: "NA" and "None" are names here, not missing values.
+        column = next(name for name in header if name.strip() == label)
+        texts = pd.read_csv(io.BytesIO(content), usecols=[column], dtype=str, na_filter=False)[column]
+    except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError) as error:
+        raise DatasetError(f"not a table of comma-separated values ({' '.join(str(error).split())})") from None
+    if len(frame) == 0:
+        raise DatasetError("has a header but no rows")
+    return frame, [text.strip() for text in texts]
+
+
+def _check_header(names: list[str], label: str) -> None:
+    if "" in names:
+        raise DatasetError(f"column {names.index('') + 1} has no name; a row index must be left out or named")
+    twice = next((name for position, name in enumerate(names) if name in names[:position]), None)
+    if twice is not None:
+        raise DatasetError(f"two columns are named {twice!r}")
+    if label not in names:
+        hint = did_you_mean(label, names)
+        if len(names) > LISTED_COLUMNS and not get_close_matches(label.casefold(), map(str.casefold, names)):
+            hint = f"there are {len(names)}: {', '.join(names[:3])}, … {names[-1]}"
+        raise DatasetError(f"no column is named {label!r}, the column to predict", location=("label",), hint=hint)
+    if len(names) == 1:
+        raise DatasetError(f"has no column but {label!r}, the column to predict")
+
+
+def _labels(texts: list[str], column: Any) -> NDArray[Any]:
+    if column.dtype.kind == "f" and (column % 1 > 0).any():
+        raise DatasetError(
+            f"column {column.name!r} holds fractions, which are not classes", hint="set task: regression"
+        )
+    for row, text in enumerate(texts, start=1):
+        if not text:
+            raise DatasetError(f"row {row}, column {column.name!r}: the label is missing")
+    # "01" stays a text: only what an integer would be written as becomes one.
+    if all(WHOLE_NUMBER.fullmatch(text) for text in texts):
+        return np.array([int(text) for text in texts])
+    return np.array(texts)
+
+
+def _numbers(columns: Any) -> NDArray[np.float64]:
+    import pandas as pd
+
+    for name, column in columns.items():
+        if not pd.api.types.is_numeric_dtype(column) or column.dtype.kind == "c":
+            numbers = pd.to_numeric(column, errors="coerce")
+            row = int((numbers.isna() & column.notna()).to_numpy().argmax())
+            raise DatasetError(f"row {row + 1}, column {name!r}: {column.iloc[row]!r} is not a number")
+    values = columns.to_numpy(dtype=np.float64)
+    unusable = first_unusable(values)
+    if unusable is not None:
+        (row, position), value = unusable
+        problem = "the value is missing" if np.isnan(value) else f"{value:g} is not a number that float32 can hold"
+        raise DatasetError(f"row {row + 1}, column {columns.columns[position]!r}: {problem}")
+    return np.ascontiguousarray(values)

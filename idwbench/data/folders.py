@@ -1,0 +1,45 @@
+"""Where data lies, and how a user's own file is found and known by its content."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from idwbench.errors import DatasetError
+from idwbench.files import file_sha256
+from idwbench.runs.datasets import DatasetConfig, FileConfig
+
+__all__ = ["DATA_VARIABLE", "data_folder", "resolve_files"]
+
+DATA_VARIABLE = "IDWBENCH_DATA"
+
+
+def data_folder(data_dir: Path | None = None) -> Path:
+    """Return the data folder: `data_dir`, else the variable IDWBENCH_DATA, else the platform's cache folder."""
+    if data_dir is not None:
+        return data_dir.expanduser().absolute()
+    named = os.environ.get(DATA_VARIABLE)
+    return Path(named).expanduser().absolute() if named else user_cache_path("idwbench")
+
+
+def resolve_files(config: DatasetConfig, base: Path) -> DatasetConfig:
+    """Return `config` with an absolute path and the checksum of the file it names; other data sets unchanged.
+
+    Args:
+        config: What was asked for.
+        base: The folder that a relative path begins at.
+
+    Raises:
+        DatasetError: the file is missing, unreadable, or has another checksum than `config` says.
+    """
+    if not isinstance(config, FileConfig):
+        return config
+    path = Path(os.path.abspath(base / Path(config.path).expanduser()))
+    found = file_sha256(path, DatasetError)
+    if config.sha256 is not None and config.sha256.lower() != found:
+        raise DatasetError(
+            f"has changed: its SHA-256 begins with {found[:12]}, expected {config.sha256[:12]}", file=path
+        )
+    return config.model_copy(update={"path": str(path), "sha256": found})

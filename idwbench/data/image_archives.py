@@ -1,0 +1,116 @@
+"""Image data sets in the archives of MNIST: the official files, checked at every read, fetched if missing."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.data.dataset import Scaling
+from idwbench.data.download import fetch_archive
+from idwbench.data.idx import parse_idx
+from idwbench.data.image_cache import cache_folders, read_cache, write_cache
+from idwbench.data.preparation import RawData, RawSplit
+from idwbench.errors import DatasetError
+from idwbench.files import read_file
+
+__all__ = ["ImageArchives", "load_images"]
+
+PARTS = {
+    "train_images": ("train-images-idx3-ubyte.gz", (60_000, 28, 28)),
+    "train_labels": ("train-labels-idx1-ubyte.gz", (60_000,)),
+    "test_images": ("t10k-images-idx3-ubyte.gz", (10_000, 28, 28)),
+    "test_labels": ("t10k-labels-idx1-ubyte.gz", (10_000,)),
+}
+
+
+@dataclass(frozen=True)
+class ImageArchives:
+    """Four archives in torchvision's layout: ``<data folder>/<folder>/raw/*.gz``.
+
+    Attributes:
+        folder: torchvision's name of the data set, and of its folder.
+        mean: Mean of x/255 over the training pixels, as it is commonly rounded.
+        std: Their standard deviation, likewise.
+        class_names: One name a class.
+        checksums: SHA-256 of each part, in the order of train images and labels, test images and labels.
+    """
+
+    folder: str
+    mean: float
+    std: float
+    class_names: tuple[str, ...]
+    checksums: Mapping[str, str]
+
+    @property
+    def scaling(self) -> Scaling:
+        """(x/255 − mean) / std, in the units 0 … 255."""
+        return Scaling(np.asarray(self.mean * 255), np.asarray(self.std * 255))
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the four checksums."""
+        return hashlib.sha256("\n".join(self.checksums[part] for part in PARTS).encode()).hexdigest()
+
+
+def load_images(name: str, archives: ImageArchives, folder: Path) -> RawData:
+    """Return the data set `name` from the data folder `folder`; inputs are bytes, scaled by the archives' constants.
+
+    Raises:
+        DatasetError: an archive is missing and cannot be fetched, or its checksum is another than the official.
+    """
+    arrays = _read(name, archives, folder)
+    return RawData(
+        RawSplit(arrays["train_images"].reshape(-1, 28 * 28), arrays["train_labels"]),
+        RawSplit(arrays["test_images"].reshape(-1, 28 * 28), arrays["test_labels"]),
+        class_names=archives.class_names,
+        image_shape=(28, 28),
+        scaling=archives.scaling,
+        sha256=archives.sha256,
+    )
+
+
+def _read(name: str, archives: ImageArchives, folder: Path) -> Mapping[str, NDArray[np.uint8]]:
+    raw = folder / archives.folder / "raw"
+    _fetch_missing(name, archives, raw)
+    # The archives are checked even if the cache spares unpacking them: an altered file is always noticed.
+    contents = {part: _checked(raw / file, archives.checksums[part]) for part, (file, _) in PARTS.items()}
+    cached_in, cache_name = cache_folders(folder), f"{name}-{archives.sha256[:16]}.npz"
+    cached = read_cache(cached_in, cache_name, {part: shape for part, (_, shape) in PARTS.items()})
+    if cached is not None:
+        return cached
+    arrays = {part: parse_idx(gzip.decompress(contents[part]), PARTS[part][0]) for part in PARTS}
+    write_cache(cached_in, cache_name, arrays)
+    return arrays
+
+
+def _fetch_missing(name: str, archives: ImageArchives, raw: Path) -> None:
+    missing = [part for part, (file, _) in PARTS.items() if not (raw / file).exists()]
+    for position, part in enumerate(missing):
+        try:
+            fetch_archive(archives.folder, raw / PARTS[part][0], archives.checksums[part])
+        except DatasetError as error:
+            # The others would fail alike, and each would wait for its time limit.
+            files = ", ".join(PARTS[left][0] for left in missing[position:])
+            raise DatasetError(
+                f"{name}: missing {files} (download failed: {error})",
+                hint=f"copy the official archives into {raw}, or connect to the network; "
+                "the data set 'digits' works offline",
+            ) from None
+
+
+def _checked(path: Path, expected: str) -> bytes:
+    content = read_file(path, DatasetError)
+    found = hashlib.sha256(content).hexdigest()
+    if found != expected:
+        raise DatasetError(
+            f"truncated or altered: its SHA-256 begins with {found[:12]}, expected {expected[:12]}",
+            hint="delete it and it is fetched again, or copy the official archive there",
+            file=path,
+        )
+    return content

@@ -1,0 +1,70 @@
+"""A cache of decoded images: unpacking MNIST takes longer than reading it."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from platformdirs import user_cache_path
+
+from idwbench.files import atomic_write
+
+__all__ = ["CACHE_FOLDER", "cache_folders", "read_cache", "write_cache"]
+
+CACHE_FOLDER = "idwbench-cache"
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def cache_folders(data_folder: Path) -> tuple[Path, ...]:
+    """Return where a cache may lie: within the data folder, or in the user's cache if that is read-only."""
+    return (data_folder / CACHE_FOLDER, user_cache_path("idwbench") / CACHE_FOLDER)
+
+
+def read_cache(folders: tuple[Path, ...], name: str, shapes: Shapes) -> dict[str, NDArray[np.uint8]] | None:
+    """Return the cached arrays, or None if no folder holds all of them in these shapes.
+
+    The file is uncompressed ``.npz``; its CRC-32s catch damage, and nothing in it is unpickled.
+    """
+    for folder in folders:
+        arrays = _read(folder / name, shapes)
+        if arrays is not None:
+            return arrays
+    return None
+
+
+def write_cache(folders: tuple[Path, ...], name: str, arrays: Mapping[str, NDArray[np.uint8]]) -> Path | None:
+    """Write the arrays atomically into the first folder that is writable; return the file, or None.
+
+    A cache only saves time: where nothing can be written, data is loaded without one.
+    """
+    for folder in folders:
+        try:
+            if _marked_read_only(folder.parent):
+                continue
+            folder.mkdir(parents=True, exist_ok=True)
+            with atomic_write(folder / name) as file:
+                np.savez(file, allow_pickle=False, **arrays)
+            return folder / name
+        except OSError:
+            continue
+    return None
+
+
+def _marked_read_only(folder: Path) -> bool:
+    # A superuser may write anywhere, but a folder without any write permission is meant to stay as it is.
+    return folder.exists() and not folder.stat().st_mode & 0o222
+
+
+def _read(path: Path, shapes: Shapes) -> dict[str, NDArray[np.uint8]] | None:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            arrays = {key: stored[key] for key in shapes}
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error):
+        return None
+    fits = all(a.dtype == np.uint8 and a.shape == shapes[key] for key, a in arrays.items())
+    return arrays if fits else None

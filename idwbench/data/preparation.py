@@ -1,0 +1,125 @@
+"""From arrays in their own units to a `Dataset`: validation rows are set apart, then everything is scaled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.data.dataset import Dataset, Scaling, Split, array_sha256
+from idwbench.data.splits import VALIDATION_STREAM, random_stream, split_rows
+from idwbench.errors import DatasetError
+from idwbench.runs.datasets import DatasetConfig
+
+__all__ = ["RawData", "RawSplit", "ScalingChoice", "prepare"]
+
+ScalingChoice = Scaling | Literal["features", "pixels"]
+
+
+class RawSplit(NamedTuple):
+    """Inputs (n, features) and targets in their own units: labels (n,) from 0, or numbers (n, outputs)."""
+
+    inputs: NDArray[np.generic]
+    targets: NDArray[np.generic]
+
+    def rows(self, rows: NDArray[np.int64]) -> RawSplit:
+        """Return some rows as a split of their own."""
+        return RawSplit(self.inputs[rows], self.targets[rows])
+
+
+@dataclass(frozen=True)
+class RawData:
+    """What a loader returns: a data set before validation rows are set apart and anything is scaled.
+
+    Attributes:
+        train: All rows that are not for test, validation rows included.
+        test: As in `Dataset`, like `holdout`, `class_names` and `image_shape`.
+        scaling: How inputs are scaled: by constants, or standardised by the training rows for each of the
+            ``features`` or by one mean and one standard deviation over all ``pixels``.
+        sha256: Checksum of what was read; None for that of the scaled arrays.
+    """
+
+    train: RawSplit
+    test: RawSplit
+    holdout: RawSplit | None = None
+    class_names: tuple[str, ...] = ()
+    image_shape: tuple[int, int] | None = None
+    scaling: ScalingChoice = field(default_factory=Scaling.identity)
+    sha256: str | None = None
+
+
+def prepare(config: DatasetConfig, raw: RawData) -> Dataset:
+    """Return the data set that `config` asks for.
+
+    Validation rows are set apart first. So means and standard deviations are those of the rows that are trained on,
+    and nothing of the validation rows enters training. The targets of a regression are standardised likewise.
+
+    Raises:
+        DatasetError: more validation rows than can be spared, or a scaled value is too large for float32.
+    """
+    train, validation = _set_validation_apart(config, raw)
+    scaling = raw.scaling
+    if not isinstance(scaling, Scaling):
+        scaling = _standard(train.inputs, whole=scaling == "pixels")
+    target_scaling = Scaling.identity() if raw.class_names else _standard(train.targets)
+    named = {"train": train, "validation": validation, "test": raw.test, "holdout": raw.holdout}
+    splits = {
+        name: _scaled_split(name, split, scaling, None if raw.class_names else target_scaling)
+        for name, split in named.items()
+        if split is not None
+    }
+    return Dataset(
+        config=config,
+        train=splits["train"],
+        test=splits["test"],
+        holdout=splits.get("holdout"),
+        scaling=scaling,
+        image_shape=raw.image_shape,
+        class_names=raw.class_names,
+        sha256=raw.sha256 or array_sha256(*(a for split in splits.values() for a in (split.inputs, split.targets))),
+        validation=splits.get("validation"),
+        target_scaling=target_scaling,
+    )
+
+
+def _set_validation_apart(config: DatasetConfig, raw: RawData) -> tuple[RawSplit, RawSplit | None]:
+    """Split the training rows by the seed of the data, class by class if there are classes."""
+    size = config.validation
+    if not size:
+        return raw.train, None
+    classes = raw.train.targets if raw.class_names else np.zeros(len(raw.train.targets))
+    spare = len(classes) - len(np.unique(classes))
+    if spare == 0 or size > spare:
+        each = " of each class" if raw.class_names else ""
+        raise DatasetError(
+            f"expected at most {spare} rows, as one{each} of the {len(classes)} training rows must stay, got {size}",
+            location=("validation",),
+        )
+    rest, apart = split_rows(classes, size, random_stream(config.seed, VALIDATION_STREAM))
+    return raw.train.rows(rest), raw.train.rows(apart)
+
+
+def _standard(train: NDArray[np.generic], *, whole: bool = False) -> Scaling:
+    """Return the scaling to mean 0 and standard deviation 1 (divided by n); a constant column is only shifted."""
+    from sklearn.preprocessing import StandardScaler
+
+    fitted = StandardScaler().fit(train.reshape(-1, 1) if whole else train)
+    mean, std = np.asarray(fitted.mean_, np.float64), np.asarray(fitted.scale_, np.float64)
+    return Scaling(mean.reshape(()), std.reshape(())) if whole else Scaling(mean, std)
+
+
+def _scaled_split(name: str, split: RawSplit, scaling: Scaling, target_scaling: Scaling | None) -> Split:
+    inputs = _scaled(name, "feature", split.inputs, scaling)
+    if target_scaling is None:
+        return Split(inputs, np.ascontiguousarray(split.targets, np.int64))
+    return Split(inputs, _scaled(name, "target", split.targets, target_scaling))
+
+
+def _scaled(name: str, column_word: str, raw: NDArray[np.generic], scaling: Scaling) -> NDArray[np.float32]:
+    scaled = np.ascontiguousarray(scaling.apply(raw))
+    if not np.isfinite(scaled).all():
+        row, column = np.argwhere(~np.isfinite(scaled))[0]
+        raise DatasetError(f"{name}: row {row}, {column_word} {column} is too large for float32 once scaled")
+    return scaled

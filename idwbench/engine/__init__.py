@@ -1,1 +1,0 @@
-"""Engines: what executes training, behind one contract."""

@@ -1,0 +1,155 @@
+"""The paper's Figure 4: keys as images, sorted by the class to which their values give the highest logit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from idwbench.errors import ConfigError
+from idwbench.figures.drawing import INK, PAPER, QUIET, RULE, class_colour, diverging
+
+__all__ = ["KeysPanel", "draw_key_grid", "draw_keys", "key_order"]
+
+_WIDTH = 10.0  # inches
+_GAP = 0.08  # between tiles, in tiles
+_LABEL = 0.30  # height of the strip under a tile, in tiles
+_HEADER, _FOOTER = 0.55, 0.4  # inches above each grid, and below the last
+# Where a key's scale ends. Border pixels, which hardly vary in the data, may drift far from it during training: a scale
+# up to the largest number would leave the digit white.
+_QUANTILE = 0.95
+# Positive numbers are dark like ink on paper, negative ones blue.
+_INK_MAP: LinearSegmentedColormap = diverging("idwbench_keys", "#2B7BBA", PAPER, "#111418")
+
+
+@dataclass(frozen=True)
+class KeysPanel:
+    """The prototypes of one model.
+
+    Attributes:
+        title: Method, parameters, accuracy: what distinguishes the panels.
+        keys: (prototypes, features), in the data's own units.
+        values: (prototypes, classes).
+    """
+
+    title: str
+    keys: NDArray[np.floating]
+    values: NDArray[np.floating]
+
+
+def key_order(values: NDArray[np.floating]) -> NDArray[np.intp]:
+    """Return the prototypes sorted by the argmax of their values; within a class the order stays."""
+    return np.argsort(np.argmax(values, axis=1), kind="stable")
+
+
+def draw_keys(panels: Sequence[KeysPanel], image_shape: tuple[int, int] | None, class_names: Sequence[str]) -> Figure:
+    """Return a figure with one grid of keys for each panel, one above the other.
+
+    Raises:
+        ConfigError: no panels, inputs that are no images, or arrays that do not fit them.
+    """
+    if not panels:
+        raise ConfigError("the figure of keys needs at least one model")
+    shape = _checked(panels, image_shape, class_names)
+    heights = [_grid_height(len(panel.keys), shape) * _WIDTH * 0.97 + _HEADER for panel in panels]
+    total = sum(heights) + _FOOTER
+    figure = Figure(figsize=(_WIDTH, total), facecolor=PAPER)
+    top = total
+    for panel, height in zip(panels, heights, strict=True):
+        grid = (height - _HEADER) / total
+        axes = figure.add_axes((0.015, (top - height) / total, 0.97, grid))
+        draw_key_grid(axes, panel, shape, class_names)
+        title_y = (top - 0.62 * _HEADER) / total
+        figure.text(0.015, title_y, panel.title, fontsize=13, weight="bold", color=INK, va="center")
+        top -= height
+    scale = (
+        "each key in its own scale: white is 0, black positive, blue negative; "
+        f"full colour from the {100 * _QUANTILE:g}th percentile of its absolute values on"
+    )
+    figure.text(0.5, 0.12 / total, scale, fontsize=8.5, color=QUIET, ha="center", va="bottom")
+    return figure
+
+
+def draw_key_grid(axes: Axes, panel: KeysPanel, image_shape: tuple[int, int], class_names: Sequence[str]) -> None:
+    """Draw one grid: a tile for each key, its class under it, a band of the class's colour under each group.
+
+    Each key has its own scale, symmetric about zero, up to the 95th percentile of its absolute values: keys of one
+    model may differ in size by a factor of ten and more.
+    """
+    order = key_order(panel.values)
+    labels = np.argmax(panel.values, axis=1)[order]
+    columns = _n_columns(len(order))
+    aspect = image_shape[0] / image_shape[1]
+    step = aspect + _LABEL + _GAP
+    font = _label_size(axes, columns, [class_names[label] for label in labels])
+    for place, (key, label) in enumerate(zip(order, labels, strict=True)):
+        row, column = divmod(place, columns)
+        left, top = column * (1 + _GAP), row * step
+        image = np.asarray(panel.keys[key], dtype=np.float64).reshape(image_shape)
+        extent = (left, left + 1, top + aspect, top)
+        limit = _scale_limit(image)
+        axes.imshow(
+            image, cmap=_INK_MAP, norm=Normalize(-limit, limit), extent=extent, interpolation="nearest", aspect="equal"
+        )
+        axes.add_patch(Rectangle((left, top), 1, aspect, fill=False, edgecolor=RULE, linewidth=0.6))
+        joins = column + 1 < columns and place + 1 < len(order) and labels[place + 1] == label
+        band = 1 + (_GAP + 0.005 if joins else 0.0)
+        colour = class_colour(int(label))
+        axes.add_patch(Rectangle((left, top + aspect + 0.03), band, 0.035, color=colour, linewidth=0))
+        text = (left + 0.5, top + aspect + 0.06 + (_LABEL - 0.05) / 2)
+        axes.text(*text, class_names[label], ha="center", va="center", fontsize=font, color=INK)
+    rows = -(-len(order) // columns)
+    axes.set_xlim(-0.01, columns * (1 + _GAP) - _GAP + 0.01)
+    axes.set_ylim(rows * step, -0.02)
+    axes.set_axis_off()
+
+
+def _scale_limit(image: NDArray[np.float64]) -> float:
+    """Return the end of a key's scale; never 0."""
+    size = np.abs(image)
+    return float(np.quantile(size, _QUANTILE)) or float(size.max()) or 1.0
+
+
+def _checked(
+    panels: Sequence[KeysPanel], image_shape: tuple[int, int] | None, class_names: Sequence[str]
+) -> tuple[int, int]:
+    if image_shape is None:
+        raise ConfigError("the inputs of this data set are not images")
+    for panel in panels:
+        expected = (len(panel.keys), image_shape[0] * image_shape[1])
+        if panel.keys.shape != expected or not len(panel.keys):
+            raise ConfigError(f"keys of '{panel.title}': expected shape {expected}, got {panel.keys.shape}")
+        if panel.values.shape != (len(panel.keys), len(class_names)):
+            expected = (len(panel.keys), len(class_names))
+            raise ConfigError(f"values of '{panel.title}': expected shape {expected}, got {panel.values.shape}")
+    return image_shape
+
+
+def _n_columns(n_tiles: int) -> int:
+    """Return the number of columns that leaves the fewest places empty; more columns where two are as good."""
+    if n_tiles <= 10:
+        return max(n_tiles, 5)  # a few keys keep the size of tiles
+    choices = range(8, 13) if n_tiles <= 60 else range(14, 21)
+    return min(choices, key=lambda columns: (-n_tiles % columns, abs(columns - choices[len(choices) // 2]), -columns))
+
+
+def _grid_height(n_tiles: int, image_shape: tuple[int, int]) -> float:
+    """Return the height of a grid in units of its width."""
+    columns = _n_columns(n_tiles)
+    rows = -(-n_tiles // columns)
+    step = image_shape[0] / image_shape[1] + _LABEL + _GAP
+    return (rows * step + 0.02) / (columns * (1 + _GAP) - _GAP + 0.02)
+
+
+def _label_size(axes: Axes, columns: int, words: list[str]) -> float:
+    """Return the font size, in points, at which the longest word stays within its tile."""
+    figure = axes.get_figure(root=True)
+    width = figure.get_figwidth() * axes.get_position().width if figure else _WIDTH
+    tile = 72 * width / (columns * (1 + _GAP))
+    return float(np.clip(1.05 * tile / (0.6 * max(map(len, words))), 4.0, min(10.0, 0.24 * tile)))

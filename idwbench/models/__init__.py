@@ -1,0 +1,1 @@
+"""Models: prototype networks, how they begin, their files, and their repair by one prototype."""

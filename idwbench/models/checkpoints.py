@@ -1,0 +1,245 @@
+"""Model files: keys, values, scaling, configuration and provenance in one ``.pt`` or ``.safetensors``.
+
+Neither form unpickles objects: ``.pt`` is read with ``torch.load(weights_only=True)``. A model file holds no time of
+day, so that the same run writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import platform
+import warnings
+import zipfile
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+
+import idwbench
+from idwbench.attention.definitions import Method
+from idwbench.attention.methods import get_method
+from idwbench.data.dataset import Dataset, Scaling
+from idwbench.errors import ConfigError, ModelFileError
+from idwbench.files import read_file, write_file
+from idwbench.models.contents import (
+    FACTS,
+    REGRESSION_TENSORS,
+    TENSORS,
+    check_parameters,
+    check_tensors,
+    parse_facts,
+)
+from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.models.saved import SavedModel
+from idwbench.models.suffixes import check_model_path
+from idwbench.runs.config import RunConfig
+
+__all__ = ["load_model", "save_model", "saved_model"]
+
+FORMAT = "idwbench-model"
+# 1 holds a classifier; 2 holds a regression with the scaling of its targets.
+VERSIONS = (1, 2)
+
+
+def saved_model(
+    config: RunConfig,
+    dataset: Dataset,
+    arrays: Mapping[str, Any],
+    *,
+    engine: str,
+    device: str,
+    versions: Mapping[str, str] | None = None,
+    data_sha256: str | None = None,
+) -> SavedModel:
+    """Return the model that a run on `dataset` gave, with its provenance.
+
+    Args:
+        config: The run.
+        dataset: Gives scaling, shape of images and names of classes.
+        arrays: ``keys`` (prototypes, features) and ``values`` (prototypes, outputs).
+        engine: What trained it.
+        device: Where.
+        versions: Of Python and packages when it was trained, by name; those of this process if not given.
+        data_sha256: Checksum of the data it was trained on; that of `dataset` if not given.
+    """
+    keys, values = (torch.from_numpy(np.asarray(arrays[name])) for name in ("keys", "values"))
+    return SavedModel(
+        network=PrototypeNetwork(get_method(config.model.method), config.model.parameters, keys, values),
+        config=config,
+        scaling=dataset.scaling,
+        image_shape=dataset.image_shape,
+        class_names=dataset.class_names,
+        target_scaling=dataset.target_scaling,
+        provenance={
+            "run_key": config.run_key,
+            "engine": engine,
+            "device": device,
+            "data_sha256": data_sha256 or dataset.sha256,
+            "versions": dict(sorted((versions or _versions_here(engine)).items())),
+        },
+    )
+
+
+def save_model(
+    model: SavedModel,
+    path: str | PathLike[str],
+    *,
+    overwrite: bool = False,
+    check: Callable[[SavedModel], None] | None = None,
+) -> None:
+    """Write `model` atomically, in the form that the ending of `path` names.
+
+    The bytes are first read back, so no file is left that `load_model` would refuse.
+
+    Args:
+        model: What to write.
+        path: Where to.
+        overwrite: Whether a file of that name may be replaced.
+        check: Is given the model as it was read back; if it raises, nothing is written.
+
+    Raises:
+        ModelFileError: the ending is neither ``.pt`` nor ``.safetensors``, or the model is not one that can be read.
+        OutputError: the file exists and `overwrite` is false, or it cannot be written.
+    """
+    target = Path(path)
+    check_model_path(target)
+    content = _serialised(model, target.suffix)
+    again = _parsed(content, target)
+    if check is not None:
+        check(again)
+    write_file(target, content, overwrite=overwrite)
+
+
+def load_model(path: str | PathLike[str]) -> SavedModel:
+    """Read a model file; nothing in it is executed.
+
+    Raises:
+        ModelFileError: no such file, not a model file, a damaged one, one of a newer version, or its method is not
+            registered (load its plugin first) or was defined by another version of its plugin.
+    """
+    return _parsed(read_file(Path(path), ModelFileError), Path(path))
+
+
+def _versions_here(engine: str) -> dict[str, str]:
+    versions = {
+        "idwbench": idwbench.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "torch": str(torch.__version__),
+    }
+    return versions | {"numba": version("numba")} if engine == "fused" else versions
+
+
+def _serialised(model: SavedModel, suffix: str) -> bytes:
+    tensors = {
+        "keys": model.network.keys.detach().cpu().contiguous(),
+        "values": model.network.values.detach().cpu().contiguous(),
+        "scaling_mean": torch.from_numpy(np.array(model.scaling.mean, dtype=np.float64)),
+        "scaling_std": torch.from_numpy(np.array(model.scaling.std, dtype=np.float64)),
+    }
+    if not model.class_names:
+        tensors["target_mean"] = torch.from_numpy(np.array(model.target_scaling.mean, dtype=np.float64))
+        tensors["target_std"] = torch.from_numpy(np.array(model.target_scaling.std, dtype=np.float64))
+    facts = {
+        "format": FORMAT,
+        "version": 1 if model.class_names else 2,
+        "config": model.config.model_dump(mode="json"),
+        "image_shape": list(model.image_shape) if model.image_shape else None,
+        "class_names": list(model.class_names),
+        "provenance": dict(model.provenance),
+        "patches": [dict(patch) for patch in model.patches],
+    }
+    if suffix == ".safetensors":
+        # One entry: safetensors does not keep the order of several.
+        return safetensors.torch.save(tensors, {FORMAT: json.dumps(facts)})
+    buffer = io.BytesIO()
+    torch.save({**facts, **tensors}, buffer)
+    return buffer.getvalue()
+
+
+def _parsed(content: bytes, path: Path) -> SavedModel:
+    """Return the model that the bytes of a file hold; `path` gives their form, and errors name it."""
+    try:
+        # Torch warns of kinds of tensors that no model has; the checks below report what matters.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fields = _safetensors_fields(content) if path.suffix == ".safetensors" else _pt_fields(content)
+    except Exception as error:  # the reader of a foreign or damaged file may raise anything
+        raise ModelFileError(f"not an idwbench model: {_one_line(error)}", file=path) from None
+    if not isinstance(fields, dict) or not isinstance(fields.get("format"), str) or fields["format"] != FORMAT:
+        raise ModelFileError("not an idwbench model", file=path)
+    found = fields.get("version")
+    if type(found) is int and VERSIONS[-1] < found < 1000:
+        problem = f"model format {found}, this idwbench reads up to {VERSIONS[-1]}"
+        raise ModelFileError(problem, file=path, hint="upgrade idwbench")
+    try:
+        if missing := [name for name in ("version", *FACTS, *TENSORS) if name not in fields]:
+            raise ValueError(f"'{missing[0]}' is missing")
+        if type(found) is not int or found not in VERSIONS:
+            raise ValueError(f"version: expected one of {VERSIONS}")
+        return _built(fields, path)
+    except (ValueError, ConfigError) as error:
+        raise ModelFileError(f"damaged model file: {_one_line(error)}", file=path) from None
+
+
+def _pt_fields(content: bytes) -> Any:
+    # Torch does not check the checksums of the archive.
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        broken = archive.testzip()
+    if broken is not None:
+        raise ValueError(f"the checksum of {broken} is wrong")
+    try:
+        return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:  # torch's own text recommends loading without protection
+        raise ValueError("it holds Python objects, or is not a file of torch.save") from error
+
+
+def _safetensors_fields(content: bytes) -> Any:
+    tensors = safetensors.torch.load(content)
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    facts = json.loads(header.get("__metadata__", {}).get(FORMAT, "null"))
+    return {**facts, **tensors} if isinstance(facts, dict) else None
+
+
+def _built(fields: dict[str, Any], path: Path) -> SavedModel:
+    facts = parse_facts(fields)
+    check_tensors(fields, facts)
+    method = _method_of(facts.config, path)
+    check_parameters(facts.config.model, method)
+    shape = facts.image_shape
+    keys, values, *scales = (fields[name].detach() for name in TENSORS)
+    targets = [fields[name].detach().numpy() for name in REGRESSION_TENSORS] if not facts.class_names else None
+    return SavedModel(
+        network=PrototypeNetwork(method, facts.config.model.parameters, keys, values),
+        config=facts.config,
+        scaling=Scaling(*(scale.numpy() for scale in scales)),
+        image_shape=(shape[0], shape[1]) if shape else None,
+        class_names=tuple(facts.class_names),
+        target_scaling=Scaling(*targets) if targets else Scaling.identity(),
+        provenance=facts.provenance,
+        patches=tuple(facts.patches),
+    )
+
+
+def _method_of(config: RunConfig, path: Path) -> Method:
+    try:
+        method = get_method(config.model.method)
+    except ConfigError as error:
+        hint = "if a plugin defines it, load the plugin first"
+        raise ModelFileError(error.problem, file=path, hint=hint) from None
+    if method.sha256 != config.model.plugin_sha256:
+        problem = f"was trained with another version of the plugin that defines '{method.name}'"
+        raise ModelFileError(problem, file=path)
+    return method
+
+
+def _one_line(error: Exception) -> str:
+    """Return the error's text on one line; texts from files may hold line ends and control characters."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return "".join(char if char.isprintable() else " " for char in text)[:200]

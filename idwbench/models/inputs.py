@@ -1,0 +1,152 @@
+"""Inputs and labels that a user names by text: numbers, files, or rows of a data set."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.data.loading import load_dataset
+from idwbench.errors import ConfigError, PatchError, did_you_mean
+from idwbench.files import read_file
+from idwbench.models.saved import SavedModel
+from idwbench.runs.datasets import parse_dataset
+
+__all__ = ["IMAGE_SUFFIXES", "find_input", "find_label"]
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".tif", ".tiff", ".webp")
+_REFERENCE = re.compile(r"(?P<dataset>[^:]+):(?P<split>[^:]+):(?P<index>[^:]*)")
+# Python refuses to convert longer ones, and no class or row has so high a number.
+_INDEX = re.compile(r"[0-9]{1,18}")
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_LISTED_NAMES = 20
+
+
+def find_label(text: str, class_names: Sequence[str]) -> int:
+    """Return the label that `text` names: a class name, or else a number from 0.
+
+    Where the names themselves are whole numbers, only names count, so that 3 is never the class called 4.
+
+    Raises:
+        PatchError: it names no class; `location` is ``("label",)``.
+    """
+    if text in class_names:
+        return class_names.index(text)
+    problem, hint = f"no class is called '{text}'", ""
+    if all(_INTEGER.fullmatch(name) for name in class_names):
+        hint = f"expected {_summary(class_names)}"
+    elif not re.fullmatch(r"-?[0-9]+", text):
+        hint = did_you_mean(text, class_names)
+    elif not _INDEX.fullmatch(text) or int(text) >= len(class_names):
+        problem = f"expected 0 to {len(class_names) - 1}, got {text}"
+    else:
+        return int(text)
+    raise PatchError(problem, location=("label",), hint=hint)
+
+
+def _summary(names: Sequence[str]) -> str:
+    """Return '0 to 9' for names that are consecutive numbers, else the names, at most 20 of them."""
+    numbers = sorted(map(int, names))
+    first, last = numbers[0], numbers[-1]
+    if len(numbers) > 1 and set(names) == {str(number) for number in numbers} and last - first == len(numbers) - 1:
+        return f"{first} to {last}"
+    more = ", ..." if len(names) > _LISTED_NAMES else ""
+    return f"one of: {', '.join(sorted(names, key=int)[:_LISTED_NAMES])}{more}"
+
+
+def find_input(text: str, model: SavedModel, data_dir: Path | None = None) -> NDArray[np.float32]:
+    """Return the input (features,) that `text` names, scaled as the model's inputs are.
+
+    `text` is numbers with commas, the path of an ``.npy`` or image file (0 to 255 a pixel), or ``DATASET:SPLIT:INDEX``.
+
+    Raises:
+        PatchError: it names nothing, or the input does not fit the model; `location` is ``("x",)``.
+        DatasetError: the data set it names cannot be loaded.
+    """
+    suffix = Path(text).suffix.lower()
+    try:
+        if suffix == ".npy":
+            return model.scale(_read_npy(Path(text)))
+        if suffix in IMAGE_SUFFIXES:
+            return model.scale(_read_image(Path(text), model))
+        reference = _REFERENCE.fullmatch(text)
+        if reference:
+            return _from_dataset(reference["dataset"], reference["split"], reference["index"], model, data_dir)
+        return model.scale(_parse_numbers(text))
+    except PatchError as error:
+        raise error if error.location else error.at("x") from None
+
+
+def _parse_numbers(text: str) -> NDArray[np.float64]:
+    numbers = []
+    for part in text.split(","):
+        try:
+            number = float(part)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise PatchError(
+                f"'{part.strip()}' is not a finite number",
+                hint="expected numbers with commas, an .npy or image file, or DATASET:SPLIT:INDEX",
+            )
+        numbers.append(number)
+    return np.array(numbers)
+
+
+def _read_npy(path: Path) -> NDArray[np.float64]:
+    content = read_file(path, PatchError)
+    try:
+        array = np.load(io.BytesIO(content), allow_pickle=False)
+    except Exception:  # the reader of a foreign or damaged file may raise anything
+        raise PatchError("not an .npy file of numbers", file=path) from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iufb":
+        raise PatchError("expected an array of real numbers", file=path)
+    with np.errstate(over="ignore"):
+        return array.astype(np.float64)
+
+
+def _read_image(path: Path, model: SavedModel) -> NDArray[np.float64]:
+    from PIL import Image
+
+    if model.image_shape is None:
+        raise PatchError("this model was not trained on images", file=path)
+    content = read_file(path, PatchError)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(content)) as image:
+                pixels = np.asarray(image.convert("L"), dtype=np.float64)
+    except Exception:  # as above
+        raise PatchError("not an image that can be read", file=path) from None
+    if pixels.shape != model.image_shape:
+        expected, found = ("x".join(map(str, shape[::-1])) for shape in (model.image_shape, pixels.shape))
+        raise PatchError(f"expected an image of {expected} pixels, got {found}", file=path)
+    return pixels
+
+
+def _from_dataset(
+    name: str, split_name: str, index: str, model: SavedModel, data_dir: Path | None
+) -> NDArray[np.float32]:
+    if name in (model.config.dataset.name, model.config.dataset_label):
+        config = model.config.dataset
+    else:
+        try:
+            config = parse_dataset(name)
+        except ConfigError as error:
+            raise PatchError(error.problem, hint=error.hint) from None
+    dataset = load_dataset(config, data_dir)
+    if split_name not in dataset.splits:
+        raise PatchError(f"no split is called '{split_name}'", hint=did_you_mean(split_name, dataset.splits))
+    split = dataset.splits[split_name]
+    if not _INDEX.fullmatch(index) or int(index) >= len(split):
+        raise PatchError(f"{name}:{split_name} has inputs 0 to {len(split) - 1}, got '{index}'")
+    scaled = split.inputs[int(index)]
+    if config == model.config.dataset:
+        return np.array(scaled)
+    return model.scale(dataset.scaling.invert(scaled))

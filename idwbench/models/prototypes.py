@@ -1,0 +1,78 @@
+"""`PrototypeNetwork`: owns keys and values; the functions of `idwbench.attention` do the work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from idwbench.attention.definitions import Method, ParameterValue
+from idwbench.attention.weightings import attention_weights, prototype_logits, scores_of
+
+__all__ = ["PrototypeNetwork", "stacked_outputs"]
+
+# One chunk of differences (chunk, prototypes, features) holds at most this many numbers, 4 MB in float32: larger ones
+# are fetched from the system anew each time, which costs more than the arithmetic.
+CHUNK_NUMBERS = 2**20
+
+
+class PrototypeNetwork(nn.Module):
+    """A network whose every parameter can be inspected: outputs = weights(inputs, keys) · values.
+
+    Attributes:
+        keys: (prototypes, features), in the scaled units of the inputs.
+        values: (prototypes, outputs).
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        parameters: Mapping[str, ParameterValue],
+        keys: Float[Tensor, "prototypes features"],
+        values: Float[Tensor, "prototypes outputs"],
+    ) -> None:
+        super().__init__()
+        self.method = method
+        self.parameters_of_method = dict(parameters)
+        self.keys = nn.Parameter(keys)
+        self.values = nn.Parameter(values)
+
+    def weights(self, inputs: Float[Tensor, "batch features"]) -> Float[Tensor, "batch prototypes"]:
+        """Return the weight of each prototype for each input."""
+        return attention_weights(self.method, scores_of(self.method, self.parameters_of_method, inputs, self.keys))
+
+    def forward(self, inputs: Float[Tensor, "batch features"]) -> Float[Tensor, "batch outputs"]:
+        """Return the outputs: logits of classes, or numbers."""
+        return prototype_logits(self.method, self.parameters_of_method, inputs, self.keys, self.values)
+
+    def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the outputs (n, outputs) for `inputs` (n, features), in chunks of bounded memory."""
+        on_device = torch.from_numpy(inputs).to(self.keys.device)
+        stack = self.keys.detach()[None], self.values.detach()[None]
+        outputs: NDArray[np.float32] = (
+            stacked_outputs(self.method, self.parameters_of_method, on_device, *stack)[0].cpu().numpy()
+        )
+        return outputs
+
+    def predict(self, inputs: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Return the label (n,) of each of `inputs` (n, features): the class with the largest logit."""
+        labels: NDArray[np.int64] = self.outputs(inputs).argmax(1)
+        return labels
+
+
+@torch.no_grad()
+def stacked_outputs(
+    method: Method,
+    parameters: Mapping[str, ParameterValue | Tensor],
+    inputs: Float[Tensor, "n features"],
+    keys: Float[Tensor, "runs prototypes features"],
+    values: Float[Tensor, "runs prototypes outputs"],
+) -> Float[Tensor, "runs n outputs"]:
+    """Return the outputs of each run of a stack for the same inputs, in chunks of bounded memory."""
+    chunk = max(1, CHUNK_NUMBERS // max(1, keys.numel()))
+    parts = [prototype_logits(method, parameters, part[None], keys, values) for part in torch.split(inputs, chunk)]
+    return torch.cat(parts, dim=1)

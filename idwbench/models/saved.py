@@ -1,0 +1,165 @@
+"""`SavedModel`: a network with all that is needed to use it, to explain its answers, and to repair it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from idwbench.data.dataset import Scaling
+from idwbench.errors import PatchError
+from idwbench.models.patching import Criterion, Patch, apply_patch, make_patch
+from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.runs.config import RunConfig
+
+__all__ = ["Explanation", "SavedModel"]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Which prototypes gave an answer: Σ_j weights_j · values_j, the heaviest first.
+
+    Attributes:
+        outputs: (outputs,), logits of classes or numbers in their own units.
+        prototypes: (prototypes,), positions in the model.
+        weights: (prototypes,), the attention of the input to each; for a softmax their sum is 1.
+        keys: (prototypes, features), in the data's own units.
+        values: (prototypes, outputs).
+    """
+
+    outputs: NDArray[np.float64]
+    prototypes: NDArray[np.int64]
+    weights: NDArray[np.float32]
+    keys: NDArray[np.float64]
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A trained prototype network with its data's units and its history.
+
+    Attributes:
+        network: Keys and values, in scaled units.
+        config: The run that trained it.
+        scaling: How inputs in the data's own units become the network's.
+        image_shape: (height, width) if an input is an image.
+        class_names: One name a class; empty for a regression.
+        target_scaling: How the targets of a regression became the network's outputs.
+        provenance: Run key, engine, device, checksum of the data, versions.
+        patches: What was added since, oldest first: input, label, η and its criterion.
+    """
+
+    network: PrototypeNetwork
+    config: RunConfig
+    scaling: Scaling
+    image_shape: tuple[int, int] | None
+    class_names: tuple[str, ...]
+    target_scaling: Scaling = field(default_factory=Scaling.identity)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    patches: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the keys."""
+        return self.network.keys.shape[1]
+
+    @property
+    def n_outputs(self) -> int:
+        """Columns of the values."""
+        return self.network.values.shape[1]
+
+    def scale(self, x: ArrayLike) -> NDArray[np.float32]:
+        """Return one input in the data's own units, of any shape, as the network takes it, (features,).
+
+        Raises:
+            PatchError: the wrong number of numbers, or one that is not finite or too large for float32.
+        """
+        flat = np.asarray(x, dtype=np.float64).reshape(-1)
+        if flat.size != self.n_features:
+            raise PatchError(f"expected {self.n_features} numbers, got {flat.size}", location=("x",))
+        if not np.isfinite(flat).all():
+            raise PatchError("expected finite numbers", location=("x",))
+        scaled = self.scaling.apply(flat)
+        if not np.isfinite(scaled).all():
+            raise PatchError("too large for float32", location=("x",))
+        return scaled
+
+    def predict(self, inputs: ArrayLike) -> NDArray[Any]:
+        """Return what the model answers to `inputs` (n, features), in the data's own units.
+
+        Class names (n,) for a classification, numbers (n, outputs) for a regression.
+        """
+        rows = np.stack([self.scale(row) for row in np.asarray(inputs)])
+        if self.class_names:
+            return np.array(self.class_names)[self.network.predict(rows)]
+        return self.target_scaling.invert(self.network.outputs(rows))
+
+    def explain(self, x: ArrayLike) -> Explanation:
+        """Return how much each prototype counts for the answer to one input, in the data's own units."""
+        query = torch.from_numpy(self.scale(x))[None]
+        with torch.no_grad():
+            weights = self.network.weights(query)[0].numpy()
+            outputs = self.network(query)[0].numpy()
+        order = np.argsort(-weights, kind="stable")
+        keys, values = (tensor.detach().numpy() for tensor in (self.network.keys, self.network.values))
+        return Explanation(
+            outputs=self.target_scaling.invert(outputs),
+            prototypes=order.astype(np.int64),
+            weights=weights[order],
+            keys=self.scaling.invert(keys[order]),
+            values=values[order],
+        )
+
+    def patch(self, x: ArrayLike, label: int | str, criterion: Criterion | None = None, **amount: float) -> SavedModel:
+        """Return a model with one prototype more that answers `label` to the input `x`, in the data's own units.
+
+        The same model if it does so already. Keyword `margin`, `logit_margin` or `confidence` says how clearly the
+        label must win, see `Criterion`.
+
+        Raises:
+            PatchError: not an `idw` classifier, an input that does not fit, no such class, or a criterion that float32
+                cannot meet.
+        """
+        made = make_patch(self.network, self.scale(x), self._label(label), criterion or Criterion.of(**amount))
+        return self if made is None else self.with_patch(made, np.asarray(x).reshape(-1).tolist())
+
+    def _label(self, label: int | str) -> int:
+        if not isinstance(label, str):
+            return label
+        if label not in self.class_names:
+            raise PatchError(f"no class is called '{label}'", location=("label",))
+        return self.class_names.index(label)
+
+    def with_patch(self, patch: Patch, x: str | Sequence[float]) -> SavedModel:
+        """Return the model with a patch applied and recorded; `x` is the input as the user named it."""
+        record = {
+            "x": x,
+            "label": patch.label,
+            "eta": patch.eta,
+            "criterion": patch.criterion_used.kind,
+            "amount_requested": patch.criterion.amount,
+            "amount": patch.criterion_used.amount,
+            "label_before": patch.label_before,
+        }
+        return SavedModel(
+            network=apply_patch(self.network, patch),
+            config=self.config,
+            scaling=self.scaling,
+            image_shape=self.image_shape,
+            class_names=self.class_names,
+            target_scaling=self.target_scaling,
+            provenance=self.provenance,
+            patches=(*self.patches, record),
+        )
+
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the model to a ``.pt`` or ``.safetensors`` file, see `idwbench.models.checkpoints.save_model`."""
+        from idwbench.models.checkpoints import save_model
+
+        save_model(self, Path(path), overwrite=overwrite)

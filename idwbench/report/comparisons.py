@@ -1,0 +1,99 @@
+"""Which rows of a table are best: those that a paired test over seeds does not distinguish from the best mean."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from idwbench.report.paired_test import ALPHA, MIN_PAIRS, signed_rank_p_value
+from idwbench.report.statistics import Statistic
+from idwbench.runs.metrics import METRICS
+
+__all__ = ["COMPARED_SPLITS", "Comparison", "compare"]
+
+# Means nearer than this part of the best are equal: only rounding is smaller.
+_TIE = 1e-12
+# A high accuracy on its own training data makes no model the best.
+COMPARED_SPLITS = ("test", "holdout", "validation")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What comparing the rows of a section gave.
+
+    Attributes:
+        statistics: Those of each row by split, with `Statistic.best` and `Statistic.p_value`.
+        is_tested: Whether at least one row was tested.
+        notes: The name of the test, and where there were too few seeds for it.
+    """
+
+    statistics: tuple[Mapping[str, Statistic], ...]
+    is_tested: bool
+    notes: tuple[str, ...]
+
+
+def compare(rows: Sequence[tuple[Hashable, Mapping[str, Statistic]]], metric: str) -> Comparison:
+    """Mark the best of rows that share a group, for each split on its own.
+
+    Marked are the best mean, means equal to it, and means for which the two-sided Wilcoxon signed-rank test on the
+    differences from the best, paired by seed, gives p > 0.05. Rows that share fewer than 6 seeds with the best are not
+    tested. P-values are not corrected for the number of comparisons. Of an unknown metric nothing is marked.
+
+    Args:
+        rows: The group of each row, such as its number of prototypes, and its statistics by split.
+        metric: The name of the metric, which says which way is up.
+    """
+    columns: dict[tuple[Hashable, str], list[int]] = defaultdict(list)
+    for place, (group, by_split) in enumerate(rows):
+        for split in by_split:
+            if metric in METRICS and split in COMPARED_SPLITS:
+                columns[group, split].append(place)
+    marked = [dict(by_split) for _, by_split in rows]
+    n_tested, too_few = 0, set()
+    for (_, split), places in columns.items():
+        best = _best([marked[place][split] for place in places], METRICS[metric].higher_is_better)
+        for place in places:
+            marked[place][split], n_common = _against(best, marked[place][split])
+            if n_common is not None:
+                n_tested += n_common >= MIN_PAIRS
+                too_few |= {n_common} if n_common < MIN_PAIRS else set()
+    return Comparison(tuple(marked), n_tested > 0, _notes(n_tested > 0, too_few))
+
+
+def _best(column: list[Statistic], higher_is_better: bool) -> Statistic:
+    """Return the best mean of a column; of equal means that with the most seeds."""
+    sign = 1 if higher_is_better else -1
+    top = max(sign * statistic.mean for statistic in column)
+    equal = [statistic for statistic in column if _is_equal(sign * statistic.mean, top)]
+    return max(equal, key=lambda statistic: statistic.n)
+
+
+def _is_equal(first: float, second: float) -> bool:
+    return abs(first - second) <= _TIE * max(abs(first), abs(second))
+
+
+def _against(best: Statistic, other: Statistic) -> tuple[Statistic, int | None]:
+    """Return `other` with its mark, and how many seeds both have; None for the best itself."""
+    if other is best:
+        return replace(other, best=True), None
+    seeds = sorted(best.values.keys() & other.values.keys())
+    p_value = None
+    if len(seeds) >= MIN_PAIRS:
+        p_value = signed_rank_p_value([best.values[s] for s in seeds], [other.values[s] for s in seeds])
+    is_best = _is_equal(best.mean, other.mean) or (p_value is not None and p_value > ALPHA)
+    return replace(other, best=is_best, p_value=p_value), len(seeds)
+
+
+def _notes(is_tested: bool, too_few: set[int]) -> tuple[str, ...]:
+    notes = []
+    if is_tested:
+        notes.append(
+            f"Test: two-sided Wilcoxon signed-rank test against the best mean, paired by seed, α = {ALPHA}, not "
+            "corrected for the number of comparisons."
+        )
+    if too_few:
+        low, high = min(too_few), max(too_few)
+        n = f"n = {low}" if low == high else f"n = {low} to {high}"
+        notes.append(f"{n}: too few seeds for a paired test ({MIN_PAIRS} are needed).")
+    return tuple(notes)

@@ -1,0 +1,36 @@
+"""A report as text in any of its formats."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from idwbench.errors import ConfigError, did_you_mean
+from idwbench.report.exports import render_csv, render_json
+from idwbench.report.latex import render_latex
+from idwbench.report.markdown import render_markdown
+from idwbench.report.summaries import Report
+
+__all__ = ["TABLE_FORMATS", "TableFormat", "render"]
+
+TableFormat = Literal["rich", "markdown", "latex", "csv", "json"]
+TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
+
+_RENDERERS = {"markdown": render_markdown, "latex": render_latex, "csv": render_csv, "json": render_json}
+
+
+def render(report: Report, table_format: str) -> str:
+    """Return the report as text that ends with a newline.
+
+    ``rich`` gives what `terminal.TerminalReport` shows, 100 columns wide and without colour, for files.
+
+    Raises:
+        ConfigError: `table_format` is none of `TABLE_FORMATS`.
+    """
+    if table_format == "rich":
+        from idwbench.report.terminal import render_plain  # Rich costs more than all other formats together
+
+        return render_plain(report)
+    if table_format not in _RENDERERS:
+        hint = did_you_mean(table_format, TABLE_FORMATS)
+        raise ConfigError(f"unknown format '{table_format}'", location=("format",), hint=hint)
+    return _RENDERERS[table_format](report)

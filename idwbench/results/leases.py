@@ -1,0 +1,128 @@
+"""Leases: a run goes from planned to running and back, and one process at a time may train it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, select, update
+
+from idwbench.results.processes import Owner, is_stale
+from idwbench.results.records import RESULT_STATES, EndedState
+from idwbench.results.rows import chunks
+from idwbench.results.tables import runs
+
+__all__ = [
+    "Reopened",
+    "ended_runs",
+    "fail_runs",
+    "is_reopened",
+    "lease_runs",
+    "pending_runs",
+    "release_runs",
+    "renew_leases",
+]
+
+# Runs to be trained although they have ended, each with the time of its end: one that ended again since is done.
+Reopened = dict[str, datetime | None]
+
+_ENDED = get_args(EndedState)
+
+
+def pending_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> list[str]:
+    """Return the runs of `run_keys` that are planned, reopened, or running without a live process, in order."""
+    observer, now = Owner.current(), datetime.now(UTC)
+    free: set[str] = set()
+    for keys in chunks(run_keys):
+        free.update(row.run_key for row in _states(connection, keys) if _is_free(row, reopened, observer, now))
+    return [key for key in dict.fromkeys(run_keys) if key in free]
+
+
+def lease_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> list[str]:
+    """Make this process the owner of the pending runs among `run_keys`, and return these in order.
+
+    A result that is stored already stays until `finish_runs` replaces it.
+    """
+    owner, now = Owner.current(), datetime.now(UTC)
+    free: set[str] = set()
+    for keys in chunks(run_keys):
+        # SQLite has one write lock; PostgreSQL locks these rows until their states have changed.
+        found = [row.run_key for row in _states(connection, keys, lock=True) if _is_free(row, reopened, owner, now)]
+        connection.execute(
+            update(runs)
+            .where(runs.c.run_key.in_(found))
+            .values(
+                state="running",
+                # A stale run has this from its first lease.
+                previous_state=case((runs.c.state.in_(_ENDED), runs.c.state), else_=runs.c.previous_state),
+                host=owner.host,
+                pid=owner.pid,
+                attempt=runs.c.attempt + 1,
+                started_at=now,
+                heartbeat_at=now,
+            )
+        )
+        free.update(found)
+    return [key for key in dict.fromkeys(run_keys) if key in free]
+
+
+def renew_leases(connection: Connection, run_keys: Sequence[str]) -> None:
+    """Record that this process still trains `run_keys`."""
+    _update_own(connection, run_keys, {"heartbeat_at": datetime.now(UTC)})
+
+
+def release_runs(connection: Connection, run_keys: Sequence[str]) -> None:
+    """Return the runs that this process trains to their former state: planned, or as they had ended before."""
+    before = func.coalesce(runs.c.previous_state, "planned")
+    _update_own(connection, run_keys, {"state": before, "previous_state": None, "heartbeat_at": None})
+
+
+def fail_runs(connection: Connection, run_keys: Sequence[str], error_text: str) -> None:
+    """Record why this process could not train `run_keys`; runs that have a result keep it and its state."""
+    kept = {"state": runs.c.previous_state, "previous_state": None, "error": error_text}
+    _update_own(connection, run_keys, kept, runs.c.previous_state.in_(RESULT_STATES))
+    failed = {"state": "failed", "previous_state": None, "error": error_text, "finished_at": datetime.now(UTC)}
+    _update_own(connection, run_keys, failed)
+
+
+def ended_runs(connection: Connection, run_keys: Sequence[str], states: Collection[EndedState]) -> Reopened:
+    """Return the runs of `run_keys` that ended in `states`, in order, each with the time of its end."""
+    ended: Reopened = {}
+    for keys in chunks(run_keys):
+        query = select(runs.c.run_key, runs.c.finished_at)
+        query = query.where(and_(runs.c.run_key.in_(keys), runs.c.state.in_(states)))
+        ended.update((row.run_key, row.finished_at) for row in connection.execute(query))
+    return {key: ended[key] for key in dict.fromkeys(run_keys) if key in ended}
+
+
+def is_reopened(row: Row[*tuple[Any, ...]], reopened: Reopened) -> bool:
+    """Return whether a run that has ended is to be trained again, and no process has done so since."""
+    return row.state in _ENDED and row.run_key in reopened and reopened[row.run_key] == row.finished_at
+
+
+def _states(connection: Connection, keys: Sequence[str], *, lock: bool = False) -> Sequence[Row[*tuple[Any, ...]]]:
+    query = (
+        select(runs.c.run_key, runs.c.state, runs.c.finished_at, runs.c.host, runs.c.pid, runs.c.heartbeat_at)
+        .where(runs.c.run_key.in_(keys))
+        .order_by(runs.c.id)  # processes that lock rows in the same order cannot deadlock
+    )
+    return connection.execute(query.with_for_update() if lock else query).all()
+
+
+def _is_free(row: Row[*tuple[Any, ...]], reopened: Reopened, observer: Owner, now: datetime) -> bool:
+    if row.state == "planned" or is_reopened(row, reopened):
+        return True
+    return row.state == "running" and is_stale(row.host, row.pid, row.heartbeat_at, observer=observer, now=now)
+
+
+def _own(keys: Sequence[str]) -> ColumnElement[bool]:
+    owner = Owner.current()
+    return and_(runs.c.run_key.in_(keys), runs.c.state == "running", runs.c.host == owner.host, runs.c.pid == owner.pid)
+
+
+def _update_own(
+    connection: Connection, run_keys: Sequence[str], values: dict[str, Any], *conditions: ColumnElement[bool]
+) -> None:
+    for keys in chunks(run_keys):
+        connection.execute(update(runs).where(_own(keys), *conditions).values(values))

@@ -1,0 +1,60 @@
+"""The process that trains a run, and whether it is still alive."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+__all__ = ["LEASE_DURATION", "Owner", "is_stale", "process_is_alive"]
+
+LEASE_DURATION = timedelta(minutes=10)
+# The boot time, from which the start of a process is computed, is known to a second only.
+_START_TOLERANCE = timedelta(seconds=5)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process on a host."""
+
+    host: str
+    pid: int
+
+    @classmethod
+    def current(cls) -> Owner:
+        """Return this process."""
+        return cls(socket.gethostname(), os.getpid())
+
+
+def is_stale(
+    host: str | None, pid: int | None, heartbeat_at: datetime | None, *, observer: Owner, now: datetime
+) -> bool:
+    """Return whether a running run has lost its process.
+
+    On the observer's host the process itself is looked up; on another host a lease ends `LEASE_DURATION` after it was
+    last renewed.
+    """
+    if host is None or pid is None or heartbeat_at is None:
+        return True
+    if host == observer.host:
+        return not process_is_alive(pid, heartbeat_at)
+    return now - heartbeat_at > LEASE_DURATION
+
+
+def process_is_alive(pid: int, seen_at: datetime) -> bool:
+    """Return whether the process that had this number at `seen_at` still runs.
+
+    The number may since belong to another process, which started after `seen_at`; a zombie counts as ended.
+    """
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return datetime.fromtimestamp(process.create_time(), UTC) <= seen_at + _START_TOLERANCE
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True  # it runs, under another user

@@ -1,0 +1,47 @@
+"""Leases that a thread renews while runs are trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
+from typing import Protocol
+
+from idwbench.errors import ResultsError
+
+__all__ = ["RENEWAL_SECONDS", "renewed"]
+
+RENEWAL_SECONDS = 30.0
+
+
+class _Renewable(Protocol):
+    def renew(self, run_keys: Sequence[str]) -> None: ...
+
+
+@contextmanager
+def renewed(results: _Renewable, run_keys: Sequence[str], *, interval: float = RENEWAL_SECONDS) -> Iterator[None]:
+    """Renew the leases of `run_keys` every `interval` seconds in a thread, until the block ends.
+
+    One epoch may take longer than a lease lasts, so leases cannot be renewed at the ends of epochs. If the database is
+    locked or cannot be reached, the next interval tries again.
+
+    Args:
+        results: The `Results` that leased the runs.
+        run_keys: Runs that this process trains.
+        interval: Seconds between two renewals; much less than the ten minutes that a lease lasts.
+    """
+    stop = Event()
+    keys = list(run_keys)
+
+    def renew() -> None:
+        while not stop.wait(interval):
+            with suppress(ResultsError):
+                results.renew(keys)
+
+    thread = Thread(target=renew, name="idwbench-leases", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

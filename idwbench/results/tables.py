@@ -1,0 +1,176 @@
+"""The tables, as the newest migration leaves them (a test compares the two)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from idwbench.results.records import RUN_STATES
+
+__all__ = ["Json", "UtcDateTime", "arrays", "curves", "metadata", "metrics", "runs", "sweep_runs", "sweeps"]
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A date and time in UTC. SQLite stores no time zone: it is removed on writing and restored on reading."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Return `value` in UTC."""
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:
+        """Return the stored value with its time zone."""
+        if value is None:
+            return None
+        moment: datetime = value
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+class Json(TypeDecorator[Any]):
+    """JSON, as JSONB on PostgreSQL: its plain json has no equality, and the leaderboard groups by JSON columns."""
+
+    impl = JSON(none_as_null=True)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Return the type of the database; PostgreSQL's module is imported only if it is used."""
+        if dialect.name != "postgresql":
+            return dialect.type_descriptor(JSON(none_as_null=True))
+        from sqlalchemy.dialects.postgresql import JSONB
+
+        return dialect.type_descriptor(JSONB(none_as_null=True))
+
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+sweeps = Table(
+    "sweeps",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(200), nullable=False, unique=True),
+    Column("description", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("run_key", String(64), nullable=False, unique=True),
+    # The configuration: written once, when the run is planned.
+    Column("dataset", String(200), nullable=False),
+    Column("dataset_name", String(50), nullable=False),
+    Column("dataset_parameters", Json, nullable=False),
+    Column("model", String(50), nullable=False),
+    Column("method", String(100)),
+    Column("prototypes", Integer),
+    Column("power", Float),
+    Column("epsilon", Float),
+    Column("parameters", Json, nullable=False),
+    Column("plugin_sha256", String(64)),
+    Column("epochs", Integer, nullable=False),
+    Column("batch_size", Integer, nullable=False),
+    Column("learning_rate", Float, nullable=False),
+    Column("optimizer", String(50), nullable=False),
+    Column("schedule", String(50), nullable=False),
+    Column("protocol", Json, nullable=False),
+    Column("seed", BigInteger, nullable=False),  # up to 2³² − 1, more than PostgreSQL's integer holds
+    Column("config", Json, nullable=False),
+    # The outcome; metrics, curves and arrays have tables of their own.
+    Column("state", String(10), nullable=False),
+    Column("previous_state", String(10)),  # of a running run: the state that it returns to if it is not finished
+    Column("n_parameters", Integer),
+    Column("diverged_epoch", Integer),
+    Column("error", Text),
+    # Where and with what it was trained.
+    Column("engine", String(50)),
+    Column("device", String(100)),
+    Column("threads", Integer),
+    Column("cpu", Json),
+    Column("host", String(255)),
+    Column("pid", Integer),
+    Column("attempt", Integer, nullable=False),
+    Column("versions", Json),
+    Column("git", Json),
+    Column("data_sha256", String(64)),
+    Column("seconds", Float),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("started_at", UtcDateTime),
+    Column("heartbeat_at", UtcDateTime),
+    Column("finished_at", UtcDateTime),
+    CheckConstraint(f"state IN ({', '.join(repr(state) for state in RUN_STATES)})", name="state"),
+    Index(None, "dataset", "method", "prototypes"),
+    Index(None, "state"),
+)
+
+metrics = Table(
+    "metrics",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("split", String(20), primary_key=True),
+    Column("name", String(50), primary_key=True),
+    Column("value", Float, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+curves = Table(
+    "curves",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("epoch", Integer, primary_key=True),
+    Column("split", String(20), primary_key=True),
+    Column("name", String(50), primary_key=True),
+    Column("value", Float),  # NULL where it was not finite: SQLite has no NaN
+    sqlite_with_rowid=False,
+)
+
+arrays = Table(
+    "arrays",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("name", String(50), primary_key=True),
+    Column("dtype", String(20), nullable=False),
+    Column("shape", Json, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)
+
+sweep_runs = Table(
+    "sweep_runs",
+    metadata,
+    Column("sweep_id", ForeignKey("sweeps.id", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    UniqueConstraint("run_id", "sweep_id"),
+)

@@ -1,0 +1,81 @@
+"""Named metrics of a run: what they measure, computed from a model's outputs on a split.
+
+A metric is one record here; engines, database, reports and tables take it from this registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.runs.datasets import Task
+
+__all__ = ["METRICS", "SPLITS", "MetricDefinition", "Metrics", "evaluate", "headline_metric"]
+
+# In the order of tables.
+SPLITS = ("train", "validation", "test", "holdout")
+# A value by split and name.
+Metrics = Mapping[tuple[str, str], float]
+
+
+@dataclass(frozen=True)
+class MetricDefinition:
+    """One metric.
+
+    Attributes:
+        name: The word in database, reports and Python.
+        task: Of which data sets.
+        function: ``(outputs (n, outputs), targets) -> value``; targets are labels (n,) or numbers (n, outputs).
+        percent: Whether tables show it times 100.
+        higher_is_better: Which way is up.
+    """
+
+    name: str
+    task: Task
+    function: Callable[[NDArray[np.floating], NDArray[np.generic]], float]
+    percent: bool
+    higher_is_better: bool
+
+
+def _accuracy(logits: NDArray[np.floating], labels: NDArray[np.generic]) -> float:
+    return float((logits.argmax(1) == labels).mean())
+
+
+def _rmse(outputs: NDArray[np.floating], targets: NDArray[np.generic]) -> float:
+    return float(np.sqrt(np.mean((outputs.astype(np.float64) - targets.astype(np.float64)) ** 2)))
+
+
+def _r2(outputs: NDArray[np.floating], targets: NDArray[np.generic]) -> float:
+    truth = targets.astype(np.float64)
+    residual = float(((outputs.astype(np.float64) - truth) ** 2).sum())
+    total = float(((truth - truth.mean(0)) ** 2).sum())
+    return 1 - residual / total if total > 0 else float("nan")
+
+
+# The first metric of a task is its headline: what curves hold and tables show first.
+METRICS: dict[str, MetricDefinition] = {
+    metric.name: metric
+    for metric in (
+        MetricDefinition("accuracy", "classification", _accuracy, percent=True, higher_is_better=True),
+        MetricDefinition("rmse", "regression", _rmse, percent=False, higher_is_better=False),
+        MetricDefinition("r2", "regression", _r2, percent=False, higher_is_better=True),
+    )
+}
+
+
+def headline_metric(task: Task) -> MetricDefinition:
+    """Return the metric that curves and tables of a task show."""
+    return next(metric for metric in METRICS.values() if metric.task == task)
+
+
+def evaluate(
+    task: Task, split: str, outputs: NDArray[np.floating], targets: NDArray[np.generic]
+) -> dict[tuple[str, str], float]:
+    """Return every metric of a task on one split; one that is not defined there (NaN) is left out."""
+    found = {
+        (split, metric.name): metric.function(outputs, targets) for metric in METRICS.values() if metric.task == task
+    }
+    return {key: value for key, value in found.items() if np.isfinite(value)}

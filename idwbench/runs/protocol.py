@@ -1,0 +1,87 @@
+"""How a run is trained: optimiser, learning rate, schedule, batch size, epochs."""
+
+# Without postponed annotations: pydantic would compile each of them again.
+import math
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from idwbench.errors import ConfigError
+from idwbench.runs.settings import Count, NonNegative, Settings, added, validated
+
+__all__ = ["Protocol", "default_protocol", "learning_rate", "parse_protocol"]
+
+
+class Protocol(Settings):
+    """How a run is trained; each setting is declared here and nowhere else.
+
+    The loss is cross-entropy for classification and mean squared error for regression.
+    """
+
+    epochs: Count = Field(description="Passes over the training data.")
+    batch_size: Count = Field(description="Batch size.")
+    # Adam's first step divides it by 0.1, in float32.
+    learning_rate: Annotated[float, Field(gt=0, le=3e37, allow_inf_nan=False)] = Field(
+        description="Learning rate, before its schedule."
+    )
+    optimizer: Literal["adam_amsgrad", "adam", "sgd"] = Field(
+        default="adam_amsgrad", description="Optimizer: adam_amsgrad, adam or sgd."
+    )
+    schedule: Literal["cosine", "constant"] = Field(
+        default="cosine", description="Schedule of the learning rate: cosine (per epoch) or constant."
+    )
+    momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = added(0.0, "0.2.0", "Momentum of sgd.")
+    weight_decay: NonNegative = added(
+        0.0, "0.2.0", "Weight decay: this multiple of keys and values is added to their gradients."
+    )
+    gradient_clip: NonNegative = added(0.0, "0.2.0", "Largest norm of the whole gradient; 0 for no clipping.")
+    warmup_epochs: Annotated[int, Field(ge=0, lt=2**31)] = added(
+        0, "0.2.0", "Epochs in which the learning rate rises linearly, before its schedule begins."
+    )
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.momentum and self.optimizer != "sgd":
+            raise ConfigError(f"needs optimizer sgd, not {self.optimizer}", location=("momentum",))
+        if self.warmup_epochs >= self.epochs:
+            problem = f"expected fewer than the {self.epochs} epochs, got {self.warmup_epochs}"
+            raise ConfigError(problem, location=("warmup_epochs",))
+        return self
+
+
+_PROTOCOLS = {
+    "two_moons": Protocol(epochs=25, batch_size=10, learning_rate=0.01),
+    "mnist": Protocol(epochs=50, batch_size=4, learning_rate=0.001),
+    "fashion_mnist": Protocol(epochs=50, batch_size=4, learning_rate=0.001),
+}
+_OTHER_PROTOCOL = Protocol(epochs=50, batch_size=16, learning_rate=0.01)
+
+
+def default_protocol(dataset_name: str) -> Protocol:
+    """Return the paper's protocol for a data set of the paper (arXiv 2310.18805, section 3), ours for others."""
+    return _PROTOCOLS.get(dataset_name, _OTHER_PROTOCOL)
+
+
+def parse_protocol(content: Any, base: Protocol) -> Protocol:
+    """Return `base` with the settings of the mapping `content` in place of its own.
+
+    Raises:
+        ConfigError: unknown key, or a value of the wrong type or out of range; `location` names the key.
+    """
+    if not isinstance(content, dict):
+        raise ConfigError(f"expected a mapping, got {content!r}")
+    return validated(Protocol, {**base.model_dump(), **content})
+
+
+def learning_rate(protocol: Protocol, epoch: int) -> float:
+    """Return the learning rate of an epoch, counted from 0.
+
+    With r = `learning_rate`, w = `warmup_epochs` and E = `epochs`: r·(e + 1)/(w + 1) while e < w; then r, or for
+    ``cosine`` r·(1 + cos(π·(e − w)/(E − w)))/2.
+    """
+    rate, warmup = protocol.learning_rate, protocol.warmup_epochs
+    if epoch < warmup:
+        return rate * (epoch + 1) / (warmup + 1)
+    if protocol.schedule == "constant":
+        return rate
+    return rate * (1 + math.cos(math.pi * (epoch - warmup) / (protocol.epochs - warmup))) / 2

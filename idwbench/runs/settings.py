@@ -1,0 +1,98 @@
+"""What all settings share: frozen, strict, and refused in one line that names the setting."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+
+from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
+
+__all__ = ["Count", "Fraction", "NonNegative", "Seed", "Settings", "added", "validated"]
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Count = Annotated[int, Field(ge=1, lt=2**31)]
+Fraction = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
+
+_SINCE = "since"
+
+
+def added(default: Any, version: str, description: str = "") -> Any:
+    """Return the field of a setting that came with `version`: left out of JSON while it has its default.
+
+    So the keys of older runs stay as they were.
+    """
+    return Field(default, description=description, json_schema_extra={_SINCE: version})
+
+
+class Settings(BaseModel):
+    """Values that cannot change, refuse unknown names, and take no value of another type."""
+
+    # A class is compiled when it is first used: a command uses few of the data sets.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    @model_serializer(mode="wrap")
+    def _serialise(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = handler(self)
+        for name, default in _added_fields(type(self)):
+            if name in content and getattr(self, name) == default:
+                del content[name]
+        return content
+
+
+@cache
+def _added_fields(settings: type[BaseModel]) -> tuple[tuple[str, Any], ...]:
+    return tuple(
+        (name, field.default)
+        for name, field in settings.model_fields.items()
+        if isinstance(field.json_schema_extra, dict) and _SINCE in field.json_schema_extra
+    )
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def validated(model: type[_Model], content: Any) -> _Model:
+    """Return `content` as settings.
+
+    Raises:
+        ConfigError: unknown key, or a value of the wrong type or out of range; `location` is the path of the key.
+    """
+    if not isinstance(content, dict):
+        raise ConfigError(f"expected a mapping, got {content!r}")
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise _config_error(error, model) from None
+
+
+def _config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:
+    # A misspelt key is often also a missing one: the hint of the former helps.
+    errors = error.errors()
+    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
+    *parents, key = first["loc"]
+    # The name of a union's alternative is not part of the user's path.
+    path = tuple(step for step in parents if isinstance(step, int) or _is_key(step))
+    if first["type"] == "extra_forbidden":
+        hint = did_you_mean(str(key), () if parents else model.model_fields)
+        return UnknownSettingError("unknown key", location=(*path, key), hint=hint)
+    if first["type"] == "missing":
+        return ConfigError(f"'{key}' is missing", location=path)
+    location = (*path, key) if isinstance(key, int) or _is_key(key) else path
+    if isinstance(raised := first.get("ctx", {}).get("error"), ConfigError):
+        return raised
+    text = str(first["msg"])
+    words = re.findall(r"'([^']+)'", str(first["ctx"]["expected"])) if first["type"] == "literal_error" else ()
+    hint = did_you_mean(str(first["input"]), words)
+    return ConfigError(
+        f"{text[:1].lower()}{text[1:]}, got {first['input']!r}",
+        location=location,
+        hint=hint if hint.startswith("did you mean") else "",  # the text lists the words already
+    )
+
+
+def _is_key(step: str) -> bool:
+    return step.isidentifier() and step not in ("int", "float", "str", "bool")

@@ -1,0 +1,84 @@
+"""The contract of an engine, and what every engine draws from a run's generator.
+
+An engine is given runs of one *stack* (same data set, method, prototypes and protocol; seeds and parameters may differ)
+and returns one `RunResult` for each. All randomness of a run comes from ``numpy.random.default_rng(seed)``: first the
+initial keys and values, then one permutation of the training data for each epoch. So two engines see the same batches.
+
+Every engine offers all settings of the protocol:
+
+- The gradient is that of the mean loss of a batch: cross-entropy, or the squared error, mean over the outputs.
+- A gradient clip c scales the gradient g of keys and values together by min(1, c / (‖g‖ + 1e-6)), as
+  `torch.nn.utils.clip_grad_norm_`. Weight decay is added after it, as the optimizers of `torch.optim` do.
+- `optimizer` is `torch.optim.Adam` with its default betas and epsilon, with or without amsgrad, or `torch.optim.SGD`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.attention.definitions import Parameter
+from idwbench.attention.methods import METHODS
+from idwbench.data.dataset import Dataset
+from idwbench.runs.config import RunConfig
+from idwbench.runs.results import RunResult
+
+__all__ = ["AbstractEngine", "batch_order", "check_stack", "stack_key"]
+
+
+class AbstractEngine(ABC):
+    """Trains stacks of runs on one data set."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
+        """Return how many runs like `config` one call of `train` should be given."""
+
+    @abstractmethod
+    def train(
+        self,
+        configs: Sequence[RunConfig],
+        dataset: Dataset,
+        on_epoch: Callable[[int], None] = lambda epoch: None,
+    ) -> list[RunResult]:
+        """Train runs of one stack and return their results in order.
+
+        Args:
+            configs: Runs with the same `stack_key`.
+            dataset: The data set that all of them name.
+            on_epoch: Called with the number of each finished epoch; what it raises ends the training.
+        """
+
+
+def stack_key(config: RunConfig) -> str:
+    """Return a text that runs share exactly if one stack may hold them.
+
+    Numeric parameters may differ, except where a score takes a simpler form for one of their values.
+    """
+    method = METHODS.get(config.model.method)
+    parameters = {p.name: p for p in method.parameters} if method else {}
+    shared = {name: _shared(parameters.get(name), value) for name, value in config.model.parameters.items()}
+    alike = config.model_copy(update={"seed": 0, "model": config.model.replace_parameters(shared)})
+    return alike.canonical_json()
+
+
+def _shared(parameter: Parameter | None, value: float | str) -> str:
+    if isinstance(value, str) or (parameter is not None and value in parameter.special):
+        return f"{value}"
+    return ""
+
+
+def check_stack(configs: Sequence[RunConfig]) -> None:
+    """Raise `ValueError` unless one stack may hold all of `configs`."""
+    if len({stack_key(config) for config in configs}) != 1:
+        raise ValueError("a stack holds runs of one data set, method, shape and protocol")
+
+
+def batch_order(generator: np.random.Generator, n_train: int) -> NDArray[np.int64]:
+    """Return the order in which one epoch visits the training data; batches are its consecutive slices."""
+    return generator.permutation(n_train)

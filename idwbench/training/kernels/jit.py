@@ -1,0 +1,109 @@
+"""How kernels are compiled, and where the machine code is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+import platformdirs
+
+__all__ = [
+    "cache_folder",
+    "cache_holds_code",
+    "entry_kernel",
+    "exact_kernel",
+    "inlined_kernel",
+    "kernel",
+    "with_repaired_cache",
+]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# Not `fastmath=True`: without "nnan" and "ninf" a NaN stays a NaN, and divergence is seen.
+FAST_MATH = {"reassoc", "contract", "nsz", "arcp", "afn"}
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+_config = cast(Any, numba.config)
+_njit = cast(Any, numba.njit)
+
+
+def cache_folder(root: str | None = None) -> Path | None:
+    """Return the folder for machine code of exactly these sources, created if needed; None if it cannot be written.
+
+    Numba checks only the file of the entry kernel to see whether its cache is stale, but kernels call each other
+    across files. So the folder is named by a checksum of all of them.
+
+    Args:
+        root: Its parent folder; ``NUMBA_CACHE_DIR`` or the user's cache folder if not given.
+    """
+    digest = hashlib.sha256(numba.__version__.encode())
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    base = Path(root or _config.CACHE_DIR or platformdirs.user_cache_dir("idwbench"))
+    folder = base / f"kernels-{digest.hexdigest()[:16]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return None
+
+
+CACHE_FOLDER = cache_folder()
+
+
+def cache_holds_code() -> bool:
+    """Return whether machine code of these sources is in the cache, so that nothing will be compiled."""
+    if getattr(numba.config, "DISABLE_JIT", False):
+        return True
+    version = f"py{sys.version_info.major}{sys.version_info.minor}"
+    return CACHE_FOLDER is not None and any(CACHE_FOLDER.glob(f"*/*.{version}.nbi"))
+
+
+def with_repaired_cache(first_call: Callable[[], None]) -> None:
+    """Make the first call of an entry kernel; if its cache is damaged or the disk is full, empty the cache and retry.
+
+    After a failed save the machine code is in memory, so that the second call succeeds.
+    """
+    for _ in range(2):
+        try:
+            return first_call()
+        except Exception:  # damaged bytes may raise anything; an error of ours is raised by the last call too
+            for file in CACHE_FOLDER.glob("*/*.nb?") if CACHE_FOLDER is not None else ():
+                with contextlib.suppress(OSError):
+                    file.unlink()
+    first_call()
+
+
+def entry_kernel(function: Function) -> Function:
+    """Compile a function that Python calls on its first call, and cache the machine code."""
+    before = _config.CACHE_DIR
+    try:
+        if CACHE_FOLDER is not None:
+            _config.CACHE_DIR = str(CACHE_FOLDER)
+        compiled = _njit(cache=CACHE_FOLDER is not None, fastmath=FAST_MATH, **OPTIONS)(function)
+    finally:
+        _config.CACHE_DIR = before
+    return cast(Function, compiled)
+
+
+def kernel(function: Function) -> Function:
+    """Compile a function that only kernels call, without the wrapper for Python, which takes long to compile."""
+    return cast(Function, _njit(fastmath=FAST_MATH, **INNER, **OPTIONS)(function))
+
+
+def exact_kernel(function: Function) -> Function:
+    """Compile likewise, without reordering operations or approximate division; products and sums may be fused."""
+    return cast(Function, _njit(fastmath={"contract"}, **INNER, **OPTIONS)(function))
+
+
+def inlined_kernel(function: Function) -> Function:
+    """Compile likewise and inline the function in its callers, so that the kernels it calls are compiled only once."""
+    return cast(Function, _njit(fastmath=FAST_MATH, inline="always", **INNER, **OPTIONS)(function))

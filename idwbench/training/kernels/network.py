@@ -1,0 +1,262 @@
+"""Forward and backward through softmax (or relu) and the loss, written once for every score.
+
+Shapes: inputs (batch, features); similarities and coefficients (batch, prototypes). The rest is done in tiles of a few
+inputs that stay in cache: scores, derivatives, weights and their gradients (tile, prototypes), outputs and their
+gradients (tile, outputs). Values lie as (outputs, prototypes), so that inner loops run over prototypes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.training.kernels.elementary import exp32
+from idwbench.training.kernels.jit import inlined_kernel, kernel
+from idwbench.training.kernels.scores import COSINE, SQ_DIST, Score, Vector, fill_scores
+from idwbench.training.kernels.similarities import Matrix, fill_dot_products, fill_sq_dist
+
+__all__ = [
+    "Labels",
+    "Scratch",
+    "backward",
+    "cross_entropy",
+    "fill_similarities",
+    "forward",
+    "make_scratch",
+    "squared_error",
+]
+
+Labels = NDArray[np.int64]
+
+ZERO = np.float32(0.0)
+ONE = np.float32(1.0)
+TWO = np.float32(2.0)
+INFINITY = np.float32(np.inf)
+# A tile holds at least 4 inputs, at most 64, and about this many (input, prototype) pairs: 64 KB an array.
+TILE_PAIRS = 16384
+
+
+class Scratch(NamedTuple):
+    """Memory that one batch after the other uses.
+
+    Attributes:
+        inputs: (batch, features).
+        labels: (batch,), of a classification.
+        targets: (batch, outputs), of a regression.
+        similarities: (batch, prototypes).
+        coefficients: (batch, prototypes): how much of each input, or of its difference, a key's gradient holds.
+        scores: (tile, prototypes).
+        derivatives: (tile, prototypes), of the scores by the similarities.
+        weights: (tile, prototypes).
+        weight_gradients: (tile, prototypes).
+        outputs: (tile, outputs).
+        output_gradients: (tile, outputs).
+        input_norms: 1/‖x‖, for cosine, (batch,).
+        key_norms: 1/‖k‖, for cosine, (prototypes,).
+        norm_coefficients: For cosine, how much of itself each key's gradient loses, (prototypes,).
+        key_gradients: Of some rows of the keys, or of all if gradients are clipped, (rows, columns).
+        value_gradients: (outputs, prototypes).
+    """
+
+    inputs: Matrix
+    labels: Labels
+    targets: Matrix
+    similarities: Matrix
+    coefficients: Matrix
+    scores: Matrix
+    derivatives: Matrix
+    weights: Matrix
+    weight_gradients: Matrix
+    outputs: Matrix
+    output_gradients: Matrix
+    input_norms: Vector
+    key_norms: Vector
+    norm_coefficients: Vector
+    key_gradients: Matrix
+    value_gradients: Matrix
+
+
+def make_scratch(n_batch: int, keys: Matrix, values: Matrix, n_gradient_rows: int, narrow: bool) -> Scratch:
+    """Return memory for batches of at most `n_batch`; made by Python, since kernels that allocate compile slowly."""
+    n_outputs, n_prototypes = values.shape
+    n_tile = min(max(TILE_PAIRS // n_prototypes, 4), 64)
+
+    def numbers(*shape: int) -> NDArray[np.float32]:
+        return np.zeros(shape, np.float32)
+
+    return Scratch(
+        inputs=numbers(n_batch, keys.shape[0] if narrow else keys.shape[1]),
+        labels=np.zeros(n_batch, np.int64),
+        targets=numbers(n_batch, n_outputs),
+        similarities=numbers(n_batch, n_prototypes),
+        coefficients=numbers(n_batch, n_prototypes),
+        scores=numbers(n_tile, n_prototypes),
+        derivatives=numbers(n_tile, n_prototypes),
+        weights=numbers(n_tile, n_prototypes),
+        weight_gradients=numbers(n_tile, n_prototypes),
+        outputs=numbers(n_tile, n_outputs),
+        output_gradients=numbers(n_tile, n_outputs),
+        input_norms=numbers(n_batch),
+        key_norms=numbers(n_prototypes),
+        norm_coefficients=numbers(n_prototypes),
+        key_gradients=numbers(n_gradient_rows, keys.shape[1]),
+        value_gradients=numbers(n_outputs, n_prototypes),
+    )
+
+
+@kernel
+def _normalise(n_inputs: int, keys: Matrix, narrow: bool, scratch: Scratch) -> None:
+    """Turn x·k into x·k/(‖x‖ ‖k‖), 0 where a norm is 0."""
+    inputs, similarities = scratch.inputs, scratch.similarities
+    input_norms, key_norms = scratch.input_norms, scratch.key_norms
+    key_norms[:] = ZERO
+    for r in range(keys.shape[0]):
+        for j in range(keys.shape[1]):
+            key_norms[j if narrow else r] += keys[r, j] * keys[r, j]
+    for p in range(len(key_norms)):
+        key_norms[p] = ONE / np.sqrt(key_norms[p]) if key_norms[p] > ZERO else ZERO
+    for b in range(n_inputs):
+        total = ZERO
+        for f in range(inputs.shape[1]):
+            total += inputs[b, f] * inputs[b, f]
+        input_norms[b] = ONE / np.sqrt(total) if total > ZERO else ZERO
+        for p in range(len(key_norms)):
+            similarities[b, p] *= input_norms[b] * key_norms[p]
+
+
+@inlined_kernel
+def fill_similarities(score: Score, n_inputs: int, keys: Matrix, narrow: bool, scratch: Scratch) -> None:
+    """Fill `scratch.similarities` for the first inputs."""
+    inputs, similarities = scratch.inputs[:n_inputs], scratch.similarities[:n_inputs]
+    if score.similarity == SQ_DIST:
+        fill_sq_dist(inputs, keys, narrow, similarities)
+    else:
+        fill_dot_products(inputs, keys, narrow, similarities)
+        if score.similarity == COSINE:
+            _normalise(n_inputs, keys, narrow, scratch)
+
+
+@kernel
+def _fill_weights(relu: bool, n_inputs: int, scratch: Scratch) -> None:
+    """Fill relu or softmax of each row; scores of +∞ share the weight, and then no gradient flows to that row."""
+    scores, derivatives, weights = scratch.scores, scratch.derivatives, scratch.weights
+    n_prototypes = scores.shape[1]
+    for b in range(n_inputs):
+        if relu:
+            for p in range(n_prototypes):
+                weights[b, p] = ZERO if scores[b, p] <= ZERO else scores[b, p]
+                derivatives[b, p] = derivatives[b, p] if scores[b, p] > ZERO else ZERO
+            continue
+        top = -INFINITY
+        for p in range(n_prototypes):
+            top = scores[b, p] if scores[b, p] > top else top
+        if top == INFINITY:
+            for p in range(n_prototypes):
+                weights[b, p] = ONE if scores[b, p] == INFINITY else ZERO
+                derivatives[b, p] = ZERO
+        else:
+            for p in range(n_prototypes):
+                weights[b, p] = exp32(scores[b, p] - top)
+        total = ZERO
+        for p in range(n_prototypes):
+            total += weights[b, p]
+        share = ONE / total
+        for p in range(n_prototypes):
+            weights[b, p] *= share
+
+
+@kernel
+def _fill_outputs(n_inputs: int, values: Matrix, scratch: Scratch) -> None:
+    weights, outputs = scratch.weights, scratch.outputs
+    for b in range(n_inputs):
+        for c in range(values.shape[0]):
+            total = ZERO
+            for p in range(values.shape[1]):
+                total += weights[b, p] * values[c, p]
+            outputs[b, c] = total
+
+
+@inlined_kernel
+def forward(score: Score, first: int, n_inputs: int, values: Matrix, scratch: Scratch) -> None:
+    """Fill scores, derivatives, weights and outputs of a tile."""
+    n_prototypes = scratch.scores.shape[1]
+    start, n = first * n_prototypes, n_inputs * n_prototypes
+    similarities, scores, derivatives = (
+        scratch.similarities.ravel(),
+        scratch.scores.ravel(),
+        scratch.derivatives.ravel(),
+    )
+    fill_scores(score, similarities[start : start + n], scores[:n], derivatives[:n])
+    _fill_weights(score.relu, n_inputs, scratch)
+    _fill_outputs(n_inputs, values, scratch)
+
+
+@kernel
+def cross_entropy(n_inputs: int, n_batch: int, labels: Labels, outputs: Matrix, gradients: Matrix) -> float:
+    """Return the summed cross-entropy of a tile of logits and fill the gradients of the batch's mean by them."""
+    n_classes = outputs.shape[1]
+    share = ONE / np.float32(n_batch)
+    loss = 0.0
+    for b in range(n_inputs):
+        top = -INFINITY
+        for c in range(n_classes):
+            top = outputs[b, c] if outputs[b, c] > top else top
+        true = outputs[b, labels[b]] - top
+        total = ZERO
+        for c in range(n_classes):
+            gradients[b, c] = exp32(outputs[b, c] - top)
+            total += gradients[b, c]
+        loss += np.log(total) - true
+        for c in range(n_classes):
+            gradients[b, c] *= share / total
+        gradients[b, labels[b]] -= share
+    return loss
+
+
+@kernel
+def squared_error(n_inputs: int, n_batch: int, targets: Matrix, outputs: Matrix, gradients: Matrix) -> float:
+    """Return a tile's sum of squared errors, each input's the mean over outputs, and fill the gradients likewise."""
+    n_outputs = outputs.shape[1]
+    share = TWO / np.float32(n_batch * n_outputs)
+    loss = 0.0
+    for b in range(n_inputs):
+        for c in range(n_outputs):
+            error = outputs[b, c] - targets[b, c]
+            loss += float(error) * float(error)
+            gradients[b, c] = share * error
+    return float(loss / n_outputs)
+
+
+@kernel
+def backward(score: Score, first: int, n_inputs: int, values: Matrix, scratch: Scratch) -> None:
+    """Fill a tile's coefficients, and add its gradient of the values to `value_gradients`."""
+    weights, derivatives, weight_gradients = scratch.weights, scratch.derivatives, scratch.weight_gradients
+    value_gradients = scratch.value_gradients
+    key_norms, norm_coefficients = scratch.key_norms, scratch.norm_coefficients
+    n_prototypes = values.shape[1]
+    scale = TWO if score.similarity == SQ_DIST else ONE
+    for b in range(n_inputs):
+        coefficients = scratch.coefficients[first + b]
+        weight_gradients[b, :] = ZERO
+        for c in range(values.shape[0]):
+            error = scratch.output_gradients[b, c]
+            for p in range(n_prototypes):
+                weight_gradients[b, p] += error * values[c, p]
+            for p in range(n_prototypes):
+                value_gradients[c, p] += error * weights[b, p]
+        mean = ZERO
+        for p in range(n_prototypes):
+            mean += weights[b, p] * weight_gradients[b, p]
+        if score.relu:
+            for p in range(n_prototypes):
+                coefficients[p] = scale * weight_gradients[b, p] * derivatives[b, p]
+        else:
+            for p in range(n_prototypes):
+                coefficients[p] = scale * weights[b, p] * (weight_gradients[b, p] - mean) * derivatives[b, p]
+        if score.similarity == COSINE:
+            similarities, input_norm = scratch.similarities[first + b], scratch.input_norms[first + b]
+            for p in range(n_prototypes):
+                norm_coefficients[p] += coefficients[p] * similarities[p] * key_norms[p] * key_norms[p]
+                coefficients[p] *= input_norm * key_norms[p]

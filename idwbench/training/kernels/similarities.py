@@ -1,0 +1,143 @@
+"""Similarities x·k and squared distances d² of a batch, and the gradient of the keys that flows through them.
+
+Keys lie in one of two layouts, so that inner loops are long: *wide*, (prototypes, features), or *narrow*, (features,
+prototypes), when there are few features. Distances are computed by differences: the expanded form
+‖x‖² − 2x·k + ‖k‖² is wrong by more than a usual ε near a key. Each kernel is compiled twice from one function, for
+products and for distances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.training.kernels.jit import inlined_kernel, kernel
+
+__all__ = ["KEY_ROWS", "Matrix", "distance_gradient", "dot_gradient", "fill_dot_products", "fill_sq_dist"]
+
+Matrix = NDArray[np.float32]
+Term = Callable[[np.float32, np.float32], np.float32]
+
+ZERO = np.float32(0.0)
+# Inputs compared with all keys in one pass: they stay in the first-level cache while the keys are streamed.
+TILE = 8
+# Rows of the keys' gradient computed at once: they stay in the first-level cache while the inputs are streamed.
+KEY_ROWS = 8
+
+
+@kernel
+def _product(x: np.float32, k: np.float32) -> np.float32:
+    return x * k
+
+
+@kernel
+def _sq_difference(x: np.float32, k: np.float32) -> np.float32:
+    return (x - k) * (x - k)
+
+
+@kernel
+def _input(x: np.float32, k: np.float32) -> np.float32:
+    return x
+
+
+@kernel
+def _difference(x: np.float32, k: np.float32) -> np.float32:
+    return k - x
+
+
+def _make_fill(term: Term) -> Callable[[Matrix, Matrix, bool, Matrix], None]:
+    """Return a kernel that writes Σ_f term(x_bf, k_pf) of inputs (batch, features) and keys to (batch, prototypes)."""
+
+    @kernel
+    def fill(inputs: Matrix, keys: Matrix, narrow: bool, sums: Matrix) -> None:
+        n_inputs, n_features = inputs.shape
+        if narrow:
+            for b in range(n_inputs):
+                sums[b, :] = ZERO
+                for f in range(n_features):
+                    x = inputs[b, f]
+                    for p in range(keys.shape[1]):
+                        sums[b, p] += term(x, keys[f, p])
+            return
+        for tile in range(0, n_inputs, TILE):
+            last = min(tile + TILE, n_inputs) - 1
+            for p0 in range(0, keys.shape[0], 2):
+                p1 = min(p0 + 1, keys.shape[0] - 1)
+                for b0 in range(tile, last + 1, 4):
+                    # Past the end the last input is computed again, which costs less than another loop.
+                    b1, b2, b3 = min(b0 + 1, last), min(b0 + 2, last), min(b0 + 3, last)
+                    s00 = s10 = s20 = s30 = s01 = s11 = s21 = s31 = ZERO
+                    for f in range(n_features):
+                        k0, k1 = keys[p0, f], keys[p1, f]
+                        x0, x1, x2, x3 = inputs[b0, f], inputs[b1, f], inputs[b2, f], inputs[b3, f]
+                        s00 += term(x0, k0)
+                        s01 += term(x0, k1)
+                        s10 += term(x1, k0)
+                        s11 += term(x1, k1)
+                        s20 += term(x2, k0)
+                        s21 += term(x2, k1)
+                        s30 += term(x3, k0)
+                        s31 += term(x3, k1)
+                    sums[b0, p0], sums[b1, p0], sums[b2, p0], sums[b3, p0] = s00, s10, s20, s30
+                    sums[b0, p1], sums[b1, p1], sums[b2, p1], sums[b3, p1] = s01, s11, s21, s31
+
+    return fill
+
+
+@inlined_kernel
+def _four_coefficients(
+    coefficients: Matrix, p: int, b: int, last: int, used: bool
+) -> tuple[np.float32, np.float32, np.float32, np.float32]:
+    """Return the coefficients of one key and the four inputs from b on, 0 past the last input or if not `used`."""
+    return (
+        coefficients[b, p] if used else ZERO,
+        coefficients[b + 1, p] if used and b + 1 <= last else ZERO,
+        coefficients[b + 2, p] if used and b + 2 <= last else ZERO,
+        coefficients[b + 3, p] if used and b + 3 <= last else ZERO,
+    )
+
+
+def _make_gradient(term: Term) -> Callable[[Matrix, Matrix, bool, int, Matrix, Matrix], None]:
+    """Return a kernel that writes Σ_b coefficient_bp · term(x_b, k_p) for some rows of the keys.
+
+    The rows are those of `keys` from `first` on, as many as `gradient` has; the coefficients are (batch, prototypes).
+    """
+
+    @kernel
+    def fill_gradient(
+        inputs: Matrix, keys: Matrix, narrow: bool, first: int, coefficients: Matrix, gradient: Matrix
+    ) -> None:
+        n_inputs, n_features = inputs.shape
+        gradient[:] = ZERO
+        if narrow:
+            for r in range(gradient.shape[0]):
+                for b in range(n_inputs):
+                    x = inputs[b, first + r]
+                    for p in range(keys.shape[1]):
+                        gradient[r, p] += coefficients[b, p] * term(x, keys[first + r, p])
+            return
+        last, last_row = n_inputs - 1, gradient.shape[0] - 1
+        for b0 in range(0, n_inputs, 4):
+            b1, b2, b3 = min(b0 + 1, last), min(b0 + 2, last), min(b0 + 3, last)
+            for r in range(0, last_row + 1, 2):
+                # Two rows at once use each input twice; a last row without a partner is its own, with coefficients 0.
+                s = min(r + 1, last_row)
+                p, q = first + r, first + s
+                g0, g1, g2, g3 = _four_coefficients(coefficients, p, b0, last, True)
+                h0, h1, h2, h3 = _four_coefficients(coefficients, q, b0, last, s > r)
+                for f in range(n_features):
+                    k, m = keys[p, f], keys[q, f]
+                    x0, x1, x2, x3 = inputs[b0, f], inputs[b1, f], inputs[b2, f], inputs[b3, f]
+                    gradient[r, f] += (g0 * term(x0, k) + g1 * term(x1, k)) + (g2 * term(x2, k) + g3 * term(x3, k))
+                    gradient[s, f] += (h0 * term(x0, m) + h1 * term(x1, m)) + (h2 * term(x2, m) + h3 * term(x3, m))
+
+    return fill_gradient
+
+
+fill_dot_products = _make_fill(_product)
+fill_sq_dist = _make_fill(_sq_difference)
+dot_gradient = _make_gradient(_input)
+# Half the gradient by d²: the coefficients hold the factor 2.
+distance_gradient = _make_gradient(_difference)

@@ -1,0 +1,88 @@
+"""Which engine trains a run: the fused one on the CPU for every method it has a kernel for, torch for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from idwbench.errors import ConfigError
+from idwbench.runs.config import RunConfig
+from idwbench.training.engine import AbstractEngine
+
+__all__ = ["EngineName", "EngineSelector"]
+
+EngineName = Literal["auto", "fused", "torch"]
+
+
+class EngineSelector:
+    """Gives each run its engine; engines are made, and torch or Numba imported, when first needed."""
+
+    def __init__(self, name: EngineName = "auto", device: str = "cpu") -> None:
+        """Check the choice.
+
+        Raises:
+            ConfigError: the fused engine on another device than the CPU, or a device that is not there.
+        """
+        if name == "fused" and device != "cpu":
+            problem = f"'fused' runs on the CPU only, not on device '{device}'"
+            raise ConfigError(problem, location=("engine",), hint="choose torch")
+        self.name, self.device = name, device
+        self._engines: dict[str, AbstractEngine] = {}
+        if device != "cpu":
+            self._engine("torch")
+
+    def __call__(self, config: RunConfig) -> AbstractEngine:
+        """Return the engine for a run.
+
+        Raises:
+            ConfigError: `fused` was asked for and has no kernel for the method.
+        """
+        return self._engine(self._name_for(config))
+
+    def prepare(self, configs: Sequence[RunConfig], report: Callable[[str], None]) -> None:
+        """Make all engines that `configs` need; report which trains what, and if kernels must be compiled first.
+
+        Raises:
+            ConfigError: `fused` was asked for and has no kernel for a method.
+        """
+        methods: dict[str, list[str]] = {}
+        for config in configs:
+            of_engine = methods.setdefault(self._name_for(config), [])
+            if config.model.method not in of_engine:
+                of_engine.append(config.model.method)
+        for name in methods:
+            self._engine(name)
+        if len(methods) == 1:
+            report(f"engine: {next(iter(methods))}")
+        else:
+            report("engine: " + "; ".join(f"{name} for {', '.join(names)}" for name, names in methods.items()))
+        if "fused" in methods:
+            from idwbench.training.fused_engine import FusedEngine
+
+            if FusedEngine.needs_compiling():
+                report("compiling kernels: some seconds, once")
+            FusedEngine.prepare()
+
+    def _name_for(self, config: RunConfig) -> str:
+        if self.name == "torch" or self.device != "cpu":
+            return "torch"
+        from idwbench.training.fused_engine import FusedEngine
+
+        if FusedEngine.supports(config):
+            return "fused"
+        if self.name == "fused":
+            problem = f"'fused' has no kernel for method '{config.model.method}'"
+            raise ConfigError(problem, location=("engine",), hint="choose auto or torch")
+        return "torch"
+
+    def _engine(self, name: str) -> AbstractEngine:
+        if name not in self._engines:
+            if name == "torch":
+                from idwbench.training.torch_engine import TorchEngine
+
+                self._engines[name] = TorchEngine(self.device)
+            else:
+                from idwbench.training.fused_engine import FusedEngine
+
+                self._engines[name] = FusedEngine()
+        return self._engines[name]

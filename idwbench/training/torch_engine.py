@@ -1,0 +1,266 @@
+"""The reference engine: autograd and `torch.optim`, any method, any device, runs stacked on a leading axis."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from idwbench.attention.methods import get_method
+from idwbench.attention.weightings import prototype_logits
+from idwbench.data.dataset import Dataset
+from idwbench.errors import ConfigError
+from idwbench.models.initialisation import FeatureMoments, feature_moments, initial_prototypes
+from idwbench.models.prototypes import stacked_outputs
+from idwbench.runs.config import RunConfig
+from idwbench.runs.metrics import headline_metric
+from idwbench.runs.protocol import Protocol, learning_rate
+from idwbench.runs.results import CurvePoint, RunResult
+from idwbench.training.engine import AbstractEngine, batch_order, check_stack
+
+__all__ = ["Stack", "TorchEngine", "resolve_device"]
+
+# The differences of one step (runs, batch, prototypes, features) hold at most this many numbers: 128 MB in float32.
+STEP_NUMBERS = 2**25
+MAX_STACK = 1024
+# The outputs of some runs for one split, evaluated together, hold at most this many numbers: 64 MB.
+OUTPUT_NUMBERS = 2**24
+# The runs of a stack lie this many numbers apart or a multiple of it, as wide as any vector register: the last numbers
+# of a run, which vectorised loops treat differently, are then padding, and a run is the same in any stack.
+ALIGNMENT = 64
+FUSED_OPTIMIZER_DEVICES = ("cpu", "cuda")
+
+
+def resolve_device(name: str) -> torch.device:
+    """Return the device of that name.
+
+    Raises:
+        ConfigError: torch does not know it, or this machine does not have it.
+    """
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"'{name}' is not available here ({reason})", location=("device",)) from None
+    return device
+
+
+class TorchEngine(AbstractEngine):
+    """Trains stacks of runs in PyTorch."""
+
+    name = "torch"
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = resolve_device(device)
+        self._moments: tuple[Dataset, FeatureMoments] | None = None
+
+    def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
+        """Return how many runs fit the memory that one step may take."""
+        numbers = config.protocol.batch_size * config.model.prototypes * dataset.n_features
+        return int(np.clip(STEP_NUMBERS // numbers, 1, MAX_STACK))
+
+    def stack(self, configs: Sequence[RunConfig], dataset: Dataset) -> Stack:
+        """Return runs before their first step.
+
+        Raises:
+            ValueError: their stack keys differ.
+        """
+        check_stack(configs)
+        if self._moments is None or self._moments[0] is not dataset:
+            self._moments = dataset, feature_moments(dataset.train.inputs)
+        return Stack(configs, dataset, self._moments[1], self.device)
+
+    def train(
+        self,
+        configs: Sequence[RunConfig],
+        dataset: Dataset,
+        on_epoch: Callable[[int], None] = lambda epoch: None,
+    ) -> list[RunResult]:
+        """Train runs of one stack and return their results in order."""
+        started = time.perf_counter()
+        stack = self.stack(configs, dataset)
+        for epoch in range(configs[0].protocol.epochs):
+            stack.train_epoch(epoch)
+            on_epoch(epoch + 1)
+            if all(stack.diverged):
+                break
+        return stack.results(self.name, started)
+
+
+class Stack:
+    """Runs that train together.
+
+    Keys (runs, prototypes, features) and values (runs, prototypes, outputs) are views of `numbers` (runs, length), one
+    row a run, so that the optimizer sees one parameter. A single run has no axis of runs, which saves a tenth of its
+    time; the numbers are the same.
+    """
+
+    def __init__(
+        self, configs: Sequence[RunConfig], dataset: Dataset, moments: FeatureMoments, device: torch.device
+    ) -> None:
+        self.configs, self.dataset, self.device = configs, dataset, device
+        self.protocol = configs[0].protocol
+        self.method = get_method(configs[0].model.method)
+        self.parameters = _stack_parameters(configs, device)
+        self.generators = [np.random.default_rng(config.seed) for config in configs]
+        self._place_prototypes(moments)
+        self.optimizer = _optimizer(self.protocol, self.numbers)
+        self.inputs = {name: torch.from_numpy(split.inputs).to(device) for name, split in dataset.splits.items()}
+        self.targets = torch.from_numpy(dataset.train.targets).to(device)
+        self.curves: list[list[CurvePoint]] = [[] for _ in configs]
+        self.diverged: list[int | None] = [None for _ in configs]
+
+    def _place_prototypes(self, moments: FeatureMoments) -> None:
+        pairs = [
+            initial_prototypes(config.model, self.dataset, moments, generator)
+            for config, generator in zip(self.configs, self.generators, strict=True)
+        ]
+        keys, values = (torch.from_numpy(np.stack(arrays)) for arrays in zip(*pairs, strict=True))
+        n_keys, n_values = keys[0].numel(), values[0].numel()
+        self.n_parameters = n_keys + n_values
+        self.padding = torch.zeros(len(pairs), -self.n_parameters % ALIGNMENT, device=self.device)
+        flat = torch.cat([keys.flatten(1).to(self.device), values.flatten(1).to(self.device), self.padding], 1)
+        self.keys = self._of_runs(flat[:, :n_keys].view(keys.shape)).requires_grad_()
+        self.values = self._of_runs(flat[:, n_keys : self.n_parameters].view(values.shape)).requires_grad_()
+        self.numbers = flat
+        self.numbers.grad = torch.zeros_like(flat)
+
+    def _of_runs(self, tensor: Tensor) -> Tensor:
+        """Return a tensor (runs, …) without the axis of runs if there is only one."""
+        return tensor[0] if len(self.configs) == 1 else tensor
+
+    def train_epoch(self, epoch: int) -> None:
+        """Take every run through its own order of the training data once, and evaluate."""
+        rate = learning_rate(self.protocol, epoch)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        n_train = len(self.dataset.train)
+        orders = np.stack([batch_order(generator, n_train) for generator in self.generators])
+        order = self._of_runs(torch.from_numpy(orders).to(self.device))
+        losses = [self.step(batch) for batch in torch.split(order, self.protocol.batch_size, dim=-1)]
+        self._record(epoch, rate, torch.cat(losses, -1).view(len(orders), n_train).sum(1) / n_train)
+
+    def step(self, rows: Tensor) -> Float[Tensor, "*runs batch"]:
+        """Take one step on rows (runs, batch) of the training data and return the loss of each."""
+        flat_rows = rows.flatten()
+        inputs = self.inputs["train"].index_select(0, flat_rows).view(*rows.shape, -1)
+        targets = self.targets.index_select(0, flat_rows)
+        outputs = prototype_logits(self.method, self.parameters, inputs, self.keys, self.values)
+        losses = _losses(outputs.view(len(flat_rows), -1), targets)
+        # The mean over a run's batch, the sum over runs: each run gets the gradient it would get alone.
+        gradients = torch.autograd.grad(losses, (self.keys, self.values), torch.full_like(losses, 1 / rows.shape[-1]))
+        together = self.numbers.grad
+        assert together is not None
+        rows_of_runs = [gradient.reshape(len(together), -1) for gradient in gradients]
+        torch.cat([*rows_of_runs, self.padding], 1, out=together)
+        if self.protocol.gradient_clip:
+            _clip(together, self.protocol.gradient_clip)
+        self.optimizer.step()
+        return losses.detach().view(rows.shape)
+
+    def _record(self, epoch: int, rate: float, losses: Tensor) -> None:
+        finite = (losses.isfinite() & self.numbers.isfinite().all(1)).tolist()
+        for run, is_finite in enumerate(finite):
+            if self.diverged[run] is None and not is_finite:
+                self.diverged[run] = epoch + 1
+        headline = headline_metric(self.dataset.task).name
+        watched = [self._metrics(split) for split in self.dataset.splits if split in ("test", "validation")]
+        for run, (loss, metrics) in enumerate(zip(losses.tolist(), zip(*watched, strict=True), strict=True)):
+            if self.diverged[run] is None:
+                values = {("train", "learning_rate"): rate, ("train", "loss"): loss}
+                for split in metrics:
+                    values |= {key: value for key, value in split.items() if key[1] == headline}
+                self.curves[run].append(CurvePoint(epoch + 1, values))
+
+    def _metrics(self, split: str) -> list[dict[tuple[str, str], float]]:
+        """Return the metrics of each run on a split; none for those that diverged."""
+        return [
+            self.dataset.metrics(split, outputs) if diverged is None else {}
+            for diverged, outputs in zip(self.diverged, self._outputs(self.inputs[split]), strict=True)
+        ]
+
+    def _outputs(self, inputs: Tensor) -> Iterator[NDArray[np.float32]]:
+        """Give the outputs (n, outputs) of each run in turn."""
+        together = max(1, OUTPUT_NUMBERS // (len(inputs) * self.dataset.n_outputs))
+        keys = self.keys.view(len(self.configs), *self.keys.shape[-2:])
+        values = self.values.view(len(self.configs), *self.values.shape[-2:])
+        for first in range(0, len(self.configs), together):
+            runs = slice(first, first + together)
+            parameters = {name: v[runs] if isinstance(v, Tensor) else v for name, v in self.parameters.items()}
+            outputs = stacked_outputs(self.method, parameters, inputs, keys[runs], values[runs])
+            yield from outputs.cpu().numpy()
+
+    def _arrays(self, run: int) -> dict[str, NDArray[np.float32]]:
+        prototypes = self.configs[run].model.prototypes
+        n_keys = prototypes * self.dataset.n_features
+        numbers = self.numbers[run, : self.n_parameters].detach().cpu().numpy().copy()
+        return {"keys": numbers[:n_keys].reshape(prototypes, -1), "values": numbers[n_keys:].reshape(prototypes, -1)}
+
+    def results(self, engine: str, started: float) -> list[RunResult]:
+        """Return how the runs ended; `started` is when, by `time.perf_counter`, the first began."""
+        metrics = [self._metrics(split) for split in self.dataset.splits]
+        seconds = (time.perf_counter() - started) / len(self.configs)
+        results = []
+        for run, config in enumerate(self.configs):
+            epoch = self.diverged[run]
+            complete = epoch is None
+            results.append(
+                RunResult(
+                    config=config,
+                    state="complete" if complete else "diverged",
+                    curve=tuple(self.curves[run]),
+                    metrics={key: value for split in metrics for key, value in split[run].items()},
+                    arrays=self._arrays(run) if complete else {},
+                    n_parameters=self.n_parameters if complete else None,
+                    diverged_epoch=epoch,
+                    seconds=seconds,
+                    engine=engine,
+                    device=str(self.device),
+                    threads=torch.get_num_threads(),
+                    instruction_set=torch.backends.cpu.get_cpu_capability() if self.device.type == "cpu" else "",
+                )
+            )
+        return results
+
+
+def _losses(outputs: Float[Tensor, "n outputs"], targets: Tensor) -> Float[Tensor, " n"]:
+    """Return the cross-entropy of logits and labels (n,), or the squared error of numbers (n, outputs)."""
+    if targets.ndim == 1:
+        return functional.cross_entropy(outputs, targets, reduction="none")
+    return functional.mse_loss(outputs, targets, reduction="none").mean(1)
+
+
+def _clip(gradients: Float[Tensor, "runs length"], limit: float) -> None:
+    """Scale the gradient of each run to a norm of at most `limit`, as `torch.nn.utils.clip_grad_norm_` does."""
+    norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
+    gradients.mul_((limit / (norms + 1e-6)).clamp(max=1))
+
+
+def _optimizer(protocol: Protocol, numbers: Tensor) -> torch.optim.Optimizer:
+    """Return the optimizer of a protocol; its learning rate is set for each epoch."""
+    # One pass over the numbers instead of ten; other devices have no such kernel.
+    fused = numbers.device.type in FUSED_OPTIMIZER_DEVICES
+    rate, decay = protocol.learning_rate, protocol.weight_decay
+    if protocol.optimizer == "sgd":
+        return torch.optim.SGD([numbers], lr=rate, momentum=protocol.momentum, weight_decay=decay, fused=fused)
+    amsgrad = protocol.optimizer == "adam_amsgrad"
+    return torch.optim.Adam([numbers], lr=rate, amsgrad=amsgrad, weight_decay=decay, fused=fused)
+
+
+def _stack_parameters(configs: Sequence[RunConfig], device: torch.device) -> dict[str, float | str | Tensor]:
+    """Return what all runs share as it is, and other numbers as (runs, 1, 1), ready to broadcast against scores."""
+    stacked: dict[str, float | str | Tensor] = {}
+    for name in configs[0].model.parameters:
+        given = [config.model.parameters[name] for config in configs]
+        if all(value == given[0] for value in given):
+            stacked[name] = given[0]
+        else:
+            stacked[name] = torch.tensor(given, dtype=torch.float32, device=device)[:, None, None]
+    return stacked

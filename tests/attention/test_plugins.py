@@ -1,0 +1,250 @@
+"""A user's own method: from a file, from a package, from a notebook; and every way that it can go wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial import distance
+
+from idwbench.attention.methods import METHODS
+from idwbench.errors import ConfigError, PluginError
+from idwbench.plugins import RESERVED_NAMES, load_entry_points, load_plugin, register
+from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.datasets import DATASETS
+from idwbench.runs.models import PrototypesConfig
+from idwbench.runs.protocol import Protocol
+
+METHODS_DOC = Path(__file__).parents[2] / "docs/methods.md"
+
+GOOD = """
+from idwbench.plugins import register
+
+@register("half_dot", parameters={"sharpness": 2, "norm": ("l1", "l2")})
+def half_dot(inputs, keys, *, sharpness, norm):
+    return inputs @ keys.mT * sharpness / 2
+"""
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[None]:
+    """Give the registry back as it was."""
+    before = dict(METHODS)
+    yield
+    METHODS.clear()
+    METHODS.update(before)
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "my_scores.py"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def run_of(method: str) -> RunConfig:
+    return run_config("two_moons", method=method, prototypes=2)
+
+
+def test_the_example_in_the_docs_is_ten_lines_and_right(tmp_path: Path) -> None:
+    example = re.search(r"```python\n(.*?)```", METHODS_DOC.read_text(encoding="utf-8"), re.DOTALL)
+    assert example is not None
+    assert len([line for line in example[1].splitlines() if line]) <= 10
+    assert load_plugin(write(tmp_path, example[1])) == ["manhattan"]
+
+    generator = np.random.default_rng(0)
+    inputs, keys = generator.normal(size=(3, 5, 4)), generator.normal(size=(3, 2, 4))
+    temperature = np.array([1.0, 0.5, 3.0])
+    score = METHODS["manhattan"].score
+    assert callable(score)
+    scores = score(
+        torch.from_numpy(inputs), torch.from_numpy(keys), temperature=torch.from_numpy(temperature)[:, None, None]
+    )
+    expected = [-distance.cdist(x, k, "cityblock") / t for x, k, t in zip(inputs, keys, temperature, strict=True)]
+    np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-12)
+
+
+def test_the_example_in_the_docs_trains(tmp_path: Path) -> None:
+    from idwbench.data.loading import load_dataset
+    from idwbench.training.torch_engine import TorchEngine
+
+    example = re.search(r"```python\n(.*?)```", METHODS_DOC.read_text(encoding="utf-8"), re.DOTALL)
+    assert example is not None
+    load_plugin(write(tmp_path, example[1]))
+    runs = [
+        run_config("two_moons", method="manhattan", prototypes=16, temperature=temperature, epochs=2, seed=seed)
+        for temperature in (0.5, 1.0)
+        for seed in (0, 1)
+    ]
+    results = TorchEngine().train(runs, load_dataset(runs[0].dataset))
+    assert [result.state for result in results] == ["complete"] * 4
+    losses = [[point.values["train", "loss"] for point in result.curve] for result in results]
+    assert all(second < first for first, second in losses)
+
+
+def test_a_plugins_checksum_is_part_of_the_run_key(tmp_path: Path) -> None:
+    file = write(tmp_path, GOOD)
+    assert load_plugin(file) == ["half_dot"]
+    first = run_of("half_dot")
+    assert first.model.plugin_sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert first.model.parameters == {"sharpness": 2.0, "norm": "l1"}
+
+    write(tmp_path, GOOD + "# changed\n")
+    load_plugin(file)  # the same file again: the new content takes its place
+    assert run_of("half_dot").run_key != first.run_key
+
+
+def test_a_plugin_may_be_loaded_twice(tmp_path: Path) -> None:
+    file = write(tmp_path, GOOD)
+    assert load_plugin(file) == load_plugin(file) == ["half_dot"]
+
+
+def test_the_words_of_a_plugins_parameter_are_checked(tmp_path: Path) -> None:
+    load_plugin(write(tmp_path, GOOD))
+    with pytest.raises(ConfigError) as caught:
+        run_config("two_moons", method="half_dot", norm="l3")
+    assert caught.value.location == ("norm",)
+    assert str(caught.value) == "norm: 'l3' is not valid (expected one of: l1, l2)"
+    assert run_config("two_moons", method="half_dot", norm="l2").model.parameters["norm"] == "l2"
+
+
+def test_a_plugin_of_version_0_1_loads_unchanged(tmp_path: Path) -> None:
+    old = GOOD.replace("idwbench.plugins", "idwbench.plugins")
+    load_plugin(write(tmp_path, old.replace('"half_dot", ', '"half_dot", initialisation="data", ')))
+    assert METHODS["half_dot"].initialisation == "mean"
+
+
+def test_a_score_registered_outside_a_plugin_has_a_checksum_too() -> None:
+    @register("zero", formula="0", weighting="relu", initialisation="kaiming")
+    def zero(inputs: object, keys: object) -> int:
+        return 0
+
+    method = METHODS["zero"]
+    assert method.sha256 == hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    assert (method.formula, method.weighting, method.initialisation) == ("0", "relu", "kaiming")
+    assert zero(None, None) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x = 1\n", ": registers no method (decorate a score with @register('name'))"),
+        ("def broken(:\n", ":1:12: SyntaxError: invalid syntax"),
+        ("import math\n\n1 / 0\n", ":3:1: ZeroDivisionError: division by zero"),
+        ("import no_such_module_at_all\n", ":1:1: ModuleNotFoundError: No module named 'no_such_module_at_all'"),
+        ("raise SystemExit(3)\n", ":1:1: SystemExit: 3"),
+        ("raise ValueError('one\\ntwo')\n", ":1:1: ValueError: one"),
+        (GOOD.replace("half_dot", "idw"), ": the name 'idw' is taken by a built-in method"),
+        (
+            GOOD.replace('"half_dot"', '"Half dot"'),
+            ":4:2: method: expected a lower-case name of letters, digits and _, got 'Half dot'",
+        ),
+        (
+            GOOD.replace('"half_dot"', '"class"'),
+            ":4:2: method: expected a lower-case name of letters, digits and _, got 'class'",
+        ),
+        (GOOD.replace("sharpness", "epochs"), ":4:2: parameters.epochs: settings already use that name"),
+        (
+            GOOD.replace('"sharpness": 2', '"sharpness": True'),
+            ":4:2: parameters.sharpness: expected a finite number or words as default, got True",
+        ),
+        (
+            GOOD.replace('"sharpness": 2', '"sharpness": float("nan")'),
+            ":4:2: parameters.sharpness: expected a finite number or words as default, got nan",
+        ),
+        (
+            GOOD.replace("*, sharpness, norm", "*, norm"),
+            ":4:2: method.half_dot: the score must take (inputs, keys, *, sharpness, norm)",
+        ),
+        (
+            GOOD.replace('"half_dot", ', '"half_dot", weighting="sofmax", '),
+            ":4:2: weighting: 'sofmax' is not valid (did you mean 'softmax'?)",
+        ),
+        (GOOD + GOOD, ": registers 'half_dot' twice"),
+    ],
+)
+def test_a_bad_plugin_is_one_line_and_registers_nothing(tmp_path: Path, text: str, expected: str) -> None:
+    before = dict(METHODS)
+    file = write(tmp_path, text)
+    with pytest.raises(PluginError) as caught:
+        load_plugin(file)
+    assert str(caught.value) == f"{file}{expected}"
+    assert before == METHODS
+
+
+def test_a_plugin_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(PluginError, match=r"no\.py: no such file$"):
+        load_plugin(tmp_path / "no.py")
+    with pytest.raises(PluginError, match=r"is a folder, expected a file$"):
+        load_plugin(tmp_path)
+
+
+def test_bytes_that_are_no_python_are_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "my_scores.py"
+    for content in (b"\x00\x01", b"x = '\xff'\n"):
+        file.write_bytes(content)
+        with pytest.raises(PluginError) as caught:
+            load_plugin(file)
+        assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_name_that_another_plugin_took_is_refused(tmp_path: Path) -> None:
+    load_plugin(write(tmp_path, GOOD))
+    other = tmp_path / "other.py"
+    other.write_text(GOOD + "# other\n", encoding="utf-8")
+    with pytest.raises(PluginError, match="the name 'half_dot' is taken by a method of another plugin"):
+        load_plugin(other)
+
+
+def test_reserved_names_cover_what_a_run_and_a_protocol_use() -> None:
+    used = {*RunConfig.model_fields, *Protocol.model_fields, *PrototypesConfig.model_fields}
+    assert used <= RESERVED_NAMES
+    assert not RESERVED_NAMES & {parameter.name for method in METHODS.values() for parameter in method.parameters}
+    assert not RESERVED_NAMES & set(DATASETS)
+
+
+def announce(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, value: str) -> None:
+    monkeypatch.syspath_prepend(folder)
+    point = EntryPoint(name, value, "idwbench.attention.methods")
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
+
+
+def test_an_installed_package_brings_its_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "package_with_half_dot.py"
+    file.write_text(GOOD, encoding="utf-8")
+    announce(monkeypatch, tmp_path, "half_dot", "package_with_half_dot")
+    assert load_entry_points() == load_entry_points() == ["half_dot"]
+    assert METHODS["half_dot"].sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "expected"),
+    [
+        ("package_one", "raise RuntimeError('no')", "RuntimeError: no"),
+        ("package_two", "x = 1", "the module registers no method 'mine'"),
+    ],
+)
+def test_a_package_that_fails_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, text: str, expected: str
+) -> None:
+    (tmp_path / f"{module}.py").write_text(text, encoding="utf-8")
+    announce(monkeypatch, tmp_path, "mine", module)
+    with pytest.raises(PluginError) as caught:
+        load_entry_points()
+    assert str(caught.value) == f"entry point 'mine = {module}': {expected}"
+
+
+def test_the_docs_list_every_method_and_parameter() -> None:
+    text = METHODS_DOC.read_text(encoding="utf-8")
+    for method in METHODS.values():
+        row = re.search(rf"^\| `{method.name}` \|.*$", text, re.MULTILINE)
+        assert row is not None, method.name
+        for parameter in method.parameters:
+            assert f"`{parameter.name}`" in row[0]
+            shown = parameter.default if isinstance(parameter.default, str) else f"{parameter.default:g}"
+            assert f"({shown})" in row[0] or f"(`{shown}`)" in row[0]

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import softmax
+
+from idwbench.attention.distances import squared_distances, stacked_product
+from idwbench.attention.methods import METHODS, resolve_parameters
+from idwbench.attention.weightings import attention_weights, prototype_logits, scores_of
+from idwbench.errors import ConfigError
+
+POWERS = [0.5, 1.0, 2.0, 4.0, 16.0, 64.0, 1000.0]
+DISTANCES = [0.0, 1e-6, 1e-3, 0.1, 0.9, 1.0, 1.1, 3.0, 25.0, 1e3]
+
+
+def formula(name: str, inputs: np.ndarray, keys: np.ndarray, **p) -> np.ndarray:
+    """The design's formulas, written plainly in float64."""
+    d = np.sqrt(((inputs[:, None] - keys[None]) ** 2).sum(-1))
+    dots = inputs @ keys.T
+    norms = np.linalg.norm(inputs, axis=1)[:, None] * np.linalg.norm(keys, axis=1)[None]
+    with np.errstate(divide="ignore"):
+        return {
+            "fc_relu": lambda: dots,
+            "scaled_dot": lambda: dots / math.sqrt(inputs.shape[1] if p["scale"] == "features" else len(keys)),
+            "cosine": lambda: dots / norms / p["temperature"],
+            "neg_dist": lambda: -(d ** p["power"]),
+            "gaussian": lambda: np.exp(-(d**2) / p["sigma_squared"]),
+            "inv_dist": lambda: 1 / (p["epsilon"] + d ** p["power"]),
+            "idw": lambda: -np.log(p["epsilon"] + d ** p["power"]),
+        }[name]()
+
+
+@pytest.fixture
+def shapes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(1)
+    return generator.normal(size=(7, 5)), generator.normal(size=(4, 5)), generator.normal(size=(4, 3))
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0, 3.3])
+@pytest.mark.parametrize("scale", ["features", "prototypes"])
+def test_each_method_equals_its_formula(name, power, scale, shapes):
+    inputs, keys, values = shapes
+    given = {"power": power, "epsilon": 1e-2, "scale": scale, "sigma_squared": 1.7, "temperature": 0.3}
+    takes = {parameter.name for parameter in METHODS[name].parameters}
+    parameters = resolve_parameters(METHODS[name], {key: value for key, value in given.items() if key in takes})
+    expected = formula(name, inputs, keys, **parameters)
+    arguments = torch.tensor(inputs), torch.tensor(keys)
+    np.testing.assert_allclose(scores_of(METHODS[name], parameters, *arguments).numpy(), expected, rtol=1e-10)
+    weights = np.maximum(expected, 0) if name == "fc_relu" else softmax(expected, axis=1)
+    logits = prototype_logits(METHODS[name], parameters, *arguments, torch.tensor(values))
+    np.testing.assert_allclose(logits.numpy(), weights @ values, rtol=1e-9)
+
+
+def test_idw_weights_are_normalised_inverse_distances(shapes):
+    inputs, keys, _ = shapes
+    inverse = 1 / (1e-3 + ((inputs[:, None] - keys) ** 2).sum(-1))
+    scores = scores_of(METHODS["idw"], {"power": 2.0, "epsilon": 1e-3}, torch.tensor(inputs), torch.tensor(keys))
+    expected = inverse / inverse.sum(1, keepdims=True)
+    np.testing.assert_allclose(attention_weights(METHODS["idw"], scores).numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("power", POWERS)
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1.0])
+def test_idw_in_float32_is_as_exact_as_its_docstring_says(power, epsilon):
+    """Bound: p·δ/2 + 4u·(1 + |score| + p·|log d|), with δ the relative error of d² and u = 2⁻²⁴."""
+    distances = np.array(DISTANCES)
+    inputs, keys = torch.zeros(1, 1), torch.tensor(DISTANCES)[:, None]
+    with np.errstate(divide="ignore"):
+        log_power = power * np.log(distances)
+    exact = -np.logaddexp(math.log(epsilon), log_power)
+    sq_dist = squared_distances(inputs, keys)[0].double().numpy()
+    delta = np.abs(np.divide(sq_dist, distances**2, out=np.ones_like(sq_dist), where=distances > 0) - 1)
+    amplified = np.where(distances > 0, power * delta / 2, 0)
+    bound = amplified + 4 * 2**-24 * (1 + np.abs(exact) + np.where(distances > 0, np.abs(log_power), 0))
+    scores = scores_of(METHODS["idw"], {"power": power, "epsilon": epsilon}, inputs, keys)[0]
+    assert (np.abs(scores.double().numpy() - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-6, 1e-3, 1.0])
+def test_inv_dist_with_power_2_is_exact_to_float32_rounding(epsilon):
+    inputs, keys = torch.zeros(1, 1), torch.tensor(DISTANCES)[:, None]
+    scores = scores_of(METHODS["inv_dist"], {"power": 2.0, "epsilon": epsilon}, inputs, keys)[0]
+    exact = 1 / (epsilon + keys[:, 0].double().numpy() ** 2)
+    # Rounding of the difference, its square, the root and square of cdist, ε, the sum and the quotient.
+    np.testing.assert_allclose(scores.double().numpy(), exact, rtol=8 * 2**-24)
+
+
+def test_weights_of_inv_dist_are_right_where_the_scores_are_large():
+    inputs, keys = torch.zeros(1, 1), torch.tensor([[1e-6], [1.1e-6], [0.5]])
+    scores = scores_of(METHODS["inv_dist"], {"power": 2.0, "epsilon": 1e-6}, inputs, keys)
+    exact = 1 / (1e-6 + keys[:, 0].double().numpy() ** 2)
+    # A score of 1e6 rounds to 0.06, and a softmax turns that into a relative error of its weight.
+    expected = softmax(exact)
+    np.testing.assert_allclose(
+        attention_weights(METHODS["inv_dist"], scores)[0].numpy(), expected, rtol=8 * 2**-24 * 1e6
+    )
+
+
+@pytest.mark.parametrize("name", ["neg_dist", "inv_dist", "idw"])
+@pytest.mark.parametrize("power", POWERS)
+@pytest.mark.parametrize("epsilon", [0.0, 1e-40, 1e-12, 1e-6, 1e-3, 1.0])
+def test_values_and_gradients_are_finite_for_any_power_and_epsilon(name, power, epsilon):
+    method = METHODS[name]
+    given = {"power": power, "epsilon": epsilon} if name != "neg_dist" else {"power": power}
+    keys = torch.tensor(DISTANCES)[:, None].requires_grad_()
+    values = torch.linspace(-1, 1, len(DISTANCES) * 2).reshape(-1, 2).requires_grad_()
+    for query in DISTANCES:
+        inputs = torch.tensor([[query]])
+        logits = prototype_logits(method, given, inputs, keys, values)
+        torch.nn.functional.cross_entropy(logits, torch.tensor([1])).backward()
+        assert logits.isfinite().all()
+    assert keys.grad.isfinite().all()
+    assert values.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["neg_dist", "inv_dist", "idw"])
+def test_only_far_keys_still_give_finite_weights(name):
+    given = {"power": 1000.0} | ({"epsilon": 0.0} if name != "neg_dist" else {})
+    keys = torch.tensor([[900.0], [1000.0]])
+    weights = attention_weights(METHODS[name], scores_of(METHODS[name], given, torch.zeros(1, 1), keys))
+    assert weights.isfinite().all()
+    torch.testing.assert_close(weights.sum(), torch.tensor(1.0))
+
+
+def test_with_epsilon_zero_and_a_huge_power_the_nearest_key_takes_all():
+    generator = torch.Generator().manual_seed(0)
+    inputs, keys = torch.randn(200, 6, generator=generator), torch.randn(9, 6, generator=generator)
+    scores = scores_of(METHODS["idw"], {"power": 1000.0, "epsilon": 0.0}, inputs, keys)
+    nearest = torch.cdist(inputs.double(), keys.double()).argmin(1)
+    assert torch.equal(attention_weights(METHODS["idw"], scores).argmax(1), nearest)
+
+
+def test_exact_hits_with_epsilon_zero_share_the_weight_equally():
+    keys = torch.tensor([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0]])
+    scores = scores_of(METHODS["idw"], {"power": 2.0, "epsilon": 0.0}, torch.tensor([[1.0, 2.0]]), keys)
+    assert attention_weights(METHODS["idw"], scores).tolist() == [[0.5, 0.0, 0.5]]
+
+
+def test_distances_of_a_batch_are_those_of_single_queries_and_zero_at_a_key():
+    inputs = torch.randn(50, 784, generator=torch.Generator().manual_seed(3)) * 3 + 1
+    together = squared_distances(inputs, inputs[:30])
+    assert torch.equal(together.diagonal()[:30], torch.zeros(30))
+    for row in range(0, 50, 7):
+        assert torch.equal(squared_distances(inputs[row : row + 1], inputs[:30])[0], together[row])
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 20, 10), (2, 64, 200, 7), (1, 5, 300, 40)])
+def test_a_stacked_product_is_the_product_of_each_run(shape):
+    runs, rows, inner, columns = shape
+    generator = torch.Generator().manual_seed(0)
+    left = torch.randn(runs, rows, inner, generator=generator)
+    right = torch.randn(runs, inner, columns, generator=generator)
+    product = stacked_product(left, right)
+    exact = left.double() @ right.double()
+    bound = inner * 2**-24 * (left.double().abs() @ right.double().abs())
+    assert ((product.double() - exact).abs() <= bound).all()
+    for run in range(runs):
+        assert torch.equal(stacked_product(left[run], right[run]), product[run])
+        assert torch.equal(stacked_product(left[:1], right)[run], stacked_product(left[0], right[run]))
+
+
+def test_cosine_of_a_zero_vector_is_zero_with_finite_gradients():
+    inputs, keys = torch.zeros(1, 3), torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]).requires_grad_()
+    scores = scores_of(METHODS["cosine"], {"temperature": 1.0}, inputs, keys)
+    scores.sum().backward()
+    assert scores.tolist() == [[0.0, 0.0]]
+    assert keys.grad.tolist() == [[0.0] * 3] * 2
+
+
+@pytest.mark.parametrize("power", [2.0, 3.3])
+@pytest.mark.parametrize("name", METHODS)
+def test_gradients_agree_with_finite_differences(name, power):
+    generator = torch.Generator().manual_seed(2)
+    inputs, keys, values = (
+        torch.randn(*shape, dtype=torch.float64, generator=generator) for shape in [(5, 3), (4, 3), (4, 2)]
+    )
+    takes = {parameter.name for parameter in METHODS[name].parameters}
+    parameters = resolve_parameters(METHODS[name], {"power": power} if "power" in takes else {})
+    assert torch.autograd.gradcheck(
+        lambda k, v: prototype_logits(METHODS[name], parameters, inputs, k, v),
+        (keys.requires_grad_(), values.requires_grad_()),
+    )
+
+
+# Logits by the forward pass of the authors' code (github.com/calvinmccarter/idw-attention, commit bef95ef), typed again
+# and run once in PyTorch, to five digits.
+AUTHORS_LOGITS = {
+    "fc_relu": [[0.12308, -0.22644, -0.04489], [0.6269, -1.06985, -0.25633], [-0.04532, 0.85728, 1.46528]],
+    "scaled_dot": [[0.57546, 0.38828, 0.16785], [0.45946, 0.15647, -0.06125], [0.2789, 0.34503, 0.33143]],
+    "neg_dist": [[0.4625, -0.33765, 0.06936], [0.36187, -0.6186, -0.14033], [0.31073, -0.31647, 0.81459]],
+    "gaussian": [[0.5537, 0.38528, 0.20385], [0.53007, 0.35378, 0.16252], [0.52705, 0.4031, 0.27097]],
+    "inv_dist": [[0.55081, 0.35691, 0.19359], [0.52364, 0.30594, 0.14639], [0.52735, 0.40418, 0.27246]],
+    "idw": [[0.56828, 0.14279, 0.17158], [0.46555, -0.08294, -0.0168], [0.45608, 0.17613, 0.44416]],
+}
+
+
+@pytest.mark.parametrize("name", AUTHORS_LOGITS)
+def test_logits_are_those_of_the_authors_code(name):
+    generator = np.random.default_rng(0)
+    shapes = (3, 4), (5, 4), (5, 3)
+    inputs, keys, values = (torch.tensor(generator.normal(size=shape).astype(np.float32)) for shape in shapes)
+    given = {"scale": "prototypes"} if name == "scaled_dot" else {}
+    parameters = resolve_parameters(METHODS[name], given)
+    logits = prototype_logits(METHODS[name], parameters, inputs, keys, values)
+    np.testing.assert_allclose(logits.numpy(), AUTHORS_LOGITS[name], atol=6e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "value"),
+    [
+        ("idw", "power", 1e13),
+        ("idw", "epsilon", 1e31),
+        ("gaussian", "sigma_squared", 1e-13),
+        ("cosine", "temperature", 1e13),
+        ("neg_dist", "power", 1e100),
+    ],
+)
+def test_parameters_beyond_what_float32_holds_are_refused(name, parameter, value):
+    with pytest.raises(ConfigError, match=f"{parameter}: must be"):
+        resolve_parameters(METHODS[name], {parameter: value})

@@ -1,0 +1,230 @@
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.collections import PathCollection
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from idwbench.errors import ConfigError
+from idwbench.figures.drawing import class_colour, save_figure
+from idwbench.figures.keys import KeysPanel, draw_keys, key_order
+from idwbench.figures.moons import MoonsPanel, Points, draw_moons
+
+EXTENT = (-2.0, 3.0, -1.5, 1.5)
+DIGITS = [str(digit) for digit in range(10)]
+
+
+def keys_panel(prototypes: int = 20, title: str = "idw") -> KeysPanel:
+    generator = np.random.default_rng(0)
+    keys = np.arange(prototypes)[:, None] + np.zeros((prototypes, 12))
+    return KeysPanel(title, keys, generator.normal(size=(prototypes, 10)))
+
+
+def moons_panel(method: str = "idw", prototypes: int = 3, **changes: object) -> MoonsPanel:
+    keys = np.array([[0.0, 0.5], [1.0, -0.25], [9.0, 9.0]])[:prototypes]
+    x = np.linspace(0, 1, 8)
+    grid = np.tile(x, (6, 1))
+    values = np.eye(2)[[0, 1, 0]][:prototypes]
+    panel = MoonsPanel(method, "p=2, ε=0.001", prototypes, 1.0, 0.975, 10, keys, values, grid, EXTENT)
+    return replace(panel, **changes)  # type: ignore[arg-type]
+
+
+def points() -> tuple[Points, Points]:
+    generator = np.random.default_rng(1)
+    train = Points(generator.normal(size=(30, 2)), np.arange(30) % 2)
+    return train, Points(generator.normal(size=(10, 2)), np.arange(10) % 2)
+
+
+def words(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]  # type: ignore[attr-defined]
+
+
+def test_keys_are_sorted_by_the_class_of_their_values_and_keep_their_order_within_it() -> None:
+    values = np.eye(4)[[2, 0, 3, 0, 2, 2]]
+    assert key_order(values).tolist() == [1, 3, 0, 4, 5, 2]
+    assert key_order(np.zeros((3, 4))).tolist() == [0, 1, 2]
+
+
+def test_the_key_grid_has_a_tile_and_a_label_for_each_key_in_that_order() -> None:
+    panel = keys_panel()
+    figure = draw_keys([panel], (4, 3), DIGITS)
+    (axes,) = figure.axes
+    order = key_order(panel.values)
+    assert len(axes.images) == 20
+    shown = [float(np.asarray(image.get_array())[0, 0]) for image in axes.images]
+    assert shown == order.tolist()
+    assert np.asarray(axes.images[0].get_array()).shape == (4, 3)
+    labels = [text.get_text() for text in axes.texts][:20]
+    assert labels == [str(label) for label in np.argmax(panel.values, axis=1)[order]]
+    assert labels == sorted(labels)
+
+
+def test_each_key_has_its_own_scale_symmetric_about_zero() -> None:
+    generator = np.random.default_rng(0)
+    keys = generator.normal(size=(3, 12)) * np.array([[1.0], [1000.0], [0.001]])
+    values = np.eye(10)[:3]
+    figure = draw_keys([KeysPanel("idw", keys, values)], (4, 3), DIGITS)
+    for image, key in zip(figure.axes[0].images, keys, strict=True):
+        low, high = image.get_clim()
+        assert low == -high
+        assert high == np.quantile(abs(key), 0.95)
+    assert any("own scale" in text and "95th percentile" in text for text in words(figure))
+
+
+def test_several_models_stand_one_above_the_other_without_overlap() -> None:
+    panels = [keys_panel(20, "first"), keys_panel(7, "second"), keys_panel(128, "third")]
+    figure = draw_keys(panels, (4, 3), DIGITS)
+    bounds = [axes.get_position() for axes in figure.axes]
+    assert all(upper.y0 > lower.y1 for upper, lower in pairwise(bounds))
+    assert {"first", "second", "third"} <= set(words(figure))
+
+
+@pytest.mark.parametrize("prototypes", [1, 2, 10, 11, 16, 20, 100, 128])
+def test_any_number_of_keys_can_be_drawn(prototypes: int) -> None:
+    figure = draw_keys([keys_panel(prototypes)], (4, 3), DIGITS)
+    assert len(figure.axes[0].images) == prototypes
+
+
+def test_keys_that_are_all_zero_can_be_drawn() -> None:
+    panel = replace(keys_panel(), keys=np.zeros((20, 12)))
+    draw_keys([panel], (4, 3), DIGITS).draw_without_rendering()
+
+
+def test_keys_of_inputs_that_are_no_images_are_refused() -> None:
+    with pytest.raises(ConfigError, match="not images"):
+        draw_keys([keys_panel()], None, DIGITS)
+    with pytest.raises(ConfigError, match=r"expected shape \(20, 784\), got \(20, 12\)"):
+        draw_keys([keys_panel()], (28, 28), DIGITS)
+    with pytest.raises(ConfigError, match=r"values of 'idw': expected shape \(20, 2\)"):
+        draw_keys([keys_panel()], (4, 3), ["a", "b"])
+    with pytest.raises(ConfigError, match="at least one"):
+        draw_keys([], (4, 3), DIGITS)
+
+
+def test_the_moons_stand_in_a_row_a_method_and_a_column_a_number_of_prototypes() -> None:
+    panels = [moons_panel(method, count) for method in ("idw", "inv_dist") for count in (3, 1)]
+    figure = draw_moons(panels[:3], *points())
+    assert len(figure.axes) == 4
+    texts = words(figure)
+    assert texts.index("idw") < texts.index("inv_dist")
+    assert {"1 prototype", "3 prototypes", "p=2\nε=0.001", "no run"} <= set(texts)
+    lefts = {round(axes.get_position().x0, 6) for axes in figure.axes}
+    assert len(lefts) == 2
+
+
+def test_a_panel_shows_points_keys_regions_and_accuracies() -> None:
+    train, test = points()
+    figure = draw_moons([moons_panel()], train, test)
+    (axes,) = figure.axes
+    (region,) = axes.images
+    assert region.origin == "lower"
+    assert list(region.get_extent()) == list(EXTENT)
+    scatters = [collection for collection in axes.collections if type(collection) is PathCollection]
+    assert [len(s.get_offsets()) for s in scatters] == [15, 5, 15, 5, 2]
+    colours = [matplotlib.colors.to_hex(colour) for colour in scatters[-1].get_facecolor()]
+    assert colours == [class_colour(0).lower(), class_colour(1).lower()]
+    assert {"train 100.0", "test 97.5", "1 key outside"} <= set(words(figure))
+    assert any("means over 10 seeds" in text for text in words(figure))
+
+
+def test_a_model_that_answers_the_same_everywhere_has_no_border() -> None:
+    figure = draw_moons([moons_panel(grid_probability=np.full((6, 8), 0.5))], *points())
+    figure.draw_without_rendering()
+    assert not any("key outside" in text for text in words(draw_moons([moons_panel(prototypes=2)], *points())))
+
+
+def test_the_best_of_a_column_are_bold_and_a_single_method_is_not() -> None:
+    panels = [moons_panel("idw", best=True), moons_panel("inv_dist", best=True), moons_panel("neg_dist")]
+    weights = [axes._right_title.get_weight() for axes in draw_moons(panels, *points(), is_tested=True).axes]
+    assert weights == ["bold", "bold", "normal"]
+    (alone,) = draw_moons(panels[:1], *points()).axes
+    assert alone._right_title.get_weight() == "normal"
+
+
+def test_the_line_below_the_moons_says_what_is_bold() -> None:
+    panels = [moons_panel("idw", best=True), moons_panel("inv_dist")]
+    by_mean, tested = (" ".join(words(draw_moons(panels, *points(), is_tested=t))) for t in (False, True))
+    assert "bold: best test accuracy of a column" in by_mean
+    assert "Wilcoxon" not in by_mean
+    assert "not distinguishable from it (Wilcoxon test)" in tested
+
+
+def test_the_legend_names_the_classes() -> None:
+    figure = draw_moons([moons_panel()], *points(), ("upper", "lower"))
+    assert {"class upper", "class lower"} <= set(words(figure))
+
+
+def moons_figures() -> list[Figure]:
+    long = [moons_panel(m, c) for m in ("scaled_dot", "a_method_with_a_long_name") for c in (1, 2, 3)]
+    worded = [moons_panel("x", 1, setting="1/√prototypes"), moons_panel("y", 1)]
+    names = ("upper", "lower")
+    return [draw_moons(panels, *points(), names, is_tested=True) for panels in ([moons_panel()], long, worded)]
+
+
+def keys_figures() -> list[Figure]:
+    names = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
+    panels = [keys_panel(count, "idw p=2, ε=0.001 · 97.50 %") for count in (3, 20, 128)]
+    return [draw_keys(panels, (4, 3), DIGITS), draw_keys(panels, (4, 3), names), draw_keys(panels[:1], (3, 4), names)]
+
+
+@pytest.mark.parametrize("figures", [moons_figures, keys_figures])
+def test_no_words_of_a_figure_overlap_or_leave_it(figures: Callable[[], list[Figure]]) -> None:
+    for figure in figures():
+        figure.draw_without_rendering()
+        renderer = figure._get_renderer()  # type: ignore[attr-defined]
+        texts = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]  # type: ignore[attr-defined]
+        boxes = [text.get_window_extent(renderer) for text in texts]
+        for place, box in enumerate(boxes):
+            name = texts[place].get_text()
+            assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0 and box.y1 <= figure.bbox.y1, name
+            for other, text in zip(boxes[place + 1 :], texts[place + 1 :], strict=True):
+                across = min(box.x1, other.x1) - max(box.x0, other.x0)
+                up = min(box.y1, other.y1) - max(box.y0, other.y0)
+                assert across <= 1 or up <= 1, (name, text.get_text())
+
+
+def test_moons_of_another_shape_are_refused() -> None:
+    with pytest.raises(ConfigError, match="at least one"):
+        draw_moons([], *points())
+    with pytest.raises(ConfigError, match="given twice"):
+        draw_moons([moons_panel(), moons_panel()], *points())
+    with pytest.raises(ConfigError, match=r"keys of 'idw': expected shape \(3, 2\), got \(3, 5\)"):
+        draw_moons([moons_panel(keys=np.zeros((3, 5)))], *points())
+
+
+@pytest.mark.parametrize(("suffix", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
+def test_the_same_figure_gives_the_same_bytes(tmp_path: Path, suffix: str, magic: bytes) -> None:
+    first, second = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
+    for path in (first, second):
+        save_figure(draw_moons([moons_panel()], *points()), path, dpi=40)
+    assert first.read_bytes() == second.read_bytes()
+    assert first.read_bytes().startswith(magic)
+    assert {path.name for path in tmp_path.iterdir()} == {first.name, second.name}
+
+
+def test_an_unknown_ending_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot write a figure as '\.pnj'") as caught:
+        save_figure(Figure(), tmp_path / "a.pnj")
+    assert (caught.value.file, caught.value.hint) == (str(tmp_path / "a.pnj"), "did you mean '.png'?")
+    assert not list(tmp_path.iterdir())
+
+
+def test_drawing_leaves_the_global_style_alone(tmp_path: Path) -> None:
+    before = dict(matplotlib.rcParams)
+    save_figure(draw_keys([keys_panel()], (4, 3), DIGITS), tmp_path / "keys.svg", dpi=40)
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_drawing_loads_neither_torch_nor_pyplot() -> None:
+    heavy = "torch matplotlib.pyplot pandas scipy"
+    imports = "import sys, idwbench.figures.keys, idwbench.figures.moons"
+    program = f"{imports}; print(*[name for name in {heavy.split()} if name in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert loaded.split() == []

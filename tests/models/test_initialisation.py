@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from blob_data import make_dataset, make_regression
+
+from idwbench.data.dataset import Dataset, Scaling, Split
+from idwbench.errors import ConfigError
+from idwbench.models.initialisation import feature_moments, initial_prototypes
+from idwbench.runs.config import run_config
+
+
+def begin(dataset: Dataset, way: str, prototypes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    model = run_config(dataset.config, method="idw", prototypes=prototypes, initialisation=way).model
+    moments = feature_moments(dataset.train.inputs)
+    return initial_prototypes(model, dataset, moments, np.random.default_rng(seed))
+
+
+def uneven(sizes: tuple[int, ...]) -> Dataset:
+    """Return classes of these sizes."""
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    inputs = np.random.default_rng(0).normal(size=(len(labels), 2)).astype(np.float32)
+    split = Split(inputs, labels)
+    names = tuple("abcdefgh"[: len(sizes)])
+    return Dataset(make_dataset().config, split, split, None, Scaling.identity(), None, names, "")
+
+
+@pytest.mark.parametrize("way", ["samples", "kmeans"])
+@pytest.mark.parametrize("prototypes", [1, 2, 3, 7, 20])
+def test_each_class_gives_as_many_prototypes_but_for_one(way, prototypes):
+    dataset = make_dataset(60, 3, 3)
+    keys, values = begin(dataset, way, prototypes)
+    assert keys.shape == (prototypes, 3)
+    assert keys.dtype == values.dtype == np.float32
+    np.testing.assert_array_equal(np.sort(values, axis=1), np.tile([0, 0, 1], (prototypes, 1)))
+    assert np.ptp(values.sum(0)) <= 1
+
+
+@pytest.mark.parametrize("way", ["samples", "kmeans"])
+def test_what_a_small_class_lacks_the_others_give(way):
+    _, values = begin(uneven((1, 20, 20, 0)), way, 9)
+    np.testing.assert_array_equal(values.sum(0), [1, 4, 4, 0])
+
+
+@pytest.mark.parametrize("way", ["samples", "kmeans"])
+def test_the_same_seed_gives_the_same_prototypes_and_another_seed_others(way):
+    for dataset in (make_dataset(60), make_regression(60)):
+        first, again, other = begin(dataset, way, 6), begin(dataset, way, 6), begin(dataset, way, 6, seed=1)
+        np.testing.assert_array_equal(first[0], again[0])
+        np.testing.assert_array_equal(first[1], again[1])
+        assert not np.array_equal(first[0], other[0])
+
+
+def test_samples_are_different_training_inputs_with_their_labels():
+    dataset = make_dataset(30)
+    keys, values = begin(dataset, "samples", 30)
+    rows = [int(np.flatnonzero((dataset.train.inputs == key).all(1))[0]) for key in keys]
+    assert sorted(rows) == list(range(30))
+    np.testing.assert_array_equal(values.argmax(1), dataset.train.labels[rows])
+
+
+def test_samples_of_a_regression_are_training_inputs_with_their_targets():
+    dataset = make_regression(30)
+    keys, values = begin(dataset, "samples", 5)
+    for key, value in zip(keys, values, strict=True):
+        row = int(np.flatnonzero((dataset.train.inputs == key).all(1))[0])
+        np.testing.assert_array_equal(value, dataset.train.targets[row])
+
+
+def test_one_centre_of_k_means_is_the_mean_of_its_class():
+    dataset = make_dataset(60, 3, 3)
+    keys, values = begin(dataset, "kmeans", 3)
+    means = [dataset.train.inputs[dataset.train.labels == label].mean(0, dtype=np.float64) for label in range(3)]
+    # Sums of 20 numbers in float32, after a shift by the mean of all.
+    bound = 24 * 2**-24 * np.abs(dataset.train.inputs).max()
+    np.testing.assert_allclose(keys[values.argmax(1).argsort()], means, rtol=0, atol=bound)
+
+
+def test_one_centre_of_a_regression_has_the_mean_input_and_target():
+    dataset = make_regression(60)
+    keys, values = begin(dataset, "kmeans", 1)
+    bound = 64 * 2**-24 * np.abs(dataset.train.inputs).max()
+    np.testing.assert_allclose(keys[0], dataset.train.inputs.mean(0, dtype=np.float64), rtol=0, atol=bound)
+    np.testing.assert_allclose(values[0], dataset.train.targets.mean(0, dtype=np.float64), rtol=2**-23)
+
+
+def test_more_prototypes_than_training_inputs_are_refused_in_one_line():
+    with pytest.raises(ConfigError) as caught:
+        begin(make_dataset(23), "samples", 24)
+    assert caught.value.location == ("prototypes",)
+    assert str(caught.value) == "prototypes: expected at most 23, the number of training inputs, got 24"
+
+
+def test_k_means_needs_distinct_inputs():
+    inputs = np.zeros((10, 2), np.float32)
+    inputs[5:] = np.arange(10).reshape(5, 2)
+    base = make_dataset()
+    split = Split(inputs, np.repeat(np.arange(2), 5))
+    dataset = Dataset(base.config, split, split, None, Scaling.identity(), None, ("a", "b"), "")
+    _, values = begin(dataset, "kmeans", 6)
+    np.testing.assert_array_equal(values.sum(0), [1, 5])
+    with pytest.raises(ConfigError, match="expected at most 6, the number of distinct training inputs, got 7"):
+        begin(dataset, "kmeans", 7)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from idwbench.attention.methods import METHODS
+from idwbench.data.dataset import Scaling
+from idwbench.errors import PatchError
+from idwbench.models.inputs import find_input, find_label
+from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.models.saved import SavedModel
+from idwbench.runs.config import run_config
+
+
+@pytest.fixture
+def model() -> SavedModel:
+    """A model of images of 3 x 2 pixels, scaled by mean 10 and standard deviation 2."""
+    config = run_config("two_moons", prototypes=4)
+    network = PrototypeNetwork(METHODS["idw"], config.model.parameters, torch.zeros(4, 6), torch.zeros(4, 2))
+    return SavedModel(network, config, Scaling(np.array(10.0), np.array(2.0)), (2, 3), ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "label"),
+    [("b", "ab", 1), ("1", "ab", 1), ("01", "ab", 1), ("3", "345", 0), ("1", "x1", 1), ("-1", ("1", "-1"), 1)],
+)
+def test_a_label_is_a_name_or_else_a_number(text, names, label):
+    assert find_label(text, tuple(names)) == label
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "message"),
+    [
+        ("0", ("3", "4", "5"), r"no class is called '0' \(expected 3 to 5\)"),
+        ("6", ("4", "3", "5"), r"\(expected 3 to 5\)"),
+        ("05", ("3", "4", "5"), r"\(expected 3 to 5\)"),
+        ("2", ("10", "1", "3"), r"\(expected one of: 1, 3, 10\)"),
+        ("x", tuple(str(2 * i) for i in range(50)), r"one of: 0, 2, .*, 38, \.\.\.\)"),
+        ("2", ("a", "b"), "expected 0 to 1, got 2"),
+        ("-1", ("a", "b"), "expected 0 to 1, got -1"),
+        ("9" * 5000, ("a", "b"), "expected 0 to 1, got 999"),
+        ("٠", ("a", "b"), "no class is called '٠'"),
+        ("²", ("a", "b"), "no class is called '²'"),
+        ("lowr", ("upper", "lower"), "did you mean 'lower'"),
+    ],
+)
+def test_what_names_no_class_is_refused_with_what_would(text, names, message):
+    with pytest.raises(PatchError, match=message):
+        find_label(text, names)
+
+
+def test_numbers_arrays_and_images_are_scaled_alike(model, tmp_path):
+    pixels = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    np.save(tmp_path / "x.npy", pixels)
+    Image.fromarray(pixels).save(tmp_path / "x.png")
+    expected = (np.arange(6) - 10) / 2
+    for text in ("0,1,2,3,4,5", str(tmp_path / "x.npy"), str(tmp_path / "x.png")):
+        found = find_input(text, model)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize("text", ["1e300,0,0,0,0,0", "1e39,0,0,0,0,0"])
+def test_a_number_too_large_for_float32_is_refused_without_a_warning(model, text):
+    with pytest.raises(PatchError, match="x: too large for float32"):
+        find_input(text, model)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.png"])
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr': '<f8'", b"\x89PNG\r\n\x1a\n" + b"\0" * 40])
+def test_damaged_files_are_refused(model, tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(PatchError, match=f"x: .*{name}: not an"):
+        find_input(str(tmp_path / name), model)
+
+
+def test_folders_and_locked_files_are_refused(model, tmp_path, monkeypatch):
+    (tmp_path / "x.npy").mkdir()
+    with pytest.raises(PatchError, match=r"x: .*x.npy: is a folder"):
+        find_input(str(tmp_path / "x.npy"), model)
+
+    def refuse(*arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.stat", refuse)
+    for name in ("x.npy", "x.png"):
+        with pytest.raises(PatchError, match=f"x: .*{name}: cannot be read .Permission denied"):
+            find_input(str(tmp_path / name), model)
+
+
+@pytest.mark.parametrize("index", ["40", "-1", "٣", "9" * 5000, ""])
+def test_an_index_is_a_plain_number_within_the_split(model, index):
+    with pytest.raises(PatchError, match="two_moons:test has inputs 0 to 39"):
+        find_input(f"two_moons:test:{index}", model)

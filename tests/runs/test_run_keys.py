@@ -1,0 +1,135 @@
+"""Run keys are for ever: stored results are found by them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.datasets import DATASETS, CsvConfig
+from idwbench.runs.models import MODELS
+from idwbench.runs.protocol import Protocol
+
+ASSETS = Path(__file__).parents[1] / "assets"
+
+# As version 0.1.0 computed them.
+PINNED = [
+    (
+        run_config("two_moons"),
+        "fb5e03fe36731baa47f96aab571e1d7c56934b49206f03262d9532d5c40a5e55",
+    ),
+    (
+        run_config("mnist", method="fc_relu", prototypes=20, seed=1),
+        "4f1c25a09d05c570d047602aaf788821d63d646241c333ee624f75d0a3ca24ec",
+    ),
+    (
+        run_config(
+            {"name": "digits", "test_fraction": 0.5},
+            method="scaled_dot",
+            scale="prototypes",
+            prototypes=8,
+            epochs=3,
+            batch_size=32,
+            learning_rate=0.1,
+            schedule="constant",
+            seed=2**32 - 1,
+        ),
+        "dd87c6ad23c00ece4e8ddcfc3b625175e101e10bd850c7611144a8feba3273b7",
+    ),
+    (
+        run_config(
+            CsvConfig(path="a/b.csv", sha256="ab" * 32, label="kind"),
+            method="neg_dist",
+            power=3.0,
+            prototypes=3,
+            seed=7,
+        ),
+        "69a9f0d4d651e99e38d3978d049427cc8610c280bea3408dbfb206efc4167495",
+    ),
+]
+
+# One valid mapping for each class of settings; a momentum needs sgd.
+BASES: list[tuple[type[BaseModel], dict[str, Any]]] = [
+    *((dataset, {"path": "x"} if "path" in dataset.model_fields else {}) for dataset in DATASETS.values()),
+    (Protocol, {"epochs": 5, "batch_size": 2, "learning_rate": 0.1, "optimizer": "sgd"}),
+    *((model, {"method": "idw", "prototypes": 2, "parameters": {}}) for model in MODELS.values()),
+]
+ADDED = [
+    (settings, base, name)
+    for settings, base in BASES
+    for name, field in settings.model_fields.items()
+    if "since" in (field.json_schema_extra or {})
+]
+
+
+def other_values(settings: type[BaseModel], base: dict[str, Any], name: str) -> list[BaseModel]:
+    """Return `base` with values of one setting that are valid and not its default."""
+    field = settings.model_fields[name]
+    changed = []
+    for value in (*get_args(field.annotation), 1, 0.5):
+        try:
+            candidate = settings.model_validate({**base, name: value})
+        except ValidationError:
+            continue
+        if getattr(candidate, name) != field.default:
+            changed.append(candidate)
+    return changed
+
+
+def with_part(part: BaseModel) -> RunConfig:
+    """Return a run that has `part` as its data set, model or protocol."""
+    run = run_config("two_moons")
+    place = "protocol" if isinstance(part, Protocol) else "model" if type(part) in MODELS.values() else "dataset"
+    return run.model_copy(update={place: part})
+
+
+@pytest.mark.parametrize(("run", "key"), PINNED)
+def test_the_keys_of_version_0_1_0_are_pinned(run, key):
+    assert run.run_key == key
+
+
+def test_every_run_that_version_0_1_0_stored_has_its_key_and_its_json():
+    with closing(sqlite3.connect(f"file:{ASSETS / '0.1.0' / 'idwbench.db'}?immutable=1", uri=True)) as database:
+        stored = database.execute("SELECT run_key, config FROM runs").fetchall()
+    assert len(stored) == 18
+    for key, config in stored:
+        run = RunConfig.model_validate_json(config)
+        assert run.run_key == key
+        assert run.model_dump(mode="json") == json.loads(config)
+
+
+def test_settings_have_been_added():
+    assert {name for _, _, name in ADDED} >= {"validation", "task", "initialisation", "momentum", "weight_decay"}
+
+
+@pytest.mark.parametrize(("settings", "base", "name"), ADDED)
+def test_a_setting_that_was_added_is_left_out_at_its_default(settings, base, name):
+    default = settings.model_validate(base)
+    assert name not in default.model_dump(mode="json")
+    assert name not in json.loads(default.model_dump_json())
+    explicit = settings.model_validate({**base, name: settings.model_fields[name].default})
+    assert with_part(explicit).run_key == with_part(default).run_key
+
+
+@pytest.mark.parametrize(("settings", "base", "name"), ADDED)
+def test_a_setting_that_was_added_counts_where_it_is_not_the_default(settings, base, name):
+    default = with_part(settings.model_validate(base))
+    others = other_values(settings, base, name)
+    # A data set whose task is fixed has no other value.
+    assert others or get_args(settings.model_fields[name].annotation) == (settings.model_fields[name].default,)
+    for other in others:
+        run = with_part(other)
+        assert run.run_key != default.run_key
+        again = RunConfig.model_validate_json(run.model_dump_json())
+        assert (again, again.run_key) == (run, run.run_key)
+
+
+def test_the_place_of_a_file_is_not_part_of_the_key():
+    here, there = (run_config(CsvConfig(path=path, sha256="ab" * 32)) for path in ("a/x.csv", "b/y.csv"))
+    assert here.run_key == there.run_key

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+
+import pytest
+
+from idwbench.errors import OutputError, OutputExistsError, PatchError
+from idwbench.files import atomic_write, check_output, file_sha256, read_file, write_file
+
+
+def test_a_file_is_written_and_nothing_is_left_beside_it(tmp_path):
+    write_file(tmp_path / ("long" * 60), b"content")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"content"]
+
+
+def test_a_symbolic_link_is_written_through_and_stays(tmp_path):
+    (tmp_path / "target").mkdir()
+    link, target = tmp_path / "link", tmp_path / "target/file"
+    link.symlink_to("target/file")
+    write_file(link, b"first")
+    with pytest.raises(OutputExistsError, match="exists already"):
+        write_file(link, b"second")
+    write_file(link, b"second", overwrite=True)
+    assert link.is_symlink()
+    assert target.read_bytes() == b"second"
+
+
+def test_a_symbolic_link_that_leads_nowhere_or_in_a_circle_is_refused(tmp_path):
+    (tmp_path / "lost").symlink_to("absent/file")
+    (tmp_path / "circle").symlink_to("circle")
+    for name, message in {"lost": "absent does not exist", "circle": "cannot be written"}.items():
+        with pytest.raises(OutputError, match=message):
+            check_output(tmp_path / name, overwrite=True)
+
+
+def test_pipes_devices_and_folders_are_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "to_null").symlink_to("/dev/null")
+    for name, message in {"pipe": "a pipe or a device", "to_null": "a pipe or a device", ".": "is a folder"}.items():
+        with pytest.raises(OutputError, match=message):
+            write_file(tmp_path / name, b"", overwrite=True)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_folder_that_cannot_be_written_to_is_found_early(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    with pytest.raises(OutputError, match="is not writable"):
+        check_output(tmp_path / "file", overwrite=False)
+
+
+def test_a_locked_folder_is_reported_in_one_line(tmp_path, monkeypatch):
+    def refuse(*arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.stat", refuse)
+    with pytest.raises(OutputError, match=r"file: cannot be written \(Permission denied\)"):
+        check_output(tmp_path / "file", overwrite=False)
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    (tmp_path / "file").write_bytes(b"old")
+
+    def refuse(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OutputError, match="No space left on device"):
+        write_file(tmp_path / "file", b"new", overwrite=True)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
+
+
+def test_a_new_file_follows_the_umask_and_a_replaced_one_keeps_its_permissions(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_file(tmp_path / "new", b"")
+        (tmp_path / "private").touch()
+        (tmp_path / "private").chmod(0o600)
+        write_file(tmp_path / "private", b"", overwrite=True)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o600
+
+
+def test_what_is_read_must_be_a_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(b"content")
+    assert read_file(tmp_path / "file", PatchError) == b"content"
+    for name, message in {
+        "absent": "no such file",
+        "file/in": "no such file",
+        ".": "is a folder",
+        "pipe": "a pipe",
+        "x" * 300: "cannot be read",
+    }.items():
+        with pytest.raises(PatchError, match=message) as error:
+            read_file(tmp_path / name, PatchError)
+        assert error.value.file == str(tmp_path / name)
+        with pytest.raises(PatchError, match=message):
+            file_sha256(tmp_path / name, PatchError)
+
+
+def test_a_checksum_is_that_of_the_content(tmp_path):
+    (tmp_path / "file").write_bytes(b"content")
+    assert file_sha256(tmp_path / "file", PatchError) == hashlib.sha256(b"content").hexdigest()
+
+
+def test_an_interrupted_stream_leaves_the_old_file_and_nothing_else(tmp_path):
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(KeyboardInterrupt), atomic_write(tmp_path / "file") as file:
+        file.write(b"half")
+        raise KeyboardInterrupt
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]

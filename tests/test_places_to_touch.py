@@ -1,0 +1,72 @@
+"""How many files a newcomer touches to add one thing: those named after the last one of its kind or mentioning it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "idwbench"
+
+
+def words(path: Path) -> set[str]:
+    """Names, attributes and strings of a file's code, without docstrings and comments."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.keyword | ast.arg):
+            found.add(str(node.arg))
+        elif isinstance(node, ast.alias):
+            found.update(node.name.split("."))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            found.update(re.findall(r"\w+", node.value))
+    return found
+
+
+def mentioning(word: str) -> set[str]:
+    files = (path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts)
+    return {path.relative_to(PACKAGE).as_posix() for path in files if word in {path.stem, *words(path)}}
+
+
+# Published numbers of other authors name their methods too; they are data and not part of adding a score.
+PUBLISHED = {"report/references.py"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "files"),
+    [
+        ("a score with a kernel", "gaussian", {"attention/scores.py", "training/kernels/scores.py"}),
+        ("a metric", "r2", {"runs/metrics.py"}),
+        ("a data set", "diabetes", {"runs/datasets.py", "data/diabetes.py"}),
+        ("a figure", "draw_keys", {"figures/keys.py", "figures/stored.py"}),
+    ],
+)
+def test_the_files_to_touch_are_those_of_the_design_page(kind, word, files):
+    assert mentioning(word) - PUBLISHED == files, kind
+
+
+@pytest.mark.parametrize("option", ["momentum", "weight_decay", "gradient_clip", "warmup_epochs"])
+def test_a_protocol_option_is_declared_once_and_used_by_the_engines_alone(option):
+    found = mentioning(option)
+    assert "runs/protocol.py" in found
+    assert all(file == "runs/protocol.py" or file.startswith("training/") for file in found)
+    assert len(found) <= 3
+
+
+def test_a_command_is_its_own_file_and_its_name_in_the_application():
+    assert {file for file in mentioning("sweep") if file.startswith("cli/")} >= {"cli/sweep.py", "cli/app.py"}
+    imports = re.findall(r"from idwbench\.cli\.(\w+) import", (PACKAGE / "cli/app.py").read_text())
+    assert set(imports) >= {"train", "sweep", "report", "patch"}

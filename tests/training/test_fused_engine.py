@@ -1,0 +1,337 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import llvmlite.binding
+import numba
+import numpy as np
+import pytest
+import torch
+from blob_data import make_dataset
+from float64_loop import assert_near_float64, make_regression, run_from_random_values
+
+from idwbench.attention.methods import METHODS
+from idwbench.attention.weightings import attend
+from idwbench.data.dataset import Split
+from idwbench.models.initialisation import feature_moments
+from idwbench.runs.config import run_config
+from idwbench.training.fused_engine import FusedEngine, KernelRun
+from idwbench.training.kernels import jit
+from idwbench.training.kernels.denormals import CAN_FLUSH, flush_denormals, restore_denormals
+from idwbench.training.kernels.elementary import exp32, log32
+
+SETTINGS = {"prototypes": 6, "epochs": 4, "batch_size": 5, "learning_rate": 0.01}
+
+
+def runs(method="idw", seeds=range(4), **settings):
+    return [run_config("two_moons", method=method, seed=seed, **{**SETTINGS, **settings}) for seed in seeds]
+
+
+def same(one, other):
+    return (
+        all(one.arrays[name].tobytes() == other.arrays[name].tobytes() for name in ("keys", "values"))
+        and one.curve == other.curve
+        and one.metrics == other.metrics
+    )
+
+
+@pytest.fixture
+def with_validation(blobs):
+    return dataclasses.replace(blobs, validation=Split(blobs.test.inputs[::2].copy(), blobs.test.labels[::2].copy()))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_is_bit_for_bit_the_same_alone_or_among_threads(blobs, method):
+    engine, stack = FusedEngine(), runs(method)
+    alone = [FusedEngine().train([config], blobs)[0] for config in stack]
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda config: engine.train([config], blobs)[0], stack[::-1] * 3))
+    for position, result in enumerate(results):
+        assert same(result, alone[::-1][position % len(stack)])
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_metrics_are_those_of_the_returned_arrays(with_validation, task):
+    dataset = with_validation if task == "classification" else make_regression()
+    result = FusedEngine().train(runs("scaled_dot", [0]), dataset)[0]
+    expected = {}
+    for name, split in dataset.splits.items():
+        tensors = map(torch.from_numpy, (split.inputs, result.arrays["keys"], result.arrays["values"]))
+        expected |= dataset.metrics(name, attend(*tensors, "scaled_dot").numpy())
+    assert result.metrics.keys() == expected.keys()
+    assert {split for split, _ in expected} == dataset.splits.keys()
+    for key, value in expected.items():
+        assert result.metrics[key] == pytest.approx(value, rel=1e-5)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_the_curve_ends_at_the_headline_metrics_of_test_and_validation(with_validation, task):
+    dataset, headline = (with_validation, "accuracy") if task == "classification" else (make_regression(), "rmse")
+    result = FusedEngine().train(runs(), dataset)[0]
+    assert [point.epoch for point in result.curve] == [1, 2, 3, 4]
+    for point in result.curve:
+        evaluated = {("test", headline), ("validation", headline)}
+        assert point.values.keys() == {("train", "learning_rate"), ("train", "loss"), *evaluated}
+    for key in evaluated:
+        # The metric inverts the scaling of outputs and targets, the curve scales their difference.
+        assert result.curve[-1].values[key] == pytest.approx(result.metrics[key], rel=1e-5)
+
+
+def test_without_validation_rows_there_are_no_validation_metrics(blobs):
+    result = FusedEngine().train(runs(), blobs)[0]
+    assert {split for point in result.curve for split, _ in point.values} == {"train", "test"}
+    assert {split for split, _ in result.metrics} == {"train", "test", "holdout"}
+
+
+def test_a_result_holds_its_number_of_parameters_and_the_processor_it_was_trained_on(blobs):
+    result = FusedEngine().train(runs(), blobs)[0]
+    assert result.n_parameters == 6 * 3 + 6 * 3
+    assert (result.engine, result.device, result.threads) == ("fused", "cpu", 1)
+    assert result.instruction_set == (os.environ.get("NUMBA_CPU_NAME") or llvmlite.binding.get_host_cpu_name())
+
+
+def test_many_epochs_in_one_call_equal_one_call_an_epoch(blobs, monkeypatch):
+    together = FusedEngine().train(runs(), blobs)[0]
+    monkeypatch.setattr("idwbench.training.fused_engine.CALL_NUMBERS", 1)
+    assert same(FusedEngine().train(runs(), blobs)[0], together)
+
+
+def test_moments_in_blocks_equal_moments_at_once():
+    inputs = np.random.default_rng(0).normal(3, 5, size=(1001, 150)).astype(np.float32)
+    mean, std = feature_moments(inputs)
+    np.testing.assert_array_equal(mean, inputs.mean(0, dtype=np.float64))
+    np.testing.assert_array_equal(std, inputs.std(0, ddof=1, dtype=np.float64))
+
+
+def test_data_that_may_not_be_written_is_trained_on_and_left_alone(blobs):
+    before = blobs.train.inputs.copy()
+    expected = FusedEngine().train(runs(), blobs)[0]
+    blobs.train.inputs.flags.writeable = False
+    assert same(FusedEngine().train(runs(), blobs)[0], expected)
+    np.testing.assert_array_equal(blobs.train.inputs, before)
+
+
+def test_labels_beyond_the_classes_are_refused(blobs):
+    for split in ("train", "test", "holdout"):
+        shifted = Split(blobs.train.inputs, blobs.train.labels + 1)
+        with pytest.raises(ValueError, match="labels from 0 to 2"):
+            dataclasses.replace(blobs, **{split: shifted})
+
+
+def test_arrays_that_kernels_would_misread_are_refused(blobs):
+    inputs, labels = blobs.train.inputs, blobs.train.labels
+    for wrong in (
+        (inputs[:5], labels),
+        (inputs.astype(np.float64), labels),
+        (inputs, labels.astype(np.int32)),
+        (np.asfortranarray(inputs), labels),
+        (inputs[:0], labels[:0]),
+    ):
+        with pytest.raises(ValueError, match=r"split|expected"):
+            Split(*wrong)
+    narrow = Split(np.ascontiguousarray(inputs[:, :2]), labels)
+    with pytest.raises(ValueError, match="expected 3 features"):
+        dataclasses.replace(blobs, test=narrow)
+
+
+def test_a_method_without_a_kernel_is_refused(blobs):
+    config = runs()[0]
+    model = config.model.model_copy(update={"plugin_sha256": "0" * 64})
+    config = config.model_copy(update={"model": model})
+    assert not FusedEngine.supports(config)
+    with pytest.raises(ValueError, match="no kernel"):
+        FusedEngine().train([config], blobs)
+
+
+def test_every_built_in_method_has_a_kernel():
+    assert all(FusedEngine.supports(runs(method)[0]) for method in METHODS)
+
+
+@pytest.mark.parametrize("method", ["idw", "fc_relu"])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+@pytest.mark.parametrize("where", ["keys", "values"])
+def test_a_run_that_is_not_finite_ends(blobs, method, number, where):
+    run = run_from_random_values(runs(method)[0], blobs)
+    getattr(run.state, where)[0, 0, 0] = number
+    assert run.train_epochs(0, 2) == 0
+    assert run.curve == []
+
+
+@numba.njit
+def product_of_a_denormal(number):
+    """Return it, the control word before, and the word after it was restored."""
+    before = flush_denormals()
+    product = number[0] * number[1]
+    restore_denormals(before)
+    after = flush_denormals()
+    restore_denormals(after)
+    return product, before, after
+
+
+def test_denormals_are_zero_between_two_calls_only():
+    numbers = np.array([1e-40, 4.0], np.float32)
+    product, before, after = product_of_a_denormal(numbers)
+    assert (product == 0) == CAN_FLUSH
+    assert before == after
+    assert numbers[0] * numbers[1] > 0
+
+
+@pytest.mark.parametrize("learning_rate", [0.01, 3e37])
+def test_a_run_flushes_denormals_and_restores_the_setting(blobs, learning_rate):
+    numbers = np.array([1e-40, 4.0], np.float32)
+    run = KernelRun(runs("fc_relu", learning_rate=learning_rate)[0], blobs, feature_moments(blobs.train.inputs))
+    run.state.keys[2] = 1e-40
+    run.train_epochs(0, 4)
+    means = run.state.keys[1:3]
+    is_denormal = (means != 0) & (np.abs(means) < np.finfo(np.float32).smallest_normal)
+    assert not (CAN_FLUSH and is_denormal.any())
+    assert numbers[0] * numbers[1] > 0
+
+
+# Trains every method, and a regression with some options, on a handful of points; prints the bytes of keys and values.
+INTERPRETED = """
+import warnings; warnings.simplefilter("error")
+import sys; sys.path[:0] = {path!r}
+from test_fused_engine import small_runs
+from float64_loop import keys_and_values
+for run in small_runs():
+    assert run.train_epochs(0, 2) == 2
+    print(*(array.tobytes().hex() for array in keys_and_values(run)))
+    assert run.outputs("test").shape == (11, run.dataset.n_outputs)
+"""
+
+
+def small_runs():
+    settings = {"prototypes": 3, "epochs": 2}
+    wide = make_regression(17, 1)
+    yield from (run_from_random_values(runs(method, **settings)[0], make_dataset(6)) for method in METHODS)
+    options = {"optimizer": "sgd", "momentum": 0.5, "weight_decay": 0.1, "gradient_clip": 0.1}
+    yield run_from_random_values(runs(**settings, **options)[0], wide)
+    yield run_from_random_values(runs("cosine", **settings, optimizer="adam", gradient_clip=0.1)[0], wide)
+
+
+def test_kernels_train_as_in_float64_without_the_compiler_too():
+    program = INTERPRETED.format(path=[entry for entry in sys.path if "tests" in entry])
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    for run, line in zip(small_runs(), done.stdout.splitlines(), strict=True):
+        assert_near_float64(run, [np.frombuffer(bytes.fromhex(word), np.float32) for word in line.split()])
+
+
+@pytest.fixture(scope="module")
+def tiny_kernel(tmp_path_factory):
+    """A module with a kernel that compiles at once, and a function that calls it in a process of its own."""
+    folder = tmp_path_factory.mktemp("tiny")
+    (folder / "tiny.py").write_text(
+        """
+import warnings; warnings.simplefilter("error")
+from idwbench.training.kernels import jit
+
+@jit.entry_kernel
+def add_one(number):
+    return number + 1
+
+def call():
+    global result
+    result = add_one(41)
+
+held_code = jit.cache_holds_code()
+jit.with_repaired_cache(call)
+print(held_code, result)
+"""
+    )
+
+    def output(cache):
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "NUMBA_DISABLE_JIT": "0"}
+        done = subprocess.run(
+            [sys.executable, folder / "tiny.py"], capture_output=True, text=True, check=False, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    return output
+
+
+def test_kernels_work_where_no_cache_can_be_written(tiny_kernel, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert jit.cache_folder(str(tmp_path / "file")) is None
+    assert tiny_kernel(tmp_path / "file") == ["False", "42"]
+
+
+def test_a_cache_with_flipped_bytes_is_emptied_and_filled_again(tiny_kernel, tmp_path):
+    assert tiny_kernel(tmp_path) == ["False", "42"]
+    assert tiny_kernel(tmp_path) == ["True", "42"]
+    (file,) = tmp_path.glob("*/*/*.nbc")
+    content = bytearray(file.read_bytes())
+    content[10:400] = bytes(255 - byte for byte in content[10:400])
+    file.write_bytes(content)
+    assert tiny_kernel(tmp_path) == ["True", "42"]
+    (filled_again,) = tmp_path.glob("*/*/*.nbc")
+    assert filled_again.read_bytes() != content
+
+
+@pytest.mark.parametrize("error", [OSError, EOFError, pickle.UnpicklingError, UnicodeDecodeError])
+def test_training_survives_a_damaged_cache_and_a_full_disk(error, tmp_path, monkeypatch):
+    monkeypatch.setattr(jit, "CACHE_FOLDER", tmp_path)
+    damaged = tmp_path / "sub" / f"kernel.py{sys.version_info.major}{sys.version_info.minor}.nbi"
+    damaged.parent.mkdir()
+    damaged.write_bytes(b"half an ind")
+
+    def first_call():
+        if damaged.exists():
+            raise error(*(("utf-8", b"", 0, 1, "") if error is UnicodeDecodeError else ()))
+
+    assert jit.cache_holds_code()
+    jit.with_repaired_cache(first_call)
+    assert not damaged.exists()
+
+
+def test_only_the_first_run_needs_compiling():
+    FusedEngine.prepare()
+    assert not FusedEngine.needs_compiling()
+
+
+def test_machine_code_is_kept_in_a_folder_named_by_the_sources(tmp_path):
+    folder = jit.cache_folder(str(tmp_path))
+    assert folder is not None
+    assert folder.parent == tmp_path
+    assert folder.name.startswith("kernels-")
+
+
+@numba.njit
+def exps(numbers, results):
+    for i in range(len(numbers)):
+        results[i] = exp32(numbers[i])
+
+
+@numba.njit
+def logs(numbers, results):
+    for i in range(len(numbers)):
+        results[i] = log32(numbers[i])
+
+
+def elementwise(function, numbers):
+    numbers = np.asarray(numbers, np.float32)
+    results = np.empty_like(numbers)
+    function(numbers, results)
+    return numbers.astype(np.float64), results.astype(np.float64)
+
+
+def test_exp_and_log_are_within_two_units_in_the_last_place():
+    numbers, results = elementwise(exps, np.linspace(-87, 88, 200_001))
+    np.testing.assert_allclose(results, np.exp(numbers), rtol=2.5e-7)
+    numbers, results = elementwise(logs, np.exp(np.linspace(-87, 88, 200_001)))
+    np.testing.assert_allclose(results, np.log(numbers), rtol=2.5e-7, atol=1e-7)
+
+
+def test_exp_and_log_keep_nan_and_infinity():
+    _, results = elementwise(exps, [-np.inf, np.inf, np.nan, 0])
+    np.testing.assert_array_equal(results, [0, np.inf, np.nan, 1])
+    _, results = elementwise(logs, [np.inf, np.nan, 1])
+    np.testing.assert_array_equal(results, [np.inf, np.nan, 0])
