@@ -1,6 +1,6 @@
-"""Prototype attention: an experiment runner, its result database, and the repair of models by one prototype.
+"""Prototype attention: an experiment runner, a results database, and patches of models.
 
-The names below are the public API. They are loaded when they are first used: importing this package is quick.
+The public names below are loaded when first used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used (PEP 562)."""
+    """Load a public name (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module 'idwbench' has no attribute '{name}'")
     from importlib import import_module

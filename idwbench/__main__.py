@@ -1,4 +1,4 @@
-"""``python -m idwbench`` is `idwbench`."""
+"""The command line as ``python -m idwbench``."""
 
 from idwbench.cli import main
 

@@ -1,18 +1,4 @@
-"""The errors that a user can cause: one tree, each printed as one line. The exit code is 1 unless another is named.
-
-IdwbenchError
-├── ConfigError       a setting is wrong: unknown, of the wrong type, out of range (exit code 2)
-│   ├── UnknownSettingError  there is no setting of that name (exit code 2)
-│   └── SpecError     the same in a sweep file, with file, line and column (exit code 2)
-├── DatasetError      data is missing, altered, or not of the expected form
-├── PluginError       a plugin cannot be loaded, or registers something unusable (exit code 2)
-├── TrainingError     a run failed, or gave no model
-├── ResultsError      the results database cannot be opened, read or upgraded
-├── ModelFileError    a model file cannot be read, or is not one (exit code 2)
-├── OutputError       a file cannot be written (exit code 2)
-│   └── OutputExistsError  it exists, and overwriting was not allowed (exit code 2)
-└── PatchError        a patch is impossible, or would not answer as requested (exit code 2)
-"""
+"""The errors that a user can cause, each printed as one line. The exit code is 1 unless the class has another."""
 
 from __future__ import annotations
 
@@ -42,19 +28,18 @@ Location = tuple[str | int, ...]
 
 
 class IdwbenchError(Exception):
-    """Base of everything a user can cause; its text is ``file:line:column: location: problem (hint)`` in one line.
+    """Base of all errors that a user can cause; the text is ``file:line:column: location: problem (hint)``.
 
     Attributes:
         problem: What is wrong and what was expected.
-        location: Path of the setting or argument, such as ``("protocol", "epochs")``; empty if none is to blame.
-        hint: What may help, such as the nearest valid word; empty if nothing is known.
-        file: The file that is wrong, if one is.
-        position: Line and column in it, from 1.
+        location: Path of the setting or argument, such as ``("protocol", "epochs")``; may be empty.
+        hint: A suggestion, such as the nearest valid word; may be empty.
+        file: The file that the error is in, or None.
+        position: Line and column in the file, from 1, or None.
     """
 
     exit_code = 1
-    # A setting stands in its file; an argument, such as the input of a patch, names its file.
-    file_first = True
+    file_first = True  # whether the file precedes the location in the text
 
     def __init__(
         self,
@@ -65,7 +50,7 @@ class IdwbenchError(Exception):
         file: str | PathLike[str] | None = None,
         position: tuple[int, int] | None = None,
     ) -> None:
-        """Keep the parts of the message as fields, so that callers can build their own."""
+        """Store the parts of the message."""
         super().__init__(problem)
         self.problem, self.location, self.hint = problem, location, hint
         self.file, self.position = None if file is None else fspath(file), position
@@ -74,7 +59,7 @@ class IdwbenchError(Exception):
         return self.render(dotted(self.location))
 
     def render(self, location: str) -> str:
-        """Return the line with other words for the location, such as the name of an option."""
+        """Return the text with `location` in place of the error's own location."""
         place = "" if self.file is None else ":".join(map(str, [self.file, *(self.position or ())]))
         parts = (place, location, self.problem) if self.file_first else (location, place, self.problem)
         return ": ".join(part for part in parts if part) + (f" ({self.hint})" if self.hint else "")
@@ -82,11 +67,7 @@ class IdwbenchError(Exception):
     def at(self, *location: str | int) -> IdwbenchError:
         """Return the same error with `location` in front of its own."""
         return type(self)(
-            self.problem,
-            location=(*location, *self.location),
-            hint=self.hint,
-            file=self.file,
-            position=self.position,
+            self.problem, location=(*location, *self.location), hint=self.hint, file=self.file, position=self.position
         )
 
 
@@ -97,11 +78,11 @@ class ConfigError(IdwbenchError):
 
 
 class UnknownSettingError(ConfigError):
-    """There is no setting of that name; `location` ends with it."""
+    """No setting has that name; `location` ends with the name."""
 
 
 class SpecError(ConfigError):
-    """A sweep file is wrong."""
+    """A setting in a sweep file is wrong; has file, line and column."""
 
 
 class DatasetError(IdwbenchError):
@@ -115,7 +96,7 @@ class PluginError(IdwbenchError):
 
 
 class TrainingError(IdwbenchError):
-    """A run failed, or gave no model."""
+    """A run failed, or has no model."""
 
 
 class ResultsError(IdwbenchError):
@@ -146,7 +127,7 @@ class PatchError(IdwbenchError):
 
 
 def dotted(location: Location) -> str:
-    """Return a location as users write it: ``grid[1].power[0]``."""
+    """Return a location as text: ``grid[1].power[0]``."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
     return "".join(steps).removeprefix(".")
 

@@ -1,4 +1,4 @@
-"""Reading and writing of files: whole content, atomic replacement, checksums."""
+"""Files: reading, checksums and atomic writes."""
 
 from __future__ import annotations
 
@@ -20,31 +20,22 @@ def read_file(path: Path, failure: type[IdwbenchError]) -> bytes:
     """Return the content of a regular file.
 
     Raises:
-        IdwbenchError: of class `failure`, if there is no such file, it is not a regular file, or it cannot be read.
+        IdwbenchError: of class `failure`, if the file does not exist, is not regular, or cannot be read.
     """
     try:
-        _check_regular(path, failure)
+        _check_regular(path.stat().st_mode, path, failure, "a file")
         return path.read_bytes()
     except OSError as error:
         raise failure(_reason(error, "read"), file=path) from None
 
 
 def file_sha256(path: Path, failure: type[IdwbenchError]) -> str:
-    """Return the SHA-256 of a file's content, in hexadecimal.
-
-    Raises:
-        IdwbenchError: as `read_file`.
-    """
-    try:
-        _check_regular(path, failure)
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise failure(_reason(error, "read"), file=path) from None
+    """Return the SHA-256 of a file's content, in hexadecimal; raises like `read_file`."""
+    return hashlib.sha256(read_file(path, failure)).hexdigest()
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:
-    """Check before long work that `write_file` would accept `path`.
+    """Check that `write_file` would accept `path`.
 
     Raises:
         OutputExistsError: `path` exists and may not be overwritten.
@@ -57,9 +48,7 @@ def check_output(path: Path, *, overwrite: bool) -> None:
 
 
 def write_file(path: Path, content: bytes, *, overwrite: bool = False) -> None:
-    """Write `content` to `path` atomically: the file is complete or unchanged.
-
-    A symbolic link is followed. A replaced file keeps its permissions.
+    """Write `content` to `path` atomically; symbolic links are followed, and a replaced file keeps its permissions.
 
     Raises:
         OutputError: as `check_output`, or the system refuses.
@@ -74,11 +63,7 @@ def write_file(path: Path, content: bytes, *, overwrite: bool = False) -> None:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file that replaces `path` when the block ends; after an error `path` is unchanged.
-
-    Raises:
-        OSError: the system refuses.
-    """
+    """Open a temporary file that replaces `path` when the block ends; after an error `path` is unchanged."""
     target = _target(path)
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".idwbench-", delete=False) as file:
         temporary = Path(file.name)
@@ -92,12 +77,10 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
             raise
 
 
-def _check_regular(path: Path, failure: type[IdwbenchError]) -> None:
-    mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise failure("is a folder, expected a file", file=path)
+def _check_regular(mode: int, path: Path, failure: type[IdwbenchError], expected: str) -> None:
     if not stat.S_ISREG(mode):
-        raise failure("is a pipe or a device, expected a file", file=path)
+        found = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+        raise failure(f"is {found}, expected {expected}", file=path)
 
 
 def _reason(error: OSError, verb: str) -> str:
@@ -113,10 +96,7 @@ def _target(path: Path) -> Path:
 def _check_target(path: Path, target: Path, overwrite: bool) -> None:
     mode = _mode(target)
     if mode is not None:
-        if stat.S_ISDIR(mode):
-            raise OutputError("is a folder, expected the name of a file to write", file=path)
-        if not stat.S_ISREG(mode):
-            raise OutputError("is a pipe or a device, expected the name of a file to write", file=path)
+        _check_regular(mode, path, OutputError, "the name of a file to write")
         if not overwrite:
             raise OutputExistsError("exists already", file=path)
     elif not target.parent.is_dir():

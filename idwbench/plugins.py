@@ -1,7 +1,7 @@
-"""A user's own methods: from a file (`load_plugin`), from installed packages (`load_entry_points`), or from a notebook.
+"""Plugins: methods from a file (`load_plugin`), from installed packages (`load_entry_points`), or from a notebook.
 
-The checksum of the code that defines a method goes into the key of its runs: runs of changed code are other runs. A
-sweep file never names a plugin, so reading one runs no code.
+The checksum of the code that defines a method is part of the key of its runs. A sweep file cannot name a plugin, so
+reading one runs no code.
 """
 
 from __future__ import annotations
@@ -30,20 +30,15 @@ __all__ = ["ENTRY_POINT_GROUP", "RESERVED_NAMES", "load_entry_points", "load_plu
 
 ENTRY_POINT_GROUP = "idwbench.methods"
 
-# Words that settings and sweep files use already.
-RESERVED_NAMES = frozenset(
-    {
-        *("name", "description", "grid", "seeds", "inputs", "keys", "values"),
-        *RunConfig.model_fields,
-        *PrototypesConfig.model_fields,
-        *Protocol.model_fields,
-    }
+# Names of settings and of keys of a sweep file.
+RESERVED_NAMES = frozenset({"name", "description", "grid", "seeds", "inputs", "keys", "values"}).union(
+    RunConfig.model_fields, PrototypesConfig.model_fields, Protocol.model_fields
 )
 
 _Score = TypeVar("_Score", bound=Callable[..., Any])
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
-# While a file is being loaded: its checksum, and the methods that it has registered so far.
+# While a file is being loaded: its checksum, and the methods registered so far.
 _loading: tuple[str, list[Method]] | None = None
 
 
@@ -55,34 +50,32 @@ def register(
     initialisation: Initialisation | Literal["data"] = "mean",
     weighting: Weighting = "softmax",
 ) -> Callable[[_Score], _Score]:
-    """Return a decorator that makes a score function a method.
+    """Return a decorator that registers a score function as a method.
 
-    The function is called as ``score(inputs, keys, **parameters)`` with tensors: inputs (…, batch, features), keys
-    (…, prototypes, features), and gives scores (…, batch, prototypes). Leading axes stack runs. A number among the
-    parameters arrives as a number, or, for stacked runs, as a tensor (…, 1, 1) that broadcasts against the scores; a
-    word arrives as text.
+    The function is called as ``score(inputs, keys, **parameters)`` with tensors inputs (…, batch, features) and keys
+    (…, prototypes, features), and returns scores (…, batch, prototypes). Leading axes stack runs. A numeric parameter
+    is a number or, in a stack, a tensor (…, 1, 1) that broadcasts against the scores; other parameters are strings.
 
     Args:
-        name: Used in YAML, tables and the database; lower case.
-        formula: The score, for humans.
-        parameters: Each parameter's default: a number, or the words it may be, the default first.
-        initialisation: ``mean``, ``samples``, ``kmeans`` or ``kaiming``, see `idwbench.models.initialisation`;
-            ``data`` is the spelling of version 0.1 for ``mean``.
+        name: Lower-case name for YAML, tables and the database.
+        formula: The score as text.
+        parameters: The default of each parameter: a number, or the valid words, the default first.
+        initialisation: See `idwbench.models.initialisation`; ``data`` is the name of ``mean`` in version 0.1.
         weighting: ``softmax`` over prototypes, or ``relu`` without normalisation.
 
     Raises:
-        PluginError: the name is taken or not a plain word, or the function does not take these parameters.
+        PluginError: the name is taken or not valid, or the function does not accept these parameters.
     """
 
     def decorate(function: _Score) -> _Score:
         _check_word("method", name)
-        begin: Initialisation = "mean" if initialisation == "data" else initialisation
-        _check_choice("initialisation", begin, get_args(Initialisation))
+        initial: Initialisation = "mean" if initialisation == "data" else initialisation
+        _check_choice("initialisation", initial, get_args(Initialisation))
         _check_choice("weighting", weighting, get_args(Weighting))
         parsed = tuple(_parameter(key, default) for key, default in (parameters or {}).items())
         _check_signature(name, function, parsed)
         checksum = _loading[0] if _loading else _source_sha256(function)
-        method = Method(name, formula, function, parsed, begin, weighting, checksum)
+        method = Method(name, formula, function, parsed, initial, weighting, checksum)
         if _loading:
             _loading[1].append(method)
         else:
@@ -93,12 +86,10 @@ def register(
 
 
 def load_plugin(path: Path) -> list[str]:
-    """Run a Python file and register all of its methods, or none after an error; return their names.
-
-    Only this file's content counts for the run key, so what decides a score belongs in it.
+    """Run a Python file, register all of its methods (none after an error) and return their names.
 
     Raises:
-        PluginError: no such file, not Python, it fails, or it registers nothing or a name that is taken.
+        PluginError: the file does not exist, fails, or registers no method or a name that is taken.
     """
     global _loading
     code = read_file(path, PluginError)
@@ -123,20 +114,20 @@ def load_plugin(path: Path) -> list[str]:
 def load_entry_points() -> list[str]:
     """Register the methods of installed packages and return their names.
 
-    A package announces each method in its ``pyproject.toml``, under ``[project.entry-points."idwbench.methods"]``,
-    as ``method_name = "package.module"``; the module registers it when it is imported.
+    A package declares ``method_name = "package.module"`` under ``[project.entry-points."idwbench.methods"]`` in its
+    ``pyproject.toml``; the module registers the method when it is imported.
 
     Raises:
-        PluginError: a module cannot be imported, or registers no method of the announced name.
+        PluginError: a module cannot be imported, or does not register the declared method.
     """
-    from importlib.metadata import entry_points  # 15 ms that a notebook need not pay
+    from importlib.metadata import entry_points  # takes 15 ms
 
     names = []
     for point in entry_points(group=ENTRY_POINT_GROUP):
         origin = f"entry point '{point.name} = {point.value}'"
         try:
             point.load()
-        except (Exception, SystemExit) as error:  # a package's own code can raise anything
+        except (Exception, SystemExit) as error:  # the code of a package can raise any exception
             raise PluginError(f"{origin}: {_one_line(error)}") from None
         if point.name not in METHODS or METHODS[point.name].sha256 is None:
             raise PluginError(f"{origin}: the module registers no method '{point.name}'")
@@ -147,10 +138,10 @@ def load_entry_points() -> list[str]:
 def _run(path: Path, code: bytes, module_name: str) -> None:
     module = ModuleType(module_name)
     module.__file__ = str(path)
-    sys.modules[module_name] = module  # dataclasses and the like look their module up
+    sys.modules[module_name] = module  # dataclasses look up their module
     try:
         exec(compile(code, str(path), "exec", dont_inherit=True), module.__dict__)
-    except (Exception, SystemExit) as error:  # the user's own code can raise anything
+    except (Exception, SystemExit) as error:  # the user's code can raise any exception
         sys.modules.pop(module_name, None)
         position = _position_in(path, error)
         if isinstance(error, IdwbenchError):
@@ -161,7 +152,7 @@ def _run(path: Path, code: bytes, module_name: str) -> None:
 
 
 def _position_in(path: Path, error: BaseException) -> tuple[int, int] | None:
-    """Return line and column of the plugin's own code that failed, or None if none did."""
+    """Return line and column of the plugin's code that failed, or None if it did not fail there."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno or 1, error.offset or 1
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
@@ -169,11 +160,10 @@ def _position_in(path: Path, error: BaseException) -> tuple[int, int] | None:
 
 
 def _one_line(error: BaseException) -> str:
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
-    first = text.strip().splitlines()[0] if text.strip() else ""
     if isinstance(error, IdwbenchError):
         return str(error)
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    lines = (error.msg if isinstance(error, SyntaxError) else str(error)).strip().splitlines()
+    return ": ".join([type(error).__name__, *lines[:1]])
 
 
 def _add(method: Method) -> None:
@@ -184,15 +174,12 @@ def _add(method: Method) -> None:
 
 def _check_free(method: Method, file: Path | None) -> None:
     present = METHODS.get(method.name)
-    if present is None or present.sha256 == method.sha256 or _is_second_try(present, method):
+    if present is None or present.sha256 == method.sha256:
         return
-    owner = "a built-in method" if present.sha256 is None else "a method of another plugin"
-    raise PluginError(f"the name '{method.name}' is taken by {owner}", file=file)
-
-
-def _is_second_try(present: Method, method: Method) -> bool:
-    """Whether a file or a notebook's cell was changed and run again: then the new function takes the name."""
-    return present.sha256 is not None and _home(present) == _home(method)
+    # A changed file or notebook cell that is run again replaces its method.
+    if present.sha256 is None or _home(present) != _home(method):
+        owner = "a built-in method" if present.sha256 is None else "a method of another plugin"
+        raise PluginError(f"the name '{method.name}' is taken by {owner}", file=file)
 
 
 def _home(method: Method) -> str:
@@ -220,8 +207,7 @@ def _parameter(name: str, default: float | str | Sequence[str]) -> Parameter:
     words = (default,) if isinstance(default, str) else default
     if isinstance(words, list | tuple) and words and all(isinstance(word, str) and word for word in words):
         return Parameter(name, words[0], choices=tuple(words))
-    problem = f"expected a finite number or words as default, got {default!r}"
-    raise PluginError(problem, location=("parameters", name))
+    raise PluginError(f"expected a finite number or words as default, got {default!r}", location=("parameters", name))
 
 
 def _check_signature(name: str, function: Callable[..., Any], parameters: Sequence[Parameter]) -> None:
@@ -229,12 +215,12 @@ def _check_signature(name: str, function: Callable[..., Any], parameters: Sequen
     try:
         inspect.signature(function).bind(None, None, **dict.fromkeys(names))
     except (TypeError, ValueError):
-        wanted = ", ".join(["inputs", "keys", *(["*", *names] if names else [])])
-        raise PluginError(f"the score must take ({wanted})", location=("method", name)) from None
+        expected = ", ".join(["inputs", "keys", *(["*", *names] if names else [])])
+        raise PluginError(f"the score must take ({expected})", location=("method", name)) from None
 
 
 def _source_sha256(function: Callable[..., Any]) -> str:
-    """Return the checksum of the file that holds the function, or, in a notebook, of the function's text."""
+    """Return the checksum of the file that defines the function or, in a notebook, of the function's source."""
     try:
         file = inspect.getsourcefile(inspect.unwrap(function))
         if file is not None and Path(file).is_file():

@@ -73,6 +73,7 @@ for names, forbidden in json.loads(sys.argv[1]):
 """
 
 
+@pytest.mark.slow
 def test_a_room_loads_no_more_than_it_needs():
     program = [sys.executable, "-c", PROGRAM, json.dumps(ROOMS)]
     result = subprocess.run(program, capture_output=True, text=True, check=True)

@@ -27,6 +27,7 @@ def commands_in(text: str) -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in text.splitlines() if line.startswith("idwbench ")]
 
 
+@pytest.mark.slow
 def test_the_four_commands_run_unchanged(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sweeps").mkdir()
@@ -53,6 +54,7 @@ def test_the_sweep_of_the_readme_can_be_planned(tmp_path):
     assert result.stderr.strip() == f"{broken}:{expected}"
 
 
+@pytest.mark.slow
 def test_the_method_of_the_readme_trains(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("laplace.py").write_text(blocks("python")[0])
@@ -61,6 +63,7 @@ def test_the_method_of_the_readme_trains(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_python_page_run_in_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs/python.md").read_text(encoding="utf-8")

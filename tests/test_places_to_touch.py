@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "idwbench"
 
 
+@functools.cache
 def words(path: Path) -> set[str]:
     """Names, attributes and strings of a file's code, without docstrings and comments."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What defines a method: a score with its parameters, a weighting, and how keys and values begin."""
+"""Definition of a method: a score with its parameters, a weighting, and an initialisation."""
 
 from __future__ import annotations
 
@@ -18,18 +18,15 @@ Weighting = Literal["softmax", "relu"]
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a method: its default and its valid values (numbers in a range, or words).
+    """A parameter of a method: a number in a range, or one of several words.
 
     Attributes:
-        name: The word used in code, YAML, database, command line and docs.
-        default: Its value if it is not given.
-        symbol: What tables show: ``p`` gives ``p=2``, and for words ``1/√`` gives ``1/√features``.
-        help: One line for the command line and the docs.
-        minimum: The smallest number, or None.
-        exclusive: Whether the minimum itself is refused.
-        maximum: The largest absolute number.
+        symbol: Label in tables: ``p`` gives ``p=2``, and for words ``1/√`` gives ``1/√features``.
+        minimum: Lower bound of a number, or None.
+        exclusive: Whether the lower bound is excluded.
+        maximum: Upper bound of the absolute value.
         choices: The valid words; empty for a number.
-        special: Numbers at which the score takes a simpler form; runs with and without it do not share a stack.
+        special: Numbers for which the score has a simpler form; such runs have stacks of their own.
     """
 
     name: str
@@ -43,31 +40,32 @@ class Parameter:
     special: tuple[float, ...] = ()
 
     def parse(self, value: object) -> ParameterValue:
-        """Return `value` as this parameter holds it.
+        """Return `value` as a float or a word.
 
         Raises:
             ConfigError: `value` is of the wrong type, not finite, out of range, or not a valid word.
         """
-        location = (self.name,)
         if self.choices:
             if value not in self.choices:
                 hint = did_you_mean(str(value), self.choices)
-                raise ConfigError(f"{value!r} is not valid", location=location, hint=hint)
+                raise ConfigError(f"{value!r} is not valid", location=(self.name,), hint=hint)
             return str(value)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ConfigError(f"expected a number, got {value!r}", location=location)
+            raise ConfigError(f"expected a number, got {value!r}", location=(self.name,))
         number = float(value) if abs(value) < 1e300 else math.inf
+        expected = ""
         if not math.isfinite(number):
-            raise ConfigError(f"expected a finite number, got {value!r}", location=location)
-        if self.minimum is not None and (number < self.minimum or (self.exclusive and number == self.minimum)):
-            relation = ">" if self.exclusive else ">="
-            raise ConfigError(f"must be {relation} {self.minimum:g}, got {value!r}", location=location)
-        if abs(number) > self.maximum:
-            raise ConfigError(f"must be <= {self.maximum:g}, got {value!r}", location=location)
+            expected = "expected a finite number"
+        elif self.minimum is not None and (number < self.minimum or (self.exclusive and number == self.minimum)):
+            expected = f"must be {'>' if self.exclusive else '>='} {self.minimum:g}"
+        elif abs(number) > self.maximum:
+            expected = f"must be <= {self.maximum:g}"
+        if expected:
+            raise ConfigError(f"{expected}, got {value!r}", location=(self.name,))
         return number
 
     def label(self, value: ParameterValue) -> str:
-        """Return what tables show for a value: ``p=2``, ``1/√features``."""
+        """Return the label of a value in tables: ``p=2``, ``1/√features``."""
         if isinstance(value, str):
             return f"{self.symbol}{value}" if self.symbol else f"{self.name}={value}"
         return f"{self.symbol or self.name}={repr(value).removesuffix('.0')}"
@@ -75,16 +73,14 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Method:
-    """How inputs and keys give weights.
+    """A score with its parameters and a weighting.
 
     Attributes:
-        name: The word used in code, YAML, database, command line and docs.
-        formula: The score, for humans.
+        formula: The score as text.
         score: The function ``(inputs, keys, **parameters) -> scores``.
-        parameters: What the formula leaves open.
-        initialisation: The method's own way to begin, see `idwbench.models.initialisation`.
+        initialisation: Default initialisation, see `idwbench.models.initialisation`.
         weighting: ``softmax`` over prototypes, or ``relu`` without normalisation.
-        sha256: Checksum of the plugin file that defines it; None if built in.
+        sha256: Checksum of the plugin file that defines the method; None if built in.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The registry of methods: how inputs and keys give weights. Importing it loads no tensor library."""
+"""The registry of methods; importing it does not load torch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def register_method(method: Method) -> None:
 
 
 def find_unknown_methods(finder: Callable[[], object]) -> None:
-    """Let `finder` register further methods when a name is first looked up in vain."""
+    """Call `finder` to register further methods when a name is not found."""
     _finders.append(finder)
 
 
@@ -37,7 +37,7 @@ def get_method(name: str) -> Method:
     """Return the method of that name.
 
     Raises:
-        ConfigError: no method has it.
+        ConfigError: unknown method.
     """
     while name not in METHODS and _finders:
         _finders.pop()()
@@ -49,15 +49,15 @@ def get_method(name: str) -> Method:
 
 
 def all_parameters() -> dict[str, Parameter]:
-    """Return every parameter that some registered method takes, by name."""
+    """Return the parameters of all registered methods by name."""
     return {parameter.name: parameter for method in METHODS.values() for parameter in method.parameters}
 
 
 def resolve_parameters(method: Method, given: Mapping[str, Any]) -> dict[str, ParameterValue]:
-    """Return all parameters of `method`, those not given at their defaults.
+    """Return all parameters of `method`: the given values, and defaults for the others.
 
     Raises:
-        ConfigError: `method` does not take one of them, or a value is not valid; `location` is the parameter.
+        ConfigError: `method` does not have a parameter, or a value is not valid; `location` is the parameter.
     """
     names = {parameter.name for parameter in method.parameters}
     for name in given:

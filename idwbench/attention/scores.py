@@ -1,9 +1,8 @@
-"""The built-in scores: for each its formula, its function on tensors and its parameters, in one record.
+"""The built-in scores: formula, function on tensors and parameters of each in one record.
 
 Shapes: inputs (…, batch, features), keys (…, prototypes, features), scores (…, batch, prototypes). Leading axes stack
-runs. A numeric parameter is a number, or a tensor that broadcasts against the scores and holds none of its special
-values (`Parameter.special`). Torch is imported by the first call, so that sweeps are planned and tables printed
-without it.
+runs. A numeric parameter is a number, or a tensor that broadcasts against the scores and holds no special value
+(`Parameter.special`). Torch is imported by the first call, since planning and reports do not need it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def dot(inputs: Tensor, keys: Tensor) -> Tensor:
 
 
 def scaled_dot(inputs: Tensor, keys: Tensor, *, scale: str) -> Tensor:
-    """Return x·k/√features (Vaswani et al. 2017, Eq. 1), or x·k/√prototypes as the IDW authors' code ran."""
+    """Return x·k/√features (Vaswani et al. 2017, Eq. 1), or x·k/√prototypes as in the IDW authors' code."""
     prototypes, features = keys.shape[-2:]
     return dot(inputs, keys) / math.sqrt(features if scale == "features" else prototypes)
 
@@ -42,10 +41,7 @@ def cosine(inputs: Tensor, keys: Tensor, *, temperature: Number) -> Tensor:
 
 
 def neg_dist(inputs: Tensor, keys: Tensor, *, power: Number) -> Tensor:
-    """Return −d^p (arXiv 2310.18805, section 3); where d^p exceeds 1e9 it continues by its tangent in p·log d.
-
-    p = 2 takes no logarithm and needs no bound: d² of finite inputs is finite, and so is its gradient.
-    """
+    """Return −d^p (arXiv 2310.18805, section 3); with p ≠ 2, above d^p = 1e9, its tangent in p·log d."""
     from idwbench.attention.distances import bounded_exp, is_number, log_distance_power, squared_distances
 
     sq_dist = squared_distances(inputs, keys)
@@ -55,17 +51,17 @@ def neg_dist(inputs: Tensor, keys: Tensor, *, power: Number) -> Tensor:
 
 
 def gaussian(inputs: Tensor, keys: Tensor, *, sigma_squared: Number) -> Tensor:
-    """Return exp(−d²/σ²); σ² = 2 as the authors ran."""
+    """Return exp(−d²/σ²); the authors' code has σ² = 2."""
     from idwbench.attention.distances import squared_distances
 
     return (-squared_distances(inputs, keys) / sigma_squared).exp()
 
 
 def inv_dist(inputs: Tensor, keys: Tensor, *, power: Number, epsilon: Number) -> Tensor:
-    """Return 1/(ε + d^p); above 1e9 it continues by the tangent of exp; +∞ for a hit with ε = 0.
+    """Return 1/(ε + d^p); above 1e9 the tangent of exp(−log(ε + d^p)); +∞ for a hit with ε = 0.
 
-    With p = 2 it is a plain reciprocal wherever it is at most 1e9: its relative error is that of d² plus 2⁻²³.
-    Otherwise it is the exponential of the score of `idw`, whose absolute error becomes a relative one.
+    With p = 2 and up to 1e9 it is a plain reciprocal: its relative error is that of d² plus 2⁻²³. Otherwise it is the
+    exponential of the score of `idw`, whose absolute error becomes a relative one.
     """
     import torch
 
@@ -79,7 +75,7 @@ def inv_dist(inputs: Tensor, keys: Tensor, *, power: Number, epsilon: Number) ->
         if not isinstance(epsilon, torch.Tensor) and epsilon >= 1e-9:
             return total.reciprocal()
         is_plain = total >= 1e-9
-        # Masked arguments, since a gradient of 0 · ∞ would be NaN.
+        # Masked arguments avoid a gradient of 0 · ∞.
         plain = torch.where(is_plain, total, 1.0).reciprocal()
         beyond = bounded_exp(-torch.where(is_plain | (total == 0), 1.0, total).log())
         return torch.where(is_plain, plain, torch.where(total == 0, math.inf, beyond))
@@ -90,11 +86,10 @@ def inv_dist(inputs: Tensor, keys: Tensor, *, power: Number, epsilon: Number) ->
 def idw(inputs: Tensor, keys: Tensor, *, power: Number, epsilon: Number) -> Tensor:
     """Return −log(ε + d^p), so that softmax weights are the normalised 1/(ε + d^p) (arXiv 2310.18805, Eq. 3-4).
 
-    Computed as −max(a, b) − log(1 + exp(−|a − b|)) with a = log ε and b = p·log d, since the plain form gives 0/0 once
-    d^p overflows for all keys; with p = 2 the plain form is safe. +∞ for a hit with ε = 0; an ε between 0 and 1e-30
-    counts as 1e-30, so that gradients stay within float32. The error in float32 is at most
-    p·δ/2 + 4u·(1 + |score| + p·|log d|), where δ is the relative error of d² and u = 2⁻²⁴: a large power amplifies the
-    rounding of d, most visibly near d = 1, where the score itself is small.
+    Computed as −max(a, b) − log(1 + exp(−|a − b|)) with a = log ε and b = p·log d, which does not overflow; with p = 2
+    as the plain form. +∞ for a hit with ε = 0; an ε between 0 and 1e-30 counts as 1e-30, so that gradients stay within
+    float32. The error in float32 is at most p·δ/2 + 4u·(1 + |score| + p·|log d|), where δ is the relative error of d²
+    and u = 2⁻²⁴.
     """
     import torch
 
@@ -108,13 +103,16 @@ def idw(inputs: Tensor, keys: Tensor, *, power: Number, epsilon: Number) -> Tens
         return -(sq_dist + epsilon).log()
     log_power = log_distance_power(sq_dist, power)
     log_epsilon = torch.as_tensor(epsilon, dtype=log_power.dtype, device=log_power.device).log()
-    # Not torch.logaddexp, whose last bit depends on an element's place in memory, and so on the size of a stack.
+    # The last bit of torch.logaddexp depends on the position in memory, and so on the size of the stack.
     return -torch.maximum(log_epsilon, log_power) - (-(log_epsilon - log_power).abs()).exp().log1p()
 
 
 # The ranges are those in which scores and their gradients stay within float32.
 _POWER = Parameter(
     "power", 2.0, symbol="p", help="Power p of the distance.", minimum=0.0, exclusive=True, maximum=1e12, special=(2.0,)
+)
+_SCALE = Parameter(
+    "scale", "features", symbol="1/√", help="Count whose square root divides x·k.", choices=("features", "prototypes")
 )
 _EPSILON = Parameter("epsilon", 1e-3, symbol="ε", help="ε, added to the distance.", minimum=0.0, special=(0.0,))
 
@@ -124,15 +122,7 @@ BUILT_IN_METHODS = (
         "scaled_dot",
         "x·k / √features, or x·k / √prototypes",
         scaled_dot,
-        (
-            Parameter(
-                "scale",
-                "features",
-                symbol="1/√",
-                help="What the products are divided by the root of.",
-                choices=("features", "prototypes"),
-            ),
-        ),
+        (_SCALE,),
         initialisation="kaiming",
     ),
     Method(

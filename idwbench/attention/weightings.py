@@ -1,4 +1,4 @@
-"""From scores to weights to logits: the forward pass that all memories share."""
+"""From scores to weights to outputs: the forward pass."""
 
 from __future__ import annotations
 
@@ -23,31 +23,22 @@ __all__ = ["attend", "attention_weights", "prototype_logits", "scores", "scores_
 def scores(inputs: Tensor, keys: Tensor, method: str = "idw", **parameters: Any) -> Tensor:
     """Return the scores (…, batch, prototypes) of `inputs` (…, batch, features) and `keys` (…, prototypes, features).
 
-    Args:
-        inputs: The queries.
-        keys: The keys.
-        method: The name of a registered method; its formula is in ``docs/methods.md``.
-        parameters: Those of the method; what is left out has its default.
+    `method` is the name of a registered method; its `parameters` have defaults.
 
     Raises:
-        ConfigError: unknown method, a parameter it does not take, or a value out of range.
+        ConfigError: unknown method or parameter, or a value out of range.
     """
     found = get_method(method)
     return scores_of(found, resolve_parameters(found, parameters), inputs, keys)
 
 
 def attend(inputs: Tensor, keys: Tensor, values: Tensor, method: str = "idw", **parameters: Any) -> Tensor:
-    """Return Σ_j a(q, k_j) · v_j, the weighted mean of `values` (…, prototypes, outputs) for each of `inputs`.
+    """Return Σ_j a(q, k_j) · v_j (…, batch, outputs) with the weights a of `method`.
 
-    Args:
-        inputs: (…, batch, features), the queries q.
-        keys: (…, prototypes, features).
-        values: (…, prototypes, outputs).
-        method: The name of a registered method, which gives the weights a.
-        parameters: Those of the method; what is left out has its default.
+    Shapes: `inputs` q (…, batch, features), `keys` k (…, prototypes, features), `values` v (…, prototypes, outputs).
 
     Raises:
-        ConfigError: unknown method, a parameter it does not take, or a value out of range.
+        ConfigError: unknown method or parameter, or a value out of range.
     """
     found = get_method(method)
     return prototype_logits(found, resolve_parameters(found, parameters), inputs, keys, values)
@@ -56,7 +47,7 @@ def attend(inputs: Tensor, keys: Tensor, values: Tensor, method: str = "idw", **
 def scores_of(
     method: Method, parameters: Mapping[str, ParameterValue | Tensor], inputs: Tensor, keys: Tensor
 ) -> Tensor:
-    """Return the scores of a method, built in or from a plugin, with all its parameters given."""
+    """Return the scores of a method with all its parameters given."""
     result: Tensor = method.score(inputs, keys, **parameters)
     return result
 
@@ -66,8 +57,7 @@ def attention_weights(
 ) -> Float[Tensor, "*stack batch prototypes"]:
     """Return relu(scores) or the softmax over prototypes, by the method's weighting.
 
-    Scores of +∞ (hits with ε = 0) share the weight equally: the limit of ε → 0. No gradient flows to the scores of
-    such an input.
+    Scores of +∞ (hits with ε = 0) share the weight equally, the limit of ε → 0, and their gradient is 0.
     """
     if method.weighting == "relu":
         return scores.relu()
@@ -85,6 +75,6 @@ def prototype_logits(
     keys: Float[Tensor, "*#runs prototypes features"],
     values: Float[Tensor, "*#runs prototypes outputs"],
 ) -> Float[Tensor, "*#runs batch outputs"]:
-    """Return weights · V, the whole forward pass of a prototype network."""
+    """Return weights · V, the forward pass of a prototype network."""
     weights = attention_weights(method, scores_of(method, parameters, inputs, keys))
     return stacked_product(weights, values)

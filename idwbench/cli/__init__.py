@@ -1,4 +1,4 @@
-"""The command line: one file a command; parsing, printing and exit codes, nothing else."""
+"""The command line: one file per command."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line, with what makes a short command start a third faster.
-
-    To look for plugins of its own, pydantic reads the metadata of every installed package. And the garbage collector
-    scans what is being imported again and again; it starts when training starts.
-    """
+    """Run the command line without garbage collection and plugins of pydantic, which slow down the start."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.disable()
 

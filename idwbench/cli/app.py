@@ -1,7 +1,7 @@
-"""The `idwbench` command: its commands joined, and what may go wrong outside of them.
+"""The `idwbench` application and its errors.
 
-Exit codes: 0 done; 1 it failed (a run, the data, the database); 2 wrong input (an option, a sweep file, a model file,
-an impossible patch); 130 interrupted.
+Exit codes: 0 success; 1 failure (of a run, the data, the database); 2 invalid input (an option, a sweep file, a model
+file, an impossible patch); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -40,11 +40,9 @@ class OneLineErrors(TyperGroup):
         except typer.Abort:
             code = 130
         except BrokenPipeError:
-            # The reader of our output has gone (`idwbench report | head`), which is no error.
-            _discard_stdout()
+            _discard_stdout()  # the reader has closed the pipe: `idwbench report | head`
             code = 1
         except OSError as error:
-            # A full disk, a folder without permission: the system's message, with the file's name if there is one.
             where = f"{error.filename}: " if error.filename else ""
             typer.echo(f"idwbench: {where}{error.strerror or error}", err=True)
             _discard_stdout()
@@ -53,7 +51,7 @@ class OneLineErrors(TyperGroup):
 
 
 def _discard_stdout() -> None:
-    """Drop what is still buffered, so that the interpreter does not fail to write it at its end."""
+    """Discard buffered output, which the interpreter would fail to write at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -67,8 +65,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_given: bool) -> None:
+    if is_given:
         typer.echo(f"idwbench {idwbench.__version__}")
         raise typer.Exit
 
@@ -93,6 +91,5 @@ def run() -> None:
         if stream is None:  # closed by the caller: `idwbench … >&-`
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif hasattr(stream, "reconfigure"):
-            # ε and ± where the locale has none: a question mark beats a traceback.
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="replace")  # ε and ± may not exist in the locale's encoding
     app()

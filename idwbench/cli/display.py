@@ -1,4 +1,4 @@
-"""The live display of a terminal: a bar of runs, a bar of epochs, and lines above them."""
+"""The progress bars of runs and epochs on a terminal."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Display:
         self.progress.start()
 
     def show_runs(self, done: int) -> None:
-        """Move the bar of runs."""
+        """Update the bar of runs."""
         self.progress.update(self.runs, completed=done)
 
     def show_epoch(self, what: str, epoch: int, total: int) -> None:
-        """Move the bar of epochs of the stack that trains."""
+        """Update the bar of epochs."""
         self.progress.update(self.epochs, description=what, completed=epoch, total=total, visible=True)
 
     def print(self, line: str) -> None:

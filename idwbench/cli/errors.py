@@ -1,4 +1,4 @@
-"""The one place where an error becomes a line and an exit code; settings are named as the options that set them."""
+"""Errors as one line and an exit code, with settings replaced by their options."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OneLineCommand(TyperCommand):
 
 
 def error_line(error: IdwbenchError, options: dict[str, str]) -> str:
-    """Return the error as one line in which the options of a command stand for the settings they set."""
+    """Return the error as one line, with the options of a command in place of settings."""
     for kind, (option, hint) in _HINTS.items():
         if isinstance(error, kind) and option in options:
             error.hint = hint
@@ -43,14 +43,15 @@ def error_line(error: IdwbenchError, options: dict[str, str]) -> str:
 
 def _option(error: IdwbenchError, options: dict[str, str]) -> str:
     location = error.location
-    if isinstance(error, DatasetError) and location:  # what a loader blames is a setting of the data set
+    if isinstance(error, DatasetError) and location:  # the location is a setting of the data set
         location = ("dataset", *location)
     first, *rest = location or ("",)
     key = str(rest[-1]) if first in ("dataset", "protocol", "parameters") and rest else str(first)
     if key in options and (first != "dataset" or key in ("validation", "task")):
         return options[key]
     if first == "dataset":
-        return f"{options['dataset_option']} {key}" if rest and "dataset_option" in options else options.get(first, "")
+        is_pair = rest and key != "name" and "dataset_option" in options
+        return f"{options['dataset_option']} {key}" if is_pair else options.get(first, "")
     if len(location) == 1 and "parameter" in options and key.isidentifier():
         return f"{options['parameter']} {key}"
     return ""

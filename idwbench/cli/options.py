@@ -1,4 +1,4 @@
-"""Options that several commands share; importing them loads nothing but Typer."""
+"""Options of several commands."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ __all__ = [
 
 
 Database = Annotated[
-    str,
-    typer.Option("--db", envvar="IDWBENCH_DB", help="Results database: a path, or an SQLAlchemy URL."),
+    str, typer.Option("--db", envvar="IDWBENCH_DB", help="Results database: a path, or an SQLAlchemy URL.")
 ]
 DataDir = Annotated[
     Path | None,
@@ -44,11 +43,7 @@ Engine = Annotated[
 Jobs = Annotated[
     int | None,
     typer.Option(
-        "-j",
-        "--jobs",
-        min=1,
-        help="Number of threads that train; one for each core if not given.",
-        show_default=False,
+        "-j", "--jobs", min=1, help="Number of threads that train; one for each core if not given.", show_default=False
     ),
 ]
 Device = Annotated[str, typer.Option("--device", help="Device of the torch engine: cpu, cuda, mps.")]
@@ -61,28 +56,20 @@ Plugins = Annotated[
 
 
 def load_plugins(paths: list[Path] | None) -> None:
-    """Register the methods of the files given, and those of installed packages when one of them is asked for."""
+    """Register the methods of the given files, and later, if a method is unknown, those of installed packages."""
     from idwbench.attention.methods import find_unknown_methods
+    from idwbench.plugins import load_entry_points, load_plugin
 
-    find_unknown_methods(_load_entry_points)
-    if paths:
-        from idwbench.plugins import load_plugin
-
-        for path in paths:
-            load_plugin(path)
-
-
-def _load_entry_points() -> None:
-    from idwbench.plugins import load_entry_points  # it reads the metadata of all installed packages
-
-    load_entry_points()
+    find_unknown_methods(load_entry_points)
+    for path in paths or ():
+        load_plugin(path)
 
 
 def key_values(option: str, pairs: list[str] | None) -> dict[str, Any]:
-    """Return ``["noise=0.2"]`` as ``{"noise": 0.2}``; values are read as YAML reads them.
+    """Return ``["noise=0.2"]`` as ``{"noise": 0.2}``; values are parsed as YAML.
 
     Raises:
-        ConfigError: a pair without ``=``, one key twice, or a value that is not YAML; `location` is `option`.
+        ConfigError: a pair without ``=``, a duplicate key, or a value that is not YAML; `location` is `option`.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError

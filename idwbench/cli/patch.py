@@ -1,4 +1,4 @@
-"""`idwbench patch`: repair one answer of a model by adding one prototype."""
+"""`idwbench patch`: change the answer of a model to one input by adding one prototype."""
 
 from __future__ import annotations
 
@@ -21,33 +21,32 @@ def patch(
         str,
         typer.Option(
             "--x",
-            help="The input, in the data's own units: numbers 0.0,1.0; an .npy or image file; or DATASET:SPLIT:INDEX, "
-            "as in mnist:test:17.",
+            help="Input in the data's own units: numbers (0.0,1.0), an .npy or image file, or DATASET:SPLIT:INDEX "
+            "(mnist:test:17).",
             show_default=False,
         ),
     ],
-    label: Annotated[str, typer.Option(help="The class it should get: its name or number.", show_default=False)],
+    label: Annotated[str, typer.Option(help="Target class: its name or number.", show_default=False)],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Model file to write; without it nothing is written.")
+        Path | None, typer.Option("-o", "--output", help="Model file to write; required without --dry-run.")
     ] = None,
     margin: Annotated[
-        float | None,
-        typer.Option(help="Win by this fraction over the exact tie. [default: 0.001]", show_default=False),
+        float | None, typer.Option(help="Relative margin over the exact tie. [default: 0.001]", show_default=False)
     ] = None,
     logit_margin: Annotated[
-        float | None, typer.Option(help="Win by this difference of logits.", show_default=False)
+        float | None, typer.Option(help="Required difference of logits.", show_default=False)
     ] = None,
-    confidence: Annotated[float | None, typer.Option(help="Win with this probability.", show_default=False)] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what the patch would do; write nothing.")] = False,
+    confidence: Annotated[float | None, typer.Option(help="Required probability.", show_default=False)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the effect without writing a file.")] = False,
     data_dir: DataDir = None,
     plugin: Plugins = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Add the smallest prototype after which one input gets a wanted label, and report what else that changes.
+    """Add one prototype to a model so that one input gets the target label, and report the effect on other inputs.
 
-    The new key is the input; its value is η for the wanted class and 0 for the others, with the exact η. Predictions on
-    the model's own train and test data are compared before and after, the patched one included.
+    The new key is the input; its value is the smallest sufficient η for the target class and 0 for the others.
+    Predictions on the train and test data of the model are compared before and after.
     """
     from idwbench.errors import PatchError
 
@@ -68,7 +67,7 @@ def patch(
     from idwbench.training.threads import limited_threads
 
     criterion = Criterion.of(margin=margin, logit_margin=logit_margin, confidence=confidence)
-    # Predictions come in many small chunks: on a busy machine several threads would mostly wait for each other.
+    # For many small chunks several threads have more overhead than gain.
     with limited_threads(1):
         made = repair(load_model(model), x, label, criterion, data_dir=data_dir)
         if target is not None:

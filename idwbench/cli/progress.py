@@ -1,4 +1,4 @@
-"""Progress on stderr: a live display on a terminal, plain lines otherwise."""
+"""Progress on stderr: bars on a terminal, plain lines otherwise; and the status of a sweep."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import typer
 
+from idwbench.report.labels import count_label
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.results import RunResult
@@ -19,16 +19,17 @@ from idwbench.sweep.observer import Observer
 
 if TYPE_CHECKING:
     from idwbench.cli.display import Display
+    from idwbench.results.records import SweepStatus
 
-__all__ = ["RunProgress", "SweepProgress", "interruptible"]
+__all__ = ["RunProgress", "SweepProgress", "interruptible", "status_line"]
 
-# In a log, a line that shows that a long run is alive is enough.
-PLAIN_SECONDS = 20.0
+PLAIN_SECONDS = 20.0  # between two lines about epochs
+LIVE_SECONDS = 0.05  # between two moves of the bar of epochs
 
 
 @contextmanager
 def interruptible(status: Callable[[], str]) -> Iterator[None]:
-    """Turn Ctrl-C into one line with the `status` afterwards, and exit code 130."""
+    """Turn Ctrl-C into one line with the `status`, and exit code 130."""
     try:
         yield
     except KeyboardInterrupt:
@@ -37,23 +38,20 @@ def interruptible(status: Callable[[], str]) -> Iterator[None]:
 
 
 class RunProgress(Observer):
-    """Shows finished runs of all runs, the stack that trains, and each failure as it happens."""
+    """Shows the number of finished runs, the current stack, and failures."""
 
     def __init__(self, to_do: int = 1) -> None:
         self.to_do, self.done, self.n_failed = to_do, 0, 0
         self.lock = threading.Lock()
         self.last = time.monotonic()
-        # isatty rather than the console's opinion: FORCE_COLOR must not draw bars into a log.
-        self.live = sys.stderr.isatty()
+        self.live = sys.stderr.isatty()  # not Rich's property, which follows FORCE_COLOR
         self.display: Display | None = None
 
     def __enter__(self) -> Self:
-        """Return the display; it starts with the first note."""
+        """Return the progress; bars start with the first note."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Stop the display."""
         if self.display is not None:
             self.display.stop()
@@ -67,17 +65,21 @@ class RunProgress(Observer):
         """Print a line, and on a terminal start the display."""
         typer.echo(text, err=True)
         if self.live and self.display is None:
-            from idwbench.cli.display import Display  # loads Rich, which a sweep with nothing to do does not need
+            from idwbench.cli.display import Display  # loads Rich
 
             self.display = Display(self.to_do)
 
     def epoch(self, configs: Sequence[RunConfig], epoch: int) -> None:
-        """Move the bar of the stack that trains; on a plain stream print a line now and then."""
+        """Update the bar of epochs every `LIVE_SECONDS`, or print a line every `PLAIN_SECONDS`."""
+        now = time.monotonic()
+        if now - self.last < (PLAIN_SECONDS if self.display is None else LIVE_SECONDS):
+            return  # a small run has thousands of epochs a second, and their description costs more than they do
+        self.last = now
         total = configs[0].protocol.epochs
-        what = f"{configs[0].model.label} · {_runs(len(configs))}"
+        what = f"{configs[0].model.label} · {count_label(len(configs), 'run')}"
         if self.display is not None:
             self.display.show_epoch(what, epoch, total)
-        elif time.monotonic() - self.last > PLAIN_SECONDS:
+        else:
             self._line(f"{what}: epoch {epoch} of {total}")
 
     def finished(self, results: Sequence[RunResult]) -> None:
@@ -85,7 +87,7 @@ class RunProgress(Observer):
         config = results[0].config
         metric = headline_metric(config.dataset.task)
         values = [value for result in results if (value := result.metric(metric.name)) is not None]
-        parts = [config.model.label, _runs(len(results))]
+        parts = [config.model.label, count_label(len(results), "run")]
         if values:
             mean = sum(values) / len(values)
             parts.append(f"test {metric.name} " + (f"{100 * mean:.2f} %" if metric.percent else f"{mean:.4g}"))
@@ -118,19 +120,26 @@ class RunProgress(Observer):
 
 
 class SweepProgress(RunProgress):
-    """The same for the runs of a sweep."""
+    """Shows the progress of a sweep."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
 
     def planned(self, total: int, to_do: int, running: int, failed: int) -> None:
-        """Print how much is done, to do, trained by other processes, and failed."""
+        """Print the number of runs done, to do, trained by other processes, and failed."""
         self.to_do = to_do
         others = f", {running} in work elsewhere" if running else ""
         others += f", {failed} failed" if failed else ""
         typer.echo(f"{self.name}: {total - to_do - running - failed} of {total} done, {to_do} to go{others}", err=True)
 
 
-def _runs(n: int) -> str:
-    return "1 run" if n == 1 else f"{n} runs"
+def status_line(name: str, status: SweepStatus) -> str:
+    """Return ``two_moons: 178 of 180 runs complete, 2 failed (--retry failed trains them again)``."""
+    hints = {"failed": " (--retry failed trains them again)", "stale": " (their process is gone)"}
+    parts = [f"{status.complete} of {status.total} runs complete"]
+    for word in ("running", "stale", "diverged", "failed"):
+        n = getattr(status, word)
+        if n:
+            parts.append(f"{n} {word}{hints.get(word, '')}")
+    return f"{name}: {', '.join(parts)}"

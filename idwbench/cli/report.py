@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Force, Json, Plugins, load_plugins
-from idwbench.cli.status import status_line
 
 if TYPE_CHECKING:
     from idwbench.report.summaries import Report
@@ -25,19 +24,19 @@ def report(
     table: Annotated[
         str | None,
         typer.Option(
-            help="Name of a sweep or data set; without it the contents of the database are listed.", show_default=False
+            help="Name of a sweep or data set. Without it the content of the database is listed.", show_default=False
         ),
     ] = None,
     figure: Annotated[
         str | None,
-        typer.Option(help="Figure to draw, such as keys or moons; a wrong name lists all.", show_default=False),
+        typer.Option(help="Figure to draw, such as keys or moons.", show_default=False),
     ] = None,
     format: Annotated[
         TableFormat | None, typer.Option(help="Format of a table. [default: rich]", show_default=False)
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="File to write; the ending of a figure (.png, .svg, .pdf) is its format."),
+        typer.Option("-o", "--output", help="File to write; its suffix (.png, .svg, .pdf) is the format of a figure."),
     ] = None,
     method: Annotated[list[str] | None, typer.Option(help="Only this method; may be repeated.")] = None,
     prototypes: Annotated[
@@ -49,11 +48,11 @@ def report(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Print metrics over seeds as a table, or draw the prototypes.
+    """Print a table of metrics over seeds, or draw a figure.
 
-    A table shows models with n, mean ± sample standard deviation of the headline metric (test accuracy for a
-    classification), the best of each number of prototypes in bold, and published figures beside them. A name that is
-    both a sweep and a data set means the sweep.
+    A table shows for each model n, mean ± sample standard deviation of the headline metric (such as accuracy), with the
+    best of each number of prototypes in bold, and published results. A name of both a sweep and a data set means the
+    sweep.
     """
     from idwbench.results.store import Results
 
@@ -79,14 +78,14 @@ def report(
 def _check_together(
     table: str | None, figure: str | None, table_format: str | None, output: Path | None, json: bool
 ) -> None:
-    """Refuse options that would otherwise be ignored."""
+    """Refuse options that would be ignored."""
     from idwbench.errors import ConfigError
 
     if figure is not None and (table_format is not None or json):
         problem = "takes neither --format nor --json; the ending of -o is its format"
         raise ConfigError(problem, location=("figure",))
     if json and table_format not in (None, "json"):
-        raise ConfigError(f"--format says '{table_format}'", location=("json",))
+        raise ConfigError(f"--format is '{table_format}'", location=("json",))
     if table is None and figure is None and (table_format is not None or output is not None):
         raise ConfigError("give --table NAME or --figure too", location=("format" if table_format else "output",))
 
@@ -104,7 +103,7 @@ def _write_table(report: Report, table_format: str, output: Path | None, force: 
 
         from idwbench.report.terminal import TerminalReport
 
-        # A pipe has no width of its own: it gets that of a file.
+        # A pipe has no width.
         Console(highlight=False, width=None if sys.stdout.isatty() else 100).print(TerminalReport(report))
     else:
         typer.echo(render(report, table_format), nl=False)
@@ -130,6 +129,8 @@ def _write_figure(
 def _print_contents(results: Results, as_json: bool) -> None:
     import dataclasses
     import json
+
+    from idwbench.cli.progress import status_line
 
     statuses = {sweep.name: results.sweep_status(sweep.name) for sweep in results.list_sweeps()}
     datasets = results.dataset_labels()

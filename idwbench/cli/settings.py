@@ -1,4 +1,4 @@
-"""Options that follow from the declarations of settings: adding a setting adds its option."""
+"""Options generated from the declarations of settings."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from idwbench.runs.datasets import FileConfig
 from idwbench.runs.models import PrototypesConfig
 from idwbench.runs.protocol import Protocol
 
-__all__ = ["DATASET_SETTINGS", "with_settings"]
+__all__ = ["DATASET_SETTINGS", "number", "with_settings"]
 
-# Settings of data sets with an option of their own; others are given as pairs.
+# Settings of data sets with an option of their own; the others are given as KEY=VALUE.
 DATASET_SETTINGS = ("validation", "task")
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
 
 def with_settings(command: _Command) -> _Command:
-    """Give a command with a ``**settings`` argument one option for each setting; those not given are left out."""
+    """Replace the ``**settings`` argument of a command by one option for each setting."""
     signature = inspect.signature(command, eval_str=True)
     fixed = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     made = list(_options())
@@ -32,7 +32,6 @@ def with_settings(command: _Command) -> _Command:
         given = {name: arguments.pop(name) for name in list(arguments) if name in names}
         command(**arguments, **{name: value for name, value in given.items() if value is not None})
 
-    # After the settings that every run has, before the options that are about the work.
     place = [p.name for p in fixed].index("seed") + 1
     parameters = [*fixed[:place], *made, *fixed[place:]]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -50,13 +49,22 @@ def _options() -> Iterator[inspect.Parameter]:
     ):
         for name in names:
             field = settings.model_fields[name]
-            yield _option(name, _type(field.annotation), field.description or "")
+            yield _option(name, field.annotation, field.description or "")
 
 
-def _option(name: str, kind: type, text: str) -> inspect.Parameter:
-    option = typer.Option(f"--{name.replace('_', '-')}", help=text, show_default=False)
-    annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
-    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
+def _option(name: str, annotation: Any, text: str) -> inspect.Parameter:
+    kinds = set(_plain_types(annotation))
+    kind: Any = float if float in kinds else int if kinds == {int} else str
+    parser = number if kinds == {int, float} else None
+    option = typer.Option(f"--{name.replace('_', '-')}", help=text, show_default=False, parser=parser)
+    return inspect.Parameter(
+        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=Annotated[kind | None, option]
+    )
+
+
+def number(text: str) -> int | float:
+    """Return a whole number as it is and any other as a float: 1 is one row, 1.0 is no fraction below 1."""
+    return int(text) if text.strip().isdigit() else float(text)
 
 
 def _methods(parameter: str) -> str:
@@ -64,10 +72,9 @@ def _methods(parameter: str) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def _type(annotation: Any) -> type:
-    """Return what the command line parses: a whole number, a number, or a word that the setting checks itself."""
-    kinds = set(_plain_types(annotation))
-    return float if float in kinds else int if kinds == {int} else str
+def _number(text: str) -> int | float:
+    """Return a whole number as it is and any other as a float: 1 is a row, 0.1 a fraction."""
+    return int(text) if text.strip().isdigit() else float(text)
 
 
 def _plain_types(annotation: Any) -> Iterable[Any]:

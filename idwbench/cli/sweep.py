@@ -1,4 +1,4 @@
-"""`idwbench sweep`: train what a sweep file asks for and the database lacks."""
+"""`idwbench sweep`: train the missing runs of a sweep file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Device, Engine, Jobs, Json, Plugins, load_plugins
-from idwbench.cli.status import status_line
 
 if TYPE_CHECKING:
     from idwbench.results.records import SweepStatus
@@ -20,7 +19,7 @@ __all__ = ["sweep"]
 def sweep(
     file: Annotated[Path, typer.Argument(help="The sweep file (YAML).")],
     db: Database = DEFAULT_DATABASE,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and train nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan without training.")] = False,
     retry: Annotated[
         Literal["failed", "diverged", "all"] | None,
         typer.Option("--retry", help="Retrain runs in this state.", show_default=False),
@@ -32,7 +31,7 @@ def sweep(
     plugin: Plugins = None,
     json: Json = False,
 ) -> None:
-    """Train the runs of a sweep file that the database does not hold yet.
+    """Train the runs of a sweep file that the database does not have.
 
     The same command continues after an interruption, a crash, or a change of the grid. The exit code is 1 if runs
     failed; diverged runs are results.
@@ -86,5 +85,7 @@ def _print_status(spec: SweepSpec, status: SweepStatus, db: str, as_json: bool) 
 
         typer.echo(json.dumps({"sweep": spec.name, "db": db, **dataclasses.asdict(status)}))
         return
+    from idwbench.cli.progress import status_line
+
     typer.echo(status_line(spec.name, status), err=True)
     typer.echo(f"see: idwbench report --table {spec.name}", err=True)

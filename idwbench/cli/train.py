@@ -1,4 +1,4 @@
-"""`idwbench train`: one run, stored, and its model in a file."""
+"""`idwbench train`: train and store one run, and write its model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from idwbench.runs.datasets import DATASETS
 
 if TYPE_CHECKING:
     from idwbench.results.records import StoredRun
-    from idwbench.runs.config import RunConfig
 
 __all__ = ["train"]
 
@@ -57,15 +56,15 @@ def train(
     db: Database = DEFAULT_DATABASE,
     data_dir: DataDir = None,
     plugin: Plugins = None,
-    retrain: Annotated[bool, typer.Option("--retrain", help="Train even if the database holds this run.")] = False,
+    retrain: Annotated[bool, typer.Option("--retrain", help="Train also if the database has this run.")] = False,
     force: Force = False,
     json: Json = False,
     **settings: Any,
 ) -> None:
     """Train one run, store it, and write its model.
 
-    Settings of the protocol that are not given are the paper's for the data set. A run that the database holds already
-    is not trained again: the same configuration and seed give the same result.
+    The default protocol is that of the data set. A run that the database already has is not trained again: the same
+    configuration and seed give the same result.
     """
     load_plugins(plugin)
     if output is not None:
@@ -74,10 +73,17 @@ def train(
 
         check_model_path(output)
         check_output(output, overwrite=force)
-    options = {**key_values("dataset_option", dataset_option), **_pop(settings, DATASET_SETTINGS)}
+    options = key_values("dataset_option", dataset_option)
+    own_options = {name: settings.pop(name) for name in DATASET_SETTINGS if name in settings}
     extra = key_values("parameter", parameter)
+    _check_twice(options, own_options)
     _check_twice(extra, settings)
-    config = _config(dataset, options, seed, {"method": method, "prototypes": prototypes, **settings, **extra})
+    options.update(own_options)
+    settings |= {"method": method, "prototypes": prototypes, **extra}
+
+    from idwbench.runs.config import run_config
+
+    config = run_config({"name": dataset, **options} if options else dataset, seed=seed, **settings)
 
     from idwbench.cli.progress import RunProgress, interruptible
     from idwbench.results.store import Results
@@ -96,24 +102,11 @@ def train(
     _print_run(run, output, json)
 
 
-def _pop(settings: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    found = {name: settings.pop(name) for name in names if name in settings}
-    if isinstance(rows := found.get("validation"), float) and (rows >= 1 or rows == 0) and rows.is_integer():
-        found["validation"] = int(rows)  # an option has one type: 100 rows arrive as 100.0
-    return found
-
-
 def _check_twice(extra: dict[str, Any], settings: dict[str, Any]) -> None:
     from idwbench.errors import ConfigError
 
     for name in extra.keys() & settings.keys():
         raise ConfigError("is given twice", location=(name,))
-
-
-def _config(dataset: str, options: dict[str, Any], seed: int, settings: dict[str, Any]) -> RunConfig:
-    from idwbench.runs.config import run_config
-
-    return run_config({"name": dataset, **options} if options else dataset, seed=seed, **settings)
 
 
 def _print_run(run: StoredRun, output: Path | None, as_json: bool) -> None:

@@ -1,1 +1,1 @@
-"""Data sets: one loader a file, all giving a `Dataset` of scaled arrays."""
+"""Data sets: one loader per file; each returns a `Dataset` of scaled arrays."""

@@ -1,4 +1,4 @@
-"""The user's own table: a ``.csv`` with a header, a column to predict, and numbers in every other column."""
+"""The user's ``.csv`` file: a header, a column to predict, and numbers in all other columns."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from idwbench.runs.datasets import CsvConfig
 __all__ = ["load_csv"]
 
 LISTED_COLUMNS = 12
+# A column of decimal numbers with more different values than this holds no classes, although all may be whole (151.0).
+MOST_DECIMAL_CLASSES = 20
 WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
 
 
 def load_csv(config: CsvConfig, folder: Path) -> RawData:
-    """Return the table as a data set, split at random into train and test, class by class if there are classes.
+    """Return the table, split at random into train and test, class by class if there are classes.
 
-    Labels that are all integers are classes in their order, others in alphabetical order. Messages count rows from 1
-    and without the header.
+    Integer labels are sorted by value, others alphabetically. Messages count rows from 1, without the header.
 
     Raises:
-        DatasetError: not such a table; the message names row and column.
+        DatasetError: the table is not valid; the message names row and column.
     """
     frame, texts = _read(Path(config.path), config.label)
     class_names: tuple[str, ...] = ()
     targets: NDArray[Any]
-    classes: NDArray[Any]
     if config.task == "regression":
         targets = _numbers(frame[[config.label]])
-        classes = np.zeros(len(targets))
+        classes: NDArray[Any] = np.zeros(len(targets))
     else:
         labels = _labels(texts, frame[config.label])
         encoding = LabelEncoding(labels)
@@ -61,11 +61,11 @@ def _read(path: Path, label: str) -> tuple[Any, list[str]]:
 
     content = read_file(path, DatasetError)
     try:
-        # Two rows, for a first row longer than the header: later pandas would take it to begin with an index.
+        # Two rows: with a first row longer than the header pandas would assume an index column.
         header = pd.read_csv(io.BytesIO(content), header=None, nrows=2, dtype=str, na_filter=False).iloc[0]
         _check_header([name.strip() for name in header], label)
         frame = pd.read_csv(io.BytesIO(content), low_memory=False).rename(columns=str.strip)
-        # Labels are read by themselves, as texts: "NA" and "None" are names here, not missing values.
+        # Labels are read separately, as text: "NA" and "None" are not missing values.
         column = next(name for name in header if name.strip() == label)
         texts = pd.read_csv(io.BytesIO(content), usecols=[column], dtype=str, na_filter=False)[column]
     except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError) as error:
@@ -95,10 +95,15 @@ def _labels(texts: list[str], column: Any) -> NDArray[Any]:
         raise DatasetError(
             f"column {column.name!r} holds fractions, which are not classes", hint="set task: regression"
         )
+    if column.dtype.kind == "f" and column.nunique() > MOST_DECIMAL_CLASSES:
+        raise DatasetError(
+            f"column {column.name!r} holds {column.nunique()} different decimal numbers, too many for classes",
+            hint="set task: regression, or write classes as integers",
+        )
     for row, text in enumerate(texts, start=1):
         if not text:
             raise DatasetError(f"row {row}, column {column.name!r}: the label is missing")
-    # "01" stays a text: only what an integer would be written as becomes one.
+    # "01" stays a string: only canonical integers are converted.
     if all(WHOLE_NUMBER.fullmatch(text) for text in texts):
         return np.array([int(text) for text in texts])
     return np.array(texts)

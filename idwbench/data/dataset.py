@@ -1,4 +1,4 @@
-"""`Dataset`: the arrays of one data set with all that a saved model must know of them."""
+"""`Dataset`: the arrays of one data set, with scaling and class names."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class Scaling:
 
     @classmethod
     def identity(cls) -> Scaling:
-        """Return the scaling that changes nothing."""
+        """Return the identity."""
         return cls(np.zeros(()), np.ones(()))
 
     def apply(self, raw: NDArray[np.generic]) -> NDArray[np.float32]:
-        """Return `raw` (…, features) in the model's units; what is beyond float32 becomes infinite or NaN."""
+        """Return `raw` (…, features) in the model's units; values beyond float32 become infinite or NaN."""
         if raw.dtype == np.uint8 and raw.ndim == 2 and self.mean.ndim == 0:
             return self._apply_to_bytes(raw.astype(np.uint8, copy=False))
         with np.errstate(over="ignore", invalid="ignore"):
             return ((raw.astype(np.float64) - self.mean) / self.std).astype(np.float32)
 
     def _apply_to_bytes(self, raw: NDArray[np.uint8]) -> NDArray[np.float32]:
-        # Only 256 values can occur: each is scaled once and looked up; in strips, as NumPy widens an index to 8 bytes.
+        # A lookup table of 256 values, used in strips, since NumPy widens an index to 8 bytes.
         table = self.apply(np.arange(256, dtype=np.uint8))
         scaled = np.empty(raw.shape, np.float32)
         for start in range(0, len(raw), _ROWS_AT_ONCE):
@@ -56,19 +56,13 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Split:
-    """Scaled inputs (n, features), float32 and contiguous, and what they are to give.
-
-    Attributes:
-        inputs: (n, features).
-        targets: Labels (n,), int64 from 0; or numbers (n, outputs), float32 and contiguous, scaled like the model's
-            outputs.
-    """
+    """Scaled inputs (n, features), float32, with labels (n,), int64 from 0, or scaled targets (n, outputs), float32."""
 
     inputs: NDArray[np.float32]
     targets: NDArray[np.int64] | NDArray[np.float32]
 
     def __post_init__(self) -> None:
-        """Refuse arrays of another form: compiled kernels do not check them again."""
+        """Check the arrays; compiled kernels do not."""
         inputs, targets = self.inputs, self.targets
         if inputs.ndim != 2 or len(inputs) == 0 or len(targets) != len(inputs):
             raise ValueError(f"inputs {inputs.shape} and targets {targets.shape} make no split")
@@ -99,16 +93,13 @@ class Dataset:
     """One data set, ready to train on.
 
     Attributes:
-        config: What was asked for.
-        train: What keys and values are fitted to.
-        test: What metrics are measured on.
-        holdout: A large fresh sample of synthetic data; None for real data.
-        scaling: How `inputs` came from the data's own units.
-        image_shape: (height, width) if an input is an image.
-        class_names: One name a class, in the order of the labels; empty for a regression.
-        sha256: Checksum of the content that was read or drawn.
-        validation: Rows set apart from the training data, never trained on; None if none were asked for.
-        target_scaling: How the targets of a regression came from their own units.
+        holdout: A large new sample of synthetic data, or None.
+        scaling: Scaling of the inputs.
+        image_shape: (height, width) if an input is an image, or None.
+        class_names: One name for each class, in the order of the labels; empty for a regression.
+        sha256: Checksum of the content.
+        validation: Rows of the training data that are not trained on, or None.
+        target_scaling: Scaling of the targets of a regression.
     """
 
     config: DatasetConfig
@@ -123,7 +114,7 @@ class Dataset:
     target_scaling: Scaling = field(default_factory=Scaling.identity)
 
     def __post_init__(self) -> None:
-        """Refuse splits that do not fit each other."""
+        """Check that the splits fit each other."""
         for split in self.splits.values():
             if split.inputs.shape[1] != self.n_features:
                 raise ValueError(f"expected {self.n_features} features in each split, got {split.inputs.shape[1]}")
@@ -155,7 +146,7 @@ class Dataset:
         return len(self.class_names) or int(self.train.targets.shape[1])
 
     def metrics(self, split: str, outputs: NDArray[np.floating]) -> dict[tuple[str, str], float]:
-        """Return every metric of a model's `outputs` (n, outputs) on a split, targets in their own units."""
+        """Return the metrics of a model's `outputs` (n, outputs) on a split, in the targets' own units."""
         targets: NDArray[np.generic] = self.splits[split].targets
         if self.task == "regression":
             outputs = self.target_scaling.invert(outputs)

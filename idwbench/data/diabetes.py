@@ -1,4 +1,4 @@
-"""Diabetes: scikit-learn's 442 patients, ten features and the progression of the disease after a year."""
+"""Diabetes: scikit-learn's 442 patients, ten features and the progression of the disease after one year."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["load_diabetes"]
 
 
 def load_diabetes(config: DiabetesConfig, folder: Path) -> RawData:
-    """Return the patients in the units they were measured in, split at random; inputs standardised."""
+    """Return the patients in the original units, split at random; inputs are standardised."""
     from sklearn import datasets
 
     found = datasets.load_diabetes(scaled=False)

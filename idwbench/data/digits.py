@@ -1,4 +1,4 @@
-"""Digits: scikit-learn's 1,797 images of 8 x 8 pixels, which need no download."""
+"""Digits: scikit-learn's 1,797 images of 8 x 8 pixels; no download."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ __all__ = ["load_digits"]
 
 
 def load_digits(config: DigitsConfig, folder: Path) -> RawData:
-    """Return the digits, 0 … 16 a pixel, split by class.
-
-    They are scaled as MNIST is: by one mean and one standard deviation over all pixels of the training images (near
-    4.88 and 6.02).
-    """
+    """Return the digits, pixels 0 to 16, split by class; scaled by one mean and standard deviation over all pixels."""
     from sklearn import datasets
 
     found = datasets.load_digits()

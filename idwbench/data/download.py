@@ -1,7 +1,4 @@
-"""The one place that imports torchvision, which serves only to fetch the archives of image data sets.
-
-It is imported by name and when needed: it takes seconds and brings torch, which reading data does without.
-"""
+"""Download of image archives with torchvision, which is imported when needed: it takes seconds and loads torch."""
 
 from __future__ import annotations
 
@@ -25,16 +22,15 @@ __all__ = ["fetch_archive", "torchvision_datasets"]
 TIMEOUT_SECONDS = 10.0
 MISSING_OPERATORS = ("nms", "qnms")
 
-# Operators live as long as the library object that declared them.
+# Keeps library objects alive: their operators are removed with them.
 _declared: list[Any] = []
 
 
 def torchvision_datasets() -> ModuleType:
-    """Return `torchvision.datasets`, also where a CPU build of torch meets the registry's torchvision.
+    """Return `torchvision.datasets`, also for a CPU build of torch with a CUDA build of torchvision.
 
-    That torchvision is compiled for CUDA. Without CUDA's libraries its compiled half does not load, and the import
-    fails with "operator torchvision::nms does not exist" when it registers shapes for its operators `nms` and `qnms`.
-    Declaring the two lets the import pass. A pair that fits is imported as it is.
+    That import fails with "operator torchvision::nms does not exist", since the compiled part of torchvision does not
+    load; it passes once the missing operators are declared.
     """
     try:
         return importlib.import_module("torchvision.datasets")
@@ -53,15 +49,15 @@ def _import_with_operators() -> ModuleType:
 
 
 def fetch_archive(dataset_class: str, target: Path, sha256: str) -> None:
-    """Download one archive from torchvision's mirrors, in their order; it is checked and written atomically.
+    """Download an archive from the mirrors of a class of `torchvision.datasets`, check it and write it atomically.
 
     Args:
-        dataset_class: Name in `torchvision.datasets`, whose mirrors are asked.
-        target: The file to write; its name is the archive's.
-        sha256: What its content must have.
+        dataset_class: Name of the class.
+        target: The file to write, with the archive's name.
+        sha256: Expected checksum.
 
     Raises:
-        DatasetError: no mirror gave it, or it cannot be written; one line with each reason.
+        DatasetError: no mirror has the archive, or it cannot be written; one line with each reason.
     """
     try:
         datasets = torchvision_datasets()
@@ -72,7 +68,7 @@ def fetch_archive(dataset_class: str, target: Path, sha256: str) -> None:
         try:
             _fetch(datasets, mirror + target.name, target, sha256)
             return
-        # RecursionError (too many redirections) is a RuntimeError, a time-out and URLError are OSErrors.
+        # RecursionError (too many redirections) is a RuntimeError; time-outs and URLError are OSErrors.
         except (OSError, RuntimeError, HTTPException, DatasetError) as error:
             reasons.append(f"{mirror}: {_one_line(error)}")
     raise DatasetError("; ".join(reasons))
@@ -92,7 +88,7 @@ def _fetch(datasets: ModuleType, url: str, target: Path, sha256: str) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep standard output for data, and limit each wait: torchvision sets no time limit."""
+    """Redirect stdout to stderr and set a socket timeout, which torchvision does not."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TIMEOUT_SECONDS)
     try:

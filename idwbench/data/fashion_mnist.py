@@ -1,4 +1,4 @@
-"""Fashion-MNIST: 70,000 pictures of clothes of 28 x 28 pixels, in the form of MNIST."""
+"""Fashion-MNIST: 70,000 images of clothes of 28 x 28 pixels, in the format of MNIST."""
 
 from __future__ import annotations
 
@@ -28,9 +28,5 @@ ARCHIVES = ImageArchives(
 
 
 def load_fashion_mnist(config: FashionMnistConfig, folder: Path) -> RawData:
-    """Return the official archives' content, scaled by the constants above.
-
-    Raises:
-        DatasetError: an archive is missing and cannot be fetched, or its checksum is another than the official.
-    """
+    """Return the content of the archives; raises like `load_images`."""
     return load_images(config.name, ARCHIVES, folder)

@@ -1,4 +1,4 @@
-"""Where data lies, and how a user's own file is found and known by its content."""
+"""The data folder, and the user's own files."""
 
 from __future__ import annotations
 
@@ -25,14 +25,12 @@ def data_folder(data_dir: Path | None = None) -> Path:
 
 
 def resolve_files(config: DatasetConfig, base: Path) -> DatasetConfig:
-    """Return `config` with an absolute path and the checksum of the file it names; other data sets unchanged.
+    """Return the settings of a file with its absolute path and checksum; other data sets unchanged.
 
-    Args:
-        config: What was asked for.
-        base: The folder that a relative path begins at.
+    A relative path starts at the folder `base`.
 
     Raises:
-        DatasetError: the file is missing, unreadable, or has another checksum than `config` says.
+        DatasetError: the file does not exist, cannot be read, or has another checksum than in `config`.
     """
     if not isinstance(config, FileConfig):
         return config

@@ -1,4 +1,4 @@
-"""Friedman 1: ten features, of which five matter (Friedman 1991, Multivariate adaptive regression splines)."""
+"""Friedman 1: ten features, five of them relevant (Friedman 1991, Multivariate adaptive regression splines)."""
 
 from __future__ import annotations
 
@@ -6,26 +6,19 @@ from pathlib import Path
 
 import numpy as np
 
-from idwbench.data.preparation import RawData, RawSplit
-from idwbench.data.splits import HOLDOUT_STREAM, random_stream
+from idwbench.data.preparation import RawData, RawSplit, draw_splits
 from idwbench.runs.datasets import Friedman1Config
 
 __all__ = ["load_friedman1"]
 
 
 def load_friedman1(config: Friedman1Config, folder: Path) -> RawData:
-    """Return samples of ``sklearn.datasets.make_friedman1``, train and test from one generator; inputs standardised.
+    """Return samples of ``sklearn.datasets.make_friedman1``; inputs are standardised, and the holdout has no noise.
 
-    y = 10 sin(π x₁ x₂) + 20 (x₃ − ½)² + 10 x₄ + 5 x₅ + noise · N(0, 1). The holdout comes from a separate generator
-    and has no noise, so its error is the distance to the true function.
+    y = 10 sin(π x₁ x₂) + 20 (x₃ − ½)² + 10 x₄ + 5 x₅ + noise · N(0, 1).
     """
-    random = np.random.RandomState(config.seed)
-    train = _draw(config.train_size, config.noise, random)
-    test = _draw(config.test_size, config.noise, random)
-    holdout = None
-    if config.holdout_size:
-        holdout = _draw(config.holdout_size, 0.0, random_stream(config.seed, HOLDOUT_STREAM))
-    return RawData(train, test, holdout, scaling="features")
+    sizes = (config.train_size, config.test_size, config.holdout_size)
+    return RawData(*draw_splits(_draw, sizes, config.seed, config.noise, holdout_noise=0.0), scaling="features")
 
 
 def _draw(size: int, noise: float, random: np.random.RandomState) -> RawSplit:

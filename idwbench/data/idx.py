@@ -1,4 +1,4 @@
-"""The IDX format of MNIST: two zero bytes, a type, a number of axes, their sizes, then the values."""
+"""The IDX format of MNIST: two zero bytes, a type, the number of axes, their sizes, the values."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ UNSIGNED_BYTE = 0x08
 
 
 def parse_idx(content: bytes, name: str) -> NDArray[np.uint8]:
-    """Return the array of unsigned bytes that the IDX file `name` holds; sizes are big-endian, 32 bits.
+    """Return the array of unsigned bytes in the IDX file `name`; sizes are big-endian, 32 bits.
 
     Raises:
-        DatasetError: another format or type, or another length than the sizes say.
+        DatasetError: another format or type, or the length does not match the sizes.
     """
     if len(content) < 4 or content[:3] != bytes((0, 0, UNSIGNED_BYTE)):
         raise DatasetError(f"{name}: not an IDX file of unsigned bytes: it begins with {content[:4].hex(' ')!r}")
@@ -29,5 +29,5 @@ def parse_idx(content: bytes, name: str) -> NDArray[np.uint8]:
         raise DatasetError(f"{name}: ends within its header, after {len(content)} bytes")
     shape = struct.unpack(f">{axes}I", content[4:start])
     if len(content) - start != math.prod(shape):
-        raise DatasetError(f"{name}: holds {len(content) - start} values, its header says {shape}")
+        raise DatasetError(f"{name}: holds {len(content) - start} values, its header has {shape}")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)

@@ -1,4 +1,4 @@
-"""Image data sets in the archives of MNIST: the official files, checked at every read, fetched if missing."""
+"""Image data sets in the archive format of MNIST; files are checked at every read and downloaded if missing."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ class ImageArchives:
     """Four archives in torchvision's layout: ``<data folder>/<folder>/raw/*.gz``.
 
     Attributes:
-        folder: torchvision's name of the data set, and of its folder.
-        mean: Mean of x/255 over the training pixels, as it is commonly rounded.
-        std: Their standard deviation, likewise.
-        class_names: One name a class.
-        checksums: SHA-256 of each part, in the order of train images and labels, test images and labels.
+        folder: torchvision's name of the data set and its folder.
+        mean: Mean of x/255 over the training pixels, rounded as usual.
+        std: Their standard deviation, rounded as usual.
+        checksums: SHA-256 of each of `PARTS`.
     """
 
     folder: str
@@ -49,7 +48,7 @@ class ImageArchives:
 
     @property
     def scaling(self) -> Scaling:
-        """(x/255 − mean) / std, in the units 0 … 255."""
+        """(x/255 − mean) / std for x from 0 to 255."""
         return Scaling(np.asarray(self.mean * 255), np.asarray(self.std * 255))
 
     @property
@@ -62,7 +61,7 @@ def load_images(name: str, archives: ImageArchives, folder: Path) -> RawData:
     """Return the data set `name` from the data folder `folder`; inputs are bytes, scaled by the archives' constants.
 
     Raises:
-        DatasetError: an archive is missing and cannot be fetched, or its checksum is another than the official.
+        DatasetError: an archive is missing and cannot be downloaded, or its checksum is wrong.
     """
     arrays = _read(name, archives, folder)
     return RawData(
@@ -78,7 +77,7 @@ def load_images(name: str, archives: ImageArchives, folder: Path) -> RawData:
 def _read(name: str, archives: ImageArchives, folder: Path) -> Mapping[str, NDArray[np.uint8]]:
     raw = folder / archives.folder / "raw"
     _fetch_missing(name, archives, raw)
-    # The archives are checked even if the cache spares unpacking them: an altered file is always noticed.
+    # The archives are checked even if their content is cached.
     contents = {part: _checked(raw / file, archives.checksums[part]) for part, (file, _) in PARTS.items()}
     cached_in, cache_name = cache_folders(folder), f"{name}-{archives.sha256[:16]}.npz"
     cached = read_cache(cached_in, cache_name, {part: shape for part, (_, shape) in PARTS.items()})
@@ -95,7 +94,7 @@ def _fetch_missing(name: str, archives: ImageArchives, raw: Path) -> None:
         try:
             fetch_archive(archives.folder, raw / PARTS[part][0], archives.checksums[part])
         except DatasetError as error:
-            # The others would fail alike, and each would wait for its time limit.
+            # The other downloads would fail too, each after a timeout.
             files = ", ".join(PARTS[left][0] for left in missing[position:])
             raise DatasetError(
                 f"{name}: missing {files} (download failed: {error})",

@@ -1,4 +1,4 @@
-"""A cache of decoded images: unpacking MNIST takes longer than reading it."""
+"""A cache of decoded images: decompressing MNIST takes longer than reading it."""
 
 from __future__ import annotations
 
@@ -21,27 +21,21 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def cache_folders(data_folder: Path) -> tuple[Path, ...]:
-    """Return where a cache may lie: within the data folder, or in the user's cache if that is read-only."""
+    """Return the possible folders of the cache: in the data folder, or in the user's cache if that is read-only."""
     return (data_folder / CACHE_FOLDER, user_cache_path("idwbench") / CACHE_FOLDER)
 
 
 def read_cache(folders: tuple[Path, ...], name: str, shapes: Shapes) -> dict[str, NDArray[np.uint8]] | None:
     """Return the cached arrays, or None if no folder holds all of them in these shapes.
 
-    The file is uncompressed ``.npz``; its CRC-32s catch damage, and nothing in it is unpickled.
+    The file is an uncompressed ``.npz`` with CRC-32 checksums; nothing is unpickled.
     """
-    for folder in folders:
-        arrays = _read(folder / name, shapes)
-        if arrays is not None:
-            return arrays
-    return None
+    found = (_read(folder / name, shapes) for folder in folders)
+    return next((arrays for arrays in found if arrays is not None), None)
 
 
 def write_cache(folders: tuple[Path, ...], name: str, arrays: Mapping[str, NDArray[np.uint8]]) -> Path | None:
-    """Write the arrays atomically into the first folder that is writable; return the file, or None.
-
-    A cache only saves time: where nothing can be written, data is loaded without one.
-    """
+    """Write the arrays atomically into the first writable folder; return the file, or None if none is writable."""
     for folder in folders:
         try:
             if _marked_read_only(folder.parent):
@@ -56,7 +50,7 @@ def write_cache(folders: tuple[Path, ...], name: str, arrays: Mapping[str, NDArr
 
 
 def _marked_read_only(folder: Path) -> bool:
-    # A superuser may write anywhere, but a folder without any write permission is meant to stay as it is.
+    # A superuser can write anywhere; a folder without any write permission is nevertheless left unchanged.
     return folder.exists() and not folder.stat().st_mode & 0o222
 
 

@@ -1,8 +1,4 @@
-"""The one entry to data: a configuration in, a `Dataset` out.
-
-The data set ``name`` is loaded by the function ``load_name`` of the module ``idwbench.data.name``, which is given its
-settings and the data folder, and returns a `RawData`.
-"""
+"""Loading of data sets: ``idwbench.data.name.load_name(config, data_folder)`` loads the data set ``name``."""
 
 from __future__ import annotations
 
@@ -21,19 +17,18 @@ __all__ = ["data_folder", "load_dataset", "resolve_files"]
 
 
 def load_dataset(config: DatasetConfig, data_dir: Path | None = None) -> Dataset:
-    """Return the data set that `config` describes; every call reads or draws it again.
+    """Return a data set; it is read or drawn at each call.
 
     Args:
-        config: What to load; a relative path begins at the working directory.
-        data_dir: Where archives lie; see `data_folder` for the default.
+        config: Its settings; a relative path starts at the working directory.
+        data_dir: Folder of the archives; see `data_folder` for the default.
 
     Raises:
         DatasetError: data is missing, altered, or not of the expected form.
     """
     resolved = resolve_files(config, Path.cwd())
-    load: Callable[[Any, Path], RawData] = getattr(
-        import_module(f"idwbench.data.{resolved.name}"), f"load_{resolved.name}"
-    )
+    module = import_module(f"idwbench.data.{resolved.name}")
+    load: Callable[[Any, Path], RawData] = getattr(module, f"load_{resolved.name}")
     try:
         return prepare(resolved, load(resolved, data_folder(data_dir)))
     except DatasetError as error:

@@ -25,9 +25,5 @@ ARCHIVES = ImageArchives(
 
 
 def load_mnist(config: MnistConfig, folder: Path) -> RawData:
-    """Return the official archives' content, scaled by the constants above.
-
-    Raises:
-        DatasetError: an archive is missing and cannot be fetched, or its checksum is another than the official.
-    """
+    """Return the content of the archives; raises like `load_images`."""
     return load_images(config.name, ARCHIVES, folder)

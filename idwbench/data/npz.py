@@ -1,4 +1,4 @@
-"""The user's own arrays in one ``.npz``: X_train, y_train, X_test, y_test."""
+"""The user's ``.npz`` file with X_train, y_train, X_test and y_test."""
 
 from __future__ import annotations
 
@@ -26,21 +26,23 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def load_npz(config: NpzConfig, folder: Path) -> RawData:
-    """Return the arrays as a data set; nothing is ever unpickled.
+    """Return the arrays as a data set; nothing is unpickled.
 
-    X has shape (n, features) or (n, height, width). For classification y holds integers or texts (n,), and the classes
-    are those of y_train in ascending order. For regression y holds numbers, (n,) or (n, outputs).
+    X has shape (n, features) or (n, height, width). For classification y (n,) holds integers or strings, and the
+    classes are those of y_train in ascending order. For regression y is numeric, (n,) or (n, outputs).
 
     Raises:
-        DatasetError: not such a file, or arrays that do not fit together.
+        DatasetError: the file is not valid, or the arrays do not fit together.
     """
     arrays = _read(Path(config.path))
-    inputs = {key: _checked_inputs(key, arrays[key]) for key in ("X_train", "X_test")}
+    rows = {2: "(n, features)", 3: "(n, height, width)"}
+    inputs = {key: _checked(key, arrays[key], rows) for key in ("X_train", "X_test")}
     _check_fit(arrays)
     class_names: tuple[str, ...] = ()
     targets: Arrays
     if config.task == "regression":
-        targets = {key: _checked_targets(key, arrays[key]) for key in ("y_train", "y_test")}
+        rows = {1: "(n,)", 2: "(n, outputs)"}
+        targets = {key: _checked(key, arrays[key], rows) for key in ("y_train", "y_test")}
         if targets["y_train"].shape[1] != targets["y_test"].shape[1]:
             raise DatasetError(f"y_train has shape {arrays['y_train'].shape}, y_test {arrays['y_test'].shape}")
     else:
@@ -83,32 +85,21 @@ def _member(stored: Any, key: str) -> NDArray[Any]:
     return array
 
 
-def _checked_inputs(key: str, array: NDArray[Any]) -> NDArray[np.float64]:
-    if array.ndim not in (2, 3):
-        raise DatasetError(f"{key} has shape {array.shape}; expected (n, features) or (n, height, width)")
-    values = _finite_numbers(key, array)
-    return values.reshape(len(values), -1)
-
-
-def _checked_targets(key: str, array: NDArray[Any]) -> NDArray[np.float64]:
-    if array.ndim not in (1, 2):
-        raise DatasetError(f"{key} has shape {array.shape}; expected (n,) or (n, outputs)")
-    values = _finite_numbers(key, array)
-    return values.reshape(len(values), -1)
-
-
-def _finite_numbers(key: str, array: NDArray[Any]) -> NDArray[np.float64]:
+def _checked(key: str, array: NDArray[Any], shapes: dict[int, str]) -> NDArray[np.float64]:
+    """Return finite numbers (n, columns); `shapes` are the valid shapes by number of axes."""
+    if array.ndim not in shapes:
+        raise DatasetError(f"{key} has shape {array.shape}; expected {' or '.join(shapes.values())}")
     if array.dtype.kind not in "buif":
         raise DatasetError(f"{key} is of type {array.dtype}; expected numbers")
     if array.size == 0:
         raise DatasetError(f"{key} is empty: its shape is {array.shape}")
-    with np.errstate(over="ignore"):  # a long double may exceed float64; it is refused below
+    with np.errstate(over="ignore"):  # a long double may exceed float64
         values = array.astype(np.float64)
     unusable = first_unusable(values)
     if unusable is not None:
         index, value = unusable
         raise DatasetError(f"{key}{list(index)} is {value:g}; expected finite numbers that float32 can hold")
-    return values
+    return values.reshape(len(values), -1)
 
 
 def _check_fit(arrays: Arrays) -> None:

@@ -1,7 +1,8 @@
-"""From arrays in their own units to a `Dataset`: validation rows are set apart, then everything is scaled."""
+"""From arrays in the data's own units to a `Dataset`: sampling, validation rows, scaling."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -9,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset, Scaling, Split, array_sha256
-from idwbench.data.splits import VALIDATION_STREAM, random_stream, split_rows
+from idwbench.data.splits import HOLDOUT_STREAM, VALIDATION_STREAM, random_stream, split_rows
 from idwbench.errors import DatasetError
 from idwbench.runs.datasets import DatasetConfig
 
-__all__ = ["RawData", "RawSplit", "ScalingChoice", "prepare"]
+__all__ = ["RawData", "RawSplit", "ScalingChoice", "draw_splits", "prepare"]
 
 ScalingChoice = Scaling | Literal["features", "pixels"]
 
@@ -25,20 +26,18 @@ class RawSplit(NamedTuple):
     targets: NDArray[np.generic]
 
     def rows(self, rows: NDArray[np.int64]) -> RawSplit:
-        """Return some rows as a split of their own."""
+        """Return the split of some rows."""
         return RawSplit(self.inputs[rows], self.targets[rows])
 
 
 @dataclass(frozen=True)
 class RawData:
-    """What a loader returns: a data set before validation rows are set apart and anything is scaled.
+    """The result of a loader: a data set without validation rows and scaling.
 
     Attributes:
-        train: All rows that are not for test, validation rows included.
-        test: As in `Dataset`, like `holdout`, `class_names` and `image_shape`.
-        scaling: How inputs are scaled: by constants, or standardised by the training rows for each of the
-            ``features`` or by one mean and one standard deviation over all ``pixels``.
-        sha256: Checksum of what was read; None for that of the scaled arrays.
+        scaling: Constants, or standardisation for each of the ``features`` or by one mean and one standard deviation
+            over all ``pixels``.
+        sha256: Checksum of the files that were read; None for that of the scaled arrays.
     """
 
     train: RawSplit
@@ -50,16 +49,33 @@ class RawData:
     sha256: str | None = None
 
 
-def prepare(config: DatasetConfig, raw: RawData) -> Dataset:
-    """Return the data set that `config` asks for.
+def draw_splits(
+    draw: Callable[[int, float, np.random.RandomState], RawSplit],
+    sizes: tuple[int, int, int],
+    seed: int,
+    noise: float,
+    *,
+    holdout_noise: float,
+) -> tuple[RawSplit, RawSplit, RawSplit | None]:
+    """Return train and test, drawn in this order from one generator, and the holdout from a separate one.
 
-    Validation rows are set apart first. So means and standard deviations are those of the rows that are trained on,
-    and nothing of the validation rows enters training. The targets of a regression are standardised likewise.
+    `draw` is called with a size, the noise and a generator; `sizes` are those of the three splits. The holdout does not
+    depend on the sizes of train and test.
+    """
+    random = np.random.RandomState(seed)
+    train, test = draw(sizes[0], noise, random), draw(sizes[1], noise, random)
+    return train, test, draw(sizes[2], holdout_noise, random_stream(seed, HOLDOUT_STREAM)) if sizes[2] else None
+
+
+def prepare(config: DatasetConfig, raw: RawData) -> Dataset:
+    """Return a data set: first validation rows are split off, then inputs and regression targets are scaled.
+
+    Means and standard deviations are those of the remaining training rows.
 
     Raises:
-        DatasetError: more validation rows than can be spared, or a scaled value is too large for float32.
+        DatasetError: too many validation rows, or a scaled value is too large for float32.
     """
-    train, validation = _set_validation_apart(config, raw)
+    train, validation = _split_off_validation(config, raw)
     scaling = raw.scaling
     if not isinstance(scaling, Scaling):
         scaling = _standard(train.inputs, whole=scaling == "pixels")
@@ -84,8 +100,8 @@ def prepare(config: DatasetConfig, raw: RawData) -> Dataset:
     )
 
 
-def _set_validation_apart(config: DatasetConfig, raw: RawData) -> tuple[RawSplit, RawSplit | None]:
-    """Split the training rows by the seed of the data, class by class if there are classes."""
+def _split_off_validation(config: DatasetConfig, raw: RawData) -> tuple[RawSplit, RawSplit | None]:
+    """Split the training rows by the seed of the data, stratified by class."""
     size = config.validation
     if not size:
         return raw.train, None
@@ -102,7 +118,7 @@ def _set_validation_apart(config: DatasetConfig, raw: RawData) -> tuple[RawSplit
 
 
 def _standard(train: NDArray[np.generic], *, whole: bool = False) -> Scaling:
-    """Return the scaling to mean 0 and standard deviation 1 (divided by n); a constant column is only shifted."""
+    """Return the scaling to mean 0 and standard deviation 1 (divisor n); a constant column is only centred."""
     from sklearn.preprocessing import StandardScaler
 
     fitted = StandardScaler().fit(train.reshape(-1, 1) if whole else train)

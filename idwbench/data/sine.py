@@ -6,25 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from idwbench.data.preparation import RawData, RawSplit
-from idwbench.data.splits import HOLDOUT_STREAM, random_stream
+from idwbench.data.preparation import RawData, RawSplit, draw_splits
 from idwbench.runs.datasets import SineConfig
 
 __all__ = ["load_sine"]
 
 
 def load_sine(config: SineConfig, folder: Path) -> RawData:
-    """Return x uniform in [−π, π] and y = sin x + noise · N(0, 1), train and test from one generator.
-
-    The holdout comes from a separate generator and has no noise, so its error is the distance to the true function.
-    """
-    random = np.random.RandomState(config.seed)
-    train = _draw(config.train_size, config.noise, random)
-    test = _draw(config.test_size, config.noise, random)
-    holdout = None
-    if config.holdout_size:
-        holdout = _draw(config.holdout_size, 0.0, random_stream(config.seed, HOLDOUT_STREAM))
-    return RawData(train, test, holdout)
+    """Return x uniform in [−π, π] and y = sin x + noise · N(0, 1); the holdout has no noise."""
+    sizes = (config.train_size, config.test_size, config.holdout_size)
+    return RawData(*draw_splits(_draw, sizes, config.seed, config.noise, holdout_noise=0.0))
 
 
 def _draw(size: int, noise: float, random: np.random.RandomState) -> RawSplit:

@@ -1,4 +1,4 @@
-"""Split rows into two parts, class by class, and draw from reproducible streams of random numbers."""
+"""Stratified splits, and reproducible streams of random numbers."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ Rows = NDArray[np.int64]
 def random_stream(seed: int, stream: int) -> np.random.RandomState:
     """Return a generator that is independent of ``RandomState(seed)`` and of the other streams of this seed.
 
-    `RandomState`, not `Generator`: its streams are frozen, so a seed means the same data with every version of NumPy.
+    The numbers of a `RandomState`, unlike those of a `Generator`, are the same in every version of NumPy.
     """
     return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed, spawn_key=(stream,))))
 
 
 def split_rows(classes: NDArray[np.generic], size: int | float, random: np.random.RandomState) -> tuple[Rows, Rows]:
-    """Return the rows that stay and the rows that are set apart, each in ascending order, drawn class by class.
+    """Return the indices of the remaining and of the split-off rows, each ascending, stratified by class.
 
-    Every class keeps at least one row, so that it can be learned. A fraction sets apart round(n · size) of the n rows
-    of each class, but at least one of two or more. A number sets apart exactly that many rows in all, shared between
-    the classes in proportion to their sizes; it may be at most the number of rows less that of classes.
+    A fraction splits off round(n · size) of the n rows of each class, but at least one of two or more. A number is
+    distributed over the classes in proportion to their sizes. Every class keeps at least one row.
 
     Args:
-        classes: The class of each row, (n,); all alike where there are none.
-        size: A number of rows, or a fraction between 0 and 1.
+        classes: The class of each row, (n,).
+        size: A fraction between 0 and 1, or a number of rows, at most the number of rows less that of classes.
         random: Draws one permutation for each class, in ascending order of classes.
     """
     names, counts = np.unique(classes, return_counts=True)
@@ -46,7 +45,7 @@ def _fractions(counts: Rows, fraction: float) -> list[int]:
 
 
 def _shares(counts: Rows, size: int) -> Rows:
-    """Return whole shares that sum to `size`: what is left after rounding down goes where most was cut off."""
+    """Return integer shares that sum to `size`: the remainder goes to the classes with the largest fractions."""
     total = counts.sum()
     shares: Rows = size * counts // total
     for _ in range(size - int(shares.sum())):

@@ -1,4 +1,4 @@
-"""Two Moons: two interleaved half circles, drawn as the authors' code draws them."""
+"""Two Moons: two interleaved half circles, as in the authors' code."""
 
 from __future__ import annotations
 
@@ -6,25 +6,17 @@ from pathlib import Path
 
 import numpy as np
 
-from idwbench.data.preparation import RawData, RawSplit
-from idwbench.data.splits import HOLDOUT_STREAM, random_stream
+from idwbench.data.preparation import RawData, RawSplit, draw_splits
 from idwbench.runs.datasets import TwoMoonsConfig
 
 __all__ = ["load_two_moons"]
 
 
 def load_two_moons(config: TwoMoonsConfig, folder: Path) -> RawData:
-    """Return train and test drawn in this order from one generator, and a holdout from a separate one.
-
-    The points keep their own units. The holdout is the same whatever the sizes of train and test are.
-    """
-    random = np.random.RandomState(config.seed)
-    train = _draw(config.train_per_class, config.noise, random)
-    test = _draw(config.test_per_class, config.noise, random)
-    holdout = None
-    if config.holdout_per_class:
-        holdout = _draw(config.holdout_per_class, config.noise, random_stream(config.seed, HOLDOUT_STREAM))
-    return RawData(train, test, holdout, class_names=("upper", "lower"))
+    """Return points that are not scaled."""
+    sizes = (config.train_per_class, config.test_per_class, config.holdout_per_class)
+    splits = draw_splits(_draw, sizes, config.seed, config.noise, holdout_noise=config.noise)
+    return RawData(*splits, class_names=("upper", "lower"))
 
 
 def _draw(per_class: int, noise: float, random: np.random.RandomState) -> RawSplit:

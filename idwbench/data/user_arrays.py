@@ -1,4 +1,4 @@
-"""What the numbers and labels of a user's own file must be."""
+"""Checks of the numbers and labels of a user's own file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 def first_unusable(values: NDArray[np.float64]) -> tuple[tuple[int, ...], float] | None:
-    """Return index and value of the first number that is not finite or beyond float32; None if all are usable."""
-    # scikit-learn's check_array refuses the same, but without saying where.
+    """Return index and value of the first number that is not finite or beyond float32, or None."""
     unusable = ~(np.abs(values) <= LARGEST)
     if not unusable.any():
         return None
@@ -25,18 +24,13 @@ def first_unusable(values: NDArray[np.float64]) -> tuple[tuple[int, ...], float]
 
 
 class LabelEncoding:
-    """The classes of integers or texts: the labels that occur in training, in ascending order.
+    """The classes of integer or string labels, in ascending order; `class_names` has one name for each.
 
-    Attributes:
-        class_names: One name a class.
+    Raises:
+        DatasetError: there are fewer than two classes.
     """
 
     def __init__(self, labels: NDArray[Any]) -> None:
-        """Take the classes from `labels`.
-
-        Raises:
-            DatasetError: there are fewer than two.
-        """
         from sklearn.preprocessing import LabelEncoder
 
         self._encoder = LabelEncoder().fit(labels)
@@ -49,7 +43,7 @@ class LabelEncoding:
         """Return the position of each label among the classes.
 
         Raises:
-            DatasetError: a label that is not among them; `name` and row say which.
+            DatasetError: a label is not among them; the message has `name` and row.
         """
         unseen = np.flatnonzero(~np.isin(labels, self._encoder.classes_))
         if unseen.size:

@@ -1,1 +1,1 @@
-"""Figures, drawn on given axes; nothing here imports pyplot or sets a style."""
+"""Figures, drawn without pyplot and styles."""

@@ -1,8 +1,4 @@
-"""What all figures share: colours, text sizes, and saving by file ending.
-
-Figures are plain `matplotlib.figure.Figure` objects. pyplot is never imported and no style is set, so drawing does not
-change the figures of a notebook.
-"""
+"""Colours and saving of figures."""
 
 from __future__ import annotations
 
@@ -29,18 +25,10 @@ __all__ = [
     "save_figure",
 ]
 
-# Okabe and Ito's colours, which the colour-blind can distinguish; darkened where needed on white.
+# Okabe and Ito's palette for colour-blind readers, in part darkened.
 CLASS_COLOURS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#B8860B",
-    "#56B4E9",
-    "#8C2D04",
-    "#54278F",
-    "#737373",
-    "#1B7837",
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B"),
+    *("#56B4E9", "#8C2D04", "#54278F", "#737373", "#1B7837"),
 )
 INK = "#1F2933"
 QUIET = "#66727F"
@@ -48,7 +36,7 @@ RULE = "#CBD2D9"
 PAPER = "#FFFFFF"
 
 FIGURE_SUFFIXES = (".pdf", ".png", ".svg")
-# Without dates and versions the same numbers give the same bytes.
+# No dates and versions, so that the files are reproducible.
 _METADATA: dict[str, dict[str, str | None]] = {
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     ".png": {"Software": None},
@@ -57,12 +45,12 @@ _METADATA: dict[str, dict[str, str | None]] = {
 
 
 def class_colour(index: int) -> str:
-    """Return the colour of a class; with more than ten classes colours repeat."""
+    """Return the colour of a class; ten colours repeat."""
     return CLASS_COLOURS[index % len(CLASS_COLOURS)]
 
 
 def fade(colour: str, strength: float) -> tuple[float, float, float]:
-    """Return `colour` mixed with white: strength 1 is the colour itself, 0 is white."""
+    """Return `colour` mixed with white, from strength 0 (white) to 1."""
     red, green, blue = (1 - strength * (1 - part) for part in to_rgb(colour))
     return (red, green, blue)
 
@@ -73,10 +61,10 @@ def diverging(name: str, low: str, middle: str, high: str) -> LinearSegmentedCol
 
 
 def save_figure(figure: Figure, path: Path, *, dpi: int = 160, overwrite: bool = False) -> None:
-    """Write the figure atomically, as .png, .svg or .pdf by the ending; the same figure gives the same bytes.
+    """Write the figure atomically and reproducibly; the suffix .png, .svg or .pdf is the format.
 
     Raises:
-        ConfigError: another ending.
+        ConfigError: another suffix.
         OutputError: the file exists and may not be overwritten, or cannot be written.
     """
     suffix = path.suffix.lower()

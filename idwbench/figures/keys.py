@@ -1,4 +1,4 @@
-"""The paper's Figure 4: keys as images, sorted by the class to which their values give the highest logit."""
+"""The paper's Figure 4: keys as images, sorted by the argmax of their values."""
 
 from __future__ import annotations
 
@@ -21,22 +21,15 @@ _WIDTH = 10.0  # inches
 _GAP = 0.08  # between tiles, in tiles
 _LABEL = 0.30  # height of the strip under a tile, in tiles
 _HEADER, _FOOTER = 0.55, 0.4  # inches above each grid, and below the last
-# Where a key's scale ends. Border pixels, which hardly vary in the data, may drift far from it during training: a scale
-# up to the largest number would leave the digit white.
+# Upper end of the colour scale of a key: border pixels may have much larger values than the rest.
 _QUANTILE = 0.95
-# Positive numbers are dark like ink on paper, negative ones blue.
+# Positive numbers are dark, negative ones blue.
 _INK_MAP: LinearSegmentedColormap = diverging("idwbench_keys", "#2B7BBA", PAPER, "#111418")
 
 
 @dataclass(frozen=True)
 class KeysPanel:
-    """The prototypes of one model.
-
-    Attributes:
-        title: Method, parameters, accuracy: what distinguishes the panels.
-        keys: (prototypes, features), in the data's own units.
-        values: (prototypes, classes).
-    """
+    """The `keys` (prototypes, features), in the data's own units, and `values` (prototypes, classes) of one model."""
 
     title: str
     keys: NDArray[np.floating]
@@ -44,7 +37,7 @@ class KeysPanel:
 
 
 def key_order(values: NDArray[np.floating]) -> NDArray[np.intp]:
-    """Return the prototypes sorted by the argmax of their values; within a class the order stays."""
+    """Return the indices of prototypes sorted by the argmax of their values (stable)."""
     return np.argsort(np.argmax(values, axis=1), kind="stable")
 
 
@@ -52,7 +45,7 @@ def draw_keys(panels: Sequence[KeysPanel], image_shape: tuple[int, int] | None, 
     """Return a figure with one grid of keys for each panel, one above the other.
 
     Raises:
-        ConfigError: no panels, inputs that are no images, or arrays that do not fit them.
+        ConfigError: no panels, inputs that are not images, or arrays that do not fit.
     """
     if not panels:
         raise ConfigError("the figure of keys needs at least one model")
@@ -77,10 +70,9 @@ def draw_keys(panels: Sequence[KeysPanel], image_shape: tuple[int, int] | None, 
 
 
 def draw_key_grid(axes: Axes, panel: KeysPanel, image_shape: tuple[int, int], class_names: Sequence[str]) -> None:
-    """Draw one grid: a tile for each key, its class under it, a band of the class's colour under each group.
+    """Draw one grid: a tile for each key with its class, and a band of the class colour for each group.
 
-    Each key has its own scale, symmetric about zero, up to the 95th percentile of its absolute values: keys of one
-    model may differ in size by a factor of ten and more.
+    Each key has its own scale, symmetric about zero, up to the 95th percentile of its absolute values.
     """
     order = key_order(panel.values)
     labels = np.argmax(panel.values, axis=1)[order]
@@ -111,7 +103,7 @@ def draw_key_grid(axes: Axes, panel: KeysPanel, image_shape: tuple[int, int], cl
 
 
 def _scale_limit(image: NDArray[np.float64]) -> float:
-    """Return the end of a key's scale; never 0."""
+    """Return the upper end of the colour scale of a key, above 0."""
     size = np.abs(image)
     return float(np.quantile(size, _QUANTILE)) or float(size.max()) or 1.0
 
@@ -132,7 +124,7 @@ def _checked(
 
 
 def _n_columns(n_tiles: int) -> int:
-    """Return the number of columns that leaves the fewest places empty; more columns where two are as good."""
+    """Return the number of columns with the fewest empty places."""
     if n_tiles <= 10:
         return max(n_tiles, 5)  # a few keys keep the size of tiles
     choices = range(8, 13) if n_tiles <= 60 else range(14, 21)
@@ -148,7 +140,7 @@ def _grid_height(n_tiles: int, image_shape: tuple[int, int]) -> float:
 
 
 def _label_size(axes: Axes, columns: int, words: list[str]) -> float:
-    """Return the font size, in points, at which the longest word stays within its tile."""
+    """Return the font size, in points, at which the longest word fits in its tile."""
     figure = axes.get_figure(root=True)
     width = figure.get_figwidth() * axes.get_position().width if figure else _WIDTH
     tile = 72 * width / (columns * (1 + _GAP))

@@ -1,4 +1,4 @@
-"""The paper's Figure 2: two-dimensional data, the predictions of models over the plane, and their keys."""
+"""The paper's Figure 2: two-dimensional data, predictions and keys."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class MoonsPanel:
     """One model.
 
     Attributes:
-        setting: What tables show beside the method: ``p=2, ε=0.001``.
-        train_accuracy: Mean over `n` seeds, as a fraction; the picture shows one of them.
-        test_accuracy: The same on the test split.
-        keys: (prototypes, 2), in the data's own units.
+        setting: Label of the parameters: ``p=2, ε=0.001``.
+        train_accuracy: Mean over `n` seeds, as a fraction.
+        test_accuracy: Mean over `n` seeds, as a fraction.
+        keys: (prototypes, 2), in the data's own units, for one seed.
         values: (prototypes, 2).
         grid_probability: P(class 1) on a regular grid over `extent`; the first row is the lowest y.
         extent: (x minimum, x maximum, y minimum, y maximum).
-        best: Whether its test accuracy is best among equal numbers of prototypes, or not distinguishable from it.
+        best: Whether the test accuracy is marked as best, see `idwbench.report.comparisons`.
     """
 
     method: str
@@ -69,7 +69,7 @@ _Setting = tuple[str, str]
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the panels stand, in inches; a narrow figure has its legend in two lines."""
+    """Positions of the panels, in inches; a narrow figure has its legend in two lines."""
 
     margin: float
     width: float
@@ -83,7 +83,7 @@ class _Layout:
         left, right, bottom, top = extent
         # Room for the longest name, in bold, and for the longest parameter.
         words = [0.1 * len(method) for method, _ in settings]
-        words += [0.072 * len(line) for _, setting in settings for line in _lines(setting)]
+        words += [0.072 * len(line) for _, setting in settings for line in setting.split(", ")]
         margin = 0.3 + max(words)
         gaps = _GAP * (n_columns - 1)
         width = min((_WIDTH - margin - _RIGHT - gaps) / n_columns, 4.2)
@@ -94,7 +94,7 @@ class _Layout:
         return cls(margin, width, height, total_width, total_height, wide)
 
     def rectangle(self, row: int, column: int) -> tuple[float, float, float, float]:
-        """Return left, bottom, width and height of a panel, in parts of the figure."""
+        """Return left, bottom, width and height of a panel as fractions of the figure."""
         x = self.margin + column * (self.width + _GAP)
         y = self.total_height - _TOP - (row + 1) * (self.height + _TITLE)
         across, up = self.total_width, self.total_height
@@ -145,7 +145,7 @@ def draw_moons(
 
 
 def draw_moons_panel(axes: Axes, panel: MoonsPanel, train: Points, test: Points, *, bold: bool = False) -> None:
-    """Draw one panel: P(class) as background, the border between the classes, the points, and the keys on top."""
+    """Draw one panel: P(class) as background, the decision boundary, the points, and the keys."""
     left, right, bottom, top = panel.extent
     probability = np.asarray(panel.grid_probability, dtype=np.float64)
     axes.imshow(
@@ -170,9 +170,8 @@ def draw_moons_panel(axes: Axes, panel: MoonsPanel, train: Points, test: Points,
         here = test.inputs[test.labels == label]
         axes.scatter(here[:, 0], here[:, 1], s=20, marker="x", color=colour, linewidths=1.1, zorder=3)
     outside = _draw_keys(axes, panel)
-    axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[])
-    for spine in axes.spines.values():
-        spine.set(color=RULE, linewidth=0.8)
+    axes.set(xlim=(left, right), ylim=(bottom, top))
+    _draw_frame(axes)
     train_text, test_text = (f"{100 * value:.1f}" for value in (panel.train_accuracy, panel.test_accuracy))
     axes.set_title(f"train {train_text}", loc="left", fontsize=8.5, color=QUIET, pad=3.5)
     weight = "bold" if bold else "normal"
@@ -185,7 +184,7 @@ def draw_moons_panel(axes: Axes, panel: MoonsPanel, train: Points, test: Points,
 
 
 def _draw_keys(axes: Axes, panel: MoonsPanel) -> int:
-    """Draw the keys within view and return how many are not."""
+    """Draw the keys within the extent and return the number of those outside."""
     left, right, bottom, top = panel.extent
     x, y = panel.keys[:, 0], panel.keys[:, 1]
     inside = (x >= left) & (x <= right) & (y >= bottom) & (y <= top)
@@ -225,17 +224,17 @@ def _row_label(figure: Figure, setting: _Setting, place: tuple[float, float]) ->
     method, parameters = setting
     x, y = place
     figure.text(x, y, method, fontsize=11.5, weight="bold", color=INK, va="bottom")
-    figure.text(x, y, "\n".join(_lines(parameters)), fontsize=8.5, color=QUIET, va="top", linespacing=1.35)
+    figure.text(x, y, parameters.replace(", ", "\n"), fontsize=8.5, color=QUIET, va="top", linespacing=1.35)
 
 
-def _lines(setting: str) -> list[str]:
-    return setting.split(", ")
-
-
-def _draw_nothing(axes: Axes) -> None:
+def _draw_frame(axes: Axes) -> None:
     axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set(color=RULE, linewidth=0.8)
+
+
+def _draw_nothing(axes: Axes) -> None:
+    _draw_frame(axes)
     axes.text(0.5, 0.5, "no run", transform=axes.transAxes, ha="center", va="center", fontsize=9, color=QUIET)
 
 

@@ -1,8 +1,4 @@
-"""Figures from stored runs: stored prototypes become networks again, and the drawing modules draw them.
-
-A new figure touches two files: a module of this folder that draws given arrays, such as `idwbench.figures.keys`, and
-this one, with a function ``(store, runs, data_dir) -> Figure`` that collects the arrays, and its name in `FIGURES`.
-"""
+"""Figures of stored runs: functions ``(store, runs, data_dir) -> Figure``, registered in `FIGURES`."""
 
 from __future__ import annotations
 
@@ -32,18 +28,17 @@ if TYPE_CHECKING:
 
 __all__ = ["FIGURES", "draw_stored", "keys_figure", "moons_figure"]
 
-# Points on each side of the grid on which decisions are drawn, and the room left around the data.
-GRID = 160
-MARGIN = 0.35
+GRID = 160  # points of the grid of predictions in each direction
+MARGIN = 0.35  # around the data, in its own units
 
 Panel = tuple[Row, StoredRun, NDArray[np.float32], NDArray[np.float32]]
 
 
 def draw_stored(name: str, store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Figure:
-    """Return the figure of that name, see `FIGURES`, from complete runs of `store`.
+    """Return the figure of that name, see `FIGURES`.
 
     Raises:
-        ConfigError: no figure has that name, no run is complete, or the figure cannot show this data set.
+        ConfigError: unknown figure, no complete run, or the figure does not support this data set.
     """
     if name not in FIGURES:
         raise ConfigError(f"unknown figure '{name}'", location=("figure",), hint=did_you_mean(name, FIGURES))
@@ -51,12 +46,10 @@ def draw_stored(name: str, store: Results, runs: Sequence[StoredRun], data_dir: 
 
 
 def moons_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Figure:
-    """Return the paper's Figure 2: data, predictions, keys and accuracies; methods by prototypes.
-
-    Of several seeds the lowest is drawn; the accuracies are means over all.
+    """Return the paper's Figure 2: data, predictions and keys for the lowest seed, and mean accuracies over all seeds.
 
     Raises:
-        ConfigError: no run is complete, or the data is not two classes in two dimensions.
+        ConfigError: no complete run, or the data does not have two classes in two dimensions.
     """
     section, dataset, panels = _panels(store, runs, data_dir)
     if dataset.n_features != 2 or len(dataset.class_names) != 2:
@@ -74,12 +67,10 @@ def moons_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | Non
 
 
 def keys_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Figure:
-    """Return the paper's Figure 4: the keys of each method as images, sorted by the argmax of their values.
-
-    Of several seeds the lowest is drawn.
+    """Return the paper's Figure 4: the keys of each method for the lowest seed as images.
 
     Raises:
-        ConfigError: no run is complete, or the inputs are not images of classes.
+        ConfigError: no complete run, or the inputs are not images of classes.
     """
     section, dataset, panels = _panels(store, runs, data_dir)
     if not dataset.class_names or dataset.image_shape is None:
@@ -89,7 +80,7 @@ def keys_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None
     for row, run, keys, values in panels:
         accuracy = value_label(section.metric, run.metric(section.metric) or 0.0)
         words = (row.model.method, row.model.parameters_label, f"seed {run.config.seed}", f"test accuracy {accuracy} %")
-        # Keys that meet inputs in a product are directions, not points: only points have units to go back to.
+        # Keys of dot products are directions, without units.
         is_point = get_method(row.model.method).initialisation != "kaiming"
         title = " · ".join(word for word in words if word)
         drawn.append(KeysPanel(title, dataset.scaling.invert(keys) if is_point else keys, values))
@@ -103,10 +94,7 @@ FIGURES: dict[str, Callable[[Results, Sequence[StoredRun], Path | None], Figure]
 
 
 def _panels(store: Results, runs: Sequence[StoredRun], data_dir: Path | None) -> tuple[Section, Dataset, list[Panel]]:
-    """Return one section of the report, its data set, and for each row one run with its arrays.
-
-    A figure shows one section: that of the data set's own protocol, else the first.
-    """
+    """Return the first section of the report, its data set, and for each row one run with its arrays."""
     complete = [run for run in runs if run.state == "complete"]
     if not complete:
         raise ConfigError("no run to draw is complete")
@@ -120,10 +108,10 @@ def _panels(store: Results, runs: Sequence[StoredRun], data_dir: Path | None) ->
 
 
 def _drawable(section: Section) -> list[Row]:
-    """Return the rows whose method is registered as it was when they were trained.
+    """Return the rows that were trained with the registered version of their method.
 
     Raises:
-        ConfigError: a plugin is missing, or is another version than any that trained here.
+        ConfigError: a plugin is missing, or only other versions were used.
     """
     for row in section.rows:
         if row.model.method not in METHODS:

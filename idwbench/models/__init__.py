@@ -1,1 +1,1 @@
-"""Models: prototype networks, how they begin, their files, and their repair by one prototype."""
+"""Models: prototype networks, their initialisation, files and patches."""

@@ -1,7 +1,7 @@
 """Model files: keys, values, scaling, configuration and provenance in one ``.pt`` or ``.safetensors``.
 
-Neither form unpickles objects: ``.pt`` is read with ``torch.load(weights_only=True)``. A model file holds no time of
-day, so that the same run writes the same bytes.
+No objects are unpickled: ``.pt`` is read with ``torch.load(weights_only=True)``. A model file has no time stamp, so
+that the same run gives the same bytes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,7 @@ from idwbench.attention.methods import get_method
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import ConfigError, ModelFileError
 from idwbench.files import read_file, write_file
-from idwbench.models.contents import (
-    FACTS,
-    REGRESSION_TENSORS,
-    TENSORS,
-    check_parameters,
-    check_tensors,
-    parse_facts,
-)
+from idwbench.models.contents import FACTS, REGRESSION_TENSORS, TENSORS, check_parameters, check_tensors, parse_facts
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.saved import SavedModel
 from idwbench.models.suffixes import check_model_path
@@ -43,7 +36,7 @@ from idwbench.runs.config import RunConfig
 __all__ = ["load_model", "save_model", "saved_model"]
 
 FORMAT = "idwbench-model"
-# 1 holds a classifier; 2 holds a regression with the scaling of its targets.
+# 1: classification; 2: regression, with the scaling of the targets.
 VERSIONS = (1, 2)
 
 
@@ -57,16 +50,16 @@ def saved_model(
     versions: Mapping[str, str] | None = None,
     data_sha256: str | None = None,
 ) -> SavedModel:
-    """Return the model that a run on `dataset` gave, with its provenance.
+    """Return the model of a run on `dataset`, with its provenance.
 
     Args:
         config: The run.
-        dataset: Gives scaling, shape of images and names of classes.
+        dataset: Has the scaling, the shape of images and the names of classes.
         arrays: ``keys`` (prototypes, features) and ``values`` (prototypes, outputs).
-        engine: What trained it.
-        device: Where.
-        versions: Of Python and packages when it was trained, by name; those of this process if not given.
-        data_sha256: Checksum of the data it was trained on; that of `dataset` if not given.
+        engine: Name of the engine.
+        device: Device of the training.
+        versions: Versions of Python and packages at the training; those of this process if not given.
+        data_sha256: Checksum of the training data; that of `dataset` if not given.
     """
     keys, values = (torch.from_numpy(np.asarray(arrays[name])) for name in ("keys", "values"))
     return SavedModel(
@@ -93,18 +86,16 @@ def save_model(
     overwrite: bool = False,
     check: Callable[[SavedModel], None] | None = None,
 ) -> None:
-    """Write `model` atomically, in the form that the ending of `path` names.
-
-    The bytes are first read back, so no file is left that `load_model` would refuse.
+    """Write `model` atomically, in the format given by the suffix of `path`; the content is read back before.
 
     Args:
-        model: What to write.
-        path: Where to.
-        overwrite: Whether a file of that name may be replaced.
-        check: Is given the model as it was read back; if it raises, nothing is written.
+        model: The model.
+        path: A ``.pt`` or ``.safetensors`` file.
+        overwrite: Whether an existing file may be replaced.
+        check: Called with the model as read back; if it raises, nothing is written.
 
     Raises:
-        ModelFileError: the ending is neither ``.pt`` nor ``.safetensors``, or the model is not one that can be read.
+        ModelFileError: unknown suffix, or the content cannot be read back.
         OutputError: the file exists and `overwrite` is false, or it cannot be written.
     """
     target = Path(path)
@@ -117,11 +108,11 @@ def save_model(
 
 
 def load_model(path: str | PathLike[str]) -> SavedModel:
-    """Read a model file; nothing in it is executed.
+    """Read a model file; no code in it is executed.
 
     Raises:
-        ModelFileError: no such file, not a model file, a damaged one, one of a newer version, or its method is not
-            registered (load its plugin first) or was defined by another version of its plugin.
+        ModelFileError: the file does not exist, is not a model file, is damaged or of a newer version, or its method
+            is not registered or is defined by another version of its plugin.
     """
     return _parsed(read_file(Path(path), ModelFileError), Path(path))
 
@@ -137,15 +128,11 @@ def _versions_here(engine: str) -> dict[str, str]:
 
 
 def _serialised(model: SavedModel, suffix: str) -> bytes:
-    tensors = {
-        "keys": model.network.keys.detach().cpu().contiguous(),
-        "values": model.network.values.detach().cpu().contiguous(),
-        "scaling_mean": torch.from_numpy(np.array(model.scaling.mean, dtype=np.float64)),
-        "scaling_std": torch.from_numpy(np.array(model.scaling.std, dtype=np.float64)),
-    }
-    if not model.class_names:
-        tensors["target_mean"] = torch.from_numpy(np.array(model.target_scaling.mean, dtype=np.float64))
-        tensors["target_std"] = torch.from_numpy(np.array(model.target_scaling.std, dtype=np.float64))
+    tensors = {name: getattr(model.network, name).detach().cpu().contiguous() for name in ("keys", "values")}
+    scalings = [("scaling", model.scaling), ("target", model.target_scaling)]
+    for name, scaling in scalings[:1] if model.class_names else scalings:
+        tensors[f"{name}_mean"] = torch.from_numpy(np.array(scaling.mean, dtype=np.float64))
+        tensors[f"{name}_std"] = torch.from_numpy(np.array(scaling.std, dtype=np.float64))
     facts = {
         "format": FORMAT,
         "version": 1 if model.class_names else 2,
@@ -156,7 +143,7 @@ def _serialised(model: SavedModel, suffix: str) -> bytes:
         "patches": [dict(patch) for patch in model.patches],
     }
     if suffix == ".safetensors":
-        # One entry: safetensors does not keep the order of several.
+        # One entry, since safetensors does not keep the order of several.
         return safetensors.torch.save(tensors, {FORMAT: json.dumps(facts)})
     buffer = io.BytesIO()
     torch.save({**facts, **tensors}, buffer)
@@ -164,13 +151,13 @@ def _serialised(model: SavedModel, suffix: str) -> bytes:
 
 
 def _parsed(content: bytes, path: Path) -> SavedModel:
-    """Return the model that the bytes of a file hold; `path` gives their form, and errors name it."""
+    """Return the model in the content of the file `path`."""
     try:
-        # Torch warns of kinds of tensors that no model has; the checks below report what matters.
+        # Torch warns of some kinds of tensors; the checks below refuse them.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fields = _safetensors_fields(content) if path.suffix == ".safetensors" else _pt_fields(content)
-    except Exception as error:  # the reader of a foreign or damaged file may raise anything
+    except Exception as error:  # the readers can raise any exception
         raise ModelFileError(f"not an idwbench model: {_one_line(error)}", file=path) from None
     if not isinstance(fields, dict) or not isinstance(fields.get("format"), str) or fields["format"] != FORMAT:
         raise ModelFileError("not an idwbench model", file=path)
@@ -189,14 +176,13 @@ def _parsed(content: bytes, path: Path) -> SavedModel:
 
 
 def _pt_fields(content: bytes) -> Any:
-    # Torch does not check the checksums of the archive.
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        broken = archive.testzip()
+        broken = archive.testzip()  # torch does not check the checksums
     if broken is not None:
         raise ValueError(f"the checksum of {broken} is wrong")
     try:
         return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:  # torch's own text recommends loading without protection
+    except Exception as error:  # the message of torch recommends loading without protection
         raise ValueError("it holds Python objects, or is not a file of torch.save") from error
 
 
@@ -240,6 +226,6 @@ def _method_of(config: RunConfig, path: Path) -> Method:
 
 
 def _one_line(error: Exception) -> str:
-    """Return the error's text on one line; texts from files may hold line ends and control characters."""
+    """Return the error's text on one line, without control characters."""
     text = " ".join(str(error).split()) or type(error).__name__
     return "".join(char if char.isprintable() else " " for char in text)[:200]

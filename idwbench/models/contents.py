@@ -1,4 +1,4 @@
-"""What a model file must hold, whoever wrote it: facts of the right types, and tensors that fit them."""
+"""Validation of model files: facts of the right types, and tensors that fit them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FACTS = ("config", "image_shape", "class_names", "provenance", "patches")
 
 
 class ModelFacts(BaseModel):
-    """All of a model file but its tensors."""
+    """The content of a model file without its tensors."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -43,7 +43,7 @@ def parse_facts(content: dict[str, Any]) -> ModelFacts:
     """
     try:
         facts = ModelFacts.model_validate({name: content[name] for name in FACTS if name in content})
-        # Either form of a model can be written as the other, so nothing may come in that JSON cannot hold.
+        # A .pt file can be written as .safetensors, whose metadata is JSON.
         json.dumps(facts.model_dump(mode="json"), allow_nan=False)
     except ValidationError as error:
         first = error.errors()[0]
@@ -57,8 +57,8 @@ def check_parameters(model: PrototypesConfig, method: Method) -> None:
     """Check that a model has every parameter of its method, each with a valid value.
 
     Raises:
-        ValueError: one is missing.
-        ConfigError: one is unknown or out of range.
+        ValueError: a parameter is missing.
+        ConfigError: a parameter is unknown or out of range.
     """
     resolve_parameters(method, model.parameters)
     for parameter in method.parameters:
@@ -70,7 +70,7 @@ def check_tensors(content: dict[str, Any], facts: ModelFacts) -> None:
     """Check types, shapes and values of the tensors of a model file.
 
     Raises:
-        ValueError: one is missing, does not fit the facts, or has a value that no model has.
+        ValueError: a tensor is missing, does not fit the facts, or has an invalid value.
     """
     names = TENSORS if facts.class_names else TENSORS + REGRESSION_TENSORS
     for name in names:

@@ -1,4 +1,4 @@
-"""How keys and values begin."""
+"""Initialisation of keys and values."""
 
 from __future__ import annotations
 
@@ -15,23 +15,33 @@ from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.runs.models import PrototypesConfig
 
-__all__ = ["FeatureMoments", "feature_moments", "initial_prototypes", "initialisation_of"]
+__all__ = ["FeatureMoments", "check_prototypes", "feature_moments", "initial_prototypes", "initialisation_of"]
 
 FeatureMoments = tuple[NDArray[np.float64], NDArray[np.float64]]
 Prototypes = tuple[NDArray[np.floating], NDArray[np.floating]]
 
 
 def feature_moments(inputs: NDArray[np.float32]) -> FeatureMoments:
-    """Return mean and standard deviation (n − 1) of each feature; in blocks, as float64 doubles the memory."""
+    """Return mean and standard deviation (n − 1; 0 for one row) of each feature.
+
+    It works in blocks, as float64 doubles the memory.
+    """
     blocks = [inputs[:, start : start + 64] for start in range(0, inputs.shape[1], 64)]
     means = [block.mean(0, dtype=np.float64) for block in blocks]
-    stds = [block.std(0, ddof=1, dtype=np.float64) for block in blocks]
+    stds = [block.std(0, ddof=min(1, len(inputs) - 1), dtype=np.float64) for block in blocks]
     return np.concatenate(means), np.concatenate(stds)
 
 
 def initialisation_of(model: PrototypesConfig) -> Initialisation:
-    """Return how the keys of a model begin, its method's own way where none is named."""
+    """Return the initialisation of a model, by default that of its method."""
     return get_method(model.method).initialisation if model.initialisation == "default" else model.initialisation
+
+
+def check_prototypes(model: PrototypesConfig, dataset: Dataset) -> None:
+    """Raise the `ConfigError` of `initial_prototypes`, if it would, without drawing anything."""
+    way = initialisation_of(model)
+    if way in ("samples", "kmeans"):
+        _sizes(model.prototypes, dataset, _groups(dataset), k_means=way == "kmeans")
 
 
 def initial_prototypes(
@@ -39,21 +49,20 @@ def initial_prototypes(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return initial keys (prototypes, features) and values (prototypes, outputs).
 
-    ``mean``: keys ~ N(mean, (0.1 std)²) for each feature of the training data, values zero. ``kaiming``: each uniform
-    in ±√(6/columns), as `torch.nn.init.kaiming_uniform_` bounds a ReLU layer (the authors' code for arXiv 2310.18805).
+    ``mean``: keys ~ N(mean, (0.1 std)²) for each feature of the training data, values zero. ``kaiming``: both uniform
+    in ±√(6/columns), as `torch.nn.init.kaiming_uniform_` for a ReLU layer (the authors' code for arXiv 2310.18805).
     ``samples``: keys are training inputs drawn without replacement. ``kmeans``: keys are the centres of k-means
-    (scikit-learn's `KMeans`, one start). Both take as many prototypes from each class as from any other but for one;
-    what a small class lacks, the others give. A regression has no classes: all rows count as one. Values are those
-    that a key stands for: 1 for its class, or the (mean) target.
+    (scikit-learn's `KMeans`, one start). Both divide the prototypes equally among the classes, as far as these are
+    large enough; a regression counts as one class. Values are 1 for the class of the key, or the (mean) target.
 
     Args:
-        model: How to begin, and how many prototypes.
+        model: Initialisation and number of prototypes.
         dataset: The training data.
         moments: `feature_moments` of the training inputs.
-        generator: The run's; keys are drawn first.
+        generator: The generator of the run; keys are drawn first.
 
     Raises:
-        ConfigError: more prototypes than training inputs to begin at; for ``kmeans``, than distinct ones.
+        ConfigError: more prototypes than training inputs; for ``kmeans``, than distinct ones.
     """
     way = initialisation_of(model)
     keys: NDArray[np.floating]
@@ -76,19 +85,15 @@ def _kaiming_uniform(rows: int, columns: int, generator: np.random.Generator) ->
 
 def _from_data(n: int, dataset: Dataset, generator: np.random.Generator, *, k_means: bool) -> Prototypes:
     """Return keys and values from the rows of each class in turn, or from all rows of a regression."""
-    train = dataset.train
+    train, groups = dataset.train, _groups(dataset)
     if dataset.task == "regression":
-        groups, targets = [np.arange(len(train))], train.targets.astype(np.float32)
+        targets = train.targets.astype(np.float32)
     else:
-        groups = [np.flatnonzero(train.labels == label) for label in range(dataset.n_outputs)]
         targets = np.eye(dataset.n_outputs, dtype=np.float32)[train.labels]
-    sizes = [_n_distinct(train.inputs[rows]) if k_means else len(rows) for rows in groups]
-    if n > sum(sizes):
-        which = "distinct training inputs" if k_means else "training inputs"
-        raise ConfigError(f"expected at most {sum(sizes)}, the number of {which}, got {n}", location=("prototypes",))
-    begin = _centres if k_means else _drawn
+    sizes = _sizes(n, dataset, groups, k_means=k_means)
+    initialise = _centres if k_means else _drawn
     parts = [
-        begin(count, train.inputs[rows], targets[rows], generator)
+        initialise(count, train.inputs[rows], targets[rows], generator)
         for count, rows in zip(_shares(n, sizes, generator), groups, strict=True)
         if count
     ]
@@ -96,8 +101,24 @@ def _from_data(n: int, dataset: Dataset, generator: np.random.Generator, *, k_me
     return np.concatenate(keys), np.concatenate(values)
 
 
+def _groups(dataset: Dataset) -> list[NDArray[np.int64]]:
+    """Return the training rows of each class, or all rows of a regression as one group."""
+    if dataset.task == "regression":
+        return [np.arange(len(dataset.train))]
+    return [np.flatnonzero(dataset.train.labels == label) for label in range(dataset.n_outputs)]
+
+
+def _sizes(n: int, dataset: Dataset, groups: Sequence[NDArray[np.int64]], *, k_means: bool) -> list[int]:
+    """Return how many prototypes each group can give; an error if that is fewer than `n` in all."""
+    sizes = [_n_distinct(dataset.train.inputs[rows]) if k_means else len(rows) for rows in groups]
+    if n > sum(sizes):
+        which = "distinct training inputs" if k_means else "training inputs"
+        raise ConfigError(f"expected at most {sum(sizes)}, the number of {which}, got {n}", location=("prototypes",))
+    return sizes
+
+
 def _shares(n: int, sizes: Sequence[int], generator: np.random.Generator) -> list[int]:
-    """Return how many of `n` prototypes each group gives: equal but for one, and never more than its size."""
+    """Divide `n` prototypes equally among the groups, at most its size for each."""
     counts = [0] * len(sizes)
     for group in itertools.cycle(generator.permutation(len(sizes)).tolist()):
         if sum(counts) == n:
@@ -120,8 +141,11 @@ def _drawn(
 def _centres(
     n: int, inputs: NDArray[np.float32], targets: NDArray[np.float32], generator: np.random.Generator
 ) -> Prototypes:
-    from sklearn.cluster import KMeans  # a second of import that other ways do not pay
+    from sklearn.cluster import KMeans  # its import takes a second
+    from threadpoolctl import threadpool_limits
 
-    clusters = KMeans(n, n_init=1, random_state=int(generator.integers(2**31))).fit(inputs)
+    # Sums split over threads differ in the last bits, and a limit set outside holds for another thread's OpenMP.
+    with threadpool_limits(1, user_api="openmp"):
+        clusters = KMeans(n, n_init=1, random_state=int(generator.integers(2**31))).fit(inputs)
     means = [targets[clusters.labels_ == label].mean(0, dtype=np.float64) for label in range(n)]
     return clusters.cluster_centers_, np.stack(means)

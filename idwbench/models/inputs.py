@@ -1,4 +1,4 @@
-"""Inputs and labels that a user names by text: numbers, files, or rows of a data set."""
+"""Inputs and labels given as text: numbers, files, or rows of a data set."""
 
 from __future__ import annotations
 
@@ -22,19 +22,17 @@ __all__ = ["IMAGE_SUFFIXES", "find_input", "find_label"]
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".tif", ".tiff", ".webp")
 _REFERENCE = re.compile(r"(?P<dataset>[^:]+):(?P<split>[^:]+):(?P<index>[^:]*)")
-# Python refuses to convert longer ones, and no class or row has so high a number.
+# Python refuses to convert very long integers.
 _INDEX = re.compile(r"[0-9]{1,18}")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _LISTED_NAMES = 20
 
 
 def find_label(text: str, class_names: Sequence[str]) -> int:
-    """Return the label that `text` names: a class name, or else a number from 0.
-
-    Where the names themselves are whole numbers, only names count, so that 3 is never the class called 4.
+    """Return the label for a class name or, if the names are not integers, for a number from 0.
 
     Raises:
-        PatchError: it names no class; `location` is ``("label",)``.
+        PatchError: no such class; `location` is ``("label",)``.
     """
     if text in class_names:
         return class_names.index(text)
@@ -51,7 +49,7 @@ def find_label(text: str, class_names: Sequence[str]) -> int:
 
 
 def _summary(names: Sequence[str]) -> str:
-    """Return '0 to 9' for names that are consecutive numbers, else the names, at most 20 of them."""
+    """Return '0 to 9' for names that are consecutive integers, else at most 20 of the names."""
     numbers = sorted(map(int, names))
     first, last = numbers[0], numbers[-1]
     if len(numbers) > 1 and set(names) == {str(number) for number in numbers} and last - first == len(numbers) - 1:
@@ -61,13 +59,13 @@ def _summary(names: Sequence[str]) -> str:
 
 
 def find_input(text: str, model: SavedModel, data_dir: Path | None = None) -> NDArray[np.float32]:
-    """Return the input (features,) that `text` names, scaled as the model's inputs are.
+    """Return the scaled input (features,) for a text.
 
-    `text` is numbers with commas, the path of an ``.npy`` or image file (0 to 255 a pixel), or ``DATASET:SPLIT:INDEX``.
+    `text` is numbers separated by commas, an ``.npy`` or image file (pixels 0 to 255), or ``DATASET:SPLIT:INDEX``.
 
     Raises:
-        PatchError: it names nothing, or the input does not fit the model; `location` is ``("x",)``.
-        DatasetError: the data set it names cannot be loaded.
+        PatchError: the text is not valid, or the input does not fit the model; `location` is ``("x",)``.
+        DatasetError: the data set cannot be loaded.
     """
     suffix = Path(text).suffix.lower()
     try:
@@ -87,15 +85,12 @@ def _parse_numbers(text: str) -> NDArray[np.float64]:
     numbers = []
     for part in text.split(","):
         try:
-            number = float(part)
+            numbers.append(float(part))
         except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            raise PatchError(
-                f"'{part.strip()}' is not a finite number",
-                hint="expected numbers with commas, an .npy or image file, or DATASET:SPLIT:INDEX",
-            )
-        numbers.append(number)
+            numbers.append(math.nan)
+        if not math.isfinite(numbers[-1]):
+            hint = "expected numbers with commas, an .npy or image file, or DATASET:SPLIT:INDEX"
+            raise PatchError(f"'{part.strip()}' is not a finite number", hint=hint)
     return np.array(numbers)
 
 
@@ -103,7 +98,7 @@ def _read_npy(path: Path) -> NDArray[np.float64]:
     content = read_file(path, PatchError)
     try:
         array = np.load(io.BytesIO(content), allow_pickle=False)
-    except Exception:  # the reader of a foreign or damaged file may raise anything
+    except Exception:  # the reader can raise any exception
         raise PatchError("not an .npy file of numbers", file=path) from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iufb":
         raise PatchError("expected an array of real numbers", file=path)

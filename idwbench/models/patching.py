@@ -1,6 +1,6 @@
-"""Repair one answer of an `idw` model by adding one prototype, and measure what else that changes.
+"""Patches of `idw` models: one added prototype that changes the answer to one input.
 
-At a query q, prototype j weighs w_j = 1/(ε + d_j^p). With S = Σ w_j, logits z, the wanted class c and
+At a query q, prototype j weighs w_j = 1/(ε + d_j^p). With S = Σ w_j, logits z, the target class c and
 Δ = max_{k≠c} z_k − z_c, a new key k' = q weighs w' = 1/ε there. With r = S/w' = ε·S and the new value η e_c,
 
     z'_k = (r z_k + η [k = c]) / (1 + r),
@@ -31,26 +31,26 @@ from idwbench.models.prototypes import PrototypeNetwork
 
 __all__ = ["Criterion", "Patch", "SplitEffect", "apply_patch", "check_patch", "make_patch", "split_effect"]
 
-# The smallest η written: below it, η could vanish in float32 where the old prototypes weigh nothing beside the new one.
+# Smaller values of η could vanish in float32.
 SMALLEST_ETA = 1e-30
-# How far the float32 model may fall short of a criterion: relative to the criterion, and to the largest logit.
+# Tolerances of the float32 model, relative to the criterion and to the largest logit.
 CRITERION_TOLERANCE = 1e-4
 LOGIT_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """How clearly the wanted class must win.
+    """The condition on the target class after the patch.
 
-    ``margin``: by that fraction of Δ more than the tie (of max |z| where Δ = 0). ``logit_margin``: by that much.
-    ``confidence``: with that probability.
+    ``margin``: η exceeds that of the tie by this fraction of Δ (of max |z| if Δ = 0). ``logit_margin``: the difference
+    to the next logit. ``confidence``: the probability.
     """
 
     kind: Literal["margin", "logit_margin", "confidence"] = "margin"
     amount: float = 1e-3
 
     def __post_init__(self) -> None:
-        """Raise `PatchError` for an amount that no patch can reach."""
+        """Raise `PatchError` for an amount that is out of range."""
         if self.kind == "confidence":
             if not 0 < self.amount < 1:
                 raise PatchError(f"must lie between 0 and 1, got {self.amount:g}", location=(self.kind,))
@@ -61,10 +61,10 @@ class Criterion:
     def of(
         cls, *, margin: float | None = None, logit_margin: float | None = None, confidence: float | None = None
     ) -> Criterion:
-        """Return the one criterion that is given, or the default margin.
+        """Return the given criterion, or the default margin.
 
         Raises:
-            PatchError: more than one is given, or an amount that no patch can reach.
+            PatchError: more than one is given, or an amount is out of range.
         """
         amounts = {"margin": margin, "logit_margin": logit_margin, "confidence": confidence}
         given = [(kind, amount) for kind, amount in amounts.items() if amount is not None]
@@ -79,14 +79,13 @@ class Patch:
 
     Attributes:
         key: (features,), the query.
-        label: The class it supports.
-        eta: The only number in its value, η.
-        label_before: The model's answer before.
+        label: The target class c.
+        eta: The value is η e_c.
+        label_before: The model's answer before the patch.
         criterion: The criterion requested.
-        criterion_used: The one η was computed for: the same, or the larger margin that float32 made necessary.
-        lead: The least z'_c − max_{k≠c} z'_k after the patch that meets `criterion`, or for a confidence the least
-            log-odds of c.
-        confidence: P(label) at the query after the patch, in float64.
+        criterion_used: The criterion that η was computed for; a larger margin if float32 requires it.
+        lead: The required z'_c − max_{k≠c} z'_k after the patch; for a confidence the required log-odds of c.
+        confidence: P(c) at the query after the patch, in float64.
         logit_margin: z'_c − max_{k≠c} z'_k at the query after the patch, in float64.
     """
 
@@ -103,7 +102,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class SplitEffect:
-    """What a patch does to a split: predictions that changed, and accuracy before and after."""
+    """The effect of a patch on a split: number of changed predictions, and accuracy before and after."""
 
     n: int
     changed: int
@@ -114,14 +113,14 @@ class SplitEffect:
 def make_patch(
     network: PrototypeNetwork, query: NDArray[np.float32], label: int, criterion: Criterion | None = None
 ) -> Patch | None:
-    """Return the smallest patch after which the float32 model meets the criterion at `query` (features,).
+    """Return the smallest patch after which the float32 model meets the criterion at `query` (features,), or None.
 
-    η is computed in float64. If a relative margin is lost in rounding to float32, it is raised tenfold until the model
-    meets it. Returns None if the model meets the criterion already.
+    None means that the model already meets the criterion. η is computed in float64; if a relative margin is lost in
+    rounding to float32, it is multiplied by ten until the model meets it.
 
     Raises:
-        PatchError: not an `idw` model, wrong number of features, a label out of range, a query that is not finite,
-            a confidence with which the label would not win, or a criterion that float32 cannot meet.
+        PatchError: not an `idw` model, an invalid query or label, a confidence too low for the label to win, or a
+            criterion that float32 cannot meet.
     """
     criterion = criterion or Criterion()
     _check(network, query, label)
@@ -143,9 +142,9 @@ def make_patch(
 
 
 def check_patch(network: PrototypeNetwork, patch: Patch) -> None:
-    """Check that a patched float32 model, as made or as read from a file, meets the criterion: alone and in a batch.
+    """Check that a patched float32 model meets the criterion, for the query alone and in a batch.
 
-    The label must win, and lead by what the criterion requires less 1e-4 of it and 1e-5 of the largest logit.
+    The tolerance is 1e-4 of the required lead plus 1e-5 of the largest logit.
 
     Raises:
         PatchError: it does not.
@@ -160,7 +159,7 @@ def check_patch(network: PrototypeNetwork, patch: Patch) -> None:
 
 
 def apply_patch(network: PrototypeNetwork, patch: Patch) -> PrototypeNetwork:
-    """Return a network with the prototype of `patch` added as its last."""
+    """Return a network with the prototype of `patch` appended."""
     value = torch.zeros(1, network.values.shape[1])
     value[0, patch.label] = patch.eta
     keys = torch.cat([network.keys.detach().cpu(), torch.from_numpy(patch.key)[None]])
@@ -237,7 +236,7 @@ def _solve(
 
 
 def _eta(label: int, ratio: float, logits: Tensor, criterion: Criterion) -> float:
-    """Return η as float32 holds it: the number that is reported is the number that is stored."""
+    """Return η rounded to float32."""
     others = _others(logits, label)
     gap = float(others.max() - logits[label])
     if criterion.kind == "margin":
@@ -263,7 +262,7 @@ def _eta(label: int, ratio: float, logits: Tensor, criterion: Criterion) -> floa
 
 
 def _scale(label: int, logits: Tensor) -> float:
-    """Return what a relative margin is relative to: Δ, or max |z| where Δ = 0."""
+    """Return the unit of a relative margin: Δ, or max |z| if Δ = 0."""
     return abs(float(_others(logits, label).max() - logits[label])) or float(logits.abs().max()) or 1.0
 
 
@@ -272,13 +271,13 @@ def _others(logits: Tensor, label: int) -> Tensor:
 
 
 def _lead(logits: Tensor, label: int, criterion: Criterion) -> Tensor:
-    """Return by how much the label's logit exceeds the next, or for a confidence its log-odds."""
+    """Return the difference of the label's logit to the next, or for a confidence its log-odds."""
     others = _others(logits, label)
     return logits[..., label] - (others.logsumexp(-1) if criterion.kind == "confidence" else others.amax(-1))
 
 
 def _required_lead(criterion: Criterion) -> float:
-    """Return the lead that meets the criterion; a relative margin requires nothing of a model that is right already."""
+    """Return the lead that meets the criterion; −∞ for a relative margin."""
     if criterion.kind == "margin":
         return -math.inf
     if criterion.kind == "logit_margin":

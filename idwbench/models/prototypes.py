@@ -1,4 +1,4 @@
-"""`PrototypeNetwork`: owns keys and values; the functions of `idwbench.attention` do the work."""
+"""`PrototypeNetwork`: a module with keys and values."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from idwbench.attention.weightings import attention_weights, prototype_logits, s
 
 __all__ = ["PrototypeNetwork", "stacked_outputs"]
 
-# One chunk of differences (chunk, prototypes, features) holds at most this many numbers, 4 MB in float32: larger ones
-# are fetched from the system anew each time, which costs more than the arithmetic.
+# Size of a chunk of differences (chunk, prototypes, features), 4 MB in float32; larger arrays are allocated anew each
+# time, which takes longer than the arithmetic.
 CHUNK_NUMBERS = 2**20
 
 
 class PrototypeNetwork(nn.Module):
-    """A network whose every parameter can be inspected: outputs = weights(inputs, keys) · values.
+    """A prototype network: outputs = weights(inputs, keys) · values.
 
     Attributes:
         keys: (prototypes, features), in the scaled units of the inputs.
@@ -46,22 +46,19 @@ class PrototypeNetwork(nn.Module):
         return attention_weights(self.method, scores_of(self.method, self.parameters_of_method, inputs, self.keys))
 
     def forward(self, inputs: Float[Tensor, "batch features"]) -> Float[Tensor, "batch outputs"]:
-        """Return the outputs: logits of classes, or numbers."""
+        """Return the outputs: logits, or scaled predictions of a regression."""
         return prototype_logits(self.method, self.parameters_of_method, inputs, self.keys, self.values)
 
     def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the outputs (n, outputs) for `inputs` (n, features), in chunks of bounded memory."""
         on_device = torch.from_numpy(inputs).to(self.keys.device)
         stack = self.keys.detach()[None], self.values.detach()[None]
-        outputs: NDArray[np.float32] = (
-            stacked_outputs(self.method, self.parameters_of_method, on_device, *stack)[0].cpu().numpy()
-        )
-        return outputs
+        outputs = stacked_outputs(self.method, self.parameters_of_method, on_device, *stack)[0]
+        return np.asarray(outputs.cpu().numpy(), np.float32)
 
     def predict(self, inputs: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return the label (n,) of each of `inputs` (n, features): the class with the largest logit."""
-        labels: NDArray[np.int64] = self.outputs(inputs).argmax(1)
-        return labels
+        """Return the labels (n,) of `inputs` (n, features): the class with the largest logit."""
+        return np.asarray(self.outputs(inputs).argmax(1), np.int64)
 
 
 @torch.no_grad()

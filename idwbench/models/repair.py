@@ -1,4 +1,4 @@
-"""`repair`: one wrong answer made right by a patch, with what that changes on the model's own data."""
+"""`repair`: patch a model for one input, and measure the effect on its own data."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Repair:
     """A repaired model.
 
     Attributes:
-        before: The model as it was.
-        after: The model with the patch; the same object if none was needed.
+        before: The original model.
+        after: The patched model; the same object as `before` if no patch was needed.
         label: The label requested.
-        patch: What was added; None if the model met the criterion already.
-        effects: What the patch changed, by split of the model's own data.
-        warnings: Lines about what could not be done as requested.
+        patch: The patch, or None.
+        effects: The effect of the patch by split of the model's own data.
+        warnings: One line for each.
     """
 
     before: SavedModel
@@ -38,7 +38,7 @@ class Repair:
     warnings: tuple[str, ...]
 
     def facts(self) -> dict[str, Any]:
-        """Return the repair as plain values for JSON."""
+        """Return the repair as values for JSON."""
         if self.patch is None:
             return {"changed": False, "label": self.label, "class": self.before.class_names[self.label]}
         return {
@@ -54,12 +54,10 @@ class Repair:
         }
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the repaired model; it is read back and must meet the criterion. Nothing if there is no patch.
+        """Write the repaired model, if there is a patch; raises like `save_model`.
 
         Raises:
             PatchError: the model as read back does not meet the criterion.
-            ModelFileError: as `save_model`.
-            OutputError: as `save_model`.
         """
         patch = self.patch
         if patch is not None:
@@ -69,34 +67,34 @@ class Repair:
 def repair(
     model: SavedModel, x: str, label: str, criterion: Criterion | None = None, *, data_dir: Path | None = None
 ) -> Repair:
-    """Return the model with the smallest patch after which it gives `label` to the input that `x` names.
+    """Return an `idw` classifier with the smallest patch after which it predicts `label` for the input `x`.
 
     Args:
-        model: An `idw` classifier.
+        model: The classifier.
         x: The input, see `idwbench.models.inputs.find_input`.
-        label: The name or number of the wanted class.
-        criterion: How clearly it must win.
+        label: The name or number of the target class.
+        criterion: The condition on the target class.
         data_dir: Folder of the image archives.
 
     Raises:
-        PatchError: no such input or class, or no patch that float32 can hold.
-        DatasetError: the data set that `x` names cannot be loaded.
+        PatchError: invalid input or class, or float32 cannot represent the patch.
+        DatasetError: the data set in `x` cannot be loaded.
     """
-    wanted = find_label(label, model.class_names)
-    made = make_patch(model.network, find_input(x, model, data_dir), wanted, criterion)
+    target = find_label(label, model.class_names)
+    made = make_patch(model.network, find_input(x, model, data_dir), target, criterion)
     if made is None:
-        return Repair(model, model, wanted, None, {}, ())
+        return Repair(model, model, target, None, {}, ())
     after = model.with_patch(made, x)
     effects, warning = _effects(model, after, data_dir)
     raised = ""
     if made.criterion_used != made.criterion:
         amounts = f"from {made.criterion.amount:g} to {made.criterion_used.amount:g}"
         raised = f"margin raised {amounts}: float32 cannot hold less"
-    return Repair(model, after, wanted, made, effects, tuple(text for text in (raised, warning) if text))
+    return Repair(model, after, target, made, effects, tuple(text for text in (raised, warning) if text))
 
 
 def _effects(before: SavedModel, after: SavedModel, data_dir: Path | None) -> tuple[dict[str, SplitEffect], str]:
-    """Return the effect on train and test of the model's own data, and a warning if it cannot be measured."""
+    """Return the effect on train and test data of the model, and a warning if it cannot be measured."""
     unmeasured = "the effect on other inputs is not measured"
     try:
         dataset = load_dataset(before.config.dataset, data_dir)

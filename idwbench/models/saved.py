@@ -1,9 +1,9 @@
-"""`SavedModel`: a network with all that is needed to use it, to explain its answers, and to repair it."""
+"""`SavedModel`: a network with scaling, class names and provenance; predicts, explains and patches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,12 @@ __all__ = ["Explanation", "SavedModel"]
 
 @dataclass(frozen=True)
 class Explanation:
-    """Which prototypes gave an answer: Σ_j weights_j · values_j, the heaviest first.
+    """The terms of an answer Σ_j weights_j · values_j, in order of decreasing weight.
 
     Attributes:
-        outputs: (outputs,), logits of classes or numbers in their own units.
+        outputs: (outputs,), logits, or predictions of a regression in the targets' own units.
         prototypes: (prototypes,), positions in the model.
-        weights: (prototypes,), the attention of the input to each; for a softmax their sum is 1.
+        weights: (prototypes,); the sum of softmax weights is 1.
         keys: (prototypes, features), in the data's own units.
         values: (prototypes, outputs).
     """
@@ -42,17 +42,17 @@ class Explanation:
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A trained prototype network with its data's units and its history.
+    """A trained prototype network with scaling and provenance.
 
     Attributes:
         network: Keys and values, in scaled units.
         config: The run that trained it.
-        scaling: How inputs in the data's own units become the network's.
-        image_shape: (height, width) if an input is an image.
-        class_names: One name a class; empty for a regression.
-        target_scaling: How the targets of a regression became the network's outputs.
+        scaling: Scaling of the inputs.
+        image_shape: (height, width) if an input is an image, or None.
+        class_names: One name for each class; empty for a regression.
+        target_scaling: Scaling of the targets of a regression.
         provenance: Run key, engine, device, checksum of the data, versions.
-        patches: What was added since, oldest first: input, label, η and its criterion.
+        patches: Input, label, η and criterion of each patch, oldest first.
     """
 
     network: PrototypeNetwork
@@ -75,10 +75,10 @@ class SavedModel:
         return self.network.values.shape[1]
 
     def scale(self, x: ArrayLike) -> NDArray[np.float32]:
-        """Return one input in the data's own units, of any shape, as the network takes it, (features,).
+        """Return one input (in the data's own units, of any shape) scaled and flattened, (features,).
 
         Raises:
-            PatchError: the wrong number of numbers, or one that is not finite or too large for float32.
+            PatchError: wrong size, or a value that is not finite or too large for float32.
         """
         flat = np.asarray(x, dtype=np.float64).reshape(-1)
         if flat.size != self.n_features:
@@ -91,17 +91,14 @@ class SavedModel:
         return scaled
 
     def predict(self, inputs: ArrayLike) -> NDArray[Any]:
-        """Return what the model answers to `inputs` (n, features), in the data's own units.
-
-        Class names (n,) for a classification, numbers (n, outputs) for a regression.
-        """
+        """Return class names (n,) or predictions (n, outputs) for `inputs` (n, features), in the data's own units."""
         rows = np.stack([self.scale(row) for row in np.asarray(inputs)])
         if self.class_names:
             return np.array(self.class_names)[self.network.predict(rows)]
         return self.target_scaling.invert(self.network.outputs(rows))
 
     def explain(self, x: ArrayLike) -> Explanation:
-        """Return how much each prototype counts for the answer to one input, in the data's own units."""
+        """Return the weight of each prototype in the answer to one input, in the data's own units."""
         query = torch.from_numpy(self.scale(x))[None]
         with torch.no_grad():
             weights = self.network.weights(query)[0].numpy()
@@ -117,14 +114,13 @@ class SavedModel:
         )
 
     def patch(self, x: ArrayLike, label: int | str, criterion: Criterion | None = None, **amount: float) -> SavedModel:
-        """Return a model with one prototype more that answers `label` to the input `x`, in the data's own units.
+        """Return a model with one more prototype that predicts `label` for the input `x`, in the data's own units.
 
-        The same model if it does so already. Keyword `margin`, `logit_margin` or `confidence` says how clearly the
-        label must win, see `Criterion`.
+        The criterion may be given as `margin`, `logit_margin` or `confidence`, see `Criterion`. Returns the same model
+        if it already meets the criterion.
 
         Raises:
-            PatchError: not an `idw` classifier, an input that does not fit, no such class, or a criterion that float32
-                cannot meet.
+            PatchError: not an `idw` classifier, an invalid input or class, or a criterion that float32 cannot meet.
         """
         made = make_patch(self.network, self.scale(x), self._label(label), criterion or Criterion.of(**amount))
         return self if made is None else self.with_patch(made, np.asarray(x).reshape(-1).tolist())
@@ -137,7 +133,7 @@ class SavedModel:
         return self.class_names.index(label)
 
     def with_patch(self, patch: Patch, x: str | Sequence[float]) -> SavedModel:
-        """Return the model with a patch applied and recorded; `x` is the input as the user named it."""
+        """Return the model with a patch applied and recorded; `x` is the input as given by the user."""
         record = {
             "x": x,
             "label": patch.label,
@@ -147,16 +143,7 @@ class SavedModel:
             "amount": patch.criterion_used.amount,
             "label_before": patch.label_before,
         }
-        return SavedModel(
-            network=apply_patch(self.network, patch),
-            config=self.config,
-            scaling=self.scaling,
-            image_shape=self.image_shape,
-            class_names=self.class_names,
-            target_scaling=self.target_scaling,
-            provenance=self.provenance,
-            patches=(*self.patches, record),
-        )
+        return replace(self, network=apply_patch(self.network, patch), patches=(*self.patches, record))
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model to a ``.pt`` or ``.safetensors`` file, see `idwbench.models.checkpoints.save_model`."""

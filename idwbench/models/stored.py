@@ -15,11 +15,11 @@ __all__ = ["stored_model"]
 
 
 def stored_model(results: Results, run: StoredRun, data_dir: Path | None = None) -> SavedModel:
-    """Return the model that a stored run gave.
+    """Return the model of a stored run.
 
     Raises:
         TrainingError: the run is not complete.
-        DatasetError: its data set, which holds the scaling, cannot be loaded.
+        DatasetError: its data set, which has the scaling, cannot be loaded.
     """
     if run.state != "complete":
         epoch = f" in epoch {run.diverged_epoch}" if run.diverged_epoch else ""

@@ -1,4 +1,4 @@
-"""The forms of model files, known without loading torch."""
+"""The suffixes of model files; does not load torch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ MODEL_SUFFIXES = (".pt", ".safetensors")
 
 
 def check_model_path(path: Path) -> None:
-    """Raise `ModelFileError` unless the ending of `path` is that of a form of model files."""
+    """Raise `ModelFileError` unless `path` has the suffix of a model file."""
     if path.suffix not in MODEL_SUFFIXES:
         raise ModelFileError(f"expected a name ending in {' or '.join(MODEL_SUFFIXES)}", file=path)

@@ -1,1 +1,1 @@
-"""Reports: from stored runs to statistics, comparisons and tables."""
+"""Reports: statistics, comparisons and tables of stored runs."""

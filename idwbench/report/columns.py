@@ -1,4 +1,4 @@
-"""What a table for humans shows of a section: its columns, and one cell of text for each row."""
+"""The columns of tables for humans."""
 
 from __future__ import annotations
 
@@ -24,14 +24,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """One column.
-
-    Attributes:
-        name: A short word for code: ``test``, ``learned``.
-        header: One line.
-        numeric: Numbers stand to the right, words to the left.
-        cell: What a row shows here.
-    """
+    """One column; `numeric` cells are aligned to the right, and `cell` returns the cell of a row."""
 
     name: str
     header: str
@@ -40,7 +33,7 @@ class Column:
 
 
 def section_columns(section: Section) -> tuple[Column, ...]:
-    """Return the columns of a section; those without any content (holdout, references, …) are left out."""
+    """Return the columns of a section, without empty ones (holdout, references, …)."""
     rows, metric = section.rows, section.metric
     splits = [split for split in SPLITS if split == "test" or any(split in row.statistics for row in rows)]
     columns = [
@@ -49,7 +42,7 @@ def section_columns(section: Section) -> tuple[Column, ...]:
         Column("prototypes", "prototypes", True, lambda row: Cell(str(row.model.prototypes))),
         Column("n", "n", True, lambda row: Cell(str(row.n))),
         *(_split_column(split, metric) for split in splits),
-        Column("learned", "learned parameters", True, _n_parameters),
+        Column("learned", "learned parameters", True, lambda row: Cell(_count(row.n_parameters))),
         _reference_column("paper", "paper", metric),
         _reference_column("authors", "authors' code", metric),
         Column("diverged", "diverged", True, lambda row: Cell(str(row.n_diverged) if row.n_diverged else "")),
@@ -62,7 +55,7 @@ def section_columns(section: Section) -> tuple[Column, ...]:
 
 
 def caption(section: Section, mark: str = "bold") -> str:
-    """Return the line that explains the numbers of a section, and what `mark` stands for."""
+    """Return a line that explains the numbers of a section and the meaning of `mark`."""
     spread = any(statistic.std is not None for row in section.rows for statistic in row.statistics.values())
     over = ", mean ± sample standard deviation over n seeds" if spread else ""
     line = f"Metric: {metric_label(section.metric)}{over}"
@@ -73,7 +66,7 @@ def caption(section: Section, mark: str = "bold") -> str:
 
 
 def without_spread(column: Column, section: Section) -> Column:
-    """Return the column of a split with means alone, for narrow places."""
+    """Return the column of a split with means only."""
     return _split_column(column.name, section.metric, spread=False)
 
 
@@ -97,5 +90,5 @@ def _reference_column(source: ReferenceSource, header: str, metric: str) -> Colu
     return Column(source, header, True, cell)
 
 
-def _n_parameters(row: Row) -> Cell:
-    return Cell(MISSING if row.n_parameters is None else f"{row.n_parameters:,}")
+def _count(number: int | None) -> str:
+    return MISSING if number is None else f"{number:,}"

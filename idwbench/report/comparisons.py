@@ -1,4 +1,4 @@
-"""Which rows of a table are best: those that a paired test over seeds does not distinguish from the best mean."""
+"""Comparison of rows: the best mean, and rows that a paired test over seeds does not distinguish from it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from idwbench.runs.metrics import METRICS
 
 __all__ = ["COMPARED_SPLITS", "Comparison", "compare"]
 
-# Means nearer than this part of the best are equal: only rounding is smaller.
+# Relative difference of means that counts as a tie.
 _TIE = 1e-12
-# A high accuracy on its own training data makes no model the best.
 COMPARED_SPLITS = ("test", "holdout", "validation")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What comparing the rows of a section gave.
+    """The result of comparing the rows of a section.
 
     Attributes:
-        statistics: Those of each row by split, with `Statistic.best` and `Statistic.p_value`.
+        statistics: The statistics of each row by split, with `Statistic.best` and `Statistic.p_value`.
         is_tested: Whether at least one row was tested.
-        notes: The name of the test, and where there were too few seeds for it.
+        notes: The name of the test, and the numbers of seeds that were too low.
     """
 
     statistics: tuple[Mapping[str, Statistic], ...]
@@ -34,15 +33,15 @@ class Comparison:
 
 
 def compare(rows: Sequence[tuple[Hashable, Mapping[str, Statistic]]], metric: str) -> Comparison:
-    """Mark the best of rows that share a group, for each split on its own.
+    """Mark the best rows of each group and split.
 
-    Marked are the best mean, means equal to it, and means for which the two-sided Wilcoxon signed-rank test on the
-    differences from the best, paired by seed, gives p > 0.05. Rows that share fewer than 6 seeds with the best are not
-    tested. P-values are not corrected for the number of comparisons. Of an unknown metric nothing is marked.
+    Marked are the best mean, means equal to it, and means with p > 0.05 in a two-sided Wilcoxon signed-rank test of the
+    differences from the best, paired by seed. Rows that share fewer than 6 seeds with the best are not tested. P-values
+    are not corrected for multiple comparisons. For an unknown metric nothing is marked.
 
     Args:
         rows: The group of each row, such as its number of prototypes, and its statistics by split.
-        metric: The name of the metric, which says which way is up.
+        metric: The name of the metric.
     """
     columns: dict[tuple[Hashable, str], list[int]] = defaultdict(list)
     for place, (group, by_split) in enumerate(rows):
@@ -62,7 +61,7 @@ def compare(rows: Sequence[tuple[Hashable, Mapping[str, Statistic]]], metric: st
 
 
 def _best(column: list[Statistic], higher_is_better: bool) -> Statistic:
-    """Return the best mean of a column; of equal means that with the most seeds."""
+    """Return the best mean of a column; among equal means that with the most seeds."""
     sign = 1 if higher_is_better else -1
     top = max(sign * statistic.mean for statistic in column)
     equal = [statistic for statistic in column if _is_equal(sign * statistic.mean, top)]
@@ -74,7 +73,7 @@ def _is_equal(first: float, second: float) -> bool:
 
 
 def _against(best: Statistic, other: Statistic) -> tuple[Statistic, int | None]:
-    """Return `other` with its mark, and how many seeds both have; None for the best itself."""
+    """Return `other` with its mark, and the number of common seeds; None for the best."""
     if other is best:
         return replace(other, best=True), None
     seeds = sorted(best.values.keys() & other.values.keys())

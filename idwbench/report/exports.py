@@ -1,10 +1,7 @@
-"""A report for programs: CSV and JSON with plain numbers at full precision, accuracies as fractions.
+"""Reports as CSV and JSON, with full precision and accuracies as fractions.
 
-One row for each model; what the section says (data set, protocol, metric) is repeated in each. Empty fields (CSV) and
-null (JSON) stand for what does not exist, such as the standard deviation of one run. ``best_test`` is true for the best
-mean of its number of prototypes and for every row that a paired test over seeds does not distinguish from it;
-``p_value_test`` is the p-value of that test (see `idwbench.report.comparisons`), and null where there were too few
-seeds. The same holds for the other splits.
+One row for each model, which repeats the data set, protocol and metric of its section. Missing values are empty (CSV)
+or null (JSON). ``best_test`` and ``p_value_test`` are those of `idwbench.report.comparisons`.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ from idwbench.report.comparisons import COMPARED_SPLITS
 from idwbench.report.summaries import SOURCES, SPLITS, Report, Row, Section
 from idwbench.runs.models import PrototypesConfig
 from idwbench.runs.protocol import Protocol
-from idwbench.runs.settings import Settings
 
 __all__ = ["FIELDS", "render_csv", "render_json", "report_records"]
 
@@ -34,20 +30,17 @@ FIELDS = (
 
 
 def report_records(report: Report) -> list[dict[str, Any]]:
-    """Return one mapping for each row, in order, of plain Python values.
-
-    ``dataset_config`` and ``parameters`` are mappings themselves.
-    """
+    """Return one mapping for each row; ``dataset_config`` and ``parameters`` are nested mappings."""
     return [_record(section, row) for section in report.sections for row in section.rows]
 
 
 def render_json(report: Report) -> str:
-    """Return `report_records` as a JSON list; never NaN."""
+    """Return `report_records` as a JSON list, without NaN."""
     return json.dumps(report_records(report), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def render_csv(report: Report) -> str:
-    """Return `report_records` as a table with one header; method parameters are columns of their own."""
+    """Return `report_records` as CSV with one column for each parameter of a method."""
     records = report_records(report)
     names = list(dict.fromkeys(name for record in records for name in record["parameters"]))
     header = [column for name in FIELDS for column in (names if name == "parameters" else [name])]
@@ -65,8 +58,8 @@ def _record(section: Section, row: Row) -> dict[str, Any]:
         "section": section.title,
         "dataset": section.dataset,
         "dataset_config": section.dataset_config.model_dump(mode="json"),
-        **_settings(section.protocol),
-        **_settings(row.model),
+        **dict(section.protocol),  # unlike JSON, with settings at their default
+        **dict(row.model),
         "n": row.n,
         "diverged": row.n_diverged,
         "learned_parameters": row.n_parameters,
@@ -83,11 +76,6 @@ def _record(section: Section, row: Row) -> dict[str, Any]:
         record[f"{source}_test"] = reference and reference.test_accuracy
         record[f"{source}_n"] = reference and reference.n
     return {name: record[name] for name in FIELDS}
-
-
-def _settings(settings: Settings) -> dict[str, Any]:
-    """Return every setting by name, also those that run keys leave out at their default."""
-    return {name: getattr(settings, name) for name in type(settings).model_fields}
 
 
 def _field(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""A report as text in any of its formats."""
+"""Rendering of reports in all formats."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ _RENDERERS = {"markdown": render_markdown, "latex": render_latex, "csv": render_
 
 
 def render(report: Report, table_format: str) -> str:
-    """Return the report as text that ends with a newline.
-
-    ``rich`` gives what `terminal.TerminalReport` shows, 100 columns wide and without colour, for files.
+    """Return the report as text that ends with a newline; ``rich`` is 100 columns wide and without colour.
 
     Raises:
-        ConfigError: `table_format` is none of `TABLE_FORMATS`.
+        ConfigError: `table_format` is not in `TABLE_FORMATS`.
     """
     if table_format == "rich":
-        from idwbench.report.terminal import render_plain  # Rich costs more than all other formats together
+        from idwbench.report.terminal import render_plain  # importing Rich is slow
 
         return render_plain(report)
     if table_format not in _RENDERERS:

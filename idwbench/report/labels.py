@@ -1,4 +1,4 @@
-"""Short words for numbers and settings, the same in every table and figure."""
+"""Labels of numbers and settings in tables and figures."""
 
 from __future__ import annotations
 
@@ -25,31 +25,28 @@ def metric_label(metric: str) -> str:
     definition = METRICS.get(metric)
     if definition is None:
         return words
-    return (
-        words + (" in %" if definition.percent else "") + ("" if definition.higher_is_better else " (lower is better)")
-    )
+    unit = " in %" if definition.percent else ""
+    return words + unit + ("" if definition.higher_is_better else " (lower is better)")
 
 
 def value_label(metric: str, mean: float, std: float | None = None) -> str:
     """Return ``97.50 ± 1.18`` for a metric in percent, four significant digits for another; `std` may be missing."""
-    if metric in METRICS and METRICS[metric].percent:
-        words = [f"{100 * number:.2f}" for number in (mean, std) if number is not None]
-    else:
-        largest = max(abs(mean), std or 0.0)
+    factor, form = 100, ".2f"
+    if metric not in METRICS or not METRICS[metric].percent:
+        factor, largest = 1, max(abs(mean), std or 0.0)
         form = f".{_SIGNIFICANT_DIGITS - 1}e" if largest else ".0f"
         if 1e-4 <= largest < 1e6:
             form = f".{max(0, _SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(largest)))}f"
-        words = [f"{number:{form}}" for number in (mean, std) if number is not None]
-    return " ± ".join(words)
+    return " ± ".join(f"{factor * number:{form}}" for number in (mean, std) if number is not None)
 
 
 def setting_label(name: str, value: object) -> str:
-    """Return ``learning rate 0.001``: a setting's name in words, and its value."""
+    """Return the name and the value of a setting: ``learning rate 0.001``."""
     return f"{name.replace('_', ' ')} {repr(value).removesuffix('.0') if isinstance(value, float) else value}"
 
 
 def protocol_label(protocol: Protocol) -> str:
-    """Return ``epochs 50 · batch size 4 · learning rate 0.001``, and every setting that is not at its default."""
+    """Return ``epochs 50 · batch size 4 · learning rate 0.001`` and all settings that differ from their default."""
     shown = [
         (name, getattr(protocol, name))
         for name, field in type(protocol).model_fields.items()
@@ -59,7 +56,7 @@ def protocol_label(protocol: Protocol) -> str:
 
 
 def method_table() -> str:
-    """Return the built-in methods as a Markdown table, one row for each record of the registry."""
+    """Return the built-in methods as a Markdown table."""
     head = ["| method | score | weights | parameters | initialisation |", "|---|---|---|---|---|"]
     return "\n".join([*head, *(_method_row(method) for method in BUILT_IN_METHODS)]) + "\n"
 

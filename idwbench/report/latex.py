@@ -1,4 +1,4 @@
-r"""A report as LaTeX: one ``table`` with booktabs rules for each section; compiles with pdflatex, no other package."""
+r"""Reports as LaTeX: one ``table`` with booktabs rules for each section, for pdflatex."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from idwbench.report.summaries import Report, Section
 
 __all__ = ["escape_latex", "render_latex"]
 
-# The second half are letters that pdflatex does not know, or that its old fonts print as another.
+# The second half are characters that pdflatex or its fonts do not support.
 _REPLACEMENTS = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -23,7 +23,7 @@ _REPLACEMENTS = str.maketrans(
         "<": r"\textless{}",
         ">": r"\textgreater{}",
         "|": r"\textbar{}",
-        "[": "{[}",  # at the start of a line a bracket or a star would belong to the \\ before it
+        "[": "{[}",  # at the start of a line a bracket or a star would be an argument of the preceding \\
         "*": "{*}",
         "±": r"$\pm$",
         "·": r"$\cdot$",
@@ -41,7 +41,7 @@ _REPLACEMENTS = str.maketrans(
 
 
 def render_latex(report: Report) -> str:
-    r"""Return a ``table`` for each section, with the notes under it; needs ``\usepackage{booktabs}``."""
+    r"""Return a ``table`` with notes for each section; needs ``\usepackage{booktabs}``."""
     header = r"% needs \usepackage{booktabs}" + "\n"
     if not report.sections:
         return header + "% no runs to report\n"
@@ -49,7 +49,7 @@ def render_latex(report: Report) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Return `text` with the characters escaped that LaTeX would interpret."""
+    """Return `text` with LaTeX's special characters escaped."""
     return " ".join(text.split()).translate(_REPLACEMENTS)
 
 

@@ -1,4 +1,4 @@
-"""A report as GitHub-flavoured Markdown, aligned so that it reads well as plain text too."""
+"""Reports as GitHub-flavoured Markdown with aligned columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from idwbench.report.summaries import Report, Section
 
 __all__ = ["render_markdown"]
 
-# An underscore within a word is no emphasis on GitHub: `fc_relu` stays as it is.
+# On GitHub an underscore within a word (`fc_relu`) needs no escape.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|]|(?<!\w)_|_(?!\w)")
 
 

@@ -1,4 +1,4 @@
-"""The Wilcoxon signed-rank test: whether two settings differ over the seeds that both have run."""
+"""The Wilcoxon signed-rank test of two settings over common seeds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 __all__ = ["ALPHA", "MIN_PAIRS", "signed_rank_p_value"]
 
 ALPHA = 0.05
-# Five pairs give at least 2/2⁵ = 0.0625, six give 2/2⁶ = 0.03125: with fewer no difference is significant.
+# The smallest p-value is 2/2⁵ = 0.0625 with five pairs and 2/2⁶ = 0.03125 with six.
 MIN_PAIRS = 6
-# Beyond so many differences the exact distribution costs time and changes nothing.
+# Largest number of differences for the exact distribution.
 _EXACT_PAIRS = 200
-# Numbers nearer than this part of the largest are equal: metrics are sums and ratios with rounding errors.
+# Relative difference that counts as a tie, since metrics have rounding errors.
 _RELATIVE_TIE = 1e-12
 
 
@@ -22,13 +22,10 @@ def signed_rank_p_value(first: Sequence[float], second: Sequence[float]) -> floa
     """Return the two-sided p-value of the Wilcoxon signed-rank test on the differences of pairs.
 
     With D_i = first_i − second_i and R_i the rank of |D_i|: W⁺ = Σ R_i over D_i > 0, and p = 2·P(W ≤ min(W⁺, W⁻)) where
-    each D_i has either sign with probability ½. Zero differences are dropped, ties share the mean of their ranks, and
-    the distribution given these ranks is exact; with more than 200 differences it is the normal approximation. The
-    p-value is 1 if all differences are zero (Wilcoxon 1945, *Individual comparisons by ranking methods*).
-
-    Args:
-        first: One value for each seed, finite.
-        second: As many values, for the same seeds in the same order.
+    each D_i has either sign with probability ½. Zero differences are dropped, ties have the mean of their ranks, and
+    the distribution is exact, or above 200 differences its normal approximation. The p-value is 1 if all differences
+    are zero. `first` and `second` have finite values for the same seeds (Wilcoxon 1945, *Individual comparisons by
+    ranking methods*).
     """
     tie = _RELATIVE_TIE * max((abs(value) for value in (*first, *second)), default=0.0)
     differences = [a - b for a, b in zip(first, second, strict=True) if abs(a - b) > tie]
@@ -50,7 +47,7 @@ def signed_rank_p_value(first: Sequence[float], second: Sequence[float]) -> floa
 
 
 def _doubled_ranks(magnitudes: Sequence[float], tie: float) -> list[int]:
-    """Return twice the rank of each magnitude, from 1, where ties share the mean: whole numbers."""
+    """Return twice the rank of each magnitude, from 1, with mean ranks for ties; these are integers."""
     order = sorted(range(len(magnitudes)), key=magnitudes.__getitem__)
     ranks = [0] * len(order)
     start = 0

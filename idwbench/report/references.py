@@ -1,16 +1,15 @@
-"""Published figures to set beside ours: what the paper prints, and what its authors' code gives when run again.
+"""Published test accuracies: those of the paper, and those of its authors' code when run again.
 
-A reference belongs to one model, all its settings included, and to one data set and protocol. A table whose protocol
-differs shows it too, and a note says so.
+A reference belongs to one model with all its settings and one data set. Tables with another protocol show it with a
+note.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from idwbench.attention.definitions import ParameterValue
 from idwbench.report.labels import protocol_label
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.models import ModelConfig, parse_model
@@ -29,22 +28,17 @@ _SOURCES: dict[tuple[str, ReferenceSource], str] = {
     ("two_moons", "paper"): (
         "paper: test accuracy on 40 points in arXiv 2310.18805, printed as 98 %; its training accuracy is 100 %."
     ),
-    (
-        "two_moons",
-        "authors",
-    ): "authors' code: mean test accuracy on 40 points, formulas and training loop run again; spread not recorded.",
+    ("two_moons", "authors"): (
+        "authors' code: mean test accuracy on 40 points, formulas and training loop run again; spread not recorded."
+    ),
 }
-# What a reference does not depend on: the authors seed nothing, and a holdout split does not change training.
+# Settings that do not matter: the authors set no seed, and a holdout does not change training.
 _FREE_SETTINGS = {"seed", "holdout_per_class"}
 
 
 @dataclass(frozen=True)
 class Reference:
-    """One published test accuracy, as a fraction, and the model it belongs to.
-
-    Attributes:
-        n: Number of trainings that it is the mean of; None if that is not known.
-    """
+    """A published test accuracy of a model, as a fraction; `n` is the number of trainings, if known."""
 
     source: ReferenceSource
     dataset: str
@@ -53,19 +47,13 @@ class Reference:
     n: int | None = None
 
 
-def _model(method: str, prototypes: int, **parameters: ParameterValue) -> ModelConfig:
-    return parse_model({"method": method, "prototypes": prototypes, **parameters})
+def _model(method: str, prototypes: int) -> ModelConfig:
+    """Return a model of the paper; all parameters but `scale` have their default."""
+    scale = {"scale": "prototypes"} if method == "scaled_dot" else {}
+    return parse_model({"method": method, "prototypes": prototypes, **scale})
 
 
-# The models of the paper; parameters that are not named have their defaults, as the authors ran them.
-_METHODS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("fc_relu", {}),
-    ("scaled_dot", {"scale": "prototypes"}),
-    ("neg_dist", {}),
-    ("gaussian", {}),
-    ("inv_dist", {}),
-    ("idw", {}),
-)
+_METHODS = ("fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw")
 _MNIST: tuple[tuple[ReferenceSource, int | None, tuple[float, ...]], ...] = (
     ("paper", None, (0.9599, 0.9315, 0.8363, 0.1135, 0.1135, 0.8820)),
     ("authors", 1, (0.9549, 0.9338, 0.9368, 0.1135, 0.1135, 0.8784)),
@@ -78,21 +66,21 @@ _TWO_MOONS = {
 
 REFERENCES: tuple[Reference, ...] = (
     *(
-        Reference(source, "mnist", _model(method, 20, **parameters), accuracy, n)
+        Reference(source, "mnist", _model(method, 20), accuracy, n)
         for source, n, accuracies in _MNIST
-        for (method, parameters), accuracy in zip(_METHODS, accuracies, strict=True)
+        for method, accuracy in zip(_METHODS, accuracies, strict=True)
     ),
     *(Reference("paper", "two_moons", _model("idw", prototypes), 0.975) for prototypes in (16, 128)),
     *(
-        Reference("authors", "two_moons", _model(method, prototypes, **parameters), accuracy, 10)
+        Reference("authors", "two_moons", _model(method, prototypes), accuracy, 10)
         for prototypes, accuracies in _TWO_MOONS.items()
-        for (method, parameters), accuracy in zip(_METHODS, accuracies, strict=True)
+        for method, accuracy in zip(_METHODS, accuracies, strict=True)
     ),
 )
 
 
 def find_reference(source: ReferenceSource, dataset: DatasetConfig, model: ModelConfig) -> Reference | None:
-    """Return what is published for exactly this model on this data set; None if there is nothing."""
+    """Return the reference for exactly this model and data set, or None."""
     for reference in REFERENCES:
         if (reference.source, reference.dataset) == (source, dataset.name) and reference.model == model:
             return reference if _same_data(dataset) else None
@@ -100,7 +88,7 @@ def find_reference(source: ReferenceSource, dataset: DatasetConfig, model: Model
 
 
 def reference_notes(dataset: str, protocol: Protocol, sources: Iterable[ReferenceSource]) -> tuple[str, ...]:
-    """Return a line for the origin of each column of references, and one if the protocol is not theirs."""
+    """Return a note on the origin of each column of references, and one if the protocol differs."""
     notes = [text for (name, source), text in _SOURCES.items() if name == dataset and source in sources]
     theirs = default_protocol(dataset)
     if notes and protocol != theirs:

@@ -1,4 +1,4 @@
-"""Which stored runs a report is about: those of a sweep or a data set, by method and number of prototypes."""
+"""Selection of stored runs by sweep or data set, method and number of prototypes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,12 @@ __all__ = ["select_runs"]
 def select_runs(
     results: Results, name: str | None = None, methods: Collection[str] = (), prototypes: Collection[int] = ()
 ) -> list[StoredRun]:
-    """Return the runs of a sweep or data set; without a name, of the only data set there is.
+    """Return the runs of a sweep or data set; without a name, of the only data set.
 
-    A name that is both a sweep and a data set means the sweep.
-
-    Args:
-        results: The database.
-        name: Of a sweep or data set.
-        methods: Only these; all if empty.
-        prototypes: Only these numbers; all if empty.
+    A name of both a sweep and a data set means the sweep. Empty `methods` and `prototypes` select all.
 
     Raises:
-        ConfigError: nothing has that name, or no run is left; `location` is ``("table",)`` or ``("method",)``.
+        ConfigError: unknown name, or no run is left; `location` is ``("table",)`` or ``("method",)``.
     """
     datasets, sweeps = results.dataset_labels(), [sweep.name for sweep in results.list_sweeps()]
     if name is None:

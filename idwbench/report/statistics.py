@@ -11,12 +11,12 @@ __all__ = ["Statistic", "statistic"]
 
 @dataclass(frozen=True)
 class Statistic:
-    """Mean and sample standard deviation (n − 1) of a metric over n seeds; no deviation for n = 1.
+    """Mean and sample standard deviation (n − 1, None for n = 1) of a metric over n seeds.
 
     Attributes:
         values: The metric by seed.
-        best: Whether it has the best mean among its rivals, or cannot be distinguished from it.
-        p_value: That of the paired test against the best mean; None if it was not tested.
+        best: Whether the mean is the best, or cannot be distinguished from it.
+        p_value: That of the paired test against the best mean; None if not tested.
     """
 
     mean: float
@@ -37,7 +37,7 @@ def statistic(by_seed: Mapping[int, float | None]) -> Statistic | None:
     n = len(values)
     if not n:
         return None
-    # From the lowest value on, so that equal values have no spread; `fsum` rounds once, so the order does not matter.
+    # Relative to the lowest value, so that equal values have no spread; with `fsum` the order does not matter.
     low = min(values.values())
     mean = low + math.fsum(value - low for value in values.values()) / n
     variance = math.fsum((value - mean) ** 2 for value in values.values()) / (n - 1) if n > 1 else None

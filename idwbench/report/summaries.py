@@ -1,4 +1,4 @@
-"""From stored runs to the numbers of a table: sections by data set and protocol, rows by model, over seeds."""
+"""Summaries of stored runs: sections by data set and protocol, rows by model, statistics over seeds."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Row:
     """One model with all its settings, over seeds.
 
     Attributes:
-        model: Method, parameters in the method's own order, prototypes, ….
-        n: Complete runs.
-        n_diverged: Runs that became non-finite; they are in no statistic.
+        model: The model, with parameters in the order of its method.
+        n: Number of complete runs.
+        n_diverged: Number of diverged runs, which are in no statistic.
         statistics: The metric of the section by split.
-        n_parameters: Number of learned numbers; None if no run is complete.
+        n_parameters: Number of learned parameters; None if no run is complete.
         references: Published test accuracies of this model.
     """
 
@@ -53,12 +53,12 @@ class Section:
     """One data set under one protocol.
 
     Attributes:
-        title: Data set, those of its parameters worth naming, and protocol, in one line.
-        dataset: The name that tables use: the data set's, or the file's for the user's own data.
-        metric: The name of the metric that the numbers are of.
-        rows: By prototypes, then method in the order of the registry, then parameters.
-        is_tested: Whether a test over seeds decided which rows are marked; otherwise the best mean alone is.
-        notes: Lines to stand under the table.
+        title: One line with data set and protocol.
+        dataset: `RunConfig.dataset_label`.
+        metric: The name of the metric.
+        rows: Sorted by prototypes, method in the order of the registry, and parameters.
+        is_tested: Whether marks are based on a paired test; otherwise only the best mean is marked.
+        notes: Lines below the table.
     """
 
     title: str
@@ -73,18 +73,15 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """All sections, in the order of data sets, a data set's own protocol first."""
+    """All sections, sorted by data set, with its default protocol first."""
 
     sections: tuple[Section, ...]
 
 
 def summarise(runs: Sequence[StoredRun], metric: str | None = None) -> Report:
-    """Return the numbers of all tables that `runs` fill; a run that is given twice counts once.
+    """Return the summary of `runs` in any state; a run that is given twice counts once.
 
-    Args:
-        runs: Those to report, in any state.
-        metric: The name of a metric; the headline metric of each data set's task if it is None. Data sets without
-            this metric are left out.
+    `metric` is the name of a metric, by default the headline metric of each task; data sets without it are left out.
 
     Raises:
         ConfigError: no run has that metric.
@@ -149,19 +146,13 @@ def _row(runs: list[StoredRun], metric: str) -> Row:
 
 
 def _count_notes(rows: list[Row], runs: list[StoredRun]) -> list[str]:
-    notes = []
-    if any(row.n == 1 for row in rows):
-        notes.append("n = 1: no spread.")
-    diverged = sum(row.n_diverged for row in rows)
-    if diverged:
-        notes.append(f"{count_label(diverged, 'run')} diverged; not in the means.")
-    failed = sum(run.state == "failed" for run in runs)
-    if failed:
-        notes.append(f"{count_label(failed, 'run')} failed; not shown.")
-    pending = sum(run.state in ("planned", "running") for run in runs)
-    if pending:
-        notes.append(f"{count_label(pending, 'run')} not finished; not shown.")
-    return notes
+    counts = (
+        (sum(row.n_diverged for row in rows), "diverged; not in the means."),
+        (sum(run.state == "failed" for run in runs), "failed; not shown."),
+        (sum(run.state in ("planned", "running") for run in runs), "not finished; not shown."),
+    )
+    notes = ["n = 1: no spread."] if any(row.n == 1 for row in rows) else []
+    return notes + [f"{count_label(n, 'run')} {text}" for n, text in counts if n]
 
 
 def _ordered(model: ModelConfig) -> dict[str, float | str]:
@@ -185,31 +176,29 @@ def _section_order(run: StoredRun) -> tuple[object, ...]:
 
 
 def _order(settings: Settings) -> tuple[object, ...]:
-    return _sortable({name: getattr(settings, name) for name in type(settings).model_fields if name != "path"})
+    return _sortable({name: value for name, value in settings if name != "path"})
 
 
 def _sortable(values: Mapping[str, object]) -> tuple[object, ...]:
-    """Return values of different types so that they can be compared: None, then numbers, then words."""
+    """Return values of different types in a comparable form: None, then numbers, then words."""
     return tuple((value is not None, isinstance(value, str), value or 0) for value in values.values())
 
 
 def _section_titles(first_runs: list[StoredRun]) -> list[str]:
-    """Name what distinguishes sections: parameters that are not the default, or not the same in all of them."""
+    """Return titles with the settings of data sets that differ from the default or between sections."""
     seen: dict[tuple[str, str], set[object]] = defaultdict(set)
     for run in first_runs:
-        dataset = run.config.dataset
-        for name in type(dataset).model_fields:
-            seen[run.dataset, name].add(getattr(dataset, name))
+        for name, value in run.config.dataset:
+            seen[run.dataset, name].add(value)
     titles = []
     for run in first_runs:
-        dataset = run.config.dataset
+        defaults = type(run.config.dataset).model_fields
         words = [run.dataset]
-        for name, setting in type(dataset).model_fields.items():
-            value = getattr(dataset, name)
+        for name, value in run.config.dataset:
             varies = len(seen[run.dataset, name]) > 1
-            if name == "sha256":  # never the default: worth a word only where two files share a name
+            if name == "sha256":  # only distinguishes files of the same name
                 words += [f"sha256 {value[:8]}"] if varies and value else []
-            elif name not in ("name", "path") and (varies or value != setting.default):
+            elif name not in ("name", "path") and (varies or value != defaults[name].default):
                 words.append(setting_label(name, value))
         titles.append(" · ".join([*words, protocol_label(run.config.protocol)]))
     return titles

@@ -1,4 +1,4 @@
-"""Arrays as bytes: one safetensors file for each array, so that nothing is ever unpickled."""
+"""Serialisation of arrays: one safetensors file for each array."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["pack_array", "unpack_array"]
 
 
 def pack_array(name: str, array: NDArray[np.generic]) -> bytes:
-    """Return `array` as the bytes of a safetensors file that holds it alone, under `name`."""
+    """Return `array` as the bytes of a safetensors file with this one array."""
     from safetensors.numpy import save
 
     return save({name: np.ascontiguousarray(array)})
@@ -21,7 +21,7 @@ def unpack_array(name: str, data: bytes) -> NDArray[np.generic]:
     """Return the array that `pack_array` wrote.
 
     Raises:
-        ResultsError: the bytes are not a safetensors file, or hold no array of that name.
+        ResultsError: the bytes are not a safetensors file with an array of that name.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load

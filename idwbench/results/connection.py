@@ -1,4 +1,4 @@
-"""Access to the database: from a path or a URL to atomic transactions."""
+"""Connections and transactions of the database."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ class Database:
     """A database with its read and write transactions.
 
     Attributes:
-        engine: It has no pool: each transaction opens its own connection, so that threads share nothing, child
-            processes inherit nothing, and no lock outlives its transaction.
+        engine: Has no pool: each transaction opens its own connection, so that threads and child processes share none.
         label: The path, or the URL without its password, for messages.
-        path: The file of an SQLite database, else None.
+        path: The file of an SQLite database, or None.
         read_only: Whether `write` is refused.
     """
 
@@ -46,11 +45,10 @@ class Database:
 
     @classmethod
     def at(cls, db: str, *, read_only: bool = False) -> Database:
-        """Return the database at a path or an SQLAlchemy URL; nothing is opened or created yet.
+        """Return the database at a path or an SQLAlchemy URL, without opening or creating it.
 
         Raises:
-            ResultsError: `db` is empty, a folder or in one that cannot be entered, not a URL, neither SQLite nor
-                PostgreSQL, or in memory, or its driver is missing.
+            ResultsError: not a valid path or URL, neither SQLite nor PostgreSQL, in memory, or the driver is missing.
         """
         if not db.strip():
             raise ResultsError("the name of the database is empty", hint=_EXPECTED)
@@ -89,7 +87,7 @@ class Database:
         try:
             engine = create_engine(url, poolclass=NullPool, json_serializer=_to_json, execution_options=options)
         except NoSuchModuleError:
-            raise ResultsError(f"SQLAlchemy knows no driver '{url.drivername}'", file=label) from None
+            raise ResultsError(f"SQLAlchemy has no driver '{url.drivername}'", file=label) from None
         except ModuleNotFoundError as error:
             problem, hint = f"needs the Python package '{error.name}'", f"pip install '{error.name}[binary]'"
             raise ResultsError(problem, file=label, hint=hint) from None
@@ -100,10 +98,10 @@ class Database:
         """Open a transaction that sees one state of the database.
 
         Raises:
-            ResultsError: the database cannot be reached or read, or holds a value that does not fit its column.
+            ResultsError: the database cannot be reached or read, or has an invalid value.
         """
         engine = self.engine
-        if self.path is None:  # by default each statement of PostgreSQL sees what was committed before it
+        if self.path is None:  # the default of PostgreSQL is READ COMMITTED
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
         try:
             with self._translated(), engine.connect() as connection:
@@ -115,8 +113,8 @@ class Database:
     def write(self) -> Iterator[Connection]:
         """Open a transaction that is committed at the end, and rolled back on any error.
 
-        On SQLite it takes the write lock at once: a transaction that begins by reading and writes later can fail,
-        however long it would wait.
+        On SQLite it takes the write lock at the start: a transaction that reads before it writes can fail without
+        waiting.
 
         Raises:
             ResultsError: the database was opened read-only, or cannot be reached or written.
@@ -128,13 +126,13 @@ class Database:
             yield connection
 
     def without_foreign_keys(self) -> Database:
-        """Return the same database with SQLite's foreign keys off; they cannot be switched within a transaction."""
+        """Return the database with SQLite's foreign keys off, which cannot be changed within a transaction."""
         if self.path is None:
             return self
         return replace(self, engine=_sqlite_engine(self.path, self.read_only, foreign_keys=False))
 
     def use_write_ahead_log(self) -> None:
-        """Let readers and one writer of an SQLite file work at once; the file keeps this mode.
+        """Set the persistent write-ahead mode of an SQLite file, in which readers do not block the writer.
 
         Raises:
             ResultsError: the file is not a database, or stays locked.
@@ -142,13 +140,13 @@ class Database:
         deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
         while self.path is not None:
             with self._translated():
-                # The mode cannot change within a transaction, and SQLAlchemy would begin one.
+                # The mode cannot change within a transaction, which SQLAlchemy would begin.
                 connection = self.engine.raw_connection()
             try:
                 connection.cursor().execute("PRAGMA journal_mode = WAL").fetchone()
                 return
             except sqlite3.DatabaseError as error:
-                # SQLite does not wait if two processes switch at once.
+                # SQLite does not wait if two processes change the mode at the same time.
                 if not _is_locked(error) or time.monotonic() > deadline:
                     raise ResultsError(_explain(error), file=self.label) from error
             finally:
@@ -162,7 +160,7 @@ class Database:
         except (OperationalError, InterfaceError) as error:
             raise ResultsError(_explain(error.orig), file=self.label) from error
         except DatabaseError as error:
-            # The other subclasses of DatabaseError (a violated constraint, wrong SQL) are mistakes of this package.
+            # The other subclasses of DatabaseError (a violated constraint, wrong SQL) are programming errors.
             if type(error) is not DatabaseError:
                 raise
             raise ResultsError(_explain(error.orig), file=self.label) from error
@@ -190,7 +188,7 @@ def _is_locked(error: BaseException | None) -> bool:
 
 
 def _error_code(error: BaseException | None) -> int:
-    """Return SQLite's primary error code, the lowest byte of the extended one; 0 for errors of other origin."""
+    """Return SQLite's primary error code, the lowest byte of the extended code; 0 for other errors."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
@@ -209,11 +207,11 @@ def _sqlite_engine(path: Path, read_only: bool, *, foreign_keys: bool = True) ->
             f"{path.absolute().as_uri()}?{_mode(path, read_only)}",
             uri=True,
             timeout=BUSY_TIMEOUT_SECONDS,
-            isolation_level=None,  # the driver itself would begin late, and never before a CREATE TABLE
+            isolation_level=None,  # the driver would begin late, and never before a CREATE TABLE
             check_same_thread=False,
         )
         connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
-        # SQLite is often built without mathematical functions, and the leaderboard needs the square root.
+        # The leaderboard needs it, and SQLite is often built without mathematical functions.
         connection.create_function("sqrt", 1, _sqrt, deterministic=True)
         return connection
 
@@ -227,7 +225,7 @@ def _mode(path: Path, read_only: bool) -> str:
         return "mode=rwc"
     log = path.with_name(path.name + "-wal")
     if not os.access(path.parent, os.W_OK) and not log.exists():
-        return "immutable=1"  # in write-ahead mode even a reader creates files beside the database
+        return "immutable=1"  # in write-ahead mode readers also create files in the folder
     return "mode=ro"
 
 

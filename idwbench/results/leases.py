@@ -1,4 +1,4 @@
-"""Leases: a run goes from planned to running and back, and one process at a time may train it."""
+"""Leases: the right of one process to train a run."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = [
     "renew_leases",
 ]
 
-# Runs to be trained although they have ended, each with the time of its end: one that ended again since is done.
+# Runs to be trained again, each with the time of its end; a run that has ended since is not reopened.
 Reopened = dict[str, datetime | None]
 
 _ENDED = get_args(EndedState)
 
 
 def pending_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> list[str]:
-    """Return the runs of `run_keys` that are planned, reopened, or running without a live process, in order."""
+    """Return the runs of `run_keys` that are planned, reopened or stale, in order."""
     observer, now = Owner.current(), datetime.now(UTC)
     free: set[str] = set()
     for keys in chunks(run_keys):
@@ -40,21 +40,18 @@ def pending_runs(connection: Connection, run_keys: Sequence[str], reopened: Reop
 
 
 def lease_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> list[str]:
-    """Make this process the owner of the pending runs among `run_keys`, and return these in order.
-
-    A result that is stored already stays until `finish_runs` replaces it.
-    """
+    """Lease the pending runs of `run_keys` to this process and return them in order; stored results stay."""
     owner, now = Owner.current(), datetime.now(UTC)
     free: set[str] = set()
     for keys in chunks(run_keys):
-        # SQLite has one write lock; PostgreSQL locks these rows until their states have changed.
+        # SQLite has one write lock; PostgreSQL locks these rows.
         found = [row.run_key for row in _states(connection, keys, lock=True) if _is_free(row, reopened, owner, now)]
         connection.execute(
             update(runs)
             .where(runs.c.run_key.in_(found))
             .values(
                 state="running",
-                # A stale run has this from its first lease.
+                # A stale run already has a previous state.
                 previous_state=case((runs.c.state.in_(_ENDED), runs.c.state), else_=runs.c.previous_state),
                 host=owner.host,
                 pid=owner.pid,
@@ -68,18 +65,18 @@ def lease_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopen
 
 
 def renew_leases(connection: Connection, run_keys: Sequence[str]) -> None:
-    """Record that this process still trains `run_keys`."""
+    """Renew the leases of this process on `run_keys`."""
     _update_own(connection, run_keys, {"heartbeat_at": datetime.now(UTC)})
 
 
 def release_runs(connection: Connection, run_keys: Sequence[str]) -> None:
-    """Return the runs that this process trains to their former state: planned, or as they had ended before."""
+    """Set the runs leased by this process to their previous state."""
     before = func.coalesce(runs.c.previous_state, "planned")
     _update_own(connection, run_keys, {"state": before, "previous_state": None, "heartbeat_at": None})
 
 
 def fail_runs(connection: Connection, run_keys: Sequence[str], error_text: str) -> None:
-    """Record why this process could not train `run_keys`; runs that have a result keep it and its state."""
+    """Record an error for the runs leased by this process; runs with a result keep it and their state."""
     kept = {"state": runs.c.previous_state, "previous_state": None, "error": error_text}
     _update_own(connection, run_keys, kept, runs.c.previous_state.in_(RESULT_STATES))
     failed = {"state": "failed", "previous_state": None, "error": error_text, "finished_at": datetime.now(UTC)}
@@ -87,7 +84,7 @@ def fail_runs(connection: Connection, run_keys: Sequence[str], error_text: str) 
 
 
 def ended_runs(connection: Connection, run_keys: Sequence[str], states: Collection[EndedState]) -> Reopened:
-    """Return the runs of `run_keys` that ended in `states`, in order, each with the time of its end."""
+    """Return the runs of `run_keys` in one of `states`, in order, with the time of their end."""
     ended: Reopened = {}
     for keys in chunks(run_keys):
         query = select(runs.c.run_key, runs.c.finished_at)
@@ -97,7 +94,7 @@ def ended_runs(connection: Connection, run_keys: Sequence[str], states: Collecti
 
 
 def is_reopened(row: Row[*tuple[Any, ...]], reopened: Reopened) -> bool:
-    """Return whether a run that has ended is to be trained again, and no process has done so since."""
+    """Return whether a run is reopened and has not ended again since."""
     return row.state in _ENDED and row.run_key in reopened and reopened[row.run_key] == row.finished_at
 
 

@@ -1,4 +1,4 @@
-"""Writing plans: runs as planned rows, and the plan of a sweep."""
+"""Planning of runs and sweeps in the database."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ __all__ = ["plan_runs", "register_sweep"]
 
 
 def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]:
-    """Add the missing runs as planned and return all keys, each once, in order.
+    """Add missing runs as planned and return all keys, each once, in order.
 
-    Stored runs stay. The path of a data file is not part of a run's key: all runs on the same content get the new path
-    and the new label, so that one data set does not appear under two names.
+    All runs on the same file content get the path and label of the latest plan, since paths are not part of run keys.
     """
     now = datetime.now(UTC)
     rows = {row["run_key"]: row for row in (planned_row(config, now) for config in configs)}
@@ -36,7 +35,7 @@ def _insert_missing(connection: Connection) -> Any:
 
 
 def _relocate(connection: Connection, planned: Iterable[dict[str, Any]]) -> None:
-    """Give all runs on a file, known by its content, the path and the label that `planned` has for it."""
+    """Set the path and label of all runs on the same file content as `planned`."""
     files = {}
     for row in planned:
         if (path := row["config"]["dataset"].get("path")) is not None:
@@ -58,10 +57,7 @@ def _relocate(connection: Connection, planned: Iterable[dict[str, Any]]) -> None
 def register_sweep(
     connection: Connection, name: str, description: str, spec_text: str, configs: Sequence[RunConfig]
 ) -> list[str]:
-    """Store a sweep with its missing runs, replace its plan, and return the keys in order.
-
-    Runs that leave the plan stay stored, also if the new plan is on another data set.
-    """
+    """Store a sweep and its plan, add missing runs, and return the keys in order; removed runs stay stored."""
     now = datetime.now(UTC)
     values = {"description": description, "spec": spec_text, "updated_at": now}
     sweep_id = connection.execute(select(sweeps.c.id).where(sweeps.c.name == name)).scalar_one_or_none()

@@ -1,4 +1,4 @@
-"""The process that trains a run, and whether it is still alive."""
+"""Processes that train runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 __all__ = ["LEASE_DURATION", "Owner", "is_stale", "process_is_alive"]
 
 LEASE_DURATION = timedelta(minutes=10)
-# The boot time, from which the start of a process is computed, is known to a second only.
+# Start times of processes are computed from the boot time, which is rounded to seconds.
 _START_TOLERANCE = timedelta(seconds=5)
 
 
@@ -30,11 +30,7 @@ class Owner:
 def is_stale(
     host: str | None, pid: int | None, heartbeat_at: datetime | None, *, observer: Owner, now: datetime
 ) -> bool:
-    """Return whether a running run has lost its process.
-
-    On the observer's host the process itself is looked up; on another host a lease ends `LEASE_DURATION` after it was
-    last renewed.
-    """
+    """Return whether the process of a running run has ended or, on another host, its lease was not renewed in time."""
     if host is None or pid is None or heartbeat_at is None:
         return True
     if host == observer.host:
@@ -43,10 +39,7 @@ def is_stale(
 
 
 def process_is_alive(pid: int, seen_at: datetime) -> bool:
-    """Return whether the process that had this number at `seen_at` still runs.
-
-    The number may since belong to another process, which started after `seen_at`; a zombie counts as ended.
-    """
+    """Return whether the process with this ID at `seen_at` is still running; a zombie is not."""
     import psutil
 
     try:
@@ -57,4 +50,4 @@ def process_is_alive(pid: int, seen_at: datetime) -> bool:
     except psutil.NoSuchProcess:
         return False
     except psutil.AccessDenied:
-        return True  # it runs, under another user
+        return True  # the process of another user

@@ -1,4 +1,4 @@
-"""Where a result came from: the commit of the checkout that this package runs from, and the processor."""
+"""Provenance of results: the commit of this package, and the processor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMEOUT_SECONDS = 5.0
 
 
 class Checkout(TypedDict):
-    """A commit, and whether the package's files differ from it."""
+    """A commit, and whether the files of the package differ from it."""
 
     commit: str
     dirty: bool
@@ -23,16 +23,13 @@ class Checkout(TypedDict):
 
 @cache
 def own_checkout() -> Checkout | None:
-    """Return the checkout that this package runs from, or None if it was installed; git runs once in a process."""
+    """Return the checkout of this package, or None if it was installed."""
     return checkout_of(Path(__file__).parents[1])
 
 
 def checkout_of(package: Path) -> Checkout | None:
-    """Return the checkout that `package` belongs to; None without git, a commit, or if it is not under version control.
-
-    A new file in the folder counts as a change; one elsewhere in the checkout does not.
-    """
-    # A virtual environment may lie within another project's checkout: only tracked files belong to its commit.
+    """Return the checkout of `package`, or None if it is not under version control; new files count as changes."""
+    # A virtual environment may be in the checkout of another project, where the package is not tracked.
     if not _git(package, "ls-files", "--", "__init__.py"):
         return None
     status = _git(package, "status", "--porcelain=v2", "--branch", "--", ".")
@@ -49,7 +46,7 @@ def _git(folder: Path, *words: str) -> str | None:
     """Return what git prints, or None if it fails or takes too long."""
     import subprocess
 
-    # Within a git hook these variables name the hook's repository.
+    # In a git hook these variables refer to the repository of the hook.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         answer = subprocess.run(
@@ -67,11 +64,7 @@ def _git(folder: Path, *words: str) -> str | None:
 
 @cache
 def cpu_model() -> str:
-    """Return the model of the processor, such as ``AMD EPYC 9R14``.
-
-    Linux states it in ``/proc/cpuinfo`` alone; elsewhere, and where that has no such line, it is what Python's
-    `platform` module reports.
-    """
+    """Return the model of the processor, such as ``AMD EPYC 9R14``, from ``/proc/cpuinfo`` or `platform`."""
     try:
         lines = _CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

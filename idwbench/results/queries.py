@@ -1,4 +1,4 @@
-"""Reading of runs, sweeps, curves and arrays. The number of queries does not depend on the number of runs."""
+"""Queries for runs, sweeps, curves and arrays; their number does not depend on the number of runs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,15 @@ from sqlalchemy import Connection, Row, Select, Text, cast, select
 from idwbench.errors import ResultsError, did_you_mean
 from idwbench.results.arrays import unpack_array
 from idwbench.results.processes import Owner, is_stale
-from idwbench.results.records import RunState, StoredRun, StoredSweep, SweepStatus
+from idwbench.results.records import RUN_STATES, RunState, StoredRun, StoredSweep, SweepStatus
 from idwbench.results.rows import STORED_RUN_COLUMNS, stored_run
 from idwbench.results.tables import arrays, curves, metrics, runs, sweep_runs, sweeps
 from idwbench.runs.models import MODELS
 from idwbench.runs.results import CurvePoint
 
-__all__ = [
-    "dataset_labels",
-    "find_run",
-    "find_runs",
-    "list_sweeps",
-    "load_arrays",
-    "load_curve",
-    "sweep_status",
-]
+__all__ = ["dataset_labels", "find_run", "find_runs", "list_sweeps", "load_arrays", "load_curve", "sweep_status"]
 
-# The configuration is read as text, so that it is parsed once and an error can name the run.
+# The configuration is read as text: it is parsed once, and an error can name the run.
 _STORED_RUN = [runs.c.id] + [
     cast(runs.c.config, Text).label("config") if name == "config" else runs.c[name] for name in STORED_RUN_COLUMNS
 ]
@@ -45,14 +37,9 @@ def find_runs(
     states: Collection[RunState] | None,
     methods: Collection[str] | None,
 ) -> list[StoredRun]:
-    """Return the runs that meet all conditions, in the order of the sweep or else of planning."""
-    conditions = []
-    if dataset is not None:
-        conditions.append(runs.c.dataset == dataset)
-    if states is not None:
-        conditions.append(runs.c.state.in_(states))
-    if methods is not None:
-        conditions.append(runs.c.method.in_(methods))
+    """Return the runs that meet all conditions, in the order of the sweep or of planning."""
+    conditions = [] if dataset is None else [runs.c.dataset == dataset]
+    conditions += [column.in_(v) for column, v in ((runs.c.state, states), (runs.c.method, methods)) if v is not None]
     query = select(*_STORED_RUN).where(*conditions)
     ids = select(runs.c.id).where(*conditions)
     if sweep is None:
@@ -63,7 +50,7 @@ def find_runs(
 
 
 def find_run(connection: Connection, run_key: str) -> StoredRun:
-    """Return the run whose key begins with `run_key`."""
+    """Return the run whose key starts with `run_key`."""
     beginning = run_key.strip().lower()
     begins_so = runs.c.run_key.startswith(beginning, autoescape=True)
     query = select(runs.c.id, runs.c.run_key).where(begins_so).order_by(runs.c.run_key).limit(3)
@@ -90,7 +77,7 @@ def _stored_runs(
 
 
 def load_curve(connection: Connection, run_key: str) -> list[CurvePoint]:
-    """Return the learning curve of a run, by epoch; a value that was not finite is NaN."""
+    """Return the learning curve of a run; values that were not finite are NaN."""
     query = select(curves.c.epoch, curves.c.split, curves.c.name, curves.c.value)
     points: dict[int, dict[tuple[str, str], float]] = {}
     found = connection.execute(query.where(curves.c.run_id == _run(connection, run_key).id).order_by(curves.c.epoch))
@@ -100,7 +87,7 @@ def load_curve(connection: Connection, run_key: str) -> list[CurvePoint]:
 
 
 def load_arrays(connection: Connection, run_key: str) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of a run by name; a complete run has all arrays of its kind of model."""
+    """Return the arrays of a run by name."""
     run = _run(connection, run_key)
     query = select(arrays.c.name, arrays.c.data).where(arrays.c.run_id == run.id).order_by(arrays.c.name)
     try:
@@ -122,15 +109,7 @@ def sweep_status(connection: Connection, name: str) -> SweepStatus:
     found = connection.execute(query.where(sweep_runs.c.sweep_id == _sweep_id(connection, name))).all()
     observer, now = Owner.current(), datetime.now(UTC)
     counts = Counter(_state(row, observer, now) for row in found)
-    return SweepStatus(
-        total=len(found),
-        planned=counts["planned"],
-        running=counts["running"],
-        stale=counts["stale"],
-        complete=counts["complete"],
-        diverged=counts["diverged"],
-        failed=counts["failed"],
-    )
+    return SweepStatus(total=len(found), **{state: counts[state] for state in ("stale", *RUN_STATES)})
 
 
 def list_sweeps(connection: Connection) -> list[StoredSweep]:
@@ -140,7 +119,7 @@ def list_sweeps(connection: Connection) -> list[StoredSweep]:
 
 
 def dataset_labels(connection: Connection) -> list[str]:
-    """Return the labels of all data sets that runs were planned on, sorted."""
+    """Return the labels of the data sets of all runs, sorted."""
     return list(connection.execute(select(runs.c.dataset).distinct().order_by(runs.c.dataset)).scalars())
 
 
@@ -158,7 +137,7 @@ def _sweep_id(connection: Connection, name: str) -> int:
 
 
 def _run(connection: Connection, run_key: str) -> Row[*tuple[Any, ...]]:
-    """Return id, state and kind of model of the run with that key."""
+    """Return id, state and model of the run with that key."""
     query = select(runs.c.id, runs.c.state, runs.c.model).where(runs.c.run_key == run_key)
     found = connection.execute(query).one_or_none()
     if found is None:

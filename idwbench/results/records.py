@@ -1,4 +1,4 @@
-"""Frozen values that the results database returns; no row of a table leaves it."""
+"""Dataclasses that the results database returns."""
 
 from __future__ import annotations
 
@@ -16,27 +16,26 @@ __all__ = ["RESULT_STATES", "RUN_STATES", "EndedState", "RunState", "StoredRun",
 RunState = Literal["planned", "running", "complete", "diverged", "failed"]
 EndedState = Literal["complete", "diverged", "failed"]
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
-# Those in which a run has a result that a failure does not take away.
+# States in which a run has a result, which it keeps after a failure.
 RESULT_STATES: tuple[FinishedState, ...] = get_args(FinishedState)
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One run as it is stored.
+    """A stored run.
 
     Attributes:
         dataset: `RunConfig.dataset_label`.
-        metrics: By split and name, as `idwbench.runs.metrics` defines them; empty if the run has no result.
-        n_parameters: Number of learned numbers; None if the run has no result.
-        diverged_epoch: The epoch after which arrays or loss were not finite.
-        error: One line, or a traceback, of a diverged or failed run; of a run that kept its result, why training it
-            again failed.
-        seconds: Training time of this run.
-        attempt: How often the run was started.
-        data_sha256: Checksum of the data it was trained on.
-        versions: Python and the packages that matter, by name, as they were at the end of the run.
-        git: Commit of the checkout that trained it, and whether that was changed; None if it was no checkout.
-        cpu: Model of the processor that trained it, and the instruction set that its engine used.
+        metrics: By split and name; empty if the run is not complete.
+        n_parameters: Number of learned parameters, or None.
+        diverged_epoch: The epoch after which arrays or loss were not finite, or None.
+        error: One line, or the traceback of the last failure.
+        seconds: Training time.
+        attempt: Number of times the run was started.
+        data_sha256: Checksum of the training data.
+        versions: Versions of Python and packages by name.
+        git: Commit of the package, and whether its files were changed; None if it was installed.
+        cpu: Model of the processor, and the instruction set that the engine used.
     """
 
     run_key: str
@@ -61,16 +60,13 @@ class StoredRun:
     cpu: Mapping[str, str] | None = None
 
     def metric(self, name: str, split: str = "test") -> float | None:
-        """Return a metric of a split, or None if the run has none of that name."""
+        """Return a metric of a split, or None."""
         return self.metrics.get((split, name))
 
 
 @dataclass(frozen=True)
 class SweepStatus:
-    """How many runs of a sweep are in each state; `stale` are running ones whose process is gone.
-
-    A run is counted once: `running` holds the live ones only, so that the states add up to `total`.
-    """
+    """Number of runs of a sweep in each state; `stale` runs have lost their process and are not in `running`."""
 
     total: int
     planned: int
@@ -83,7 +79,7 @@ class SweepStatus:
 
 @dataclass(frozen=True)
 class StoredSweep:
-    """One sweep as it was last registered; `spec` is the text of its file."""
+    """A sweep as last registered; `spec` is the text of its file."""
 
     name: str
     description: str

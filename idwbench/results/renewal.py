@@ -1,4 +1,4 @@
-"""Leases that a thread renews while runs are trained."""
+"""Renewal of leases in a thread."""
 
 from __future__ import annotations
 
@@ -22,13 +22,7 @@ class _Renewable(Protocol):
 def renewed(results: _Renewable, run_keys: Sequence[str], *, interval: float = RENEWAL_SECONDS) -> Iterator[None]:
     """Renew the leases of `run_keys` every `interval` seconds in a thread, until the block ends.
 
-    One epoch may take longer than a lease lasts, so leases cannot be renewed at the ends of epochs. If the database is
-    locked or cannot be reached, the next interval tries again.
-
-    Args:
-        results: The `Results` that leased the runs.
-        run_keys: Runs that this process trains.
-        interval: Seconds between two renewals; much less than the ten minutes that a lease lasts.
+    An epoch may take longer than a lease lasts. A renewal that fails is retried after the next interval.
     """
     stop = Event()
     keys = list(run_keys)

@@ -1,9 +1,10 @@
-"""Conversion of rows: a configuration to columns, and a row to a `StoredRun`."""
+"""Conversion of a `RunConfig` to columns, and of a row to a `StoredRun`."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
@@ -16,47 +17,25 @@ from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.models import ModelConfig
-from idwbench.runs.protocol import Protocol
 
 __all__ = ["STORED_RUN_COLUMNS", "chunks", "package_versions", "planned_row", "stored_run"]
 
 _Key = TypeVar("_Key")
-# Fewer than the parameters that every SQLite accepts in one statement.
-_CHUNK = 900
+_CHUNK = 900  # SQLite may be limited to 999 parameters in one statement
 
-STORED_RUN_COLUMNS = (
-    "run_key",
-    "config",
-    "dataset",
-    "state",
-    "n_parameters",
-    "diverged_epoch",
-    "error",
-    "engine",
-    "device",
-    "threads",
-    "host",
-    "seconds",
-    "started_at",
-    "finished_at",
-    "attempt",
-    "data_sha256",
-    "versions",
-    "git",
-    "cpu",
-)
-# The settings of the protocol that have a column of their own; `protocol` holds all of them.
+STORED_RUN_COLUMNS = tuple(field.name for field in fields(StoredRun) if field.name != "metrics")
+# Settings of the protocol with a column of their own.
 _PROTOCOL_COLUMNS = ("epochs", "batch_size", "learning_rate", "optimizer", "schedule")
 
 
 def chunks(keys: Sequence[_Key]) -> Iterator[Sequence[_Key]]:
-    """Yield `keys` in parts that one statement accepts."""
+    """Yield `keys` in parts that are short enough for one statement."""
     for start in range(0, len(keys), _CHUNK):
         yield keys[start : start + _CHUNK]
 
 
 def planned_row(config: RunConfig, now: datetime) -> dict[str, Any]:
-    """Return the row of a run that waits for its first start."""
+    """Return the row of a planned run."""
     content = config.model_dump(mode="json")
     return {
         "run_key": config.run_key,
@@ -64,7 +43,8 @@ def planned_row(config: RunConfig, now: datetime) -> dict[str, Any]:
         "dataset_name": config.dataset.name,
         "dataset_parameters": {k: v for k, v in content["dataset"].items() if k not in ("name", "path")},
         **_model_columns(config.model),
-        **_protocol_columns(config.protocol, content["protocol"]),
+        "protocol": content["protocol"],
+        **{name: getattr(config.protocol, name) for name in _PROTOCOL_COLUMNS},
         "seed": config.seed,
         "config": content,
         "state": "planned",
@@ -74,7 +54,7 @@ def planned_row(config: RunConfig, now: datetime) -> dict[str, Any]:
 
 
 def _model_columns(model: ModelConfig) -> dict[str, Any]:
-    """Return the columns of a model; NULL where its kind has no such setting."""
+    """Return the columns of a model; NULL for settings that it does not have."""
     content = model.model_dump(mode="json")
     parameters = content.get("parameters", {})
     return {
@@ -85,23 +65,18 @@ def _model_columns(model: ModelConfig) -> dict[str, Any]:
     }
 
 
-def _protocol_columns(protocol: Protocol, content: dict[str, Any]) -> dict[str, Any]:
-    return {"protocol": content, **{name: getattr(protocol, name) for name in _PROTOCOL_COLUMNS}}
-
-
 def stored_run(row: Sequence[Any], metrics: Metrics) -> StoredRun:
-    """Return the run of a row of `STORED_RUN_COLUMNS`, which has its configuration as JSON text.
+    """Return the run of a row of `STORED_RUN_COLUMNS`, with the configuration as JSON text.
 
     Raises:
-        ResultsError: the configuration is not JSON, or not that of a run.
+        ResultsError: the configuration is not valid.
     """
     values = dict(zip(STORED_RUN_COLUMNS, row, strict=True))
     try:
         config = RunConfig.model_validate_json(values.pop("config"))
     except (ValidationError, ConfigError) as error:
-        raise ResultsError(
-            f"run {values['run_key'][:12]}: its stored configuration cannot be read: {_reason(error)}"
-        ) from None
+        run = f"run {values['run_key'][:12]}"
+        raise ResultsError(f"{run}: its stored configuration cannot be read: {_reason(error)}") from None
     return StoredRun(config=config, metrics=metrics, **values)
 
 
@@ -114,7 +89,7 @@ def _reason(error: ValidationError | ConfigError) -> str:
 
 @cache
 def package_versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that numbers depend on, without importing them."""
+    """Return the versions of Python and of the packages that results depend on, without importing them."""
     from importlib.metadata import PackageNotFoundError, version
 
     versions = {"idwbench": __version__, "python": platform.python_version()}

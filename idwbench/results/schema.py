@@ -1,7 +1,6 @@
-"""The version of the tables, and the upgrade to the newest.
+"""The version of the tables, in the table ``idwbench_version``, and upgrades.
 
-The table ``idwbench_version`` holds the version. Reading it takes one plain query; Alembic is imported only if there
-is something to create or upgrade.
+Alembic is imported only if there is something to create or upgrade.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from idwbench.results.connection import Database
 __all__ = ["MIGRATIONS", "check_schema", "revisions", "stored_revision", "upgrade_schema"]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-# PostgreSQL's advisory lock for migrations of this tool; any fixed number.
+# Number of PostgreSQL's advisory lock for migrations.
 _LOCK = 0x1D3B
 _FEW = 3
 _NO_RESULTS = "no results are stored there yet"
 
 
 def revisions() -> list[str]:
-    """Return the numbers of all migrations that this version knows, in order."""
+    """Return the numbers of all migrations, in order."""
     return sorted(path.name.split("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
 
 
 def stored_revision(connection: Connection) -> str | None:
-    """Return the version of the tables, or None if the database has none of ours."""
+    """Return the version of the tables, or None."""
     if connection.dialect.name == "sqlite":
         query = "SELECT count(*) FROM sqlite_master WHERE name = 'idwbench_version'"
     else:
@@ -45,11 +44,10 @@ def stored_revision(connection: Connection) -> str | None:
 
 
 def check_schema(database: Database) -> None:
-    """Check that a database can be read as it stands; creates and changes nothing.
+    """Check that a database can be read without an upgrade.
 
     Raises:
-        ResultsError: there is no database, it is empty or another program's, or its tables are older or newer than
-            known.
+        ResultsError: the database does not exist, is empty or another program's, or has tables of another version.
     """
     if database.path is not None and not database.path.exists():
         raise ResultsError("does not exist", file=database.label, hint=_NO_RESULTS)
@@ -66,13 +64,11 @@ def check_schema(database: Database) -> None:
 
 
 def upgrade_schema(database: Database) -> None:
-    """Create or upgrade the tables, atomically; several processes may do it at once.
-
-    An older SQLite database is first copied to a file beside it.
+    """Create or upgrade the tables atomically; an older SQLite database is first copied to a file in its folder.
 
     Raises:
-        ResultsError: the folder cannot be created; the database cannot be opened or upgraded, is another program's, or
-            is newer than known.
+        ResultsError: the folder cannot be created, or the database cannot be opened or upgraded, is another program's,
+            or has newer tables.
     """
     if database.path is not None:
         try:
@@ -84,16 +80,12 @@ def upgrade_schema(database: Database) -> None:
         revision = _own_revision(connection, database.label)
     if revision is None or _is_older(revision, database.label):
         _migrate(database)
-    # Last, so that the mode of another program's file stays; and always, in case a process ended before this line.
+    # Last, so that the mode of another program's file does not change.
     database.use_write_ahead_log()
 
 
 def _own_revision(connection: Connection, label: str) -> str | None:
-    """Return `stored_revision`.
-
-    Raises:
-        ResultsError: an SQLite file that another program uses.
-    """
+    """Return `stored_revision`; raises `ResultsError` for an SQLite file of another program."""
     revision = stored_revision(connection)
     if revision is None and connection.dialect.name == "sqlite":
         query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
@@ -117,14 +109,13 @@ def _is_older(revision: str, label: str) -> bool:
 
 
 def _migrate(database: Database) -> None:
-    # Alembic's batch mode replaces a table by a changed copy; with foreign keys on, dropping the old one would
-    # delete the rows that refer to it.
+    # Alembic's batch mode replaces a table by a copy, which with foreign keys would delete the rows that refer to it.
     with database.without_foreign_keys().write() as connection:
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
         revision = _own_revision(connection, database.label)
         if revision is not None and not _is_older(revision, database.label):
-            return  # another process was faster
+            return  # another process has upgraded it
         if revision is not None and database.path is not None:
             _back_up(database.path, revision)
         try:
@@ -148,7 +139,7 @@ def _run_migrations(connection: Connection) -> None:
 
 
 def _back_up(path: Path, revision: str) -> None:
-    """Copy a database of an older version to a file beside it; the caller's lock keeps other writers waiting."""
+    """Copy a locked database to a file in its folder."""
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     target = path.with_name(f"{path.name}.version-{revision}.{moment}.bak")
     unfinished = target.with_suffix(".tmp")

@@ -1,4 +1,4 @@
-"""The tables, as the newest migration leaves them (a test compares the two)."""
+"""The tables after the newest migration (a test compares the two)."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class Json(TypeDecorator[Any]):
-    """JSON, as JSONB on PostgreSQL: its plain json has no equality, and the leaderboard groups by JSON columns."""
+    """JSON; on PostgreSQL JSONB, which has the equality that the leaderboard needs."""
 
     impl = JSON(none_as_null=True)
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """Return the type of the database; PostgreSQL's module is imported only if it is used."""
+        """Return the type for a dialect; PostgreSQL's module is imported only if it is used."""
         if dialect.name != "postgresql":
             return dialect.type_descriptor(JSON(none_as_null=True))
         from sqlalchemy.dialects.postgresql import JSONB
@@ -89,7 +89,7 @@ runs = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("run_key", String(64), nullable=False, unique=True),
-    # The configuration: written once, when the run is planned.
+    # Configuration, written when the run is planned.
     Column("dataset", String(200), nullable=False),
     Column("dataset_name", String(50), nullable=False),
     Column("dataset_parameters", Json, nullable=False),
@@ -108,13 +108,13 @@ runs = Table(
     Column("protocol", Json, nullable=False),
     Column("seed", BigInteger, nullable=False),  # up to 2³² − 1, more than PostgreSQL's integer holds
     Column("config", Json, nullable=False),
-    # The outcome; metrics, curves and arrays have tables of their own.
+    # Outcome; metrics, curves and arrays have tables of their own.
     Column("state", String(10), nullable=False),
-    Column("previous_state", String(10)),  # of a running run: the state that it returns to if it is not finished
+    Column("previous_state", String(10)),  # of a running run: its state after an interruption
     Column("n_parameters", Integer),
     Column("diverged_epoch", Integer),
     Column("error", Text),
-    # Where and with what it was trained.
+    # Provenance.
     Column("engine", String(50)),
     Column("device", String(100)),
     Column("threads", Integer),

@@ -1,1 +1,1 @@
-"""What a run is and what it gave, without a tensor library: settings, run keys, results."""
+"""Runs: settings, run keys, metrics and results; does not load torch."""

@@ -1,9 +1,8 @@
-"""`RunConfig`: one run, wholly determined by data set, model, protocol and seed.
+"""`RunConfig`: one run, determined by data set, model, protocol and seed.
 
-The *run key* is the SHA-256 of a run's canonical JSON with a version in front. The same configuration has the same key,
-whatever sweep, order, worker or engine it comes from. A setting that was added later is left out of the JSON while it
-has its default, and the settings of a prototype network stand beside data set and protocol, as they did in version
-0.1.0: so keys do not change when the project grows.
+The *run key* is the SHA-256 of a version and the run's canonical JSON; it does not depend on sweep, order, thread or
+engine. So that keys stay stable, the JSON omits settings that were added later while they have their default, and
+holds the settings of a prototype network beside data set and protocol, as in version 0.1.0.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ def _dataset(content: Any) -> Any:
 if TYPE_CHECKING:
     _DatasetField = DatasetConfig
 else:
-    # For pydantic not a union: that would compile the classes of all data sets, and a command uses one.
+    # A union would make pydantic compile the classes of all data sets.
     _DatasetField = Annotated[SerializeAsAny[Settings], PlainValidator(_dataset)]
 
 
 class RunConfig(Settings):
-    """One training or evaluation, wholly determined."""
+    """The settings of one run."""
 
     dataset: _DatasetField
     model: ModelConfig
@@ -67,11 +66,11 @@ class RunConfig(Settings):
 
     @property
     def dataset_label(self) -> str:
-        """The name that reports and the database use: the data set's, or the file's for the user's own data."""
+        """The label in reports and the database: the name of the data set, or of the file of the user's own data."""
         return Path(self.dataset.path).name if isinstance(self.dataset, FileConfig) else self.dataset.name
 
     def canonical_json(self) -> str:
-        """Return the run as JSON with sorted keys and no spaces; a file's path is left out, its checksum stays."""
+        """Return the run as JSON with sorted keys and no spaces, with the checksum but not the path of a file."""
         content = self.model_dump(mode="json")
         content["dataset"].pop("path", None)
         return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
@@ -83,20 +82,17 @@ class RunConfig(Settings):
 
 
 def run_config(dataset: Any, *, seed: int = 0, **settings: Any) -> RunConfig:
-    """Return a run on `dataset` with flat settings of model and protocol; what is left out has its default.
-
-    ``run_config("two_moons", method="idw", prototypes=16, power=2.0, epochs=25)``. The protocol's defaults are those of
-    the data set, `method` is ``idw`` and `prototypes` 16.
+    """Return a run, such as ``run_config("two_moons", method="idw", prototypes=16, power=2.0, epochs=25)``.
 
     Args:
         dataset: The name of a data set, the path of a ``.csv`` or ``.npz`` file, a mapping with ``name`` and settings,
             or a `DatasetConfig`.
         seed: Seed of initialisation and batch order.
-        settings: Settings of the model (`method`, `prototypes`, `initialisation`, parameters of the method) and of the
-            protocol (`epochs`, `learning_rate`, …).
+        settings: Settings of the model (default: 16 prototypes of ``idw``), parameters of the method, and settings of
+            the protocol (default: those of the data set).
 
     Raises:
-        ConfigError: an unknown word, a value of the wrong type or out of range; `location` names it.
+        ConfigError: unknown setting, or a value of the wrong type or out of range; `location` is the setting.
     """
     data: DatasetConfig = _dataset(dataset)
     known = {*model_setting_names(), *Protocol.model_fields}

@@ -1,8 +1,8 @@
-"""The settings of data sets: one class each, in a union told apart by the name."""
+"""The settings of data sets: one class each, discriminated by name."""
 
-# Without postponed annotations: pydantic would compile each of them again.
+# No postponed annotations: pydantic would compile each of them again.
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -30,7 +30,7 @@ __all__ = [
 
 Task = Literal["classification", "regression"]
 
-_VALIDATION = "Training rows set apart for validation: a number of rows, or a fraction below 1."
+_VALIDATION = "Training rows for validation: a number, or a fraction below 1."
 _VALIDATION_SEED = "Seed of the choice of validation rows."
 
 
@@ -42,15 +42,13 @@ def _check_rows(value: object) -> object:
 
 
 class _Dataset(Settings):
-    # A field of the base class comes first: its place in a class does not matter, since canonical JSON is sorted.
     validation: Annotated[int | float, BeforeValidator(_check_rows)] = added(0, "0.2.0", _VALIDATION)
 
 
 class TwoMoonsConfig(_Dataset):
-    """Two interleaved half circles; the authors draw 100 and 20 points *per moon*, in this order, from one generator.
+    """Two interleaved half circles, with 100 and 20 points per class as in the authors' code.
 
-    The paper's text says 100 and 20 in all: ``train_per_class=50, test_per_class=10``. `holdout_per_class` is the size
-    of a fresh sample, on which methods differ visibly where 40 test points are too few.
+    The paper's text has 100 and 20 in total: ``train_per_class=50, test_per_class=10``. The holdout is a new sample.
     """
 
     name: Literal["two_moons"] = "two_moons"
@@ -100,10 +98,7 @@ class SineConfig(_Dataset):
 
 
 class Friedman1Config(_Dataset):
-    """scikit-learn's ``make_friedman1``: ten features in [0, 1], of which five matter (Friedman 1991).
-
-    The holdout is without noise.
-    """
+    """scikit-learn's ``make_friedman1``: ten features, five of them relevant; the holdout is without noise."""
 
     name: Literal["friedman1"] = "friedman1"
     task: Literal["regression"] = "regression"
@@ -115,7 +110,7 @@ class Friedman1Config(_Dataset):
 
 
 class DiabetesConfig(_Dataset):
-    """scikit-learn's 442 diabetes patients: ten features, and the progression of the disease after a year."""
+    """scikit-learn's 442 diabetes patients: ten features and the progression of the disease after one year."""
 
     name: Literal["diabetes"] = "diabetes"
     task: Literal["regression"] = "regression"
@@ -124,7 +119,7 @@ class DiabetesConfig(_Dataset):
 
 
 class FileConfig(_Dataset):
-    """What the user's own files share; a file is known by its content, not by its path."""
+    """The user's own file, identified by its checksum and not by its path."""
 
     path: Annotated[str, Field(min_length=1)]
     sha256: str | None = None
@@ -133,14 +128,14 @@ class FileConfig(_Dataset):
 
 
 class NpzConfig(FileConfig):
-    """The user's arrays ``X_train, y_train, X_test, y_test`` in one ``.npz``."""
+    """The arrays ``X_train, y_train, X_test, y_test`` of an ``.npz`` file."""
 
     name: Literal["npz"] = "npz"
     seed: Seed = added(0, "0.2.0", _VALIDATION_SEED)
 
 
 class CsvConfig(FileConfig):
-    """The user's table with a label or target column, split into train and test, by class if there are classes."""
+    """A table with a label or target column, split into train and test, by class if there are classes."""
 
     name: Literal["csv"] = "csv"
     label: str = "label"
@@ -159,29 +154,19 @@ DatasetConfig = (
     | NpzConfig
     | CsvConfig
 )
-DATASETS: dict[str, type[DatasetConfig]] = {
-    "two_moons": TwoMoonsConfig,
-    "digits": DigitsConfig,
-    "mnist": MnistConfig,
-    "fashion_mnist": FashionMnistConfig,
-    "sine": SineConfig,
-    "friedman1": Friedman1Config,
-    "diabetes": DiabetesConfig,
-    "npz": NpzConfig,
-    "csv": CsvConfig,
-}
+DATASETS: dict[str, type[DatasetConfig]] = {kind.model_fields["name"].default: kind for kind in get_args(DatasetConfig)}
 
 
 def dataset_identity(dataset: DatasetConfig) -> str:
-    """Return the data set as JSON without the path of a file, which is known by its checksum."""
+    """Return the data set as JSON, with the checksum but not the path of a file."""
     return dataset.model_dump_json(exclude={"path"})
 
 
 def parse_dataset(content: Any) -> DatasetConfig:
-    """Return the data set that a name or a mapping describes; a name ending in .npz or .csv is the path of a file.
+    """Return the settings for a name or a mapping; a name ending in .npz or .csv is the path of a file.
 
     Raises:
-        ConfigError: unknown data set, unknown key, or a value of the wrong type; `location` names the key.
+        ConfigError: unknown data set or key, or a value of the wrong type; `location` is the key.
     """
     if isinstance(content, str):
         content = _named(content)
@@ -201,6 +186,6 @@ def parse_dataset(content: Any) -> DatasetConfig:
 
 
 def _named(name: str) -> dict[str, Any]:
-    """Return ``{"name": name}``, or for the path of a file its kind and path."""
+    """Return ``{"name": name}``, or the name and path of a file."""
     suffix = Path(name).suffix.lower()
     return {"name": suffix[1:], "path": name} if suffix in (".npz", ".csv") else {"name": name}

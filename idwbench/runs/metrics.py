@@ -1,7 +1,4 @@
-"""Named metrics of a run: what they measure, computed from a model's outputs on a split.
-
-A metric is one record here; engines, database, reports and tables take it from this registry.
-"""
+"""The registry of metrics, computed from a model's outputs on a split."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ __all__ = ["METRICS", "SPLITS", "MetricDefinition", "Metrics", "evaluate", "head
 
 # In the order of tables.
 SPLITS = ("train", "validation", "test", "holdout")
-# A value by split and name.
+# Values by split and name.
 Metrics = Mapping[tuple[str, str], float]
 
 
@@ -26,11 +23,8 @@ class MetricDefinition:
     """One metric.
 
     Attributes:
-        name: The word in database, reports and Python.
-        task: Of which data sets.
         function: ``(outputs (n, outputs), targets) -> value``; targets are labels (n,) or numbers (n, outputs).
-        percent: Whether tables show it times 100.
-        higher_is_better: Which way is up.
+        percent: Whether tables show the value times 100.
     """
 
     name: str
@@ -55,7 +49,7 @@ def _r2(outputs: NDArray[np.floating], targets: NDArray[np.generic]) -> float:
     return 1 - residual / total if total > 0 else float("nan")
 
 
-# The first metric of a task is its headline: what curves hold and tables show first.
+# The first metric of a task is its headline metric.
 METRICS: dict[str, MetricDefinition] = {
     metric.name: metric
     for metric in (
@@ -67,14 +61,14 @@ METRICS: dict[str, MetricDefinition] = {
 
 
 def headline_metric(task: Task) -> MetricDefinition:
-    """Return the metric that curves and tables of a task show."""
+    """Return the metric that curves and tables of a task show by default."""
     return next(metric for metric in METRICS.values() if metric.task == task)
 
 
 def evaluate(
     task: Task, split: str, outputs: NDArray[np.floating], targets: NDArray[np.generic]
 ) -> dict[tuple[str, str], float]:
-    """Return every metric of a task on one split; one that is not defined there (NaN) is left out."""
+    """Return the metrics of a task on one split, without those that are undefined (NaN)."""
     found = {
         (split, metric.name): metric.function(outputs, targets) for metric in METRICS.values() if metric.task == task
     }

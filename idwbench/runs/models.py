@@ -1,6 +1,6 @@
-"""The settings of models: a union told apart by its kind."""
+"""The settings of models, discriminated by kind."""
 
-# Without postponed annotations: pydantic would compile each of them again.
+# No postponed annotations: pydantic would compile each of them again.
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
@@ -15,13 +15,13 @@ __all__ = ["MODELS", "ModelConfig", "PrototypesConfig", "model_setting_names", "
 
 
 class PrototypesConfig(Settings):
-    """A prototype network: learned keys and values, and the method by which inputs attend to them.
+    """A prototype network with learned keys and values.
 
     `parameters` holds every parameter of the method, defaults included; `plugin_sha256` is the checksum of the plugin
     that defines the method, or None.
     """
 
-    array_names: ClassVar[tuple[str, ...]] = ("keys", "values")  # what every complete run has
+    array_names: ClassVar[tuple[str, ...]] = ("keys", "values")  # the arrays of a complete run
 
     kind: Literal["prototypes"] = "prototypes"
     method: str
@@ -29,20 +29,18 @@ class PrototypesConfig(Settings):
     prototypes: Count = Field(description="Number of prototypes.")
     plugin_sha256: str | None = None
     initialisation: Literal["default", "mean", "samples", "kmeans"] = added(
-        "default",
-        "0.2.0",
-        "How keys begin: mean, samples or kmeans of the training data; default is the method's own way.",
+        "default", "0.2.0", "Initialisation of keys: mean, samples or kmeans of the data; default: that of the method."
     )
 
     @property
     def label(self) -> str:
-        """The model in a few words: ``idw · 16 prototypes · p=2, ε=0.001``."""
+        """Label of the model: ``idw · 16 prototypes · p=2, ε=0.001``."""
         words = [self.method, f"{self.prototypes} prototype{'s' if self.prototypes > 1 else ''}", self.parameters_label]
         return " · ".join(word for word in words if word)
 
     @property
     def parameters_label(self) -> str:
-        """What tables show beside the method: ``p=2, ε=0.001``."""
+        """Label of the parameters in tables: ``p=2, ε=0.001``."""
         method = METHODS.get(self.method)
         words = [method.label(self.parameters) if method else ", ".join(f"{k}={v}" for k, v in self.parameters.items())]
         if self.initialisation != "default":
@@ -52,7 +50,7 @@ class PrototypesConfig(Settings):
         return ", ".join(word for word in words if word)
 
     def replace_parameters(self, values: Mapping[str, ParameterValue]) -> Self:
-        """Return the same model with other values of the method's parameters."""
+        """Return a copy with other values of the method's parameters."""
         return self.model_copy(update={"parameters": dict(values)})
 
 
@@ -62,15 +60,15 @@ _DERIVED = ("kind", "parameters", "plugin_sha256")
 
 
 def model_setting_names() -> list[str]:
-    """Return every word that may stand beside ``method`` to settle a model: fields, and parameters of methods."""
+    """Return the names of all flat settings of a model: fields, and parameters of methods."""
     return [*(name for name in PrototypesConfig.model_fields if name not in _DERIVED), *all_parameters()]
 
 
 def parse_model(settings: Mapping[str, Any]) -> ModelConfig:
-    """Return the model that flat settings describe: ``method``, ``prototypes``, parameters of the method, ….
+    """Return the model for flat settings: ``method``, ``prototypes``, parameters of the method, ….
 
     Raises:
-        ConfigError: unknown method, a parameter it does not take, or a value out of range; `location` names it.
+        ConfigError: unknown method or parameter, or a value out of range; `location` is the setting.
     """
     fields = {name: value for name, value in settings.items() if name in PrototypesConfig.model_fields}
     name = fields.get("method")

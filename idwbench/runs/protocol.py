@@ -1,6 +1,6 @@
-"""How a run is trained: optimiser, learning rate, schedule, batch size, epochs."""
+"""The training protocol: optimiser, learning rate, schedule, batch size, epochs."""
 
-# Without postponed annotations: pydantic would compile each of them again.
+# No postponed annotations: pydantic would compile each of them again.
 import math
 from typing import Annotated, Any, Literal, Self
 
@@ -13,14 +13,11 @@ __all__ = ["Protocol", "default_protocol", "learning_rate", "parse_protocol"]
 
 
 class Protocol(Settings):
-    """How a run is trained; each setting is declared here and nowhere else.
-
-    The loss is cross-entropy for classification and mean squared error for regression.
-    """
+    """Settings of training; the loss is cross-entropy for classification and mean squared error for regression."""
 
     epochs: Count = Field(description="Passes over the training data.")
     batch_size: Count = Field(description="Batch size.")
-    # Adam's first step divides it by 0.1, in float32.
+    # Adam divides it by 0.1 in its first step, in float32.
     learning_rate: Annotated[float, Field(gt=0, le=3e37, allow_inf_nan=False)] = Field(
         description="Learning rate, before its schedule."
     )
@@ -34,9 +31,9 @@ class Protocol(Settings):
     weight_decay: NonNegative = added(
         0.0, "0.2.0", "Weight decay: this multiple of keys and values is added to their gradients."
     )
-    gradient_clip: NonNegative = added(0.0, "0.2.0", "Largest norm of the whole gradient; 0 for no clipping.")
+    gradient_clip: NonNegative = added(0.0, "0.2.0", "Maximum norm of the whole gradient; 0 for no clipping.")
     warmup_epochs: Annotated[int, Field(ge=0, lt=2**31)] = added(
-        0, "0.2.0", "Epochs in which the learning rate rises linearly, before its schedule begins."
+        0, "0.2.0", "Epochs of linear warm-up of the learning rate, before its schedule."
     )
 
     @model_validator(mode="after")
@@ -58,15 +55,15 @@ _OTHER_PROTOCOL = Protocol(epochs=50, batch_size=16, learning_rate=0.01)
 
 
 def default_protocol(dataset_name: str) -> Protocol:
-    """Return the paper's protocol for a data set of the paper (arXiv 2310.18805, section 3), ours for others."""
+    """Return the default protocol of a data set: the paper's (arXiv 2310.18805, section 3) for its data sets."""
     return _PROTOCOLS.get(dataset_name, _OTHER_PROTOCOL)
 
 
 def parse_protocol(content: Any, base: Protocol) -> Protocol:
-    """Return `base` with the settings of the mapping `content` in place of its own.
+    """Return `base` with the settings in the mapping `content` replaced.
 
     Raises:
-        ConfigError: unknown key, or a value of the wrong type or out of range; `location` names the key.
+        ConfigError: unknown key, or a value of the wrong type or out of range; `location` is the key.
     """
     if not isinstance(content, dict):
         raise ConfigError(f"expected a mapping, got {content!r}")

@@ -1,4 +1,4 @@
-"""What a run gave: a curve, named metrics, named arrays, and how and where it was trained."""
+"""Results of a run: a curve, named metrics and named arrays."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ class CurvePoint:
 
     Attributes:
         epoch: From 1.
-        values: By split and name: ``("train", "learning_rate")``; ``("train", "loss")``, the mean over the epoch's
-            batches, weighted by their size, in nats or squared units; the headline metric of ``test`` and, if there is
-            one, ``validation``, after the epoch.
+        values: By split and name: learning rate and mean loss of ``train`` (in nats or squared units), and the headline
+            metric of ``test`` and ``validation`` after the epoch.
     """
 
     epoch: int
@@ -34,14 +33,14 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What one training gave; of a diverged run the curve up to the epoch, and no arrays or metrics.
+    """The result of one training; a diverged run has no arrays and metrics.
 
     Attributes:
-        curve: One point for each finished epoch.
-        metrics: By split and name, as `idwbench.runs.metrics` defines them.
+        curve: One point for each epoch before divergence.
+        metrics: By split and name.
         arrays: By name; of a prototype network ``keys`` (prototypes, features), scaled like the inputs, and ``values``
             (prototypes, outputs).
-        n_parameters: Number of learned numbers; None if the run diverged.
+        n_parameters: Number of learned parameters; None if the run diverged.
         seconds: Wall-clock time of this run; in a stack, that of the stack divided by its runs.
     """
 
@@ -59,5 +58,5 @@ class RunResult:
     instruction_set: str = field(default="")
 
     def metric(self, name: str, split: str = "test") -> float | None:
-        """Return a metric of a split, or None if the run has none of that name."""
+        """Return a metric of a split, or None."""
         return self.metrics.get((split, name))

@@ -1,4 +1,4 @@
-"""What all settings share: frozen, strict, and refused in one line that names the setting."""
+"""The base class of settings: frozen, strict, with one-line errors."""
 
 from __future__ import annotations
 
@@ -21,17 +21,14 @@ _SINCE = "since"
 
 
 def added(default: Any, version: str, description: str = "") -> Any:
-    """Return the field of a setting that came with `version`: left out of JSON while it has its default.
-
-    So the keys of older runs stay as they were.
-    """
+    """Return a field that was added in `version`; JSON omits it at its default, so that older run keys stay valid."""
     return Field(default, description=description, json_schema_extra={_SINCE: version})
 
 
 class Settings(BaseModel):
-    """Values that cannot change, refuse unknown names, and take no value of another type."""
+    """Frozen settings that refuse unknown names and values of another type."""
 
-    # A class is compiled when it is first used: a command uses few of the data sets.
+    # Classes are compiled when first used: a command uses few of them.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     @model_serializer(mode="wrap")
@@ -56,10 +53,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def validated(model: type[_Model], content: Any) -> _Model:
-    """Return `content` as settings.
+    """Return `content` as settings of class `model`.
 
     Raises:
-        ConfigError: unknown key, or a value of the wrong type or out of range; `location` is the path of the key.
+        ConfigError: unknown key, or a value of the wrong type or out of range; `location` is the key.
     """
     if not isinstance(content, dict):
         raise ConfigError(f"expected a mapping, got {content!r}")
@@ -70,11 +67,11 @@ def validated(model: type[_Model], content: Any) -> _Model:
 
 
 def _config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:
-    # A misspelt key is often also a missing one: the hint of the former helps.
+    # A misspelt key is often also reported as missing; the former has a useful hint.
     errors = error.errors()
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     *parents, key = first["loc"]
-    # The name of a union's alternative is not part of the user's path.
+    # Pydantic adds the names of union members to the path.
     path = tuple(step for step in parents if isinstance(step, int) or _is_key(step))
     if first["type"] == "extra_forbidden":
         hint = did_you_mean(str(key), () if parents else model.model_fields)
@@ -90,7 +87,7 @@ def _config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError
     return ConfigError(
         f"{text[:1].lower()}{text[1:]}, got {first['input']!r}",
         location=location,
-        hint=hint if hint.startswith("did you mean") else "",  # the text lists the words already
+        hint=hint if hint.startswith("did you mean") else "",  # the text already lists the words
     )
 
 

@@ -1,1 +1,1 @@
-"""Sweeps: a YAML file, the ordered plan of runs it stands for, and the runner that does what is missing."""
+"""Sweeps: YAML files, their plans of runs, and the runner that trains missing runs."""

@@ -1,9 +1,9 @@
-"""`train` and `run_sweep`: plan, look into the database, train what is missing, store it."""
+"""`train` and `run_sweep`: train and store the runs that the database does not have."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -45,27 +45,29 @@ def train(
     retrain: bool = False,
     observer: Observer | None = None,
 ) -> StoredRun:
-    """Return a run as the database holds it, trained first if it is not there.
+    """Return a run from the database, after training it if it is missing or failed.
 
     Args:
-        config: The run; a relative path of a file begins at the working directory.
+        config: The run; a relative path of a file starts at the working directory.
         db: The results database: a path, or an SQLAlchemy URL.
-        engine: ``fused``, ``torch``, or ``auto`` for the fused one where it supports the run.
+        engine: ``fused``, ``torch``, or ``auto`` for fused where it supports the run.
         device: Device of the torch engine.
         data_dir: Folder of the image archives, see `idwbench.data.folders.data_folder`.
-        retrain: Whether to train a run again that has ended. A failed one is always trained again.
+        retrain: Whether to retrain a run that has a result.
         observer: Receives the progress.
 
     Raises:
-        IdwbenchError: the data cannot be loaded, the database cannot be used, another process trains the run, or it
-            failed.
+        IdwbenchError: the data or the database cannot be used, another process trains the run, or it failed.
     """
     config = config.model_copy(update={"dataset": resolve_files(config.dataset, Path.cwd())})
     key = config.run_key
     if not retrain and (found := _finished(db, key)) is not None:
         return found
+    from idwbench.models.initialisation import check_prototypes
+
     # What can be wrong is found before the database is created or changed.
     selector, dataset = _selector(engine, device), _load(config, data_dir)
+    check_prototypes(config.model, dataset)
     results = Results(db)
     results.plan([config])
     results.reset([key], _RETRIED["all" if retrain else "failed"])
@@ -80,7 +82,7 @@ def train(
 
 
 def _finished(db: str | PathLike[str], key: str) -> StoredRun | None:
-    """Return a run that has a result; None as well if the database cannot be read as it is, such as an older one."""
+    """Return a run that has a result; None if there is none or the database cannot be read without an upgrade."""
     try:
         run = Results(db, read_only=True).find_run(key)
     except ResultsError:
@@ -99,27 +101,29 @@ def run_sweep(
     data_dir: Path | None = None,
     observer: Observer | None = None,
 ) -> SweepStatus:
-    """Train the runs of a sweep that the database does not hold, and return how all of them stand.
+    """Train the runs of a sweep that the database does not have, and return the status of the sweep.
 
     Args:
-        sweep: A sweep file, or what `read_sweep` returned for it.
+        sweep: A sweep file, or the result of `read_sweep`.
         db: The results database: a path, or an SQLAlchemy URL.
-        retry: Which runs that have ended to train again.
-        engine: ``fused``, ``torch``, or ``auto`` for the fused one where it supports a run.
+        retry: Retrain runs in this state.
+        engine: ``fused``, ``torch``, or ``auto`` for fused where it supports a run.
         device: Device of the torch engine.
-        jobs: How many threads train; one for each core if not given, one on a GPU.
+        jobs: Number of threads that train; by default one for each core, or one on a GPU.
         data_dir: Folder of the image archives.
         observer: Receives the progress.
 
     Raises:
-        IdwbenchError: the file is wrong, the data cannot be loaded, or the database cannot be used. A failed run does
-            not raise: it is counted in the status.
+        IdwbenchError: the file, the data or the database cannot be used. A failed run does not raise.
     """
     spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(Path(sweep))
+    if device != "cpu":
+        _selector(engine, device)  # a device that is not available is found before the database is changed
     configs, results = plan(spec), Results(db)
     keys = results.register_sweep(spec.name, spec.description, spec.source, configs)
     results.reset(keys, _RETRIED[retry])
-    to_do = _pending(configs, results, keys)
+    pending = set(results.pending(keys))
+    to_do = [config for config, key in zip(configs, keys, strict=True) if key in pending]
     status = results.sweep_status(spec.name)
     if observer is not None:
         failed = 0 if "failed" in _RETRIED[retry] else status.failed
@@ -129,11 +133,6 @@ def run_sweep(
         _run(to_do, results, selector, dataset, jobs, observer)
         status = results.sweep_status(spec.name)
     return status
-
-
-def _pending(configs: Sequence[RunConfig], results: Results, keys: Sequence[str]) -> list[RunConfig]:
-    pending: Collection[str] = set(results.pending(keys))
-    return [config for config, key in zip(configs, keys, strict=True) if key in pending]
 
 
 def _selector(engine: EngineName, device: str) -> EngineSelector:
@@ -161,7 +160,7 @@ def _run(
 
     observer = observer or Observer()
     selector.prepare(configs, observer.note)
-    # A GPU is best used by one large stack at a time.
+    # A GPU trains one large stack at a time.
     n_jobs = jobs or (available_cores() if selector.device == "cpu" else 1)
     with limited_threads(1), _frozen_heap():
         return run_pending(configs, results, selector, dataset, observer, n_jobs)
@@ -169,7 +168,7 @@ def _run(
 
 @contextmanager
 def _frozen_heap() -> Iterator[None]:
-    """Keep the garbage collector from scanning what is loaded by now over and over during short runs."""
+    """Exclude the objects that are already loaded from garbage collection."""
     was_enabled = gc.isenabled()
     gc.freeze()
     gc.enable()

@@ -1,4 +1,4 @@
-"""The grid of a sweep: blocks of axes, whose cells are runs."""
+"""The grid of a sweep: blocks of axes; each cell is a run for each seed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Cell = dict[str, Any]
 
 @contextmanager
 def within(*location: str | int) -> Iterator[None]:
-    """Put `location` in front of that of a `ConfigError`."""
+    """Prepend `location` to that of a `ConfigError`."""
     try:
         yield
     except ConfigError as error:
@@ -30,10 +30,7 @@ def within(*location: str | int) -> Iterator[None]:
 
 
 def cells(block: Block) -> Iterator[Cell]:
-    """Yield the cells in the order of scikit-learn's ``ParameterGrid``.
-
-    The axes are sorted by name, and the last varies fastest.
-    """
+    """Yield the cells in the order of scikit-learn's ``ParameterGrid``: sorted axes, the last varies fastest."""
     names = sorted(block)
     for values in product(*(block[name] for name in names)):
         yield dict(zip(names, values, strict=True))
@@ -42,8 +39,7 @@ def cells(block: Block) -> Iterator[Cell]:
 def read_grid(content: Any, protocol: Protocol, n_seeds: int) -> tuple[Block, ...]:
     """Return the blocks of a list of mappings, or of one mapping; a single value is an axis of length one.
 
-    An axis is any setting of a model or of the protocol. Every combination is checked, so that rules on several
-    settings hold in each run.
+    An axis is a setting of the model or of the protocol. Every combination is checked.
 
     Raises:
         ConfigError: an unknown setting, an empty axis, a value that is not valid or occurs twice, or more than
@@ -94,11 +90,11 @@ def _check_block(content: Mapping[str, Any], block: Block, protocol: Protocol) -
 def _at_axis(
     error: ConfigError, cell: Cell, parse: Callable[[Cell], object], content: Mapping[str, Any]
 ) -> ConfigError:
-    """Return an error of a cell at the value that caused it: of the axis that it names, or of one that suffices."""
+    """Return an error of a cell with the location of the value that caused it."""
     if not error.location:
         return error
     name = error.location[0]
-    if name not in cell:  # a setting of the protocol, which one of the axes contradicts
+    if name not in cell:  # a setting of the protocol that contradicts an axis
         name = next((axis for axis in cell if _fails(parse, {axis: cell[axis]})), max(cell))
     values = content[name]
     index = [i for i, value in enumerate(values) if value is cell[name]][:1] if isinstance(values, list) else []

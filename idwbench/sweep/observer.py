@@ -1,4 +1,4 @@
-"""What a sweep reports of its progress, independent of how it is shown."""
+"""The interface for the progress of a sweep."""
 
 from __future__ import annotations
 
@@ -11,22 +11,19 @@ __all__ = ["Observer"]
 
 
 class Observer:
-    """Receives the progress of a sweep and ignores it; override what is wanted.
-
-    The methods about runs are called by any of the threads that train.
-    """
+    """Receives the progress of a sweep and ignores it; subclasses override methods, which any thread may call."""
 
     def note(self, text: str) -> None:
-        """Receive one line about what happens next."""
+        """Receive one line of text."""
 
     def planned(self, total: int, to_do: int, running: int, failed: int) -> None:
-        """Receive how many runs there are, will be trained, are trained by others, and had failed before."""
+        """Receive the numbers of all runs, and of those to train, trained by other processes, and failed before."""
 
     def epoch(self, configs: Sequence[RunConfig], epoch: int) -> None:
-        """Receive the number of a stack's epoch that has ended."""
+        """Receive the number of a finished epoch of a stack."""
 
     def finished(self, results: Sequence[RunResult]) -> None:
-        """Receive the results of a stack that is stored."""
+        """Receive the results of a stack, after they were stored."""
 
     def failed(self, config: RunConfig, error: Exception) -> None:
-        """Receive why a run failed; it is stored as failed."""
+        """Receive the error of a failed run."""

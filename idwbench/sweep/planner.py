@@ -1,4 +1,4 @@
-"""`plan`: a sweep's specification in, the ordered list of its runs out; no clock, no disk, no torch."""
+"""`plan`: from the specification of a sweep to its ordered runs, without side effects."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ __all__ = ["plan"]
 
 
 def plan(spec: SweepSpec) -> tuple[RunConfig, ...]:
-    """Return the runs of a sweep, each once, in a stable order.
-
-    Blocks come in the order of the file, the cells of a block in that of scikit-learn's ``ParameterGrid`` (axes
-    sorted by name, the last varies fastest), seeds innermost. A run that two blocks share stays at its first place.
+    """Return the runs of a sweep, each once, in the order of blocks, `cells` and seeds (innermost).
 
     Raises:
-        ConfigError: the specification was made by hand and a cell of it is not valid.
+        ConfigError: a cell is not valid, in a specification that was not read from a file.
     """
     runs: list[RunConfig] = []
     seen: set[str] = set()
@@ -26,10 +23,10 @@ def plan(spec: SweepSpec) -> tuple[RunConfig, ...]:
         settings = {name: cell.pop(name) for name in Protocol.model_fields if name in cell}
         protocol = parse_protocol(settings, spec.protocol) if settings else spec.protocol
         first = RunConfig(dataset=spec.dataset, model=parse_model(cell), protocol=protocol, seed=spec.seeds[0])
-        # Blocks share the list of seeds, so two cells that share one run share them all.
+        # All blocks have the same seeds, so two cells that share one run share all.
         if first.run_key in seen:
             continue
         seen.add(first.run_key)
-        # Copies skip validation: the seeds are checked already.
+        # Copies are not validated: the seeds have been checked.
         runs.extend(first.model_copy(update={"seed": seed}) for seed in spec.seeds)
     return tuple(runs)

@@ -1,4 +1,4 @@
-"""The runner: trains the pending runs of a plan, stores each stack in one transaction, and goes on after a failure."""
+"""The runner: trains the pending runs of a plan and stores each stack in one transaction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Outcome", "run_pending", "stacks"]
 
 @dataclass
 class Outcome:
-    """How the runs of one call ended; `elsewhere` were leased by another process meanwhile."""
+    """Number of runs by outcome; `elsewhere` were leased by another process."""
 
     complete: int = 0
     diverged: int = 0
@@ -33,15 +33,15 @@ class Outcome:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def add(self, state: str, n: int) -> None:
-        """Count `n` more runs in a state; any thread may call it."""
+        """Add `n` runs to a state; thread-safe."""
         with self._lock:
             setattr(self, state, getattr(self, state) + n)
 
 
 def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int], jobs: int = 1) -> Iterator[list[RunConfig]]:
-    """Yield runs that may train together, in the order of the plan, at most `limit` of them at a time.
+    """Yield stacks of at most `limit` runs, in the order of the plan.
 
-    Where there are fewer kinds of runs than jobs, each kind is divided among the jobs.
+    If there are fewer stack keys than jobs, the runs of each are divided among the jobs.
     """
     groups: dict[str, list[RunConfig]] = {}
     for config in configs:
@@ -61,13 +61,12 @@ def run_pending(
     observer: Observer,
     jobs: int = 1,
 ) -> Outcome:
-    """Train those of `configs` that no process has done or is doing, and store how each ended.
+    """Train the pending runs of `configs` in `jobs` threads, and store the results.
 
-    `jobs` threads share the data and train one stack each at a time. A stack that fails is trained again run by run, so
-    that a failing run does not affect the others. An interruption releases the running ones and is raised again.
+    A stack that fails is retried run by run. An interruption releases the leased runs and is raised again.
 
     Raises:
-        ResultsError: the database cannot be written to.
+        ResultsError: the database cannot be written.
     """
     queue = deque(stacks(configs, lambda config: engine_for(config).max_stack(config, dataset), jobs))
     workers = _Workers(queue, results, engine_for, dataset, observer)
@@ -84,11 +83,11 @@ def run_pending(
 
 
 class _Stopped(Exception):
-    """Ends a training: the sweep was interrupted, or another thread cannot go on."""
+    """Ends a training after an interruption or an error in another thread."""
 
 
 class _Workers:
-    """What the threads share: the queue of stacks, and how runs have ended."""
+    """State shared by the threads: the queue of stacks, and the outcome."""
 
     def __init__(
         self,
@@ -130,7 +129,7 @@ class _Workers:
         except _Stopped:
             self.results.release(keys)
             return
-        except Exception as error:  # whatever fails in one run must not end the sweep
+        except Exception as error:  # no error of one run may end the sweep
             self._failed(stack, keys, error)
             return
         except BaseException:

@@ -1,4 +1,4 @@
-"""`SweepSpec`: a sweep file as frozen values, all of it checked before anything runs."""
+"""`SweepSpec`: a validated sweep file."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["SweepSpec", "read_sweep"]
 
 @dataclass(frozen=True)
 class SweepSpec:
-    """What a sweep file says.
+    """The content of a sweep file.
 
     Attributes:
-        protocol: The data set's default with the file's settings in place of its own.
+        protocol: The default of the data set, with the settings of the file.
         seeds: In the order of the file; a count n stands for 0 … n − 1.
-        grid: Blocks of axes; a block stands for the product of its axes.
-        source: The text of the file, for the record.
+        grid: Blocks of axes; each stands for the product of its axes.
+        source: The text of the file.
     """
 
     name: str
@@ -74,12 +74,10 @@ class _SweepFile(Settings):
 
 
 def read_sweep(path: Path) -> SweepSpec:
-    """Read a sweep file and check all of it.
-
-    A relative path of the user's own data begins at the folder of the sweep file.
+    """Read and validate a sweep file; relative paths of data files start at its folder.
 
     Raises:
-        SpecError: anything is wrong; it says file, line and column, the key, and what was expected.
+        SpecError: the file is not valid; the message has file, line, column and key.
     """
     source = read_yaml(path)
     try:

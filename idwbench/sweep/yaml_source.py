@@ -1,4 +1,4 @@
-"""A YAML 1.2 file as plain values, with the line and column of each; reading it runs no code."""
+"""YAML 1.2 files as plain values with line and column; reading runs no code."""
 
 from __future__ import annotations
 
@@ -22,28 +22,18 @@ _MAX_VALUES = 200_000
 
 @dataclass(frozen=True)
 class YamlSource:
-    """One YAML document.
-
-    Attributes:
-        file: Where it was read.
-        text: The whole file.
-        content: ruamel's mappings and lists, which know the positions of their items in ``.lc``; in them text,
-            numbers, booleans and None.
-    """
+    """One YAML document; `content` has ruamel's mappings and lists, with the positions of their items in ``.lc``."""
 
     file: Path
     text: str
     content: Any
 
     def error(self, error: ConfigError) -> SpecError:
-        """Return the same error with its position: of the value, or of the key if that is not known.
-
-        A setting that is not in the file has the position of what should contain it.
-        """
+        """Return the error with the position of its value or, if unknown, of its key or the mapping that lacks it."""
         node, lines = self.content, getattr(self.content, "lc", None)
         position = (lines.line, lines.col) if lines else (0, 0)
         for step in error.location:
-            # Line and column of a list's item; of a mapping's key, then of its value.
+            # Line and column of an item of a list; of a key of a mapping, then of its value.
             places = (lines.data or {}).get(step) if lines else None
             if places is None:
                 break
@@ -56,9 +46,9 @@ class YamlSource:
 
 
 class _Constructor(RoundTripConstructor):
-    """Makes plain values of YAML's core types, keeps their positions, and refuses all other tags."""
+    """Constructs plain values of YAML's core types with positions, and refuses all other tags."""
 
-    yaml_constructors = {}  # noqa: RUF012  # those of the base class know dates, sets and objects
+    yaml_constructors = {}  # noqa: RUF012  # those of the base class support dates, sets and objects
     yaml_multi_constructors = {}  # noqa: RUF012
 
     def check_mapping_key(self, node: Any, key_node: Any, mapping: Any, key: Any, value: Any) -> bool:
@@ -70,7 +60,7 @@ class _Constructor(RoundTripConstructor):
         return True
 
     def flatten_mapping(self, node: Any) -> None:
-        """Leave the key ``<<`` alone: YAML 1.2 has no merge keys."""
+        """Do nothing: YAML 1.2 has no merge keys."""
 
     def text(self, node: Any) -> str:
         return str(SafeConstructor.construct_scalar(self, node))
@@ -96,7 +86,7 @@ _SCALARS = {
 }
 _CONSTRUCTORS: dict[str | None, Any] = {
     **dict.fromkeys(_SCALARS, _Constructor.scalar),
-    # YAML 1.2 knows neither dates nor "=" nor "<<": they are text.
+    # In YAML 1.2 dates, "=" and "<<" are text.
     **dict.fromkeys((f"{_CORE}{name}" for name in ("str", "timestamp", "value", "merge")), _Constructor.text),
     f"{_CORE}seq": RoundTripConstructor.construct_yaml_seq,
     f"{_CORE}map": RoundTripConstructor.construct_yaml_map,
@@ -110,8 +100,8 @@ def read_yaml(file: Path) -> YamlSource:
     """Read one YAML 1.2 document.
 
     Raises:
-        SpecError: no such file, not UTF-8, not YAML, empty, several documents, another tag than those of the core
-            types, equal keys, or aliases that stand for too many values.
+        SpecError: the file does not exist, is not UTF-8 or YAML, is empty, or has several documents, other tags than
+            the core types, equal keys, or aliases that stand for too many values.
     """
     content = read_file(file, SpecError)
     try:
@@ -136,7 +126,7 @@ def _load(file: Path, text: str) -> Any:
     yaml.Constructor = _Constructor
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an anchor defined twice is legal: the later one counts
+            warnings.simplefilter("ignore")  # an anchor may be defined twice
             return yaml.load(text)
     except RecursionError:
         raise SpecError("nested too deeply", file=file, position=(1, 1)) from None
@@ -153,7 +143,7 @@ def _load(file: Path, text: str) -> Any:
 
 
 def _count(node: Any, location: Location, counts: dict[int, int | None]) -> int:
-    """Return how many values `node` stands for; a few nested aliases can stand for billions."""
+    """Return the number of values after expansion of aliases."""
     if not isinstance(node, dict | list):
         return 1
     if id(node) not in counts:

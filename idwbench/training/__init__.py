@@ -1,1 +1,1 @@
-"""Training: engines behind one contract, and the compiled kernels of one of them."""
+"""Training engines, and the compiled kernels of the fused engine."""

@@ -1,15 +1,13 @@
-"""The contract of an engine, and what every engine draws from a run's generator.
+"""The interface of engines.
 
-An engine is given runs of one *stack* (same data set, method, prototypes and protocol; seeds and parameters may differ)
-and returns one `RunResult` for each. All randomness of a run comes from ``numpy.random.default_rng(seed)``: first the
-initial keys and values, then one permutation of the training data for each epoch. So two engines see the same batches.
-
-Every engine offers all settings of the protocol:
+An engine trains runs of one *stack*: same data set, method, prototypes and protocol; seeds and parameters may differ.
+All random numbers of a run come from ``numpy.random.default_rng(seed)``: first the initial keys and values, then one
+permutation of the training data for each epoch. All engines support all settings of the protocol:
 
 - The gradient is that of the mean loss of a batch: cross-entropy, or the squared error, mean over the outputs.
-- A gradient clip c scales the gradient g of keys and values together by min(1, c / (‖g‖ + 1e-6)), as
-  `torch.nn.utils.clip_grad_norm_`. Weight decay is added after it, as the optimizers of `torch.optim` do.
-- `optimizer` is `torch.optim.Adam` with its default betas and epsilon, with or without amsgrad, or `torch.optim.SGD`.
+- A gradient clip c scales the gradient g of keys and values by min(1, c / (‖g‖ + 1e-6)), as
+  `torch.nn.utils.clip_grad_norm_`, before weight decay is added.
+- The optimizers are `torch.optim.Adam`, with or without amsgrad, and `torch.optim.SGD`, with default betas and epsilon.
 """
 
 from __future__ import annotations
@@ -37,29 +35,20 @@ class AbstractEngine(ABC):
 
     @abstractmethod
     def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
-        """Return how many runs like `config` one call of `train` should be given."""
+        """Return the maximum number of runs like `config` for one call of `train`."""
 
     @abstractmethod
     def train(
-        self,
-        configs: Sequence[RunConfig],
-        dataset: Dataset,
-        on_epoch: Callable[[int], None] = lambda epoch: None,
+        self, configs: Sequence[RunConfig], dataset: Dataset, on_epoch: Callable[[int], None] = lambda epoch: None
     ) -> list[RunResult]:
-        """Train runs of one stack and return their results in order.
+        """Train runs with the same `stack_key` on their data set and return their results in order.
 
-        Args:
-            configs: Runs with the same `stack_key`.
-            dataset: The data set that all of them name.
-            on_epoch: Called with the number of each finished epoch; what it raises ends the training.
+        `on_epoch` is called with the number of each finished epoch; an exception in it ends the training.
         """
 
 
 def stack_key(config: RunConfig) -> str:
-    """Return a text that runs share exactly if one stack may hold them.
-
-    Numeric parameters may differ, except where a score takes a simpler form for one of their values.
-    """
+    """Return a text that is equal for runs of one stack; numeric parameters may differ unless they are special."""
     method = METHODS.get(config.model.method)
     parameters = {p.name: p for p in method.parameters} if method else {}
     shared = {name: _shared(parameters.get(name), value) for name, value in config.model.parameters.items()}
@@ -74,11 +63,11 @@ def _shared(parameter: Parameter | None, value: float | str) -> str:
 
 
 def check_stack(configs: Sequence[RunConfig]) -> None:
-    """Raise `ValueError` unless one stack may hold all of `configs`."""
+    """Raise `ValueError` unless all of `configs` have the same stack key."""
     if len({stack_key(config) for config in configs}) != 1:
         raise ValueError("a stack holds runs of one data set, method, shape and protocol")
 
 
 def batch_order(generator: np.random.Generator, n_train: int) -> NDArray[np.int64]:
-    """Return the order in which one epoch visits the training data; batches are its consecutive slices."""
+    """Return the order of the training data in one epoch; batches are consecutive slices."""
     return generator.permutation(n_train)

@@ -1,7 +1,4 @@
-"""The fused engine: whole epochs in one call of a compiled kernel, on one core, without the interpreter's lock.
-
-Several threads may train at once and share the data; each run gives the same bytes however many train beside it.
-"""
+"""The fused engine: whole epochs in one call of a compiled kernel on one core, without the GIL; thread-safe."""
 
 from __future__ import annotations
 
@@ -33,17 +30,15 @@ from idwbench.training.kernels.updates import gradient_rows, kernel_optimizer
 
 __all__ = ["FusedEngine", "KernelRun", "instruction_set"]
 
-# With fewer features than this, keys lie with prototypes in rows: a vector instruction holds 16 numbers.
+# With fewer features keys are stored as (features, prototypes): a vector register holds 16 numbers.
 NARROW_FEATURES = 16
-# One call trains as many epochs as come to this many differences of an input and a key (some tenths of a second), so
-# that small runs make few calls, and large ones can be watched and interrupted.
+# Number of differences of inputs and keys in one call of the kernel, some tenths of a second.
 CALL_NUMBERS = 2**29
-# What a sample costs besides, so that a call with tiny shapes does not train too many epochs.
+# Overhead of a sample, as a number of differences.
 SAMPLE_NUMBERS = 1024
-# A bundle of runs takes about a tenth of a second, so that an interruption loses little.
+# Number of differences in a bundle of runs, about a tenth of a second.
 BUNDLE_NUMBERS = 2**28
 MAX_BUNDLE = 50
-# Inputs that an evaluation takes at once.
 EVALUATION_BATCH = 64
 
 _compiling = threading.Lock()
@@ -51,7 +46,7 @@ _compiled = threading.Event()
 
 
 class FusedEngine(AbstractEngine):
-    """Trains runs of built-in methods in Numba, one after the other; one engine may serve several threads."""
+    """Trains runs of built-in methods with Numba, one after the other; thread-safe."""
 
     name = "fused"
 
@@ -60,12 +55,12 @@ class FusedEngine(AbstractEngine):
 
     @staticmethod
     def needs_compiling() -> bool:
-        """Return whether the next run will first compile kernels, which takes some seconds."""
+        """Return whether kernels must be compiled, which takes some seconds."""
         return not _compiled.is_set() and not cache_holds_code()
 
     @staticmethod
     def prepare() -> None:
-        """Compile kernels, or load them from the cache; runs do so by themselves if this was not called."""
+        """Compile kernels, or load them from the cache; `train` calls it."""
         with _compiling:
             if not _compiled.is_set():
                 with_repaired_cache(_train_nothing)
@@ -77,22 +72,18 @@ class FusedEngine(AbstractEngine):
         return config.model.method in KERNEL_SCORES and config.model.plugin_sha256 is None
 
     def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
-        """Return how many runs are worth one visit to the database; here they gain nothing else from one another."""
+        """Return the number of runs that are stored together."""
         sample_numbers = SAMPLE_NUMBERS + config.model.prototypes * dataset.n_features
-        return int(
-            np.clip(BUNDLE_NUMBERS // (config.protocol.epochs * len(dataset.train) * sample_numbers), 1, MAX_BUNDLE)
-        )
+        run_numbers = config.protocol.epochs * len(dataset.train) * sample_numbers
+        return int(np.clip(BUNDLE_NUMBERS // run_numbers, 1, MAX_BUNDLE))
 
     def train(
-        self,
-        configs: Sequence[RunConfig],
-        dataset: Dataset,
-        on_epoch: Callable[[int], None] = lambda epoch: None,
+        self, configs: Sequence[RunConfig], dataset: Dataset, on_epoch: Callable[[int], None] = lambda epoch: None
     ) -> list[RunResult]:
         """Train runs of one stack and return their results in order.
 
         Raises:
-            ValueError: the runs do not share a stack, or there is no kernel for their method.
+            ValueError: the stack keys differ, or the method has no kernel.
         """
         check_stack(configs)
         if not self.supports(configs[0]):
@@ -109,7 +100,7 @@ class FusedEngine(AbstractEngine):
 
 
 class KernelRun:
-    """One run from its first key to its result."""
+    """The training of one run."""
 
     def __init__(self, config: RunConfig, dataset: Dataset, moments: FeatureMoments) -> None:
         self.started = time.perf_counter()
@@ -143,7 +134,7 @@ class KernelRun:
         return self._result(diverged_epoch=None)
 
     def train_epochs(self, first: int, last: int) -> int:
-        """Train epochs from `first` up to `last` and return the first that was not finite, or `last`."""
+        """Train epochs from `first` to `last` (exclusive); return the first that was not finite, or `last`."""
         n_train = len(self.dataset.train)
         orders = np.stack([batch_order(self.generator, n_train) for _ in range(first, last)])
         rates = np.array([learning_rate(self.protocol, epoch) for epoch in range(first, last)])
@@ -160,19 +151,14 @@ class KernelRun:
         return first + finite
 
     def outputs(self, split: str) -> NDArray[np.float32]:
-        """Return what the model gives for a split's inputs, (n, outputs)."""
+        """Return the outputs of the model for a split, (n, outputs)."""
         samples, no_epoch = self.samples[split], np.empty((1, 0), np.int64)
         outputs = np.empty((len(samples.inputs), self.dataset.n_outputs), np.float32)
         self._call_kernel(no_epoch, np.zeros(1), 0, samples, self._progress(1, outputs))
         return outputs
 
     def _call_kernel(
-        self,
-        orders: NDArray[np.int64],
-        rates: NDArray[np.float64],
-        steps_done: int,
-        test: Samples,
-        progress: Progress,
+        self, orders: NDArray[np.int64], rates: NDArray[np.float64], steps_done: int, test: Samples, progress: Progress
     ) -> int:
         return run_epochs(
             self.score,
@@ -193,7 +179,7 @@ class KernelRun:
         return Progress(np.empty(n_epochs), np.empty((n_epochs, 2)), self.target_scale, outputs)
 
     def _headlines(self, totals: NDArray[np.float64]) -> dict[tuple[str, str], list[float]]:
-        """Return the headline metric after each epoch, of the splits there are, from what the kernel counted."""
+        """Return the headline metric after each epoch by split, from the totals of the kernel."""
         task, splits = self.dataset.task, self.dataset.splits
         found = {}
         for split, column in zip(("validation", "test"), totals.T, strict=True):
@@ -229,7 +215,7 @@ class KernelRun:
 
 @cache
 def instruction_set() -> str:
-    """Return the processor that kernels are compiled for, as LLVM names it; ``python`` without the compiler."""
+    """Return LLVM's name of the processor that kernels are compiled for; ``python`` without compilation."""
     if getattr(numba.config, "DISABLE_JIT", False):
         return "python"
     return str(cast(Any, cpu_target).target_context.codegen().magic_tuple()[1])
@@ -248,14 +234,14 @@ def _state(keys: NDArray[np.float32], values: NDArray[np.float32], narrow: bool)
 
 
 def _with_moments(parameters: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return (4, rows, columns): the parameters, and zeros for what the optimizer keeps of their gradients."""
+    """Return (4, rows, columns): the parameters, and zeros for the state of the optimizer."""
     state = np.zeros((4, *parameters.shape), np.float32)
     state[0] = parameters
     return state
 
 
 def _samples(split: Split) -> Samples:
-    """Return the split as the kernels take it: read-only, so that one compiled version serves all callers."""
+    """Return read-only arrays of a split, so that all calls of the kernel have the same types."""
     labels, targets = np.empty(0, np.int64), np.empty((0, 0), np.float32)
     if split.targets.dtype == np.int64:
         labels = split.labels.view()

@@ -1,4 +1,4 @@
-"""Which engine trains a run: the fused one on the CPU for every method it has a kernel for, torch for the rest."""
+"""Selection of the engine: fused on the CPU for methods with a kernel, torch for others."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ EngineName = Literal["auto", "fused", "torch"]
 
 
 class EngineSelector:
-    """Gives each run its engine; engines are made, and torch or Numba imported, when first needed."""
+    """Selects the engine of each run; engines are created, and torch or Numba imported, when needed.
+
+    Raises:
+        ConfigError: the fused engine on another device than the CPU, or the device is not available.
+    """
 
     def __init__(self, name: EngineName = "auto", device: str = "cpu") -> None:
-        """Check the choice.
-
-        Raises:
-            ConfigError: the fused engine on another device than the CPU, or a device that is not there.
-        """
         if name == "fused" and device != "cpu":
             problem = f"'fused' runs on the CPU only, not on device '{device}'"
             raise ConfigError(problem, location=("engine",), hint="choose torch")
@@ -35,16 +34,12 @@ class EngineSelector:
         """Return the engine for a run.
 
         Raises:
-            ConfigError: `fused` was asked for and has no kernel for the method.
+            ConfigError: `fused` is required and has no kernel for the method.
         """
         return self._engine(self._name_for(config))
 
     def prepare(self, configs: Sequence[RunConfig], report: Callable[[str], None]) -> None:
-        """Make all engines that `configs` need; report which trains what, and if kernels must be compiled first.
-
-        Raises:
-            ConfigError: `fused` was asked for and has no kernel for a method.
-        """
+        """Create the engines for `configs`, report them, and compile kernels; raises as `__call__`."""
         methods: dict[str, list[str]] = {}
         for config in configs:
             of_engine = methods.setdefault(self._name_for(config), [])
@@ -76,13 +71,12 @@ class EngineSelector:
         return "torch"
 
     def _engine(self, name: str) -> AbstractEngine:
-        if name not in self._engines:
-            if name == "torch":
-                from idwbench.training.torch_engine import TorchEngine
+        if name == "torch" and name not in self._engines:
+            from idwbench.training.torch_engine import TorchEngine
 
-                self._engines[name] = TorchEngine(self.device)
-            else:
-                from idwbench.training.fused_engine import FusedEngine
+            self._engines[name] = TorchEngine(self.device)
+        elif name not in self._engines:
+            from idwbench.training.fused_engine import FusedEngine
 
-                self._engines[name] = FusedEngine()
+            self._engines[name] = FusedEngine()
         return self._engines[name]

@@ -1,4 +1,4 @@
-"""How many threads one run may use, so that runs side by side do not compete for cores."""
+"""Limits on the number of threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["available_cores", "limited_threads"]
 
 
 def available_cores() -> int:
-    """Return how many cores this process may use, which on a shared machine is fewer than there are."""
+    """Return the number of cores that this process may use."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -21,10 +21,9 @@ def available_cores() -> int:
 
 @contextmanager
 def limited_threads(n: int) -> Iterator[None]:
-    """Let BLAS, OpenMP and torch (if it is loaded) use `n` threads a call, and restore their settings at the end.
+    """Limit BLAS, OpenMP and torch (if loaded) to `n` threads, and restore their settings at the end.
 
-    One thread is also what makes a run the same, bit for bit, however many runs train beside it: a sum that is split
-    over threads is added in another order.
+    With one thread results are bit-identical, since the order of summation does not depend on other runs.
     """
     torch = sys.modules.get("torch")
     before = torch.get_num_threads() if torch else 0

@@ -1,4 +1,4 @@
-"""The reference engine: autograd and `torch.optim`, any method, any device, runs stacked on a leading axis."""
+"""The reference engine: autograd and `torch.optim`, for all methods and devices, with stacks of runs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from idwbench.training.engine import AbstractEngine, batch_order, check_stack
 
 __all__ = ["Stack", "TorchEngine", "resolve_device"]
 
-# The differences of one step (runs, batch, prototypes, features) hold at most this many numbers: 128 MB in float32.
+# Maximum size of the differences of one step (runs, batch, prototypes, features): 128 MB in float32.
 STEP_NUMBERS = 2**25
 MAX_STACK = 1024
-# The outputs of some runs for one split, evaluated together, hold at most this many numbers: 64 MB.
+# Maximum size of the outputs of runs that are evaluated together: 64 MB.
 OUTPUT_NUMBERS = 2**24
-# The runs of a stack lie this many numbers apart or a multiple of it, as wide as any vector register: the last numbers
-# of a run, which vectorised loops treat differently, are then padding, and a run is the same in any stack.
+# The parameters of a run are padded to a multiple of this: vectorised loops treat the last numbers of an array
+# differently, and a run must not depend on its stack.
 ALIGNMENT = 64
 FUSED_OPTIMIZER_DEVICES = ("cpu", "cuda")
 
@@ -41,7 +41,7 @@ def resolve_device(name: str) -> torch.device:
     """Return the device of that name.
 
     Raises:
-        ConfigError: torch does not know it, or this machine does not have it.
+        ConfigError: torch or this machine does not have it.
     """
     try:
         device = torch.device(name)
@@ -62,15 +62,15 @@ class TorchEngine(AbstractEngine):
         self._moments: tuple[Dataset, FeatureMoments] | None = None
 
     def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
-        """Return how many runs fit the memory that one step may take."""
+        """Return the number of runs that fit into `STEP_NUMBERS`."""
         numbers = config.protocol.batch_size * config.model.prototypes * dataset.n_features
         return int(np.clip(STEP_NUMBERS // numbers, 1, MAX_STACK))
 
     def stack(self, configs: Sequence[RunConfig], dataset: Dataset) -> Stack:
-        """Return runs before their first step.
+        """Return an untrained stack.
 
         Raises:
-            ValueError: their stack keys differ.
+            ValueError: the stack keys differ.
         """
         check_stack(configs)
         if self._moments is None or self._moments[0] is not dataset:
@@ -78,10 +78,7 @@ class TorchEngine(AbstractEngine):
         return Stack(configs, dataset, self._moments[1], self.device)
 
     def train(
-        self,
-        configs: Sequence[RunConfig],
-        dataset: Dataset,
-        on_epoch: Callable[[int], None] = lambda epoch: None,
+        self, configs: Sequence[RunConfig], dataset: Dataset, on_epoch: Callable[[int], None] = lambda epoch: None
     ) -> list[RunResult]:
         """Train runs of one stack and return their results in order."""
         started = time.perf_counter()
@@ -97,9 +94,8 @@ class TorchEngine(AbstractEngine):
 class Stack:
     """Runs that train together.
 
-    Keys (runs, prototypes, features) and values (runs, prototypes, outputs) are views of `numbers` (runs, length), one
-    row a run, so that the optimizer sees one parameter. A single run has no axis of runs, which saves a tenth of its
-    time; the numbers are the same.
+    Keys (runs, prototypes, features) and values (runs, prototypes, outputs) are views of `numbers` (runs, length), the
+    one parameter of the optimizer. A single run has no axis of runs, which saves a tenth of its time.
     """
 
     def __init__(
@@ -133,11 +129,11 @@ class Stack:
         self.numbers.grad = torch.zeros_like(flat)
 
     def _of_runs(self, tensor: Tensor) -> Tensor:
-        """Return a tensor (runs, …) without the axis of runs if there is only one."""
+        """Return a tensor (runs, …), without the axis of runs for a single run."""
         return tensor[0] if len(self.configs) == 1 else tensor
 
     def train_epoch(self, epoch: int) -> None:
-        """Take every run through its own order of the training data once, and evaluate."""
+        """Train every run for one epoch, and evaluate."""
         rate = learning_rate(self.protocol, epoch)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -154,7 +150,7 @@ class Stack:
         targets = self.targets.index_select(0, flat_rows)
         outputs = prototype_logits(self.method, self.parameters, inputs, self.keys, self.values)
         losses = _losses(outputs.view(len(flat_rows), -1), targets)
-        # The mean over a run's batch, the sum over runs: each run gets the gradient it would get alone.
+        # The mean over the batch and the sum over runs: each run gets its own gradient.
         gradients = torch.autograd.grad(losses, (self.keys, self.values), torch.full_like(losses, 1 / rows.shape[-1]))
         together = self.numbers.grad
         assert together is not None
@@ -180,14 +176,14 @@ class Stack:
                 self.curves[run].append(CurvePoint(epoch + 1, values))
 
     def _metrics(self, split: str) -> list[dict[tuple[str, str], float]]:
-        """Return the metrics of each run on a split; none for those that diverged."""
+        """Return the metrics of each run on a split; empty for diverged runs."""
         return [
             self.dataset.metrics(split, outputs) if diverged is None else {}
             for diverged, outputs in zip(self.diverged, self._outputs(self.inputs[split]), strict=True)
         ]
 
     def _outputs(self, inputs: Tensor) -> Iterator[NDArray[np.float32]]:
-        """Give the outputs (n, outputs) of each run in turn."""
+        """Yield the outputs (n, outputs) of each run."""
         together = max(1, OUTPUT_NUMBERS // (len(inputs) * self.dataset.n_outputs))
         keys = self.keys.view(len(self.configs), *self.keys.shape[-2:])
         values = self.values.view(len(self.configs), *self.values.shape[-2:])
@@ -204,7 +200,7 @@ class Stack:
         return {"keys": numbers[:n_keys].reshape(prototypes, -1), "values": numbers[n_keys:].reshape(prototypes, -1)}
 
     def results(self, engine: str, started: float) -> list[RunResult]:
-        """Return how the runs ended; `started` is when, by `time.perf_counter`, the first began."""
+        """Return the results of the runs; `started` is the `time.perf_counter` at the start."""
         metrics = [self._metrics(split) for split in self.dataset.splits]
         seconds = (time.perf_counter() - started) / len(self.configs)
         results = []
@@ -244,8 +240,8 @@ def _clip(gradients: Float[Tensor, "runs length"], limit: float) -> None:
 
 
 def _optimizer(protocol: Protocol, numbers: Tensor) -> torch.optim.Optimizer:
-    """Return the optimizer of a protocol; its learning rate is set for each epoch."""
-    # One pass over the numbers instead of ten; other devices have no such kernel.
+    """Return the optimizer of a protocol; the learning rate is set in each epoch."""
+    # Fused: one pass over the numbers instead of ten, on supported devices.
     fused = numbers.device.type in FUSED_OPTIMIZER_DEVICES
     rate, decay = protocol.learning_rate, protocol.weight_decay
     if protocol.optimizer == "sgd":
@@ -255,12 +251,10 @@ def _optimizer(protocol: Protocol, numbers: Tensor) -> torch.optim.Optimizer:
 
 
 def _stack_parameters(configs: Sequence[RunConfig], device: torch.device) -> dict[str, float | str | Tensor]:
-    """Return what all runs share as it is, and other numbers as (runs, 1, 1), ready to broadcast against scores."""
-    stacked: dict[str, float | str | Tensor] = {}
-    for name in configs[0].model.parameters:
+    """Return common parameters unchanged, and others as (runs, 1, 1), which broadcasts against scores."""
+    stacked: dict[str, float | str | Tensor] = dict(configs[0].model.parameters)
+    for name, first in configs[0].model.parameters.items():
         given = [config.model.parameters[name] for config in configs]
-        if all(value == given[0] for value in given):
-            stacked[name] = given[0]
-        else:
+        if any(value != first for value in given):
             stacked[name] = torch.tensor(given, dtype=torch.float32, device=device)[:, None, None]
     return stacked

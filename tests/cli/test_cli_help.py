@@ -26,6 +26,7 @@ print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
 
 
+@pytest.mark.slow
 def test_help_loads_nothing_heavy():
     program = [sys.executable, "-c", PROGRAM, json.dumps(COMMANDS)]
     result = subprocess.run(program, capture_output=True, text=True, check=True)

@@ -68,6 +68,7 @@ def test_without_a_name_the_contents_are_listed(swept):
     assert json.loads(swept("report", "--json").stdout)["sweeps"][0]["complete"] == 15
 
 
+@pytest.mark.slow
 def test_the_moons_figure_is_drawn_the_same_each_time(swept, tmp_path):
     result = swept("report", "--figure", "moons", "--table", "small")
     assert result.exit_code == 0, result.output
@@ -79,6 +80,7 @@ def test_the_moons_figure_is_drawn_the_same_each_time(swept, tmp_path):
     assert (tmp_path / "results/two_moons_moons.png").read_bytes() == first
 
 
+@pytest.mark.slow
 def test_the_keys_figure_is_drawn_for_images(run, tmp_path):
     run("train", "--dataset", "digits", "--prototypes", 10, "--epochs", 1)
     result = run("report", "--figure", "keys", "-o", "keys.svg")
@@ -113,7 +115,7 @@ def test_a_report_needs_a_database_and_makes_none(run, tmp_path):
     [
         (["--format", "csv"], "give --table NAME"),
         (["-o", "table.md"], "give --table NAME"),
-        (["--table", "small", "--format", "csv", "--json"], "--json: --format says 'csv'"),
+        (["--table", "small", "--format", "csv", "--json"], "--json: --format is 'csv'"),
         (["--table", "small", "--figure", "moons", "--json"], "takes neither"),
     ],
 )
@@ -136,6 +138,7 @@ def test_the_lowest_of_several_seeds_is_drawn(swept, monkeypatch):
     assert len(drawn) == 2
 
 
+@pytest.mark.slow
 def test_a_figure_needs_the_plugin_version_that_trained(run, tmp_path, monkeypatch):
     code = "from idwbench import register\n@register('mine')\ndef mine(inputs, keys):\n"
     code += "    return {}inputs @ keys.mT\n"

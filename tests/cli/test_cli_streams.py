@@ -8,13 +8,20 @@ import sys
 
 import pytest
 from typed import SMALL_SWEEP
+from typer.testing import CliRunner
+
+from idwbench.cli.app import app
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("streams")
+    (folder / "results").mkdir()
     (folder / "small.yaml").write_text(SMALL_SWEEP.replace("seeds: 3", "seeds: 1"))
-    shell(folder, "sweep small.yaml")
+    database = str(folder / "results/idwbench.db")
+    assert CliRunner().invoke(app, ["sweep", str(folder / "small.yaml"), "--db", database]).exit_code == 0
     return folder
 
 
@@ -41,7 +48,7 @@ def test_closed_streams_are_survived(folder, redirection):
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_a_full_disk_is_told_in_one_line(folder):
+def test_a_full_disk_is_reported_in_one_line(folder):
     result = shell(folder, "report --table small --json > /dev/full")
     assert result.returncode == 1
     assert result.stderr.strip() == "idwbench: No space left on device"

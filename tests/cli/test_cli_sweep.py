@@ -1,12 +1,10 @@
 from __future__ import annotations
 
+import importlib
 import json
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
-import time
+import threading
 
 import pytest
 from typed import SMALL_SWEEP, assert_one_line, files
@@ -33,6 +31,7 @@ def test_a_sweep_trains_stores_and_goes_on_where_it_stopped(run, small_sweep, tm
     assert "small: 20 of 20 done, 0 to go" in third.stderr
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_what_was_trained_together(run, small_sweep, tmp_path):
     run("sweep", small_sweep, "--db", "all.db")
     small_sweep.write_text(SMALL_SWEEP.replace("seeds: 3", "seeds: [1]"))
@@ -42,6 +41,7 @@ def test_results_do_not_depend_on_what_was_trained_together(run, small_sweep, tm
     assert len(rows(tmp_path / "one.db", query)) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["fused", "torch"])
 def test_results_do_not_depend_on_jobs_or_order(run, small_sweep, tmp_path, engine):
     backwards = SMALL_SWEEP.replace("seeds: 3", "seeds: [2, 1, 0]").replace("[idw, inv_dist]", "[inv_dist, idw]")
@@ -79,6 +79,7 @@ def test_a_diverged_run_is_a_result_and_the_sweep_goes_on(run, tmp_path):
     assert "2 diverged" in result.stderr
 
 
+@pytest.mark.slow
 def test_failed_runs_are_reported_stored_and_retried_on_request(run, tmp_path):
     plugin = tmp_path / "broken.py"
     plugin.write_text(
@@ -103,32 +104,51 @@ def test_failed_runs_are_reported_stored_and_retried_on_request(run, tmp_path):
     assert "2 to go" in run("sweep", sweep, "--plugin", plugin, "--retry", "failed").stderr
 
 
-@pytest.mark.parametrize("engine", ["torch", "fused"])
-def test_after_an_interruption_no_run_is_lost_and_none_done_twice(small_sweep, tmp_path, engine):
-    # Long enough to be interrupted: the fused engine needs a good many more steps for that.
-    points = "train_per_class: 30" if engine == "torch" else "train_per_class: 2000"
-    text = SMALL_SWEEP.replace("train_per_class: 30", points).replace("epochs: 3", "epochs: 60")
-    small_sweep.write_text(text.replace("seeds: 3", "seeds: 6"))
-    command = [sys.executable, "-m", "idwbench", "sweep", str(small_sweep), "--engine", engine]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env={**os.environ}) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.startswith("["):
-                time.sleep(0.1)
-                process.send_signal(signal.SIGINT)
-                break
-        tail = process.stderr.read()
+@pytest.fixture
+def ctrl_c():
+    """Interrupt this process as a terminal does; its main thread raises KeyboardInterrupt."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("engine", ["torch_engine.TorchEngine", "fused_engine.FusedEngine"])
+def test_after_an_interruption_no_run_is_lost_and_none_done_twice(
+    run, small_sweep, tmp_path, monkeypatch, ctrl_c, engine, jobs
+):
+    module, _, name = engine.partition(".")
+    engine_class = getattr(importlib.import_module(f"idwbench.training.{module}"), name)
+    train, started = engine_class.train, []
+
+    def interrupted_after_the_first(self, configs, dataset, on_epoch=lambda epoch: None):
+        def wait_for_the_end(epoch):
+            """Stay at the end of an epoch until the interruption ends the training."""
+            ctrl_c()
+            for _ in range(100_000):
+                on_epoch(epoch)
+                threading.Event().wait(0.001)
+
+        started.append(configs)
+        # With one training more than there are threads, one at least has ended.
+        return train(self, configs, dataset, wait_for_the_end if len(started) == jobs + 1 else on_epoch)
+
+    command = ["sweep", small_sweep, "--engine", module.removesuffix("_engine"), "-j", jobs]
+    with monkeypatch.context() as patched:
+        patched.setattr(engine_class, "train", interrupted_after_the_first)
+        result = run(*command)
+    assert result.exit_code == 130, result.output
+    assert "interrupted: " in result.stderr
     done = dict(rows(tmp_path / DB, "select state, count(*) from runs group by state"))
-    assert process.returncode == 130, tail
-    assert "interrupted" in tail
     assert set(done) == {"complete", "planned"}
-    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert f"{done['complete']} of 30 done, {done['planned']} to go" in again.stderr
+    again = run(*command)
+    assert again.exit_code == 0, again.output
+    assert f"{done['complete']} of 15 done, {done['planned']} to go" in again.stderr
     assert rows(tmp_path / DB, "select count(*), count(distinct run_key) from runs where state = 'complete'") == [
-        (30, 30)
+        (15, 15)
     ]
-    finished = rows(tmp_path / DB, "select count(*) from arrays")
-    assert finished == [(60,)]
+    assert rows(tmp_path / DB, "select count(*) from arrays") == [(30,)]
 
 
 BROKEN = {
@@ -163,6 +183,7 @@ def test_an_absent_sweep_file_is_refused_in_one_line(run, tmp_path):
     assert files(tmp_path) == set()
 
 
+@pytest.mark.slow
 def test_retry_all_trains_everything_once_more(run, small_sweep, tmp_path):
     run("sweep", small_sweep)
     before = rows(tmp_path / DB, "select run_id, split, name, value from metrics order by 1, 2, 3")

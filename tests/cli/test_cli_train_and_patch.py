@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
 from typed import assert_one_line, files
+from typer.testing import CliRunner
 
+from idwbench.cli.app import app
 from idwbench.data.loading import load_dataset
 from idwbench.errors import PatchError
 from idwbench.models import checkpoints
@@ -18,10 +21,20 @@ from idwbench.runs.datasets import parse_dataset
 TRAIN = ["train", "--dataset", "two_moons", "--epochs", "3", "--seed", "0"]
 
 
-@pytest.fixture
-def model(run, tmp_path):
-    result = run(*TRAIN, "--prototypes", 6, "-o", "model.pt")
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a model and its database, trained once for all tests."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "results").mkdir()
+    places = ["-o", str(folder / "model.pt"), "--db", str(folder / "results/idwbench.db")]
+    result = CliRunner().invoke(app, [*TRAIN, "--prototypes", "6", *places])
     assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture
+def model(trained, tmp_path):
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     return tmp_path / "model.pt"
 
 
@@ -44,6 +57,7 @@ def test_train_prints_accuracies_stores_the_run_and_writes_the_model(run, tmp_pa
     assert {"results/idwbench.db", "model.safetensors"} <= files(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_same_run_is_not_trained_twice_and_gives_the_same_bytes(run, model, tmp_path):
     again = run(*TRAIN, "--prototypes", 6, "-o", "again.pt")
     assert "--retrain trains it again" in again.stderr
@@ -66,6 +80,7 @@ def test_train_takes_settings_of_the_data_set_and_of_any_method(run):
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.slow
 def test_train_reads_the_users_own_table(run, tmp_path):
     generator = np.random.default_rng(0)
     rows = [f"{x:.3f},{y:.3f},{'hot' if x + y > 0 else 'cold'}" for x, y in generator.normal(size=(60, 2))]
@@ -97,6 +112,8 @@ def test_train_reads_the_users_own_table(run, tmp_path):
         (["--device", "banana"], "--device: 'banana'"),
         (["-o", "model.bin"], ".safetensors"),
         (["-o", "absent/model.pt"], "does not exist"),
+        (["--dataset-option", "validation=0.2", "--validation", "0.1"], "--validation: is given twice"),
+        (["--initialisation", "samples", "--prototypes", "201"], "--prototypes: expected at most 200"),
     ],
 )
 def test_wrong_settings_are_refused_in_one_line(run, tmp_path, arguments, words):
@@ -106,9 +123,10 @@ def test_wrong_settings_are_refused_in_one_line(run, tmp_path, arguments, words)
 
 
 def test_an_unknown_data_set_gets_the_nearest_name(run):
-    assert_one_line(run("train", "--dataset", "two_mons"), 2, "did you mean 'two_moons'?")
+    assert_one_line(run("train", "--dataset", "two_mons"), 2, "--dataset: unknown", "did you mean 'two_moons'?")
 
 
+@pytest.mark.slow
 def test_missing_archives_are_reported_in_one_line(run, tmp_path, monkeypatch):
     monkeypatch.setattr("urllib.request.urlopen", lambda *a, **k: (_ for _ in ()).throw(OSError("no network")))
     result = run("train", "--dataset", "mnist", "--data-dir", tmp_path / "data")
@@ -297,6 +315,7 @@ def test_a_broken_patch_call_is_refused_in_one_line_and_writes_nothing(run, mode
     assert files(tmp_path) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [RuntimeError("out of luck"), KeyboardInterrupt()])
 def test_a_retraining_that_fails_or_is_interrupted_keeps_the_result_it_had(run, model, monkeypatch, error):
     def fail(*arguments):

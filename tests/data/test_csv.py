@@ -134,6 +134,13 @@ def test_fractions_are_refused_as_classes_with_a_hint(marker, load):
     assert caught.value.hint == "set task: regression"
 
 
+def test_many_decimal_numbers_are_refused_as_classes_even_if_all_are_whole(load):
+    with pytest.raises(DatasetError, match="column 'y' holds 30 different decimal numbers") as caught:
+        load("x,y\n" + "".join(f"{i},{i % 30}.0\n" for i in range(60)), "y")
+    assert caught.value.hint.startswith("set task: regression")
+    assert load("x,y\n" + "".join(f"{i},{i % 2}.0\n" for i in range(60)), "y").class_names == ("0.0", "1.0")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -77,26 +77,31 @@ def seen(tmp_path_factory):
     return json.loads((folder / "seen.json").read_text()) | {"stdout": done.stdout}
 
 
+@pytest.mark.slow
 def test_torchvision_can_be_imported_whatever_build_of_torch_is_there(seen):
     assert seen["mirrors"] >= 1 and seen["again"] and seen["nms"]
 
 
+@pytest.mark.slow
 def test_an_archive_is_fetched_and_nothing_is_said_on_standard_output(seen):
     assert seen["served"] == "official content"
     assert seen["served files"] == ["train-labels-idx1-ubyte.gz"]
     assert seen["stdout"] == ""
 
 
+@pytest.mark.slow
 def test_if_one_mirror_sends_another_file_the_next_is_asked(seen):
     assert seen["second mirror"] == "official content"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["offline", "altered"])
 def test_a_failed_download_gives_one_line_and_leaves_no_file(name, seen):
     assert "\n" not in seen[name] and seen[name + " files"] == []
     assert {"offline": "no route to host", "altered": "SHA-256 begins with"}[name] in seen[name]
 
 
+@pytest.mark.slow
 def test_a_pair_that_fits_is_imported_as_it_is(tmp_path):
     (tmp_path / "torchvision").mkdir()
     (tmp_path / "torchvision" / "__init__.py").write_text("loads = []\n")
@@ -129,5 +134,6 @@ def test_no_other_module_imports_torchvision():
     assert found == [Path("data/download.py")]
 
 
+@pytest.mark.slow
 def test_two_moons_loads_no_scikit_learn_and_digits_no_torch(seen):
     assert seen["loaded by two_moons"] == seen["loaded by digits"] == []

@@ -24,7 +24,7 @@ def test_sizes_are_big_endian_and_the_last_axis_runs_fastest():
         (b"PK\x03\x04", "not an IDX file"),
         (idx((1,), [0], kind=0x0D), "not an IDX file of unsigned bytes"),
         (idx((2, 3), range(6))[:9], "ends within its header"),
-        (idx((2, 3), range(5)), r"holds 5 values, its header says \(2, 3\)"),
+        (idx((2, 3), range(5)), r"holds 5 values, its header has \(2, 3\)"),
         (idx((2, 3), range(7)), "holds 7 values"),
     ],
 )

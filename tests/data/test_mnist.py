@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import gzip
 import hashlib
 import shutil
@@ -196,9 +197,16 @@ def test_only_the_missing_archive_is_named_and_fetched(small, monkeypatch):
     assert asked == [("MNIST", path.name)]
 
 
+@pytest.fixture(scope="module")
+def real(data_dir):
+    """Load a real data set, each once."""
+    return functools.cache(lambda name: load_dataset(CONFIGS[name], data_dir))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
-def test_the_real_archives_give_the_real_images(name, data_dir):
-    found = load_dataset(CONFIGS[name], data_dir)
+def test_the_real_archives_give_the_real_images(name, real):
+    found = real(name)
     assert found.train.inputs.shape == (60_000, 784) and found.test.inputs.shape == (10_000, 784)
     np.testing.assert_array_equal(np.bincount(found.test.labels).sum(), 10_000)
     # The published constants are mean and standard deviation of these very images.
@@ -209,13 +217,15 @@ def test_the_real_archives_give_the_real_images(name, data_dir):
     assert found.n_outputs == 10 and len(found.sha256) == 64
 
 
-def test_real_mnist_without_validation_is_what_version_0_1_read(data_dir):
-    found = load_dataset(MnistConfig(), data_dir)
+@pytest.mark.slow
+def test_real_mnist_without_validation_is_what_version_0_1_read(real):
+    found = real("mnist")
     assert found.sha256 == "4f0b1b7e031471a2e6b7ff1eb267f86acbf9a397723b387b0000df8c8fcc9f59"
     arrays = (array for split in (found.train, found.test) for array in (split.inputs, split.targets))
     assert array_sha256(*arrays) == "25f8809792143246c18f74fe12121ceb0a0ab8d42d3297477e4639c3df347894"
 
 
+@pytest.mark.slow
 def test_a_truncated_real_archive_is_refused(data_dir, tmp_path):
     shutil.copytree(data_dir / "MNIST", tmp_path / "MNIST")
     path = tmp_path / "MNIST" / "raw" / TRAIN_IMAGES

@@ -2,9 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn import datasets
-from sklearn.metrics import r2_score, root_mean_squared_error
-from sklearn.preprocessing import StandardScaler
 
 from idwbench.data.loading import load_dataset
 from idwbench.runs.datasets import DATASETS, DiabetesConfig, Friedman1Config, SineConfig
@@ -15,6 +12,8 @@ def own_targets(dataset, split):
 
 
 def test_friedman1_is_scikit_learns_train_and_test_from_one_generator():
+    from sklearn import datasets
+
     found = load_dataset(Friedman1Config(train_size=60, test_size=30, noise=0.5, seed=4))
     random = np.random.RandomState(4)
     for split, size in (("train", 60), ("test", 30)):
@@ -42,6 +41,8 @@ def test_sine_is_a_noisy_sine_with_a_holdout_on_the_curve():
 
 
 def test_diabetes_holds_every_patient_once_in_the_units_of_the_study():
+    from sklearn import datasets
+
     found = load_dataset(DiabetesConfig(test_fraction=0.25, seed=2))
     assert (len(found.train), len(found.test)) == (332, 110)
     own = [np.column_stack([found.scaling.invert(s.inputs), own_targets(found, n)]) for n, s in found.splits.items()]
@@ -53,6 +54,8 @@ def test_diabetes_holds_every_patient_once_in_the_units_of_the_study():
 
 @pytest.mark.parametrize("config", [Friedman1Config(), DiabetesConfig(), SineConfig()], ids=lambda config: config.name)
 def test_inputs_and_targets_are_standardised_by_the_training_rows(config):
+    from sklearn.preprocessing import StandardScaler
+
     found = load_dataset(config)
     for split in found.splits:
         raw = own_targets(found, split)
@@ -65,6 +68,8 @@ def test_inputs_and_targets_are_standardised_by_the_training_rows(config):
 
 @pytest.mark.parametrize("config", [Friedman1Config(), DiabetesConfig(), SineConfig()], ids=lambda config: config.name)
 def test_metrics_are_in_the_units_of_the_data(config):
+    from sklearn.metrics import r2_score, root_mean_squared_error
+
     found = load_dataset(config)
     assert found.task == "regression" and found.n_outputs == 1 and found.class_names == ()
     outputs = np.random.default_rng(0).normal(size=found.test.targets.shape).astype(np.float32)

@@ -1,10 +1,15 @@
 import numpy as np
 import pytest
-from sklearn.datasets import make_moons
 
 from idwbench.data.loading import load_dataset
 from idwbench.data.two_moons import _draw
 from idwbench.runs.datasets import TwoMoonsConfig
+
+
+def make_moons(*arguments, **options):
+    from sklearn import datasets
+
+    return datasets.make_moons(*arguments, **options)
 
 
 def test_train_and_test_are_drawn_in_this_order_from_one_generator():

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from blob_data import make_dataset, make_regression
+from threadpoolctl import threadpool_limits
 
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.errors import ConfigError
@@ -101,3 +102,18 @@ def test_k_means_needs_distinct_inputs():
     np.testing.assert_array_equal(values.sum(0), [1, 5])
     with pytest.raises(ConfigError, match="expected at most 6, the number of distinct training inputs, got 7"):
         begin(dataset, "kmeans", 7)
+
+
+def test_kmeans_does_not_depend_on_the_number_of_threads():
+    dataset = make_regression(6000)
+    begun = []
+    for n_threads in (1, 2, 4):
+        with threadpool_limits(n_threads):
+            begun.append(begin(dataset, "kmeans", 20)[0])
+    np.testing.assert_array_equal(begun[0], begun[1])
+    np.testing.assert_array_equal(begun[0], begun[2])
+
+
+def test_one_training_row_has_no_spread():
+    mean, std = feature_moments(np.array([[1.0, 2.0]], np.float32))
+    assert mean.tolist() == [1.0, 2.0] and std.tolist() == [0.0, 0.0]

@@ -2,13 +2,14 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from idwbench.report.paired_test import ALPHA, MIN_PAIRS, signed_rank_p_value
 
 
 def by_enumeration(differences: list[float]) -> float:
     """The two-sided p-value, 2 · min(P(W ≤ w), P(W ≥ w)), over all signs of the ranks, each as likely as another."""
+    from scipy import stats
+
     present = np.array([difference for difference in differences if difference != 0])
     ranks = stats.rankdata(abs(present))
     observed = ranks[present > 0].sum()
@@ -16,8 +17,11 @@ def by_enumeration(differences: list[float]) -> float:
     return float(min(1, 2 * min((sums <= observed).mean(), (sums >= observed).mean())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2, 5, 6, 10, 25, 50])
 def test_without_ties_it_is_scipys_exact_test(n: int) -> None:
+    from scipy import stats
+
     generator = np.random.default_rng(n)
     for shift in (0.0, 0.3, 2.0):
         first, second = generator.normal(shift, 1, n), generator.normal(0, 1, n)
@@ -25,6 +29,7 @@ def test_without_ties_it_is_scipys_exact_test(n: int) -> None:
         assert signed_rank_p_value(first.tolist(), second.tolist()) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "differences",
     [
@@ -56,14 +61,20 @@ def test_six_pairs_are_the_fewest_that_can_differ() -> None:
     assert most_extreme(MIN_PAIRS) == 2 / 2**MIN_PAIRS < ALPHA < most_extreme(MIN_PAIRS - 1)
 
 
+@pytest.mark.slow
 def test_many_pairs_follow_the_normal_approximation() -> None:
+    from scipy import stats
+
     generator = np.random.default_rng(0)
     first, second = np.round(8 * generator.normal(0, 1, (2, 500))) / 8  # with exact ties and zeros
     expected = stats.wilcoxon(first, second, method="asymptotic", correction=True).pvalue
     assert signed_rank_p_value(first.tolist(), second.tolist()) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_exact_test_and_the_approximation_agree_where_one_takes_over() -> None:
+    from scipy import stats
+
     generator = np.random.default_rng(1)
     first, second = generator.normal(0.1, 1, 201), generator.normal(0, 1, 201)
     exact = signed_rank_p_value(first[:200].tolist(), second[:200].tolist())

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.measure import Measurement
 
 from idwbench.errors import ConfigError
-from idwbench.report.columns import caption
+from idwbench.report.columns import caption, section_columns
 from idwbench.report.exports import FIELDS
 from idwbench.report.formats import TABLE_FORMATS, render
 from idwbench.report.labels import method_table, value_label
 from idwbench.report.latex import escape_latex
 from idwbench.report.summaries import Report, summarise
-from idwbench.report.terminal import TerminalReport, render_plain
+from idwbench.report.terminal import TerminalReport, _table, natural_width, render_plain
 from idwbench.results.records import StoredRun
 
 Make = Callable[..., StoredRun]
@@ -199,6 +200,7 @@ def test_an_unknown_format_is_refused_with_the_nearest() -> None:
     assert (caught.value.location, caught.value.hint) == (("format",), "did you mean 'markdown'?")
 
 
+@pytest.mark.slow
 def test_tables_for_files_load_nothing_heavy() -> None:
     heavy = "torch pandas matplotlib scipy sklearn safetensors sqlalchemy rich"
     program = f"import sys, idwbench.report.formats; print(*[m for m in {heavy.split()} if m in sys.modules])"
@@ -209,3 +211,13 @@ def test_tables_for_files_load_nothing_heavy() -> None:
 def test_the_page_of_methods_holds_the_registry() -> None:
     page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
     assert method_table() in page
+
+
+def test_the_natural_width_of_a_table_is_the_one_that_rich_measures(report):
+    console = Console(width=100)
+    options = console.options.update(max_width=10_000)
+    for section in report.sections:
+        columns = section_columns(section)
+        for n in range(1, len(columns) + 1):
+            measured = Measurement.get(console, options, _table(section, columns[:n], True)).maximum
+            assert natural_width(section, columns[:n], True) == measured

@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import time
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
+import pytest
 
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
+
+pytestmark = pytest.mark.slow
 
 PROCESSES = 3
 RUNS = 60
@@ -26,7 +28,6 @@ def sweep_together(db: str, start_at: Any, answer: Connection) -> None:
     for first in range(0, RUNS, 4):
         leased = store.lease(keys[first : first + 4])
         store.renew(leased)
-        time.sleep(0.002)  # the training
         arrays = {name: np.zeros((2, 2), np.float32) for name in ("keys", "values")}
         metrics = {("test", "accuracy"): 1.0}
         trained += store.finish(

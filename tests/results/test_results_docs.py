@@ -21,6 +21,7 @@ def filled(store, make_config, make_result, make_diverged):
     return store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
 def test_every_query_of_the_page_answers(filled, query):
     with filled._database.read() as connection:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = ("alembic", "pandas", "torch", "numba", "safetensors", "psutil", "sklearn", "matplotlib")
 CODE = f"""
 import sys
@@ -14,6 +16,7 @@ print([name for name in {HEAVY} if name in sys.modules])
 """
 
 
+@pytest.mark.slow
 def test_opening_and_reading_load_nothing_heavy(store, db, make_config, make_result):
     store.finish([make_result(make_config(0))])
     done = subprocess.run([sys.executable, "-c", CODE, db], capture_output=True, text=True)

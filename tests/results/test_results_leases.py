@@ -39,6 +39,7 @@ def test_unknown_keys_are_neither_pending_nor_leased(store, keys):
     assert store.lease(["0" * 64]) == []
 
 
+@pytest.mark.slow
 def test_more_runs_are_leased_than_one_statement_accepts(store, make_config):
     many = store.plan([make_config(seed) for seed in range(2_000)])
     assert store.lease(many[::-1]) == many[::-1]

@@ -115,6 +115,7 @@ def test_a_sweep_may_turn_to_another_data_set_and_keeps_its_runs(store, make_con
     assert store.find_run(make_config(0).run_key).state == "complete"
 
 
+@pytest.mark.slow
 def test_a_large_sweep_is_registered_with_as_many_statements_as_a_small_one(store, make_config, statements):
     store.register_sweep("small", "", "", [make_config(seed) for seed in range(3)])
     few = len(statements)

@@ -75,6 +75,7 @@ def test_the_states_of_a_sweep_add_up(filled, make_config):
     assert (status.planned, status.failed, status.stale) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_many_runs_are_read_with_as_many_queries_as_three(filled, make_config, statements):
     filled.register_sweep("large", "", "", [make_config(seed, prototypes=2) for seed in range(1_000)])
     statements.clear()

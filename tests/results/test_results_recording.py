@@ -125,6 +125,7 @@ def test_finishing_nothing_is_allowed(store):
     assert store.finish([]) == []
 
 
+@pytest.mark.slow
 def test_many_results_are_stored_with_as_many_statements_as_one(store, make_config, make_result, statements):
     store.finish([make_result(make_config(0))])
     few = len(statements)

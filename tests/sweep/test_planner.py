@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from sklearn.model_selection import ParameterGrid
 
 from idwbench.errors import ConfigError
 from idwbench.runs.config import run_config
@@ -24,7 +23,10 @@ def sweep(*blocks: Block, seeds: tuple[int, ...] = (0, 1)) -> SweepSpec:
     return SweepSpec("test", "", TwoMoonsConfig(), default_protocol("two_moons"), seeds, blocks)
 
 
+@pytest.mark.slow
 def test_cells_come_in_scikit_learns_order_with_seeds_innermost() -> None:
+    from sklearn.model_selection import ParameterGrid
+
     axes = {
         "prototypes": (16, 2),
         "method": ("inv_dist", "idw"),
@@ -72,6 +74,7 @@ def test_a_specification_made_by_hand_is_checked_too() -> None:
         plan(sweep({"method": ("gaussian",), "prototypes": (2,), "epsilon": (0.1,)}))
 
 
+@pytest.mark.slow
 def test_a_large_plan_checks_each_cell_once_and_copies_it_for_the_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[object] = []
 
@@ -89,6 +92,7 @@ def test_a_large_plan_checks_each_cell_once_and_copies_it_for_the_seeds(monkeypa
     assert runs[1].run_key == run_config("two_moons", seed=1, method="idw", prototypes=2, power=1.0).run_key
 
 
+@pytest.mark.slow
 def test_planning_loads_no_tensor_library(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("name: x\ndataset: two_moons\nseeds: 2\ngrid: {method: idw, prototypes: 2}\n", encoding="utf-8")

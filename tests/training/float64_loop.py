@@ -2,104 +2,68 @@
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Iterable
 
 import numpy as np
 import torch
+from starts import random_prototypes
 
 from idwbench.attention.methods import get_method
 from idwbench.attention.weightings import prototype_logits
-from idwbench.data.dataset import Dataset, Scaling, Split
-from idwbench.runs.config import run_config
-from idwbench.runs.protocol import learning_rate
-from idwbench.training.engine import batch_order
-from idwbench.training.fused_engine import KernelRun
+from idwbench.data.dataset import Dataset
+from idwbench.models.initialisation import feature_moments
+from idwbench.runs.config import RunConfig
+from idwbench.runs.protocol import Protocol, learning_rate
+from idwbench.runs.results import RunResult
 
 
-def make_regression(n_features=3, n_outputs=2, sizes=(23, 11, 7), seed=0):
-    """Return train, test and validation data whose targets have other units than the model."""
-    generator = np.random.default_rng(seed)
-    wanted = generator.normal(size=(n_features, n_outputs)) / np.sqrt(n_features)
-
-    def split(n):
-        inputs = generator.normal(size=(n, n_features))
-        targets = np.sin(inputs @ wanted) + 0.1 * generator.normal(size=(n, n_outputs))
-        return Split(inputs.astype(np.float32), targets.astype(np.float32))
-
-    train, test, validation = (split(n) for n in sizes)
-    scaling = Scaling(np.arange(n_outputs) * 5.0, np.arange(1.0, n_outputs + 1))
-    config = run_config("sine").dataset
-    identity = Scaling.identity()
-    return Dataset(config, train, test, None, identity, None, (), "0" * 64, validation, scaling)
-
-
-def run_from_random_values(config, dataset):
-    """Return a run whose first values are not zero: the first gradients of keys would be rounding errors alone.
-
-    Adam scales gradients to the size of its step, so that with such a start no two programs need agree.
-    """
-    run = KernelRun(config, dataset, (dataset.train.inputs.mean(0), dataset.train.inputs.std(0)))
-    shape = (config.model.prototypes, dataset.n_outputs)
-    values = np.random.default_rng(config.seed + 1).normal(size=shape).astype(np.float32)
-    run.state.values[0] = values.T
-    return run
-
-
-def keys_and_values(run):
-    keys = run.state.keys[0].T if run.state.narrow else run.state.keys[0]
-    return np.array(keys), np.array(run.state.values[0].T)
-
-
-def plain_loop(run, dtype):
-    """Train a copy of a run that has not begun; return keys, values and the loss of each epoch."""
-    protocol, model, train = run.protocol, run.config.model, run.dataset.train
-    generator = copy.deepcopy(run.generator)
-    keys, values = (torch.tensor(array, dtype=dtype, requires_grad=True) for array in keys_and_values(run))
-    optimizer = make_optimizer([keys, values], protocol)
-    inputs, targets = torch.from_numpy(train.inputs).to(dtype), torch.from_numpy(train.targets)
-    losses = []
+def plain_loop(config: RunConfig, dataset: Dataset, dtype: torch.dtype) -> list[np.ndarray]:
+    """Return keys, values and the loss of each epoch: one model, one optimizer, one loop, from random prototypes."""
+    protocol, generator = config.protocol, np.random.default_rng(config.seed)
+    pair = random_prototypes(config.model, dataset, feature_moments(dataset.train.inputs), generator)
+    tensors = [torch.from_numpy(array).to(dtype).requires_grad_() for array in pair]
+    optimizer = make_optimizer(tensors, protocol)
+    inputs, targets = torch.from_numpy(dataset.train.inputs).to(dtype), torch.from_numpy(dataset.train.targets)
+    loss_of = torch.nn.functional.cross_entropy
+    if dataset.task == "regression":
+        targets, loss_of = targets.to(dtype), torch.nn.functional.mse_loss
+    method, losses = get_method(config.model.method), []
     for epoch in range(protocol.epochs):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(protocol, epoch)
+        optimizer.param_groups[0]["lr"] = learning_rate(protocol, epoch)
         total = 0.0
-        for batch in torch.from_numpy(batch_order(generator, len(train))).split(protocol.batch_size):
+        for batch in torch.from_numpy(generator.permutation(len(targets))).split(protocol.batch_size):
+            loss = loss_of(prototype_logits(method, config.model.parameters, inputs[batch], *tensors), targets[batch])
             optimizer.zero_grad()
-            outputs = prototype_logits(get_method(model.method), model.parameters, inputs[batch], keys, values)
-            if run.dataset.task == "regression":
-                loss = torch.nn.functional.mse_loss(outputs, targets[batch].to(dtype))
-            else:
-                loss = torch.nn.functional.cross_entropy(outputs, targets[batch])
             loss.backward()
             if protocol.gradient_clip:
-                torch.nn.utils.clip_grad_norm_([keys, values], protocol.gradient_clip)
+                torch.nn.utils.clip_grad_norm_(tensors, protocol.gradient_clip)
             optimizer.step()
             total += loss.item() * len(batch)
-        losses.append(total / len(train))
-    return keys.detach().double().numpy(), values.detach().double().numpy(), np.array(losses)
+        losses.append(total / len(targets))
+    return [*(tensor.detach().double().numpy() for tensor in tensors), np.array(losses)]
 
 
-def make_optimizer(parameters, protocol):
+def make_optimizer(parameters: list[torch.Tensor], protocol: Protocol) -> torch.optim.Optimizer:
     settings = {"lr": protocol.learning_rate, "weight_decay": protocol.weight_decay}
     if protocol.optimizer == "sgd":
         return torch.optim.SGD(parameters, momentum=protocol.momentum, **settings)
     return torch.optim.Adam(parameters, amsgrad=protocol.optimizer == "adam_amsgrad", **settings)
 
 
-def assert_trains_as_in_float64(run):
-    """Train a copy of a run, and compare keys, values and losses with float64."""
-    trained = copy.deepcopy(run)
-    assert trained.train_epochs(0, run.protocol.epochs) == run.protocol.epochs
-    losses = np.array([point.values["train", "loss"] for point in trained.curve])
-    assert_near_float64(run, [*keys_and_values(trained), losses])
+def numbers_of(result: RunResult) -> list[np.ndarray]:
+    """Return keys, values and losses of a result."""
+    losses = [point.values["train", "loss"] for point in result.curve]
+    return [result.arrays["keys"], result.arrays["values"], np.array(losses)]
 
 
-def assert_near_float64(run, found):
-    """Compare what a run that has not begun gave elsewhere, keys, values and perhaps losses, with float64.
+def assert_near_float64(config: RunConfig, dataset: Dataset, found: Iterable[list[np.ndarray]]) -> None:
+    """Compare keys, values and losses of some programs with the plain loop in float64.
 
     The bound is what rounding does to the same loop in float32, times 30, since another order of sums may be less
     fortunate; and 30 units in the last place of the largest number.
     """
-    truth, rounded = plain_loop(run, torch.float64), plain_loop(run, torch.float32)
-    for array, true, nearby in zip(found, truth, rounded, strict=False):
-        bound = 30 * np.abs(nearby - true).max() + 30 * np.finfo(np.float32).eps * np.abs(true).max()
-        assert np.abs(array.reshape(true.shape) - true).max() <= bound
+    truth, rounded = (plain_loop(config, dataset, dtype) for dtype in (torch.float64, torch.float32))
+    for arrays in found:
+        for name, array, true, nearby in zip(("keys", "values", "losses"), arrays, truth, rounded, strict=True):
+            bound = 30 * np.abs(nearby - true).max() + 30 * np.finfo(np.float32).eps * np.abs(true).max()
+            np.testing.assert_allclose(array, true, rtol=0, atol=bound, err_msg=name)

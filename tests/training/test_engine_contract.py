@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Iterator
 
@@ -10,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 from blob_data import make_dataset, make_regression
+from float64_loop import assert_near_float64, numbers_of
+from starts import random_prototypes
 
 from idwbench.attention.methods import METHODS
 from idwbench.attention.weightings import prototype_logits
@@ -17,23 +18,34 @@ from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.models.initialisation import feature_moments, initial_prototypes
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.runs.protocol import learning_rate
 from idwbench.training.engine import AbstractEngine
 from idwbench.training.threads import limited_threads
 
+pytestmark = pytest.mark.slow
+
 ENGINES = {"torch": "torch_engine.TorchEngine", "fused": "fused_engine.FusedEngine"}
 POWERS = [0.5, 1.0, 2.0, 4.0, 16.0, 64.0]
-# (training size, batch size, epochs): one step of less than a batch, a hundred, one epoch whose last batch is smaller.
-HORIZONS = {"one step": (4, 9, 1), "100 steps": (40, 4, 10), "one epoch": (103, 10, 1)}
-PROTOCOLS = {
-    "adam": {"optimizer": "adam"},
-    "decay": {"weight_decay": 0.1},
-    "sgd": {"optimizer": "sgd", "learning_rate": 0.05},
-    "momentum": {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.01},
-    "clip": {"gradient_clip": 0.05, "weight_decay": 0.01},
-    "warmup": {"warmup_epochs": 2, "epochs": 5},
-    "constant": {"schedule": "constant"},
-}
+PROTOCOLS = [
+    {},
+    {"optimizer": "adam"},
+    {"optimizer": "sgd", "learning_rate": 0.05},
+    {"optimizer": "sgd", "momentum": 0.9, "schedule": "constant"},
+    {"weight_decay": 0.1},
+    {"optimizer": "adam", "weight_decay": 0.1, "gradient_clip": 0.05},
+    {"optimizer": "sgd", "momentum": 0.5, "weight_decay": 0.1, "gradient_clip": 0.05, "warmup_epochs": 2},
+    {"gradient_clip": 1e3, "warmup_epochs": 1},
+    {"schedule": "constant"},
+]
+
+
+def datasets(n_train: int) -> list[Dataset]:
+    """Return classes, one number and two numbers to learn, each from few features and from many.
+
+    Keys of few and of many features lie differently in memory.
+    """
+    classes = [make_dataset(n_train, n_features) for n_features in (3, 40)]
+    numbers = [make_regression(n_train, n_features, n_targets) for n_targets in (1, 2) for n_features in (40, 3)]
+    return [classes[0], numbers[0], numbers[3], classes[1], numbers[1], numbers[2]]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -57,93 +69,36 @@ def a_run(dataset: Dataset, method: str = "idw", **settings: object) -> RunConfi
     return run_config(dataset.config, method=method, **{**base, **settings})
 
 
-def random_prototypes(model, dataset, moments, generator):
-    """Stand in for `initial_prototypes`.
-
-    Values that start at zero make the first key gradients rounding noise, which Adam scales up to its step size.
-    """
-    keys = moments[0] + moments[1] * generator.normal(size=(model.prototypes, dataset.n_features))
-    return keys.astype(np.float32), generator.normal(size=(model.prototypes, dataset.n_outputs)).astype(np.float32)
-
-
 @pytest.fixture
-def random_start(monkeypatch: pytest.MonkeyPatch, engine: AbstractEngine) -> None:
-    monkeypatch.setattr(f"{type(engine).__module__}.initial_prototypes", random_prototypes)
+def random_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ENGINES:
+        monkeypatch.setattr(f"{type(make_engine(name)).__module__}.initial_prototypes", random_prototypes)
 
 
-def plain_loop(config: RunConfig, dataset: Dataset, dtype: torch.dtype) -> tuple[list[np.ndarray], list[float]]:
-    """Return keys, values and losses of what a reader of the paper would write: one model, one optimizer, one loop."""
-    protocol, generator = config.protocol, np.random.default_rng(config.seed)
-    pair = random_prototypes(config.model, dataset, feature_moments(dataset.train.inputs), generator)
-    tensors = [torch.from_numpy(array).to(dtype).requires_grad_() for array in pair]
-    rate, decay = protocol.learning_rate, protocol.weight_decay
-    if protocol.optimizer == "sgd":
-        optimizer = torch.optim.SGD(tensors, lr=rate, momentum=protocol.momentum, weight_decay=decay)
-    else:
-        amsgrad = protocol.optimizer == "adam_amsgrad"
-        optimizer = torch.optim.Adam(tensors, lr=rate, amsgrad=amsgrad, weight_decay=decay)
-    inputs, targets = torch.from_numpy(dataset.train.inputs).to(dtype), torch.from_numpy(dataset.train.targets)
-    loss_of = torch.nn.functional.cross_entropy
-    if dataset.task == "regression":
-        targets, loss_of = targets.to(dtype), torch.nn.functional.mse_loss
-    losses = []
-    for epoch in range(protocol.epochs):
-        optimizer.param_groups[0]["lr"] = learning_rate(protocol, epoch)
-        total = 0.0
-        for batch in torch.from_numpy(generator.permutation(len(targets))).split(protocol.batch_size):
-            outputs = prototype_logits(METHODS[config.model.method], config.model.parameters, inputs[batch], *tensors)
-            loss = loss_of(outputs, targets[batch])
-            optimizer.zero_grad()
-            loss.backward()
-            if protocol.gradient_clip:
-                torch.nn.utils.clip_grad_norm_(tensors, protocol.gradient_clip)
-            optimizer.step()
-            total += loss.item() * len(batch)
-        losses.append(total / len(targets))
-    return [tensor.detach().double().numpy() for tensor in tensors], losses
+def assert_engines_equal_the_plain_loop(config: RunConfig, dataset: Dataset) -> None:
+    results = [make_engine(name).train([config], dataset)[0] for name in ENGINES]
+    assert_near_float64(config, dataset, map(numbers_of, results))
 
 
-def assert_equals_the_plain_loop(engine: AbstractEngine, config: RunConfig, dataset: Dataset) -> None:
-    """Compare with float64: an engine may be ten times as far from it as the same loop in float32, and some ulps."""
-    result = engine.train([config], dataset)[0]
-    exact, losses = plain_loop(config, dataset, torch.float64)
-    rounded, rounded_losses = plain_loop(config, dataset, torch.float32)
-    for name, truth, close in zip(("keys", "values"), exact, rounded, strict=True):
-        bound = 10 * np.abs(close - truth).max() + 2**-20 * np.abs(truth).max()
-        np.testing.assert_allclose(result.arrays[name], truth, rtol=0, atol=bound, err_msg=name)
-    found = [point.values["train", "loss"] for point in result.curve]
-    bound = 10 * np.abs(np.subtract(losses, rounded_losses)).max() + 2**-20 * max(losses)
-    np.testing.assert_allclose(found, losses, rtol=0, atol=bound)
-
-
+# Each method with each protocol, each on one data set: a method meets all of them over the protocols, and a protocol
+# over the methods.
 @pytest.mark.usefixtures("random_start")
-@pytest.mark.parametrize("horizon", HORIZONS)
-@pytest.mark.parametrize("n_features", [2, 40], ids=["narrow", "wide"])
+@pytest.mark.parametrize("protocol", range(len(PROTOCOLS)), ids=lambda i: "-".join(map(str, PROTOCOLS[i].values())))
 @pytest.mark.parametrize("method", METHODS)
-def test_a_run_equals_a_plain_loop_in_pytorch(engine, method, n_features, horizon):
-    n_train, batch_size, epochs = HORIZONS[horizon]
-    dataset = dataset_of(n_train, n_features)
-    assert_equals_the_plain_loop(engine, a_run(dataset, method, batch_size=batch_size, epochs=epochs), dataset)
+def test_every_method_and_protocol_equals_a_plain_loop_in_pytorch(method, protocol):
+    dataset = datasets(13)[(list(METHODS).index(method) + protocol) % 6]
+    settings = {"epochs": 3, "batch_size": 5, **PROTOCOLS[protocol]}
+    assert_engines_equal_the_plain_loop(a_run(dataset, method, **settings), dataset)
 
 
-@functools.cache
-def dataset_of(n_train: int, n_features: int) -> Dataset:
-    return make_dataset(n_train, n_features, 3)
-
-
+# (training size, batch size, epochs)
 @pytest.mark.usefixtures("random_start")
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("method", ["idw", "fc_relu"])
-def test_every_setting_of_the_protocol_is_that_of_pytorch(engine, method, protocol, blobs):
-    assert_equals_the_plain_loop(engine, a_run(blobs, method, **PROTOCOLS[protocol]), blobs)
-
-
-@pytest.mark.usefixtures("random_start")
-@pytest.mark.parametrize("n_targets", [1, 2])
+@pytest.mark.parametrize("horizon", [(4, 9, 1), (20, 4, 12)], ids=["one step of less than a batch", "60 steps"])
 @pytest.mark.parametrize("method", METHODS)
-def test_a_regression_equals_a_plain_loop_with_squared_error(engine, method, n_targets):
-    dataset = make_regression(n_targets=n_targets)
-    assert_equals_the_plain_loop(engine, a_run(dataset, method, gradient_clip=0.5), dataset)
+def test_short_and_long_runs_equal_a_plain_loop_in_pytorch(method, horizon):
+    n_train, batch_size, epochs = horizon
+    dataset = make_dataset(n_train, 40 if list(METHODS).index(method) % 2 else 2)
+    assert_engines_equal_the_plain_loop(a_run(dataset, method, batch_size=batch_size, epochs=epochs), dataset)
 
 
 @pytest.mark.parametrize("initialisation", ["samples", "kmeans"])
@@ -209,7 +164,7 @@ def assert_same_end(dataset: Dataset, config: RunConfig) -> None:
 
 
 @pytest.mark.parametrize("power", POWERS)
-@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1e-3, 1.0])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1.0])
 @pytest.mark.parametrize("method", ["idw", "inv_dist"])
 def test_engines_are_both_finite_or_diverge_at_the_same_epoch(blobs, method, power, epsilon):
     assert_same_end(blobs, a_run(blobs, method, power=power, epsilon=epsilon))

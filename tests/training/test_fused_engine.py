@@ -12,8 +12,9 @@ import numba
 import numpy as np
 import pytest
 import torch
-from blob_data import make_dataset
-from float64_loop import assert_near_float64, make_regression, run_from_random_values
+from blob_data import make_regression
+from float64_loop import assert_near_float64
+from starts import random_prototypes, small_runs
 
 from idwbench.attention.methods import METHODS
 from idwbench.attention.weightings import attend
@@ -45,6 +46,7 @@ def with_validation(blobs):
     return dataclasses.replace(blobs, validation=Split(blobs.test.inputs[::2].copy(), blobs.test.labels[::2].copy()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_is_bit_for_bit_the_same_alone_or_among_threads(blobs, method):
     engine, stack = FusedEngine(), runs(method)
@@ -155,8 +157,9 @@ def test_every_built_in_method_has_a_kernel():
 @pytest.mark.parametrize("method", ["idw", "fc_relu"])
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 @pytest.mark.parametrize("where", ["keys", "values"])
-def test_a_run_that_is_not_finite_ends(blobs, method, number, where):
-    run = run_from_random_values(runs(method)[0], blobs)
+def test_a_run_that_is_not_finite_ends(blobs, method, number, where, monkeypatch):
+    monkeypatch.setattr("idwbench.training.fused_engine.initial_prototypes", random_prototypes)
+    run = KernelRun(runs(method)[0], blobs, feature_moments(blobs.train.inputs))
     getattr(run.state, where)[0, 0, 0] = number
     assert run.train_epochs(0, 2) == 0
     assert run.curve == []
@@ -173,6 +176,7 @@ def product_of_a_denormal(number):
     return product, before, after
 
 
+@pytest.mark.slow
 def test_denormals_are_zero_between_two_calls_only():
     numbers = np.array([1e-40, 4.0], np.float32)
     product, before, after = product_of_a_denormal(numbers)
@@ -181,6 +185,7 @@ def test_denormals_are_zero_between_two_calls_only():
     assert numbers[0] * numbers[1] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learning_rate", [0.01, 3e37])
 def test_a_run_flushes_denormals_and_restores_the_setting(blobs, learning_rate):
     numbers = np.array([1e-40, 4.0], np.float32)
@@ -193,35 +198,33 @@ def test_a_run_flushes_denormals_and_restores_the_setting(blobs, learning_rate):
     assert numbers[0] * numbers[1] > 0
 
 
-# Trains every method, and a regression with some options, on a handful of points; prints the bytes of keys and values.
+# Prints the bytes of keys, values and losses.
 INTERPRETED = """
 import warnings; warnings.simplefilter("error")
 import sys; sys.path[:0] = {path!r}
-from test_fused_engine import small_runs
-from float64_loop import keys_and_values
-for run in small_runs():
-    assert run.train_epochs(0, 2) == 2
-    print(*(array.tobytes().hex() for array in keys_and_values(run)))
-    assert run.outputs("test").shape == (11, run.dataset.n_outputs)
+import numpy as np
+from starts import random_prototypes, small_runs
+from idwbench.training import fused_engine
+fused_engine.initial_prototypes = random_prototypes
+for config, dataset in small_runs():
+    (result,) = fused_engine.FusedEngine().train([config], dataset)
+    losses = np.array([point.values["train", "loss"] for point in result.curve])
+    print(*(array.astype(np.float64).tobytes().hex() for array in (*result.arrays.values(), losses)), *result.arrays)
 """
 
 
-def small_runs():
-    settings = {"prototypes": 3, "epochs": 2}
-    wide = make_regression(17, 1)
-    yield from (run_from_random_values(runs(method, **settings)[0], make_dataset(6)) for method in METHODS)
-    options = {"optimizer": "sgd", "momentum": 0.5, "weight_decay": 0.1, "gradient_clip": 0.1}
-    yield run_from_random_values(runs(**settings, **options)[0], wide)
-    yield run_from_random_values(runs("cosine", **settings, optimizer="adam", gradient_clip=0.1)[0], wide)
-
-
+@pytest.mark.slow
 def test_kernels_train_as_in_float64_without_the_compiler_too():
     program = INTERPRETED.format(path=[entry for entry in sys.path if "tests" in entry])
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
-    for run, line in zip(small_runs(), done.stdout.splitlines(), strict=True):
-        assert_near_float64(run, [np.frombuffer(bytes.fromhex(word), np.float32) for word in line.split()])
+    for (config, dataset), line in zip(small_runs(), done.stdout.splitlines(), strict=True):
+        *words, first, second = line.split()
+        assert (first, second) == ("keys", "values")
+        keys, values, losses = (np.frombuffer(bytes.fromhex(word)) for word in words)
+        shapes = (-1, dataset.n_features), (-1, dataset.n_outputs)
+        assert_near_float64(config, dataset, [[keys.reshape(shapes[0]), values.reshape(shapes[1]), losses]])
 
 
 @pytest.fixture(scope="module")
@@ -258,12 +261,14 @@ print(held_code, result)
     return output
 
 
+@pytest.mark.slow
 def test_kernels_work_where_no_cache_can_be_written(tiny_kernel, tmp_path):
     (tmp_path / "file").write_text("")
     assert jit.cache_folder(str(tmp_path / "file")) is None
     assert tiny_kernel(tmp_path / "file") == ["False", "42"]
 
 
+@pytest.mark.slow
 def test_a_cache_with_flipped_bytes_is_emptied_and_filled_again(tiny_kernel, tmp_path):
     assert tiny_kernel(tmp_path) == ["False", "42"]
     assert tiny_kernel(tmp_path) == ["True", "42"]
@@ -323,6 +328,7 @@ def elementwise(function, numbers):
     return numbers.astype(np.float64), results.astype(np.float64)
 
 
+@pytest.mark.slow
 def test_exp_and_log_are_within_two_units_in_the_last_place():
     numbers, results = elementwise(exps, np.linspace(-87, 88, 200_001))
     np.testing.assert_allclose(results, np.exp(numbers), rtol=2.5e-7)
@@ -330,6 +336,7 @@ def test_exp_and_log_are_within_two_units_in_the_last_place():
     np.testing.assert_allclose(results, np.log(numbers), rtol=2.5e-7, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_exp_and_log_keep_nan_and_infinity():
     _, results = elementwise(exps, [-np.inf, np.inf, np.nan, 0])
     np.testing.assert_array_equal(results, [0, np.inf, np.nan, 1])

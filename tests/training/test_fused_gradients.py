@@ -1,12 +1,10 @@
-"""Hand-written gradients and optimizers against autograd, finite differences and torch.optim, all in float64."""
+"""Hand-written gradients against autograd and finite differences, both in float64."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from blob_data import make_dataset
-from float64_loop import assert_trains_as_in_float64, make_regression, run_from_random_values
 
 from idwbench.attention.methods import METHODS, get_method
 from idwbench.attention.weightings import prototype_logits, scores_of
@@ -25,16 +23,6 @@ PARAMETERS = {
     "idw": [{}, {"power": 1.0}, {"power": 7.0, "epsilon": 1.0}, {"epsilon": 0.0}, {"power": 0.5, "epsilon": 0.1}],
 }
 CASES = [(method, given) for method in METHODS for given in PARAMETERS.get(method, [{}])]
-OPTIONS = [
-    {},
-    {"optimizer": "adam"},
-    {"optimizer": "sgd"},
-    {"optimizer": "sgd", "momentum": 0.9, "schedule": "constant"},
-    {"weight_decay": 0.1},
-    {"optimizer": "adam", "weight_decay": 0.1, "gradient_clip": 0.05},
-    {"optimizer": "sgd", "momentum": 0.5, "weight_decay": 0.1, "gradient_clip": 0.05, "warmup_epochs": 2},
-    {"gradient_clip": 1e3, "warmup_epochs": 1},
-]
 
 
 def problem(shape, task="classification", seed=0):
@@ -110,6 +98,7 @@ def plain_loss(method, given, inputs, labels, keys, values):
     return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(len(labels)), labels]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize(("method", "given"), CASES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -175,21 +164,3 @@ def test_an_inverse_square_is_a_plain_reciprocal(epsilon):
     scores, truth = scores_of_kernel_and_float64("inv_dist", {"epsilon": epsilon})
     plain = truth <= 1e9
     np.testing.assert_allclose(scores[plain], truth[plain], rtol=3 * np.finfo(np.float32).eps)
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(map(str, options.values())) or "paper")
-def test_every_optimizer_trains_as_torch_optim_in_float64(method, options):
-    dataset = make_dataset(n_features=3)
-    settings = {"prototypes": 6, "epochs": 4, "batch_size": 5, "learning_rate": 0.01, **options}
-    config = run_config("two_moons", method=method, seed=3, **settings)
-    assert_trains_as_in_float64(run_from_random_values(config, dataset))
-
-
-@pytest.mark.parametrize("n_features", [3, 20], ids=["narrow", "wide"])
-@pytest.mark.parametrize("n_outputs", [1, 2])
-@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[5], OPTIONS[6]], ids=["paper", "adam", "sgd"])
-def test_a_regression_trains_as_torch_optim_in_float64(n_features, n_outputs, options):
-    settings = {"prototypes": 6, "epochs": 4, "batch_size": 5, "learning_rate": 0.01, **options}
-    config = run_config("sine", seed=3, **settings)
-    assert_trains_as_in_float64(run_from_random_values(config, make_regression(n_features, n_outputs)))

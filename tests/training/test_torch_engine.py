@@ -10,6 +10,8 @@ from idwbench.runs.config import run_config
 from idwbench.training.threads import limited_threads
 from idwbench.training.torch_engine import TorchEngine
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread():

@@ -1,1 +1,1 @@
-"""The history of the tables: Alembic's environment, and one file a step in `versions`."""
+"""Migrations of the tables: Alembic's environment, and one file per revision in `versions`."""

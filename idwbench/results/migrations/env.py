@@ -1,4 +1,4 @@
-"""Alembic's environment: runs the steps on the connection, and in the transaction, of `idwbench.results.schema`."""
+"""Alembic's environment: runs revisions in the transaction of `idwbench.results.schema`."""
 
 from __future__ import annotations
 

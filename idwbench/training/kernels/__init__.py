@@ -1,7 +1,6 @@
-"""What Numba compiles: whole epochs on one core, with hand-written gradients, outside the interpreter's lock.
+"""Numba kernels with hand-written gradients, which release the GIL.
 
-Read in this order: `elementary` (exp and log), `scores` (value and derivative of each score), `similarities` (x·k and
-d², and the gradients of keys through them), `network` (weights, outputs and losses, forward and backward), `updates`
-(optimizers), `denormals` (a setting of the processor), `epochs` (the one kernel that Python calls), `jit` (how all of
-it is compiled and cached).
+`elementary`: exp and log; `scores`: value and derivative of each score; `similarities`: x·k and d², and gradients of
+keys; `network`: weights, outputs and losses, forward and backward; `updates`: optimizers; `denormals`: flush to zero;
+`epochs`: the entry point; `jit`: compilation and cache.
 """

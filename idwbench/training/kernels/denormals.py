@@ -1,8 +1,7 @@
-"""Denormal numbers count as zero while kernels run, since some processors compute with them many times slower.
+"""Flush denormal numbers to zero while kernels run, since some processors compute with them many times slower.
 
-Adam's means of gradients that have become 0, such as those of an image's border pixels, decay into them. The setting
-is in the control word of the processor, which each thread has for itself: MXCSR on x86-64, FPCR on AArch64. On other
-processors, and without the compiler, nothing is set.
+The moments of Adam decay to denormal numbers where gradients are 0, as for border pixels of images. The setting is in
+the control word of each thread: MXCSR on x86-64, FPCR on AArch64. On other processors nothing is set.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ if CAN_FLUSH:
         return builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), arguments)
 
     def _place_of_word(builder: Any) -> tuple[Any, Any]:
-        """Return memory for a control word on x86, which reads and writes it there only, and its address."""
+        """Return memory for a control word on x86, and its address."""
         place = cgutils.alloca_once(builder, _WORD)
         return place, builder.bitcast(place, ir.IntType(8).as_pointer())
 
@@ -67,7 +66,7 @@ if CAN_FLUSH:
 
     @kernel
     def flush_denormals() -> int:
-        """Count denormal numbers as zero in this thread from now on, and return the control word as it was."""
+        """Flush denormal numbers to zero in this thread; return the previous control word."""
         before: int = _read_control_word()
         _write_control_word(before | _FLAGS)
         return before

@@ -1,7 +1,4 @@
-"""exp and log in float32 without a branch, so that loops over them become vector instructions.
-
-Both are within 2 units in the last place of the rounded truth where the result is a normal number.
-"""
+"""exp and log in float32 without branches, so that loops can be vectorised; the error is at most 2 ulp."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ LOG2_E = np.float32(1.44269504)
 LN_2 = np.float32(0.693147181)
 LN_2_HIGH = np.float32(0.693359375)
 LN_2_LOW = np.float32(-2.12194440e-4)
-# Adding and taking away 1.5·2²³ rounds to the nearest integer.
+# Adding and subtracting 1.5·2²³ rounds to the nearest integer.
 ROUNDER = np.float32(12582912.0)
 SMALLEST = np.float32(-87.0)
 LARGEST = np.float32(88.0)

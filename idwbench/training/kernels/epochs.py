@@ -1,4 +1,4 @@
-"""The step, the epoch and the evaluation: the one kernel that Python calls."""
+"""Training and evaluation of epochs: the entry point of the kernels."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Samples(NamedTuple):
 
 
 class State(NamedTuple):
-    """What training changes: parameters, and what the optimizer keeps of their gradients (see `update_row`).
+    """Parameters with the state of the optimizer (see `update_row`).
 
     Attributes:
         keys: (4, prototypes, features), or (4, features, prototypes) if `narrow`.
         values: (4, outputs, prototypes).
-        narrow: Which of the two.
+        narrow: The layout of the keys.
     """
 
     keys: NDArray[np.float32]
@@ -50,14 +50,14 @@ class State(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What epochs report.
+    """Results of epochs.
 
     Attributes:
         losses: Mean loss of each epoch, (epochs,).
-        totals: After each epoch, the number of right answers on validation and test data, or the sum of squared
-            errors in the targets' own units, (epochs, 2).
-        target_scale: Own units per unit of a target, (outputs,).
-        outputs: What the model gives for the test data after the last epoch, (n, outputs).
+        totals: Number of correct predictions on validation and test data after each epoch, or the sum of squared errors
+            in the targets' own units, (epochs, 2).
+        target_scale: Scale of the targets, (outputs,).
+        outputs: Outputs for the test data after the last epoch, (n, outputs).
     """
 
     losses: NDArray[np.float64]
@@ -81,7 +81,7 @@ def _copy_sample(samples: Samples, row: int, scratch: Scratch, b: int) -> None:
 def _update(
     score: Score, optimizer: Optimizer, n: int, state: State, scratch: Scratch, rate: np.float32, root: np.float32
 ) -> None:
-    """Move keys and values by what n inputs have left in `scratch`."""
+    """Update keys and values with the coefficients of n inputs in `scratch`."""
     inputs, coefficients = scratch.inputs[:n], scratch.coefficients[:n]
     keys, narrow = state.keys[0], state.narrow
     n_most = scratch.key_gradients.shape[0]
@@ -95,7 +95,7 @@ def _update(
             for r in range(rows.shape[0]):
                 for j in range(rows.shape[1]):
                     rows[r, j] -= scratch.norm_coefficients[j if narrow else first + r] * keys[first + r, j]
-        # If gradients are clipped, `key_gradients` has room for all rows, and this loop runs once.
+        # If gradients are clipped, `key_gradients` has all rows, and this loop runs once.
         clip_gradients(optimizer, rows, scratch.value_gradients)
         for r in range(rows.shape[0]):
             update_row(optimizer, state.keys, first + r, rows[r], rate, root)
@@ -114,7 +114,7 @@ def _all_finite(state: NDArray[np.float32]) -> bool:
 
 @kernel
 def _count_correct(outputs: Matrix, labels: Labels) -> int:
-    """Return how many rows have their own label's logit greatest; of equal logits the first class wins."""
+    """Return the number of correct predictions; for equal logits the first class is predicted."""
     correct = 0
     for b in range(len(labels)):
         best = 0
@@ -159,21 +159,22 @@ def run_epochs(
 ) -> int:
     """Train and evaluate one epoch for each row of `orders`; return how many ended with finite loss, keys and values.
 
-    All passes share one loop, since its body is what takes long to compile. An epoch without columns only evaluates.
+    Training and evaluation share one loop, to reduce the compilation time. Without columns of `orders` it only
+    evaluates.
 
     Args:
-        score: The method.
-        optimizer: How gradients move keys and values.
-        train: What is learned.
-        validation: Evaluated after each epoch; may be empty.
-        test: The same.
-        orders: Rows of `train` in the order of their visit, (epochs, n).
-        batch_size: Rows of a batch; the last one of an epoch may have fewer.
-        rates: The learning rate of each epoch.
-        steps_done: Number of steps that led to `state`.
-        state: Changed in place.
-        scratch: Memory for batches of at least `batch_size`; evaluations take all of it.
-        progress: Out.
+        score: The score.
+        optimizer: The optimizer.
+        train: Training data.
+        validation: Validation data; may be empty.
+        test: Test data.
+        orders: Rows of `train` in the order of training, (epochs, n).
+        batch_size: Batch size; the last batch of an epoch may be smaller.
+        rates: Learning rate of each epoch.
+        steps_done: Number of previous steps.
+        state: Updated in place.
+        scratch: Memory for at least `batch_size` inputs.
+        progress: Filled.
     """
     control_word = flush_denormals()
     n_epochs, n_train = orders.shape

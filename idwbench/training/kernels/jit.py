@@ -1,4 +1,4 @@
-"""How kernels are compiled, and where the machine code is kept."""
+"""Compilation of kernels, and the cache of machine code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Not `fastmath=True`: without "nnan" and "ninf" a NaN stays a NaN, and divergence is seen.
+# Without "nnan" and "ninf", so that divergence is detected.
 FAST_MATH = {"reassoc", "contract", "nsz", "arcp", "afn"}
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False}
 INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -35,13 +35,10 @@ _njit = cast(Any, numba.njit)
 
 
 def cache_folder(root: str | None = None) -> Path | None:
-    """Return the folder for machine code of exactly these sources, created if needed; None if it cannot be written.
+    """Return the folder for machine code of these sources, created if needed; None if it cannot be written.
 
-    Numba checks only the file of the entry kernel to see whether its cache is stale, but kernels call each other
-    across files. So the folder is named by a checksum of all of them.
-
-    Args:
-        root: Its parent folder; ``NUMBA_CACHE_DIR`` or the user's cache folder if not given.
+    Its name has a checksum of all source files, since Numba checks only the file of the entry kernel. The parent folder
+    is `root`, or ``NUMBA_CACHE_DIR``, or the user's cache folder.
     """
     digest = hashlib.sha256(numba.__version__.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
@@ -60,7 +57,7 @@ CACHE_FOLDER = cache_folder()
 
 
 def cache_holds_code() -> bool:
-    """Return whether machine code of these sources is in the cache, so that nothing will be compiled."""
+    """Return whether machine code of these sources is in the cache."""
     if getattr(numba.config, "DISABLE_JIT", False):
         return True
     version = f"py{sys.version_info.major}{sys.version_info.minor}"
@@ -68,14 +65,11 @@ def cache_holds_code() -> bool:
 
 
 def with_repaired_cache(first_call: Callable[[], None]) -> None:
-    """Make the first call of an entry kernel; if its cache is damaged or the disk is full, empty the cache and retry.
-
-    After a failed save the machine code is in memory, so that the second call succeeds.
-    """
+    """Make the first call of an entry kernel; if the cache is damaged or cannot be saved, empty it and retry."""
     for _ in range(2):
         try:
             return first_call()
-        except Exception:  # damaged bytes may raise anything; an error of ours is raised by the last call too
+        except Exception:  # a damaged file can raise any exception; a lasting error is raised by the last call
             for file in CACHE_FOLDER.glob("*/*.nb?") if CACHE_FOLDER is not None else ():
                 with contextlib.suppress(OSError):
                     file.unlink()
@@ -83,7 +77,7 @@ def with_repaired_cache(first_call: Callable[[], None]) -> None:
 
 
 def entry_kernel(function: Function) -> Function:
-    """Compile a function that Python calls on its first call, and cache the machine code."""
+    """Compile a function that Python calls, at its first call, and cache the machine code."""
     before = _config.CACHE_DIR
     try:
         if CACHE_FOLDER is not None:
@@ -95,15 +89,15 @@ def entry_kernel(function: Function) -> Function:
 
 
 def kernel(function: Function) -> Function:
-    """Compile a function that only kernels call, without the wrapper for Python, which takes long to compile."""
+    """Compile a function that only kernels call, without the wrapper for Python."""
     return cast(Function, _njit(fastmath=FAST_MATH, **INNER, **OPTIONS)(function))
 
 
 def exact_kernel(function: Function) -> Function:
-    """Compile likewise, without reordering operations or approximate division; products and sums may be fused."""
+    """Compile as `kernel`, without reordering and approximate division; products and sums may be fused."""
     return cast(Function, _njit(fastmath={"contract"}, **INNER, **OPTIONS)(function))
 
 
 def inlined_kernel(function: Function) -> Function:
-    """Compile likewise and inline the function in its callers, so that the kernels it calls are compiled only once."""
+    """Compile as `kernel` and inline, so that the kernels it calls are compiled only once."""
     return cast(Function, _njit(fastmath=FAST_MATH, inline="always", **INNER, **OPTIONS)(function))

@@ -1,8 +1,7 @@
-"""Forward and backward through softmax (or relu) and the loss, written once for every score.
+"""Forward and backward pass through softmax (or relu) and the loss, for all scores.
 
-Shapes: inputs (batch, features); similarities and coefficients (batch, prototypes). The rest is done in tiles of a few
-inputs that stay in cache: scores, derivatives, weights and their gradients (tile, prototypes), outputs and their
-gradients (tile, outputs). Values lie as (outputs, prototypes), so that inner loops run over prototypes.
+Similarities and coefficients are computed for a batch, the rest for tiles of a few inputs that stay in the cache.
+Values are stored as (outputs, prototypes), so that inner loops run over prototypes.
 """
 
 from __future__ import annotations
@@ -34,52 +33,33 @@ ZERO = np.float32(0.0)
 ONE = np.float32(1.0)
 TWO = np.float32(2.0)
 INFINITY = np.float32(np.inf)
-# A tile holds at least 4 inputs, at most 64, and about this many (input, prototype) pairs: 64 KB an array.
+# A tile has 4 to 64 inputs and about this many pairs of input and prototype: 64 KB for each array.
 TILE_PAIRS = 16384
 
 
 class Scratch(NamedTuple):
-    """Memory that one batch after the other uses.
+    """Reusable memory for a batch."""
 
-    Attributes:
-        inputs: (batch, features).
-        labels: (batch,), of a classification.
-        targets: (batch, outputs), of a regression.
-        similarities: (batch, prototypes).
-        coefficients: (batch, prototypes): how much of each input, or of its difference, a key's gradient holds.
-        scores: (tile, prototypes).
-        derivatives: (tile, prototypes), of the scores by the similarities.
-        weights: (tile, prototypes).
-        weight_gradients: (tile, prototypes).
-        outputs: (tile, outputs).
-        output_gradients: (tile, outputs).
-        input_norms: 1/‖x‖, for cosine, (batch,).
-        key_norms: 1/‖k‖, for cosine, (prototypes,).
-        norm_coefficients: For cosine, how much of itself each key's gradient loses, (prototypes,).
-        key_gradients: Of some rows of the keys, or of all if gradients are clipped, (rows, columns).
-        value_gradients: (outputs, prototypes).
-    """
-
-    inputs: Matrix
-    labels: Labels
-    targets: Matrix
-    similarities: Matrix
-    coefficients: Matrix
-    scores: Matrix
-    derivatives: Matrix
-    weights: Matrix
-    weight_gradients: Matrix
-    outputs: Matrix
-    output_gradients: Matrix
-    input_norms: Vector
-    key_norms: Vector
-    norm_coefficients: Vector
-    key_gradients: Matrix
-    value_gradients: Matrix
+    inputs: Matrix  # (batch, features)
+    labels: Labels  # (batch,), of a classification
+    targets: Matrix  # (batch, outputs), of a regression
+    similarities: Matrix  # (batch, prototypes)
+    coefficients: Matrix  # (batch, prototypes), of inputs (or differences) in the gradient of a key
+    scores: Matrix  # (tile, prototypes)
+    derivatives: Matrix  # (tile, prototypes), of scores with respect to similarities
+    weights: Matrix  # (tile, prototypes)
+    weight_gradients: Matrix  # (tile, prototypes)
+    outputs: Matrix  # (tile, outputs)
+    output_gradients: Matrix  # (tile, outputs)
+    input_norms: Vector  # (batch,), 1/‖x‖ for cosine
+    key_norms: Vector  # (prototypes,), 1/‖k‖ for cosine
+    norm_coefficients: Vector  # (prototypes,), of each key in its own gradient, for cosine
+    key_gradients: Matrix  # (rows, columns), of some rows, or of all if gradients are clipped
+    value_gradients: Matrix  # (outputs, prototypes)
 
 
 def make_scratch(n_batch: int, keys: Matrix, values: Matrix, n_gradient_rows: int, narrow: bool) -> Scratch:
-    """Return memory for batches of at most `n_batch`; made by Python, since kernels that allocate compile slowly."""
+    """Return memory for batches of at most `n_batch`; kernels that allocate compile slowly."""
     n_outputs, n_prototypes = values.shape
     n_tile = min(max(TILE_PAIRS // n_prototypes, 4), 64)
 
@@ -108,7 +88,7 @@ def make_scratch(n_batch: int, keys: Matrix, values: Matrix, n_gradient_rows: in
 
 @kernel
 def _normalise(n_inputs: int, keys: Matrix, narrow: bool, scratch: Scratch) -> None:
-    """Turn x·k into x·k/(‖x‖ ‖k‖), 0 where a norm is 0."""
+    """Replace x·k by x·k/(‖x‖ ‖k‖), 0 where a norm is 0."""
     inputs, similarities = scratch.inputs, scratch.similarities
     input_norms, key_norms = scratch.input_norms, scratch.key_norms
     key_norms[:] = ZERO
@@ -140,7 +120,7 @@ def fill_similarities(score: Score, n_inputs: int, keys: Matrix, narrow: bool, s
 
 @kernel
 def _fill_weights(relu: bool, n_inputs: int, scratch: Scratch) -> None:
-    """Fill relu or softmax of each row; scores of +∞ share the weight, and then no gradient flows to that row."""
+    """Fill relu or softmax of each row; scores of +∞ share the weight, and the gradient of that row is 0."""
     scores, derivatives, weights = scratch.scores, scratch.derivatives, scratch.weights
     n_prototypes = scores.shape[1]
     for b in range(n_inputs):
@@ -195,7 +175,7 @@ def forward(score: Score, first: int, n_inputs: int, values: Matrix, scratch: Sc
 
 @kernel
 def cross_entropy(n_inputs: int, n_batch: int, labels: Labels, outputs: Matrix, gradients: Matrix) -> float:
-    """Return the summed cross-entropy of a tile of logits and fill the gradients of the batch's mean by them."""
+    """Return the summed cross-entropy of a tile of logits, and fill the gradients of the mean over the batch."""
     n_classes = outputs.shape[1]
     share = ONE / np.float32(n_batch)
     loss = 0.0
@@ -217,7 +197,7 @@ def cross_entropy(n_inputs: int, n_batch: int, labels: Labels, outputs: Matrix, 
 
 @kernel
 def squared_error(n_inputs: int, n_batch: int, targets: Matrix, outputs: Matrix, gradients: Matrix) -> float:
-    """Return a tile's sum of squared errors, each input's the mean over outputs, and fill the gradients likewise."""
+    """Return the sum of squared errors of a tile (mean over outputs), and fill the gradients of the mean."""
     n_outputs = outputs.shape[1]
     share = TWO / np.float32(n_batch * n_outputs)
     loss = 0.0
@@ -231,7 +211,7 @@ def squared_error(n_inputs: int, n_batch: int, targets: Matrix, outputs: Matrix,
 
 @kernel
 def backward(score: Score, first: int, n_inputs: int, values: Matrix, scratch: Scratch) -> None:
-    """Fill a tile's coefficients, and add its gradient of the values to `value_gradients`."""
+    """Fill the coefficients of a tile, and add its gradient of the values to `value_gradients`."""
     weights, derivatives, weight_gradients = scratch.weights, scratch.derivatives, scratch.weight_gradients
     value_gradients = scratch.value_gradients
     key_norms, norm_coefficients = scratch.key_norms, scratch.norm_coefficients

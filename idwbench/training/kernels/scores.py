@@ -1,8 +1,7 @@
-"""The scores that kernels know, each in one record, with the value and the derivative of each formula.
+"""Scores in kernels: the value and the derivative of each formula.
 
-A score is a formula of a *similarity*: x·k, the cosine x·k/(‖x‖ ‖k‖), or d² = ‖x − k‖². Its record in `KERNEL_SCORES`
-names the similarity and the formula and packs the method's parameters into two numbers. A new formula takes a code, a
-branch in `fill_scores` and a record. Formulas, bounds and hits are those of `idwbench.attention.scores`.
+A score is a formula of a *similarity*: x·k, the cosine x·k/(‖x‖ ‖k‖), or d² = ‖x − k‖². A new formula needs a code, a
+branch in `fill_scores` and a record in `KERNEL_SCORES`. Formulas are those of `idwbench.attention.scores`.
 """
 
 from __future__ import annotations
@@ -37,21 +36,21 @@ TWO = np.float32(2.0)
 HALF = np.float32(0.5)
 INFINITY = np.float32(np.inf)
 SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
-# Up to here an input hits a key where the formula takes the logarithm of d²: d is then 0, and so is the gradient.
+# Up to this d² an input hits a key: d and its gradient are 0.
 HIT_SQ_DIST = np.float32(1e-24)
-# Above log 1e9 exp continues by its tangent: finite, in order, with finite gradients.
+# Above log 1e9 exp is continued by its tangent.
 EXP_BOUND = np.float32(20.7232658369)
 LARGEST_EXP = np.float32(1e9)
 SMALLEST_PLAIN = np.float32(1e-9)
 
 
 class Score(NamedTuple):
-    """A run's score as kernels take it.
+    """The score of a run for kernels.
 
     Attributes:
         similarity: `DOT`, `COSINE` or `SQ_DIST`.
         formula: `LINEAR`, `NEG_DIST`, `GAUSSIAN`, `INV_DIST` or `IDW`.
-        relu: Whether weights are relu(scores), not their softmax.
+        relu: Whether weights are relu(scores) instead of softmax.
         first: The factor of `LINEAR`, 1/σ² of `GAUSSIAN`, or the power p.
         second: ε, or unused.
     """
@@ -64,13 +63,7 @@ class Score(NamedTuple):
 
 
 class KernelScore(NamedTuple):
-    """The record of one method.
-
-    Attributes:
-        similarity: Of what the formula is.
-        formula: Which formula.
-        pack: ``(parameters, n_prototypes, n_features) -> (first, second)`` of `Score`.
-    """
+    """The record of one method; ``pack(parameters, n_prototypes, n_features)`` returns the numbers of `Score`."""
 
     similarity: int
     formula: int
@@ -91,7 +84,7 @@ def _pack_inverse(name: str) -> Pack:
 
 def _pack_power(parameters: Parameters, n_prototypes: int, n_features: int) -> tuple[float, float]:
     epsilon = float(parameters.get("epsilon", 0.0))
-    # Kernels treat denormal numbers as zero, and ε = 0 is another formula.
+    # Denormal numbers are flushed to zero, and ε = 0 has another formula.
     return float(parameters["power"]), max(epsilon, SMALLEST_NORMAL) if epsilon > 0 else 0.0
 
 
@@ -100,16 +93,14 @@ KERNEL_SCORES = {
     "scaled_dot": KernelScore(DOT, LINEAR, _pack_scale),
     "cosine": KernelScore(COSINE, LINEAR, _pack_inverse("temperature")),
     "neg_dist": KernelScore(SQ_DIST, NEG_DIST, _pack_power),
-    "gaussian": KernelScore(
-        SQ_DIST, GAUSSIAN, lambda parameters, *shape: (1 / float(parameters["sigma_squared"]), 0.0)
-    ),
+    "gaussian": KernelScore(SQ_DIST, GAUSSIAN, _pack_inverse("sigma_squared")),
     "inv_dist": KernelScore(SQ_DIST, INV_DIST, _pack_power),
     "idw": KernelScore(SQ_DIST, IDW, _pack_power),
 }
 
 
 def kernel_score(model: PrototypesConfig, n_features: int) -> Score:
-    """Return the score of a model as kernels take it."""
+    """Return the score of a model for kernels."""
     record = KERNEL_SCORES[model.method]
     first, second = record.pack(model.parameters, model.prototypes, n_features)
     relu = get_method(model.method).weighting == "relu"
@@ -118,7 +109,7 @@ def kernel_score(model: PrototypesConfig, n_features: int) -> Score:
 
 @inlined_kernel
 def fill_scores(score: Score, similarities: Vector, scores: Vector, derivatives: Vector) -> None:
-    """Write the score of each similarity, and its derivative by that similarity."""
+    """Fill the score of each similarity, and its derivative with respect to the similarity."""
     if score.formula == LINEAR:
         for i in range(len(similarities)):
             scores[i] = score.first * similarities[i]
@@ -137,7 +128,7 @@ def fill_scores(score: Score, similarities: Vector, scores: Vector, derivatives:
 
 @kernel
 def _fill_neg_dist(sq_dist: Vector, power: np.float32, scores: Vector, derivatives: Vector) -> None:
-    """−d^p, continued by its tangent in p·log d above 1e9; −d² itself needs neither logarithm nor bound."""
+    """−d^p, continued by its tangent in p·log d above 1e9; −d² has no bound."""
     if power == TWO:
         for i in range(len(sq_dist)):
             scores[i] = -sq_dist[i]
@@ -206,7 +197,7 @@ def _fill_log_inverses(
 
 @kernel
 def _take_bounded_exp(scores: Vector, derivatives: Vector) -> None:
-    """Replace scores by exp(scores), above log 1e9 by its tangent, and their derivatives alike."""
+    """Replace scores by exp(scores), above log 1e9 by its tangent, and update derivatives."""
     for i in range(len(scores)):
         exponent = scores[i]
         height = exp32(exponent if exponent < EXP_BOUND else EXP_BOUND)

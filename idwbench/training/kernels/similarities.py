@@ -1,9 +1,8 @@
-"""Similarities x·k and squared distances d² of a batch, and the gradient of the keys that flows through them.
+"""Similarities x·k and squared distances d² of a batch, and the gradient of the keys through them.
 
-Keys lie in one of two layouts, so that inner loops are long: *wide*, (prototypes, features), or *narrow*, (features,
-prototypes), when there are few features. Distances are computed by differences: the expanded form
-‖x‖² − 2x·k + ‖k‖² is wrong by more than a usual ε near a key. Each kernel is compiled twice from one function, for
-products and for distances.
+Keys are stored as (prototypes, features) or, *narrow*, for few features, as (features, prototypes), so that inner loops
+are long. Distances are computed by differences: the error of ‖x‖² − 2x·k + ‖k‖² near a key exceeds a usual ε. Each
+kernel is compiled from one function for products and for distances.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ Matrix = NDArray[np.float32]
 Term = Callable[[np.float32, np.float32], np.float32]
 
 ZERO = np.float32(0.0)
-# Inputs compared with all keys in one pass: they stay in the first-level cache while the keys are streamed.
+# Number of inputs in one pass over the keys; they stay in the L1 cache.
 TILE = 8
-# Rows of the keys' gradient computed at once: they stay in the first-level cache while the inputs are streamed.
+# Number of rows of the gradient in one pass over the inputs; they stay in the L1 cache.
 KEY_ROWS = 8
 
 
@@ -66,7 +65,7 @@ def _make_fill(term: Term) -> Callable[[Matrix, Matrix, bool, Matrix], None]:
             for p0 in range(0, keys.shape[0], 2):
                 p1 = min(p0 + 1, keys.shape[0] - 1)
                 for b0 in range(tile, last + 1, 4):
-                    # Past the end the last input is computed again, which costs less than another loop.
+                    # Beyond the end the last input is repeated, which is faster than another loop.
                     b1, b2, b3 = min(b0 + 1, last), min(b0 + 2, last), min(b0 + 3, last)
                     s00 = s10 = s20 = s30 = s01 = s11 = s21 = s31 = ZERO
                     for f in range(n_features):
@@ -90,7 +89,7 @@ def _make_fill(term: Term) -> Callable[[Matrix, Matrix, bool, Matrix], None]:
 def _four_coefficients(
     coefficients: Matrix, p: int, b: int, last: int, used: bool
 ) -> tuple[np.float32, np.float32, np.float32, np.float32]:
-    """Return the coefficients of one key and the four inputs from b on, 0 past the last input or if not `used`."""
+    """Return the coefficients of key p and the four inputs from b, 0 after the last input or if not `used`."""
     return (
         coefficients[b, p] if used else ZERO,
         coefficients[b + 1, p] if used and b + 1 <= last else ZERO,
@@ -100,10 +99,7 @@ def _four_coefficients(
 
 
 def _make_gradient(term: Term) -> Callable[[Matrix, Matrix, bool, int, Matrix, Matrix], None]:
-    """Return a kernel that writes Σ_b coefficient_bp · term(x_b, k_p) for some rows of the keys.
-
-    The rows are those of `keys` from `first` on, as many as `gradient` has; the coefficients are (batch, prototypes).
-    """
+    """Return a kernel that writes Σ_b coefficient_bp · term(x_b, k_p) for the rows of `keys` from `first`."""
 
     @kernel
     def fill_gradient(
@@ -122,7 +118,7 @@ def _make_gradient(term: Term) -> Callable[[Matrix, Matrix, bool, int, Matrix, M
         for b0 in range(0, n_inputs, 4):
             b1, b2, b3 = min(b0 + 1, last), min(b0 + 2, last), min(b0 + 3, last)
             for r in range(0, last_row + 1, 2):
-                # Two rows at once use each input twice; a last row without a partner is its own, with coefficients 0.
+                # Two rows at once use each input twice; an odd last row is paired with itself, with coefficients 0.
                 s = min(r + 1, last_row)
                 p, q = first + r, first + s
                 g0, g1, g2, g3 = _four_coefficients(coefficients, p, b0, last, True)
@@ -139,5 +135,5 @@ def _make_gradient(term: Term) -> Callable[[Matrix, Matrix, bool, int, Matrix, M
 fill_dot_products = _make_fill(_product)
 fill_sq_dist = _make_fill(_sq_difference)
 dot_gradient = _make_gradient(_input)
-# Half the gradient by d²: the coefficients hold the factor 2.
+# Half the gradient of d²: the coefficients include the factor 2.
 distance_gradient = _make_gradient(_difference)

@@ -1,4 +1,4 @@
-"""One optimizer step on one row, as `torch.optim.Adam` (AMSGrad: arXiv 1904.09237) and `torch.optim.SGD` take it."""
+"""Optimizer steps as in `torch.optim.Adam` (AMSGrad: arXiv 1904.09237) and `torch.optim.SGD`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Matrix = NDArray[np.float32]
 
 
 class Optimizer(NamedTuple):
-    """A protocol's optimizer as kernels take it; `code` is one of `CODES`, the rest are the protocol's settings."""
+    """The optimizer of a protocol for kernels; `code` is one of `CODES`."""
 
     code: int
     momentum: np.float32
@@ -37,7 +37,7 @@ class Optimizer(NamedTuple):
 
 
 def kernel_optimizer(protocol: Protocol) -> Optimizer:
-    """Return a protocol's optimizer as kernels take it."""
+    """Return the optimizer of a protocol for kernels."""
     return Optimizer(
         CODES[protocol.optimizer],
         np.float32(protocol.momentum),
@@ -55,13 +55,13 @@ def step_factors(optimizer: Optimizer, rate: float, step: int) -> tuple[np.float
 
 
 def gradient_rows(optimizer: Optimizer, n_rows: int, n_usual: int) -> int:
-    """Return how many rows of the keys' gradient must be held: all of `n_rows` if its norm is needed."""
+    """Return the number of rows of the gradient in memory: all of `n_rows` if its norm is needed."""
     return n_rows if optimizer.gradient_clip > 0 else n_usual
 
 
 @kernel
 def clip_gradients(optimizer: Optimizer, gradient: Matrix, other_gradient: Matrix) -> None:
-    """Scale both by min(1, clip/(norm + 1e-6)) with their common norm, as `torch.nn.utils.clip_grad_norm_` does."""
+    """Scale both by min(1, clip/(norm + 1e-6)) with their common norm, as `torch.nn.utils.clip_grad_norm_`."""
     if optimizer.gradient_clip <= 0:
         return
     total = 0.0
@@ -86,18 +86,10 @@ def update_row(
     rate: np.float32,
     root: np.float32,
 ) -> None:
-    """Move one row along its gradient.
+    """Update one row with its gradient (columns,), to which weight decay is added; `rate, root` are `step_factors`.
 
-    Loops are short on purpose: with more than five arrays in one, the compiler gives up vector instructions.
-
-    Args:
-        optimizer: Which step.
-        state: (4, rows, columns): the parameters, the mean of gradients (or SGD's momentum buffer), the mean of their
-            squares, and its maximum so far.
-        row: Which row.
-        gradient: (columns,); weight decay is added in place.
-        rate: The first of `step_factors`.
-        root: The second.
+    `state` (4, rows, columns) has the parameters, the mean of gradients (or the momentum buffer of SGD), the mean of
+    their squares, and its maximum. Loops with more than five arrays would not be vectorised.
     """
     n = len(gradient)
     if optimizer.weight_decay > ZERO:
@@ -111,7 +103,7 @@ def update_row(
     for j in range(n):
         state[1, row, j] += NEW_1 * (gradient[j] - state[1, row, j])
     if optimizer.code == ADAM:
-        # Without a maximum to exceed, the mean square itself is the divisor.
+        # Without a previous maximum the mean square is the divisor.
         state[3, row, :] = ZERO
     for j in range(n):
         square = OLD_2 * state[2, row, j] + NEW_2 * gradient[j] * gradient[j]

@@ -1,7 +1,7 @@
 """Named metrics and named arrays; models of other kinds; the whole protocol as JSON.
 
 Stored results only move: accuracies become rows of ``metrics``, curves have one row for each value, and ``tensors``
-becomes ``arrays``. There is no way back, since the older tables cannot hold every newer result.
+becomes ``arrays``. There is no downgrade, since the older tables cannot store all newer results.
 
 Revision ID: 0002
 Revises: 0001
@@ -22,7 +22,7 @@ depends_on = None
 
 JSON = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 
-# What the runs of one setting have in common: everything but the seed. `model_settings` and `protocol` hold the
+# The common columns of the runs of one setting: all but the seed. `model_settings` and `protocol` hold the
 # settings that have no column of their own.
 SETTING = """
     dataset, dataset_name, dataset_parameters, model, method, prototypes, power, epsilon, parameters, plugin_sha256,

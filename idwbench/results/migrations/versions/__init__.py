@@ -1,1 +1,1 @@
-"""The steps, in the order of their numbers; one that was released is never edited."""
+"""Revisions of the tables; a released revision is not edited."""
