@@ -72,11 +72,6 @@ def _methods(parameter: str) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def _number(text: str) -> int | float:
-    """Return a whole number as it is and any other as a float: 1 is a row, 0.1 a fraction."""
-    return int(text) if text.strip().isdigit() else float(text)
-
-
 def _plain_types(annotation: Any) -> Iterable[Any]:
     if get_origin(annotation) is Annotated:
         return _plain_types(get_args(annotation)[0])

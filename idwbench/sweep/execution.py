@@ -117,8 +117,8 @@ def run_sweep(
         IdwbenchError: the file, the data or the database cannot be used. A failed run does not raise.
     """
     spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(Path(sweep))
-    if device != "cpu":
-        _selector(engine, device)  # a device that is not available is found before the database is changed
+    # A device that is not available is found before the database is changed; the CPU always is.
+    selector = _selector(engine, device) if device != "cpu" else None
     configs, results = plan(spec), Results(db)
     keys = results.register_sweep(spec.name, spec.description, spec.source, configs)
     results.reset(keys, _RETRIED[retry])
@@ -129,8 +129,8 @@ def run_sweep(
         failed = 0 if "failed" in _RETRIED[retry] else status.failed
         observer.planned(len(keys), len(to_do), status.running, failed)
     if to_do:
-        selector, dataset = _selector(engine, device), _load(to_do[0], data_dir)
-        _run(to_do, results, selector, dataset, jobs, observer)
+        dataset = _load(to_do[0], data_dir)
+        _run(to_do, results, selector or _selector(engine, device), dataset, jobs, observer)
         status = results.sweep_status(spec.name)
     return status
 
