@@ -11,9 +11,8 @@ from benchmarks.plain import PlainLoop
 from benchmarks.tables import header, row
 from benchmarks.timing import Times, side_by_side
 from benchmarks.workloads import METHODS, blobs, cut, run
-from idwbench.data.dataset import Dataset
+from idwbench.data.dataset import Dataset, FeatureMoments, feature_moments
 from idwbench.data.loading import load_dataset
-from idwbench.models.initialisation import FeatureMoments, feature_moments
 from idwbench.training.fused_engine import FusedEngine, KernelRun
 from idwbench.training.torch_engine import TorchEngine
 

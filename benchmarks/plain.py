@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from idwbench.data.dataset import Dataset
-from idwbench.models.initialisation import FeatureMoments, initial_prototypes
+from idwbench.data.dataset import Dataset, FeatureMoments
+from idwbench.models.initialisation import initial_prototypes
 from idwbench.runs.config import RunConfig
 
 __all__ = ["PlainLoop"]

@@ -1,7 +1,5 @@
 """Files: reading, checksums and atomic writes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat
@@ -11,9 +9,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from idwbench.errors import IdwbenchError, OutputError, OutputExistsError
+from idwbench.errors import IdwbenchError, ModelFileError, OutputError, OutputExistsError
 
-__all__ = ["atomic_write", "check_output", "file_sha256", "read_file", "write_file"]
+__all__ = [
+    "atomic_write",
+    "check_model_path",
+    "check_output",
+    "file_sha256",
+    "read_file",
+    "writable_folder",
+    "write_file",
+]
+
+
+_MODEL_SUFFIXES = (".pt", ".safetensors")
 
 
 def read_file(path: Path, failure: type[IdwbenchError]) -> bytes:
@@ -32,6 +41,12 @@ def read_file(path: Path, failure: type[IdwbenchError]) -> bytes:
 def file_sha256(path: Path, failure: type[IdwbenchError]) -> str:
     """Return the SHA-256 of a file's content, in hexadecimal; raises like `read_file`."""
     return hashlib.sha256(read_file(path, failure)).hexdigest()
+
+
+def check_model_path(path: Path) -> None:
+    """Raise `ModelFileError` unless `path` has the suffix of a model file."""
+    if path.suffix not in _MODEL_SUFFIXES:
+        raise ModelFileError(f"expected a name ending in {' or '.join(_MODEL_SUFFIXES)}", file=path)
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:
@@ -61,10 +76,22 @@ def write_file(path: Path, content: bytes, *, overwrite: bool = False) -> None:
         raise OutputError(_reason(error, "written"), file=path) from None
 
 
+def writable_folder(folder: Path) -> bool:
+    """Create a folder if needed, and return whether files can be written in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
 @contextmanager
-def atomic_write(path: Path) -> Iterator[IO[bytes]]:
+def atomic_write(path: Path, *, make_folder: bool = False) -> Iterator[IO[bytes]]:
     """Open a temporary file that replaces `path` when the block ends; after an error `path` is unchanged."""
     target = _target(path)
+    if make_folder:
+        target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".idwbench-", delete=False) as file:
         temporary = Path(file.name)
         try:

@@ -4,8 +4,6 @@ The checksum of the code that defines a method is part of the key of its runs. A
 reading one runs no code.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import keyword
@@ -21,7 +19,7 @@ from typing import Any, Literal, TypeVar, get_args
 from idwbench.attention.definitions import Initialisation, Method, Parameter, Weighting
 from idwbench.attention.methods import METHODS, register_method
 from idwbench.errors import IdwbenchError, PluginError, did_you_mean
-from idwbench.files import read_file
+from idwbench.files import file_sha256, read_file
 from idwbench.runs.config import RunConfig
 from idwbench.runs.models import PrototypesConfig
 from idwbench.runs.protocol import Protocol
@@ -224,7 +222,7 @@ def _source_sha256(function: Callable[..., Any]) -> str:
     try:
         file = inspect.getsourcefile(inspect.unwrap(function))
         if file is not None and Path(file).is_file():
-            return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+            return file_sha256(Path(file), PluginError)
         return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()
     except (OSError, TypeError):
         name = getattr(function, "__name__", repr(function))

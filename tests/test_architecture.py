@@ -10,9 +10,9 @@ import pkgutil
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from sources import PACKAGE, nodes
 
 import idwbench
 
@@ -44,7 +44,7 @@ def test_each_module_declares_what_is_public_and_documents_it(name):
 
 # Building blocks of one module that others have no use for.
 INTERNAL: dict[str, set[str]] = {
-    "idwbench.cli.app": {"OneLineErrors", "options"},
+    "idwbench.cli.app": {"LazyCommands", "OneLineErrors", "options"},
 }
 
 
@@ -94,10 +94,9 @@ OPTION = re.compile(r"(?<![-\w])--[a-z]")
 
 
 def test_no_message_of_the_library_names_an_option():
-    package = Path(idwbench.__file__).parent
-    for path in package.rglob("*.py"):
-        if path.parts[len(package.parts)] == "cli":
+    for path in PACKAGE.rglob("*.py"):
+        if path.parts[len(PACKAGE.parts)] == "cli":
             continue
-        texts = [n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)]
+        texts = [node.value for node in nodes(path) if isinstance(node, ast.Constant)]
         named = [text for text in texts if isinstance(text, str) and OPTION.search(text) and not text.startswith("--")]
         assert named == [], path

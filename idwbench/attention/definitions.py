@@ -1,7 +1,5 @@
 """Definition of a method: a score with its parameters, a weighting, and an initialisation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ Powers of distances are computed as exp(p·log d), so that they do not overflow 
 1e-12 to a key *hits* it: then d² and its gradient are 0.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """The registry of methods; importing it does not load torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

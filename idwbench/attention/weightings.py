@@ -1,10 +1,8 @@
 """From scores to weights to outputs: the forward pass."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -13,9 +11,6 @@ from torch import Tensor
 from idwbench.attention.definitions import Method, ParameterValue
 from idwbench.attention.distances import stacked_product
 from idwbench.attention.methods import get_method, resolve_parameters
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["attend", "attention_weights", "prototype_logits", "scores", "scores_of"]
 

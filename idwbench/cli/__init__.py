@@ -9,10 +9,13 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line without garbage collection and plugins of pydantic, which slow down the start."""
+    """Run the command line without garbage collection and plugins of pydantic, which take time."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.disable()
 
     from idwbench.cli.app import run
 
-    run()
+    try:
+        run()
+    finally:
+        gc.freeze()  # at exit the interpreter searches for garbage in spite of `disable`

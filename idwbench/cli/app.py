@@ -9,24 +9,52 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+import typer.main
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 import idwbench
 from idwbench.cli.errors import OneLineCommand
-from idwbench.cli.patch import patch
-from idwbench.cli.report import report
-from idwbench.cli.sweep import sweep
-from idwbench.cli.train import train
 
-__all__ = ["app", "run"]
+__all__ = ["COMMANDS", "app", "run"]
+
+# Each is a function in the module of its name, which is imported when the command is used.
+COMMANDS = ("train", "sweep", "report", "patch")
+
+
+class LazyCommands(Mapping[str, Any]):
+    """The commands by name, made when first used."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        return _command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+@cache
+def _command(name: str) -> Any:
+    single = typer.Typer(add_completion=False)
+    single.command(cls=OneLineCommand)(getattr(import_module(f"idwbench.cli.{name}"), name))
+    return typer.main.get_command(single)
 
 
 class OneLineErrors(TyperGroup):
     """A group of commands whose usage errors are one line on stderr."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**{**attributes, "commands": LazyCommands()})
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command line."""
@@ -78,10 +106,6 @@ def options(
     ] = False,
 ) -> None:
     """Train, sweep, report and patch prototype attention: small classifiers that can be read and repaired."""
-
-
-for command in (train, sweep, report, patch):
-    app.command(cls=OneLineCommand)(command)
 
 
 def run() -> None:

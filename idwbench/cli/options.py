@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from idwbench.errors import ConfigError
-from idwbench.runs.defaults import DEFAULT_DATABASE
+from idwbench.results import DEFAULT_DATABASE
 
 __all__ = [
     "DEFAULT_DATABASE",

@@ -55,8 +55,7 @@ def patch(
     load_plugins(plugin)
     target = None if dry_run else output
     if target is not None:
-        from idwbench.files import check_output
-        from idwbench.models.suffixes import check_model_path
+        from idwbench.files import check_model_path, check_output
 
         check_model_path(target)
         check_output(target, overwrite=force)

@@ -68,8 +68,7 @@ def train(
     """
     load_plugins(plugin)
     if output is not None:
-        from idwbench.files import check_output
-        from idwbench.models.suffixes import check_model_path
+        from idwbench.files import check_model_path, check_output
 
         check_model_path(output)
         check_output(output, overwrite=force)

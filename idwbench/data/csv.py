@@ -1,7 +1,5 @@
 """The user's ``.csv`` file: a header, a column to predict, and numbers in all other columns."""
 
-from __future__ import annotations
-
 import io
 import re
 from difflib import get_close_matches

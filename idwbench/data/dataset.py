@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 from idwbench.runs.datasets import DatasetConfig, Task
 from idwbench.runs.metrics import evaluate
 
-__all__ = ["Dataset", "Scaling", "Split", "array_sha256"]
+__all__ = ["Dataset", "FeatureMoments", "Scaling", "Split", "array_sha256", "feature_moments"]
 
 _ROWS_AT_ONCE = 512
+
+FeatureMoments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,23 @@ class Dataset:
         """Columns of a model's output: one for each class, or for each target."""
         return len(self.class_names) or int(self.train.targets.shape[1])
 
+    @cached_property
+    def moments(self) -> FeatureMoments:
+        """The `feature_moments` of the training inputs."""
+        return feature_moments(self.train.inputs)
+
+    @cached_property
+    def groups(self) -> list[NDArray[np.int64]]:
+        """The training rows of each class, or all rows of a regression as one group."""
+        if self.task == "regression":
+            return [np.arange(len(self.train))]
+        return [np.flatnonzero(self.train.labels == label) for label in range(self.n_outputs)]
+
+    @cached_property
+    def n_distinct(self) -> list[int]:
+        """Number of distinct inputs in each of `groups`."""
+        return [len({row.tobytes() for row in self.train.inputs[rows]}) for rows in self.groups]
+
     def metrics(self, split: str, outputs: NDArray[np.floating]) -> dict[tuple[str, str], float]:
         """Return the metrics of a model's `outputs` (n, outputs) on a split, in the targets' own units."""
         targets: NDArray[np.generic] = self.splits[split].targets
@@ -152,6 +172,17 @@ class Dataset:
             outputs = self.target_scaling.invert(outputs)
             targets = self.target_scaling.invert(targets.astype(np.float32))
         return evaluate(self.task, split, outputs, targets)
+
+
+def feature_moments(inputs: NDArray[np.float32]) -> FeatureMoments:
+    """Return mean and standard deviation (n − 1; 0 for one row) of each feature.
+
+    It works in blocks, as float64 doubles the memory.
+    """
+    blocks = [inputs[:, start : start + 64] for start in range(0, inputs.shape[1], 64)]
+    means = [block.mean(0, dtype=np.float64) for block in blocks]
+    stds = [block.std(0, ddof=min(1, len(inputs) - 1), dtype=np.float64) for block in blocks]
+    return np.concatenate(means), np.concatenate(stds)
 
 
 def array_sha256(*arrays: NDArray[np.generic]) -> str:

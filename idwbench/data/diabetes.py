@@ -1,7 +1,5 @@
 """Diabetes: scikit-learn's 442 patients, ten features and the progression of the disease after one year."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Digits: scikit-learn's 1,797 images of 8 x 8 pixels; no download."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

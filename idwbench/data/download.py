@@ -1,7 +1,5 @@
 """Download of image archives with torchvision, which is imported when needed: it takes seconds and loads torch."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib
@@ -81,8 +79,7 @@ def _fetch(datasets: ModuleType, url: str, target: Path, sha256: str) -> None:
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
         raise DatasetError(f"sent a file whose SHA-256 begins with {found[:12]}, expected {sha256[:12]}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(target) as file:
+    with atomic_write(target, make_folder=True) as file:
         file.write(content)
 
 

@@ -1,7 +1,5 @@
 """Fashion-MNIST: 70,000 images of clothes of 28 x 28 pixels, in the format of MNIST."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from idwbench.data.image_archives import ImageArchives, load_images

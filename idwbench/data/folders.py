@@ -1,7 +1,5 @@
 """The data folder, and the user's own files."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Friedman 1: ten features, five of them relevant (Friedman 1991, Multivariate adaptive regression splines)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,9 +1,9 @@
 """Image data sets in the archive format of MNIST; files are checked at every read and downloaded if missing."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
+import math
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Scaling
 from idwbench.data.download import fetch_archive
-from idwbench.data.idx import parse_idx
 from idwbench.data.image_cache import cache_folders, read_cache, write_cache
 from idwbench.data.preparation import RawData, RawSplit
 from idwbench.errors import DatasetError
 from idwbench.files import read_file
 
-__all__ = ["ImageArchives", "load_images"]
+__all__ = ["ImageArchives", "load_images", "parse_idx"]
+
+_UNSIGNED_BYTE = 0x08
 
 PARTS = {
     "train_images": ("train-images-idx3-ubyte.gz", (60_000, 28, 28)),
@@ -86,6 +87,26 @@ def _read(name: str, archives: ImageArchives, folder: Path) -> Mapping[str, NDAr
     arrays = {part: parse_idx(gzip.decompress(contents[part]), PARTS[part][0]) for part in PARTS}
     write_cache(cached_in, cache_name, arrays)
     return arrays
+
+
+def parse_idx(content: bytes, name: str) -> NDArray[np.uint8]:
+    """Return the array of unsigned bytes in a file of MNIST's IDX format.
+
+    It has two zero bytes, a type, the number of axes, their sizes (big-endian, 32 bits), and the values.
+
+    Raises:
+        DatasetError: another format or type, or the length does not match the sizes.
+    """
+    if len(content) < 4 or content[:3] != bytes((0, 0, _UNSIGNED_BYTE)):
+        raise DatasetError(f"{name}: not an IDX file of unsigned bytes: it begins with {content[:4].hex(' ')!r}")
+    axes = content[3]
+    start = 4 + 4 * axes
+    if len(content) < start:
+        raise DatasetError(f"{name}: ends within its header, after {len(content)} bytes")
+    shape = struct.unpack(f">{axes}I", content[4:start])
+    if len(content) - start != math.prod(shape):
+        raise DatasetError(f"{name}: holds {len(content) - start} values, its header has {shape}")
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
 def _fetch_missing(name: str, archives: ImageArchives, raw: Path) -> None:

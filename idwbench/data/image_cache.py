@@ -1,7 +1,6 @@
 """A cache of decoded images: decompressing MNIST takes longer than reading it."""
 
-from __future__ import annotations
-
+import io
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -11,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from platformdirs import user_cache_path
 
-from idwbench.files import atomic_write
+from idwbench.errors import DatasetError
+from idwbench.files import atomic_write, read_file
 
 __all__ = ["CACHE_FOLDER", "cache_folders", "read_cache", "write_cache"]
 
@@ -40,8 +40,7 @@ def write_cache(folders: tuple[Path, ...], name: str, arrays: Mapping[str, NDArr
         try:
             if _marked_read_only(folder.parent):
                 continue
-            folder.mkdir(parents=True, exist_ok=True)
-            with atomic_write(folder / name) as file:
+            with atomic_write(folder / name, make_folder=True) as file:
                 np.savez(file, allow_pickle=False, **arrays)
             return folder / name
         except OSError:
@@ -56,9 +55,9 @@ def _marked_read_only(folder: Path) -> bool:
 
 def _read(path: Path, shapes: Shapes) -> dict[str, NDArray[np.uint8]] | None:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        with np.load(io.BytesIO(read_file(path, DatasetError)), allow_pickle=False) as stored:
             arrays = {key: stored[key] for key in shapes}
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error):
+    except (DatasetError, OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error):
         return None
     fits = all(a.dtype == np.uint8 and a.shape == shapes[key] for key, a in arrays.items())
     return arrays if fits else None

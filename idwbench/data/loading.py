@@ -1,7 +1,5 @@
 """Loading of data sets: ``idwbench.data.name.load_name(config, data_folder)`` loads the data set ``name``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +11,7 @@ from idwbench.data.preparation import RawData, prepare
 from idwbench.errors import DatasetError
 from idwbench.runs.datasets import DatasetConfig, FileConfig
 
-__all__ = ["data_folder", "load_dataset", "resolve_files"]
+__all__ = ["load_dataset"]
 
 
 def load_dataset(config: DatasetConfig, data_dir: Path | None = None) -> Dataset:

@@ -1,7 +1,5 @@
 """The user's ``.npz`` file with X_train, y_train, X_test and y_test."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 import zlib

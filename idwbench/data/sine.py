@@ -1,7 +1,5 @@
 """Sine: a noisy sine of one variable, the smallest regression."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Stratified splits, and reproducible streams of random numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

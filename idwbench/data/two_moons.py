@@ -1,7 +1,5 @@
 """Two Moons: two interleaved half circles, as in the authors' code."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checks of the numbers and labels of a user's own file."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

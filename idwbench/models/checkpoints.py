@@ -4,8 +4,6 @@ No objects are unpickled: ``.pt`` is read with ``torch.load(weights_only=True)``
 that the same run gives the same bytes.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import platform
@@ -26,11 +24,10 @@ from idwbench.attention.definitions import Method
 from idwbench.attention.methods import get_method
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import ConfigError, ModelFileError
-from idwbench.files import read_file, write_file
+from idwbench.files import check_model_path, read_file, write_file
 from idwbench.models.contents import FACTS, REGRESSION_TENSORS, TENSORS, check_parameters, check_tensors, parse_facts
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.saved import SavedModel
-from idwbench.models.suffixes import check_model_path
 from idwbench.runs.config import RunConfig
 
 __all__ = ["load_model", "save_model", "saved_model"]

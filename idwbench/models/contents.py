@@ -1,7 +1,5 @@
 """Validation of model files: facts of the right types, and tensors that fit them."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Initialisation of keys and values."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence
@@ -11,25 +9,13 @@ from numpy.typing import NDArray
 
 from idwbench.attention.definitions import Initialisation
 from idwbench.attention.methods import get_method
-from idwbench.data.dataset import Dataset
+from idwbench.data.dataset import Dataset, FeatureMoments
 from idwbench.errors import ConfigError
 from idwbench.runs.models import PrototypesConfig
 
-__all__ = ["FeatureMoments", "check_prototypes", "feature_moments", "initial_prototypes", "initialisation_of"]
+__all__ = ["check_prototypes", "initial_prototypes", "initialisation_of"]
 
-FeatureMoments = tuple[NDArray[np.float64], NDArray[np.float64]]
 Prototypes = tuple[NDArray[np.floating], NDArray[np.floating]]
-
-
-def feature_moments(inputs: NDArray[np.float32]) -> FeatureMoments:
-    """Return mean and standard deviation (n − 1; 0 for one row) of each feature.
-
-    It works in blocks, as float64 doubles the memory.
-    """
-    blocks = [inputs[:, start : start + 64] for start in range(0, inputs.shape[1], 64)]
-    means = [block.mean(0, dtype=np.float64) for block in blocks]
-    stds = [block.std(0, ddof=min(1, len(inputs) - 1), dtype=np.float64) for block in blocks]
-    return np.concatenate(means), np.concatenate(stds)
 
 
 def initialisation_of(model: PrototypesConfig) -> Initialisation:
@@ -41,7 +27,7 @@ def check_prototypes(model: PrototypesConfig, dataset: Dataset) -> None:
     """Raise the `ConfigError` of `initial_prototypes`, if it would, without drawing anything."""
     way = initialisation_of(model)
     if way in ("samples", "kmeans"):
-        _sizes(model.prototypes, dataset, _groups(dataset), k_means=way == "kmeans")
+        _sizes(model.prototypes, dataset, k_means=way == "kmeans")
 
 
 def initial_prototypes(
@@ -85,32 +71,25 @@ def _kaiming_uniform(rows: int, columns: int, generator: np.random.Generator) ->
 
 def _from_data(n: int, dataset: Dataset, generator: np.random.Generator, *, k_means: bool) -> Prototypes:
     """Return keys and values from the rows of each class in turn, or from all rows of a regression."""
-    train, groups = dataset.train, _groups(dataset)
+    train = dataset.train
     if dataset.task == "regression":
         targets = train.targets.astype(np.float32)
     else:
         targets = np.eye(dataset.n_outputs, dtype=np.float32)[train.labels]
-    sizes = _sizes(n, dataset, groups, k_means=k_means)
+    sizes = _sizes(n, dataset, k_means=k_means)
     initialise = _centres if k_means else _drawn
     parts = [
         initialise(count, train.inputs[rows], targets[rows], generator)
-        for count, rows in zip(_shares(n, sizes, generator), groups, strict=True)
+        for count, rows in zip(_shares(n, sizes, generator), dataset.groups, strict=True)
         if count
     ]
     keys, values = zip(*parts, strict=True)
     return np.concatenate(keys), np.concatenate(values)
 
 
-def _groups(dataset: Dataset) -> list[NDArray[np.int64]]:
-    """Return the training rows of each class, or all rows of a regression as one group."""
-    if dataset.task == "regression":
-        return [np.arange(len(dataset.train))]
-    return [np.flatnonzero(dataset.train.labels == label) for label in range(dataset.n_outputs)]
-
-
-def _sizes(n: int, dataset: Dataset, groups: Sequence[NDArray[np.int64]], *, k_means: bool) -> list[int]:
+def _sizes(n: int, dataset: Dataset, *, k_means: bool) -> list[int]:
     """Return how many prototypes each group can give; an error if that is fewer than `n` in all."""
-    sizes = [_n_distinct(dataset.train.inputs[rows]) if k_means else len(rows) for rows in groups]
+    sizes = dataset.n_distinct if k_means else [len(rows) for rows in dataset.groups]
     if n > sum(sizes):
         which = "distinct training inputs" if k_means else "training inputs"
         raise ConfigError(f"expected at most {sum(sizes)}, the number of {which}, got {n}", location=("prototypes",))
@@ -125,10 +104,6 @@ def _shares(n: int, sizes: Sequence[int], generator: np.random.Generator) -> lis
             return counts
         counts[group] += counts[group] < sizes[group]
     raise AssertionError("a cycle ends only by its return")
-
-
-def _n_distinct(rows: NDArray[np.float32]) -> int:
-    return len({row.tobytes() for row in rows})
 
 
 def _drawn(

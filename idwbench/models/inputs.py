@@ -1,7 +1,5 @@
 """Inputs and labels given as text: numbers, files, or rows of a data set."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -1,7 +1,5 @@
 """`PrototypeNetwork`: a module with keys and values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -116,21 +116,17 @@ class SavedModel:
     def patch(self, x: ArrayLike, label: int | str, criterion: Criterion | None = None, **amount: float) -> SavedModel:
         """Return a model with one more prototype that predicts `label` for the input `x`, in the data's own units.
 
-        The criterion may be given as `margin`, `logit_margin` or `confidence`, see `Criterion`. Returns the same model
-        if it already meets the criterion.
+        A text as `label` is read by `idwbench.models.inputs.find_label`. The criterion may be given as `margin`,
+        `logit_margin` or `confidence`, see `Criterion`. Returns the same model if it already meets the criterion.
 
         Raises:
             PatchError: not an `idw` classifier, an invalid input or class, or a criterion that float32 cannot meet.
         """
-        made = make_patch(self.network, self.scale(x), self._label(label), criterion or Criterion.of(**amount))
-        return self if made is None else self.with_patch(made, np.asarray(x).reshape(-1).tolist())
+        from idwbench.models.inputs import find_label  # which imports this module
 
-    def _label(self, label: int | str) -> int:
-        if not isinstance(label, str):
-            return label
-        if label not in self.class_names:
-            raise PatchError(f"no class is called '{label}'", location=("label",))
-        return self.class_names.index(label)
+        target = find_label(label, self.class_names) if isinstance(label, str) else label
+        made = make_patch(self.network, self.scale(x), target, criterion or Criterion.of(**amount))
+        return self if made is None else self.with_patch(made, np.asarray(x).reshape(-1).tolist())
 
     def with_patch(self, patch: Patch, x: str | Sequence[float]) -> SavedModel:
         """Return the model with a patch applied and recorded; `x` is the input as given by the user."""

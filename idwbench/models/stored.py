@@ -1,7 +1,5 @@
 """Models of runs in the results database."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from idwbench.data.loading import load_dataset

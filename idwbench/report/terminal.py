@@ -84,7 +84,7 @@ def natural_width(section: Section, columns: Sequence[Column], star: bool) -> in
     """Return the width of the table without wrapping: that of Rich, which would lay the table out to measure it."""
     width = 0
     for column in columns:
-        cells = [_header(column), *(_text(column.cell(row), column, star).plain for row in section.rows)]
+        cells = [_header(column), *(_plain(column.cell(row), column, star) for row in section.rows)]
         width += max(cell_len(line) for cell in cells for line in cell.split("\n")) + 2
     return width
 
@@ -96,7 +96,8 @@ def _header(column: Column) -> str:
 def _table(section: Section, columns: tuple[Column, ...], star: bool) -> Table:
     table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, header_style="bold", padding=(0, 1))
     for column in columns:
-        table.add_column(_header(column), justify="right" if column.numeric else "left", vertical="bottom")
+        # Text, since Rich searches strings for markup and emoji.
+        table.add_column(Text(_header(column)), justify="right" if column.numeric else "left", vertical="bottom")
     for place, row in enumerate(section.rows):
         last = place + 1 == len(section.rows) or section.rows[place + 1].model.prototypes != row.model.prototypes
         table.add_row(*(_text(column.cell(row), column, star) for column in columns), end_section=last)
@@ -104,6 +105,10 @@ def _table(section: Section, columns: tuple[Column, ...], star: bool) -> Table:
 
 
 def _text(cell: Cell, column: Column, star: bool) -> Text:
+    return Text(_plain(cell, column, star), style="bold" if cell.best else "")
+
+
+def _plain(cell: Cell, column: Column, star: bool) -> str:
     if not star or column.name not in COMPARED_SPLITS:
-        return Text(cell.text, style="bold" if cell.best else "")
-    return Text(cell.text + ("*" if cell.best else " "), style="bold" if cell.best else "")
+        return cell.text
+    return cell.text + ("*" if cell.best else " ")

@@ -9,9 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, and_, bindparam, delete, insert, select, update
 
-from idwbench.results.rows import planned_row
+from idwbench.results.rows import chunks, dataset_columns, planned_row
 from idwbench.results.tables import runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import FileConfig, dataset_identity
 
 __all__ = ["plan_runs", "register_sweep"]
 
@@ -21,12 +22,18 @@ def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]
 
     All runs on the same file content get the path and label of the latest plan, since paths are not part of run keys.
     """
+    by_key = {config.run_key: config for config in configs}
+    stored = {
+        key
+        for keys in chunks(list(by_key))
+        for key in connection.execute(select(runs.c.run_key).where(runs.c.run_key.in_(keys))).scalars()
+    }
     now = datetime.now(UTC)
-    rows = {row["run_key"]: row for row in (planned_row(config, now) for config in configs)}
-    if rows:
-        connection.execute(_insert_missing(connection), list(rows.values()))
-        _relocate(connection, rows.values())
-    return list(rows)
+    missing = [planned_row(key, config, now) for key, config in by_key.items() if key not in stored]
+    if missing:
+        connection.execute(_insert_missing(connection), missing)
+    _relocate(connection, by_key.values())
+    return list(by_key)
 
 
 def _insert_missing(connection: Connection) -> Any:
@@ -34,23 +41,24 @@ def _insert_missing(connection: Connection) -> Any:
     return module.insert(runs).on_conflict_do_nothing(index_elements=["run_key"])
 
 
-def _relocate(connection: Connection, planned: Iterable[dict[str, Any]]) -> None:
+def _relocate(connection: Connection, planned: Iterable[RunConfig]) -> None:
     """Set the path and label of all runs on the same file content as `planned`."""
-    files = {}
-    for row in planned:
-        if (path := row["config"]["dataset"].get("path")) is not None:
-            parameters = row["dataset_parameters"]
-            files[row["dataset_name"], *parameters.items()] = (row["dataset_name"], parameters, path, row["dataset"])
-    for name, parameters, path, label in files.values():
+    files = {
+        dataset_identity(config.dataset): (config.dataset.path, config)
+        for config in planned
+        if isinstance(config.dataset, FileConfig)
+    }
+    for path, config in files.values():
+        columns = dataset_columns(config)
         elsewhere = and_(
-            runs.c.dataset_name == name,
-            runs.c.dataset_parameters == parameters,
+            runs.c.dataset_name == columns["dataset_name"],
+            runs.c.dataset_parameters == columns["dataset_parameters"],
             runs.c.config["dataset"]["path"].as_string() != path,
         )
         found = connection.execute(select(runs.c.id, runs.c.config).where(elsewhere).with_for_update()).all()
         moved = [{"row": i, "config": {**old, "dataset": {**old["dataset"], "path": path}}} for i, old in found]
         if moved:
-            place = update(runs).where(runs.c.id == bindparam("row")).values(dataset=label)
+            place = update(runs).where(runs.c.id == bindparam("row")).values(dataset=columns["dataset"])
             connection.execute(place, moved)
 
 
@@ -68,6 +76,18 @@ def register_sweep(
     else:
         connection.execute(update(sweeps).where(sweeps.c.id == sweep_id).values(**values))
     keys = plan_runs(connection, configs)
+    if keys != _planned_keys(connection, sweep_id):
+        _replace_plan(connection, sweep_id, keys)
+    return keys
+
+
+def _planned_keys(connection: Connection, sweep_id: int) -> list[str]:
+    query = select(runs.c.run_key).join(sweep_runs, sweep_runs.c.run_id == runs.c.id)
+    query = query.where(sweep_runs.c.sweep_id == sweep_id).order_by(sweep_runs.c.position)
+    return list(connection.execute(query).scalars())
+
+
+def _replace_plan(connection: Connection, sweep_id: int, keys: Sequence[str]) -> None:
     connection.execute(delete(sweep_runs).where(sweep_runs.c.sweep_id == sweep_id))
     if keys:
         found = select(bindparam("sweep", type_=Integer), bindparam("place", type_=Integer), runs.c.id).where(
@@ -77,4 +97,3 @@ def register_sweep(
             insert(sweep_runs).from_select(["sweep_id", "position", "run_id"], found),
             [{"sweep": sweep_id, "place": place, "key": key} for place, key in enumerate(keys)],
         )
-    return keys

@@ -8,6 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import TypedDict
 
+from idwbench.errors import ResultsError
+from idwbench.files import read_file
+
 __all__ = ["Checkout", "checkout_of", "cpu_model", "own_checkout"]
 
 _CPU_INFO = Path("/proc/cpuinfo")
@@ -66,8 +69,8 @@ def _git(folder: Path, *words: str) -> str | None:
 def cpu_model() -> str:
     """Return the model of the processor, such as ``AMD EPYC 9R14``, from ``/proc/cpuinfo`` or `platform`."""
     try:
-        lines = _CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        text = read_file(_CPU_INFO, ResultsError).decode("utf-8", "replace")
+    except ResultsError:
+        text = ""
+    named = (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
     return next(named, "") or platform.processor() or platform.machine()

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, Select, Text, cast, select
 
 from idwbench.errors import ResultsError, did_you_mean
-from idwbench.results.arrays import unpack_array
 from idwbench.results.processes import Owner, is_stale
 from idwbench.results.records import RUN_STATES, RunState, StoredRun, StoredSweep, SweepStatus
-from idwbench.results.rows import STORED_RUN_COLUMNS, stored_run
+from idwbench.results.rows import STORED_RUN_COLUMNS, stored_run, unpack_array
 from idwbench.results.tables import arrays, curves, metrics, runs, sweep_runs, sweeps
 from idwbench.runs.models import MODELS
 from idwbench.runs.results import CurvePoint

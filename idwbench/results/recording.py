@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, Row, Table, bindparam, delete, insert, select, update
 
-from idwbench.results.arrays import pack_array
 from idwbench.results.leases import Reopened, is_reopened
 from idwbench.results.planning import plan_runs
 from idwbench.results.processes import Owner
 from idwbench.results.provenance import cpu_model
 from idwbench.results.records import RESULT_STATES
-from idwbench.results.rows import chunks, package_versions
+from idwbench.results.rows import chunks, pack_array, package_versions
 from idwbench.results.tables import arrays, curves, metrics, runs
 from idwbench.runs.results import RunResult
 

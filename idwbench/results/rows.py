@@ -1,4 +1,4 @@
-"""Conversion of a `RunConfig` to columns, and of a row to a `StoredRun`."""
+"""Conversion of a `RunConfig` and of arrays to columns, and of a row to a `StoredRun`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from idwbench import __version__
@@ -18,7 +20,16 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.models import ModelConfig
 
-__all__ = ["STORED_RUN_COLUMNS", "chunks", "package_versions", "planned_row", "stored_run"]
+__all__ = [
+    "STORED_RUN_COLUMNS",
+    "chunks",
+    "dataset_columns",
+    "pack_array",
+    "package_versions",
+    "planned_row",
+    "stored_run",
+    "unpack_array",
+]
 
 _Key = TypeVar("_Key")
 _CHUNK = 900  # SQLite may be limited to 999 parameters in one statement
@@ -34,14 +45,12 @@ def chunks(keys: Sequence[_Key]) -> Iterator[Sequence[_Key]]:
         yield keys[start : start + _CHUNK]
 
 
-def planned_row(config: RunConfig, now: datetime) -> dict[str, Any]:
+def planned_row(run_key: str, config: RunConfig, now: datetime) -> dict[str, Any]:
     """Return the row of a planned run."""
     content = config.model_dump(mode="json")
     return {
-        "run_key": config.run_key,
-        "dataset": config.dataset_label,
-        "dataset_name": config.dataset.name,
-        "dataset_parameters": {k: v for k, v in content["dataset"].items() if k not in ("name", "path")},
+        "run_key": run_key,
+        **dataset_columns(config),
         **_model_columns(config.model),
         "protocol": content["protocol"],
         **{name: getattr(config.protocol, name) for name in _PROTOCOL_COLUMNS},
@@ -50,6 +59,15 @@ def planned_row(config: RunConfig, now: datetime) -> dict[str, Any]:
         "state": "planned",
         "attempt": 0,
         "created_at": now,
+    }
+
+
+def dataset_columns(config: RunConfig) -> dict[str, Any]:
+    """Return the columns of the data set; its parameters are without the path of a file."""
+    return {
+        "dataset": config.dataset_label,
+        "dataset_name": config.dataset.name,
+        "dataset_parameters": config.dataset.model_dump(mode="json", exclude={"name", "path"}),
     }
 
 
@@ -99,3 +117,25 @@ def package_versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return versions
+
+
+def pack_array(name: str, array: NDArray[np.generic]) -> bytes:
+    """Return `array` as the bytes of a safetensors file with this one array."""
+    from safetensors.numpy import save
+
+    return save({name: np.ascontiguousarray(array)})
+
+
+def unpack_array(name: str, data: bytes) -> NDArray[np.generic]:
+    """Return the array that `pack_array` wrote.
+
+    Raises:
+        ResultsError: the bytes are not a safetensors file with an array of that name.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        return load(data)[name]
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise ResultsError(f"the stored array '{name}' cannot be read: {error}") from None

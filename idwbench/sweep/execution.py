@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 from idwbench.data.folders import resolve_files
 from idwbench.errors import ResultsError, TrainingError
+from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import RESULT_STATES, EndedState, StoredRun, SweepStatus
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
-from idwbench.runs.defaults import DEFAULT_DATABASE
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import SweepSpec, read_sweep
@@ -129,7 +129,11 @@ def run_sweep(
         failed = 0 if "failed" in _RETRIED[retry] else status.failed
         observer.planned(len(keys), len(to_do), status.running, failed)
     if to_do:
+        from idwbench.models.initialisation import check_prototypes
+
         dataset = _load(to_do[0], data_dir)
+        for config in to_do:
+            check_prototypes(config.model, dataset)
         _run(to_do, results, selector or _selector(engine, device), dataset, jobs, observer)
         status = results.sweep_status(spec.name)
     return status

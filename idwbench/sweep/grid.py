@@ -1,9 +1,7 @@
 """The grid of a sweep: blocks of axes; each cell is a run for each seed."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import product
 from typing import Any
@@ -12,7 +10,7 @@ from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
 from idwbench.runs.models import model_setting_names, parse_model
 from idwbench.runs.protocol import Protocol, parse_protocol
 
-__all__ = ["MAX_RUNS", "Block", "cells", "read_grid", "within"]
+__all__ = ["MAX_RUNS", "Block", "cells", "check_distinct", "read_grid", "within"]
 
 MAX_RUNS = 1_000_000
 
@@ -36,6 +34,14 @@ def cells(block: Block) -> Iterator[Cell]:
         yield dict(zip(names, values, strict=True))
 
 
+def check_distinct(values: Iterable[Any], problem: str) -> None:
+    """Raise a `ConfigError` at the first repeated value; `problem` is formatted with the value."""
+    first: dict[Any, int] = {}
+    for index, value in enumerate(values):
+        if first.setdefault(value, index) < index:
+            raise ConfigError(f"{problem.format(value)}, at [{first[value]}]", location=(index,))
+
+
 def read_grid(content: Any, protocol: Protocol, n_seeds: int) -> tuple[Block, ...]:
     """Return the blocks of a list of mappings, or of one mapping; a single value is an axis of length one.
 
@@ -43,19 +49,18 @@ def read_grid(content: Any, protocol: Protocol, n_seeds: int) -> tuple[Block, ..
 
     Raises:
         ConfigError: an unknown setting, an empty axis, a value that is not valid or occurs twice, or more than
-            `MAX_RUNS` runs; `location` is the block, the axis and, in a list, the index.
+            `MAX_RUNS` runs; `location` is the index of the block, the axis and the index of the value.
     """
-    blocks = dict(enumerate(content)) if isinstance(content, list) and content else {None: content}
     grid = []
-    for index, block in blocks.items():
-        with within(*() if index is None else (index,)):
+    for index, block in enumerate(content if isinstance(content, list) and content else [content]):
+        with within(index):
             grid.append(_read_axes(block))
     n_runs = n_seeds * sum(math.prod(map(len, block.values())) for block in grid)
     if n_runs > MAX_RUNS:
         raise ConfigError(f"expected at most {MAX_RUNS:,} runs, got {n_runs:,}")
-    for (index, block), axes in zip(blocks.items(), grid, strict=True):
-        with within(*() if index is None else (index,)):
-            _check_block(block, axes, protocol)
+    for index, block in enumerate(grid):
+        with within(index):
+            _check_block(block, protocol)
     return tuple(grid)
 
 
@@ -71,39 +76,29 @@ def _read_axes(content: Any) -> Block:
     return {name: tuple(values) if isinstance(values, list) else (values,) for name, values in content.items()}
 
 
-def _check_block(content: Mapping[str, Any], block: Block, protocol: Protocol) -> None:
-    of_protocol = {name: values for name, values in block.items() if name in Protocol.model_fields}
-    of_model = {name: values for name, values in block.items() if name not in of_protocol}
+def _check_block(block: Block, protocol: Protocol) -> None:
+    of_model = {name: values for name, values in block.items() if name not in Protocol.model_fields}
+    of_protocol = {name: values for name, values in block.items() if name not in of_model}
     for axes, parse in ((of_model, parse_model), (of_protocol, lambda cell: parse_protocol(cell, protocol))):
         for cell in cells(axes):
             try:
                 parse(cell)
             except ConfigError as error:
-                raise _at_axis(error, cell, parse, content) from None
+                if not error.location:
+                    raise
+                name = _axis_at_fault(str(error.location[0]), cell, parse)
+                index = next(i for i, value in enumerate(block[name]) if value is cell[name])
+                raise ConfigError(error.problem, location=(name, index), hint=error.hint) from None
     for name, values in block.items():
-        first: dict[Any, int] = {}
-        for index, value in enumerate(values):
-            if first.setdefault(value, index) < index:
-                raise ConfigError(f"{value!r} is already in the axis, at [{first[value]}]", location=(name, index))
+        with within(name):
+            check_distinct(values, "{!r} is already in the axis")
 
 
-def _at_axis(
-    error: ConfigError, cell: Cell, parse: Callable[[Cell], object], content: Mapping[str, Any]
-) -> ConfigError:
-    """Return an error of a cell with the location of the value that caused it."""
-    if not error.location:
-        return error
-    name = error.location[0]
-    if name not in cell:  # a setting of the protocol that contradicts an axis
-        name = next((axis for axis in cell if _fails(parse, {axis: cell[axis]})), max(cell))
-    values = content[name]
-    index = [i for i, value in enumerate(values) if value is cell[name]][:1] if isinstance(values, list) else []
-    return ConfigError(error.problem, location=(name, *index), hint=error.hint)
-
-
-def _fails(parse: Callable[[Cell], object], cell: Cell) -> bool:
-    try:
-        parse(cell)
-    except ConfigError:
-        return True
-    return False
+def _axis_at_fault(name: str, cell: Cell, parse: Callable[[Cell], object]) -> str:
+    """Return the axis `name`, or the one that contradicts the setting `name` of the protocol."""
+    for axis, value in cell.items() if name not in cell else ():
+        try:
+            parse({axis: value})
+        except ConfigError:
+            return axis
+    return name if name in cell else max(cell)

@@ -1,7 +1,5 @@
 """The interface for the progress of a sweep."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from idwbench.runs.config import RunConfig

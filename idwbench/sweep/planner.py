@@ -1,7 +1,5 @@
 """`plan`: from the specification of a sweep to its ordered runs, without side effects."""
 
-from __future__ import annotations
-
 from idwbench.runs.config import RunConfig
 from idwbench.runs.models import parse_model
 from idwbench.runs.protocol import Protocol, parse_protocol

@@ -1,7 +1,5 @@
 """The runner: trains the pending runs of a plan and stores each stack in one transaction."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import threading

@@ -1,7 +1,5 @@
 """`SweepSpec`: a validated sweep file."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +12,7 @@ from idwbench.errors import ConfigError, DatasetError
 from idwbench.runs.datasets import DatasetConfig, parse_dataset
 from idwbench.runs.protocol import Protocol, default_protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, validated
-from idwbench.sweep.grid import MAX_RUNS, Block, read_grid, within
+from idwbench.sweep.grid import MAX_RUNS, Block, check_distinct, read_grid, within
 from idwbench.sweep.yaml_source import read_yaml
 
 __all__ = ["SweepSpec", "read_sweep"]
@@ -54,14 +52,6 @@ def _expand_count(seeds: object) -> object:
     return seeds
 
 
-def _check_distinct(seeds: list[int]) -> list[int]:
-    first: dict[int, int] = {}
-    for index, seed in enumerate(seeds):
-        if first.setdefault(seed, index) < index:
-            raise ConfigError(f"seed {seed} is already in the list, at [{first[seed]}]", location=("seeds", index))
-    return seeds
-
-
 class _SweepFile(Settings):
     """The keys of a sweep file."""
 
@@ -69,7 +59,7 @@ class _SweepFile(Settings):
     description: str = ""
     dataset: Any
     protocol: Any = Field(default_factory=dict)
-    seeds: Annotated[list[Seed], BeforeValidator(_expand_count), AfterValidator(_check_distinct)]
+    seeds: Annotated[list[Seed], BeforeValidator(_expand_count)]
     grid: Any
 
 
@@ -86,6 +76,8 @@ def read_sweep(path: Path) -> SweepSpec:
             dataset = _read_dataset(file.dataset, path.parent)
         with within("protocol"):
             protocol = parse_protocol(file.protocol, default_protocol(dataset.name))
+        with within("seeds"):
+            check_distinct(file.seeds, "seed {} is already in the list")
         with within("grid"):
             grid = read_grid(file.grid, protocol, len(file.seeds))
     except ConfigError as error:
@@ -94,8 +86,7 @@ def read_sweep(path: Path) -> SweepSpec:
 
 
 def _read_dataset(content: Any, folder: Path) -> DatasetConfig:
-    dataset = parse_dataset(content)
     try:
-        return resolve_files(dataset, folder)
+        return resolve_files(parse_dataset(content), folder)
     except DatasetError as error:
-        raise ConfigError(str(error), location=("path",) if isinstance(content, dict) else ()) from None
+        raise ConfigError(str(error), location=("path",)) from None

@@ -10,8 +10,6 @@ permutation of the training data for each epoch. All engines support all setting
 - The optimizers are `torch.optim.Adam`, with or without amsgrad, and `torch.optim.SGD`, with default betas and epsilon.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The fused engine: whole epochs in one call of a compiled kernel on one core, without the GIL; thread-safe."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time
@@ -14,8 +12,8 @@ import numpy as np
 from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
-from idwbench.data.dataset import Dataset, Scaling, Split
-from idwbench.models.initialisation import FeatureMoments, feature_moments, initial_prototypes
+from idwbench.data.dataset import Dataset, FeatureMoments, Scaling, Split
+from idwbench.models.initialisation import initial_prototypes
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import learning_rate
@@ -49,9 +47,6 @@ class FusedEngine(AbstractEngine):
     """Trains runs of built-in methods with Numba, one after the other; thread-safe."""
 
     name = "fused"
-
-    def __init__(self) -> None:
-        self._moments: tuple[Dataset, FeatureMoments] | None = None
 
     @staticmethod
     def needs_compiling() -> bool:
@@ -89,14 +84,7 @@ class FusedEngine(AbstractEngine):
         if not self.supports(configs[0]):
             raise ValueError(f"there is no kernel for method '{configs[0].model.method}'")
         self.prepare()
-        moments = self._moments_of(dataset)
-        return [KernelRun(config, dataset, moments).run(on_epoch) for config in configs]
-
-    def _moments_of(self, dataset: Dataset) -> FeatureMoments:
-        known = self._moments
-        if known is None or known[0] is not dataset:
-            known = self._moments = (dataset, feature_moments(dataset.train.inputs))
-        return known[1]
+        return [KernelRun(config, dataset, dataset.moments).run(on_epoch) for config in configs]
 
 
 class KernelRun:

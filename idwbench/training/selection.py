@@ -1,7 +1,5 @@
 """Selection of the engine: fused on the CPU for methods with a kernel, torch for others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Limits on the number of threads."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The reference engine: autograd and `torch.optim`, for all methods and devices, with stacks of runs."""
+"""The reference engine: autograd and the optimizers of torch, for all methods and devices, with stacks of runs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from torch.nn import functional
 
 from idwbench.attention.methods import get_method
 from idwbench.attention.weightings import prototype_logits
-from idwbench.data.dataset import Dataset
+from idwbench.data.dataset import Dataset, FeatureMoments
 from idwbench.errors import ConfigError
-from idwbench.models.initialisation import FeatureMoments, feature_moments, initial_prototypes
+from idwbench.models.initialisation import initial_prototypes
 from idwbench.models.prototypes import stacked_outputs
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import headline_metric
-from idwbench.runs.protocol import Protocol, learning_rate
+from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import CurvePoint, RunResult
 from idwbench.training.engine import AbstractEngine, batch_order, check_stack
+from idwbench.training.optimizers import optimizer_step
 
 __all__ = ["Stack", "TorchEngine", "resolve_device"]
 
@@ -34,7 +35,6 @@ OUTPUT_NUMBERS = 2**24
 # The parameters of a run are padded to a multiple of this: vectorised loops treat the last numbers of an array
 # differently, and a run must not depend on its stack.
 ALIGNMENT = 64
-FUSED_OPTIMIZER_DEVICES = ("cpu", "cuda")
 
 
 def resolve_device(name: str) -> torch.device:
@@ -59,7 +59,6 @@ class TorchEngine(AbstractEngine):
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = resolve_device(device)
-        self._moments: tuple[Dataset, FeatureMoments] | None = None
 
     def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
         """Return the number of runs that fit into `STEP_NUMBERS`."""
@@ -73,9 +72,7 @@ class TorchEngine(AbstractEngine):
             ValueError: the stack keys differ.
         """
         check_stack(configs)
-        if self._moments is None or self._moments[0] is not dataset:
-            self._moments = dataset, feature_moments(dataset.train.inputs)
-        return Stack(configs, dataset, self._moments[1], self.device)
+        return Stack(configs, dataset, dataset.moments, self.device)
 
     def train(
         self, configs: Sequence[RunConfig], dataset: Dataset, on_epoch: Callable[[int], None] = lambda epoch: None
@@ -107,7 +104,7 @@ class Stack:
         self.parameters = _stack_parameters(configs, device)
         self.generators = [np.random.default_rng(config.seed) for config in configs]
         self._place_prototypes(moments)
-        self.optimizer = _optimizer(self.protocol, self.numbers)
+        self.optimizer_step = optimizer_step(self.protocol, self.numbers, self.gradients)
         self.inputs = {name: torch.from_numpy(split.inputs).to(device) for name, split in dataset.splits.items()}
         self.targets = torch.from_numpy(dataset.train.targets).to(device)
         self.curves: list[list[CurvePoint]] = [[] for _ in configs]
@@ -126,7 +123,7 @@ class Stack:
         self.keys = self._of_runs(flat[:, :n_keys].view(keys.shape)).requires_grad_()
         self.values = self._of_runs(flat[:, n_keys : self.n_parameters].view(values.shape)).requires_grad_()
         self.numbers = flat
-        self.numbers.grad = torch.zeros_like(flat)
+        self.gradients = torch.zeros_like(flat)
 
     def _of_runs(self, tensor: Tensor) -> Tensor:
         """Return a tensor (runs, …), without the axis of runs for a single run."""
@@ -135,16 +132,14 @@ class Stack:
     def train_epoch(self, epoch: int) -> None:
         """Train every run for one epoch, and evaluate."""
         rate = learning_rate(self.protocol, epoch)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         n_train = len(self.dataset.train)
         orders = np.stack([batch_order(generator, n_train) for generator in self.generators])
         order = self._of_runs(torch.from_numpy(orders).to(self.device))
-        losses = [self.step(batch) for batch in torch.split(order, self.protocol.batch_size, dim=-1)]
+        losses = [self.step(batch, rate) for batch in torch.split(order, self.protocol.batch_size, dim=-1)]
         self._record(epoch, rate, torch.cat(losses, -1).view(len(orders), n_train).sum(1) / n_train)
 
-    def step(self, rows: Tensor) -> Float[Tensor, "*runs batch"]:
-        """Take one step on rows (runs, batch) of the training data and return the loss of each."""
+    def step(self, rows: Tensor, rate: float) -> Float[Tensor, "*runs batch"]:
+        """Take one step at a rate on rows (runs, batch) of the training data and return the loss of each."""
         flat_rows = rows.flatten()
         inputs = self.inputs["train"].index_select(0, flat_rows).view(*rows.shape, -1)
         targets = self.targets.index_select(0, flat_rows)
@@ -152,13 +147,11 @@ class Stack:
         losses = _losses(outputs.view(len(flat_rows), -1), targets)
         # The mean over the batch and the sum over runs: each run gets its own gradient.
         gradients = torch.autograd.grad(losses, (self.keys, self.values), torch.full_like(losses, 1 / rows.shape[-1]))
-        together = self.numbers.grad
-        assert together is not None
-        rows_of_runs = [gradient.reshape(len(together), -1) for gradient in gradients]
-        torch.cat([*rows_of_runs, self.padding], 1, out=together)
+        rows_of_runs = [gradient.reshape(len(self.gradients), -1) for gradient in gradients]
+        torch.cat([*rows_of_runs, self.padding], 1, out=self.gradients)
         if self.protocol.gradient_clip:
-            _clip(together, self.protocol.gradient_clip)
-        self.optimizer.step()
+            _clip(self.gradients, self.protocol.gradient_clip)
+        self.optimizer_step(rate)
         return losses.detach().view(rows.shape)
 
     def _record(self, epoch: int, rate: float, losses: Tensor) -> None:
@@ -237,17 +230,6 @@ def _clip(gradients: Float[Tensor, "runs length"], limit: float) -> None:
     """Scale the gradient of each run to a norm of at most `limit`, as `torch.nn.utils.clip_grad_norm_` does."""
     norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
     gradients.mul_((limit / (norms + 1e-6)).clamp(max=1))
-
-
-def _optimizer(protocol: Protocol, numbers: Tensor) -> torch.optim.Optimizer:
-    """Return the optimizer of a protocol; the learning rate is set in each epoch."""
-    # Fused: one pass over the numbers instead of ten, on supported devices.
-    fused = numbers.device.type in FUSED_OPTIMIZER_DEVICES
-    rate, decay = protocol.learning_rate, protocol.weight_decay
-    if protocol.optimizer == "sgd":
-        return torch.optim.SGD([numbers], lr=rate, momentum=protocol.momentum, weight_decay=decay, fused=fused)
-    amsgrad = protocol.optimizer == "adam_amsgrad"
-    return torch.optim.Adam([numbers], lr=rate, amsgrad=amsgrad, weight_decay=decay, fused=fused)
 
 
 def _stack_parameters(configs: Sequence[RunConfig], device: torch.device) -> dict[str, float | str | Tensor]:

@@ -1,13 +1,23 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import typer.testing
 from typed import SMALL_SWEEP
 from typer.testing import CliRunner, Result
 
 from idwbench.cli.app import app
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _the_command_is_built_once() -> Iterator[None]:
+    """Building it from the signatures takes Typer longer than most commands take to run."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(typer.testing, "_get_command", functools.cache(typer.testing._get_command))
+        yield
 
 
 @pytest.fixture

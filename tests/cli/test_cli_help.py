@@ -9,11 +9,12 @@ import pytest
 from typed import assert_one_line
 
 import idwbench
+from idwbench.cli import main
 from idwbench.cli.reference import reference
 
-COMMANDS = [[], ["train"], ["sweep"], ["report"], ["patch"]]
+COMMANDS = [["report"], [], ["train"], ["sweep"], ["patch"]]
 HEAVY = {"torch", "torchvision", "numba", "pandas", "matplotlib", "sklearn", "sqlalchemy", "numpy", "scipy"}
-# One interpreter for all commands: what one of them loads is seen at the latest after the last.
+# One interpreter for all commands: after each, what it and those before it have loaded.
 PROGRAM = """
 import json, sys
 from idwbench.cli.app import app
@@ -22,22 +23,39 @@ for words in json.loads(sys.argv[1]):
         app([*words, "--help"], prog_name="idwbench")
     except SystemExit as end:
         assert not end.code
-print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+    print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
 
 
 @pytest.mark.slow
-def test_help_loads_nothing_heavy():
+def test_help_loads_nothing_heavy_and_a_command_no_other_command():
     program = [sys.executable, "-c", PROGRAM, json.dumps(COMMANDS)]
     result = subprocess.run(program, capture_output=True, text=True, check=True)
-    loaded = set(json.loads(result.stderr.splitlines()[-1]))
+    after = [set(json.loads(line)) for line in result.stderr.splitlines()]
     assert result.stdout.count("Usage: idwbench") == len(COMMANDS)
-    assert not loaded & HEAVY
+    assert not after[-1] & HEAVY
+    assert not after[0] & {"idwbench.cli.train", "idwbench.cli.sweep", "idwbench.cli.patch"}
 
 
 def test_the_command_line_reference_is_up_to_date():
     page = Path(__file__).parents[2] / "docs" / "cli.md"
     assert page.read_text(encoding="utf-8") == reference(), "run `make docs`"
+
+
+def test_the_program_keeps_its_exit_code_and_spares_the_interpreter_the_search_for_garbage(monkeypatch):
+    steps = []
+
+    def run():
+        steps.append("run")
+        raise SystemExit(3)
+
+    monkeypatch.setenv("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    monkeypatch.setattr("idwbench.cli.app.run", run)
+    monkeypatch.setattr("gc.disable", lambda: steps.append("disable"))
+    monkeypatch.setattr("gc.freeze", lambda: steps.append("freeze"))
+    with pytest.raises(SystemExit, match="3"):
+        main()
+    assert steps == ["disable", "run", "freeze"]
 
 
 def test_the_version_is_printed(run):
@@ -47,7 +65,7 @@ def test_the_version_is_printed(run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["trian"], "trian"),
+        (["trian"], "'train'"),
         (["sweep"], "file"),
         (["sweep", "a.yaml", "--retry", "some"], "some"),
         (["train"], "--dataset"),

@@ -5,10 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from sources import PACKAGE, nodes
 
-import idwbench
-
-PACKAGE = Path(idwbench.__file__).parent
 # Writes to a JSON file what happened, since standard output must stay empty.
 SCRIPT = """
 import hashlib, io, json, sys, time, urllib.error, urllib.request, warnings
@@ -118,7 +116,7 @@ def test_a_pair_that_fits_is_imported_as_it_is(tmp_path):
 
 def imports_torchvision(path):
     """True if the file imports torchvision by a statement, or names it as a module anywhere in its strings."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
             names = [node.module or ""]

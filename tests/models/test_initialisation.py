@@ -5,9 +5,9 @@ import pytest
 from blob_data import make_dataset, make_regression
 from threadpoolctl import threadpool_limits
 
-from idwbench.data.dataset import Dataset, Scaling, Split
+from idwbench.data.dataset import Dataset, Scaling, Split, feature_moments
 from idwbench.errors import ConfigError
-from idwbench.models.initialisation import feature_moments, initial_prototypes
+from idwbench.models.initialisation import initial_prototypes
 from idwbench.runs.config import run_config
 
 

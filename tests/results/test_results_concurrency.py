@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from collections.abc import Iterator
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,15 @@ pytestmark = pytest.mark.slow
 
 PROCESSES = 3
 RUNS = 60
+
+
+@pytest.fixture(scope="module")
+def context() -> Iterator[BaseContext]:
+    """New processes begin at a copy of one that has imported what they need, and that has opened no database."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pytest", "numpy", "alembic.command", "idwbench.results.store"])
+    yield context
+    forkserver._forkserver._stop()
 
 
 def sweep_together(db: str, start_at: Any, answer: Connection) -> None:
@@ -41,8 +53,7 @@ def lease_and_die(db: str, keys: list[str]) -> None:
     os._exit(1)
 
 
-def test_processes_that_start_at_once_do_every_run_once(db):
-    context = multiprocessing.get_context("spawn")
+def test_processes_that_start_at_once_do_every_run_once(db, context):
     barrier = context.Barrier(PROCESSES)
     pipes = [context.Pipe(duplex=False) for _ in range(PROCESSES)]
     workers = [context.Process(target=sweep_together, args=(db, barrier, sender)) for _, sender in pipes]
@@ -61,9 +72,8 @@ def test_processes_that_start_at_once_do_every_run_once(db):
         sender.close()
 
 
-def test_runs_of_a_process_that_died_are_taken_over(store, db, make_config):
+def test_runs_of_a_process_that_died_are_taken_over(store, db, make_config, context):
     keys = store.plan([make_config(seed) for seed in range(3)])
-    context = multiprocessing.get_context("spawn")
     worker = context.Process(target=lease_and_die, args=(db, keys[:2]))
     worker.start()
     worker.join(60)

@@ -24,6 +24,22 @@ def test_a_run_that_stands_twice_in_a_plan_is_planned_once(store, make_config):
     assert store.sweep_status("moons").total == 2
 
 
+def test_a_plan_that_is_stored_already_is_not_written_again(store, make_config, statements):
+    configs = [make_config(seed) for seed in range(3)]
+    store.register_sweep("moons", "", "", configs)
+    statements.clear()
+    assert store.register_sweep("moons", "", "new text", configs) == [config.run_key for config in configs]
+    writes = [text for text in statements if not text.startswith(("SELECT", "BEGIN"))]
+    assert [text.split()[:2] for text in writes] == [["UPDATE", "sweeps"]]
+
+
+def test_a_plan_in_another_order_replaces_the_old_one(store, make_config):
+    configs = [make_config(seed) for seed in range(3)]
+    store.register_sweep("moons", "", "", configs)
+    store.register_sweep("moons", "", "", configs[::-1])
+    assert [run.config.seed for run in store.find_runs(sweep="moons")] == [2, 1, 0]
+
+
 def test_a_changed_plan_replaces_the_old_one_and_deletes_no_run(store, make_config, make_result):
     store.register_sweep("moons", "old", "old", [make_config(seed) for seed in range(4)])
     store.finish([make_result(make_config(0))])
@@ -120,7 +136,7 @@ def test_a_large_sweep_is_registered_with_as_many_statements_as_a_small_one(stor
     store.register_sweep("small", "", "", [make_config(seed) for seed in range(3)])
     few = len(statements)
     store.register_sweep("large", "", "", [make_config(seed) for seed in range(2_000)])
-    assert len(statements) == 2 * few
+    assert len(statements) == 2 * few + 2  # runs are looked up 900 at a time
     assert store.sweep_status("large").planned == 2_000
 
 

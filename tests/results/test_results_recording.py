@@ -10,8 +10,8 @@ from sqlalchemy import func, select
 
 from idwbench import __version__
 from idwbench.errors import ResultsError
-from idwbench.results.arrays import pack_array, unpack_array
 from idwbench.results.provenance import cpu_model, own_checkout
+from idwbench.results.rows import pack_array, unpack_array
 from idwbench.results.tables import arrays, curves, metrics
 from idwbench.runs.results import CurvePoint
 

@@ -218,7 +218,7 @@ def test_a_missing_data_file_is_an_error_where_it_is_named(tmp_path: Path, datas
         ("epochs: 5", "epochs: true", "4:20: protocol.epochs: input should be a valid integer, got True"),
         ("1e-3}", "true}", "4:38: protocol.learning_rate: input should be a valid number, got True"),
         # too much
-        ("seeds: 3", "seeds: 999999", "7:3: grid: expected at most 1,000,000 runs, got 9,999,990"),
+        ("seeds: 3", "seeds: 100001", "7:3: grid: expected at most 1,000,000 runs, got 1,000,010"),
         ("2.5", "1" + "0" * 400, f"8:46: grid[1].power[1]: expected a finite number, got 1{'0' * 400}"),
         ("2.5", "1" + "0" * 5000, f"8:46: cannot read '1{'0' * 39}'"),
         # not plain data

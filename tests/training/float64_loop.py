@@ -10,8 +10,7 @@ from starts import random_prototypes
 
 from idwbench.attention.methods import get_method
 from idwbench.attention.weightings import prototype_logits
-from idwbench.data.dataset import Dataset
-from idwbench.models.initialisation import feature_moments
+from idwbench.data.dataset import Dataset, feature_moments
 from idwbench.runs.config import RunConfig
 from idwbench.runs.protocol import Protocol, learning_rate
 from idwbench.runs.results import RunResult

@@ -14,9 +14,9 @@ from starts import random_prototypes
 
 from idwbench.attention.methods import METHODS
 from idwbench.attention.weightings import prototype_logits
-from idwbench.data.dataset import Dataset
+from idwbench.data.dataset import Dataset, feature_moments
 from idwbench.errors import ConfigError
-from idwbench.models.initialisation import feature_moments, initial_prototypes
+from idwbench.models.initialisation import initial_prototypes
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.training.engine import AbstractEngine
 from idwbench.training.threads import limited_threads

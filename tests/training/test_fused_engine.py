@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
+import runpy
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +19,7 @@ from starts import random_prototypes, small_runs
 
 from idwbench.attention.methods import METHODS
 from idwbench.attention.weightings import attend
-from idwbench.data.dataset import Split
-from idwbench.models.initialisation import feature_moments
+from idwbench.data.dataset import Split, feature_moments
 from idwbench.runs.config import run_config
 from idwbench.training.fused_engine import FusedEngine, KernelRun
 from idwbench.training.kernels import jit
@@ -227,58 +227,44 @@ def test_kernels_train_as_in_float64_without_the_compiler_too():
         assert_near_float64(config, dataset, [[keys.reshape(shapes[0]), values.reshape(shapes[1]), losses]])
 
 
-@pytest.fixture(scope="module")
-def tiny_kernel(tmp_path_factory):
-    """A module with a kernel that compiles at once, and a function that calls it in a process of its own."""
-    folder = tmp_path_factory.mktemp("tiny")
-    (folder / "tiny.py").write_text(
-        """
-import warnings; warnings.simplefilter("error")
-from idwbench.training.kernels import jit
-
-@jit.entry_kernel
-def add_one(number):
-    return number + 1
-
-def call():
-    global result
-    result = add_one(41)
-
-held_code = jit.cache_holds_code()
-jit.with_repaired_cache(call)
-print(held_code, result)
-"""
+@pytest.fixture
+def tiny_kernel(tmp_path, monkeypatch):
+    """A kernel that compiles at once, and a function that loads it anew and calls it: what is kept lies on the disk."""
+    (tmp_path / "tiny.py").write_text(
+        "from idwbench.training.kernels import jit\n\n\n"
+        "@jit.entry_kernel\ndef add_one(number):\n    return number + 1\n"
     )
 
-    def output(cache):
-        environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "NUMBA_DISABLE_JIT": "0"}
-        done = subprocess.run(
-            [sys.executable, folder / "tiny.py"], capture_output=True, text=True, check=False, env=environment
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.split()
+    def outcome(cache):
+        monkeypatch.setattr(numba.config, "CACHE_DIR", str(cache))
+        monkeypatch.setattr(jit, "CACHE_FOLDER", jit.cache_folder())
+        held_code, results = jit.cache_holds_code(), []
+        add_one = runpy.run_path(str(tmp_path / "tiny.py"))["add_one"]
+        jit.with_repaired_cache(lambda: results.append(add_one(41)))
+        return held_code, results, bool(add_one.stats.cache_hits)
 
-    return output
+    return outcome
 
 
 @pytest.mark.slow
 def test_kernels_work_where_no_cache_can_be_written(tiny_kernel, tmp_path):
     (tmp_path / "file").write_text("")
     assert jit.cache_folder(str(tmp_path / "file")) is None
-    assert tiny_kernel(tmp_path / "file") == ["False", "42"]
+    assert tiny_kernel(tmp_path / "file") == (False, [42], False)
 
 
 @pytest.mark.slow
 def test_a_cache_with_flipped_bytes_is_emptied_and_filled_again(tiny_kernel, tmp_path):
-    assert tiny_kernel(tmp_path) == ["False", "42"]
-    assert tiny_kernel(tmp_path) == ["True", "42"]
+    assert tiny_kernel(tmp_path) == (False, [42], False)
+    assert tiny_kernel(tmp_path) == (True, [42], True)
     (file,) = tmp_path.glob("*/*/*.nbc")
     content = bytearray(file.read_bytes())
     content[10:400] = bytes(255 - byte for byte in content[10:400])
     file.write_bytes(content)
-    assert tiny_kernel(tmp_path) == ["True", "42"]
+    assert tiny_kernel(tmp_path) == (True, [42], False)
     (filled_again,) = tmp_path.glob("*/*/*.nbc")
     assert filled_again.read_bytes() != content
+    assert tiny_kernel(tmp_path) == (True, [42], True)
 
 
 @pytest.mark.parametrize("error", [OSError, EOFError, pickle.UnpicklingError, UnicodeDecodeError])

@@ -4,8 +4,6 @@ The moments of Adam decay to denormal numbers where gradients are 0, as for bord
 the control word of each thread: MXCSR on x86-64, FPCR on AArch64. On other processors nothing is set.
 """
 
-from __future__ import annotations
-
 import platform
 from typing import Any, cast
 

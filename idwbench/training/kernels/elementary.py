@@ -1,7 +1,5 @@
 """exp and log in float32 without branches, so that loops can be vectorised; the error is at most 2 ulp."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from idwbench.training.kernels.jit import exact_kernel

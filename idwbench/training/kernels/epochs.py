@@ -1,7 +1,5 @@
 """Training and evaluation of epochs: the entry point of the kernels."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,17 +1,17 @@
 """Compilation of kernels, and the cache of machine code."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 import platformdirs
+
+from idwbench.errors import TrainingError
+from idwbench.files import read_file, writable_folder
 
 __all__ = [
     "cache_folder",
@@ -42,15 +42,10 @@ def cache_folder(root: str | None = None) -> Path | None:
     """
     digest = hashlib.sha256(numba.__version__.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(source.read_bytes())
+        digest.update(read_file(source, TrainingError))
     base = Path(root or _config.CACHE_DIR or platformdirs.user_cache_dir("idwbench"))
     folder = base / f"kernels-{digest.hexdigest()[:16]}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError:
-        return None
+    return folder if writable_folder(folder) else None
 
 
 CACHE_FOLDER = cache_folder()

@@ -4,8 +4,6 @@ Similarities and coefficients are computed for a batch, the rest for tiles of a 
 Values are stored as (outputs, prototypes), so that inner loops run over prototypes.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

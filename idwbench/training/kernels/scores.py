@@ -4,8 +4,6 @@ A score is a formula of a *similarity*: x·k, the cosine x·k/(‖x‖ ‖k‖),
 branch in `fill_scores` and a record in `KERNEL_SCORES`. Formulas are those of `idwbench.attention.scores`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple

@@ -5,8 +5,6 @@ are long. Distances are computed by differences: the error of ‖x‖² − 2x·
 kernel is compiled from one function for products and for distances.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Optimizer steps as in `torch.optim.Adam` (AMSGrad: arXiv 1904.09237) and `torch.optim.SGD`."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
