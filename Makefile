@@ -8,10 +8,11 @@ INPUTS := pyproject.toml constraints.txt
 # `make test JOBS=auto` is done sooner where processors are idle.
 JOBS ?= 0
 
-.PHONY: help demo test test-fast test-numerics lint check bench docs clean
+.PHONY: help demo paper test test-fast test-numerics lint check bench docs clean
 
 help:
 	@echo "make demo   train, table and draw the paper's Two Moons figure in results/"
+	@echo "make paper  train and draw all figures, tables and claims of the paper in results/paper"
 	@echo "make test   run the tests"
 	@echo "make test-fast      run the quick tests, for use while writing"
 	@echo "make test-numerics  run the tests of scores, models and engines"
@@ -36,6 +37,14 @@ demo: $(VENV)/.installed
 	$(BIN)/idwbench sweep sweeps/two_moons.yaml
 	$(BIN)/idwbench report --table two_moons
 	$(BIN)/idwbench report --figure moons --table two_moons -o results/two_moons.png --force
+
+# The sweeps in the order in which one needs the networks of another.
+PAPER := two_moons power_epsilon patches_two_moons mnist patches_mnist
+paper: $(VENV)/.installed
+	for name in $(PAPER); do \
+		$(BIN)/idwbench sweep sweeps/paper/paper_$$name.yaml --db results/paper.db || exit 1; \
+	done
+	$(BIN)/idwbench report --paper -o results/paper --db results/paper.db --force
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n $(JOBS)

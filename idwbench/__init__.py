@@ -9,24 +9,42 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from idwbench.attention.weightings import attend, scores
+    from idwbench.claims.verdicts import judge_claims
     from idwbench.models.checkpoints import load_model
+    from idwbench.paper.folder import write_paper
     from idwbench.plugins import register
     from idwbench.results.store import Results
     from idwbench.runs.config import run_config
     from idwbench.sweep.execution import run_sweep, train
+    from idwbench.sweep.measurement import measure_runs
 
-__all__ = ["Results", "attend", "load_model", "register", "run_config", "run_sweep", "scores", "train"]
+__all__ = [
+    "Results",
+    "attend",
+    "judge_claims",
+    "load_model",
+    "measure_runs",
+    "register",
+    "run_config",
+    "run_sweep",
+    "scores",
+    "train",
+    "write_paper",
+]
 __version__ = "0.2.0"
 
 _HOMES = {
     "Results": "idwbench.results.store",
     "attend": "idwbench.attention.weightings",
+    "judge_claims": "idwbench.claims.verdicts",
     "load_model": "idwbench.models.checkpoints",
+    "measure_runs": "idwbench.sweep.measurement",
     "register": "idwbench.plugins",
     "run_config": "idwbench.runs.config",
     "run_sweep": "idwbench.sweep.execution",
     "scores": "idwbench.attention.weightings",
     "train": "idwbench.sweep.execution",
+    "write_paper": "idwbench.paper.folder",
 }
 
 

@@ -14,6 +14,7 @@ __all__ = [
     "ModelFileError",
     "OutputError",
     "OutputExistsError",
+    "PatchConflictError",
     "PatchError",
     "PluginError",
     "ResultsError",
@@ -35,7 +36,7 @@ class IdwbenchError(Exception):
         location: Path of the setting or argument, such as ``("protocol", "epochs")``; may be empty.
         hint: A suggestion, such as the nearest valid word; may be empty.
         file: The file that the error is in, or None.
-        position: Line and column in the file, from 1, or None.
+        position: Line, and column if known, in the file, from 1, or None.
     """
 
     exit_code = 1
@@ -48,7 +49,7 @@ class IdwbenchError(Exception):
         location: Location = (),
         hint: str = "",
         file: str | PathLike[str] | None = None,
-        position: tuple[int, int] | None = None,
+        position: tuple[int, ...] | None = None,
     ) -> None:
         """Store the parts of the message."""
         super().__init__(problem)
@@ -124,6 +125,29 @@ class PatchError(IdwbenchError):
 
     exit_code = 2
     file_first = False
+
+
+class PatchConflictError(PatchError):
+    """No values make all patches hold.
+
+    Attributes:
+        conflicts: Pairs of patches with different labels that are near each other: both names, and their distance in
+            scaled units; nearest first, and empty if none are near.
+    """
+
+    def __init__(self, conflicts: Iterable[tuple[str, str, float]], *, listed: int = 3) -> None:
+        """Describe the first `listed` pairs."""
+        self.conflicts = tuple(conflicts)
+        problem = "the patches cannot hold together: no η makes every input get its label"
+        if self.conflicts:
+            pairs = [f"{one} and {other} (distance {near:.3g})" for one, other, near in self.conflicts[:listed]]
+            more = f"; and {len(self.conflicts) - listed} more" if len(self.conflicts) > listed else ""
+            problem = f"the patches conflict: different labels for {'; '.join(pairs)}{more}"
+        super().__init__(problem)
+
+    def at(self, *location: str | int) -> IdwbenchError:
+        """Return the same error: it belongs to no single argument."""
+        return self
 
 
 def dotted(location: Location) -> str:

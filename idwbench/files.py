@@ -16,6 +16,7 @@ __all__ = [
     "check_model_path",
     "check_output",
     "file_sha256",
+    "make_folder",
     "read_file",
     "writable_folder",
     "write_file",
@@ -47,6 +48,20 @@ def check_model_path(path: Path) -> None:
     """Raise `ModelFileError` unless `path` has the suffix of a model file."""
     if path.suffix not in _MODEL_SUFFIXES:
         raise ModelFileError(f"expected a name ending in {' or '.join(_MODEL_SUFFIXES)}", file=path)
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and its parents, if it does not exist.
+
+    Raises:
+        OutputError: it cannot be created, or a file has its name.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise OutputError("is a file, expected a folder", file=path) from None
+    except OSError as error:
+        raise OutputError(f"cannot be created: {error.strerror}", file=path) from None
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:

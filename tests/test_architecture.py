@@ -61,6 +61,10 @@ ROOMS = [
         "idwbench.results.store, idwbench.report.formats, idwbench.report.selection",
         "torch matplotlib alembic sklearn scipy numba pandas safetensors",
     ),
+    (
+        "idwbench.claims.registry, idwbench.claims.verdicts, idwbench.claims.formats",
+        "torch matplotlib alembic sklearn scipy numba pandas safetensors",
+    ),
     ("idwbench.attention.weightings, idwbench.models.prototypes", "typer matplotlib pandas sklearn alembic numba"),
     ("idwbench.models.patching, idwbench.models.saved", "typer matplotlib pandas sklearn alembic numba"),
 ]

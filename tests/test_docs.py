@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
 def commands_in(text: str) -> list[list[str]]:
@@ -73,6 +73,43 @@ def test_the_examples_of_the_python_page_run_in_order(tmp_path, monkeypatch):
         path = tmp_path / f"example_{number}.py"  # a file: the source of a registered score is part of its run keys
         path.write_text(example)
         runpy.run_path(str(path))
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_of_reports_run_in_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/reports.md").read_text(encoding="utf-8")
+    Path("rates.yaml").write_text(blocks("yaml", page)[0])
+    printed = []
+    for words in commands_in("".join(blocks("sh", page))):
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, f"{words}: {result.output}"
+        printed += [line.rstrip() for line in result.stdout.splitlines()]
+    # Digits differ between processors, titles and headers do not.
+    for example in blocks("text", page):
+        title, _, *header = example.splitlines()[:4]
+        assert title in printed
+        assert {line for line in header if "test" in line or "types" in line} <= set(printed)
+    path = tmp_path / "example.py"
+    path.write_text(blocks("python", page)[0])
+    runpy.run_path(str(path))
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_patching_page_run_in_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/patching.md").read_text(encoding="utf-8")
+    found = {language: re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL) for language in ("sh", "csv")}
+    Path("patches.csv").write_text(found["csv"][0])
+    for words in commands_in("".join(found["sh"])):
+        result = CliRunner().invoke(app, [*words, *(["--epochs", "5"] if words[0] == "train" else ["--force"])])
+        assert result.exit_code == 0, f"{words}: {result.output}"
+    assert Path("restored.pt").read_bytes() == Path("model.pt").read_bytes()
+    program = "".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL))
+    Path("example.py").write_text(program)
+    names = runpy.run_path("example.py")
+    assert [patch.holds for patch in names["patched"].recorded_patches()] == [True] * len(names["patched"].patches)
+    assert Path("without.pt").exists()
 
 
 @pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])

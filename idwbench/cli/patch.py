@@ -1,16 +1,21 @@
-"""`idwbench patch`: change the answer of a model to one input by adding one prototype."""
+"""`idwbench patch`: change the answers of a model by adding prototypes, list them, and remove them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from idwbench.cli.options import DataDir, Force, Json, Plugins, load_plugins
+from idwbench.errors import PatchError
 
 if TYPE_CHECKING:
+    from idwbench.models.criteria import Criterion
     from idwbench.models.repair import Repair
+    from idwbench.models.saved import SavedModel
 
 __all__ = ["patch"]
 
@@ -18,17 +23,27 @@ __all__ = ["patch"]
 def patch(
     model: Annotated[Path, typer.Argument(help="The model file (.pt or .safetensors) of an idw model.")],
     x: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--x",
             help="Input in the data's own units: numbers (0.0,1.0), an .npy or image file, or DATASET:SPLIT:INDEX "
             "(mnist:test:17).",
             show_default=False,
         ),
-    ],
-    label: Annotated[str, typer.Option(help="Target class: its name or number.", show_default=False)],
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Target class of --x: its name or number.", show_default=False)
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="CSV file with the columns x and label: patches that hold together.", show_default=False),
+    ] = None,
+    list_patches: Annotated[bool, typer.Option("--list", help="List the patches of the model.")] = False,
+    undo: Annotated[
+        int | None, typer.Option(help="Remove the patch with this number in --list.", show_default=False)
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Model file to write; required without --dry-run.")
+        Path | None, typer.Option("-o", "--output", help="Model file to write; required without --dry-run or --list.")
     ] = None,
     margin: Annotated[
         float | None, typer.Option(help="Relative margin over the exact tie. [default: 0.001]", show_default=False)
@@ -37,20 +52,27 @@ def patch(
         float | None, typer.Option(help="Required difference of logits.", show_default=False)
     ] = None,
     confidence: Annotated[float | None, typer.Option(help="Required probability.", show_default=False)] = None,
+    keep_logits: Annotated[
+        bool, typer.Option("--keep-logits", help="The new value is z(q) + η e_c, which keeps the logits at the input.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the effect without writing a file.")] = False,
     data_dir: DataDir = None,
     plugin: Plugins = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Add one prototype to a model so that one input gets the target label, and report the effect on other inputs.
+    """Add prototypes to a model so that inputs get their target labels, and report the effect on other inputs.
 
-    The new key is the input; its value is the smallest sufficient η for the target class and 0 for the others.
-    Predictions on the train and test data of the model are compared before and after.
+    The new key is the input; its value is the smallest sufficient η for the target class and 0 for the others. Patches
+    that the model has already still hold afterwards. Predictions on the train and test data of the model are compared
+    before and after.
     """
-    from idwbench.errors import PatchError
-
-    if output is None and not dry_run:
+    amounts = {"margin": margin, "logit_margin": logit_margin, "confidence": confidence}
+    given = {name for name, amount in amounts.items() if amount is not None}
+    given |= {name for name, flag in (("keep_logits", keep_logits), ("dry_run", dry_run)) if flag}
+    given |= {"output"} if output is not None else set()
+    action = _action({"x": x, "label": label, "file": file, "undo": undo, "list_patches": list_patches or None}, given)
+    if output is None and not dry_run and action != "list_patches":
         raise PatchError("give -o FILE to write the patched model, or --dry-run")
     load_plugins(plugin)
     target = None if dry_run else output
@@ -61,40 +83,74 @@ def patch(
         check_output(target, overwrite=force)
 
     from idwbench.models.checkpoints import load_model
-    from idwbench.models.patching import Criterion
-    from idwbench.models.repair import repair
+    from idwbench.models.criteria import Criterion
     from idwbench.training.threads import limited_threads
 
-    criterion = Criterion.of(margin=margin, logit_margin=logit_margin, confidence=confidence)
+    criterion = Criterion.of(**amounts)
     # For many small chunks several threads have more overhead than gain.
-    with limited_threads(1):
-        made = repair(load_model(model), x, label, criterion, data_dir=data_dir)
+    with limited_threads(1), _naming(model):
+        loaded = load_model(model)
+        if action == "list_patches":
+            from idwbench.cli.patch_output import print_patches
+
+            print_patches(loaded, model, json)
+            return
+        made = _made(loaded, x or "", label or "", file, undo, criterion, keep_logits=keep_logits, data_dir=data_dir)
         if target is not None:
             made.save(target, overwrite=force)
-    for warning in made.warnings:
-        typer.echo(f"warning: {warning}", err=True)
-    _print_repair(made, target, json)
+    from idwbench.cli.patch_output import print_repair
+
+    print_repair(made, undo, target, json)
 
 
-def _print_repair(made: Repair, output: Path | None, as_json: bool) -> None:
-    names = made.before.class_names
-    if as_json:
-        import json
+@contextmanager
+def _naming(model: Path) -> Iterator[None]:
+    """Add the file's name to the errors of a model that do not have one."""
+    from idwbench.errors import ModelFileError
 
-        typer.echo(json.dumps({**made.facts(), "model": str(output) if output and made.patch else None}))
-        return
-    if made.patch is None:
-        answer = names[made.label]
-        typer.echo(f"already right: the model answers {answer} as requested; nothing was changed or written")
-        return
-    used = made.patch.criterion_used
-    typer.echo(f"label {names[made.patch.label_before]} -> {names[made.label]}")
-    typer.echo(f"eta {made.patch.eta:.6g} ({used.kind.replace('_', ' ')} {used.amount:g})")
-    margin = f"logit margin {made.patch.logit_margin:.4g}"
-    typer.echo(f"at this input: probability {made.patch.confidence:.4f}, {margin}")
-    for name, effect in made.effects.items():
-        typer.echo(
-            f"{name}: {effect.changed} of {effect.n} predictions changed, "
-            f"accuracy {100 * effect.accuracy_before:.2f} -> {100 * effect.accuracy_after:.2f} %"
-        )
-    typer.echo(f"model {output}" if output else "nothing was written")
+    try:
+        yield
+    except ModelFileError as error:
+        raise ModelFileError(error.problem, hint=error.hint, file=error.file or model) from None
+
+
+def _action(actions: dict[str, Any], given: set[str]) -> str:
+    """Return the one action that is asked for: x, file, undo or list_patches.
+
+    Raises:
+        PatchError: none or several, or options that the action would ignore.
+    """
+    asked = [name for name, value in actions.items() if value is not None]
+    if not asked:
+        raise PatchError("give --x and --label, --file, --undo or --list")
+    if asked in (["x"], ["label"]):
+        other = "label" if asked == ["x"] else "x"
+        raise PatchError(f"--{other} is missing", hint="each input needs a label")
+    first = asked[0]
+    option = first.removesuffix("_patches")
+    if len(asked) > 1 and asked != ["x", "label"]:
+        raise PatchError(f"cannot be combined with --{option}", location=(asked[-1],))
+    ignored = {"list_patches": given, "undo": given - {"output", "dry_run"}}.get(first, set())
+    for name in sorted(ignored):
+        raise PatchError(f"cannot be combined with --{option}", location=(name,))
+    return first
+
+
+def _made(
+    model: SavedModel,
+    x: str,
+    label: str,
+    file: Path | None,
+    number: int | None,
+    criterion: Criterion,
+    *,
+    keep_logits: bool,
+    data_dir: Path | None,
+) -> Repair:
+    from idwbench.models.repair import repair, repair_file, undo
+
+    if number is not None:
+        return undo(model, number, data_dir=data_dir)
+    if file is not None:
+        return repair_file(model, file, criterion, keep_logits=keep_logits, data_dir=data_dir)
+    return repair(model, x, label, criterion, keep_logits=keep_logits, data_dir=data_dir)

@@ -91,8 +91,8 @@ class RunProgress(Observer):
         if values:
             mean = sum(values) / len(values)
             parts.append(f"test {metric.name} " + (f"{100 * mean:.2f} %" if metric.percent else f"{mean:.4g}"))
-        if len(results) > len(values):
-            parts.append(f"{len(results) - len(values)} diverged")
+        if n_diverged := sum(result.state == "diverged" for result in results):
+            parts.append(f"{n_diverged} diverged")
         parts.append(f"{sum(result.seconds for result in results):.1f} s")
         self._advance(len(results), " · ".join(parts))
 

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Force, Json, Plugins, load_plugins
 
 if TYPE_CHECKING:
-    from idwbench.report.summaries import Report
+    from idwbench.report.layout import Printable
     from idwbench.results.records import StoredRun
     from idwbench.results.store import Results
 
 __all__ = ["report"]
 
-TableFormat = Literal["rich", "markdown", "latex", "csv", "json"]
+# The options of each kind of output, beside --db, --plugin and --force; None lists the content of the database.
+_SELECTION = {"table", "method", "prototypes", "data_dir", "output"}
+_OPTIONS: dict[str | None, set[str]] = {
+    None: {"json", "data_dir"},
+    "table": {*_SELECTION, "format", "json", "metric", "interval", "measure"},
+    "leaderboard": {*_SELECTION - {"table"}, *("format", "json", "metric", "interval", "measure")}
+    | {"split", "top", "best_over"},
+    "figure": {*_SELECTION, "show"},
+    "claims": {"format", "json", "measure", "output", "data_dir"},
+    "paper": {"output", "data_dir", "format", "json", "measure"},
+}
+
+Format = Literal["rich", "markdown", "latex", "csv", "json", "png", "svg", "pdf"]
+_FIGURE_FORMATS = ("png", "svg", "pdf")
 
 
 def report(
@@ -27,70 +41,177 @@ def report(
             help="Name of a sweep or data set. Without it the content of the database is listed.", show_default=False
         ),
     ] = None,
+    leaderboard: Annotated[
+        str | None,
+        typer.Option(help="Name of a sweep or data set, whose settings are sorted by a metric.", show_default=False),
+    ] = None,
     figure: Annotated[
         str | None,
-        typer.Option(help="Figure to draw, such as keys or moons.", show_default=False),
+        typer.Option(
+            help="Figure to draw, such as curves, keys, moons or weights; the word list names all.",
+            show_default=False,
+        ),
     ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Show the figure in a window or the terminal; writes a file only with -o.")
+    ] = False,
     format: Annotated[
-        TableFormat | None, typer.Option(help="Format of a table. [default: rich]", show_default=False)
+        Format | None,
+        typer.Option(help="Format of a table (default: rich), or of the figures of --paper (png).", show_default=False),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="File to write; its suffix (.png, .svg, .pdf) is the format of a figure."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="File to write, with the format of a figure as suffix (.png, .svg, .pdf); a folder for the paper.",
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Metric of a table or leaderboard, such as accuracy or coverage; that of the task if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    interval: Annotated[
+        bool, typer.Option("--interval", help="Add 95 % bootstrap intervals of the means over seeds.")
+    ] = False,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="Split that a leaderboard is sorted by: test, holdout, validation or train. [default: test]",
+            show_default=False,
+        ),
+    ] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="Number of rows of a leaderboard.", show_default=False)] = None,
+    best_over: Annotated[
+        str | None,
+        typer.Option(
+            help="Settings, joined by commas, of which a leaderboard shows the values with the best validation metric.",
+            show_default=False,
+        ),
     ] = None,
     method: Annotated[list[str] | None, typer.Option(help="Only this method; may be repeated.")] = None,
     prototypes: Annotated[
         list[int] | None, typer.Option(help="Only this number of prototypes; may be repeated.")
     ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="First store the quality of prototypes of selected runs that lack it.")
+    ] = False,
+    claims: Annotated[
+        bool, typer.Option("--claims", help="Judge the claims of the paper by all runs with its data and protocol.")
+    ] = False,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="Write all figures, tables and claims of the paper to the folder -o.")
+    ] = False,
     db: Database = DEFAULT_DATABASE,
     data_dir: DataDir = None,
     plugin: Plugins = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Print a table of metrics over seeds, or draw a figure.
+    """Print a table of metrics over seeds, draw a figure, or judge the claims of the paper.
 
-    A table shows for each model n, mean ± sample standard deviation of the headline metric (such as accuracy), with the
-    best of each number of prototypes in bold, and published results. A name of both a sweep and a data set means the
-    sweep.
+    A table shows for each model n, mean ± sample standard deviation of a metric, with the best of each number of
+    prototypes in bold, and published results. A leaderboard shows all settings in one list, best first. A name of both
+    a sweep and a data set means the sweep.
     """
-    from idwbench.results.store import Results
-
-    _check_together(table, figure, format, output, json)
+    output_kind = _check_together(
+        {"leaderboard": leaderboard, "figure": figure, "claims": claims, "paper": paper},
+        {"table": table, "method": method, "prototypes": prototypes, "output": output, "format": format, "json": json}
+        | {"metric": metric, "interval": interval, "measure": measure, "split": split, "top": top}
+        | {"best_over": best_over, "show": show},
+    )
     load_plugins(plugin)
-    results = Results(db, read_only=True)
-    if table is None and figure is None:
-        _print_contents(results, json)
-        return
+    table_format = "json" if json else format or "rich"
+    if output_kind == "paper":
+        from idwbench.cli.paper import report_paper
 
-    from idwbench.report.selection import select_runs
+        assert output is not None  # checked above
+        report_paper(db, output, format or "png", data_dir, measured=measure, force=force, as_json=json)
+    elif output_kind == "claims":
+        from idwbench.cli.claims import report_claims
 
-    runs = select_runs(results, table, method or (), prototypes or ())
-    if figure is not None:
-        folder = Path("results") if "://" in db else Path(db).parent
-        _write_figure(results, runs, figure, output or folder / f"{runs[0].dataset}_{figure}.png", data_dir, force)
+        report_claims(db, table_format, output, data_dir, measured=measure, force=force)
+    elif figure is not None:
+        from idwbench.cli.figures import FigureRequest, draw_figure
+
+        draw_figure(
+            FigureRequest(figure, table, method or (), prototypes or (), db, data_dir, output, show=show, force=force)
+        )
+    elif output_kind is None:
+        from idwbench.results.store import Results
+
+        _print_contents(Results(db, read_only=True), json)
     else:
-        from idwbench.report.summaries import summarise
+        from idwbench.cli.quality import advised
 
-        _write_table(summarise(runs), "json" if json else format or "rich", output, force)
+        runs = _selected(db, table, leaderboard, method or (), prototypes or (), measure, data_dir)
+        shown: Printable
+        with advised(runs, metric):
+            if leaderboard is not None:
+                from idwbench.report.leaderboard import leaderboard as make_leaderboard
+
+                axes = [] if best_over is None else [axis.strip() for axis in best_over.split(",")]
+                shown = make_leaderboard(runs, metric, split=split, top=top, best_over=axes, intervals=interval)
+            else:
+                from idwbench.report.summaries import summarise
+
+                shown = summarise(runs, metric, intervals=interval)
+        _write_table(shown, table_format, output, force)
 
 
-def _check_together(
-    table: str | None, figure: str | None, table_format: str | None, output: Path | None, json: bool
-) -> None:
-    """Refuse options that would be ignored."""
+def _check_together(kinds: Mapping[str, Any], options: Mapping[str, Any]) -> str | None:
+    """Return the kind of output; refuse options that it would ignore."""
     from idwbench.errors import ConfigError
 
-    if figure is not None and (table_format is not None or json):
-        problem = "takes neither --format nor --json; the ending of -o is its format"
-        raise ConfigError(problem, location=("figure",))
-    if json and table_format not in (None, "json"):
-        raise ConfigError(f"--format is '{table_format}'", location=("json",))
-    if table is None and figure is None and (table_format is not None or output is not None):
-        raise ConfigError("give --table NAME or --figure too", location=("format" if table_format else "output",))
+    kind, *others = [*(name for name, value in kinds.items() if value), None]
+    if others and others[0] is not None:
+        raise ConfigError(f"cannot be combined with --{kind}", location=(others[0],))
+    if kind is None and options["table"] is not None:
+        kind = "table"
+    for name, value in options.items():
+        if value in (None, False, []) or name in _OPTIONS[kind]:
+            continue
+        if name == "table":
+            raise ConfigError(f"cannot be combined with --{kind}", location=(name,))
+        takers = [f"--{taker}" for taker, taken in _OPTIONS.items() if taker is not None and name in taken]
+        raise ConfigError(f"only with {' or '.join(takers)}", location=(name,))
+    of_figures = options["format"] in _FIGURE_FORMATS
+    if options["format"] is not None and of_figures != (kind == "paper"):
+        problem = f"{options['format']} is a format of {'figures: only with --paper' if of_figures else 'tables'}"
+        raise ConfigError(problem, location=("format",))
+    if options["json"] and kind != "paper" and options["format"] not in (None, "json"):
+        raise ConfigError(f"--format is '{options['format']}'", location=("json",))
+    if kind == "paper" and options["output"] is None:
+        raise ConfigError("give -o FOLDER too", location=("paper",))
+    return kind
 
 
-def _write_table(report: Report, table_format: str, output: Path | None, force: bool) -> None:
+def _selected(
+    db: str,
+    table: str | None,
+    leaderboard: str | None,
+    methods: Collection[str],
+    prototypes: Collection[int],
+    measure: bool,
+    data_dir: Path | None,
+) -> list[StoredRun]:
+    """Return the runs of a table or leaderboard, measured first if asked for."""
+    from idwbench.cli.quality import measure as measure_quality
+    from idwbench.cli.quality import opened
+    from idwbench.report.selection import select_runs
+
+    results = opened(db, measure)
+    setting = "leaderboard" if leaderboard is not None else "table"
+    runs = select_runs(results, leaderboard or table, methods, prototypes, setting=setting)
+    if measure and measure_quality(results, runs, data_dir):
+        runs = select_runs(results, leaderboard or table, methods, prototypes, setting=setting)
+    return runs
+
+
+def _write_table(report: Printable, table_format: str, output: Path | None, force: bool) -> None:
     from idwbench.report.formats import render
 
     if output is not None:
@@ -109,23 +230,6 @@ def _write_table(report: Report, table_format: str, output: Path | None, force: 
         typer.echo(render(report, table_format), nl=False)
 
 
-def _write_figure(
-    results: Results, runs: list[StoredRun], figure: str, target: Path, data_dir: Path | None, force: bool
-) -> None:
-    from idwbench.files import check_output
-
-    check_output(target, overwrite=force)
-
-    from idwbench.figures.drawing import save_figure
-    from idwbench.figures.stored import draw_stored
-    from idwbench.training.threads import limited_threads
-
-    with limited_threads(1):
-        drawn = draw_stored(figure, results, runs, data_dir)
-    save_figure(drawn, target, overwrite=force)
-    typer.echo(str(target))
-
-
 def _print_contents(results: Results, as_json: bool) -> None:
     import dataclasses
     import json
@@ -142,3 +246,5 @@ def _print_contents(results: Results, as_json: bool) -> None:
         typer.echo(f"sweep {status_line(name, status)}")
     for name in datasets:
         typer.echo(f"data set {name}")
+    if not statuses and not datasets:
+        typer.echo("nothing is stored", err=True)

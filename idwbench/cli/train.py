@@ -121,7 +121,10 @@ def _print_run(run: StoredRun, output: Path | None, as_json: bool) -> None:
 
     from idwbench.runs.metrics import METRICS, SPLITS
 
-    for (split, name), value in sorted(run.metrics.items(), key=lambda item: (SPLITS.index(item[0][0]), item[0][1])):
-        typer.echo(f"{split} {name} {100 * value:.2f} %" if METRICS[name].percent else f"{split} {name} {value:.4g}")
+    of_task = [name for name, metric in METRICS.items() if metric.task is not None]
+    for split, name in ((split, name) for split in SPLITS for name in sorted(of_task)):
+        if (value := run.metric(name, split)) is not None:
+            percent = METRICS[name].percent
+            typer.echo(f"{split} {name} {100 * value:.2f} %" if percent else f"{split} {name} {value:.4g}")
     if output:
         typer.echo(f"model {output}")

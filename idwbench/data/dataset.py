@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from idwbench.runs.datasets import DatasetConfig, Task
 from idwbench.runs.metrics import evaluate
 
-__all__ = ["Dataset", "FeatureMoments", "Scaling", "Split", "array_sha256", "feature_moments"]
+__all__ = ["Dataset", "FeatureMoments", "Scaling", "Split", "array_sha256", "feature_moments", "n_distinct"]
 
 _ROWS_AT_ONCE = 512
 
@@ -163,7 +163,7 @@ class Dataset:
     @cached_property
     def n_distinct(self) -> list[int]:
         """Number of distinct inputs in each of `groups`."""
-        return [len({row.tobytes() for row in self.train.inputs[rows]}) for rows in self.groups]
+        return [n_distinct(self.train.inputs[rows]) for rows in self.groups]
 
     def metrics(self, split: str, outputs: NDArray[np.floating]) -> dict[tuple[str, str], float]:
         """Return the metrics of a model's `outputs` (n, outputs) on a split, in the targets' own units."""
@@ -172,6 +172,11 @@ class Dataset:
             outputs = self.target_scaling.invert(outputs)
             targets = self.target_scaling.invert(targets.astype(np.float32))
         return evaluate(self.task, split, outputs, targets)
+
+
+def n_distinct(inputs: NDArray[np.float32]) -> int:
+    """Return the number of distinct rows."""
+    return len({row.tobytes() for row in inputs})
 
 
 def feature_moments(inputs: NDArray[np.float32]) -> FeatureMoments:

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import io
+import textwrap
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 
+from idwbench.attention.methods import METHODS
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.files import write_file
 
 __all__ = [
+    "CAPTION",
     "CLASS_COLOURS",
     "FIGURE_SUFFIXES",
     "INK",
     "PAPER",
     "QUIET",
     "RULE",
+    "Drawing",
+    "check_figure_path",
     "class_colour",
     "diverging",
+    "draw_caption",
     "fade",
+    "method_colour",
+    "percent_label",
     "save_figure",
+    "seeds_label",
+    "wrapped_lines",
 ]
 
 # Okabe and Ito's palette for colour-blind readers, in part darkened.
@@ -30,10 +42,15 @@ CLASS_COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B"),
     *("#56B4E9", "#8C2D04", "#54278F", "#737373", "#1B7837"),
 )
+# The same palette in the order of the built-in methods: the last of them is blue.
+_METHOD_COLOURS = ("#737373", "#CC79A7", "#B8860B", "#009E73", "#56B4E9", "#D55E00", "#0072B2", "#1F2933", "#54278F")
 INK = "#1F2933"
 QUIET = "#66727F"
 RULE = "#CBD2D9"
 PAPER = "#FFFFFF"
+
+# Identifies the lines of a caption.
+CAPTION = "caption"
 
 FIGURE_SUFFIXES = (".pdf", ".png", ".svg")
 # No dates and versions, so that the files are reproducible.
@@ -42,6 +59,31 @@ _METADATA: dict[str, dict[str, str | None]] = {
     ".png": {"Software": None},
     ".svg": {"Date": None, "Creator": None},
 }
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, and one line for each kind of runs that were given and are not in it."""
+
+    figure: Figure
+    left_out: tuple[str, ...] = ()
+
+
+def method_colour(name: str) -> str:
+    """Return the colour of a method, the same in all figures; that of a method that is not registered is grey."""
+    place = list(METHODS).index(name) if name in METHODS else 0
+    return _METHOD_COLOURS[place % len(_METHOD_COLOURS)]
+
+
+def percent_label(mean: float, std: float | None = None) -> str:
+    """Return ``97.5 ± 1.2`` for fractions, in percent."""
+    return " ± ".join(f"{100 * number:.1f}" for number in (mean, std) if number is not None)
+
+
+def seeds_label(counts: Collection[int]) -> str:
+    """Return ``10 seeds``, or ``3 to 10 seeds`` if the numbers of seeds differ."""
+    low, high = min(counts), max(counts)
+    return f"{low} seed{'s' if low > 1 else ''}" if low == high else f"{low} to {high} seeds"
 
 
 def class_colour(index: int) -> str:
@@ -60,6 +102,39 @@ def diverging(name: str, low: str, middle: str, high: str) -> LinearSegmentedCol
     return LinearSegmentedColormap.from_list(name, [low, middle, high])
 
 
+def wrapped_lines(sentences: Sequence[str], width: float, size: float = 8.5) -> list[str]:
+    """Return the lines of a caption that fit in `width` inches at `size` points.
+
+    Each sentence begins a line. It is broken after a semicolon, or between words if a clause is longer than a line.
+    """
+    columns = int(72 * width / (0.53 * size)) - 2
+    lines: list[str] = []
+    for sentence in filter(None, sentences):
+        parts: list[str] = []
+        for clause in sentence.split("; "):
+            if parts and len(parts[-1]) + 2 + len(clause) <= columns:
+                parts[-1] += f"; {clause}"
+            else:
+                parts.append(clause)
+        lines += [line for part in parts for line in textwrap.wrap(part, columns)]
+    return lines
+
+
+def draw_caption(figure: Figure, lines: Sequence[str], size: float = 8.5) -> None:
+    """Write a caption at the bottom, 0.165 inches for each line."""
+    for number, line in enumerate(reversed(lines)):
+        height = (0.06 + 0.165 * number) / figure.get_figheight()
+        figure.text(0.5, height, line, ha="center", va="bottom", fontsize=size, color=QUIET, gid=CAPTION)
+
+
+def check_figure_path(path: Path) -> None:
+    """Raise `ConfigError` unless the suffix of `path` is .png, .svg or .pdf."""
+    suffix = path.suffix.lower()
+    if suffix not in FIGURE_SUFFIXES:
+        hint = did_you_mean(suffix, FIGURE_SUFFIXES)
+        raise ConfigError(f"cannot write a figure as '{suffix}'", file=path, hint=hint)
+
+
 def save_figure(figure: Figure, path: Path, *, dpi: int = 160, overwrite: bool = False) -> None:
     """Write the figure atomically and reproducibly; the suffix .png, .svg or .pdf is the format.
 
@@ -67,10 +142,8 @@ def save_figure(figure: Figure, path: Path, *, dpi: int = 160, overwrite: bool =
         ConfigError: another suffix.
         OutputError: the file exists and may not be overwritten, or cannot be written.
     """
+    check_figure_path(path)
     suffix = path.suffix.lower()
-    if suffix not in FIGURE_SUFFIXES:
-        hint = did_you_mean(suffix, FIGURE_SUFFIXES)
-        raise ConfigError(f"cannot write a figure as '{suffix}'", file=path, hint=hint)
     drawn = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "idwbench"}):
         figure.savefig(drawn, dpi=dpi, format=suffix[1:], facecolor=PAPER, metadata=_METADATA[suffix])

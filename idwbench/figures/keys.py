@@ -13,9 +13,9 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import INK, PAPER, QUIET, RULE, class_colour, diverging
+from idwbench.figures.drawing import INK, PAPER, RULE, class_colour, diverging, draw_caption, wrapped_lines
 
-__all__ = ["KeysPanel", "draw_key_grid", "draw_keys", "key_order"]
+__all__ = ["KEY_COLOURS", "SCALE_CAPTION", "KeysPanel", "draw_key_grid", "draw_keys", "key_order", "scale_limit"]
 
 _WIDTH = 10.0  # inches
 _GAP = 0.08  # between tiles, in tiles
@@ -23,8 +23,12 @@ _LABEL = 0.30  # height of the strip under a tile, in tiles
 _HEADER, _FOOTER = 0.55, 0.4  # inches above each grid, and below the last
 # Upper end of the colour scale of a key: border pixels may have much larger values than the rest.
 _QUANTILE = 0.95
+SCALE_CAPTION = (
+    "each key in its own scale: white is 0, black positive, blue negative; "
+    f"full colour from the {100 * _QUANTILE:g}th percentile of its absolute values on"
+)
 # Positive numbers are dark, negative ones blue.
-_INK_MAP: LinearSegmentedColormap = diverging("idwbench_keys", "#2B7BBA", PAPER, "#111418")
+KEY_COLOURS: LinearSegmentedColormap = diverging("idwbench_keys", "#2B7BBA", PAPER, "#111418")
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,16 @@ def key_order(values: NDArray[np.floating]) -> NDArray[np.intp]:
     return np.argsort(np.argmax(values, axis=1), kind="stable")
 
 
-def draw_keys(panels: Sequence[KeysPanel], image_shape: tuple[int, int] | None, class_names: Sequence[str]) -> Figure:
+def draw_keys(
+    panels: Sequence[KeysPanel],
+    image_shape: tuple[int, int] | None,
+    class_names: Sequence[str],
+    *,
+    source: str = "",
+) -> Figure:
     """Return a figure with one grid of keys for each panel, one above the other.
+
+    `source` is the last line of the caption: data set and protocol.
 
     Raises:
         ConfigError: no panels, inputs that are not images, or arrays that do not fit.
@@ -51,7 +63,8 @@ def draw_keys(panels: Sequence[KeysPanel], image_shape: tuple[int, int] | None, 
         raise ConfigError("the figure of keys needs at least one model")
     shape = _checked(panels, image_shape, class_names)
     heights = [_grid_height(len(panel.keys), shape) * _WIDTH * 0.97 + _HEADER for panel in panels]
-    total = sum(heights) + _FOOTER
+    lines = wrapped_lines([SCALE_CAPTION, source], _WIDTH)
+    total = sum(heights) + _FOOTER + 0.165 * (len(lines) - 1)
     figure = Figure(figsize=(_WIDTH, total), facecolor=PAPER)
     top = total
     for panel, height in zip(panels, heights, strict=True):
@@ -61,11 +74,7 @@ def draw_keys(panels: Sequence[KeysPanel], image_shape: tuple[int, int] | None, 
         title_y = (top - 0.62 * _HEADER) / total
         figure.text(0.015, title_y, panel.title, fontsize=13, weight="bold", color=INK, va="center")
         top -= height
-    scale = (
-        "each key in its own scale: white is 0, black positive, blue negative; "
-        f"full colour from the {100 * _QUANTILE:g}th percentile of its absolute values on"
-    )
-    figure.text(0.5, 0.12 / total, scale, fontsize=8.5, color=QUIET, ha="center", va="bottom")
+    draw_caption(figure, lines)
     return figure
 
 
@@ -85,9 +94,14 @@ def draw_key_grid(axes: Axes, panel: KeysPanel, image_shape: tuple[int, int], cl
         left, top = column * (1 + _GAP), row * step
         image = np.asarray(panel.keys[key], dtype=np.float64).reshape(image_shape)
         extent = (left, left + 1, top + aspect, top)
-        limit = _scale_limit(image)
+        limit = scale_limit(image)
         axes.imshow(
-            image, cmap=_INK_MAP, norm=Normalize(-limit, limit), extent=extent, interpolation="nearest", aspect="equal"
+            image,
+            cmap=KEY_COLOURS,
+            norm=Normalize(-limit, limit),
+            extent=extent,
+            interpolation="nearest",
+            aspect="equal",
         )
         axes.add_patch(Rectangle((left, top), 1, aspect, fill=False, edgecolor=RULE, linewidth=0.6))
         joins = column + 1 < columns and place + 1 < len(order) and labels[place + 1] == label
@@ -102,7 +116,7 @@ def draw_key_grid(axes: Axes, panel: KeysPanel, image_shape: tuple[int, int], cl
     axes.set_axis_off()
 
 
-def _scale_limit(image: NDArray[np.float64]) -> float:
+def scale_limit(image: NDArray[np.float64]) -> float:
     """Return the upper end of the colour scale of a key, above 0."""
     size = np.abs(image)
     return float(np.quantile(size, _QUANTILE)) or float(size.max()) or 1.0

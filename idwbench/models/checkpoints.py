@@ -7,6 +7,7 @@ that the same run gives the same bytes.
 import io
 import json
 import platform
+import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
@@ -137,7 +138,7 @@ def _serialised(model: SavedModel, suffix: str) -> bytes:
         "image_shape": list(model.image_shape) if model.image_shape else None,
         "class_names": list(model.class_names),
         "provenance": dict(model.provenance),
-        "patches": [dict(patch) for patch in model.patches],
+        "patches": [_interned(patch) for patch in model.patches],
     }
     if suffix == ".safetensors":
         # One entry, since safetensors does not keep the order of several.
@@ -145,6 +146,15 @@ def _serialised(model: SavedModel, suffix: str) -> bytes:
     buffer = io.BytesIO()
     torch.save({**facts, **tensors}, buffer)
     return buffer.getvalue()
+
+
+def _interned(content: Any) -> Any:
+    """Return a copy in which equal strings are one object: pickle writes an object once, so that bytes depend on it."""
+    if isinstance(content, str):
+        return sys.intern(content)
+    if isinstance(content, dict):
+        return {_interned(key): _interned(value) for key, value in content.items()}
+    return [_interned(value) for value in content] if isinstance(content, list) else content
 
 
 def _parsed(content: bytes, path: Path) -> SavedModel:
@@ -194,7 +204,7 @@ def _built(fields: dict[str, Any], path: Path) -> SavedModel:
     facts = parse_facts(fields)
     check_tensors(fields, facts)
     method = _method_of(facts.config, path)
-    check_parameters(facts.config.model, method)
+    check_parameters(facts.config.network, method)
     shape = facts.image_shape
     keys, values, *scales = (fields[name].detach() for name in TENSORS)
     targets = [fields[name].detach().numpy() for name in REGRESSION_TENSORS] if not facts.class_names else None

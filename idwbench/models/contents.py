@@ -2,19 +2,31 @@
 
 import json
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from idwbench.attention.definitions import Method
 from idwbench.attention.methods import resolve_parameters
+from idwbench.errors import ModelFileError
 from idwbench.runs.config import RunConfig
 from idwbench.runs.models import PrototypesConfig
 from idwbench.runs.settings import Count
 
-__all__ = ["FACTS", "REGRESSION_TENSORS", "TENSORS", "ModelFacts", "check_parameters", "check_tensors", "parse_facts"]
+__all__ = [
+    "FACTS",
+    "REGRESSION_TENSORS",
+    "TENSORS",
+    "ModelFacts",
+    "PatchRecord",
+    "ReplacedEta",
+    "check_parameters",
+    "check_tensors",
+    "parse_facts",
+    "parse_patch",
+]
 
 TENSORS = ("keys", "values", "scaling_mean", "scaling_std")
 REGRESSION_TENSORS = ("target_mean", "target_std")
@@ -31,6 +43,60 @@ class ModelFacts(BaseModel):
     class_names: list[str]
     provenance: dict[str, Any]
     patches: list[dict[str, Any]]
+
+
+class ReplacedEta(BaseModel):
+    """The η, the amount and the value of an earlier patch before it was solved again for a new one."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
+
+    number: Annotated[int, Field(ge=1)]
+    eta: float
+    amount: float
+    value: list[float]
+
+
+class PatchRecord(BaseModel):
+    """What a model file records of a patch; version 0.1.0 had other names for the criterion and the amount requested.
+
+    Attributes:
+        x: The input as the user gave it.
+        label: The target class.
+        eta: η of the value.
+        criterion: Kind of the criterion.
+        amount_requested: Its amount.
+        amount: The amount that η was computed for.
+        label_before: The model's answer before the patch.
+        keep_logits: Whether the value is z(q) + η e_c; recorded only if it is.
+        replaced: What earlier patches had before they were solved again for this one; recorded only if any were.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
+
+    x: str | list[float]
+    label: Annotated[int, Field(ge=0)]
+    eta: float
+    criterion: Literal["margin", "logit_margin", "confidence"] = Field(
+        validation_alias=AliasChoices("criterion", "demand")
+    )
+    amount_requested: float = Field(validation_alias=AliasChoices("amount_requested", "amount_asked"))
+    amount: float
+    label_before: int
+    keep_logits: bool = False
+    replaced: list[ReplacedEta] = []
+
+
+def parse_patch(number: int, content: dict[str, Any]) -> PatchRecord:
+    """Return the record of the patch `number`, from 1.
+
+    Raises:
+        ModelFileError: a field is missing or of a wrong type.
+    """
+    try:
+        return PatchRecord.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ModelFileError(f"damaged record of patch {number}: {first['loc'][0]}: {first['msg']}") from None
 
 
 def parse_facts(content: dict[str, Any]) -> ModelFacts:

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from idwbench.attention.definitions import Initialisation
 from idwbench.attention.methods import get_method
-from idwbench.data.dataset import Dataset, FeatureMoments
+from idwbench.data.dataset import Dataset, FeatureMoments, n_distinct
 from idwbench.errors import ConfigError
-from idwbench.runs.models import PrototypesConfig
+from idwbench.runs.models import BaselineConfig, PrototypesConfig
 
 __all__ = ["check_prototypes", "initial_prototypes", "initialisation_of"]
 
@@ -23,8 +23,17 @@ def initialisation_of(model: PrototypesConfig) -> Initialisation:
     return get_method(model.method).initialisation if model.initialisation == "default" else model.initialisation
 
 
-def check_prototypes(model: PrototypesConfig, dataset: Dataset) -> None:
-    """Raise the `ConfigError` of `initial_prototypes`, if it would, without drawing anything."""
+def check_prototypes(model: PrototypesConfig | BaselineConfig, dataset: Dataset) -> None:
+    """Check, without drawing anything, that the data has enough training inputs for the prototypes.
+
+    Raises:
+        ConfigError: ``samples``: more prototypes than training inputs; ``kmeans``: than distinct ones.
+    """
+    if isinstance(model, BaselineConfig):
+        train = dataset.train
+        k_means = model.method == "kmeans"
+        _check_number(model.prototypes, n_distinct(train.inputs) if k_means else len(train), k_means=k_means)
+        return
     way = initialisation_of(model)
     if way in ("samples", "kmeans"):
         _sizes(model.prototypes, dataset, k_means=way == "kmeans")
@@ -90,10 +99,14 @@ def _from_data(n: int, dataset: Dataset, generator: np.random.Generator, *, k_me
 def _sizes(n: int, dataset: Dataset, *, k_means: bool) -> list[int]:
     """Return how many prototypes each group can give; an error if that is fewer than `n` in all."""
     sizes = dataset.n_distinct if k_means else [len(rows) for rows in dataset.groups]
-    if n > sum(sizes):
-        which = "distinct training inputs" if k_means else "training inputs"
-        raise ConfigError(f"expected at most {sum(sizes)}, the number of {which}, got {n}", location=("prototypes",))
+    _check_number(n, sum(sizes), k_means=k_means)
     return sizes
+
+
+def _check_number(n: int, most: int, *, k_means: bool) -> None:
+    if n > most:
+        which = "distinct training inputs" if k_means else "training inputs"
+        raise ConfigError(f"expected at most {most}, the number of {which}, got {n}", location=("prototypes",))
 
 
 def _shares(n: int, sizes: Sequence[int], generator: np.random.Generator) -> list[int]:

@@ -4,19 +4,22 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, PatchError, did_you_mean
 from idwbench.files import read_file
 from idwbench.models.saved import SavedModel
-from idwbench.runs.datasets import parse_dataset
+from idwbench.runs.datasets import DatasetConfig, parse_dataset
 
-__all__ = ["IMAGE_SUFFIXES", "find_input", "find_label"]
+__all__ = ["IMAGE_SUFFIXES", "LoadDataset", "find_input", "find_label"]
+
+LoadDataset = Callable[[DatasetConfig, Path | None], Dataset]
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".tif", ".tiff", ".webp")
 _REFERENCE = re.compile(r"(?P<dataset>[^:]+):(?P<split>[^:]+):(?P<index>[^:]*)")
@@ -56,10 +59,13 @@ def _summary(names: Sequence[str]) -> str:
     return f"one of: {', '.join(sorted(names, key=int)[:_LISTED_NAMES])}{more}"
 
 
-def find_input(text: str, model: SavedModel, data_dir: Path | None = None) -> NDArray[np.float32]:
+def find_input(
+    text: str, model: SavedModel, data_dir: Path | None = None, load: LoadDataset = load_dataset
+) -> NDArray[np.float32]:
     """Return the scaled input (features,) for a text.
 
     `text` is numbers separated by commas, an ``.npy`` or image file (pixels 0 to 255), or ``DATASET:SPLIT:INDEX``.
+    `load` loads data sets; for many inputs one that remembers them saves time.
 
     Raises:
         PatchError: the text is not valid, or the input does not fit the model; `location` is ``("x",)``.
@@ -73,7 +79,7 @@ def find_input(text: str, model: SavedModel, data_dir: Path | None = None) -> ND
             return model.scale(_read_image(Path(text), model))
         reference = _REFERENCE.fullmatch(text)
         if reference:
-            return _from_dataset(reference["dataset"], reference["split"], reference["index"], model, data_dir)
+            return _from_dataset(reference["dataset"], reference["split"], reference["index"], model, data_dir, load)
         return model.scale(_parse_numbers(text))
     except PatchError as error:
         raise error if error.location else error.at("x") from None
@@ -124,7 +130,7 @@ def _read_image(path: Path, model: SavedModel) -> NDArray[np.float64]:
 
 
 def _from_dataset(
-    name: str, split_name: str, index: str, model: SavedModel, data_dir: Path | None
+    name: str, split_name: str, index: str, model: SavedModel, data_dir: Path | None, load: LoadDataset
 ) -> NDArray[np.float32]:
     if name in (model.config.dataset.name, model.config.dataset_label):
         config = model.config.dataset
@@ -133,7 +139,7 @@ def _from_dataset(
             config = parse_dataset(name)
         except ConfigError as error:
             raise PatchError(error.problem, hint=error.hint) from None
-    dataset = load_dataset(config, data_dir)
+    dataset = load(config, data_dir)
     if split_name not in dataset.splits:
         raise PatchError(f"no split is called '{split_name}'", hint=did_you_mean(split_name, dataset.splits))
     split = dataset.splits[split_name]

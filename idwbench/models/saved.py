@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,9 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from idwbench.data.dataset import Scaling
 from idwbench.errors import PatchError
-from idwbench.models.patching import Criterion, Patch, apply_patch, make_patch
+from idwbench.models.criteria import Criterion
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.runs.config import RunConfig
+
+if TYPE_CHECKING:
+    from idwbench.models.patch_records import RecordedPatch
 
 __all__ = ["Explanation", "SavedModel"]
 
@@ -113,33 +116,86 @@ class SavedModel:
             values=values[order],
         )
 
-    def patch(self, x: ArrayLike, label: int | str, criterion: Criterion | None = None, **amount: float) -> SavedModel:
+    def patch(
+        self,
+        x: ArrayLike,
+        label: int | str,
+        criterion: Criterion | None = None,
+        *,
+        keep_logits: bool = False,
+        **amount: float,
+    ) -> SavedModel:
         """Return a model with one more prototype that predicts `label` for the input `x`, in the data's own units.
 
         A text as `label` is read by `idwbench.models.inputs.find_label`. The criterion may be given as `margin`,
-        `logit_margin` or `confidence`, see `Criterion`. Returns the same model if it already meets the criterion.
+        `logit_margin` or `confidence`, see `Criterion`. With `keep_logits` the new value is z(q) + η e_c. Returns the
+        same model if it already meets the criterion. If the patch would break earlier ones, all are solved again
+        together.
 
         Raises:
+            PatchConflictError: the patch and earlier ones cannot hold together.
             PatchError: not an `idw` classifier, an invalid input or class, or a criterion that float32 cannot meet.
         """
+        from idwbench.models.patch_changes import PatchInput, add_patches
+
+        given = PatchInput(np.asarray(x).reshape(-1).tolist(), self.scale(x), self._label(label))
+        return add_patches(self, [given], criterion or Criterion.of(**amount), keep_logits=keep_logits).model
+
+    def patch_all(
+        self,
+        inputs: ArrayLike,
+        labels: Sequence[int | str],
+        criterion: Criterion | None = None,
+        *,
+        keep_logits: bool = False,
+        **amount: float,
+    ) -> SavedModel:
+        """Return a model that predicts `labels` (n,) for the `inputs` (n, features), in the data's own units.
+
+        The patches are solved together and all hold, with those that the model has already; arguments as for `patch`.
+
+        Raises:
+            PatchConflictError: they cannot hold together.
+            PatchError: as `patch`; `location` has the row.
+        """
+        from idwbench.models.patch_changes import PatchInput, add_patches
+
+        rows = list(np.asarray(inputs))
+        if len(rows) != len(labels):
+            raise PatchError(f"expected {len(rows)}, one for each input, got {len(labels)}", location=("labels",))
+        given = []
+        for row, (x, label) in enumerate(zip(rows, labels, strict=True)):
+            try:
+                given.append(PatchInput(x.reshape(-1).tolist(), self.scale(x), self._label(label), f"input {row}"))
+            except PatchError as error:
+                raise error.at(row) from None
+        return add_patches(self, given, criterion or Criterion.of(**amount), keep_logits=keep_logits).model
+
+    def recorded_patches(self) -> tuple[RecordedPatch, ...]:
+        """Return the patches, oldest first, and whether each still holds.
+
+        Raises:
+            ModelFileError: the records do not fit the prototypes.
+        """
+        from idwbench.models.patch_records import recorded_patches
+
+        return recorded_patches(self)
+
+    def undo_patch(self, number: int) -> SavedModel:
+        """Return the model without the patch `number`, from 1 and oldest first; see `without_patch`.
+
+        Raises:
+            PatchError: there is no such patch.
+            ModelFileError: the records do not fit the prototypes.
+        """
+        from idwbench.models.patch_changes import without_patch
+
+        return without_patch(self, number).model
+
+    def _label(self, label: int | str) -> int:
         from idwbench.models.inputs import find_label  # which imports this module
 
-        target = find_label(label, self.class_names) if isinstance(label, str) else label
-        made = make_patch(self.network, self.scale(x), target, criterion or Criterion.of(**amount))
-        return self if made is None else self.with_patch(made, np.asarray(x).reshape(-1).tolist())
-
-    def with_patch(self, patch: Patch, x: str | Sequence[float]) -> SavedModel:
-        """Return the model with a patch applied and recorded; `x` is the input as given by the user."""
-        record = {
-            "x": x,
-            "label": patch.label,
-            "eta": patch.eta,
-            "criterion": patch.criterion_used.kind,
-            "amount_requested": patch.criterion.amount,
-            "amount": patch.criterion_used.amount,
-            "label_before": patch.label_before,
-        }
-        return replace(self, network=apply_patch(self.network, patch), patches=(*self.patches, record))
+        return find_label(label, self.class_names) if isinstance(label, str) else label
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model to a ``.pt`` or ``.safetensors`` file, see `idwbench.models.checkpoints.save_model`."""

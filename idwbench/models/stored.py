@@ -16,9 +16,11 @@ def stored_model(results: Results, run: StoredRun, data_dir: Path | None = None)
     """Return the model of a stored run.
 
     Raises:
-        TrainingError: the run is not complete.
+        TrainingError: the run is of a kind without a model, or is not complete.
         DatasetError: its data set, which has the scaling, cannot be loaded.
     """
+    if run.config.model.kind != "prototypes":
+        raise TrainingError(f"a run of kind {run.config.model.kind} has no model: it trains no prototype network")
     if run.state != "complete":
         epoch = f" in epoch {run.diverged_epoch}" if run.diverged_epoch else ""
         raise TrainingError(f"the run is {run.state}{epoch}: it has no model")

@@ -1,94 +1,79 @@
-"""The columns of tables for humans."""
+"""Columns of tables: metrics with their spread, intervals, counts and references."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
-from idwbench.report.labels import metric_label, value_label
-from idwbench.report.references import ReferenceSource
-from idwbench.report.summaries import SPLITS, Row, Section
+from idwbench.report.comparisons import compared_splits
+from idwbench.report.labels import interval_label, value_label
+from idwbench.report.references import Reference, ReferenceSource
+from idwbench.report.statistics import Statistic
+from idwbench.report.tables import MISSING, Cell, Column
 
-__all__ = ["MISSING", "Cell", "Column", "caption", "section_columns", "without_spread"]
+__all__ = ["count_column", "diverged_column", "learned_column", "reference_column", "split_columns", "text_column"]
 
-MISSING = "–"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Text of one cell, and whether it is marked as best."""
-
-    text: str
-    best: bool = False
+Statistics = Sequence[Mapping[str, Statistic]]
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column; `numeric` cells are aligned to the right, and `cell` returns the cell of a row."""
-
-    name: str
-    header: str
-    numeric: bool
-    cell: Callable[[Row], Cell]
+def text_column(name: str, header: str, texts: Iterable[str], *, numeric: bool = False, narrow: str = "") -> Column:
+    """Return a column of texts."""
+    return Column(name, header, numeric, tuple(map(Cell, texts)), narrow_header=narrow)
 
 
-def section_columns(section: Section) -> tuple[Column, ...]:
-    """Return the columns of a section, without empty ones (holdout, references, …)."""
-    rows, metric = section.rows, section.metric
-    splits = [split for split in SPLITS if split == "test" or any(split in row.statistics for row in rows)]
-    columns = [
-        Column("method", "method", False, lambda row: Cell(row.model.method)),
-        Column("setting", "parameters", False, lambda row: Cell(row.model.parameters_label)),
-        Column("prototypes", "prototypes", True, lambda row: Cell(str(row.model.prototypes))),
-        Column("n", "n", True, lambda row: Cell(str(row.n))),
-        *(_split_column(split, metric) for split in splits),
-        Column("learned", "learned parameters", True, lambda row: Cell(_count(row.n_parameters))),
-        _reference_column("paper", "paper", metric),
-        _reference_column("authors", "authors' code", metric),
-        Column("diverged", "diverged", True, lambda row: Cell(str(row.n_diverged) if row.n_diverged else "")),
-    ]
-    return tuple(
-        column
-        for column in columns
-        if column.name in ("method", "test") or any(column.cell(row).text not in ("", MISSING) for row in rows)
+def count_column(counts: Iterable[int]) -> Column:
+    """Return the numbers of complete runs."""
+    return text_column("n", "n", map(str, counts), numeric=True)
+
+
+def diverged_column(counts: Iterable[int]) -> Column:
+    """Return the numbers of diverged runs, without zeros."""
+    texts = (str(count) if count else "" for count in counts)
+    return text_column("diverged", "diverged", texts, numeric=True, narrow="di-\nverged")
+
+
+def learned_column(counts: Iterable[int | None]) -> Column:
+    """Return the numbers of learned parameters."""
+    texts = (MISSING if count is None else f"{count:,}" for count in counts)
+    return text_column("learned", "learned parameters", texts, numeric=True, narrow="learned\nparams")
+
+
+def reference_column(
+    source: ReferenceSource, header: str, metric: str, rows: Iterable[Reference | None], narrow: str = ""
+) -> Column:
+    """Return published values of the metric."""
+    texts = (
+        value_label(metric, found.test_accuracy) + (f" (n={found.n})" if found.n else "") if found else ""
+        for found in rows
     )
+    return text_column(source, header, texts, numeric=True, narrow=narrow)
 
 
-def caption(section: Section, mark: str = "bold") -> str:
-    """Return a line that explains the numbers of a section and the meaning of `mark`."""
-    spread = any(statistic.std is not None for row in section.rows for statistic in row.statistics.values())
-    over = ", mean ± sample standard deviation over n seeds" if spread else ""
-    line = f"Metric: {metric_label(section.metric)}{over}"
-    if not any(statistic.best for row in section.rows for statistic in row.statistics.values()):
-        return f"{line}."
-    best = "best mean, or not distinguishable from it," if section.is_tested else "best mean"
-    return f"{line}; {mark}: {best} among equal numbers of prototypes."
+def split_columns(splits: Iterable[str], metric: str, rows: Statistics) -> list[Column]:
+    """Return the metric on each split, followed by its interval if it has any."""
+    splits = tuple(splits)
+    columns = []
+    for split in splits:
+        column = [row.get(split) for row in rows]
+        columns.append(_split_column(split, metric, column, split in compared_splits(splits)))
+        if any(found is not None and found.interval is not None for found in column):
+            columns.append(_interval_column(split, metric, column))
+    return columns
 
 
-def without_spread(column: Column, section: Section) -> Column:
-    """Return the column of a split with means only."""
-    return _split_column(column.name, section.metric, spread=False)
+def _split_column(split: str, metric: str, column: Sequence[Statistic | None], compared: bool) -> Column:
+    def cells(spread: bool) -> tuple[Cell, ...]:
+        return tuple(
+            Cell(value_label(metric, found.mean, found.std if spread else None), found.best)
+            if found is not None
+            else Cell(MISSING)
+            for found in column
+        )
+
+    return Column(split, split, True, cells(True), compared, short_cells=cells(False))
 
 
-def _split_column(split: str, metric: str, *, spread: bool = True) -> Column:
-    def cell(row: Row) -> Cell:
-        found = row.statistics.get(split)
-        if found is None:
-            return Cell(MISSING)
-        return Cell(value_label(metric, found.mean, found.std if spread else None), found.best)
-
-    return Column(split, split, True, cell)
-
-
-def _reference_column(source: ReferenceSource, header: str, metric: str) -> Column:
-    def cell(row: Row) -> Cell:
-        found = row.references.get(source)
-        if found is None:
-            return Cell("")
-        return Cell(value_label(metric, found.test_accuracy) + (f" (n={found.n})" if found.n else ""))
-
-    return Column(source, header, True, cell)
-
-
-def _count(number: int | None) -> str:
-    return MISSING if number is None else f"{number:,}"
+def _interval_column(split: str, metric: str, column: Sequence[Statistic | None]) -> Column:
+    found = (statistic and statistic.interval for statistic in column)
+    texts = (interval_label(metric, one.low, one.high) if one else MISSING for one in found)
+    header = f"{split} 95 % interval"
+    return text_column(f"{split} interval", header, texts, numeric=True, narrow=f"{split}\n95 % interval")

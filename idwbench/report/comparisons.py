@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from idwbench.report.paired_test import ALPHA, MIN_PAIRS, signed_rank_p_value
 from idwbench.report.statistics import Statistic
 from idwbench.runs.metrics import METRICS
 
-__all__ = ["COMPARED_SPLITS", "Comparison", "compare"]
+__all__ = ["Comparison", "compare", "compared_splits", "higher_is_better", "rounded"]
 
-# Relative difference of means that counts as a tie.
+# Relative difference of means that counts as a tie, and the significant digits that it leaves.
 _TIE = 1e-12
-COMPARED_SPLITS = ("test", "holdout", "validation")
+_DIGITS = 12
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of comparing the rows of a section.
+    """The result of comparing the rows of a table.
 
     Attributes:
         statistics: The statistics of each row by split, with `Statistic.best` and `Statistic.p_value`.
@@ -43,10 +43,11 @@ def compare(rows: Sequence[tuple[Hashable, Mapping[str, Statistic]]], metric: st
         rows: The group of each row, such as its number of prototypes, and its statistics by split.
         metric: The name of the metric.
     """
+    splits = compared_splits({split for _, by_split in rows for split in by_split}) if metric in METRICS else set()
     columns: dict[tuple[Hashable, str], list[int]] = defaultdict(list)
     for place, (group, by_split) in enumerate(rows):
         for split in by_split:
-            if metric in METRICS and split in COMPARED_SPLITS:
+            if split in splits:
                 columns[group, split].append(place)
     marked = [dict(by_split) for _, by_split in rows]
     n_tested, too_few = 0, set()
@@ -58,6 +59,22 @@ def compare(rows: Sequence[tuple[Hashable, Mapping[str, Statistic]]], metric: st
                 n_tested += n_common >= MIN_PAIRS
                 too_few |= {n_common} if n_common < MIN_PAIRS else set()
     return Comparison(tuple(marked), n_tested > 0, _notes(n_tested > 0, too_few))
+
+
+def compared_splits(splits: Iterable[str]) -> set[str]:
+    """Return the splits on which rows are compared: all but ``train``, which is compared only if it is alone."""
+    found = set(splits)
+    return found - {"train"} or found
+
+
+def higher_is_better(metric: str) -> bool:
+    """Return whether a higher value is better; an unknown metric counts as such."""
+    return metric not in METRICS or METRICS[metric].higher_is_better
+
+
+def rounded(mean: float) -> float:
+    """Return a mean for sorting, without rounding errors of different sums."""
+    return float(f"{mean:.{_DIGITS}g}")
 
 
 def _best(column: list[Statistic], higher_is_better: bool) -> Statistic:

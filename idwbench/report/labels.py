@@ -9,7 +9,16 @@ from idwbench.attention.scores import BUILT_IN_METHODS
 from idwbench.runs.metrics import METRICS
 from idwbench.runs.protocol import Protocol
 
-__all__ = ["count_label", "method_table", "metric_label", "protocol_label", "setting_label", "value_label"]
+__all__ = [
+    "count_label",
+    "interval_label",
+    "method_table",
+    "metric_label",
+    "plain_value",
+    "protocol_label",
+    "setting_label",
+    "value_label",
+]
 
 _SIGNIFICANT_DIGITS = 4
 
@@ -31,18 +40,24 @@ def metric_label(metric: str) -> str:
 
 def value_label(metric: str, mean: float, std: float | None = None) -> str:
     """Return ``97.50 ± 1.18`` for a metric in percent, four significant digits for another; `std` may be missing."""
-    factor, form = 100, ".2f"
-    if metric not in METRICS or not METRICS[metric].percent:
-        factor, largest = 1, max(abs(mean), std or 0.0)
-        form = f".{_SIGNIFICANT_DIGITS - 1}e" if largest else ".0f"
-        if 1e-4 <= largest < 1e6:
-            form = f".{max(0, _SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(largest)))}f"
-    return " ± ".join(f"{factor * number:{form}}" for number in (mean, std) if number is not None)
+    return _joined(" ± ", metric, (mean,) if std is None else (mean, std))
+
+
+def interval_label(metric: str, low: float, high: float) -> str:
+    """Return ``96.75 to 98.00``, with the digits of `value_label`."""
+    return _joined(" to ", metric, (low, high))
+
+
+def plain_value(value: object) -> str:
+    """Return the value of a setting in tables: ``0.001``, ``2`` for 2.0, ``none`` for None."""
+    if value is None:
+        return "none"
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def setting_label(name: str, value: object) -> str:
     """Return the name and the value of a setting: ``learning rate 0.001``."""
-    return f"{name.replace('_', ' ')} {repr(value).removesuffix('.0') if isinstance(value, float) else value}"
+    return f"{name.replace('_', ' ')} {plain_value(value)}"
 
 
 def protocol_label(protocol: Protocol) -> str:
@@ -74,6 +89,16 @@ def _parameter(parameter: Parameter) -> str:
     low = -parameter.maximum if parameter.minimum is None else parameter.minimum
     bounds = f"{'(' if parameter.exclusive else '['}{_plain(low)}, {_plain(parameter.maximum)}]"
     return f"`{parameter.name}` in {bounds} ({_plain(parameter.default)})"
+
+
+def _joined(separator: str, metric: str, numbers: tuple[float, ...]) -> str:
+    factor, form = 100, ".2f"
+    if metric not in METRICS or not METRICS[metric].percent:
+        factor, largest = 1, max(map(abs, numbers))
+        form = f".{_SIGNIFICANT_DIGITS - 1}e" if largest else ".0f"
+        if 1e-4 <= largest < 1e6:
+            form = f".{max(0, _SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(largest)))}f"
+    return separator.join(f"{factor * number:{form}}" for number in numbers)
 
 
 def _plain(value: object) -> str:

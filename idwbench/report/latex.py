@@ -1,9 +1,10 @@
-r"""Reports as LaTeX: one ``table`` with booktabs rules for each section, for pdflatex."""
+r"""Tables as LaTeX: one ``table`` with booktabs rules for each, for pdflatex."""
 
 from __future__ import annotations
 
-from idwbench.report.columns import Cell, caption, section_columns
-from idwbench.report.summaries import Report, Section
+from collections.abc import Sequence
+
+from idwbench.report.tables import Cell, Table
 
 __all__ = ["escape_latex", "render_latex"]
 
@@ -36,16 +37,29 @@ _REPLACEMENTS = str.maketrans(
         "α": r"$\alpha$",
         "σ": r"$\sigma$",
         "²": r"\textsuperscript{2}",
+        "ᵀ": r"\textsuperscript{T}",
+        "⁻": r"\textsuperscript{-}",
+        "ⁿ": r"\textsuperscript{n}",
+        "π": r"$\pi$",
+        "∂": r"$\partial$",
+        "‖": r"$\|$",
+        "→": r"$\to$",
+        "∞": r"$\infty$",
+        "≤": r"$\le$",
+        "≥": r"$\ge$",
+        "≫": r"$\gg$",
+        "ρ": r"$\rho$",
+        "Σ": r"$\Sigma$",
     }
 )
 
 
-def render_latex(report: Report) -> str:
-    r"""Return a ``table`` with notes for each section; needs ``\usepackage{booktabs}``."""
+def render_latex(tables: Sequence[Table]) -> str:
+    r"""Return a ``table`` with notes for each table; needs ``\usepackage{booktabs}``."""
     header = r"% needs \usepackage{booktabs}" + "\n"
-    if not report.sections:
+    if not tables:
         return header + "% no runs to report\n"
-    return header + "\n".join(_section(section) for section in report.sections)
+    return header + "\n".join(_table(table) for table in tables)
 
 
 def escape_latex(text: str) -> str:
@@ -53,26 +67,26 @@ def escape_latex(text: str) -> str:
     return " ".join(text.split()).translate(_REPLACEMENTS)
 
 
-def _section(section: Section) -> str:
-    if not section.rows:
-        return "\n".join(f"% {escape_latex(text)}" for text in (section.title, *section.notes)) + "\n"
-    columns = section_columns(section)
+def _table(table: Table) -> str:
+    if not table.groups:
+        return "\n".join(f"% {escape_latex(text)}" for text in (table.title, *table.notes)) + "\n"
+    columns = table.columns
     headers = " & ".join(escape_latex(column.header) for column in columns)
     lines = [
         r"\begin{table}",
         r"  \centering",
-        rf"  \caption{{{escape_latex(f'{section.title}. {caption(section)}')}}}",
+        rf"  \caption{{{escape_latex(f'{table.title}. {table.caption()}')}}}",
         rf"  \begin{{tabular}}{{@{{}}{''.join('r' if column.numeric else 'l' for column in columns)}@{{}}}}",
         r"    \toprule",
         rf"    {headers} \\",
         r"    \midrule",
     ]
-    for place, row in enumerate(section.rows):
-        if place and row.model.prototypes != section.rows[place - 1].model.prototypes:
+    for place, group in enumerate(table.groups):
+        if place and group != table.groups[place - 1]:
             lines.append(r"    \addlinespace")
-        lines.append(f"    {' & '.join(_cell(column.cell(row)) for column in columns)} \\\\")
+        lines.append(f"    {' & '.join(_cell(column.cells[place]) for column in columns)} \\\\")
     lines += [r"    \bottomrule", r"  \end{tabular}"]
-    lines += [rf"  \par\smallskip\footnotesize {escape_latex(note)}" for note in section.notes]
+    lines += [rf"  \par\smallskip\footnotesize {escape_latex(note)}" for note in table.notes]
     return "\n".join([*lines, r"\end{table}", ""])
 
 

@@ -1,39 +1,41 @@
-"""Reports as GitHub-flavoured Markdown with aligned columns."""
+"""Tables as GitHub-flavoured Markdown with aligned columns."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from idwbench.report.columns import Cell, Column, caption, section_columns
-from idwbench.report.summaries import Report, Section
+from idwbench.report.tables import Cell, Column, Table
 
-__all__ = ["render_markdown"]
+__all__ = ["escape_markdown", "render_markdown"]
 
 # On GitHub an underscore within a word (`fc_relu`) needs no escape.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|]|(?<!\w)_|_(?!\w)")
 
 
-def render_markdown(report: Report) -> str:
-    """Return a heading, a table and its notes for each section."""
-    if not report.sections:
+def render_markdown(tables: Sequence[Table]) -> str:
+    """Return a heading, a table and its notes for each table."""
+    if not tables:
         return "No runs to report.\n"
-    return "\n".join(_section(section) for section in report.sections)
+    return "\n".join(_table(table) for table in tables)
 
 
-def _section(section: Section) -> str:
-    if not section.rows:
-        return "\n".join([f"### {_escape(section.title)}", "", *(f"- {_escape(note)}" for note in section.notes), ""])
-    columns = section_columns(section)
-    table = [[_escape(column.header) for column in columns]]
-    table += [[_cell(column.cell(row)) for column in columns] for row in section.rows]
-    widths = [max(3, *(len(line[place]) for line in table)) for place in range(len(columns))]
+def _table(table: Table) -> str:
+    if not table.groups:
+        return "\n".join(
+            [f"### {escape_markdown(table.title)}", "", *(f"- {escape_markdown(note)}" for note in table.notes), ""]
+        )
+    columns = table.columns
+    cells = [[escape_markdown(column.header), *(_cell(cell) for cell in column.cells)] for column in columns]
+    widths = [max(3, *map(len, column)) for column in cells]
+    header, *rows = zip(*cells, strict=True)
     rule = ["-" * (width - 1) + (":" if c.numeric else "-") for c, width in zip(columns, widths, strict=True)]
-    lines = [_line(cells, columns, widths) for cells in (table[0], rule, *table[1:])]
-    notes = [f"- {_escape(note)}" for note in (caption(section), *section.notes)]
-    return "\n".join([f"### {_escape(section.title)}", "", *lines, "", *notes, ""])
+    lines = [_line(line, columns, widths) for line in (header, rule, *rows)]
+    notes = [f"- {escape_markdown(note)}" for note in (table.caption(), *table.notes)]
+    return "\n".join([f"### {escape_markdown(table.title)}", "", *lines, "", *notes, ""])
 
 
-def _line(cells: list[str], columns: tuple[Column, ...], widths: list[int]) -> str:
+def _line(cells: Sequence[str], columns: tuple[Column, ...], widths: list[int]) -> str:
     padded = [
         cell.rjust(width) if column.numeric else cell.ljust(width)
         for cell, column, width in zip(cells, columns, widths, strict=True)
@@ -42,8 +44,9 @@ def _line(cells: list[str], columns: tuple[Column, ...], widths: list[int]) -> s
 
 
 def _cell(cell: Cell) -> str:
-    return f"**{_escape(cell.text)}**" if cell.best else _escape(cell.text)
+    return f"**{escape_markdown(cell.text)}**" if cell.best else escape_markdown(cell.text)
 
 
-def _escape(text: str) -> str:
+def escape_markdown(text: str) -> str:
+    """Return `text` on one line with Markdown's special characters escaped."""
     return _SPECIAL.sub(lambda found: "\\" + found.group(), " ".join(text.split()))

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-__all__ = ["Statistic", "statistic"]
+from idwbench.results.records import StoredRun
+
+__all__ = ["SPLITS", "Interval", "Statistic", "present_splits", "split_statistics", "statistic"]
+
+# In the order of columns; some kinds of runs have others.
+SPLITS = ("test", "holdout", "validation", "train")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An interval of a mean, and the bootstrap method that gave it."""
+
+    low: float
+    high: float
+    method: Literal["BCa", "percentile"]
 
 
 @dataclass(frozen=True)
@@ -17,6 +32,7 @@ class Statistic:
         values: The metric by seed.
         best: Whether the mean is the best, or cannot be distinguished from it.
         p_value: That of the paired test against the best mean; None if not tested.
+        interval: The 95 % interval of the mean, see `idwbench.report.intervals`; None if not asked for, or for n < 3.
     """
 
     mean: float
@@ -24,6 +40,7 @@ class Statistic:
     values: Mapping[int, float] = field(repr=False)
     best: bool = False
     p_value: float | None = None
+    interval: Interval | None = None
 
     @property
     def n(self) -> int:
@@ -42,3 +59,18 @@ def statistic(by_seed: Mapping[int, float | None]) -> Statistic | None:
     mean = low + math.fsum(value - low for value in values.values()) / n
     variance = math.fsum((value - mean) ** 2 for value in values.values()) / (n - 1) if n > 1 else None
     return Statistic(mean, None if variance is None else math.sqrt(variance), values)
+
+
+def split_statistics(runs: Sequence[StoredRun], metric: str) -> dict[str, Statistic]:
+    """Return the statistics of a metric of complete runs with different seeds, by split."""
+    others = sorted({split for run in runs for split, name in run.metrics if name == metric} - set(SPLITS))
+    found = {
+        split: statistic({run.config.seed: run.metric(metric, split) for run in runs}) for split in (*SPLITS, *others)
+    }
+    return {split: one for split, one in found.items() if one is not None}
+
+
+def present_splits(rows: Iterable[Mapping[str, Statistic]]) -> tuple[str, ...]:
+    """Return the splits that at least one row has, in the order of columns."""
+    found = {split for row in rows for split in row}
+    return (*(split for split in SPLITS if split in found), *sorted(found - set(SPLITS)))

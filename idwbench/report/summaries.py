@@ -7,23 +7,24 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from idwbench.attention.methods import METHODS
-from idwbench.errors import ConfigError, did_you_mean
+from idwbench.report.availability import availability_notes, check_metric, has_metric, is_shown, kinds_with, lacking
 from idwbench.report.comparisons import compare
+from idwbench.report.counts import count_notes
+from idwbench.report.intervals import interval_notes, with_intervals
 from idwbench.report.labels import count_label, protocol_label, setting_label
 from idwbench.report.references import Reference, ReferenceSource, find_reference, reference_notes
-from idwbench.report.statistics import Statistic, statistic
+from idwbench.report.settings import method_order, ordered_parameters, sortable
+from idwbench.report.statistics import Statistic, split_statistics
 from idwbench.results.records import StoredRun
 from idwbench.runs.datasets import DATASETS, DatasetConfig, dataset_identity
-from idwbench.runs.metrics import headline_metric
+from idwbench.runs.metrics import METRICS, headline_metric
 from idwbench.runs.models import ModelConfig
 from idwbench.runs.protocol import Protocol, default_protocol
 from idwbench.runs.settings import Settings
 
-__all__ = ["SOURCES", "SPLITS", "Report", "Row", "Section", "summarise"]
+__all__ = ["SOURCES", "Report", "Row", "Section", "summarise"]
 
 # In the order of columns.
-SPLITS = ("test", "holdout", "validation", "train")
 SOURCES: tuple[ReferenceSource, ...] = ("paper", "authors")
 
 
@@ -78,10 +79,14 @@ class Report:
     sections: tuple[Section, ...]
 
 
-def summarise(runs: Sequence[StoredRun], metric: str | None = None) -> Report:
+def summarise(runs: Sequence[StoredRun], metric: str | None = None, *, intervals: bool = False) -> Report:
     """Return the summary of `runs` in any state; a run that is given twice counts once.
 
-    `metric` is the name of a metric, by default the headline metric of each task; data sets without it are left out.
+    Args:
+        runs: Stored runs, such as those from `select_runs`.
+        metric: The name of a metric, by default the headline metric of each task. Data sets without it are left out.
+            A note says how many runs lack it.
+        intervals: Whether to compute 95 % intervals of the means, see `idwbench.report.intervals`.
 
     Raises:
         ConfigError: no run has that metric.
@@ -90,33 +95,51 @@ def summarise(runs: Sequence[StoredRun], metric: str | None = None) -> Report:
     for run in {run.run_key: run for run in runs}.values():
         groups[f"{dataset_identity(run.config.dataset)}{run.config.protocol.model_dump_json()}"].append(run)
     if metric is not None:
-        known = {name for group in groups.values() for name in _metric_names(group)}
-        if metric not in known:
-            problem = f"no run has a metric '{metric}'"
-            raise ConfigError(problem, location=("metric",), hint=did_you_mean(metric, known))
-    chosen = [group for group in groups.values() if metric is None or metric in _metric_names(group)]
+        check_metric(runs, metric)
+    chosen = [group for group in groups.values() if metric is None or _can_show(group, metric)]
     chosen.sort(key=lambda group: _section_order(group[0]))
     titles = _section_titles([group[0] for group in chosen])
-    return Report(tuple(_section(title, group, metric) for title, group in zip(titles, chosen, strict=True)))
+    kinds = {name: kinds_with(runs, name) for name in {metric or _headline(group[0]) for group in chosen}}
+    sections = [_section(title, group, metric, kinds, intervals) for title, group in zip(titles, chosen, strict=True)]
+    if metric is not None and sections:
+        others = [run for group in groups.values() if not _can_show(group, metric) for run in group]
+        note = _left_out(others, metric, kinds[metric])
+        sections[-1] = replace(sections[-1], notes=(*sections[-1].notes, *note))
+    return Report(tuple(sections))
 
 
-def _metric_names(runs: list[StoredRun]) -> set[str]:
-    names = {name for run in runs for _, name in run.metrics}
-    return names | {headline_metric(run.config.dataset.task).name for run in runs[:1]}
+def _can_show(runs: list[StoredRun], metric: str) -> bool:
+    return metric == _headline(runs[0]) or any(has_metric(run, metric) for run in runs)
 
 
-def _section(title: str, runs: list[StoredRun], metric: str | None) -> Section:
+def _headline(run: StoredRun) -> str:
+    return headline_metric(run.config.dataset.task).name
+
+
+def _left_out(runs: list[StoredRun], metric: str, kinds: set[str]) -> list[str]:
+    """Return a note on runs of other sections that lack the metric, though their task may have it."""
+    if metric not in METRICS:
+        return []
+    task = METRICS[metric].task
+    n = sum(task in (None, run.config.dataset.task) for run in lacking(runs, metric, kinds))
+    return [f"{count_label(n, 'complete run')} of other tables without the metric '{metric}'; not shown."] if n else []
+
+
+def _section(
+    title: str, runs: list[StoredRun], metric: str | None, kinds: Mapping[str, set[str]], intervals: bool
+) -> Section:
     config = runs[0].config
-    name = headline_metric(config.dataset.task).name if metric is None else metric
+    name = _headline(runs[0]) if metric is None else metric
     groups: dict[str, list[StoredRun]] = defaultdict(list)
     for run in runs:
-        if run.state in ("complete", "diverged"):
+        if run.state in ("complete", "diverged") and run.config.model.kind in kinds[name]:
             groups[json.dumps(run.config.model.model_dump(), sort_keys=True)].append(run)
-    rows = sorted((_row(group, name) for group in groups.values()), key=_row_order)
+    shown = [group for group in groups.values() if is_shown(group, name)]
+    rows = sorted((_row(group, name) for group in shown), key=_row_order)
     comparison = compare([(row.model.prototypes, row.statistics) for row in rows], name)
-    rows = [replace(row, statistics=marked) for row, marked in zip(rows, comparison.statistics, strict=True)]
+    statistics = with_intervals(comparison.statistics) if intervals else comparison.statistics
+    rows = [replace(row, statistics=marked) for row, marked in zip(rows, statistics, strict=True)]
     sources = {source for row in rows for source in row.references}
-    references = reference_notes(config.dataset.name, config.protocol, sources)
     return Section(
         title=title,
         dataset=runs[0].dataset,
@@ -125,47 +148,35 @@ def _section(title: str, runs: list[StoredRun], metric: str | None) -> Section:
         metric=name,
         rows=tuple(rows),
         is_tested=comparison.is_tested,
-        notes=(*comparison.notes, *_count_notes(rows, runs), *references),
+        notes=(
+            *comparison.notes,
+            *(interval_notes(statistics) if intervals else ()),
+            *count_notes(rows, runs),
+            *availability_notes(runs, name, kinds[name]),
+            *reference_notes(config.dataset.name, config.protocol, sources),
+        ),
     )
 
 
 def _row(runs: list[StoredRun], metric: str) -> Row:
     config = runs[0].config
     complete = [run for run in runs if run.state == "complete"]
-    model = config.model.replace_parameters(_ordered(config.model))
-    by_split = {split: statistic({run.config.seed: run.metric(metric, split) for run in complete}) for split in SPLITS}
+    model = config.model.replace_parameters(ordered_parameters(config.model))
     found = {source: find_reference(source, config.dataset, model) for source in SOURCES if metric == "accuracy"}
     return Row(
         model=model,
         n=len(complete),
         n_diverged=len(runs) - len(complete),
-        statistics={split: found for split, found in by_split.items() if found is not None},
+        statistics=split_statistics(complete, metric),
         n_parameters=next((run.n_parameters for run in complete if run.n_parameters is not None), None),
         references={source: reference for source, reference in found.items() if reference is not None},
     )
 
 
-def _count_notes(rows: list[Row], runs: list[StoredRun]) -> list[str]:
-    counts = (
-        (sum(row.n_diverged for row in rows), "diverged; not in the means."),
-        (sum(run.state == "failed" for run in runs), "failed; not shown."),
-        (sum(run.state in ("planned", "running") for run in runs), "not finished; not shown."),
-    )
-    notes = ["n = 1: no spread."] if any(row.n == 1 for row in rows) else []
-    return notes + [f"{count_label(n, 'run')} {text}" for n, text in counts if n]
-
-
-def _ordered(model: ModelConfig) -> dict[str, float | str]:
-    known = [parameter.name for parameter in METHODS[model.method].parameters] if model.method in METHODS else []
-    names = [*(name for name in known if name in model.parameters), *sorted(model.parameters.keys() - set(known))]
-    return {name: model.parameters[name] for name in names}
-
-
 def _row_order(row: Row) -> tuple[object, ...]:
-    model, methods = row.model, list(METHODS)
-    place = methods.index(model.method) if model.method in METHODS else len(methods)
+    model = row.model
     others = model.model_dump(exclude={"prototypes", "method", "parameters"})
-    return (model.prototypes, place, model.method, _sortable(model.parameters), _sortable(others))
+    return (model.prototypes, method_order(model.method), sortable(model.parameters), sortable(others))
 
 
 def _section_order(run: StoredRun) -> tuple[object, ...]:
@@ -176,12 +187,7 @@ def _section_order(run: StoredRun) -> tuple[object, ...]:
 
 
 def _order(settings: Settings) -> tuple[object, ...]:
-    return _sortable({name: value for name, value in settings if name != "path"})
-
-
-def _sortable(values: Mapping[str, object]) -> tuple[object, ...]:
-    """Return values of different types in a comparable form: None, then numbers, then words."""
-    return tuple((value is not None, isinstance(value, str), value or 0) for value in values.values())
+    return sortable({name: value for name, value in settings if name != "path"})
 
 
 def _section_titles(first_runs: list[StoredRun]) -> list[str]:

@@ -15,12 +15,21 @@ from sqlalchemy import Connection, Row, Select, Text, cast, select
 from idwbench.errors import ResultsError, did_you_mean
 from idwbench.results.processes import Owner, is_stale
 from idwbench.results.records import RUN_STATES, RunState, StoredRun, StoredSweep, SweepStatus
-from idwbench.results.rows import STORED_RUN_COLUMNS, stored_run, unpack_array
+from idwbench.results.rows import STORED_RUN_COLUMNS, chunks, stored_run, unpack_array
 from idwbench.results.tables import arrays, curves, metrics, runs, sweep_runs, sweeps
 from idwbench.runs.models import MODELS
 from idwbench.runs.results import CurvePoint
 
-__all__ = ["dataset_labels", "find_run", "find_runs", "list_sweeps", "load_arrays", "load_curve", "sweep_status"]
+__all__ = [
+    "dataset_labels",
+    "find_run",
+    "find_runs",
+    "list_sweeps",
+    "load_arrays",
+    "load_curve",
+    "load_curves",
+    "sweep_status",
+]
 
 # The configuration is read as text: it is parsed once, and an error can name the run.
 _STORED_RUN = [runs.c.id] + [
@@ -83,6 +92,17 @@ def load_curve(connection: Connection, run_key: str) -> list[CurvePoint]:
     for epoch, split, name, value in found:
         points.setdefault(epoch, {})[split, name] = math.nan if value is None else value
     return [CurvePoint(epoch, values) for epoch, values in points.items()]
+
+
+def load_curves(connection: Connection, run_keys: Sequence[str]) -> dict[str, list[CurvePoint]]:
+    """Return the learning curves of runs by key, in a query for every 900 runs."""
+    query = select(runs.c.run_key, curves.c.epoch, curves.c.split, curves.c.name, curves.c.value)
+    query = query.join(curves, curves.c.run_id == runs.c.id).order_by(runs.c.id, curves.c.epoch)
+    points: dict[str, dict[int, dict[tuple[str, str], float]]] = {key: {} for key in run_keys}
+    for part in chunks(list(points)):
+        for key, epoch, split, name, value in connection.execute(query.where(runs.c.run_key.in_(part))):
+            points[key].setdefault(epoch, {})[split, name] = math.nan if value is None else value
+    return {key: [CurvePoint(epoch, values) for epoch, values in found.items()] for key, found in points.items()}
 
 
 def load_arrays(connection: Connection, run_key: str) -> dict[str, NDArray[np.generic]]:

@@ -18,9 +18,10 @@ from idwbench.results.provenance import cpu_model
 from idwbench.results.records import RESULT_STATES
 from idwbench.results.rows import chunks, pack_array, package_versions
 from idwbench.results.tables import arrays, curves, metrics, runs
+from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import RunResult
 
-__all__ = ["finish_runs"]
+__all__ = ["add_metrics", "finish_runs"]
 
 
 def finish_runs(
@@ -53,6 +54,17 @@ def finish_runs(
         _delete(connection, [row.id for row in rows if {row.state, row.previous_state} & set(RESULT_STATES)])
         _write(connection, {row.id: by_key[row.run_key] for row in rows}, common)
     return [row.run_key for row in rows]
+
+
+def add_metrics(connection: Connection, found: Mapping[str, Metrics]) -> None:
+    """Add finite metrics that complete runs do not have yet, by run key."""
+    ids = {key: row.id for key, row in _stored_rows(connection, list(found)).items() if row.state == "complete"}
+    known: set[tuple[Any, ...]] = set()
+    for some in chunks(list(ids.values())):
+        query = select(metrics.c.run_id, metrics.c.split, metrics.c.name).where(metrics.c.run_id.in_(some))
+        known.update(tuple(row) for row in connection.execute(query))
+    rows = [(ids[key], *name, float(v)) for key in ids for name, v in found[key].items() if math.isfinite(v)]
+    _insert(connection, metrics, [row for row in rows if row[:3] not in known])
 
 
 def _stored_rows(connection: Connection, run_keys: Sequence[str]) -> dict[str, Row[*tuple[Any, ...]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from idwbench.results.provenance import own_checkout
 from idwbench.results.records import EndedState, RunState, StoredRun, StoredSweep, SweepStatus
 from idwbench.results.schema import check_schema, upgrade_schema
 from idwbench.runs.config import RunConfig
+from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import CurvePoint, RunResult
 
 if TYPE_CHECKING:
@@ -96,6 +97,11 @@ class Results:
         with self._database.write() as connection:
             return recording.finish_runs(connection, results, data_sha256, git, self._reopened)
 
+    def add_metrics(self, metrics: Mapping[str, Metrics]) -> None:
+        """Add metrics to complete runs, by run key; metrics that a run already has stay as they are."""
+        with self._database.write() as connection:
+            recording.add_metrics(connection, metrics)
+
     def fail(self, run_keys: Sequence[str], error_text: str) -> None:
         """Record an error for runs leased by this process; runs with a result keep it and their state."""
         with self._database.write() as connection:
@@ -136,6 +142,11 @@ class Results:
         """
         with self._database.read() as connection:
             return queries.load_curve(connection, run_key)
+
+    def load_curves(self, run_keys: Sequence[str]) -> dict[str, list[CurvePoint]]:
+        """Return the learning curves of many runs by run key, as `load_curve`; those of unknown runs are empty."""
+        with self._database.read() as connection:
+            return queries.load_curves(connection, run_keys)
 
     def load_arrays(self, run_key: str) -> dict[str, NDArray[np.generic]]:
         """Return the arrays of a run by name, such as ``keys`` (prototypes, features) and ``values``.

@@ -16,7 +16,7 @@ from pydantic import PlainValidator, SerializeAsAny, SerializerFunctionWrapHandl
 
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig, FileConfig, parse_dataset
-from idwbench.runs.models import ModelConfig, PrototypesConfig, model_setting_names, parse_model
+from idwbench.runs.models import ModelConfig, PrototypesConfig, check_data, model_setting_names, parse_model
 from idwbench.runs.protocol import Protocol, default_protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, validated
 
@@ -54,6 +54,7 @@ class RunConfig(Settings):
             return content
         known = PrototypesConfig.model_fields
         fields = {name: content[name] for name in content if name in known}
+        fields["kind"] = "prototypes"
         return {"model": fields, **{name: value for name, value in content.items() if name not in fields}}
 
     @model_serializer(mode="wrap")
@@ -76,6 +77,19 @@ class RunConfig(Settings):
         return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
 
     @property
+    def network(self) -> PrototypesConfig:
+        """The settings of the prototype network that this run trains; raises `ValueError` for a run of another kind."""
+        if not isinstance(self.model, PrototypesConfig) or self.model.kind != "prototypes":
+            raise ValueError(f"a run of kind {self.model.kind} trains no prototype network")
+        return self.model
+
+    @property
+    def required(self) -> RunConfig | None:
+        """The run whose result this run needs, or None."""
+        studied = self.model.studied
+        return None if studied is None else self.model_copy(update={"model": studied})
+
+    @property
     def run_key(self) -> str:
         """SHA-256, in hexadecimal, of the version and the canonical JSON."""
         return hashlib.sha256(f"{RUN_KEY_VERSION}\n{self.canonical_json()}".encode()).hexdigest()
@@ -92,7 +106,8 @@ def run_config(dataset: Any, *, seed: int = 0, **settings: Any) -> RunConfig:
             the protocol (default: those of the data set).
 
     Raises:
-        ConfigError: unknown setting, or a value of the wrong type or out of range; `location` is the setting.
+        ConfigError: unknown setting, a value of the wrong type or out of range, or a model that does not support the
+            data set; `location` is the setting.
     """
     data: DatasetConfig = _dataset(dataset)
     known = {*model_setting_names(), *Protocol.model_fields}
@@ -102,5 +117,7 @@ def run_config(dataset: Any, *, seed: int = 0, **settings: Any) -> RunConfig:
     chosen = {name: value for name, value in settings.items() if name in Protocol.model_fields}
     protocol = parse_protocol(chosen, default_protocol(data.name))
     others = {name: value for name, value in settings.items() if name not in chosen}
-    model = parse_model({"method": "idw", "prototypes": 16, **others})
+    defaults = {} if others.get("kind") == "baseline" else {"method": "idw"}
+    model = parse_model({**defaults, "prototypes": 16, **others})
+    check_data(model, data)
     return validated(RunConfig, {"dataset": data, "model": model, "protocol": protocol, "seed": seed})

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from idwbench.runs.datasets import Task
 
-__all__ = ["METRICS", "SPLITS", "MetricDefinition", "Metrics", "evaluate", "headline_metric"]
+__all__ = ["METRICS", "QUALITY_METRICS", "SPLITS", "MetricDefinition", "Metrics", "evaluate", "headline_metric"]
 
 # In the order of tables.
 SPLITS = ("train", "validation", "test", "holdout")
@@ -23,13 +23,15 @@ class MetricDefinition:
     """One metric.
 
     Attributes:
-        function: ``(outputs (n, outputs), targets) -> value``; targets are labels (n,) or numbers (n, outputs).
+        task: The task whose models have the metric; None for the quality of prototypes and for studies of patches.
+        function: ``(outputs (n, outputs), targets) -> value``; targets are labels (n,) or numbers (n, outputs). None if
+            it is not computed from outputs, see `idwbench.models.quality`.
         percent: Whether tables show the value times 100.
     """
 
     name: str
-    task: Task
-    function: Callable[[NDArray[np.floating], NDArray[np.generic]], float]
+    task: Task | None
+    function: Callable[[NDArray[np.floating], NDArray[np.generic]], float] | None
     percent: bool
     higher_is_better: bool
 
@@ -56,8 +58,34 @@ METRICS: dict[str, MetricDefinition] = {
         MetricDefinition("accuracy", "classification", _accuracy, percent=True, higher_is_better=True),
         MetricDefinition("rmse", "regression", _rmse, percent=False, higher_is_better=False),
         MetricDefinition("r2", "regression", _r2, percent=False, higher_is_better=True),
+        MetricDefinition("coverage", None, None, percent=False, higher_is_better=False),
+        MetricDefinition("relative_coverage", None, None, percent=False, higher_is_better=False),
+        MetricDefinition("chamfer", None, None, percent=False, higher_is_better=False),
+        MetricDefinition("dead_keys", None, None, percent=False, higher_is_better=False),
+        MetricDefinition("key_distance", None, None, percent=False, higher_is_better=False),
+        MetricDefinition("key_spacing", None, None, percent=False, higher_is_better=True),
+        MetricDefinition("key_agreement", None, None, percent=True, higher_is_better=True),
+        MetricDefinition("nearest_key_accuracy", None, None, percent=True, higher_is_better=True),
+        MetricDefinition("accuracy_before", None, None, percent=True, higher_is_better=True),
+        *(
+            MetricDefinition(f"changed_{criterion}", None, None, percent=False, higher_is_better=False)
+            for criterion in ("exact", "logit_margin", "authors")
+        ),
+        MetricDefinition("patched", None, None, percent=False, higher_is_better=False),
+        MetricDefinition("smallest_eta", None, None, percent=True, higher_is_better=True),
+        *(
+            MetricDefinition(f"calibration_error_{n}", None, None, percent=False, higher_is_better=False)
+            for n in (0, 1, 5, 20, 100)
+        ),
     )
 }
+
+
+# The quality of prototypes, see `idwbench.models.quality`.
+QUALITY_METRICS = (
+    *("coverage", "relative_coverage", "chamfer", "dead_keys", "key_distance", "key_spacing", "key_agreement"),
+    "nearest_key_accuracy",
+)
 
 
 def headline_metric(task: Task) -> MetricDefinition:
@@ -70,6 +98,8 @@ def evaluate(
 ) -> dict[tuple[str, str], float]:
     """Return the metrics of a task on one split, without those that are undefined (NaN)."""
     found = {
-        (split, metric.name): metric.function(outputs, targets) for metric in METRICS.values() if metric.task == task
+        (split, metric.name): metric.function(outputs, targets)
+        for metric in METRICS.values()
+        if metric.task == task and metric.function is not None
     }
     return {key: value for key, value in found.items() if np.isfinite(value)}

@@ -2,16 +2,26 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from idwbench.attention.definitions import ParameterValue
 from idwbench.attention.methods import METHODS, all_parameters, get_method, resolve_parameters
 from idwbench.errors import ConfigError, did_you_mean
+from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.settings import Count, Settings, added, validated
 
-__all__ = ["MODELS", "ModelConfig", "PrototypesConfig", "model_setting_names", "parse_model"]
+__all__ = [
+    "MODELS",
+    "BaselineConfig",
+    "ModelConfig",
+    "PatchStudyConfig",
+    "PrototypesConfig",
+    "check_data",
+    "model_setting_names",
+    "parse_model",
+]
 
 
 class PrototypesConfig(Settings):
@@ -53,30 +63,158 @@ class PrototypesConfig(Settings):
         """Return a copy with other values of the method's parameters."""
         return self.model_copy(update={"parameters": dict(values)})
 
+    @property
+    def studied(self) -> "PrototypesConfig | None":
+        """The network that must have been trained before, by a run with the same data, protocol and seed, or None."""
+        return None
 
-ModelConfig = PrototypesConfig
-MODELS: dict[str, type[ModelConfig]] = {"prototypes": PrototypesConfig}
-_DERIVED = ("kind", "parameters", "plugin_sha256")
+    @classmethod
+    def parse(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the model for flat settings."""
+        fields = {name: value for name, value in settings.items() if name in cls.model_fields}
+        name = fields.get("method")
+        if name is None:
+            raise ConfigError("'method' is missing", hint=did_you_mean("", METHODS))
+        if not isinstance(name, str):
+            raise ConfigError(f"expected the name of a method, got {name!r}", location=("method",))
+        method = get_method(name)
+        given = {name: value for name, value in settings.items() if name not in fields}
+        parameters = resolve_parameters(method, given)
+        return validated(cls, {**fields, "parameters": parameters, "plugin_sha256": method.sha256})
+
+
+class PatchStudyConfig(PrototypesConfig):
+    """A study of patches of a trained prototype network, which has the same settings.
+
+    ``special``: the points (−1, 1), (0, 1) and (1, 0) of Two Moons, each with target label 0 and 1 (Figures 3 and 6 of
+    arXiv 2310.18805). ``wrong``: the first misclassified test inputs, with their true label.
+    """
+
+    array_names: ClassVar[tuple[str, ...]] = ("inputs", "labels", "labels_before", "eta")
+
+    kind: Literal["patch_study"] = "patch_study"  # type: ignore[assignment]  # the tag of the union
+    cases: Literal["special", "wrong"] = Field(default="special", description="Inputs to patch: special or wrong.")
+    n_cases: Count = Field(default=200, description="Largest number of wrong test inputs to patch.")
+
+    @property
+    def label(self) -> str:
+        """Label of the study: ``patches of idw · 16 prototypes · p=2, ε=0.001, special cases``."""
+        return f"patches of {super().label}"
+
+    @property
+    def parameters_label(self) -> str:
+        """Label of the parameters in tables: ``p=2, ε=0.001, special cases``, or ``…, 200 wrong inputs``."""
+        wrong = f"{self.n_cases} wrong input{'s' if self.n_cases > 1 else ''}"
+        return f"{super().parameters_label}, {wrong if self.cases == 'wrong' else 'special cases'}"
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the study for flat settings.
+
+        Raises:
+            ConfigError: only ``idw`` networks with epsilon above 0 can be patched, and ``n_cases`` is a setting of
+                wrong inputs.
+        """
+        study = super().parse(settings)
+        if study.method != "idw":
+            raise ConfigError(f"only idw networks can be patched, not {study.method}", location=("method",))
+        if study.parameters["epsilon"] == 0:
+            raise ConfigError("expected a number above 0 for patches, got 0", location=("epsilon",))
+        if study.cases != "wrong" and "n_cases" in settings:
+            raise ConfigError("only wrong inputs have a number of cases", location=("n_cases",))
+        return study
+
+    @property
+    def studied(self) -> PrototypesConfig:
+        """The network that is patched."""
+        shared = {name: getattr(self, name) for name in PrototypesConfig.model_fields if name != "kind"}
+        return PrototypesConfig(**shared)
+
+
+class BaselineConfig(Settings):
+    """Prototypes that are not learned by gradient descent; a prediction is the value of the nearest key.
+
+    ``kmeans``: the centres of k-means of the training inputs, with the class frequencies (or the mean target) of their
+    clusters as values. ``samples``: random training inputs with their labels or targets.
+    """
+
+    array_names: ClassVar[tuple[str, ...]] = ("keys", "values")
+
+    kind: Literal["baseline"] = "baseline"
+    method: Literal["kmeans", "samples"]
+    prototypes: Count
+
+    @property
+    def parameters(self) -> dict[str, ParameterValue]:
+        """None: a baseline has no parameters."""
+        return {}
+
+    @property
+    def plugin_sha256(self) -> None:
+        """None: no plugin defines a baseline."""
+
+    @property
+    def studied(self) -> None:
+        """None: nothing must be trained before."""
+
+    @property
+    def label(self) -> str:
+        """Label of the model: ``kmeans · 16 prototypes``."""
+        return f"{self.method} · {self.prototypes} prototype{'s' if self.prototypes > 1 else ''}"
+
+    @property
+    def parameters_label(self) -> str:
+        """Label of the parameters in tables."""
+        return "nearest key"
+
+    def replace_parameters(self, values: Mapping[str, ParameterValue]) -> Self:
+        """Return the same settings."""
+        return self
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the model for flat settings."""
+        return validated(cls, dict(settings))
+
+
+ModelConfig = Annotated[PrototypesConfig | PatchStudyConfig | BaselineConfig, Field(discriminator="kind")]
+MODELS: dict[str, type[PrototypesConfig | BaselineConfig]] = {
+    "prototypes": PrototypesConfig,
+    "patch_study": PatchStudyConfig,
+    "baseline": BaselineConfig,
+}
+_DERIVED = ("parameters", "plugin_sha256")
 
 
 def model_setting_names() -> list[str]:
-    """Return the names of all flat settings of a model: fields, and parameters of methods."""
-    return [*(name for name in PrototypesConfig.model_fields if name not in _DERIVED), *all_parameters()]
+    """Return the names of all flat settings of models: fields, and parameters of methods."""
+    fields = dict.fromkeys(name for kind in MODELS.values() for name in kind.model_fields if name not in _DERIVED)
+    return [*fields, *all_parameters()]
 
 
-def parse_model(settings: Mapping[str, Any]) -> ModelConfig:
-    """Return the model for flat settings: ``method``, ``prototypes``, parameters of the method, ….
+def parse_model(settings: Mapping[str, Any]) -> PrototypesConfig | BaselineConfig:
+    """Return the model for flat settings: ``kind``, ``method``, ``prototypes``, parameters of the method, ….
 
     Raises:
-        ConfigError: unknown method or parameter, or a value out of range; `location` is the setting.
+        ConfigError: unknown kind, method or setting, or a value out of range; `location` is the setting.
     """
-    fields = {name: value for name, value in settings.items() if name in PrototypesConfig.model_fields}
-    name = fields.get("method")
-    if name is None:
-        raise ConfigError("'method' is missing", hint=did_you_mean("", METHODS))
-    if not isinstance(name, str):
-        raise ConfigError(f"expected the name of a method, got {name!r}", location=("method",))
-    method = get_method(name)
-    given = {name: value for name, value in settings.items() if name not in fields}
-    parameters = resolve_parameters(method, given)
-    return validated(PrototypesConfig, {**fields, "parameters": parameters, "plugin_sha256": method.sha256})
+    kind = settings.get("kind", "prototypes")
+    if not isinstance(kind, str) or kind not in MODELS:
+        hint = did_you_mean(str(kind), MODELS)
+        raise ConfigError(f"unknown kind of model {kind!r}", location=("kind",), hint=hint)
+    return MODELS[kind].parse(settings)
+
+
+def check_data(model: PrototypesConfig | BaselineConfig, dataset: DatasetConfig) -> None:
+    """Check that a model supports a data set.
+
+    Raises:
+        ConfigError: a study of patches of a regression, or of special cases on other data than Two Moons.
+    """
+    if not isinstance(model, PatchStudyConfig):
+        return
+    if dataset.task != "classification":
+        raise ConfigError("patches need classes, not a regression", location=("kind",))
+    if model.cases == "special" and dataset.name != "two_moons":
+        problem = f"the special cases belong to the data set two_moons, not to {dataset.name}"
+        raise ConfigError(problem, location=("cases",), hint="choose wrong")

@@ -67,12 +67,12 @@ def train(
 
     # What can be wrong is found before the database is created or changed.
     selector, dataset = _selector(engine, device), _load(config, data_dir)
-    check_prototypes(config.model, dataset)
+    check_prototypes((config.required or config).model, dataset)
     results = Results(db)
     results.plan([config])
     results.reset([key], _RETRIED["all" if retrain else "failed"])
     if results.pending([key]):
-        outcome = _run([config], results, selector, dataset, 1, observer)
+        outcome = _run([*_missing_requirements([config], results), config], results, selector, dataset, 1, observer)
         if outcome.elsewhere:
             raise ResultsError(f"run {key[:12]} is being trained by another process")
         if outcome.failed:
@@ -124,10 +124,11 @@ def run_sweep(
     results.reset(keys, _RETRIED[retry])
     pending = set(results.pending(keys))
     to_do = [config for config, key in zip(configs, keys, strict=True) if key in pending]
+    to_do = [*_missing_requirements(to_do, results), *to_do]
     status = results.sweep_status(spec.name)
     if observer is not None:
         failed = 0 if "failed" in _RETRIED[retry] else status.failed
-        observer.planned(len(keys), len(to_do), status.running, failed)
+        observer.planned(len(keys) + len(to_do) - len(pending), len(to_do), status.running, failed)
     if to_do:
         from idwbench.models.initialisation import check_prototypes
 
@@ -163,11 +164,33 @@ def _run(
     from idwbench.training.threads import available_cores, limited_threads
 
     observer = observer or Observer()
+    selector.results = results
     selector.prepare(configs, observer.note)
     # A GPU trains one large stack at a time.
     n_jobs = jobs or (available_cores() if selector.device == "cpu" else 1)
+    required = {run.run_key for config in configs if (run := config.required) is not None}
+    first = [config for config in configs if required and config.run_key in required]
     with limited_threads(1), _frozen_heap():
-        return run_pending(configs, results, selector, dataset, observer, n_jobs)
+        if first:
+            run_pending(first, results, selector, dataset, observer, n_jobs)
+            configs = [config for config in configs if config.run_key not in required]
+        # Another process may still train a network; the process that ends last makes the runs that need it.
+        waiting = {key for key in required if results.find_run(key).state in ("planned", "running")}
+        ready = [run for run in configs if run.required is None or run.required.run_key not in waiting]
+        outcome = run_pending(ready, results, selector, dataset, observer, n_jobs)
+        outcome.add("elsewhere", len(configs) - len(ready))
+        return outcome
+
+
+def _missing_requirements(configs: Sequence[RunConfig], results: Results) -> list[RunConfig]:
+    """Return the runs that runs of `configs` need and that have no result, added to the database."""
+    required = {run.run_key: run for config in configs if (run := config.required) is not None}
+    if not required:
+        return []
+    results.plan(list(required.values()))
+    results.reset(list(required), _RETRIED["failed"])
+    among = {config.run_key for config in configs}
+    return [required[key] for key in results.pending(list(required)) if key not in among]
 
 
 @contextmanager

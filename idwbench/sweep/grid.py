@@ -7,7 +7,8 @@ from itertools import product
 from typing import Any
 
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
-from idwbench.runs.models import model_setting_names, parse_model
+from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.models import check_data, model_setting_names, parse_model
 from idwbench.runs.protocol import Protocol, parse_protocol
 
 __all__ = ["MAX_RUNS", "Block", "cells", "check_distinct", "read_grid", "within"]
@@ -42,14 +43,15 @@ def check_distinct(values: Iterable[Any], problem: str) -> None:
             raise ConfigError(f"{problem.format(value)}, at [{first[value]}]", location=(index,))
 
 
-def read_grid(content: Any, protocol: Protocol, n_seeds: int) -> tuple[Block, ...]:
+def read_grid(content: Any, dataset: DatasetConfig, protocol: Protocol, n_seeds: int) -> tuple[Block, ...]:
     """Return the blocks of a list of mappings, or of one mapping; a single value is an axis of length one.
 
     An axis is a setting of the model or of the protocol. Every combination is checked.
 
     Raises:
-        ConfigError: an unknown setting, an empty axis, a value that is not valid or occurs twice, or more than
-            `MAX_RUNS` runs; `location` is the index of the block, the axis and the index of the value.
+        ConfigError: an unknown setting, an empty axis, a value that is not valid or occurs twice, a model that does not
+            support the data set, or more than `MAX_RUNS` runs; `location` is the index of the block, the axis and the
+            index of the value.
     """
     grid = []
     for index, block in enumerate(content if isinstance(content, list) and content else [content]):
@@ -60,7 +62,7 @@ def read_grid(content: Any, protocol: Protocol, n_seeds: int) -> tuple[Block, ..
         raise ConfigError(f"expected at most {MAX_RUNS:,} runs, got {n_runs:,}")
     for index, block in enumerate(grid):
         with within(index):
-            _check_block(block, protocol)
+            _check_block(block, dataset, protocol)
     return tuple(grid)
 
 
@@ -76,10 +78,14 @@ def _read_axes(content: Any) -> Block:
     return {name: tuple(values) if isinstance(values, list) else (values,) for name, values in content.items()}
 
 
-def _check_block(block: Block, protocol: Protocol) -> None:
+def _check_block(block: Block, dataset: DatasetConfig, protocol: Protocol) -> None:
     of_model = {name: values for name, values in block.items() if name not in Protocol.model_fields}
     of_protocol = {name: values for name, values in block.items() if name not in of_model}
-    for axes, parse in ((of_model, parse_model), (of_protocol, lambda cell: parse_protocol(cell, protocol))):
+    checks: list[tuple[Block, Callable[[Cell], object]]] = [
+        (of_model, lambda cell: check_data(parse_model(cell), dataset)),
+        (of_protocol, lambda cell: parse_protocol(cell, protocol)),
+    ]
+    for axes, parse in checks:
         for cell in cells(axes):
             try:
                 parse(cell)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ResultsError
+from idwbench.models.quality import PrototypeQuality
 from idwbench.results.renewal import renewed
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
@@ -97,6 +98,7 @@ class _Workers:
     ) -> None:
         self.queue, self.results, self.engine_for = queue, results, engine_for
         self.dataset, self.observer = dataset, observer
+        self.quality = PrototypeQuality(dataset)
         self.outcome = Outcome()
         self.stop = threading.Event()
 
@@ -124,6 +126,7 @@ class _Workers:
         try:
             with renewed(self.results, keys):
                 trained = self.engine_for(stack[0]).train(stack, self.dataset, on_epoch)
+                trained = [self.quality.measured(result) for result in trained]
         except _Stopped:
             self.results.release(keys)
             return

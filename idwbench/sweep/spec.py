@@ -79,7 +79,7 @@ def read_sweep(path: Path) -> SweepSpec:
         with within("seeds"):
             check_distinct(file.seeds, "seed {} is already in the list")
         with within("grid"):
-            grid = read_grid(file.grid, protocol, len(file.seeds))
+            grid = read_grid(file.grid, dataset, protocol, len(file.seeds))
     except ConfigError as error:
         raise source.error(error) from None
     return SweepSpec(file.name, file.description.strip(), dataset, protocol, tuple(file.seeds), grid, source.text)

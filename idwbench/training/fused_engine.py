@@ -94,9 +94,9 @@ class KernelRun:
         self.started = time.perf_counter()
         self.config, self.dataset, self.protocol = config, dataset, config.protocol
         self.generator = np.random.default_rng(config.seed)
-        self.score = kernel_score(config.model, dataset.n_features)
+        self.score = kernel_score(config.network, dataset.n_features)
         self.optimizer = kernel_optimizer(config.protocol)
-        keys, values = initial_prototypes(config.model, dataset, moments, self.generator)
+        keys, values = initial_prototypes(config.network, dataset, moments, self.generator)
         self.state = _state(keys, values, narrow=dataset.n_features < NARROW_FEATURES)
         n_batch = max(min(config.protocol.batch_size, len(dataset.train)), EVALUATION_BATCH)
         n_rows = gradient_rows(self.optimizer, self.state.keys.shape[1], KEY_ROWS)

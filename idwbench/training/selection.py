@@ -1,9 +1,10 @@
-"""Selection of the engine: fused on the CPU for methods with a kernel, torch for others."""
+"""Selection of the engine: for networks fused on the CPU, for methods with a kernel, torch for others."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
 
 from idwbench.errors import ConfigError
+from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.training.engine import AbstractEngine
 
@@ -15,15 +16,17 @@ EngineName = Literal["auto", "fused", "torch"]
 class EngineSelector:
     """Selects the engine of each run; engines are created, and torch or Numba imported, when needed.
 
+    `results` has the trained runs that studies of patches read.
+
     Raises:
         ConfigError: the fused engine on another device than the CPU, or the device is not available.
     """
 
-    def __init__(self, name: EngineName = "auto", device: str = "cpu") -> None:
+    def __init__(self, name: EngineName = "auto", device: str = "cpu", results: Results | None = None) -> None:
         if name == "fused" and device != "cpu":
             problem = f"'fused' runs on the CPU only, not on device '{device}'"
             raise ConfigError(problem, location=("engine",), hint="choose torch")
-        self.name, self.device = name, device
+        self.name, self.device, self.results = name, device, results
         self._engines: dict[str, AbstractEngine] = {}
         if device != "cpu":
             self._engine("torch")
@@ -57,6 +60,8 @@ class EngineSelector:
             FusedEngine.prepare()
 
     def _name_for(self, config: RunConfig) -> str:
+        if config.model.kind != "prototypes":
+            return config.model.kind
         if self.name == "torch" or self.device != "cpu":
             return "torch"
         from idwbench.training.fused_engine import FusedEngine
@@ -69,12 +74,25 @@ class EngineSelector:
         return "torch"
 
     def _engine(self, name: str) -> AbstractEngine:
-        if name == "torch" and name not in self._engines:
+        if name not in self._engines:
+            self._engines[name] = self._new_engine(name)
+        return self._engines[name]
+
+    def _new_engine(self, name: str) -> AbstractEngine:
+        if name == "torch":
             from idwbench.training.torch_engine import TorchEngine
 
-            self._engines[name] = TorchEngine(self.device)
-        elif name not in self._engines:
+            return TorchEngine(self.device)
+        if name == "fused":
             from idwbench.training.fused_engine import FusedEngine
 
-            self._engines[name] = FusedEngine()
-        return self._engines[name]
+            return FusedEngine()
+        if name == "baseline":
+            from idwbench.training.baseline_engine import BaselineEngine
+
+            return BaselineEngine()
+        from idwbench.training.patch_study_engine import PatchStudyEngine
+
+        if self.results is None:
+            raise ValueError("a study of patches needs the database of the trained runs")
+        return PatchStudyEngine(self.results)

@@ -112,7 +112,7 @@ class Stack:
 
     def _place_prototypes(self, moments: FeatureMoments) -> None:
         pairs = [
-            initial_prototypes(config.model, self.dataset, moments, generator)
+            initial_prototypes(config.network, self.dataset, moments, generator)
             for config, generator in zip(self.configs, self.generators, strict=True)
         ]
         keys, values = (torch.from_numpy(np.stack(arrays)) for arrays in zip(*pairs, strict=True))

@@ -149,6 +149,7 @@ def test_a_score_registered_outside_a_plugin_has_a_checksum_too() -> None:
             ":4:2: method: expected a lower-case name of letters, digits and _, got 'class'",
         ),
         (GOOD.replace("sharpness", "epochs"), ":4:2: parameters.epochs: settings already use that name"),
+        (GOOD.replace("sharpness", "cases"), ":4:2: parameters.cases: settings already use that name"),
         (
             GOOD.replace('"sharpness": 2', '"sharpness": True'),
             ":4:2: parameters.sharpness: expected a finite number or words as default, got True",

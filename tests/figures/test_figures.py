@@ -8,14 +8,15 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
+from made import assert_no_words_overlap, words
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from idwbench.errors import ConfigError
 from idwbench.figures.drawing import class_colour, save_figure
 from idwbench.figures.keys import KeysPanel, draw_keys, key_order
-from idwbench.figures.moons import MoonsPanel, Points, draw_moons
+from idwbench.figures.moons import MoonsPanel, draw_moons
+from idwbench.figures.plane import Points
 
 EXTENT = (-2.0, 3.0, -1.5, 1.5)
 DIGITS = [str(digit) for digit in range(10)]
@@ -40,10 +41,6 @@ def points() -> tuple[Points, Points]:
     generator = np.random.default_rng(1)
     train = Points(generator.normal(size=(30, 2)), np.arange(30) % 2)
     return train, Points(generator.normal(size=(10, 2)), np.arange(10) % 2)
-
-
-def words(figure: Figure) -> list[str]:
-    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]  # type: ignore[attr-defined]
 
 
 def test_keys_are_sorted_by_the_class_of_their_values_and_keep_their_order_within_it() -> None:
@@ -133,7 +130,7 @@ def test_a_panel_shows_points_keys_regions_and_accuracies() -> None:
     colours = [matplotlib.colors.to_hex(colour) for colour in scatters[-1].get_facecolor()]
     assert colours == [class_colour(0).lower(), class_colour(1).lower()]
     assert {"train 100.0", "test 97.5", "1 key outside"} <= set(words(figure))
-    assert any("means over 10 seeds" in text for text in words(figure))
+    assert any("mean ± std over 10 seeds" in text for text in words(figure))
 
 
 def test_a_model_that_answers_the_same_everywhere_has_no_border() -> None:
@@ -181,17 +178,7 @@ def keys_figures() -> list[Figure]:
 @pytest.mark.parametrize("figures", [moons_figures, keys_figures])
 def test_no_words_of_a_figure_overlap_or_leave_it(figures: Callable[[], list[Figure]]) -> None:
     for figure in figures():
-        figure.draw_without_rendering()
-        renderer = figure._get_renderer()  # type: ignore[attr-defined]
-        texts = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]  # type: ignore[attr-defined]
-        boxes = [text.get_window_extent(renderer) for text in texts]
-        for place, box in enumerate(boxes):
-            name = texts[place].get_text()
-            assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0 and box.y1 <= figure.bbox.y1, name
-            for other, text in zip(boxes[place + 1 :], texts[place + 1 :], strict=True):
-                across = min(box.x1, other.x1) - max(box.x0, other.x0)
-                up = min(box.y1, other.y1) - max(box.y0, other.y0)
-                assert across <= 1 or up <= 1, (name, text.get_text())
+        assert_no_words_overlap(figure)
 
 
 def test_moons_of_another_shape_are_refused() -> None:

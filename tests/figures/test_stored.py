@@ -1,39 +1,23 @@
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from made import SCALING, Store, made_dataset, made_run
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from idwbench.data.dataset import Dataset, Scaling, Split
+from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
-from idwbench.figures import stored
-from idwbench.figures.stored import FIGURES, draw_stored
+from idwbench.figures.collected import keys, moons
+from idwbench.figures.collected.plane import GRID
+from idwbench.figures.stored import FIGURES, draw_stored, stored_drawing
 from idwbench.results.records import StoredRun
-from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.config import run_config
+from idwbench.runs.models import PatchStudyConfig
 
-SCALING = Scaling(np.asarray(10.0), np.asarray(2.0))
-
-
-class Arrays:
-    """What drawing needs of a store: the arrays of a run."""
-
-    def load_arrays(self, run_key: str) -> Mapping[str, NDArray[np.float32]]:
-        keys = np.arange(6, dtype=np.float32).reshape(3, 2) / 5
-        return {"keys": keys, "values": np.eye(2, dtype=np.float32)[[0, 1, 1]]}
-
-
-def made_run(config: RunConfig, test: float = 0.9, state: str = "complete") -> StoredRun:
-    metrics = {("test", "accuracy"): test, ("train", "accuracy"): 1.0}
-    return StoredRun(config.run_key, config, config.dataset_label, state, metrics)  # type: ignore[arg-type]
-
-
-def made_dataset(features: int = 2, image_shape: tuple[int, int] | None = None) -> Dataset:
-    inputs = np.random.default_rng(0).normal(size=(8, features)).astype(np.float32)
-    split = Split(inputs, np.arange(8) % 2)
-    config = run_config("two_moons").dataset
-    return Dataset(config, split, split, None, SCALING, image_shape, ("upper", "lower"), "0" * 64)
+ARRAYS = {"keys": np.arange(6, dtype=np.float32).reshape(3, 2) / 5, "values": np.eye(2, dtype=np.float32)[[0, 1, 1]]}
 
 
 @pytest.fixture
@@ -42,16 +26,16 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Figure]:
 
     def draw(name: str, runs: list[StoredRun], dataset: Dataset | None = None) -> Figure:
         made = dataset or made_dataset(image_shape=(1, 2))
-        monkeypatch.setattr(stored, "load_dataset", lambda config, data_dir: made)
-        for function in ("draw_moons", "draw_keys"):
-            original = getattr(stored, function)
+        for module, function in ((moons, "draw_moons"), (keys, "draw_keys")):
+            original = getattr(module, function)
+            monkeypatch.setattr(module, "load_dataset", lambda config, data_dir: made)
 
             def spy(*args, original=original, **options):
                 draw.given = args  # type: ignore[attr-defined]
                 return original(*args, **options)
 
-            monkeypatch.setattr(stored, function, spy)
-        return draw_stored(name, Arrays(), runs)  # type: ignore[arg-type]
+            monkeypatch.setattr(module, function, spy)
+        return draw_stored(name, Store(default=ARRAYS), runs)  # type: ignore[arg-type]
 
     return draw
 
@@ -67,7 +51,7 @@ def test_moons_are_means_over_seeds_in_the_datas_own_units(drawn) -> None:
     np.testing.assert_allclose(panel.keys, 10 + 2 * np.arange(6).reshape(3, 2) / 5, rtol=1e-6)
     np.testing.assert_allclose(train.inputs, SCALING.invert(made_dataset().train.inputs))
     assert names == ("upper", "lower")
-    assert panel.grid_probability.shape == (stored.GRID, stored.GRID)
+    assert panel.grid_probability.shape == (GRID, GRID)
     assert ((panel.grid_probability >= 0) & (panel.grid_probability <= 1)).all()
 
 
@@ -75,15 +59,33 @@ def test_keys_are_in_the_datas_own_units_if_they_are_points(drawn) -> None:
     runs = [made_run(run_config("two_moons", prototypes=3, method=method)) for method in ("idw", "fc_relu")]
     drawn("keys", runs)
     directions, points = drawn.given[0]
-    assert directions.title == "fc_relu · seed 0 · test accuracy 90.00 %"
-    assert points.title == "idw · p=2, ε=0.001 · seed 0 · test accuracy 90.00 %"
+    assert directions.title == "fc_relu · 3 prototypes · seed 0 · test accuracy 90.00 %"
+    assert points.title == "idw · p=2, ε=0.001 · 3 prototypes · seed 0 · test accuracy 90.00 %"
     np.testing.assert_allclose(points.keys, 10 + 2 * np.asarray(directions.keys), rtol=1e-6)
 
 
-def test_only_the_first_section_is_drawn(drawn) -> None:
-    runs = [made_run(run_config("two_moons", prototypes=3, epochs=epochs)) for epochs in (2, 25)]
-    drawn("keys", runs)
+def test_the_first_section_is_drawn_and_the_others_are_named(drawn) -> None:
+    configs = [run_config("two_moons", prototypes=3, epochs=epochs) for epochs in (2, 3, 25)]
+    drawn("keys", [made_run(config) for config in configs])
     assert len(drawn.given[0]) == 1
+    drawing = stored_drawing("moons", Store(default=ARRAYS), [made_run(config) for config in configs])  # type: ignore[arg-type]
+    (line,) = drawing.left_out
+    assert line.startswith("not drawn: other data sets or protocols (two_moons · epochs 2 ")
+    assert "; two_moons · epochs 3 " in line
+
+
+def test_runs_of_other_kinds_are_left_out_and_counted(drawn) -> None:
+    run = made_run(run_config("two_moons", prototypes=3))
+    study = replace(
+        run,
+        config=run.config.model_copy(
+            update={"model": PatchStudyConfig(**run.config.model.model_dump(exclude={"kind"}))}
+        ),
+    )
+    drawn("moons", [study, run])
+    assert len(drawn.given[0]) == 1
+    drawing = stored_drawing("moons", Store(default=ARRAYS), [run, study])  # type: ignore[arg-type]
+    assert drawing.left_out == ("not drawn: 1 run of kind 'patch_study'",)
 
 
 def test_a_figure_that_cannot_be_drawn_is_refused(drawn) -> None:
@@ -93,7 +95,7 @@ def test_a_figure_that_cannot_be_drawn_is_refused(drawn) -> None:
     assert caught.value.location == ("figure",)
     with pytest.raises(ConfigError, match="needs 2 features and 2 classes, two_moons has 3 and 2"):
         drawn("moons", [run], made_dataset(3))
-    with pytest.raises(ConfigError, match="no run to draw is complete"):
+    with pytest.raises(ConfigError, match="no run of kind 'prototypes' is complete"):
         drawn("moons", [made_run(run.config, state="diverged")])
     with pytest.raises(ConfigError, match="unknown figure 'moon'") as caught:
         drawn("moon", [run])
@@ -112,3 +114,6 @@ def test_a_method_must_be_registered_as_it_was_trained(drawn) -> None:
 
 def test_every_figure_is_documented() -> None:
     assert all(function.__doc__ for function in FIGURES.values())
+    page = (Path(__file__).parents[2] / "docs/figures.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)
+    assert sorted(rows) == sorted(FIGURES)

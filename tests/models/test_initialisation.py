@@ -104,6 +104,7 @@ def test_k_means_needs_distinct_inputs():
         begin(dataset, "kmeans", 7)
 
 
+@pytest.mark.slow
 def test_kmeans_does_not_depend_on_the_number_of_threads():
     dataset = make_regression(6000)
     begun = []

@@ -10,7 +10,8 @@ from idwbench.attention.definitions import Method
 from idwbench.attention.methods import METHODS
 from idwbench.attention.scores import idw
 from idwbench.errors import PatchError
-from idwbench.models.patching import Criterion, apply_patch, check_patch, make_patch, split_effect
+from idwbench.models.effects import split_effect
+from idwbench.models.patching import Criterion, apply_patch, check_patch, make_patch
 from idwbench.models.prototypes import PrototypeNetwork
 
 

@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.measure import Measurement
 
 from idwbench.errors import ConfigError
-from idwbench.report.columns import caption, section_columns
-from idwbench.report.exports import FIELDS
+from idwbench.report.exports import export_fields
 from idwbench.report.formats import TABLE_FORMATS, render
 from idwbench.report.labels import method_table, value_label
 from idwbench.report.latex import escape_latex
+from idwbench.report.layout import tables_of
 from idwbench.report.summaries import Report, summarise
-from idwbench.report.terminal import TerminalReport, _table, natural_width, render_plain
+from idwbench.report.terminal import TerminalReport, _rich_table, natural_width, render_plain
 from idwbench.results.records import StoredRun
 
 Make = Callable[..., StoredRun]
@@ -71,7 +71,7 @@ def test_json_comes_back_and_never_holds_nan(report: Report) -> None:
     rows = [row for section in report.sections for row in section.rows]
     assert [record["test_mean"] for record in records] == [row.statistics["test"].mean for row in rows]
     assert [record["parameters"] for record in records] == [row.model.parameters for row in rows]
-    assert {tuple(record) for record in records} == {FIELDS}
+    assert {tuple(record) for record in records} == {export_fields(report)}
     idw = next(record for record in records if record["dataset"] == "mnist" and record["method"] == "idw")
     assert (idw["test_std"], idw["authors_test"], idw["authors_n"], idw["paper_test"]) == (None, 0.8784, 1, 0.8820)
 
@@ -92,7 +92,7 @@ def test_markdown_is_a_table_with_the_best_in_bold(report: Report) -> None:
 
 
 def test_the_caption_names_the_metric_and_what_is_marked(report: Report) -> None:
-    captions = [caption(section) for section in report.sections]
+    captions = [table.caption() for table in tables_of(report)]
     mean = ", mean ± sample standard deviation over n seeds"
     assert captions == [
         f"Metric: accuracy in %{mean}; bold: best mean, or not distinguishable from it, among equal numbers of "
@@ -216,8 +216,8 @@ def test_the_page_of_methods_holds_the_registry() -> None:
 def test_the_natural_width_of_a_table_is_the_one_that_rich_measures(report):
     console = Console(width=100)
     options = console.options.update(max_width=10_000)
-    for section in report.sections:
-        columns = section_columns(section)
-        for n in range(1, len(columns) + 1):
-            measured = Measurement.get(console, options, _table(section, columns[:n], True)).maximum
-            assert natural_width(section, columns[:n], True) == measured
+    for table in tables_of(report):
+        for n in range(1, len(table.columns) + 1):
+            columns = table.columns[:n]
+            measured = Measurement.get(console, options, _rich_table(table, columns, True)).maximum
+            assert natural_width(columns, True) == measured

@@ -62,6 +62,16 @@ def test_a_planned_run_has_neither_curve_nor_arrays(filled, make_config):
     assert filled.load_arrays(key) == {}
 
 
+def test_the_curves_of_many_runs_are_those_of_each_in_one_query(filled, make_config, statements):
+    keys = [make_config(seed).run_key for seed in (9, 1, 0)]
+    curves = filled.load_curves([*keys, "ab"])
+    assert sum("curves" in statement for statement in statements) == 1
+    assert list(curves) == [*keys, "ab"]
+    assert curves.pop("ab") == []
+    assert [repr(curve) for curve in curves.values()] == [repr(filled.load_curve(key)) for key in keys]
+    assert all(curve for key, curve in curves.items() if key != keys[1])
+
+
 def test_sweeps_and_data_sets_are_listed(filled):
     filled.register_sweep("empty", "", "", [])
     assert [(s.name, s.description) for s in filled.list_sweeps()] == [("empty", ""), ("moons", "Figure 2")]

@@ -44,6 +44,11 @@ BREAKING = """
 """
 
 
+@pytest.fixture(autouse=True)
+def _migrations_run_once():
+    """Here they run each time."""
+
+
 @pytest.fixture
 def next_version(tmp_path, monkeypatch):
     """Add one migration to the package."""

@@ -54,6 +54,22 @@ PINNED = [
     ),
 ]
 
+# Kinds of runs that version 0.2.0 added.
+PINNED_KINDS = [
+    (
+        run_config("two_moons", kind="baseline", method="kmeans"),
+        "3c58222f3577537f88918c075e5a2478ba7dbd9d4ed096b3d571f8b452b63d21",
+    ),
+    (
+        run_config("two_moons", kind="patch_study", prototypes=2, seed=3),
+        "98af7d026f9aad0ff9675ef7c4f41c2f306c13b2831e913df7f57928f3fceda1",
+    ),
+    (
+        run_config("mnist", kind="patch_study", cases="wrong", prototypes=20),
+        "4d828559bd3eaae1ab6eae4a58a8a1a30a37acde81df7a68242f4ace271237ee",
+    ),
+]
+
 # One valid mapping for each class of settings; a momentum needs sgd.
 BASES: list[tuple[type[BaseModel], dict[str, Any]]] = [
     *((dataset, {"path": "x"} if "path" in dataset.model_fields else {}) for dataset in DATASETS.values()),
@@ -92,6 +108,21 @@ def with_part(part: BaseModel) -> RunConfig:
 @pytest.mark.parametrize(("run", "key"), PINNED)
 def test_the_keys_of_version_0_1_0_are_pinned(run, key):
     assert run.run_key == key
+
+
+@pytest.mark.parametrize(("run", "key"), PINNED_KINDS)
+def test_the_keys_of_other_kinds_are_pinned(run, key):
+    assert run.run_key == key
+    again = RunConfig.model_validate_json(run.model_dump_json())
+    assert (again, again.run_key) == (run, key)
+    assert run.canonical_json() == json.dumps(json.loads(run.canonical_json()), sort_keys=True, separators=(",", ":"))
+
+
+@pytest.mark.parametrize("settings", [{}, {"prototypes": 3, "power": 8.0}, {"initialisation": "kmeans", "epochs": 7}])
+def test_a_study_needs_the_run_with_the_same_settings_and_its_key(settings):
+    study = run_config("two_moons", kind="patch_study", seed=5, **settings)
+    assert study.required == run_config("two_moons", seed=5, **settings)
+    assert study.required.run_key == run_config("two_moons", seed=5, **settings).run_key != study.run_key
 
 
 def test_every_run_that_version_0_1_0_stored_has_its_key_and_its_json():

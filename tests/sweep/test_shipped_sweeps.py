@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from idwbench.runs.datasets import DATASETS, Friedman1Config, TwoMoonsConfig
-from idwbench.runs.models import PrototypesConfig
+from idwbench.runs.datasets import DATASETS, Friedman1Config, MnistConfig, TwoMoonsConfig
+from idwbench.runs.models import MODELS, PrototypesConfig
 from idwbench.runs.protocol import Protocol, default_protocol
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import read_sweep
@@ -19,7 +19,21 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/sweeps.md").read_text(encoding="utf-8")
 PROTOTYPES = {"scale": "prototypes"}
 SIX = {"fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw"}
-RUNS = {"two_moons": 210, "two_moons_power": 200, "mnist": 6, "mnist_quick": 18, "digits": 35, "regression": 50}
+PAPER_RUNS = {
+    "paper_two_moons": 540,
+    "paper_power_epsilon": 300,
+    "paper_mnist": 40,
+    "paper_patches_two_moons": 120,
+    "paper_patches_mnist": 5,
+}
+RUNS = PAPER_RUNS | {
+    "two_moons": 210,
+    "two_moons_power": 200,
+    "mnist": 6,
+    "mnist_quick": 18,
+    "digits": 35,
+    "regression": 50,
+}
 # SHA-256 of the run keys of version 0.1.0, sorted.
 KEYS_OF_0_1_0 = {
     "digits": "5789a591cb5aaef3e64f1e8eaa7a0ebba4f3400938b73d84d7c9d9b53e8e6395",
@@ -31,20 +45,67 @@ KEYS_OF_0_1_0 = {
 
 
 def shipped(name: str):
-    return plan(read_sweep(ROOT / f"sweeps/{name}.yaml"))
+    folder = "sweeps/paper" if name in PAPER_RUNS else "sweeps"
+    return plan(read_sweep(ROOT / folder / f"{name}.yaml"))
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "sweeps").glob("*.yaml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted((ROOT / "sweeps").rglob("*.yaml")), ids=lambda file: file.stem)
 def test_a_shipped_sweep_is_short_and_plans_what_it_promises(file: Path) -> None:
     spec = read_sweep(file)
     assert spec.name == file.stem
     assert spec.description
     assert len(plan(spec)) == RUNS[file.stem]
-    assert 10 <= len(spec.source.splitlines()) <= 25
+    assert 8 <= len(spec.source.splitlines()) <= 25
+    # The comment at the top gives the number of runs.
+    assert file.stem not in PAPER_RUNS or f" {RUNS[file.stem]} " in " ".join(
+        spec.source.split(f"name: {file.stem}")[:1]
+    )
 
 
 def test_all_shipped_sweeps_are_known_here() -> None:
-    assert {file.stem for file in (ROOT / "sweeps").glob("*.yaml")} == set(RUNS)
+    assert {file.stem for file in (ROOT / "sweeps").rglob("*.yaml")} == set(RUNS)
+    assert {file.stem for file in (ROOT / "sweeps/paper").glob("*.yaml")} == set(PAPER_RUNS)
+
+
+@pytest.mark.parametrize("name", PAPER_RUNS)
+def test_the_sweeps_of_the_paper_use_its_data_and_protocol(name: str) -> None:
+    dataset = MnistConfig() if "mnist" in name else TwoMoonsConfig()
+    assert {run.dataset for run in shipped(name)} == {dataset}
+    assert {run.protocol for run in shipped(name)} == {default_protocol(dataset.name)}
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("paper_two_moons", (2, 16, 128)), ("paper_mnist", (20,))])
+def test_the_paper_has_six_methods_and_two_baselines(name: str, sizes: tuple[int, ...]) -> None:
+    cells = Counter((run.model.kind, run.model.method, run.model.prototypes) for run in shipped(name))
+    n_seeds = 20 if name == "paper_two_moons" else 5
+    scales = 2 if name == "paper_two_moons" else 1
+    expected = {("prototypes", m, size): n_seeds * (scales if m == "scaled_dot" else 1) for m in SIX for size in sizes}
+    assert cells == expected | {("baseline", m, size): n_seeds for m in ("kmeans", "samples") for size in sizes}
+
+
+def test_paper_power_epsilon_is_the_whole_grid() -> None:
+    cells = Counter(
+        (r.model.parameters["power"], r.model.parameters["epsilon"]) for r in shipped("paper_power_epsilon")
+    )
+    assert cells == {(power, epsilon): 10 for power in (1, 2, 4, 8, 16) for epsilon in (0, 1e-6, 1e-3, 1e-2, 1e-1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("studies", "cases", "trained"),
+    [
+        ("paper_patches_two_moons", "special", ("paper_two_moons", "paper_power_epsilon")),
+        ("paper_patches_mnist", "wrong", ("paper_mnist",)),
+    ],
+)
+def test_studies_of_patches_use_networks_of_the_other_sweeps(
+    studies: str, cases: str, trained: tuple[str, ...]
+) -> None:
+    networks = {run.run_key for name in trained for run in shipped(name)}
+    required = {run.run_key: run.required.run_key for run in shipped(studies) if run.required is not None}
+    assert len(required) == PAPER_RUNS[studies]
+    assert {run.model.cases for run in shipped(studies)} == {cases}
+    # Ten of the twenty seeds of paper_patches_two_moons with other values of epsilon are not in paper_power_epsilon.
+    assert len(set(required.values()) - networks) == (30 if cases == "special" else 0)
 
 
 @pytest.mark.parametrize("name", KEYS_OF_0_1_0)
@@ -89,7 +150,7 @@ def test_the_examples_in_the_docs_are_good_sweeps(tmp_path: Path) -> None:
     for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL):
         file.write_text(block, encoding="utf-8")
         n_runs.append(len(plan(read_sweep(file))))
-    assert n_runs == [210, 60]
+    assert n_runs == [210, 60, 60]
 
 
 def table(section: str) -> list[list[str]]:
@@ -120,6 +181,14 @@ def test_the_docs_list_the_settings_of_the_protocol_with_their_defaults() -> Non
     assert default_protocol("mnist") == default_protocol("fashion_mnist")
     for name, _, *documented in rows:
         assert documented == [str(getattr(protocol, name.strip("`"))) for protocol in defaults]
+
+
+def test_the_docs_name_every_kind_of_run_and_its_settings() -> None:
+    section = PAGE.split("## Kinds of runs\n", 1)[1].split("\n## ", 1)[0]
+    for kind, settings in MODELS.items():
+        assert f"| `{kind}`" in section
+        for name in settings.model_fields.keys() - {"parameters", "plugin_sha256"}:
+            assert f"`{name}`" in section or f"`{name}: " in section
 
 
 def test_the_docs_name_every_setting_of_the_grid() -> None:

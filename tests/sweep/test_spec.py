@@ -12,6 +12,7 @@ from idwbench.attention.methods import METHODS, register_method
 from idwbench.errors import ConfigError, SpecError
 from idwbench.runs.datasets import DATASETS, CsvConfig, TwoMoonsConfig
 from idwbench.runs.protocol import Protocol, default_protocol
+from idwbench.sweep import yaml_source
 from idwbench.sweep.spec import SweepSpec, read_sweep
 
 GOOD = """\
@@ -299,10 +300,11 @@ def test_a_file_that_is_no_sweep_is_one_line(tmp_path: Path, text: str, expected
     assert error_of(tmp_path, text) == expected
 
 
-def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path: Path) -> None:
+def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_source, "_MAX_VALUES", 2_000)
     levels = ["a: &l0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     levels += [f"b{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" for i in range(1, 10)]
-    assert "more than 200,000 values" in error_of(tmp_path, "\n".join(levels))
+    assert "more than 2,000 values" in error_of(tmp_path, "\n".join(levels))
 
 
 def test_a_file_that_is_not_there_a_folder_and_other_bytes_are_one_line(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The claims of the IDW attention paper, judged by the stored runs."""

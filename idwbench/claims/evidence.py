@@ -1,0 +1,162 @@
+"""`Evidence`: what the stored runs of the paper's settings say, by seed."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.attention.methods import METHODS, resolve_parameters
+from idwbench.claims.series import Series
+from idwbench.errors import ConfigError, ResultsError
+from idwbench.report.references import REFERENCES
+from idwbench.results.records import StoredRun
+from idwbench.results.store import Results
+from idwbench.runs.datasets import parse_dataset
+from idwbench.runs.protocol import default_protocol
+
+__all__ = ["MNIST", "PAPER_METHODS", "RIVALS", "TWO_MOONS", "Arrays", "Evidence", "LoadArrays"]
+
+TWO_MOONS, MNIST = "two_moons", "mnist"
+# The six methods of Table 1, and those but IDW.
+PAPER_METHODS = tuple(dict.fromkeys(found.model.method for found in REFERENCES if found.dataset == MNIST))
+RIVALS = tuple(method for method in PAPER_METHODS if method != "idw")
+# On Two Moons the 4,000 new points, since 40 test points are too few to distinguish methods.
+ACCURACY_SPLIT = {TWO_MOONS: "holdout", MNIST: "test"}
+
+Arrays = Mapping[str, NDArray[np.generic]]
+LoadArrays = Callable[[str], Arrays]
+
+# The paper's tables and figures are by its authors' code, which divides by √prototypes.
+_PAPER_PARAMETERS: dict[str, dict[str, str]] = {"scaled_dot": {"scale": "prototypes"}}
+# Settings of a kind that may have any value: of several runs with one seed the one with the largest value counts.
+_FREE_SETTINGS = ("n_cases",)
+
+
+class Evidence:
+    """Finished runs with the default data and protocol of Two Moons and MNIST; others do not count.
+
+    Models are selected by their settings: `kind`, `method`, `prototypes`, parameters of the method and others; what
+    is not given has its default.
+    """
+
+    def __init__(self, runs: Iterable[StoredRun], load_arrays: LoadArrays) -> None:
+        """Select the runs that count; `load_arrays` returns the arrays of the run with a key."""
+        self._load_arrays = load_arrays
+        self._runs: dict[tuple[object, ...], list[StoredRun]] = defaultdict(list)
+        for run in runs:
+            config, model = run.config, run.config.model
+            if run.state in ("complete", "diverged") and _is_default(run):
+                self._runs[config.dataset.name, model.kind, model.method, model.prototypes].append(run)
+
+    @classmethod
+    def from_results(cls, results: Results) -> Evidence:
+        """Return the evidence of a database."""
+        found = [run for dataset in ACCURACY_SPLIT for run in results.find_runs(dataset=dataset)]
+        return cls(found, results.load_arrays)
+
+    def accuracy(self, dataset: str, **model: Any) -> Series:
+        """Return the accuracy in percent, on new points of Two Moons and on the test images of MNIST."""
+        return self.measure(dataset, "accuracy", lambda run: _percent(run, ACCURACY_SPLIT[dataset]), **model)
+
+    def metric(self, dataset: str, name: str, split: str = "train", **model: Any) -> Series:
+        """Return a metric."""
+        return self.measure(dataset, name, lambda run: run.metrics.get((split, name)), **model)
+
+    def from_arrays(self, dataset: str, what: str, function: Callable[[Arrays], float | None], **model: Any) -> Series:
+        """Return a quantity that is computed from the arrays of each run; None where they do not have it."""
+        return self.measure(dataset, what, lambda run: function(self.arrays(run)), **model)
+
+    def measure(self, dataset: str, what: str, function: Callable[[StoredRun], float | None], **model: Any) -> Series:
+        """Return `function` of each complete run by seed; the name of the series is that of the model."""
+        runs = self.complete(dataset, **model)
+        values: dict[int, float] = {}
+        for run in runs:
+            value = function(run)
+            if value is not None and math.isfinite(value):
+                values[run.config.seed] = float(value)
+        without = len(runs) - len(values)
+        lack = f"{without} run{'s' if without > 1 else ''} without {what.replace('_', ' ')}" if without else ""
+        return Series(_name(dataset, model), values, lack)
+
+    def complete(self, dataset: str, **model: Any) -> list[StoredRun]:
+        """Return the complete runs of a model, one for each seed."""
+        return [run for run in self.finished(dataset, **model) if run.state == "complete"]
+
+    def finished(self, dataset: str, **model: Any) -> list[StoredRun]:
+        """Return the complete and diverged runs of a model by seed, one for each."""
+        wanted = {"kind": "prototypes", **model}
+        place = (dataset, wanted["kind"], wanted["method"], wanted["prototypes"])
+        found = [run for run in self._runs.get(place, ()) if _has_settings(run.config.model, wanted)]
+        return list({run.config.seed: run for run in sorted(found, key=_order)}.values())
+
+    def training_inputs(self, dataset: str) -> NDArray[np.float64]:
+        """Return the scaled training inputs of the default data set (n, features)."""
+        from idwbench.data.loading import load_dataset
+
+        return load_dataset(_default_dataset(dataset)).train.inputs.astype(np.float64)
+
+    def arrays(self, run: StoredRun) -> Arrays:
+        """Return the arrays of a run; nothing if they cannot be read."""
+        try:
+            return self._load_arrays(run.run_key)
+        except ResultsError:
+            return {}
+
+
+def _is_default(run: StoredRun) -> bool:
+    dataset = run.config.dataset
+    known = dataset.name in ACCURACY_SPLIT
+    return known and dataset == _default_dataset(dataset.name) and run.config.protocol == default_protocol(dataset.name)
+
+
+@cache
+def _default_dataset(name: str) -> Any:
+    return parse_dataset(name)
+
+
+def _order(run: StoredRun) -> tuple[object, ...]:
+    return (run.config.seed, *(getattr(run.config.model, name, 0) for name in _FREE_SETTINGS), run.run_key)
+
+
+def _has_settings(model: Any, wanted: Mapping[str, Any]) -> bool:
+    """Return whether the settings in `wanted` have these values, and all others their default."""
+    fields = type(model).model_fields
+    given = {name: value for name, value in wanted.items() if name in fields}
+    if "parameters" in fields:
+        given["parameters"] = _parameters(wanted["method"], {k: v for k, v in wanted.items() if k not in fields})
+    for name, field in fields.items():
+        if name in _FREE_SETTINGS:
+            continue
+        if name not in given and field.is_required():
+            return False
+        if getattr(model, name) != given.get(name, field.default):
+            return False
+    return True
+
+
+def _parameters(method: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        return resolve_parameters(METHODS[method], {**_PAPER_PARAMETERS.get(method, {}), **given})
+    except ConfigError:  # a setting of another kind of model
+        return {}
+
+
+def _percent(run: StoredRun, split: str) -> float | None:
+    value = run.metric("accuracy", split)
+    return None if value is None else 100 * value
+
+
+def _name(dataset: str, model: Mapping[str, Any]) -> str:
+    """Return ``idw, 16 prototypes, p=1``."""
+    method = METHODS.get(model["method"])
+    numbers = {name: float(value) for name, value in model.items() if name in ("power", "epsilon")}
+    words = [model["method"], f"{model['prototypes']} prototypes", method.label(numbers) if method else ""]
+    words += [model["kind"].replace("_", " ")] if model.get("kind", "prototypes") == "patch_study" else []
+    words += ["MNIST"] if dataset == MNIST else []
+    return ", ".join(word for word in words if word)

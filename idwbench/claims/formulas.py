@@ -1,0 +1,251 @@
+"""The claims on formulas: 6 to 10 and 20, computed in float64 from the package's scores and plain NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.claims.definitions import Claim, PointCheck, Remark, at_least, at_most
+from idwbench.claims.evidence import Evidence
+from idwbench.claims.labels import number_label
+
+__all__ = [
+    "FORMULA_CLAIMS",
+    "NEAR_ONE",
+    "TOLERANCE",
+    "gradients",
+    "nearest_key_limit",
+    "shepard_identity",
+    "squared_distance_expansion",
+    "student_t_kernel",
+    "weights_of_two_keys",
+]
+
+Float = NDArray[np.float64]
+
+# Largest relative or absolute difference of an identity in float64.
+TOLERANCE = 1e-12
+# A weight that counts as 1: with the paper's ε = 0.001 the weight at d = 0 is 0.999.
+NEAR_ONE = 0.99
+# An absolute gradient below this counts as vanished; distances that stand for near and far, the range of Figure 1.
+VANISHED = 0.1
+NEAR, FAR = 1e-9, 5.0
+_POWERS = (0.5, 1.0, 2.0, 3.0, 8.0)
+_EPSILONS = (1e-6, 1e-3, 0.1, 1.0)
+_DISTANCE_METHODS = ("neg_dist", "gaussian", "inv_dist", "idw")
+
+
+def shepard_identity(evidence: Evidence) -> Sequence[PointCheck]:
+    """Compare softmax(−log(ε + d^p)) with (1/(ε + d_j^p)) / Σ_k 1/(ε + d_k^p)."""
+    inputs, keys = _points()
+    distances = _distances(inputs, keys)
+
+    def deviations() -> Iterator[float]:
+        for power, epsilon in product(_POWERS, _EPSILONS):
+            similarities = 1 / (epsilon + distances**power)
+            expected = similarities / similarities.sum(1, keepdims=True)
+            found = _weights("idw", inputs, keys, power=power, epsilon=epsilon)
+            yield from np.abs(found / expected - 1).ravel()
+
+    return [at_most("relative deviation of the weights", deviations(), TOLERANCE)]
+
+
+def nearest_key_limit(evidence: Evidence) -> Sequence[PointCheck | Remark]:
+    """Compare the weights with those of the nearest key, in both orders of the limits."""
+    inputs, keys = _points()
+    nearest = _distances(inputs, keys).argmin(1)
+    rows = np.arange(len(inputs))
+    limits = [
+        _weights("idw", inputs, keys, power=power, epsilon=epsilon).argmax(1) == nearest
+        for power, epsilon in product((1.0, 2.0, 8.0), _EPSILONS)
+    ]
+    without_epsilon = _weights("idw", inputs, keys, power=1e5, epsilon=0.0)[rows, nearest]
+    # All distances of the first are above 1, all of the second below.
+    scale = _distances(inputs, keys)
+    far, near = 2 / scale.min(), 0.5 / scale.max()
+    beyond = _weights("idw", far * inputs, far * keys, power=1e5, epsilon=1e-3)[rows, nearest]
+    within = _weights("idw", near * inputs, near * keys, power=1e5, epsilon=1e-3)
+    return [
+        at_least("the largest weight is that of the nearest key", np.concatenate(limits), 1),
+        at_least("its weight at ε = 0, p = 1e5", without_epsilon, 1 - 1e-6),
+        at_least("its weight at ε = 0.001, p = 1e5 and all d > 1", beyond, 1 - 1e-6),
+        at_most(
+            "weights less 1/prototypes at ε = 0.001, p = 1e5 and all d < 1",
+            np.abs(within - 1 / len(keys)).ravel(),
+            TOLERANCE,
+        ),
+        Remark(
+            "Only in this order: ε → 0, then p → ∞. At a fixed ε all keys with d < 1 get equal weights as p → ∞, and "
+            "the nearest key has weight 1 only if all d > 1."
+        ),
+    ]
+
+
+def student_t_kernel(evidence: Evidence) -> Sequence[PointCheck]:
+    """Compare exp(score) at p = 2, ε = 1 with the density of Student's t with one degree of freedom, times π."""
+    from scipy.stats import t
+
+    distances = np.concatenate([[0.0], np.geomspace(1e-6, 1e3, 200)])
+    found = np.exp(_score("idw", distances, power=2.0, epsilon=1.0))
+    return [at_most("relative deviation of the kernel", np.abs(found / (np.pi * t.pdf(distances, 1)) - 1), TOLERANCE)]
+
+
+def weights_of_two_keys(evidence: Evidence) -> Sequence[PointCheck]:
+    """Compute the weight of a key at distance d beside one at distance 1, for p = 1 and p = 2."""
+    checks = []
+    for method in reversed(_DISTANCE_METHODS):
+        powers = (1.0, 2.0) if method in ("inv_dist", "idw") else (2.0,)
+        at_one, at_zero = (
+            np.array([_weight_beside_one(method, distance, power) for power in powers]) for distance in (1.0, NEAR)
+        )
+        name = f"{method}: weight as d → 0"
+        reaches = method in ("inv_dist", "idw")
+        checks.append(at_least(name, at_zero, NEAR_ONE) if reaches else at_most(name, at_zero, NEAR_ONE))
+        checks.append(at_most(f"{method}: |weight − 0.5| at d = 1", np.abs(at_one - 0.5), TOLERANCE))
+    return checks
+
+
+def gradients(evidence: Evidence) -> Sequence[PointCheck | Remark]:
+    """Compute |∂score/∂d| at d → 0 and d = 5, with p = 2 as in the text."""
+    near, far = (
+        {method: abs(_gradient(method, distance, 2.0)) for method in _DISTANCE_METHODS} for distance in (NEAR, FAR)
+    )
+    checks: list[PointCheck | Remark] = [
+        at_least("idw, p = 2: gradient as d → 0", [near["idw"]], VANISHED),
+        at_least("idw, p = 2: gradient at d = 5", [far["idw"]], VANISHED),
+    ]
+    for method in _DISTANCE_METHODS[:-1]:
+        worst = min(near[method], far[method])
+        checks.append(at_most(f"{method}, p = 2: smaller gradient of d → 0 and d = 5", [worst], VANISHED))
+    idw, inverse = (
+        " and ".join(number_label(abs(_gradient(method, distance, 1.0))) for distance in (NEAR, FAR))
+        for method in ("idw", "inv_dist")
+    )
+    checks.append(
+        Remark(
+            f"At p = 2 idw's is 2d/(ε + d²), 0 at d = 0. At p = 1 it is 1/(ε + d): {idw} at d → 0 and d = 5, that of "
+            f"inv_dist {inverse}."
+        )
+    )
+    return checks
+
+
+def squared_distance_expansion(evidence: Evidence) -> Sequence[PointCheck | Remark]:
+    """Compare ‖q‖² + ‖k‖² − qᵀk, as printed, with ‖q − k‖²."""
+    inputs, keys = _points()
+    exact = _distances(inputs, keys) ** 2
+    norms = (inputs**2).sum(1)[:, None] + (keys**2).sum(1)
+    products = inputs @ keys.T
+    largest = np.abs(norms - 2 * products - exact).max()
+    return [
+        at_most("deviation of the printed formula", np.abs(norms - products - exact).ravel(), TOLERANCE),
+        Remark(f"A misprint: with −2qᵀk the largest deviation is {largest:.1e}."),
+    ]
+
+
+def _points() -> tuple[Float, Float]:
+    """Return 40 inputs and 6 keys in three dimensions; no input is equally far from its two nearest keys."""
+    generator = np.random.default_rng(0)
+    inputs, keys = generator.normal(size=(200, 3)), generator.normal(size=(6, 3))
+    nearest = np.sort(_distances(inputs, keys), axis=1)
+    return inputs[nearest[:, 1] > 1.01 * nearest[:, 0]][:40], keys
+
+
+def _distances(inputs: Float, keys: Float) -> Float:
+    return np.asarray(np.sqrt(((inputs[:, None] - keys) ** 2).sum(-1)))
+
+
+def _weights(method: str, inputs: Float, keys: Float, **parameters: float) -> Float:
+    """Return the package's weights (batch, prototypes) in float64."""
+    import torch
+
+    from idwbench.attention.methods import get_method
+    from idwbench.attention.weightings import attention_weights, scores
+
+    found = scores(torch.from_numpy(inputs), torch.from_numpy(keys), method, **parameters)
+    return np.asarray(attention_weights(get_method(method), found).numpy())
+
+
+def _score(method: str, distances: Float, **parameters: float) -> Float:
+    """Return the package's scores of keys at these distances."""
+    import torch
+
+    from idwbench.attention.weightings import scores
+
+    keys = torch.from_numpy(np.asarray(distances, np.float64)[:, None])
+    return np.asarray(scores(torch.zeros(1, 1, dtype=torch.float64), keys, method, **parameters).numpy()[0])
+
+
+def _weight_beside_one(method: str, distance: float, power: float) -> float:
+    keys = np.array([[distance], [-1.0]])
+    return float(_weights(method, np.zeros((1, 1)), keys, **_power(method, power))[0, 0])
+
+
+def _gradient(method: str, distance: float, power: float) -> float:
+    """Return ∂score/∂d by automatic differentiation."""
+    import torch
+
+    from idwbench.attention.weightings import scores
+
+    place = torch.tensor([[distance]], dtype=torch.float64, requires_grad=True)
+    score = scores(torch.zeros(1, 1, dtype=torch.float64), place, method, **_power(method, power)).sum()
+    return float(torch.autograd.grad(score, place)[0])
+
+
+def _power(method: str, power: float) -> dict[str, float]:
+    return {"power": power, "epsilon": 1e-3} if method in ("inv_dist", "idw") else {}
+
+
+_Check = Callable[[Evidence], Sequence[PointCheck | Remark]]
+_TEXTS: tuple[tuple[int, str, str, str, _Check], ...] = (
+    (
+        6,
+        "Softmax of −log(ε + d^p) equals Shepard's weights.",
+        "Eq. 3 and 4",
+        f"Largest relative deviation of the weights over p from 0.5 to 8 and ε from 1e-6 to 1 at most {TOLERANCE:g}.",
+        shepard_identity,
+    ),
+    (
+        7,
+        "For ε → 0 and p → ∞ the answer is that of the nearest key.",
+        "text",
+        "The largest weight is that of the nearest key for every p and ε, and is 1 at ε = 0, p = 1e5; at ε = 0.001 "
+        "only if all d > 1.",
+        nearest_key_limit,
+    ),
+    (
+        8,
+        "With p = 2 and ε = 1 the kernel is that of Student's t.",
+        "text",
+        f"exp(score) is π times the density of Student's t with one degree of freedom, for d from 0 to 1000 (relative "
+        f"deviation at most {TOLERANCE:g}).",
+        student_t_kernel,
+    ),
+    (
+        9,
+        "Only inverse distance and IDW reach weight 1 as d → 0; all scores have 0.5 at d = 1.",
+        "Figure 1",
+        f"Weight of a key at distance d beside one at distance 1, with ε = 0.001: above {NEAR_ONE:g} as d → 0 for "
+        "these two with p = 1 and 2, below for neg_dist and gaussian.",
+        weights_of_two_keys,
+    ),
+    (
+        10,
+        "Only IDW keeps its gradient near and far.",
+        "text",
+        f"|∂score/∂d| with p = 2 and ε = 0.001 at d → 0 ({NEAR:g}) and d = 5: at least {VANISHED:g} for idw at both, "
+        "and below for each other score of distances at one of them.",
+        gradients,
+    ),
+    (
+        20,
+        "‖q − k‖² = ‖q‖² + ‖k‖² − qᵀk.",
+        "text",
+        f"Largest deviation of the printed formula at most {TOLERANCE:g}.",
+        squared_distance_expansion,
+    ),
+)
+FORMULA_CLAIMS = tuple(Claim(*texts) for texts in _TEXTS)

@@ -1,0 +1,96 @@
+"""The verdict on each claim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from idwbench.claims.definitions import Claim, Remark
+from idwbench.claims.evidence import Evidence
+from idwbench.claims.findings import Finding, correct, find
+from idwbench.results.store import Results
+
+__all__ = ["Judgement", "Verdict", "judge", "judge_claims"]
+
+Verdict = Literal["holds", "does not hold", "not enough runs"]
+_SHOWN_REASONS = 3
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on one claim.
+
+    Attributes:
+        reason: Which comparisons fail, or what is missing; empty if the claim holds.
+        findings: One for each comparison; all must support a claim that holds.
+        remarks: What the verdict does not depend on.
+    """
+
+    claim: Claim
+    verdict: Verdict
+    reason: str
+    findings: tuple[Finding, ...]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def decisive(self) -> Finding:
+        """The finding that stands in tables: that against the claim, or without runs, or with the least clear effect.
+
+        Of several it is the one whose interval is nearest to its bound or farthest beyond it.
+        """
+        for outcome in ("not supported", "not enough runs"):
+            found = [finding for finding in self.findings if finding.outcome == outcome]
+            if found:
+                return min(found, key=_clearance)
+        return min(self.findings, key=_clearance)
+
+    @property
+    def n(self) -> int:
+        """The number of seeds of the decisive finding; of computed findings the number of points of all."""
+        if all(finding.test == "computed" for finding in self.findings):
+            return sum(finding.n for finding in self.findings)
+        return self.decisive.n
+
+
+def judge_claims(results: Results) -> tuple[Judgement, ...]:
+    """Return the verdicts on all claims of the paper from a database, in their order."""
+    from idwbench.claims.registry import CLAIMS
+
+    return judge(Evidence.from_results(results), CLAIMS)
+
+
+def judge(evidence: Evidence, claims: Sequence[Claim]) -> tuple[Judgement, ...]:
+    """Return the verdicts on `claims`, whose signed-rank tests are corrected together.
+
+    A claim does not hold if one of its comparisons has enough runs and does not support it. Otherwise there are not
+    enough runs if one of them lacks runs. It holds if all comparisons support it.
+    """
+    items = [tuple(claim.rule(evidence)) for claim in claims]
+    parts = [[find(item) for item in found if not isinstance(item, Remark)] for found in items]
+    corrected = iter(correct([finding for part in parts for finding in part]))
+    judgements = []
+    for claim, found, part in zip(claims, items, parts, strict=True):
+        findings = tuple(next(corrected) for _ in part)
+        remarks = tuple(item.text for item in found if isinstance(item, Remark))
+        judgements.append(_judgement(claim, findings, remarks))
+    return tuple(judgements)
+
+
+def _judgement(claim: Claim, findings: tuple[Finding, ...], remarks: tuple[str, ...]) -> Judgement:
+    against = sorted((finding for finding in findings if finding.outcome == "not supported"), key=_clearance)
+    if against:
+        return Judgement(claim, "does not hold", _joined([found.reason for found in against]), findings, remarks)
+    if any(finding.outcome == "not enough runs" for finding in findings):
+        missing = dict.fromkeys(text for finding in findings for text in finding.missing)
+        return Judgement(claim, "not enough runs", _joined(list(missing)), findings, remarks)
+    return Judgement(claim, "holds", "", findings, remarks)
+
+
+def _clearance(finding: Finding) -> float:
+    return 0.0 if finding.clearance is None else finding.clearance
+
+
+def _joined(reasons: list[str]) -> str:
+    others = len(reasons) - _SHOWN_REASONS
+    return "; ".join(reasons[:_SHOWN_REASONS]) + (f"; and {others} more" if others > 0 else "")

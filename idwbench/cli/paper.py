@@ -1,0 +1,51 @@
+"""`idwbench report --paper`: all figures, tables and claims of the paper in one folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+__all__ = ["report_paper"]
+
+
+def report_paper(
+    db: str, folder: Path, figure_format: str, data_dir: Path | None, *, measured: bool, force: bool, as_json: bool
+) -> None:
+    """Write the files, print their names, and on stderr what is missing and the sweeps that would fill the gaps.
+
+    With `measured` the quality of prototypes is first stored for runs that lack it.
+    """
+    from idwbench.cli.progress import interruptible
+    from idwbench.cli.quality import advise, measure, opened
+    from idwbench.paper.folder import write_paper
+    from idwbench.paper.runs import paper_runs
+    from idwbench.training.threads import limited_threads
+
+    results = opened(db, measured)
+    with limited_threads(1):
+        if measured:
+            measure(results, paper_runs(results), data_dir)
+        with interruptible(lambda: f"{folder} is not complete; the same command with --force makes all of it"):
+            paper = write_paper(
+                results,
+                folder,
+                figure_format=figure_format,
+                data_dir=data_dir,
+                overwrite=force,
+                on_item=lambda name: typer.echo(name, err=True),
+            )
+    if as_json:
+        import dataclasses
+        import json
+
+        content = {"files": list(map(str, paper.files)), "gaps": [dataclasses.asdict(gap) for gap in paper.gaps]}
+        typer.echo(json.dumps(content, indent=1))
+        return
+    for path in paper.files:
+        typer.echo(str(path))
+    for gap in paper.gaps:
+        typer.echo(f"missing: {gap.name}: {gap.problem}", err=True)
+    for sweep in dict.fromkeys(gap.sweep for gap in paper.gaps if gap.sweep is not None):
+        typer.echo(f"to fill gaps: idwbench sweep sweeps/paper/{sweep}.yaml", err=True)
+    advise(paper_runs(results))

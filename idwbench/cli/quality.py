@@ -1,0 +1,67 @@
+"""`idwbench report --measure`: the quality of prototypes of stored runs that lack it, and the advice to use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from idwbench.cli.progress import interruptible
+from idwbench.report.labels import count_label
+
+if TYPE_CHECKING:
+    from idwbench.results.records import StoredRun
+    from idwbench.results.store import Results
+
+__all__ = ["advise", "advised", "measure", "opened"]
+
+_ADVICE = "--measure computes it from their keys, without training"
+
+
+def opened(db: str, measure: bool) -> Results:
+    """Return the database, writable if runs are to be measured; one that does not exist is not created."""
+    from idwbench.results.store import Results
+
+    return Results(db, read_only=not (measure and ("://" in db or Path(db).exists())))
+
+
+def measure(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) -> int:
+    """Store the quality of prototypes of the runs that lack it; print progress, and return their number."""
+    from idwbench.sweep.measurement import measure_runs, unmeasured_runs
+
+    n = len(unmeasured_runs(runs))
+    if n == 0:
+        typer.echo("all runs are measured already", err=True)
+        return 0
+    with interruptible(lambda: "what was measured is stored; the same command continues"):
+        return measure_runs(results, runs, data_dir, lambda done: typer.echo(f"measured {done} of {n} runs", err=True))
+
+
+def advise(runs: Sequence[StoredRun]) -> None:
+    """Print how to get the quality of prototypes, if some of the runs lack it."""
+    from idwbench.sweep.measurement import unmeasured_runs
+
+    if n := len(unmeasured_runs(runs)):
+        typer.echo(f"{count_label(n, 'run')} without the quality of prototypes: {_ADVICE}", err=True)
+
+
+@contextmanager
+def advised(runs: Sequence[StoredRun], metric: str | None) -> Iterator[None]:
+    """Advise to measure if a metric of quality is shown that runs lack; of an error it is the hint."""
+    from idwbench.errors import ConfigError
+    from idwbench.runs.metrics import QUALITY_METRICS
+    from idwbench.sweep.measurement import unmeasured_runs
+
+    if metric not in QUALITY_METRICS:
+        yield
+        return
+    try:
+        yield
+    except ConfigError as error:
+        if error.location != ("metric",) or not unmeasured_runs(runs):
+            raise
+        raise ConfigError(error.problem, location=error.location, hint=_ADVICE) from None
+    advise(runs)

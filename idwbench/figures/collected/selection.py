@@ -1,0 +1,120 @@
+"""The runs of a figure: those of one kind, data set and protocol, and the arrays of their models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.attention.methods import METHODS, get_method
+from idwbench.errors import ConfigError
+from idwbench.report.labels import count_label
+from idwbench.report.summaries import Row, Section, summarise
+from idwbench.results.records import StoredRun
+from idwbench.runs.datasets import dataset_identity
+
+if TYPE_CHECKING:
+    from idwbench.results.store import Results
+
+__all__ = ["Model", "Selection", "runs_of_row", "select_runs_of_kind", "stored_models"]
+
+_FEW = 3
+
+
+@dataclass(frozen=True)
+class Model:
+    """A row of a report with the run of its lowest seed: `keys` (prototypes, features) in scaled units, and `values`.
+
+    `values` has the shape (prototypes, outputs).
+    """
+
+    row: Row
+    run: StoredRun
+    keys: NDArray[np.float32]
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The runs of a figure.
+
+    Attributes:
+        sections: One for each data set and protocol, in the order of reports, with at least one complete run.
+        runs: Runs of one kind of model in any state.
+        left_out: One line for each kind of runs that is not in `runs`.
+    """
+
+    sections: tuple[Section, ...]
+    runs: tuple[StoredRun, ...]
+    left_out: tuple[str, ...]
+
+    def first(self) -> tuple[Section, tuple[str, ...]]:
+        """Return the first section, and what is left out if it alone is drawn."""
+        others = [section.title for section in self.sections[1:]]
+        if not others:
+            return self.sections[0], self.left_out
+        shown = "; ".join(others[:_FEW]) + ("; …" if len(others) > _FEW else "")
+        return self.sections[0], (*self.left_out, f"not drawn: other data sets or protocols ({shown})")
+
+
+def select_runs_of_kind(runs: Sequence[StoredRun], kind: str = "prototypes") -> Selection:
+    """Return the runs of that kind of model, and their sections.
+
+    Raises:
+        ConfigError: no such run is complete.
+    """
+    chosen = tuple(run for run in runs if run.config.model.kind == kind)
+    if not any(run.state == "complete" for run in chosen):
+        raise ConfigError(f"no run of kind '{kind}' is complete", location=("figure",))
+    sections = [section for section in summarise(chosen).sections if any(row.n for row in section.rows)]
+    others = sorted({str(run.config.model.kind) for run in runs} - {kind})
+    left_out = [f"not drawn: {count_label(_count(runs, other), 'run')} of kind '{other}'" for other in others]
+    return Selection(tuple(sections), chosen, tuple(left_out))
+
+
+def stored_models(store: Results, selection: Selection, section: Section) -> tuple[list[Model], tuple[str, ...]]:
+    """Return the models of a section that were trained with the registered version of their method.
+
+    Raises:
+        ConfigError: a plugin is missing, or only other versions were used.
+    """
+    rows, left_out = _drawable(section)
+    models = []
+    for row in rows:
+        run = min(runs_of_row(selection.runs, section, row), key=lambda run: run.config.seed)
+        arrays = store.load_arrays(run.run_key)
+        models.append(Model(row, run, arrays["keys"].astype(np.float32), arrays["values"].astype(np.float32)))
+    return models, left_out
+
+
+def runs_of_row(runs: Sequence[StoredRun], section: Section, row: Row) -> list[StoredRun]:
+    """Return the complete runs of a row of a section."""
+    return [run for run in runs if run.state == "complete" and _belongs(run, section, row)]
+
+
+def _drawable(section: Section) -> tuple[list[Row], tuple[str, ...]]:
+    """Return the rows whose method is registered in the version that was trained."""
+    complete = [row for row in section.rows if row.n]
+    for row in complete:
+        if row.model.method not in METHODS:
+            problem = f"method '{row.model.method}' is not registered"
+            raise ConfigError(problem, location=("plugin",), hint="load the plugin that defines it")
+    rows = [row for row in complete if get_method(row.model.method).sha256 == row.model.plugin_sha256]
+    names = ", ".join(sorted({row.model.method for row in complete if row not in rows}))
+    problem = f"'{names}' was trained with another version of its plugin"
+    if not rows:
+        raise ConfigError(problem, location=("plugin",), hint="load that version")
+    return rows, (f"not drawn: {problem}",) if names else ()
+
+
+def _belongs(run: StoredRun, section: Section, row: Row) -> bool:
+    config = run.config
+    same_data = dataset_identity(config.dataset) == dataset_identity(section.dataset_config)
+    return config.model == row.model and same_data and config.protocol == section.protocol
+
+
+def _count(runs: Sequence[StoredRun], kind: str) -> int:
+    return sum(run.config.model.kind == kind for run in runs)

@@ -1,0 +1,98 @@
+"""`idw` networks with patches in float64, from the closed form of their logits.
+
+With w(x) = 1/(ε + d^p) for a new key at distance d from x, S(x) the sum of the old weights and z(x) the old logits, a
+patch η e_c gives z' = (S z + w η e_c)/(S + w): the prediction at x changes to c exactly if
+w(x)·η > S(x)·(max z(x) − z_c(x)).
+
+Three sizes η are compared, with Δ = max z − z_c and r = ε·S at the query (see `idwbench.models.patching`):
+
+- ``exact``: (1 + 10⁻³)·rΔ, the smallest η that wins, with a relative margin;
+- ``logit_margin``: rΔ + (1 + r), which wins by a logit margin of 1;
+- ``authors``: (1 + r)·Δ, of the authors' code for arXiv 2310.18805, which normalises over the old keys alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.runs.models import PatchStudyConfig
+
+__all__ = ["CRITERIA", "MARGIN", "Floats", "IdwNetwork", "State", "softmax", "squared_distances"]
+
+CRITERIA = ("exact", "logit_margin", "authors")
+MARGIN = 1e-3
+_CHUNK_NUMBERS = 2**22
+_CLOSE = 1e-8
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class State:
+    """A network at given points: log S (n,) and logits (n, classes)."""
+
+    log_sum: Floats
+    logits: Floats
+
+    def take(self, row: np.integer | int) -> State:
+        """Return the state at one point."""
+        return State(self.log_sum[row], self.logits[row])
+
+    def patched(self, log_weight: Floats, label: int, eta: float) -> State:
+        """Return the state with one more prototype, of weight exp(`log_weight`) (n,) and value η e_label."""
+        total = np.logaddexp(self.log_sum, log_weight)
+        logits = self.logits * np.exp(self.log_sum - total)[:, None]
+        logits[:, label] += eta * np.exp(log_weight - total)
+        return State(total, logits)
+
+
+class IdwNetwork:
+    """An `idw` network in float64."""
+
+    def __init__(self, model: PatchStudyConfig, keys: NDArray[np.floating], values: NDArray[np.floating]) -> None:
+        self.power, self.epsilon = (float(model.parameters[name]) for name in ("power", "epsilon"))
+        self.keys, self.values = keys.astype(np.float64), values.astype(np.float64)
+
+    def log_weights(self, squared: Floats) -> Floats:
+        """Return log 1/(ε + d^p) for squared distances."""
+        with np.errstate(divide="ignore"):
+            return -np.logaddexp(np.log(self.epsilon), self.power / 2 * np.log(squared))
+
+    def at(self, points: NDArray[np.floating]) -> State:
+        """Return the state at `points` (n, features)."""
+        scores = self.log_weights(squared_distances(points, self.keys))
+        log_sum = np.logaddexp.reduce(scores, axis=1)
+        return State(log_sum, np.exp(scores - log_sum[:, None]) @ self.values)
+
+    def etas(self, at_query: State, label: int) -> tuple[float, float, float]:
+        """Return η of each criterion at a query, see the module."""
+        ratio = float(np.exp(np.log(self.epsilon) + at_query.log_sum))
+        gap = float(at_query.logits.max() - at_query.logits[label])
+        return ((1 + MARGIN) * ratio * gap, ratio * gap + 1 + ratio, (1 + ratio) * gap)
+
+
+def squared_distances(points: NDArray[np.floating], others: NDArray[np.floating]) -> Floats:
+    """Return ‖x − y‖² (n, m) in float64, with a relative error of about 10⁻⁷, and 0 for equal points.
+
+    By ‖x‖² − 2x·y + ‖y‖²; distances below 10⁻⁴ of the norms, which this would lose, are computed by differences.
+    """
+    y = others.astype(np.float64)
+    y_norms = np.einsum("ij,ij->i", y, y)
+    squared = np.empty((len(points), len(y)))
+    step = max(1, _CHUNK_NUMBERS // max(1, *y.shape))
+    for start in range(0, len(points), step):
+        x, part = points[start : start + step].astype(np.float64), squared[start : start + step]
+        norms = np.einsum("ij,ij->i", x, x)[:, None] + y_norms
+        part[:] = norms - 2 * (x @ y.T)
+        rows, columns = np.nonzero(part <= _CLOSE * norms)
+        part[rows, columns] = ((x[rows] - y[columns]) ** 2).sum(1)
+    return squared
+
+
+def softmax(logits: Floats) -> Floats:
+    """Return the probabilities (n, classes) for logits of that shape."""
+    powers = np.exp(logits - logits.max(1, keepdims=True))
+    return np.asarray(powers / powers.sum(1, keepdims=True))

@@ -1,0 +1,110 @@
+"""The runs of the paper, by the sweeps that train them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from idwbench.results.records import StoredRun
+from idwbench.results.store import Results
+from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import parse_dataset
+from idwbench.runs.models import parse_model
+from idwbench.runs.protocol import default_protocol
+from idwbench.sweep.grid import cells
+
+__all__ = ["RUN_SETS", "RunSet", "paper_runs"]
+
+
+@dataclass(frozen=True)
+class RunSet:
+    """The runs that a sweep of the folder ``sweeps/paper`` trains, selected by content and not by the sweep's name.
+
+    Attributes:
+        dataset: Its name; the data set and its protocol have their default settings.
+        seeds: Number of seeds, from 0.
+        grid: Blocks of axes of model settings, as in a sweep file.
+    """
+
+    dataset: str
+    seeds: int
+    grid: tuple[Mapping[str, Sequence[Any]], ...]
+
+    @cached_property
+    def runs(self) -> tuple[RunConfig, ...]:
+        """All runs of the set."""
+        dataset, protocol = parse_dataset(self.dataset), default_protocol(self.dataset)
+        models = [parse_model(cell) for block in self.grid for cell in cells({k: tuple(v) for k, v in block.items()})]
+        return tuple(
+            RunConfig(dataset=dataset, model=model, protocol=protocol, seed=seed)
+            for model in models
+            for seed in range(self.seeds)
+        )
+
+    def stored(self, results: Results) -> list[StoredRun]:
+        """Return the runs of a database with the models, data set and protocol of the set, and any seed."""
+        models, first = {run.model.label: run.model for run in self.runs}, self.runs[0]
+        return [
+            run
+            for run in results.find_runs(dataset=first.dataset_label, states=("complete", "diverged"))
+            if models.get(run.config.model.label) == run.config.model
+            and (run.config.dataset, run.config.protocol) == (first.dataset, first.protocol)
+        ]
+
+    def n_missing(self, stored: Sequence[StoredRun]) -> int:
+        """Return the number of runs of the set that are not among `stored`."""
+        return len({run.run_key for run in self.runs} - {run.run_key for run in stored})
+
+
+_TWO_MOONS_PROTOTYPES = [2, 16, 128]
+# By the name of the sweep, which is the stem of its file; a test compares the two.
+RUN_SETS: dict[str, RunSet] = {
+    "paper_two_moons": RunSet(
+        "two_moons",
+        20,
+        (
+            {"method": ["fc_relu", "neg_dist", "gaussian", "inv_dist", "idw"], "prototypes": _TWO_MOONS_PROTOTYPES},
+            {"method": ["scaled_dot"], "scale": ["features", "prototypes"], "prototypes": _TWO_MOONS_PROTOTYPES},
+            {"kind": ["baseline"], "method": ["kmeans", "samples"], "prototypes": _TWO_MOONS_PROTOTYPES},
+        ),
+    ),
+    "paper_power_epsilon": RunSet(
+        "two_moons",
+        10,
+        (
+            {
+                "method": ["idw"],
+                "prototypes": [16],
+                "power": [1.0, 2.0, 4.0, 8.0, 16.0],
+                "epsilon": [0.0, 1e-6, 1e-3, 1e-2, 1e-1, 1.0],
+            },
+        ),
+    ),
+    "paper_mnist": RunSet(
+        "mnist",
+        5,
+        (
+            {"method": ["fc_relu", "neg_dist", "gaussian", "inv_dist", "idw"], "prototypes": [20]},
+            {"method": ["scaled_dot"], "scale": ["prototypes"], "prototypes": [20]},
+            {"kind": ["baseline"], "method": ["kmeans", "samples"], "prototypes": [20]},
+        ),
+    ),
+    "paper_patches_two_moons": RunSet(
+        "two_moons",
+        20,
+        (
+            {"kind": ["patch_study"], "method": ["idw"], "prototypes": _TWO_MOONS_PROTOTYPES},
+            {"kind": ["patch_study"], "method": ["idw"], "prototypes": [16], "epsilon": [1e-2, 1e-1, 1.0]},
+        ),
+    ),
+    "paper_patches_mnist": RunSet(
+        "mnist", 5, ({"kind": ["patch_study"], "cases": ["wrong"], "method": ["idw"], "prototypes": [20]},)
+    ),
+}
+
+
+def paper_runs(results: Results) -> list[StoredRun]:
+    """Return the runs of a database that the figures, tables and claims of the paper are made of."""
+    return list({run.run_key: run for runs in RUN_SETS.values() for run in runs.stored(results)}.values())

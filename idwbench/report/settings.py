@@ -1,0 +1,137 @@
+"""Settings of runs as flat mappings, those that vary among runs, and titles of those that do not."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from idwbench.attention.methods import METHODS
+from idwbench.report.labels import setting_label
+from idwbench.results.records import StoredRun
+from idwbench.runs.datasets import dataset_identity
+from idwbench.runs.models import ModelConfig
+from idwbench.runs.settings import Settings
+
+__all__ = [
+    "SettingRuns",
+    "constants_title",
+    "flat_settings",
+    "group_by_setting",
+    "method_order",
+    "ordered_parameters",
+    "setting_names",
+    "sortable",
+    "varying_settings",
+]
+
+# Neither is a setting of its own in tables: the label of the data set stands for both.
+_OF_FILES = ("name", "path")
+_UNTITLED = (*_OF_FILES, "sha256", "plugin_sha256", "kind")
+
+
+@dataclass(frozen=True)
+class SettingRuns:
+    """Runs that differ only in the seed, and their settings from `flat_settings`."""
+
+    settings: Mapping[str, Any]
+    runs: tuple[StoredRun, ...]
+
+    @property
+    def complete(self) -> list[StoredRun]:
+        """The complete runs."""
+        return [run for run in self.runs if run.state == "complete"]
+
+
+def group_by_setting(runs: Iterable[StoredRun]) -> list[SettingRuns]:
+    """Return runs grouped by all settings but the seed."""
+    groups: dict[str, list[StoredRun]] = defaultdict(list)
+    for run in runs:
+        config = run.config
+        model = json.dumps(config.model.model_dump(), sort_keys=True)
+        identity = [dataset_identity(config.dataset), model, config.protocol.model_dump_json()]
+        groups["\n".join(identity)].append(run)
+    return [SettingRuns(flat_settings(group[0]), tuple(group)) for group in groups.values()]
+
+
+def flat_settings(run: StoredRun) -> dict[str, Any]:
+    """Return the settings of a run without its seed, named as the columns of `Results.to_frame`.
+
+    ``dataset`` is the label, ``model`` the kind, and settings of the data set begin with ``dataset_``.
+    """
+    config = run.config
+    model = dict(config.model)
+    first = {"dataset": run.dataset, "method": model.pop("method", None), "model": model.pop("kind")}
+    counts = {"prototypes": model.pop("prototypes", None)}
+    model.pop("parameters", None)
+    dataset = {f"dataset_{name}": value for name, value in config.dataset if name not in _OF_FILES}
+    return {**first, **ordered_parameters(config.model), **counts, **model, **dataset, **dict(config.protocol)}
+
+
+def varying_settings(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the names that have at least two values among the mappings that have the name."""
+    values: dict[str, set[Any]] = {}
+    for name in setting_names(settings):
+        values[name] = {one[name] for one in settings if name in one}
+    return tuple(name for name, found in values.items() if len(found) > 1)
+
+
+def constants_title(runs: Sequence[StoredRun], varying: Collection[str]) -> str:
+    """Return one line with the settings that do not vary among `runs`, without those at an optional default."""
+    labels = sorted({run.dataset for run in runs})
+    words = [labels[0] if len(labels) == 1 else f"{len(labels)} data sets"]
+    for part in ("dataset", "model", "protocol"):
+        prefix = "dataset_" if part == "dataset" else ""
+        shown = (
+            label
+            for run in runs
+            for name, label in _labels(getattr(run.config, part))
+            if f"{prefix}{name}" not in varying
+        )
+        words += dict.fromkeys(shown)
+    return " · ".join(words)
+
+
+def _labels(settings: Settings) -> Iterator[tuple[str, str]]:
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if name == "parameters":
+            yield from ((parameter, setting_label(parameter, number)) for parameter, number in value.items())
+        elif name == "method":
+            yield name, value
+        elif name not in _UNTITLED and (field.is_required() or value != field.default):
+            yield name, setting_label(name, value)
+
+
+def ordered_parameters(model: ModelConfig) -> dict[str, float | str]:
+    """Return the parameters in the order of the method; a model of another kind may have none."""
+    known = [parameter.name for parameter in METHODS[model.method].parameters] if model.method in METHODS else []
+    names = [*(name for name in known if name in model.parameters), *sorted(model.parameters.keys() - set(known))]
+    return {name: model.parameters[name] for name in names}
+
+
+def method_order(method: str) -> tuple[int, str]:
+    """Return a key that sorts methods in the order of the registry, then others by name."""
+    names = list(METHODS)
+    return (names.index(method) if method in METHODS else len(names), method)
+
+
+def sortable(values: Mapping[str, object]) -> tuple[object, ...]:
+    """Return values of different types in a comparable form: None, then numbers, then words."""
+    return tuple((value is not None, isinstance(value, str), value or 0) for value in values.values())
+
+
+def setting_names(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return all names; one that the first mapping lacks follows its predecessor."""
+    names: list[str] = []
+    for one in settings:
+        place = 0
+        for name in one:
+            if name in names:
+                place = names.index(name) + 1
+            else:
+                names.insert(place, name)
+                place += 1
+    return names

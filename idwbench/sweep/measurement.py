@@ -1,0 +1,70 @@
+"""`measure_runs`: the metrics of prototype quality for stored runs, from their keys and values, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from idwbench.errors import ResultsError
+from idwbench.results.records import StoredRun
+from idwbench.results.store import Results
+from idwbench.runs.datasets import dataset_identity
+from idwbench.runs.metrics import Metrics
+from idwbench.runs.models import MODELS
+
+__all__ = ["measure_runs", "unmeasured_runs"]
+
+_AT_ONCE = 50
+
+
+def unmeasured_runs(runs: Sequence[StoredRun]) -> list[StoredRun]:
+    """Return the complete runs with keys and values that have no metric of prototype quality."""
+    return [
+        run
+        for run in runs
+        if run.state == "complete"
+        and {"keys", "values"} <= set(MODELS[run.config.model.kind].array_names)
+        and run.metric("coverage", "train") is None
+    ]
+
+
+def measure_runs(
+    results: Results,
+    runs: Sequence[StoredRun],
+    data_dir: Path | None = None,
+    on_measured: Callable[[int], None] = lambda done: None,
+) -> int:
+    """Store the metrics of prototype quality of the runs that lack them, and return the number of these runs.
+
+    Args:
+        results: The database of the runs.
+        runs: Runs in any state.
+        data_dir: Folder of the image archives.
+        on_measured: Called with the number of runs measured so far; an exception in it keeps what is stored.
+
+    Raises:
+        DatasetError: a data set cannot be loaded.
+        ResultsError: it is not the data that a run was trained on, or the database cannot be written.
+    """
+    missing = unmeasured_runs(runs)
+    groups: dict[str, list[StoredRun]] = {}
+    for run in missing:
+        groups.setdefault(dataset_identity(run.config.dataset), []).append(run)
+    done = 0
+    for group in groups.values():
+        from idwbench.data.loading import load_dataset
+        from idwbench.models.quality import PrototypeQuality
+
+        dataset = load_dataset(group[0].config.dataset, data_dir)
+        quality = PrototypeQuality(dataset)
+        for start in range(0, len(group), _AT_ONCE):
+            found: dict[str, Metrics] = {}
+            for run in group[start : start + _AT_ONCE]:
+                if run.data_sha256 not in (None, dataset.sha256):
+                    raise ResultsError(f"run {run.run_key[:12]} was trained on other data: the checksums differ")
+                arrays = results.load_arrays(run.run_key)
+                found[run.run_key] = quality.metrics(*(arrays[name].astype("float32") for name in ("keys", "values")))
+            results.add_metrics(found)
+            done += len(found)
+            on_measured(done)
+    return done

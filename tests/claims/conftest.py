@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from stored_runs import Runs
+
+from idwbench.report import intervals
+
+
+@pytest.fixture(autouse=True)
+def few_resamples() -> Iterator[None]:
+    """Spare the tests of verdicts, which do not depend on the intervals, nine of ten resamples of each bootstrap.
+
+    Tests of the intervals override this fixture in their file.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(intervals, "_RESAMPLES", 999)
+        yield
+
+
+@pytest.fixture
+def runs() -> Runs:
+    """Return an empty set of runs."""
+    return Runs()

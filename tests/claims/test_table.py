@@ -1,0 +1,154 @@
+"""The whole table: its records, its formats, and its documentation."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from stored_runs import METHODS, Runs
+
+from idwbench.claims.formats import render_claims, rules_table
+from idwbench.claims.registry import CLAIMS
+from idwbench.claims.terminal import TerminalClaims, render_plain
+from idwbench.claims.verdicts import judge
+from idwbench.errors import ConfigError
+from idwbench.report.formats import TABLE_FORMATS
+from idwbench.results.store import Results
+
+DOCS = Path(__file__).parents[2] / "docs" / "claims.md"
+COMPUTED = {6: "holds", 7: "holds", 8: "holds", 9: "holds", 10: "does not hold", 20: "does not hold"}
+
+
+def verdicts(judgements):
+    return {judgement.claim.number: judgement.verdict for judgement in judgements}
+
+
+@pytest.fixture(scope="module")
+def half_filled():
+    """One sweep of two is complete, older runs have no quality, and another has one seed."""
+    runs = Runs()
+    for prototypes in (2, 16, 128):
+        for method in METHODS:
+            runs.accuracy(method, 0.99 if method == "idw" else 0.9, prototypes)
+    runs.quality("coverage", "idw", 0.2, seeds=[0], power=4)
+    return judge(runs.evidence, CLAIMS)
+
+
+def test_there_are_24_claims_in_their_order():
+    assert [claim.number for claim in CLAIMS] == list(range(1, 25))
+    for claim in CLAIMS:
+        assert claim.statement.endswith(".")
+        assert claim.test.endswith(".")
+        assert claim.source
+        assert bool(claim.sweeps) == (claim.number not in COMPUTED)
+
+
+def test_without_runs_all_but_the_computed_claims_lack_them():
+    judgements = judge(Runs().evidence, CLAIMS)
+    assert verdicts(judgements) == {number: COMPUTED.get(number, "not enough runs") for number in range(1, 25)}
+    for judgement in judgements:
+        if judgement.verdict == "not enough runs":
+            assert re.search(r"0 of \d seeds", judgement.reason)
+            assert (judgement.decisive.n, judgement.decisive.effect) == (0, None)
+
+
+def test_one_seed_is_not_enough_for_any_claim():
+    runs = Runs()
+    everything = {(split, "accuracy"): 0.9 for split in ("test", "holdout")}
+    names = ("coverage", "dead_keys", "key_spacing", "key_distance", "key_agreement")
+    everything |= {("train", name): 0.5 for name in names}
+    for method in METHODS:
+        extra = {"scale": "prototypes"} if method == "scaled_dot" else {}
+        for prototypes in (2, 16, 128):
+            runs.add(everything, seeds=[0], method=method, prototypes=prototypes, **extra)
+        runs.add(everything, seeds=[0], dataset="mnist", method=method, prototypes=20, **extra)
+    for prototypes in (2, 16, 128):
+        runs.add(everything, seeds=[0], kind="patch_study", method="idw", prototypes=prototypes)
+        runs.add(everything, seeds=[0], kind="baseline", method="kmeans", prototypes=prototypes)
+    found = verdicts(judge(runs.evidence, CLAIMS))
+    assert found == {number: COMPUTED.get(number, "not enough runs") for number in range(1, 25)}
+
+
+def test_a_half_filled_database_judges_what_it_can(half_filled):
+    found = verdicts(half_filled)
+    assert (found[1], found[2], found[3]) == ("holds", "holds", "does not hold")
+    assert {found[number] for number in range(4, 25) if number not in COMPUTED} == {"not enough runs"}
+
+
+def test_the_correction_is_over_the_whole_table(half_filled):
+    tested = [finding for judgement in half_filled for finding in judgement.findings if finding.p_value is not None]
+    assert len(tested) == 5 + 5 + 12
+    smallest = min(tested, key=lambda finding: finding.p_value)
+    assert smallest.adjusted_p_value == pytest.approx(len(tested) * smallest.p_value)
+
+
+@pytest.mark.parametrize("form", TABLE_FORMATS)
+def test_every_format_names_each_claim_and_its_verdict(half_filled, form):
+    text = " ".join(render_claims(half_filled, form).split())
+    assert text.count("not enough runs") >= 15
+    for sweep in ("paper_power_epsilon", "paper_mnist", "paper_patches_mnist"):
+        assert sweep in text.replace("\\_", "_")
+
+
+def test_an_unknown_format_is_refused(half_filled):
+    with pytest.raises(ConfigError, match="did you mean 'markdown'"):
+        render_claims(half_filled, "markdwn")
+
+
+def test_markdown_is_one_table_with_a_row_for_each_claim(half_filled):
+    lines = [line for line in render_claims(half_filled, "markdown").splitlines() if line.startswith("|")]
+    assert len(lines) == 26
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {10}
+
+
+def test_latex_has_no_character_that_pdflatex_lacks(half_filled):
+    text = render_claims(half_filled, "latex")
+    assert text.isascii()
+    body = text.split(r"\midrule")[1].split(r"\bottomrule")[0]
+    rows = [line for line in body.splitlines() if line.endswith(r"\\")]
+    assert len(rows) == 24
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {7}
+
+
+def test_csv_and_json_have_the_same_rows_with_full_precision(half_filled):
+    rows = list(csv.DictReader(io.StringIO(render_claims(half_filled, "csv"))))
+    records = json.loads(render_claims(half_filled, "json"))
+    assert [row["verdict"] for row in rows] == [record["verdict"] for record in records]
+    for row, record, judgement in zip(rows, records, half_filled, strict=True):
+        decisive = judgement.decisive
+        assert row["effect"] == ("" if decisive.effect is None else str(decisive.effect))
+        assert record["effect"] == decisive.effect
+        assert len(record["findings"]) == len(judgement.findings)
+    assert float(rows[0]["interval_low"]) < float(rows[0]["effect"]) < float(rows[0]["interval_high"])
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_the_terminals_table_fits_its_width(half_filled, width):
+    lines = render_plain(half_filled, width).splitlines()
+    assert max(map(len, lines)) <= width
+    words = " ".join(" ".join(lines).split())
+    assert "not enough runs" in words or width < 80
+    assert "sweeps/paper/paper_mnist.yaml supplies the runs for claims 14, 15, 16." in words
+
+
+def test_verdicts_are_coloured_on_a_terminal(half_filled):
+    console = Console(file=io.StringIO(), width=120, force_terminal=True, color_system="standard")
+    console.print(TerminalClaims(half_filled))
+    assert "\x1b[32mholds" in console.file.getvalue()
+
+
+def test_the_page_has_the_rules_of_the_records():
+    assert rules_table() in DOCS.read_text(encoding="utf-8")
+
+
+def test_the_python_of_the_page_runs_on_an_empty_database(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Results("results.db")
+    for code in re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL):
+        exec(code, {})
+    assert "1 not enough runs idw, 16 prototypes: 0 of 6 seeds; " in capsys.readouterr().out

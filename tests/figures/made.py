@@ -1,0 +1,83 @@
+"""Stored runs, data sets and checks that the tests of figures share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from numpy.typing import NDArray
+
+from idwbench.data.dataset import Dataset, Scaling, Split
+from idwbench.errors import ResultsError
+from idwbench.results.records import StoredRun
+from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.results import CurvePoint
+
+SCALING = Scaling(np.asarray(10.0), np.asarray(2.0))
+
+
+@dataclass
+class Store:
+    """What drawing needs of a store: arrays and curves by run key."""
+
+    arrays: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)
+    curves: Mapping[str, list[CurvePoint]] = field(default_factory=dict)
+    default: Mapping[str, NDArray[Any]] | None = None
+
+    def load_arrays(self, run_key: str) -> Mapping[str, NDArray[Any]]:
+        found = self.arrays.get(run_key, self.default)
+        if found is None:
+            raise ResultsError(f"no run has the key '{run_key}'")
+        return found
+
+    def load_curves(self, run_keys: Sequence[str]) -> dict[str, list[CurvePoint]]:
+        return {key: self.curves.get(key, []) for key in run_keys}
+
+
+def made_run(config: RunConfig, test: float = 0.9, state: str = "complete", **metrics: float) -> StoredRun:
+    """A stored run; `metrics` are those of the training data."""
+    found = {("test", "accuracy"): test, ("train", "accuracy"): 1.0}
+    found |= {("train", name): value for name, value in metrics.items()}
+    return StoredRun(
+        config.run_key,
+        config,
+        config.dataset_label,
+        state,  # type: ignore[arg-type]
+        found if state == "complete" else {},
+    )
+
+
+def made_dataset(features: int = 2, image_shape: tuple[int, int] | None = None) -> Dataset:
+    inputs = np.random.default_rng(0).normal(size=(8, features)).astype(np.float32)
+    split = Split(inputs, np.arange(8) % 2)
+    config = run_config("two_moons").dataset
+    return Dataset(config, split, split, None, SCALING, image_shape, ("upper", "lower"), "0" * 64)
+
+
+def words(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]  # type: ignore[attr-defined]
+
+
+def assert_no_words_overlap(figure: Figure) -> None:
+    """Assert that no visible word leaves the figure or overlaps another."""
+    figure.draw_without_rendering()
+    renderer = figure._get_renderer()  # type: ignore[attr-defined]
+    # Axes without ticks, and ticks beyond the limits of an axis, have labels that are not drawn.
+    axes = [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
+    drawn = {tick for axis in axes if axis.axes.axison for tick in axis._update_ticks()}  # type: ignore[attr-defined]
+    others = {tick for axis in axes for tick in axis.get_major_ticks()} - drawn
+    beyond = {label for tick in others for label in (tick.label1, tick.label2)}
+    found = set(figure.findobj(Text)) - beyond  # type: ignore[arg-type]
+    texts = [text for text in found if text.get_text() and text.get_visible()]  # type: ignore[attr-defined]
+    boxes = [text.get_window_extent(renderer) for text in texts]
+    for place, box in enumerate(boxes):
+        name = texts[place].get_text()
+        assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0 and box.y1 <= figure.bbox.y1, name
+        for other, text in zip(boxes[place + 1 :], texts[place + 1 :], strict=True):
+            across = min(box.x1, other.x1) - max(box.x0, other.x0)
+            up = min(box.y1, other.y1) - max(box.y0, other.y0)
+            assert across <= 1 or up <= 1, (name, text.get_text())

@@ -1,0 +1,111 @@
+import numpy as np
+import pytest
+from made import Store, assert_no_words_overlap, made_run, words
+from matplotlib.colors import to_hex
+
+from idwbench.errors import ConfigError
+from idwbench.figures.collected.curves import curves_figure
+from idwbench.figures.curves import Curve, CurvePanel, CurveRow, draw_curves
+from idwbench.figures.drawing import method_colour
+from idwbench.results.records import StoredRun
+from idwbench.runs.config import run_config
+from idwbench.runs.results import CurvePoint
+
+VALUES = np.array([[0.5, 0.8, 0.9], [0.7, 0.9, np.nan], [0.6, 0.7, np.nan]])
+
+
+def curve(label: str = "idw", values: np.ndarray = VALUES) -> Curve:
+    return Curve(label, method_colour(label), "-", np.arange(1, values.shape[1] + 1), values)
+
+
+def row(*curves: Curve, **options: object) -> CurveRow:
+    return CurveRow("", "test accuracy in %", True, False, [CurvePanel("2 prototypes", curves)], **options)  # type: ignore[arg-type]
+
+
+def test_a_line_is_the_mean_of_the_seeds_that_reached_an_epoch() -> None:
+    (axes,) = draw_curves([row(curve())]).axes
+    (line,) = axes.get_lines()
+    np.testing.assert_allclose(line.get_ydata(), [60, 80, 90])
+    np.testing.assert_array_equal(line.get_xdata(), [1, 2, 3])
+
+
+def test_the_bands_are_standard_deviation_and_range_where_there_are_several_seeds() -> None:
+    (axes,) = draw_curves([row(curve())]).axes
+    ranged, spread = (band.get_paths()[0].vertices for band in axes.collections)
+    assert (ranged[:, 0].max(), spread[:, 0].max()) == (2, 2)
+    first = spread[spread[:, 0] == 1][:, 1]
+    np.testing.assert_allclose([first.min(), first.max()], [60 - 10, 60 + 10])
+    np.testing.assert_allclose([ranged[:, 1].min(), ranged[:, 1].max()], [50, 90])
+
+
+def test_many_lines_have_no_range_and_one_seed_has_no_band() -> None:
+    (axes,) = draw_curves([row(*(curve(name) for name in "abcd"))]).axes
+    assert len(axes.collections) == 4
+    figure = draw_curves([row(curve(values=VALUES[:1]))])
+    assert not figure.axes[0].collections
+    assert "one seed: no spread" in words(figure)
+
+
+def test_positive_losses_have_a_logarithmic_axis() -> None:
+    for low, scale in ((0.1, "log"), (0.0, "linear")):
+        loss = CurveRow("", "loss", False, True, [CurvePanel("", [curve(values=np.array([[1.0, low]]))])])
+        assert draw_curves([loss]).axes[0].get_yscale() == scale
+
+
+def test_nothing_to_draw_is_refused() -> None:
+    with pytest.raises(ConfigError, match="at least one learning curve"):
+        draw_curves([row()])
+
+
+def points(epochs: int, accuracy: float) -> list[CurvePoint]:
+    return [
+        CurvePoint(epoch, {("train", "loss"): 1 / epoch, ("test", "accuracy"): accuracy})
+        for epoch in range(1, epochs + 1)
+    ]
+
+
+def stored(**settings: object) -> list[StoredRun]:
+    return [made_run(run_config("two_moons", seed=seed, **{"prototypes": 2, **settings})) for seed in (0, 1)]
+
+
+def drawn(runs: list[StoredRun]):
+    curves = {run.run_key: points(3, 0.5 + run.config.seed / 10) for run in runs}
+    return curves_figure(Store(curves=curves), runs)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_a_row_for_each_metric_a_column_for_each_number_and_a_colour_for_each_method() -> None:
+    scales = [run for scale in ("features", "prototypes") for run in stored(method="scaled_dot", scale=scale)]
+    drawing = drawn([*stored(), *stored(prototypes=16), *stored(method="inv_dist"), *scales])
+    figure = drawing.figure
+    assert len(figure.axes) == 4
+    assert drawing.left_out == ()
+    lines = [(to_hex(line.get_color()).lower(), line.get_linestyle()) for line in figure.axes[0].get_lines()]
+    names = ("scaled_dot", "scaled_dot", "inv_dist", "idw")
+    expected = [(method_colour(name).lower(), "--" if place == 1 else "-") for place, name in enumerate(names)]
+    assert lines == expected
+    np.testing.assert_allclose(figure.axes[0].get_lines()[3].get_ydata(), 55)
+    assert {"test accuracy in %", "training loss", "2 prototypes", "16 prototypes"} <= set(words(figure))
+    assert any("mean over 2 seeds" in text for text in words(figure))
+    assert_no_words_overlap(figure)
+
+
+def test_the_settings_of_a_single_method_have_colours_up_to_ten() -> None:
+    drawing = drawn([run for power in range(1, 13) for run in stored(power=power)])
+    lines = drawing.figure.axes[0].get_lines()
+    assert len({line.get_color() for line in lines}) == len(lines) == 10
+    assert drawing.left_out == ("not drawn: 2 settings (idw p=11, ε=0.001, …)",)
+
+
+@pytest.mark.slow
+def test_several_protocols_have_a_block_each() -> None:
+    drawing = drawn([run for epochs in (3, 25) for run in stored(epochs=epochs)])
+    texts = words(drawing.figure)
+    assert len(drawing.figure.axes) == 4
+    assert sum(text.startswith("two_moons · epochs") for text in texts) == 2
+    assert_no_words_overlap(drawing.figure)
+
+
+def test_runs_without_curves_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no run to draw has a learning curve"):
+        curves_figure(Store(), stored())  # type: ignore[arg-type]

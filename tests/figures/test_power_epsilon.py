@@ -1,0 +1,128 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from made import Store, assert_no_words_overlap, made_dataset, made_run, words
+
+from idwbench.errors import ConfigError
+from idwbench.figures.collected import power_epsilon
+from idwbench.figures.collected.power_epsilon import power_epsilon_figure, power_epsilon_heatmap_figure
+from idwbench.figures.heat_maps import HeatCell, HeatMap, draw_heat_maps
+from idwbench.figures.plane import Points
+from idwbench.figures.power_epsilon import PowerEpsilonPanel, draw_power_epsilon
+from idwbench.report.statistics import statistic
+from idwbench.results.records import StoredRun
+from idwbench.runs.config import run_config
+
+EXTENT = (-2.0, 3.0, -1.5, 1.5)
+KEYS = np.array([[-0.6, 0.1], [9.0, 9.0]], np.float32)
+VALUES = np.eye(2, dtype=np.float32)
+POINTS = Points(np.random.default_rng(0).normal(size=(10, 2)), np.arange(10) % 2)
+
+
+def panel(power: float, epsilon: float, n_diverged: int = 0) -> PowerEpsilonPanel:
+    grid = np.tile(np.linspace(0, 1, 8), (6, 1))
+    accuracy = statistic({0: 0.9, 1: 1.0})
+    return PowerEpsilonPanel(power, epsilon, accuracy, n_diverged, KEYS, VALUES, grid)
+
+
+def test_rows_are_powers_and_columns_epsilons() -> None:
+    panels = [panel(2, 1e-3), panel(2, 0.0, 3), panel(1, 1e-3), PowerEpsilonPanel(1, 1.0, n_diverged=10)]
+    figure = draw_power_epsilon(panels, POINTS, EXTENT, source="two_moons")
+    assert len(figure.axes) == 6
+    texts = words(figure)
+    assert [text for text in texts if text.startswith("ε = ")] == ["ε = 0", "ε = 0.001", "ε = 1"]
+    assert [text for text in texts if text.startswith("p = ")] == ["p = 1", "p = 2"]
+    assert texts.count("no run") == 2
+    assert {"10 diverged", "3 diverged, 1 outside", "1 outside", "95.0 ± 7.1"} <= set(texts)
+    assert any("mean ± std over 2 seeds" in text for text in texts)
+    assert_no_words_overlap(figure)
+
+
+def test_one_panel_for_each_place() -> None:
+    for panels in ([], [panel(1, 1), panel(1, 1)]):
+        with pytest.raises(ConfigError, match="one panel for each of its places"):
+            draw_power_epsilon(panels, POINTS, EXTENT)
+
+
+def test_each_cell_of_a_heat_map_has_mean_spread_and_number() -> None:
+    cells = {
+        (1.0, 0.0): HeatCell(statistic({0: 0.9, 1: 1.0}), 2),
+        (1.0, 0.1): HeatCell(None, 5),
+        (2.0, 0.1): HeatCell(statistic({0: 0.5})),
+    }
+    ratio = {place: replace(cell, n_diverged=0) for place, cell in cells.items()}
+    maps = [HeatMap("accuracy in %", True, True, cells), HeatMap("coverage", False, False, ratio)]
+    figure = draw_heat_maps(maps, source="two_moons")
+    first, second = ([text.get_text() for text in axes.texts] for axes in figure.axes)
+    assert first == ["95.0 ± 7.1", "n=2, 2 diverged", "5 diverged", "no run", "50.0", "n=1"]
+    assert second == ["0.95 ± 0.07", "n=2", "no run", "no run", "0.50", "n=1"]
+    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["0", "0.1"]
+    assert [axes.get_title(loc="right") for axes in figure.axes] == ["", "lower is better"]
+    assert_no_words_overlap(figure)
+
+
+def test_the_best_cell_is_the_lightest_and_wide_ranges_are_logarithmic() -> None:
+    means = (0.01, 0.1, 10.0)
+    cells = {(1.0, epsilon): HeatCell(statistic({0: mean})) for epsilon, mean in zip((0, 1, 2), means, strict=True)}
+    for higher in (True, False):
+        (axes,) = draw_heat_maps([HeatMap("x", False, higher, cells)]).axes
+        light = [sum(patch.get_facecolor()[:3]) for patch in axes.patches]
+        assert light == sorted(light, reverse=not higher)
+        assert "logarithmic colours" in axes.get_title(loc="right")
+
+
+def test_heat_maps_without_cells_are_refused() -> None:
+    with pytest.raises(ConfigError, match="at least one power and epsilon"):
+        draw_heat_maps([])
+
+
+def runs(epsilons=(0.0, 0.1), powers=(1, 2), prototypes=2, method="idw", **metrics: float) -> list[StoredRun]:
+    configs = [
+        run_config("two_moons", method=method, prototypes=prototypes, power=power, epsilon=epsilon, seed=seed)
+        for power in powers
+        for epsilon in epsilons
+        for seed in (0, 1)
+    ]
+    return [made_run(config, 0.8 + config.seed / 10, **metrics) for config in configs]
+
+
+@pytest.fixture
+def store(monkeypatch) -> Store:
+    monkeypatch.setattr(power_epsilon, "load_dataset", lambda config, data_dir: made_dataset())
+    return Store(default={"keys": KEYS, "values": VALUES})
+
+
+def test_the_grid_of_runs_has_accuracies_over_seeds_and_diverged_runs(store) -> None:
+    stored = runs()
+    stored = [
+        replace(run, state="diverged", metrics={}) if place in (0, 1, 2) else run for place, run in enumerate(stored)
+    ]
+    figure = power_epsilon_figure(store, stored).figure
+    texts = words(figure)
+    assert texts.count("85.0 ± 7.1") == 2 and "90.0" in texts
+    assert {"2 diverged", "1 diverged, 1 outside"} <= set(texts)
+    assert any("idw · 2 prototypes · two_moons" in text for text in texts)
+
+
+def test_heat_maps_show_the_metrics_that_runs_have_and_name_the_others(store) -> None:
+    stored = runs(relative_coverage=2.5)
+    stored = [replace(run, metrics={**run.metrics, ("holdout", "accuracy"): 0.75}) for run in stored]
+    drawing = power_epsilon_heatmap_figure(store, stored)
+    titles = [axes.get_title(loc="left") for axes in drawing.figure.axes]
+    assert titles == ["holdout accuracy in %", "relative coverage"]
+    assert words(drawing.figure).count("75.0 ± 0.0") == 4
+    assert drawing.left_out == ("not drawn: key_distance, dead_keys, which no run has",)
+
+
+def test_the_model_with_the_most_places_is_drawn_and_others_are_counted(store) -> None:
+    others = runs(method="inv_dist", powers=(1,)) + runs(prototypes=4, powers=(1,))
+    fixed = [made_run(run_config("two_moons", method="neg_dist", prototypes=2))]
+    drawing = power_epsilon_heatmap_figure(store, runs() + others + fixed)
+    assert "not drawn: 9 runs of other models (drawn: idw · 2 prototypes)" in drawing.left_out
+
+
+def test_a_single_power_and_epsilon_make_no_figure(store) -> None:
+    with pytest.raises(ConfigError, match="at least two pairs of power and epsilon") as caught:
+        power_epsilon_figure(store, runs(powers=(2,), epsilons=(0.1,)))
+    assert "paper_power_epsilon" in (caught.value.hint or "")

@@ -1,0 +1,292 @@
+"""The closed form of a study of patches against networks to which the prototype was really added, in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from blob_data import make_dataset, make_regression
+from scipy.optimize import brentq
+
+from idwbench.attention.methods import get_method
+from idwbench.data.dataset import Dataset
+from idwbench.data.loading import load_dataset
+from idwbench.errors import ConfigError
+from idwbench.models import closed_form
+from idwbench.models.closed_form import CRITERIA, squared_distances
+from idwbench.models.patch_study import SPECIAL_POINTS, calibration_error, study_patches
+from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.runs.datasets import TwoMoonsConfig
+from idwbench.runs.metrics import METRICS
+from idwbench.runs.models import PatchStudyConfig, parse_model
+
+MOONS = TwoMoonsConfig(train_per_class=20, test_per_class=15, holdout_per_class=60)
+
+
+def a_study(**settings: object) -> PatchStudyConfig:
+    model = parse_model({"kind": "patch_study", "method": "idw", "prototypes": 6, "cases": "wrong", **settings})
+    assert isinstance(model, PatchStudyConfig)
+    return model
+
+
+def prototypes(dataset: Dataset, n: int = 6, seed: int = 0):
+    """Keys near training inputs, some of them with the value of a wrong class."""
+    generator = np.random.default_rng(seed)
+    rows = generator.choice(len(dataset.train), n, replace=False)
+    keys = dataset.train.inputs[rows] + 0.05 * generator.normal(size=(n, dataset.n_features))
+    values = 2 * np.eye(dataset.n_outputs)[dataset.train.labels[rows]] + generator.normal(size=(n, dataset.n_outputs))
+    keys[0] = dataset.train.inputs[rows[0]]  # a key that equals an input
+    return keys.astype(np.float32), values.astype(np.float32)
+
+
+class Network:
+    """A float64 network; `logits` are those of its forward pass."""
+
+    def __init__(self, model, keys, values):
+        self.model, self.keys, self.values = model, keys.astype(np.float64), values.astype(np.float64)
+
+    def logits(self, points):
+        tensors = torch.from_numpy(self.keys), torch.from_numpy(self.values)
+        network = PrototypeNetwork(get_method("idw"), self.model.parameters, *tensors)
+        with torch.no_grad():
+            return network(torch.from_numpy(np.asarray(points, np.float64))).numpy()
+
+    def answers(self, points):
+        return self.logits(points).argmax(1)
+
+    def probabilities(self, points):
+        return torch.from_numpy(self.logits(points)).softmax(-1).numpy()
+
+    def with_prototype(self, key, label, eta):
+        value = np.zeros((1, self.values.shape[1]))
+        value[0, label] = eta
+        keys, values = np.concatenate([self.keys, [key]]), np.concatenate([self.values, value])
+        return Network(self.model, keys, values)
+
+    def etas(self, query, label):
+        """η of each criterion by root finding on what the forward pass answers."""
+
+        def lead(eta):
+            logits = self.with_prototype(query, label, eta).logits(query[None])[0]
+            return logits[label] - np.delete(logits, label).max()
+
+        def smallest(wanted):
+            low, high = 0.0, 1.0
+            while lead(high) < wanted:
+                low, high = high, 2 * high
+            return brentq(lambda eta: lead(eta) - wanted, low, high, xtol=1e-12, rtol=1e-12)
+
+        tie = smallest(0)
+        return tie * 1.001, smallest(1), tie * (1 + 1 / self.ratio(query))
+
+    def ratio(self, query):
+        """ε·S."""
+        power, epsilon = self.model.parameters["power"], self.model.parameters["epsilon"]
+        return sum(epsilon / (epsilon + np.linalg.norm(query - key) ** power) for key in self.keys)
+
+    def quick_etas(self, query, label):
+        """The same, from the condition of a tie: (r z_k + η [k = c]) / (1 + r) equal for c and the largest."""
+        logits, ratio = self.logits(query[None])[0], self.ratio(query)
+        tie = ratio * (logits.max() - logits[label])
+        return tie * 1.001, tie + 1 + ratio, tie * (1 + 1 / ratio)
+
+
+SETTINGS = [
+    {},
+    {"power": 1.0, "epsilon": 1.0},
+    {"power": 8.0, "epsilon": 1e-6},
+    {"cases": "special"},
+    {"cases": "special", "power": 4.0, "epsilon": 0.1},
+]
+DATA = {
+    "moons": load_dataset(MOONS),
+    "moons without holdout": load_dataset(MOONS.model_copy(update={"holdout_per_class": 0})),
+    "blobs": make_dataset(n_train=30, n_features=20, n_classes=4),
+}
+EXAMPLES = [("moons", settings) for settings in SETTINGS] + [("moons without holdout", {}), ("blobs", {})]
+
+
+@pytest.fixture(scope="module", params=EXAMPLES, ids=str)
+def example(request):
+    """The model, its data set, its network, and the study of it."""
+    name, settings = request.param
+    dataset, model = DATA[name], a_study(**settings)
+    keys, values = prototypes(dataset)
+    return model, dataset, Network(model, keys, values), *study_patches(model, keys, values, dataset)
+
+
+def cases_of(model, dataset, network):
+    if model.cases == "special":
+        return np.repeat(np.array(SPECIAL_POINTS), 2, axis=0), np.array([0, 1, 0, 1, 0, 1])
+    wrong = network.answers(dataset.test.inputs) != dataset.test.labels
+    return dataset.test.inputs[wrong].astype(np.float64), dataset.test.labels[wrong]
+
+
+def test_the_cases_are_the_special_points_or_the_wrong_test_inputs(example):
+    model, dataset, network, metrics, arrays = example
+    inputs, labels = cases_of(model, dataset, network)
+    assert len(labels) > 0
+    np.testing.assert_array_equal(arrays["inputs"], inputs.astype(np.float32))
+    np.testing.assert_array_equal(arrays["labels"], labels)
+    np.testing.assert_array_equal(arrays["labels_before"], network.answers(inputs))
+    assert metrics["cases", "patched"] == (network.answers(inputs) != labels).sum() > 0
+
+
+def test_each_eta_is_what_the_patched_network_needs(example):
+    model, dataset, network, metrics, arrays = example
+    inputs, labels = cases_of(model, dataset, network)
+    for case, (query, label) in enumerate(zip(inputs, labels, strict=True)):
+        if arrays["labels_before"][case] == label:
+            assert np.isnan(arrays["eta"][:, case]).all()
+        elif case < 2:
+            assert arrays["eta"][:, case] == pytest.approx(network.etas(query, label), rel=1e-6)
+    assert metrics["cases", "smallest_eta"] == 1
+
+
+def test_changed_predictions_and_accuracies_are_those_of_the_patched_network(example):
+    model, dataset, network, metrics, arrays = example
+    inputs, labels = cases_of(model, dataset, network)
+    splits = {name: split for name, split in dataset.splits.items() if name != "validation"}
+    for name, split in splits.items():
+        before = network.answers(split.inputs)
+        assert metrics[name, "accuracy_before"] == pytest.approx((before == split.labels).mean())
+        changed = np.full((3, len(labels)), -1)
+        accuracy = np.full((3, len(labels)), (before == split.labels).mean())
+        for criterion, case in np.argwhere(np.isfinite(arrays["eta"])):
+            patched = network.with_prototype(inputs[case], labels[case], arrays["eta"][criterion, case])
+            after = patched.answers(split.inputs)
+            itself = (split.inputs == inputs[case]).all(1)
+            changed[criterion, case] = ((after != before) & ~itself).sum()
+            accuracy[criterion, case] = (after == split.labels).mean()
+        np.testing.assert_array_equal(arrays[f"changed_{name}"], changed)
+        np.testing.assert_allclose(arrays[f"accuracy_{name}"], accuracy, rtol=1e-12)
+        for row, criterion in enumerate(CRITERIA):
+            expected = changed[row][changed[row] >= 0].mean()
+            assert metrics[name, f"changed_{criterion}"] == pytest.approx(expected)
+
+
+def fresh(dataset):
+    return dataset.holdout or dataset.test
+
+
+def test_the_influence_is_the_largest_change_of_a_probability_in_each_bin_of_the_distance(example):
+    model, dataset, network, _, arrays = example
+    inputs, labels = cases_of(model, dataset, network)
+    edges, points = arrays["influence_edges"], fresh(dataset).inputs.astype(np.float64)
+    assert edges[0] == 0 and (np.diff(edges) > 0).all()
+    largest: dict[tuple[int, int], float] = {}
+    before = network.probabilities(points)
+    for criterion, case in np.argwhere(np.isfinite(arrays["eta"])):
+        patched = network.with_prototype(inputs[case], labels[case], arrays["eta"][criterion, case])
+        changes = np.abs(patched.probabilities(points) - before).max(1)
+        for point, change in zip(points, changes, strict=True):
+            distance = np.linalg.norm(point - inputs[case])
+            (place,) = np.flatnonzero((edges[:-1] <= distance) & (distance < edges[1:])).tolist() or (None,)
+            if place is not None:
+                largest[criterion, place] = max(largest.get((criterion, place), 0.0), change)
+    expected = np.full((3, len(edges) - 1), np.nan)
+    for place, change in largest.items():
+        expected[place] = change
+    np.testing.assert_allclose(arrays["influence"], expected, rtol=1e-7, atol=1e-12)
+    assert np.isfinite(expected).any() and np.isnan(expected).any()
+
+
+def test_the_calibration_error_follows_the_patches_one_by_one(example):
+    _, dataset, network, metrics, arrays = example
+    split = fresh(dataset)
+    wrong = np.flatnonzero(network.answers(split.inputs) != split.labels)[:100]
+    counts = [n for n in (0, 1, 5, 20, 100) if n <= len(wrong)]
+    assert arrays["calibration_patches"].tolist() == counts
+    for criterion in range(3):
+        current, done = network, 0
+        for place, count in enumerate(counts):
+            for row in wrong[done:count]:
+                query, label = split.inputs[row].astype(np.float64), int(split.labels[row])
+                if current.answers(query[None])[0] != label:
+                    current = current.with_prototype(query, label, current.quick_etas(query, label)[criterion])
+            done = count
+            held = (current.answers(split.inputs[wrong[:count]]) == split.labels[wrong[:count]]).sum()
+            assert arrays["patches_held"][criterion, place] == held
+            error = calibration_error(current.probabilities(split.inputs), split.labels)
+            assert arrays["calibration_error"][criterion, place] == pytest.approx(error, abs=1e-7)
+    name = "holdout" if dataset.holdout else "test"
+    found = {metric: value for (where, metric), value in metrics.items() if metric.startswith("calibration")}
+    assert found == {f"calibration_error_{n}": arrays["calibration_error"][0, i] for i, n in enumerate(counts)}
+    assert {where for where, metric in metrics if metric.startswith("calibration")} == {name}
+
+
+def test_every_metric_is_registered(example):
+    assert {name for _, name in example[3]} <= METRICS.keys()
+
+
+def test_the_calibration_error_is_that_of_a_plain_loop():
+    generator = np.random.default_rng(0)
+    probabilities = generator.dirichlet([1, 1, 1], size=200)
+    labels = generator.integers(0, 3, 200)
+    expected = 0.0
+    for index in range(15):
+        rows = [row for row in range(200) if index <= 15 * probabilities[row].max() < index + 1]
+        if rows:
+            accuracy = sum(probabilities[row].argmax() == labels[row] for row in rows) / len(rows)
+            confidence = sum(probabilities[row].max() for row in rows) / len(rows)
+            expected += len(rows) / 200 * abs(accuracy - confidence)
+    assert calibration_error(probabilities, labels) == pytest.approx(expected, rel=1e-12)
+
+
+def test_certain_predictions_are_calibrated_if_they_are_right():
+    assert calibration_error(np.eye(3), np.arange(3)) == 0
+    assert calibration_error(np.eye(3), np.array([1, 2, 0])) == 1
+
+
+def test_a_network_without_errors_has_no_patch():
+    dataset = DATA["moons"]
+    model = a_study(power=2.0, epsilon=1e-6)
+    keys = np.concatenate([dataset.train.inputs, dataset.test.inputs, dataset.holdout.inputs])
+    values = np.eye(2)[np.concatenate([dataset.train.labels, dataset.test.labels, dataset.holdout.labels])]
+    metrics, arrays = study_patches(model, keys, 9 * values, dataset)
+    assert metrics["cases", "patched"] == 0
+    assert arrays["eta"].shape == arrays["changed_test"].shape == (3, 0)
+    assert arrays["calibration_patches"].tolist() == [0]
+    assert np.isnan(arrays["influence"]).all()
+    assert {name for _, name in metrics} == {"patched", "accuracy_before", "calibration_error_0"}
+
+
+def test_at_most_n_cases_are_studied():
+    dataset = DATA["moons"]
+    keys, values = prototypes(dataset)
+    _, few = study_patches(a_study(n_cases=2), keys, values, dataset)
+    _, all_of_them = study_patches(a_study(), keys, values, dataset)
+    assert len(all_of_them["labels"]) > len(few["labels"]) == 2
+    np.testing.assert_array_equal(few["eta"], all_of_them["eta"][:, :2])
+
+
+@pytest.mark.parametrize("power", [0.01, 64.0, 1000.0])
+def test_extreme_powers_warn_of_nothing_and_stay_finite(power):
+    dataset = DATA["moons"]
+    metrics, arrays = study_patches(a_study(power=power, epsilon=1e-3), *prototypes(dataset), dataset)
+    assert np.isfinite(list(metrics.values())).all()
+    assert np.isfinite(arrays["eta"]).all()
+
+
+def test_special_cases_of_other_data_are_refused():
+    dataset = make_dataset()
+    with pytest.raises(ConfigError, match="the special cases belong to the data set two_moons"):
+        study_patches(a_study(cases="special"), *prototypes(dataset), dataset)
+
+
+def test_a_regression_is_refused():
+    dataset = make_regression()
+    with pytest.raises(ConfigError, match="patches need classes, not a regression"):
+        study_patches(a_study(), np.zeros((6, 3)), np.zeros((6, 2)), dataset)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_squared_distances_are_right_near_zero_too(scale, monkeypatch):
+    monkeypatch.setattr(closed_form, "_CHUNK_NUMBERS", 100)
+    generator = np.random.default_rng(0)
+    points = scale * (5 + generator.normal(size=(30, 7)))
+    others = np.concatenate([points[:4], points[4:8] * (1 + 1e-9), scale * generator.normal(size=(3, 7))])
+    exact = ((points[:, None] - others[None]) ** 2).sum(-1)
+    found = squared_distances(points, others)
+    np.testing.assert_allclose(found, exact, rtol=1e-6)
+    assert (found[range(4), range(4)] == 0).all()

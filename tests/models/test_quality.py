@@ -1,0 +1,161 @@
+"""The metrics of prototype quality against SciPy's distances and plain loops."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from blob_data import make_dataset, make_regression
+from scipy.spatial.distance import cdist
+
+from idwbench.data.dataset import Dataset, Scaling, Split
+from idwbench.models import quality
+from idwbench.models.quality import PrototypeQuality, mutual_nearest, nearest
+from idwbench.runs.datasets import parse_dataset
+from idwbench.runs.metrics import METRICS, QUALITY_METRICS
+
+
+def prototypes(dataset: Dataset, n: int, seed: int = 0):
+    generator = np.random.default_rng(seed)
+    keys = generator.normal(size=(n, dataset.n_features)).astype(np.float32) * 2
+    return keys, generator.normal(size=(n, dataset.n_outputs)).astype(np.float32)
+
+
+def by_loops(dataset: Dataset, keys, values) -> dict[tuple[str, str], float]:
+    """The definitions of docs/quality.md, from SciPy's distances."""
+    train = dataset.train
+    between = cdist(train.inputs.astype(np.float64), keys.astype(np.float64))
+    inside = cdist(train.inputs.astype(np.float64), train.inputs.astype(np.float64))
+    np.fill_diagonal(inside, np.inf)
+    coverage = sum(min(row) for row in between) / len(between)
+    key_distance = sum(min(column) for column in between.T) / len(keys)
+    owners = {int(np.argmin(row)) for row in between}
+    found = {
+        "coverage": coverage,
+        "key_distance": key_distance,
+        "chamfer": coverage + key_distance,
+        "dead_keys": sum(key not in owners for key in range(len(keys))),
+        "relative_coverage": coverage / (sum(min(row) for row in inside) / len(inside)),
+    }
+    if len(keys) > 1:
+        apart = cdist(keys.astype(np.float64), keys.astype(np.float64))
+        np.fill_diagonal(apart, np.inf)
+        found["key_spacing"] = sum(min(row) for row in apart) / len(keys)
+    metrics = {("train", name): float(value) for name, value in found.items()}
+    if dataset.task == "classification":
+        labels = [int(np.argmax(value)) for value in values]
+        agreed = [labels[key] == train.labels[int(np.argmin(between[:, key]))] for key in range(len(keys))]
+        metrics["train", "key_agreement"] = sum(agreed) / len(keys)
+        for name, split in dataset.splits.items():
+            owner = cdist(split.inputs, keys).argmin(1)
+            right = [labels[key] == label for key, label in zip(owner, split.labels, strict=True)]
+            metrics[name, "nearest_key_accuracy"] = sum(right) / len(split)
+    return metrics
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [make_dataset(), make_dataset(validation=True, n_features=40), make_regression()],
+    ids=["classes", "validation", "regression"],
+)
+@pytest.mark.parametrize("n", [1, 2, 9])
+def test_the_metrics_are_those_of_scipy_and_loops(dataset, n):
+    keys, values = prototypes(dataset, n)
+    found = PrototypeQuality(dataset).metrics(keys, values)
+    expected = by_loops(dataset, keys, values)
+    assert found == pytest.approx(expected, rel=1e-12)
+    assert {name for _, name in found} <= METRICS.keys()
+    assert (("train", "key_spacing") in found) == (n > 1)
+
+
+def test_a_regression_has_no_metric_of_labels_and_no_split_but_train():
+    dataset = make_regression()
+    found = PrototypeQuality(dataset).metrics(*prototypes(dataset, 4))
+    assert {split for split, _ in found} == {"train"}
+    assert not {"key_agreement", "nearest_key_accuracy"} & {name for _, name in found}
+
+
+def test_keys_on_training_points_have_distance_exactly_zero():
+    dataset = make_dataset(n_features=60)
+    rows = [0, 5, 17]
+    keys, values = dataset.train.inputs[rows], np.eye(3, dtype=np.float32)[dataset.train.labels[rows]]
+    found = PrototypeQuality(dataset).metrics(keys, values)
+    assert found["train", "key_distance"] == 0
+    assert found["train", "key_agreement"] == 1
+    assert found["train", "dead_keys"] == 0
+    everything = PrototypeQuality(dataset).metrics(dataset.train.inputs, np.zeros((23, 3), np.float32))
+    assert everything["train", "coverage"] == everything["train", "chamfer"] == 0
+
+
+def test_all_but_one_of_equal_keys_are_dead_and_their_spacing_is_zero():
+    dataset = make_dataset()
+    keys = np.repeat(dataset.train.inputs[:1], 3, axis=0)
+    found = PrototypeQuality(dataset).metrics(keys, np.eye(3, dtype=np.float32))
+    assert (found["train", "dead_keys"], found["train", "key_spacing"]) == (2, 0)
+
+
+def a_set(inputs) -> Dataset:
+    inputs = np.ascontiguousarray(inputs, dtype=np.float32)
+    split = Split(inputs, np.zeros(len(inputs), np.int64))
+    return Dataset(parse_dataset("two_moons"), split, split, None, Scaling.identity(), None, ("a", "b"), "0" * 64)
+
+
+@pytest.mark.parametrize("inputs", [[[1.0, 2.0]], [[1.0, 2.0]] * 5], ids=["one point", "equal points"])
+def test_without_a_distance_between_training_points_there_is_no_relative_coverage(inputs):
+    found = PrototypeQuality(a_set(inputs)).metrics(np.zeros((1, 2), np.float32), np.eye(1, 2, dtype=np.float32))
+    assert found["train", "coverage"] == pytest.approx(math.sqrt(5), rel=1e-15)
+    assert ("train", "relative_coverage") not in found
+
+
+def test_of_a_large_set_500_points_at_equal_steps_represent_the_others():
+    inputs = np.random.default_rng(0).normal(size=(2500, 2)).astype(np.float32)
+    rows = np.linspace(0, 2499, 500).astype(int)
+    apart = cdist(inputs[rows].astype(np.float64), inputs.astype(np.float64))
+    apart[np.arange(500), rows] = np.inf
+    assert len(set(rows)) == 500
+    assert PrototypeQuality(a_set(inputs)).neighbour_distance == pytest.approx(apart.min(1).mean(), rel=1e-12)
+
+
+def test_the_size_of_the_blocks_does_not_matter(monkeypatch):
+    dataset = make_dataset()
+    keys, values = prototypes(dataset, 6)
+    whole = PrototypeQuality(dataset).metrics(keys, values)
+    monkeypatch.setattr(quality, "_CHUNK_NUMBERS", 40)
+    assert PrototypeQuality(dataset).metrics(keys, values) == whole
+
+
+@pytest.mark.parametrize("offset", [0, 1e3, 1e6])
+def test_the_nearest_point_is_found_far_from_the_origin(offset):
+    generator = np.random.default_rng(1)
+    points = (generator.normal(size=(50, 3)) + offset).astype(np.float32)
+    others = np.concatenate([(generator.normal(size=(40, 3)) + offset).astype(np.float32), points[:5]])
+    exact = cdist(points.astype(np.float64), others.astype(np.float64))
+    _, distance = nearest(points, others)
+    assert distance == pytest.approx(exact.min(1), rel=1e-12)
+    assert (distance[:5] == 0).all()
+
+
+def test_a_result_without_keys_stays_as_it_is(blobs):
+    from idwbench.runs.config import run_config
+    from idwbench.runs.results import RunResult
+
+    diverged = RunResult(run_config("two_moons"), "diverged", (), {}, {}, None, 3, 0.1, "torch", "cpu", 1)
+    assert PrototypeQuality(blobs).measured(diverged) is diverged
+
+
+def test_the_nearest_input_of_a_key_is_that_of_a_search_by_brute_force():
+    generator = np.random.default_rng(1)
+    points = generator.normal(size=(5, 7)).astype(np.float32)
+    inputs = np.concatenate([generator.normal(size=(200, 7)), points[:1], points[1:2] + 1e-6]).astype(np.float32)
+    _, (found, distance) = mutual_nearest(inputs, points)
+    distances = np.array([[np.sqrt(((a - b) ** 2).sum()) for b in inputs.astype(float)] for a in points.astype(float)])
+    np.testing.assert_array_equal(found, distances.argmin(1))
+    np.testing.assert_allclose(distance, distances.min(1), rtol=1e-12)
+    assert (found[0], distance[0]) == (200, 0.0)
+
+
+def test_the_metrics_of_quality_are_those_that_a_classification_has():
+    dataset = make_dataset()
+    found = PrototypeQuality(dataset).metrics(*prototypes(dataset, 5))
+    assert {name for _, name in found} == set(QUALITY_METRICS) <= set(METRICS)

@@ -1,0 +1,339 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from idwbench.errors import ConfigError
+from idwbench.report.formats import TABLE_FORMATS, render
+from idwbench.report.layout import tables_of
+from idwbench.report.leaderboard import leaderboard
+from idwbench.results.records import StoredRun
+
+Make = Callable[..., StoredRun]
+
+
+@pytest.fixture
+def grid(stored_run: Make) -> list[StoredRun]:
+    """Methods with different parameters, prototypes, learning rates and numbers of seeds; random metrics."""
+    rng = np.random.default_rng(0)
+    axes = [
+        {"method": method, "prototypes": prototypes, "learning_rate": rate, **parameters}
+        for method, parameters in (("idw", {"power": 2.0}), ("idw", {"power": 4.0}), ("fc_relu", {}))
+        for prototypes in (2, 16)
+        for rate in (0.001, 0.01, 0.1)
+    ]
+    runs = []
+    for place, settings in enumerate(axes):
+        for seed in range(3 if place % 4 else 2):
+            values = dict(zip(("test", "train", "validation"), (rng.integers(20, 40, 3) / 40).tolist(), strict=True))
+            state = "diverged" if settings["learning_rate"] == 0.1 and settings["prototypes"] == 2 else "complete"
+            runs.append(stored_run(dataset="two_moons", seed=seed, state=state, **values, **settings))
+    return runs
+
+
+def frame(runs: list[StoredRun], by: list[str]):  # type: ignore[no-untyped-def]
+    """The oracle: pandas' mean of each group, of complete runs."""
+    from idwbench.results.frame import runs_frame
+
+    table = runs_frame(runs)
+    complete = table[table.state == "complete"]
+    return complete.groupby(by, dropna=False)[["test_accuracy", "validation_accuracy"]].mean().reset_index()
+
+
+def key(values: dict[str, object], names: list[str]) -> tuple[object, ...]:
+    """Settings in a form that can be compared, where pandas has NaN for what is missing."""
+    return tuple(None if value is None or value != value else value for value in (values[name] for name in names))
+
+
+NAMES = ["method", "power", "prototypes", "learning_rate"]
+
+
+def test_the_columns_are_the_settings_that_vary_and_the_title_has_the_others(grid: list[StoredRun]) -> None:
+    board = leaderboard(grid)
+    assert board.settings == ("method", "power", "prototypes", "learning_rate")
+    assert board.title == "two_moons · epsilon 0.001 · epochs 25 · batch size 10"
+    (table,) = tables_of(board)
+    assert [column.name for column in table.columns] == [
+        *("rank", *board.settings, "n", "diverged", "test", "validation", "train", "learned"),
+    ]
+
+
+def test_rows_are_sorted_and_ranked_as_pandas_does(grid: list[StoredRun]) -> None:
+    board = leaderboard(grid[::-1])
+    expected = frame(grid, NAMES)
+    expected["rank"] = expected.test_accuracy.round(12).rank(method="min", ascending=False)
+    means = {key(row, NAMES): row for row in expected.to_dict("records")}
+    shown = [row for row in board.rows if row.n]
+    assert len(shown) == len(means) == 15
+    for row in shown:
+        oracle = means[key({**row.settings, "power": row.settings.get("power")}, NAMES)]
+        assert row.statistics["test"].mean == pytest.approx(oracle["test_accuracy"], rel=1e-12)
+        assert row.rank == oracle["rank"]
+    ranks = [row.rank for row in shown]
+    assert ranks == sorted(ranks)
+    assert len(set(ranks)) < len(ranks)  # some are equal
+    assert board.n_rows == 18
+
+
+def test_a_row_is_a_group_of_runs_that_differ_in_the_seed_alone(stored_run: Make) -> None:
+    runs = [
+        *(stored_run(seed=seed) for seed in range(3)),
+        stored_run(weight_decay=0.1),
+        stored_run(initialisation="kmeans"),
+        stored_run(dataset={"name": "mnist", "validation": 100}),
+    ]
+    board = leaderboard([*runs, runs[0]])
+    assert sorted(row.n for row in board.rows) == [1, 1, 1, 3]
+    assert board.settings == ("initialisation", "dataset_validation", "weight_decay")
+    header = render(board, "markdown").splitlines()[2]
+    assert "| initialisation | validation | weight decay |" in header
+
+
+def test_equal_means_share_a_rank_and_stand_in_the_order_of_their_settings(stored_run: Make) -> None:
+    first, second = (0.95, 0.975, 1.0), (1.0, 0.975, 0.95)
+    runs = [stored_run(a, seed=s, method="idw", prototypes=16) for s, a in enumerate(first)]
+    runs += [stored_run(a, seed=s, method="idw", prototypes=2) for s, a in enumerate(second)]
+    runs += [stored_run(a, seed=s, method="fc_relu", prototypes=128) for s, a in enumerate(second)]
+    runs += [stored_run(0.5, seed=s, method="fc_relu", prototypes=2) for s in range(3)]
+    rows = leaderboard(runs).rows
+    assert [(row.rank, row.settings["method"], row.settings["prototypes"]) for row in rows] == [
+        *((1, "fc_relu", 128), (1, "idw", 2), (1, "idw", 16), (4, "fc_relu", 2)),
+    ]
+
+
+def test_of_an_error_the_lowest_comes_first(stored_run: Make) -> None:
+    runs = [stored_run(value, dataset="diabetes", power=power) for value, power in ((60.0, 1), (50.0, 2), (55.0, 4))]
+    board = leaderboard(runs)
+    assert [row.settings["power"] for row in board.rows] == [2, 4, 1]
+    assert "sorted by test, lowest first" in render(board, "markdown")
+
+
+def test_of_an_unknown_metric_the_highest_comes_first_and_a_note_says_so(stored_run: Make) -> None:
+    runs = [stored_run(power=power, metrics={("test", "depth"): float(power)}) for power in (1, 4, 2)]
+    board = leaderboard(runs, "depth")
+    assert [row.settings["power"] for row in board.rows] == [4, 2, 1]
+    assert "Whether a higher depth is better is not known." in board.notes
+    assert "sorted by test, highest first" in render(board, "markdown")
+
+
+def test_another_split_may_sort(stored_run: Make) -> None:
+    runs = [stored_run(0.9, power=1, train=0.91), stored_run(0.8, power=2, train=0.92)]
+    board = leaderboard(runs, split="train")
+    assert [row.settings["power"] for row in board.rows] == [2, 1]
+    (table,) = tables_of(board)
+    assert [column.name for column in table.columns][3:5] == ["train", "test"]
+    with pytest.raises(ConfigError, match="no run has accuracy on a split 'holdot'") as caught:
+        leaderboard(runs, split="holdot")
+    assert (caught.value.location, caught.value.hint) == (("split",), "expected one of: test, train")
+
+
+def test_rows_of_diverged_runs_only_come_last_without_a_rank(grid: list[StoredRun], stored_run: Make) -> None:
+    without_test = stored_run(None, dataset="two_moons", prototypes=99)
+    rows = leaderboard([*grid, without_test]).rows
+    assert [(row.rank, row.n) for row in rows[-4:]] == [(None, 1), (None, 0), (None, 0), (None, 0)]
+    assert all(row.n_diverged for row in rows[-3:])
+    assert rows[-4].settings["prototypes"] == 99
+
+
+def test_rows_with_fewer_seeds_are_shown_with_a_note(grid: list[StoredRun]) -> None:
+    board = leaderboard(grid)
+    fewer = sum(row.n == 2 for row in board.rows)
+    assert f"{fewer} rows of 18 with fewer than 3 seeds; see n." in board.notes
+
+
+def test_top_keeps_the_first_rows_with_their_ranks_and_marks(grid: list[StoredRun]) -> None:
+    board, first = leaderboard(grid), leaderboard(grid, top=4)
+    assert first.rows == board.rows[:4]
+    assert first.notes[0] == "The first 4 of 18 rows."
+    assert leaderboard(grid, top=100).rows == board.rows
+    with pytest.raises(ConfigError, match="from 1, got 0") as caught:
+        leaderboard(grid, top=0)
+    assert caught.value.location == ("top",)
+
+
+def test_the_best_is_marked_on_the_whole_board(stored_run: Make) -> None:
+    seeds = [0.5 + s / 100 for s in range(10)]
+    runs = [stored_run(a, seed=s, prototypes=2) for s, a in enumerate(seeds)]
+    runs += [stored_run(a - 0.001, seed=s, prototypes=16) for s, a in enumerate(seeds)]
+    runs += [stored_run(a + (0.02 if s % 2 else -0.03), seed=s, prototypes=99) for s, a in enumerate(seeds)]
+    board = leaderboard(runs)
+    best = {row.settings["prototypes"]: row.statistics["test"].best for row in board.rows}
+    assert best == {2: True, 16: False, 99: True}
+    assert board.is_tested
+    assert "best mean, or not distinguishable from it." in render(board, "markdown")
+
+
+def test_rows_on_different_data_are_not_compared(stored_run: Make) -> None:
+    runs = [
+        stored_run(0.5 + seed / 100 + noise, seed=seed, dataset={"name": "two_moons", "noise": noise})
+        for seed in range(10)
+        for noise in (0.1, 0.2)
+    ]
+    board = leaderboard(runs)
+    assert board.settings == ("dataset_noise",)
+    assert [(row.rank, row.statistics["test"].best) for row in board.rows] == [(1, True), (2, True)]
+    assert not board.is_tested
+    assert "bold: best mean on the same data." in render(board, "markdown")
+
+
+def test_data_sets_of_several_tasks_need_a_metric(stored_run: Make) -> None:
+    runs = [stored_run(0.9, dataset="digits"), stored_run(50.0, dataset="diabetes")]
+    with pytest.raises(ConfigError, match="have different metrics") as caught:
+        leaderboard(runs)
+    assert (caught.value.location, caught.value.hint) == (("metric",), "one of: accuracy, rmse")
+    with pytest.raises(ConfigError, match="there are no runs"):
+        leaderboard([])
+
+
+def test_the_best_over_axes_is_what_pandas_finds_by_the_validation_mean(grid: list[StoredRun]) -> None:
+    board = leaderboard(grid, best_over=["learning_rate", "power"])
+    found = {(row.settings["method"], row.settings["prototypes"]): row for row in board.rows}
+    means = frame(grid, NAMES)
+    assert len(found) == 4
+    for (method, prototypes), candidates in means.groupby(["method", "prototypes"]):
+        top = candidates[candidates.validation_accuracy > candidates.validation_accuracy.max() - 1e-12]
+        first = top.sort_values(["learning_rate", "power"]).iloc[0].to_dict()
+        chosen = {**found[method, prototypes].settings}
+        assert key({"power": None, **chosen}, NAMES) == key(first, NAMES)
+    best_by_test = means.groupby(["method", "prototypes"]).test_accuracy.max()
+    assert sorted(row.statistics["test"].mean for row in board.rows) != pytest.approx(sorted(best_by_test))
+    assert board.settings == ("method", "power", "prototypes", "learning_rate")
+    note = "learning_rate, power: chosen by the mean over seeds of accuracy on the validation split, not by test; 4 of"
+    assert any(line.startswith(note) for line in board.notes)
+
+
+def test_test_values_do_not_change_the_choice(stored_run: Make) -> None:
+    def runs(tests: tuple[float, float]) -> list[StoredRun]:
+        pairs = zip((0.01, 0.1), tests, (0.6, 0.5), strict=True)
+        return [stored_run(test, learning_rate=rate, validation=value) for rate, test, value in pairs]
+
+    for tests in ((0.1, 0.9), (0.9, 0.1)):
+        (row,) = leaderboard(runs(tests), best_over=["learning_rate"]).rows
+        assert row.settings["learning_rate"] == 0.01
+
+
+def test_of_an_error_the_lowest_validation_is_chosen(stored_run: Make) -> None:
+    runs = [
+        stored_run(1.0, dataset="diabetes", learning_rate=rate, validation=value)
+        for rate, value in ((0.01, 3.0), (0.1, 2.0))
+    ]
+    (row,) = leaderboard(runs, best_over=["learning_rate"]).rows
+    assert row.settings["learning_rate"] == 0.1
+
+
+def test_a_metric_without_validation_is_shown_for_the_best_headline_metric(stored_run: Make) -> None:
+    runs = [
+        stored_run(learning_rate=rate, validation=value, metrics={("train", "depth"): depth})
+        for rate, value, depth in ((0.01, 0.9, 1.0), (0.1, 0.8, 2.0))
+    ]
+    board = leaderboard(runs, "depth", best_over=["learning_rate"])
+    assert [row.settings["learning_rate"] for row in board.rows] == [0.01]
+    assert any("of accuracy on the validation split" in note for note in board.notes)
+
+
+def test_without_validation_nothing_is_chosen(stored_run: Make) -> None:
+    runs = [stored_run(learning_rate=rate, validation=value) for rate, value in ((0.01, 0.9), (0.1, None))]
+    with pytest.raises(ConfigError, match="1 of 2 complete runs have no validation accuracy") as caught:
+        leaderboard(runs, best_over=["learning_rate"])
+    assert caught.value.location == ("best_over",)
+    assert caught.value.hint == "add `validation: 0.1` to the data set of the sweep"
+
+
+def test_no_validation_data_is_asked_for_where_there_is_some(stored_run: Make) -> None:
+    data = {"name": "mnist", "validation": 0.1}
+    runs = [stored_run(dataset=data, learning_rate=rate) for rate in (0.01, 0.1)]
+    with pytest.raises(ConfigError, match="2 of 2 complete runs have no validation accuracy") as caught:
+        leaderboard(runs, best_over=["learning_rate"])
+    assert caught.value.hint == ""
+
+
+def test_diverged_settings_are_chosen_only_if_nothing_else_is_left(stored_run: Make) -> None:
+    runs = [
+        stored_run(learning_rate=0.01, prototypes=2, state="diverged"),
+        stored_run(learning_rate=0.1, prototypes=2, validation=0.5),
+        stored_run(learning_rate=0.01, prototypes=4, state="diverged"),
+        stored_run(learning_rate=0.1, prototypes=4, state="diverged"),
+    ]
+    rows = leaderboard(runs, best_over=["learning_rate"]).rows
+    assert [(row.settings["prototypes"], row.settings["learning_rate"], row.n) for row in rows] == [
+        *((2, 0.1, 1), (4, 0.01, 0)),
+    ]
+
+
+def test_a_choice_among_different_numbers_of_seeds_is_noted(stored_run: Make) -> None:
+    runs = [stored_run(learning_rate=0.01, seed=seed, validation=0.5) for seed in range(5)]
+    runs += [stored_run(learning_rate=0.1, validation=0.6)]
+    board = leaderboard(runs, best_over=["learning_rate"])
+    assert board.rows[0].n == 1
+    assert "Some were chosen among settings with different numbers of seeds (1 to 5)." in board.notes
+
+
+def test_an_axis_that_does_not_vary_is_accepted_with_a_note(stored_run: Make) -> None:
+    board = leaderboard([stored_run(validation=0.5)], best_over=["epsilon", "epsilon"])
+    assert board.notes[1] == "epsilon does not vary."
+
+
+@pytest.mark.parametrize(("axis", "hint"), [("learning_rat", "'learning_rate'"), ("epsilo", "'epsilon'")])
+def test_an_unknown_axis_is_refused_with_the_nearest_word(stored_run: Make, axis: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=f"no setting of models or protocols is called '{axis}'") as caught:
+        leaderboard([stored_run(validation=0.5)], best_over=[axis])
+    assert (caught.value.location, caught.value.hint) == (("best_over",), f"did you mean {hint}?")
+
+
+def test_data_sets_are_not_chosen(stored_run: Make) -> None:
+    runs = [stored_run(dataset={"name": "two_moons", "noise": noise}, validation=0.5) for noise in (0.1, 0.2)]
+    for axis in ("noise", "dataset_noise", "dataset"):
+        with pytest.raises(ConfigError, match="no setting"):
+            leaderboard(runs, best_over=[axis])
+
+
+def test_json_and_csv_hold_all_settings_by_the_names_of_the_data_frame(grid: list[StoredRun]) -> None:
+    from idwbench.results.frame import runs_frame
+
+    board = leaderboard(grid)
+    records = json.loads(render(board, "json"))
+    lines = list(csv.DictReader(io.StringIO(render(board, "csv"))))
+    assert [record["test_mean"] for record in records] == [
+        row.statistics["test"].mean if row.n else None for row in board.rows
+    ]
+    assert [line["rank"] for line in lines] == ["" if row.rank is None else str(row.rank) for row in board.rows]
+    assert {tuple(record) for record in records} == {tuple(lines[0])}
+    settings = set(runs_frame(grid).columns) - {"run_key", "seed", "state", "dataset_name"}
+    settings = {name for name in settings if not name.endswith("_accuracy")}
+    others = {"n_parameters", "diverged_epoch", "error", "seconds", "engine", "device", "threads", "host"}
+    assert settings - others - {"attempt", "started_at", "finished_at"} <= set(records[0])
+
+
+@pytest.mark.parametrize("table_format", TABLE_FORMATS)
+def test_a_board_of_unfinished_runs_says_so_in_every_format(stored_run: Make, table_format: str) -> None:
+    text = render(leaderboard([stored_run(state="planned")]), table_format)
+    assert text.endswith("\n")
+    if table_format in ("rich", "markdown", "latex"):
+        assert "1 run not finished" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_the_terminal_table_keeps_the_sorted_split(grid: list[StoredRun], width: int) -> None:
+    from idwbench.report.terminal import render_plain
+
+    text = render_plain(leaderboard(grid, split="train"), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert " ± " in text
+    left_out = [line for line in text.splitlines() if "Not shown" in line]
+    assert not any(" train" in line for line in left_out)
+
+
+def test_kinds_of_one_method_are_told_apart(stored_run: Make) -> None:
+    run = stored_run()
+    model = run.config.model.model_copy(update={"plugin_sha256": "a" * 64})
+    other = replace(run, run_key="b", config=run.config.model_copy(update={"model": model}))
+    board = leaderboard([run, other])
+    assert board.settings == ("plugin_sha256",)
+    assert "aaaaaaaa |" in render(board, "markdown")
+    assert "a" * 9 not in render(board, "markdown")

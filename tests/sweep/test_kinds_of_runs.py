@@ -1,0 +1,329 @@
+"""Sweeps with baselines and studies of patches: their files, their training, and what they need."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from idwbench.errors import ConfigError, ResultsError, SpecError, TrainingError
+from idwbench.models.stored import stored_model
+from idwbench.results.store import Results
+from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.models import BaselineConfig, PatchStudyConfig
+from idwbench.sweep.execution import run_sweep, train
+from idwbench.sweep.observer import Observer
+from idwbench.sweep.planner import plan
+from idwbench.sweep.spec import read_sweep
+from idwbench.training.patch_study_engine import PatchStudyEngine
+from idwbench.training.torch_engine import TorchEngine
+
+DATA = {"name": "two_moons", "train_per_class": 10, "test_per_class": 8, "holdout_per_class": 10}
+HEAD = """\
+name: kinds
+dataset: {name: two_moons, train_per_class: 10, test_per_class: 8, holdout_per_class: 10}
+protocol: {epochs: 2}
+seeds: 2
+grid:
+"""
+STUDY = "  - {kind: patch_study, cases: wrong, method: idw, prototypes: 2}\n"
+NETWORK = "  - {method: idw, prototypes: 2}\n"
+BASELINES = "  - {kind: baseline, method: [kmeans, samples], prototypes: 3}\n"
+
+
+def a_study(seed: int = 0, **settings: object) -> RunConfig:
+    chosen = {"cases": "wrong", "prototypes": 2, "epochs": 2, **settings}
+    return run_config(DATA, kind="patch_study", seed=seed, **chosen)
+
+
+def a_baseline(method: str = "kmeans", prototypes: int = 3) -> RunConfig:
+    return run_config(DATA, kind="baseline", method=method, prototypes=prototypes, epochs=2)
+
+
+def network_of(study: RunConfig) -> RunConfig:
+    assert study.required is not None
+    return study.required
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "results.db"
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write(grid: str, head: str = HEAD) -> Path:
+        path = tmp_path / "kinds.yaml"
+        path.write_text(head + grid)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts how often each network was trained."""
+    counts: Counter[str] = Counter()
+    original = TorchEngine.train
+
+    def count(self, configs, dataset, on_epoch=lambda epoch: None):
+        counts.update(config.run_key for config in configs)
+        return original(self, configs, dataset, on_epoch)
+
+    monkeypatch.setattr(TorchEngine, "train", count)
+    return counts
+
+
+def sweep(path: Path, db: Path, **settings):
+    return run_sweep(path, db, engine="torch", jobs=1, **settings)
+
+
+def by_kind(db: Path) -> Counter[tuple[str, str]]:
+    return Counter((run.config.model.kind, run.state) for run in Results(db, read_only=True).find_runs())
+
+
+def assert_all_kinds_share_one_table(db):
+    frame = Results(db).to_frame()
+    assert frame.model.value_counts().to_dict() == {"baseline": 4, "patch_study": 2, "prototypes": 2}
+    frame = frame.set_index("model")
+    assert frame.loc["patch_study", "test_accuracy"].isna().all()
+    assert frame.loc["baseline", "power"].isna().all()
+    assert frame.loc[["baseline", "prototypes"], ["test_accuracy", "train_coverage"]].notna().all(axis=None)
+    assert (frame.loc["patch_study", "cases"] == "wrong").all()
+
+
+# Files
+
+
+def test_a_block_of_a_sweep_file_names_the_kind_of_its_runs(write):
+    runs = plan(read_sweep(write(STUDY + NETWORK + BASELINES)))
+    assert [run.model.kind for run in runs[::2]] == ["patch_study", "prototypes", "baseline", "baseline"]
+    assert runs[4].model == BaselineConfig(method="kmeans", prototypes=3)
+    study = runs[0].model
+    assert isinstance(study, PatchStudyConfig)
+    assert (study.cases, study.n_cases, study.parameters) == ("wrong", 200, {"power": 2.0, "epsilon": 1e-3})
+    assert network_of(runs[0]) == runs[2]
+    assert len({run.run_key for run in runs}) == 8
+
+
+def test_studies_that_differ_in_their_cases_alone_have_different_labels():
+    settings = ({"cases": "special"}, {"n_cases": 1}, {"n_cases": 200})
+    assert [a_study(**chosen).model.parameters_label for chosen in settings] == [
+        "p=2, ε=0.001, special cases",
+        "p=2, ε=0.001, 1 wrong input",
+        "p=2, ε=0.001, 200 wrong inputs",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        (
+            "{kind: basline, method: kmeans, prototypes: 3}",
+            "6:12: grid[0].kind: unknown kind of model 'basline' (did you mean 'baseline'?)",
+        ),
+        (
+            "{kind: [baseline, 3], method: kmeans, prototypes: 3}",
+            "6:23: grid[0].kind[1]: unknown kind of model 3 (expected one of: baseline, patch_study, prototypes)",
+        ),
+        ("{kind: baseline, method: idw, prototypes: 3}", "grid[0].method: input should be 'kmeans' or 'samples'"),
+        ("{kind: baseline, method: kmeans, prototypes: 3, power: 2}", "grid[0].power: unknown key"),
+        ("{kind: baseline, method: kmeans, prototypes: 3, cases: wrong}", "grid[0].cases: unknown key"),
+        ("{kind: baseline, prototypes: 3}", "grid[0]: 'method' is missing"),
+        ("{method: idw, prototypes: 3, cases: wrong}", "grid[0].cases: "),
+        ("{method: idw, prototypes: 3, n_cases: 5}", "grid[0].n_cases: "),
+        ("{method: kmeans, prototypes: 3}", "grid[0].method: unknown method 'kmeans'"),
+        (
+            "{kind: patch_study, method: [idw, gaussian], prototypes: 3}",
+            "6:39: grid[0].method[1]: only idw networks can be patched, not gaussian",
+        ),
+        (
+            "{kind: patch_study, method: idw, prototypes: 3, epsilon: [1, 0]}",
+            "6:66: grid[0].epsilon[1]: expected a number above 0 for patches, got 0",
+        ),
+        (
+            "{kind: patch_study, method: idw, prototypes: 3, cases: wong}",
+            "grid[0].cases: input should be 'special' or 'wrong', got 'wong'",
+        ),
+        ("{kind: patch_study, method: idw, prototypes: 3, cases: wrong, n_cases: 0}", "grid[0].n_cases: "),
+        (
+            "{kind: patch_study, method: idw, prototypes: 3, n_cases: 5}",
+            "6:62: grid[0].n_cases: only wrong inputs have a number of cases",
+        ),
+    ],
+)
+def test_a_wrong_block_is_refused_at_its_place(write, block, expected):
+    with pytest.raises(SpecError) as caught:
+        read_sweep(write(f"  - {block}\n"))
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "kinds.yaml:6:" in message
+    assert expected in message
+
+
+@pytest.mark.parametrize(
+    ("dataset", "cases", "expected"),
+    [
+        ("digits", "special", "grid[0].cases: the special cases belong to the data set two_moons, not to digits"),
+        ("digits", None, "the special cases belong to the data set two_moons, not to digits"),
+        ("sine", "wrong", "grid[0].kind: patches need classes, not a regression"),
+    ],
+)
+def test_a_study_of_other_data_is_refused_before_anything_is_trained(write, dataset, cases, expected):
+    axis = f", cases: {cases}" if cases else ""
+    text = f"name: x\ndataset: {dataset}\nseeds: 1\ngrid: {{kind: patch_study, method: idw, prototypes: 2{axis}}}\n"
+    with pytest.raises(SpecError) as caught:
+        read_sweep(write("", text))
+    assert expected.replace("grid[0]", "grid") in str(caught.value)
+    with pytest.raises(ConfigError, match=expected.split(": ")[-1]):
+        run_config(dataset, kind="patch_study", **({"cases": cases} if cases else {}))
+
+
+def test_special_cases_need_no_number():
+    assert run_config("two_moons", kind="patch_study").model.cases == "special"
+
+
+# Sweeps
+
+
+def test_a_study_trains_its_network_first_and_uses_it_the_next_time(write, db, trained):
+    status = sweep(write(STUDY), db)
+    assert (status.complete, status.total) == (2, 2)
+    assert by_kind(db) == {("patch_study", "complete"): 2, ("prototypes", "complete"): 2}
+    study = a_study(seed=1)
+    assert trained == {network_of(study).run_key: 1, network_of(a_study()).run_key: 1}
+    results = Results(db, read_only=True)
+    stored = results.find_run(study.run_key)
+    assert stored.config == study
+    assert stored.metric("accuracy") is None
+    assert stored.metric("accuracy_before") == results.find_run(network_of(study).run_key).metric("accuracy")
+    arrays = results.load_arrays(study.run_key)
+    assert arrays["eta"].dtype == np.float64
+    assert {arrays[name].dtype for name in ("labels", "labels_before", "changed_test")} == {np.dtype(np.int64)}
+    assert sweep(write(STUDY.replace("cases: wrong", "cases: special")), db).complete == 2
+    assert sweep(write(STUDY + NETWORK), db).complete == 4
+    assert set(trained.values()) == {1}
+
+
+def test_networks_of_the_same_sweep_are_trained_before_their_studies_and_nothing_is_trained_again(write, db, trained):
+    path = write(STUDY + NETWORK + BASELINES)
+    status = sweep(path, db)
+    assert (status.complete, status.total) == (8, 8)
+    assert set(trained.values()) == {1}
+    before = {run.run_key: (run.attempt, run.finished_at) for run in Results(db).find_runs()}
+    assert sweep(path, db).complete == 8
+    assert {run.run_key: (run.attempt, run.finished_at) for run in Results(db).find_runs()} == before
+    assert_all_kinds_share_one_table(db)
+
+
+class Interrupt(Observer):
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def finished(self, results):
+        if results[0].config.model.kind == self.kind:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("prototypes", marks=pytest.mark.slow),
+        pytest.param("baseline", marks=pytest.mark.slow),
+        "patch_study",
+    ],
+)
+def test_an_interrupted_sweep_goes_on_where_it_stopped(write, db, trained, kind):
+    path = write(STUDY + NETWORK + BASELINES)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(path, db, observer=Interrupt(kind))
+    assert not {"running", "failed"} & {state for _, state in by_kind(db)}
+    assert sweep(path, db).complete == 8
+    assert {run.attempt for run in Results(db).find_runs()} == {1}
+    assert set(trained.values()) == {1}
+
+
+@pytest.mark.slow
+def test_a_failed_network_makes_the_study_fail_with_the_reason(write, db, monkeypatch):
+    def broken(self, configs, dataset, on_epoch):
+        raise RuntimeError("no memory")
+
+    path = write(STUDY)
+    with monkeypatch.context() as patched:
+        patched.setattr(TorchEngine, "train", broken)
+        assert sweep(path, db).failed == 2
+    results = Results(db)
+    network = network_of(a_study()).run_key
+    last = (results.find_run(a_study().run_key).error or "").strip().splitlines()[-1]
+    assert last.endswith(f"the run {network[:12]}, whose network is to be patched, is failed")
+    assert sweep(path, db, retry="failed").complete == 2
+    assert by_kind(db) == {("patch_study", "complete"): 2, ("prototypes", "complete"): 2}
+
+
+@pytest.mark.slow
+def test_a_study_waits_for_a_network_that_another_process_trains(write, db, trained):
+    networks = [network_of(a_study(seed)) for seed in (0, 1)]
+    elsewhere = Results(db)
+    elsewhere.plan(networks)
+    elsewhere.lease([networks[0].run_key])
+    status = sweep(write(STUDY), db)
+    assert (status.complete, status.planned, status.failed) == (1, 1, 0)
+    elsewhere.release([networks[0].run_key])
+    assert sweep(write(STUDY), db).complete == 2
+
+
+def test_the_study_of_a_diverged_network_is_diverged(write, db):
+    block = STUDY.replace("prototypes: 2", "prototypes: 2, optimizer: sgd, learning_rate: 1.0e+30")
+    status = sweep(write(block), db)
+    assert (status.diverged, status.total) == (2, 2)
+    assert by_kind(db) == {("patch_study", "diverged"): 2, ("prototypes", "diverged"): 2}
+    results = Results(db)
+    run = next(run for run in results.find_runs() if run.config.model.kind == "patch_study")
+    assert run.metrics == {}
+    assert run.diverged_epoch == results.find_run(network_of(run.config).run_key).diverged_epoch
+    assert results.load_arrays(run.run_key) == {}
+
+
+def test_a_network_of_other_data_is_refused(db, blobs):
+    study = a_study()
+    train(network_of(study), db, engine="torch")
+    with pytest.raises(TrainingError, match=r"was trained on other data: the checksums differ"):
+        PatchStudyEngine(Results(db)).train([study], blobs)
+
+
+def test_a_study_without_its_network_is_refused(db, blobs):
+    with pytest.raises(ResultsError, match="no run has a key"):
+        PatchStudyEngine(Results(db)).train([a_study()], blobs)
+
+
+# One run
+
+
+@pytest.mark.parametrize("config", [a_study(), a_baseline(), a_baseline("samples")], ids=lambda c: c.model.label)
+def test_train_returns_a_run_of_any_kind_which_has_no_model_file(db, trained, config):
+    run = train(config, db, engine="torch")
+    assert (run.state, run.config, run.engine) == ("complete", config, config.model.kind)
+    with pytest.raises(TrainingError) as caught:
+        stored_model(Results(db), run)
+    assert str(caught.value) == f"a run of kind {config.model.kind} has no model: it trains no prototype network"
+    assert train(config, db, engine="torch") == run
+    again = train(config, db, engine="torch", retrain=True)
+    assert (again.metrics, again.attempt) == (run.metrics, 2)
+    assert set(trained.values()) <= {1}
+    assert train(config, db.with_name("other.db"), engine="torch").metrics == run.metrics
+
+
+def test_too_many_prototypes_are_refused_before_the_database_is_created(db):
+    for config, n in ((a_baseline("samples", 21), 21), (a_study(prototypes=22, initialisation="samples"), 22)):
+        with pytest.raises(ConfigError) as caught:
+            train(config, db)
+        assert str(caught.value) == f"prototypes: expected at most 20, the number of training inputs, got {n}"
+    assert not db.exists()
+
+
+def test_a_baseline_that_cannot_be_fitted_is_refused_before_anything_is_trained(write, db):
+    with pytest.raises(ConfigError, match="prototypes: expected at most 20"):
+        sweep(write(BASELINES.replace("prototypes: 3", "prototypes: [3, 21]")), db)
+    assert {run.state for run in Results(db).find_runs()} == {"planned"}

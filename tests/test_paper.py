@@ -1,0 +1,104 @@
+"""All figures, tables and claims of the paper from a database, whatever it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from idwbench import Results, run_config, train
+from idwbench.errors import ConfigError, OutputError
+from idwbench.paper.folder import write_paper
+from idwbench.paper.runs import RUN_SETS
+from idwbench.sweep.planner import plan
+from idwbench.sweep.spec import read_sweep
+
+SWEEPS = Path(__file__).parents[1] / "sweeps/paper"
+
+pytestmark = pytest.mark.slow
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Results:
+    return Results(tmp_path / "empty.db")
+
+
+@pytest.fixture(scope="module")
+def one_seed(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Two networks of two settings of p, and one study of patches, with one seed."""
+    db = tmp_path_factory.mktemp("paper") / "one.db"
+    for settings in ({"kind": "patch_study"}, {"power": 4.0}, {"method": "inv_dist"}):
+        train(run_config("two_moons", prototypes=16, **settings), db)
+    return Results(db, read_only=True)
+
+
+@pytest.mark.parametrize("name", RUN_SETS)
+def test_the_runs_of_the_paper_are_those_of_the_sweeps_that_come_with_it(name: str) -> None:
+    planned = plan(read_sweep(SWEEPS / f"{name}.yaml"))
+    assert {run.run_key for run in planned} == {run.run_key for run in RUN_SETS[name].runs}
+
+
+def test_each_sweep_of_the_paper_has_a_set_of_runs() -> None:
+    assert {path.stem for path in SWEEPS.glob("*.yaml")} == set(RUN_SETS)
+
+
+def test_an_empty_database_gives_the_figures_of_formulas_and_all_gaps(empty: Results, tmp_path: Path) -> None:
+    paper = write_paper(empty, tmp_path / "new" / "folder")
+    names = {path.name for path in paper.files}
+    assert names == {"figure1_weights.png", "figure1_weights_p1.png", "claims.md", "claims.json", "README.md"}
+    assert all(path.exists() for path in paper.files)
+    assert {gap.sweep for gap in paper.gaps} == set(RUN_SETS)
+    page = (tmp_path / "new/folder/README.md").read_text()
+    assert "paper_mnist: 40 runs of 40 missing" in page
+
+
+def test_one_seed_gives_what_it_can_and_says_how_many_runs_are_missing(one_seed: Results, tmp_path: Path) -> None:
+    paper = write_paper(one_seed, tmp_path, figure_format="svg")
+    names = {path.name for path in paper.files}
+    assert {
+        "figure2_two_moons.svg",
+        "figures3_6_patches.svg",
+        "patches_two_moons_influence.svg",
+        "figure5_power_epsilon.svg",
+    } <= names
+    assert {"table_two_moons.md", "table_two_moons.csv", "quality_two_moons_relative_coverage.md"} <= names
+    assert not {name for name in names if "mnist" in name}
+    problems = {gap.name: gap.problem for gap in paper.gaps}
+    assert problems["paper_two_moons"] == "538 runs of 540 missing"
+    assert problems["paper_power_epsilon"] == "298 runs of 300 missing"
+    assert problems["table1_mnist"] == "no runs"
+    assert "not enough runs" in (tmp_path / "claims.md").read_text()
+
+
+def test_files_of_an_earlier_call_are_replaced_only_on_request(empty: Results, tmp_path: Path) -> None:
+    write_paper(empty, tmp_path / "out")
+    before = contents(tmp_path / "out")
+    with pytest.raises(OutputError):
+        write_paper(empty, tmp_path / "out")
+    assert contents(tmp_path / "out") == before
+    write_paper(empty, tmp_path / "out", overwrite=True)
+    assert contents(tmp_path / "out") == before, "the same runs give the same bytes"
+
+
+def test_no_file_of_the_user_is_replaced_not_even_one_of_the_last(empty: Results, tmp_path: Path) -> None:
+    (folder := tmp_path / "out").mkdir()
+    (folder / "table1_mnist.csv").write_text("mine")
+    with pytest.raises(OutputError, match="exists already"):
+        write_paper(empty, folder)
+    assert contents(folder) == {"table1_mnist.csv": b"mine"}
+
+
+def test_another_format_is_refused_before_anything_is_written(empty: Results, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected png, svg or pdf, got 'gif'"):
+        write_paper(empty, tmp_path / "out", figure_format="gif")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(empty: Results, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(OutputError, match="is a file, expected a folder"):
+        write_paper(empty, tmp_path / "out")
