@@ -92,7 +92,9 @@ class Evidence:
         """Return the complete and diverged runs of a model by seed, one for each."""
         wanted = {"kind": "prototypes", **model}
         place = (dataset, wanted["kind"], wanted["method"], wanted["prototypes"])
-        found = [run for run in self._runs.get(place, ()) if _has_settings(run.config.model, wanted)]
+        at_place = self._runs.get(place, [])
+        settings = _settings(type(at_place[0].config.model), wanted) if at_place else None
+        found = [run for run in at_place if _has_settings(run.config.model, settings)]
         return list({run.config.seed: run for run in sorted(found, key=_order)}.values())
 
     def training_inputs(self, dataset: str) -> NDArray[np.float64]:
@@ -124,20 +126,19 @@ def _order(run: StoredRun) -> tuple[object, ...]:
     return (run.config.seed, *(getattr(run.config.model, name, 0) for name in _FREE_SETTINGS), run.run_key)
 
 
-def _has_settings(model: Any, wanted: Mapping[str, Any]) -> bool:
-    """Return whether the settings in `wanted` have these values, and all others their default."""
-    fields = type(model).model_fields
-    given = {name: value for name, value in wanted.items() if name in fields}
+def _settings(kind: type[Any], wanted: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the settings of a kind of model: those in `wanted`, and defaults for others; None if one has neither."""
+    fields = {name: field for name, field in kind.model_fields.items() if name not in _FREE_SETTINGS}
+    settings = {name: field.default for name, field in fields.items() if not field.is_required()}
+    settings |= {name: value for name, value in wanted.items() if name in fields}
     if "parameters" in fields:
-        given["parameters"] = _parameters(wanted["method"], {k: v for k, v in wanted.items() if k not in fields})
-    for name, field in fields.items():
-        if name in _FREE_SETTINGS:
-            continue
-        if name not in given and field.is_required():
-            return False
-        if getattr(model, name) != given.get(name, field.default):
-            return False
-    return True
+        given = {name: value for name, value in wanted.items() if name not in kind.model_fields}
+        settings["parameters"] = _parameters(wanted["method"], given)
+    return settings if len(settings) == len(fields) else None
+
+
+def _has_settings(model: Any, settings: Mapping[str, Any] | None) -> bool:
+    return settings is not None and all(getattr(model, name) == value for name, value in settings.items())
 
 
 def _parameters(method: str, given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from idwbench.claims.table import HEADERS, cells, notes, record
 from idwbench.claims.verdicts import Judgement
-from idwbench.errors import ConfigError, did_you_mean
-from idwbench.report.formats import TABLE_FORMATS
+from idwbench.report.exports import csv_text, json_text
+from idwbench.report.formats import find_renderer, plain_text
 from idwbench.report.latex import escape_latex
 from idwbench.report.markdown import escape_markdown
 
-__all__ = ["render_claims", "rules_table"]
+if TYPE_CHECKING:
+    from idwbench.claims.terminal import TerminalClaims
+
+__all__ = ["render_claims", "rules_table", "terminal_claims"]
 
 # Widths of the columns of text in LaTeX, in parts of the line.
 _LATEX_COLUMNS = r"@{}rp{.16\linewidth}lp{.17\linewidth}rp{.13\linewidth}p{.07\linewidth}p{.2\linewidth}@{}"
@@ -26,14 +27,14 @@ def render_claims(judgements: Sequence[Judgement], table_format: str) -> str:
     Raises:
         ConfigError: `table_format` is not in `TABLE_FORMATS`.
     """
-    if table_format == "rich":
-        from idwbench.claims.terminal import render_plain  # importing Rich is slow
+    return find_renderer(_RENDERERS, table_format)(judgements)
 
-        return render_plain(judgements)
-    if table_format not in _RENDERERS:
-        hint = did_you_mean(table_format, TABLE_FORMATS)
-        raise ConfigError(f"unknown format '{table_format}'", location=("format",), hint=hint)
-    return _RENDERERS[table_format](judgements)
+
+def terminal_claims(judgements: Sequence[Judgement]) -> TerminalClaims:
+    """Return the table for Rich."""
+    from idwbench.claims.terminal import TerminalClaims  # importing Rich is slow
+
+    return TerminalClaims(judgements)
 
 
 def rules_table() -> str:
@@ -78,30 +79,20 @@ def _latex(judgements: Sequence[Judgement]) -> str:
 
 
 def _csv(judgements: Sequence[Judgement]) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    header: tuple[str, ...] = ()
+    rows = []
     for judgement in judgements:
-        flat = record(judgement)
-        del flat["findings"]
-        flat["interval_low"], flat["interval_high"] = flat.pop("interval") or (None, None)
-        flat["sweeps"], flat["remarks"] = " ".join(flat["sweeps"]), " ".join(flat["remarks"])
-        if not header:
-            writer.writerow(header := tuple(flat))
-        writer.writerow(["" if value is None else value for value in flat.values()])
-    return stream.getvalue()
-
-
-def _json(judgements: Sequence[Judgement]) -> str:
-    return (
-        json.dumps([record(judgement) for judgement in judgements], indent=2, ensure_ascii=False, allow_nan=False)
-        + "\n"
-    )
+        row = record(judgement)
+        del row["findings"]
+        row["interval_low"], row["interval_high"] = row.pop("interval") or (None, None)
+        row["sweeps"], row["remarks"] = " ".join(row["sweeps"]), " ".join(row["remarks"])
+        rows.append(row)
+    return csv_text(list(rows[0]), rows) if rows else ""
 
 
 _RENDERERS: dict[str, Callable[[Sequence[Judgement]], str]] = {
+    "rich": lambda judgements: plain_text(terminal_claims(judgements)),
     "markdown": _markdown,
     "latex": _latex,
     "csv": _csv,
-    "json": _json,
+    "json": lambda judgements: json_text(list(map(record, judgements))),
 }

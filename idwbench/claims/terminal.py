@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 
 from rich.box import SIMPLE_HEAD
@@ -14,7 +13,7 @@ from rich.text import Text
 from idwbench.claims.table import HEADERS, cells, notes
 from idwbench.claims.verdicts import Judgement
 
-__all__ = ["TerminalClaims", "render_plain"]
+__all__ = ["TerminalClaims"]
 
 # The test stands in the documentation, the reason below the table, the sweep in the notes.
 _COLUMNS = ("#", "claim", "where", "n", "effect", "verdict")
@@ -41,11 +40,3 @@ class TerminalClaims:
         yield table
         yield from (Padding(Text(line), (0, 0, 0, 1)) for line in reasons)
         yield from (Padding(Text(line, style="dim"), (0, 0, 0, 1)) for line in notes(self.judgements))
-
-
-def render_plain(judgements: Sequence[Judgement], width: int = 100) -> str:
-    """Return the table as shown on a terminal of `width` columns, without colour."""
-    stream = io.StringIO()
-    console = Console(file=stream, width=width, force_terminal=False, color_system=None, highlight=False)
-    console.print(TerminalClaims(judgements))
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from idwbench.claims.definitions import Claim, Remark
 from idwbench.claims.evidence import Evidence
 from idwbench.claims.findings import Finding, correct, find
+from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 
 __all__ = ["Judgement", "Verdict", "judge", "judge_claims"]
@@ -53,11 +54,15 @@ class Judgement:
         return self.decisive.n
 
 
-def judge_claims(results: Results) -> tuple[Judgement, ...]:
-    """Return the verdicts on all claims of the paper from a database, in their order."""
+def judge_claims(results: Results, runs: Iterable[StoredRun] | None = None) -> tuple[Judgement, ...]:
+    """Return the verdicts on all claims of the paper from a database, in their order.
+
+    `runs` are its runs if they are read already; those on other data than the paper's do not count.
+    """
     from idwbench.claims.registry import CLAIMS
 
-    return judge(Evidence.from_results(results), CLAIMS)
+    evidence = Evidence.from_results(results) if runs is None else Evidence(runs, results.load_arrays)
+    return judge(evidence, CLAIMS)
 
 
 def judge(evidence: Evidence, claims: Sequence[Claim]) -> tuple[Judgement, ...]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-
-import typer
 
 __all__ = ["report_claims"]
 
@@ -18,31 +15,22 @@ def report_claims(
     With `measured` the quality of prototypes is first stored for runs that lack it.
     """
     from idwbench.cli.quality import advise, measure, opened
-    from idwbench.files import check_output, write_file
+    from idwbench.cli.tables import write_table
+    from idwbench.files import check_output
 
     results = opened(db, measured)
     if output is not None:
         check_output(output, overwrite=force)
 
-    from idwbench.claims.formats import render_claims
+    from idwbench.claims.formats import render_claims, terminal_claims
     from idwbench.claims.verdicts import judge_claims
-    from idwbench.paper.runs import paper_runs
+    from idwbench.paper.runs import finished_runs, paper_runs
     from idwbench.training.threads import limited_threads
 
     with limited_threads(1):
-        if measured:
-            measure(results, paper_runs(results), data_dir)
-        judgements = judge_claims(results)
-    if output is not None:
-        write_file(output, render_claims(judgements, chosen).encode(), overwrite=force)
-        typer.echo(str(output))
-    elif chosen == "rich":
-        from rich.console import Console
-
-        from idwbench.claims.terminal import TerminalClaims
-
-        # A pipe has no width.
-        Console(highlight=False, width=None if sys.stdout.isatty() else 100).print(TerminalClaims(judgements))
-    else:
-        typer.echo(render_claims(judgements, chosen), nl=False)
-    advise(paper_runs(results))
+        runs = finished_runs(results)
+        if measured and measure(results, paper_runs(runs), data_dir):
+            runs = finished_runs(results)
+        judgements = judge_claims(results, runs)
+    write_table(judgements, render_claims, terminal_claims, chosen, output, force=force)
+    advise(paper_runs(runs))

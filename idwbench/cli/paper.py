@@ -19,13 +19,14 @@ def report_paper(
     from idwbench.cli.progress import interruptible
     from idwbench.cli.quality import advise, measure, opened
     from idwbench.paper.folder import write_paper
-    from idwbench.paper.runs import paper_runs
+    from idwbench.paper.runs import finished_runs, paper_runs
     from idwbench.training.threads import limited_threads
 
     results = opened(db, measured)
     with limited_threads(1):
-        if measured:
-            measure(results, paper_runs(results), data_dir)
+        runs = finished_runs(results)
+        if measured and measure(results, paper_runs(runs), data_dir):
+            runs = finished_runs(results)
         with interruptible(lambda: f"{folder} is not complete; the same command with --force makes all of it"):
             paper = write_paper(
                 results,
@@ -34,6 +35,7 @@ def report_paper(
                 data_dir=data_dir,
                 overwrite=force,
                 on_item=lambda name: typer.echo(name, err=True),
+                runs=runs,
             )
     if as_json:
         import dataclasses
@@ -48,4 +50,4 @@ def report_paper(
         typer.echo(f"missing: {gap.name}: {gap.problem}", err=True)
     for sweep in dict.fromkeys(gap.sweep for gap in paper.gaps if gap.sweep is not None):
         typer.echo(f"to fill gaps: idwbench sweep sweeps/paper/{sweep}.yaml", err=True)
-    advise(paper_runs(results))
+    advise(paper_runs(runs))

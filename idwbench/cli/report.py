@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -146,6 +145,8 @@ def report(
         _print_contents(Results(db, read_only=True), json)
     else:
         from idwbench.cli.quality import advised
+        from idwbench.cli.tables import write_table
+        from idwbench.report.formats import render, terminal_report
 
         runs = _selected(db, table, leaderboard, method or (), prototypes or (), measure, data_dir)
         shown: Printable
@@ -159,7 +160,7 @@ def report(
                 from idwbench.report.summaries import summarise
 
                 shown = summarise(runs, metric, intervals=interval)
-        _write_table(shown, table_format, output, force)
+        write_table(shown, render, terminal_report, table_format, output, force=force)
 
 
 def _check_together(kinds: Mapping[str, Any], options: Mapping[str, Any]) -> str | None:
@@ -209,25 +210,6 @@ def _selected(
     if measure and measure_quality(results, runs, data_dir):
         runs = select_runs(results, leaderboard or table, methods, prototypes, setting=setting)
     return runs
-
-
-def _write_table(report: Printable, table_format: str, output: Path | None, force: bool) -> None:
-    from idwbench.report.formats import render
-
-    if output is not None:
-        from idwbench.files import write_file
-
-        write_file(output, render(report, table_format).encode(), overwrite=force)
-        typer.echo(str(output))
-    elif table_format == "rich":
-        from rich.console import Console
-
-        from idwbench.report.terminal import TerminalReport
-
-        # A pipe has no width.
-        Console(highlight=False, width=None if sys.stdout.isatty() else 100).print(TerminalReport(report))
-    else:
-        typer.echo(render(report, table_format), nl=False)
 
 
 def _print_contents(results: Results, as_json: bool) -> None:

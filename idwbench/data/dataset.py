@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from idwbench.runs.datasets import DatasetConfig, Task
 from idwbench.runs.metrics import evaluate
 
-__all__ = ["Dataset", "FeatureMoments", "Scaling", "Split", "array_sha256", "feature_moments", "n_distinct"]
+__all__ = ["Dataset", "FeatureMoments", "Scaling", "Split", "array_sha256", "feature_moments"]
 
 _ROWS_AT_ONCE = 512
 
@@ -161,9 +161,14 @@ class Dataset:
         return [np.flatnonzero(self.train.labels == label) for label in range(self.n_outputs)]
 
     @cached_property
-    def n_distinct(self) -> list[int]:
+    def n_distinct(self) -> int:
+        """Number of distinct training inputs."""
+        return _n_distinct(self.train.inputs)
+
+    @cached_property
+    def n_distinct_by_group(self) -> list[int]:
         """Number of distinct inputs in each of `groups`."""
-        return [n_distinct(self.train.inputs[rows]) for rows in self.groups]
+        return [_n_distinct(self.train.inputs[rows]) for rows in self.groups]
 
     def metrics(self, split: str, outputs: NDArray[np.floating]) -> dict[tuple[str, str], float]:
         """Return the metrics of a model's `outputs` (n, outputs) on a split, in the targets' own units."""
@@ -174,8 +179,7 @@ class Dataset:
         return evaluate(self.task, split, outputs, targets)
 
 
-def n_distinct(inputs: NDArray[np.float32]) -> int:
-    """Return the number of distinct rows."""
+def _n_distinct(inputs: NDArray[np.float32]) -> int:
     return len({row.tobytes() for row in inputs})
 
 

@@ -14,9 +14,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import INK, PAPER, QUIET, RULE, draw_caption, seeds_label, wrapped_lines
+from idwbench.figures.drawing import INK, PAPER, QUIET, draw_footer, seeds_label, style_axes, wrapped_lines
 
-__all__ = ["Curve", "CurvePanel", "CurveRow", "draw_curves"]
+__all__ = ["Curve", "CurvePanel", "CurveRow", "draw_curves", "legend_handles"]
 
 _WIDTH, _LEFT, _RIGHT, _GAP = 10.0, 0.72, 0.1, 0.18  # inches
 _HEIGHT, _BETWEEN, _TITLE, _HEADING, _AXIS = 1.75, 0.2, 0.36, 0.22, 0.5
@@ -27,12 +27,12 @@ DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")
 
 @dataclass(frozen=True)
 class Curve:
-    """One model: `values` (seeds, epochs) of one metric, NaN where there is none, against `epochs` (epochs,)."""
+    """One line: `values` (seeds, n) against `x` (n,), such as epochs; NaN where a seed has none."""
 
     label: str
     colour: str
     dash: Any
-    epochs: NDArray[np.integer]
+    x: NDArray[np.number]
     values: NDArray[np.floating]
 
 
@@ -77,7 +77,7 @@ def draw_curves(rows: Sequence[CurveRow], *, source: str = "") -> Figure:
     n_columns = max(len(row.panels) for row in rows)
     width = min((_WIDTH - _LEFT - _RIGHT - _GAP * (n_columns - 1)) / n_columns, 4.4)
     total_width = max(_LEFT + _RIGHT + n_columns * (width + _GAP) - _GAP, 5.2)
-    handles = _legend_handles(curves)
+    handles = legend_handles(curves)
     legend_columns = max(1, int(total_width / (0.55 + 0.085 * max(len(str(h.get_label())) for h in handles))))
     legend_rows = -(-len(handles) // legend_columns)
     lines = wrapped_lines([_caption(rows), source], total_width)
@@ -94,19 +94,7 @@ def draw_curves(rows: Sequence[CurveRow], *, source: str = "") -> Figure:
         shown_titles = place == 0 or bool(row.heading)
         _draw_row(figure, row, bottom, width, has_axis=has_axis, titles=shown_titles)
         top -= height
-    figure.legend(
-        handles=handles,
-        loc="lower center",
-        bbox_to_anchor=(0.5, (0.1 + 0.165 * len(lines)) / total),
-        ncols=legend_columns,
-        frameon=False,
-        fontsize=8.5,
-        labelcolor=INK,
-        handlelength=2.6,
-        columnspacing=1.4,
-        borderaxespad=0,
-    )
-    draw_caption(figure, lines)
+    draw_footer(figure, handles, lines, legend_columns, above=0.1, handlelength=2.6, columnspacing=1.4)
     return figure
 
 
@@ -132,11 +120,8 @@ def _draw_row(figure: Figure, row: CurveRow, bottom: float, width: float, *, has
             axes.yaxis.set_label_coords(-0.5 / width, 0.5)
             axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         first = first or axes
-        axes.tick_params(labelleft=column == 0, labelbottom=has_axis, labelsize=8.5, colors=QUIET, which="both")
-        axes.grid(True, color=RULE, linewidth=0.5, alpha=0.6)
-        axes.set_axisbelow(True)
-        for side, spine in axes.spines.items():
-            spine.set(color=RULE, visible=side in ("left", "bottom"))
+        axes.tick_params(labelleft=column == 0, labelbottom=has_axis, which="both")
+        style_axes(axes)
         if has_axis:
             axes.set_xlabel("epoch", fontsize=9.5, color=INK)
         if titles:
@@ -162,7 +147,7 @@ def _draw_curve(axes: Axes, curve: Curve, factor: float, *, with_range: bool) ->
     mean = np.full(len(found), np.nan)
     mean[here] = np.nanmean(values[:, here], axis=0)
     if several.any():
-        x, part = curve.epochs[several], values[:, several]
+        x, part = curve.x[several], values[:, several]
         low, high = np.nanmin(part, axis=0), np.nanmax(part, axis=0)
         if with_range:
             axes.fill_between(x, low, high, color=curve.colour, alpha=0.10, linewidth=0)
@@ -171,10 +156,11 @@ def _draw_curve(axes: Axes, curve: Curve, factor: float, *, with_range: bool) ->
         below, above = (np.clip(mean[several] + sign * std, low, high) for sign in (-1, 1))
         axes.fill_between(x, below, above, color=curve.colour, alpha=0.20, linewidth=0)
     marker = "o" if here.sum() == 1 else None
-    axes.plot(curve.epochs[here], mean[here], color=curve.colour, linestyle=curve.dash, linewidth=1.6, marker=marker)
+    axes.plot(curve.x[here], mean[here], color=curve.colour, linestyle=curve.dash, linewidth=1.6, marker=marker)
 
 
-def _legend_handles(curves: Sequence[Curve]) -> list[Line2D]:
+def legend_handles(curves: Sequence[Curve]) -> list[Line2D]:
+    """Return a line for each label."""
     styles = {curve.label: (curve.colour, curve.dash) for curve in curves}
     return [
         Line2D([], [], color=colour, linestyle=dash, linewidth=1.8, label=label)

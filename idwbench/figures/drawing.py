@@ -7,10 +7,13 @@ import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from idwbench.attention.methods import METHODS
 from idwbench.errors import ConfigError, did_you_mean
@@ -21,6 +24,7 @@ __all__ = [
     "CLASS_COLOURS",
     "FIGURE_SUFFIXES",
     "INK",
+    "LEGEND",
     "PAPER",
     "QUIET",
     "RULE",
@@ -29,11 +33,13 @@ __all__ = [
     "class_colour",
     "diverging",
     "draw_caption",
+    "draw_footer",
     "fade",
     "method_colour",
     "percent_label",
     "save_figure",
     "seeds_label",
+    "style_axes",
     "wrapped_lines",
 ]
 
@@ -48,6 +54,9 @@ INK = "#1F2933"
 QUIET = "#66727F"
 RULE = "#CBD2D9"
 PAPER = "#FFFFFF"
+
+# Of a legend below the panels.
+LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 8.5, "labelcolor": INK, "borderaxespad": 0}
 
 # Identifies the lines of a caption.
 CAPTION = "caption"
@@ -125,6 +134,25 @@ def draw_caption(figure: Figure, lines: Sequence[str], size: float = 8.5) -> Non
     for number, line in enumerate(reversed(lines)):
         height = (0.06 + 0.165 * number) / figure.get_figheight()
         figure.text(0.5, height, line, ha="center", va="bottom", fontsize=size, color=QUIET, gid=CAPTION)
+
+
+def style_axes(axes: Axes, *, label_size: float = 8.5, has_grid: bool = True) -> None:
+    """Draw axes on the left and at the bottom alone, with quiet labels and, if wanted, a grid below the data."""
+    axes.tick_params(labelsize=label_size, colors=QUIET, which="both")
+    if has_grid:
+        axes.grid(True, color=RULE, linewidth=0.5, alpha=0.6)
+        axes.set_axisbelow(True)
+    for side, spine in axes.spines.items():
+        spine.set(color=RULE, visible=side in ("left", "bottom"))
+
+
+def draw_footer(
+    figure: Figure, handles: Sequence[Line2D], lines: Sequence[str], columns: int, *, above: float, **spacing: float
+) -> None:
+    """Draw a legend, its lower edge `above` inches over the place of the caption's `lines`, and these."""
+    place = (0.5, (above + 0.165 * len(lines)) / figure.get_figheight())
+    figure.legend(handles=handles, loc="lower center", bbox_to_anchor=place, ncols=columns, **LEGEND, **spacing)
+    draw_caption(figure, lines)
 
 
 def check_figure_path(path: Path) -> None:

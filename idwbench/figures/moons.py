@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import INK, PAPER, QUIET, draw_caption, percent_label, seeds_label, wrapped_lines
+from idwbench.figures.drawing import INK, QUIET, percent_label, seeds_label
+from idwbench.figures.panel_grid import PanelGrid
 from idwbench.figures.plane import (
     Extent,
     Points,
@@ -26,10 +27,6 @@ from idwbench.figures.plane import (
 from idwbench.report.labels import count_label
 
 __all__ = ["MoonsPanel", "draw_moons", "draw_moons_panel"]
-
-_WIDTH = 10.0  # inches
-_RIGHT, _TOP = 0.10, 0.36  # margins, in inches
-_GAP, _TITLE = 0.12, 0.30  # between columns; above each panel
 
 
 @dataclass(frozen=True)
@@ -67,42 +64,6 @@ class MoonsPanel:
 _Setting = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Positions of the panels, in inches; a narrow figure has its legend in two lines."""
-
-    margin: float
-    width: float
-    height: float
-    total_width: float
-    total_height: float
-    wide: bool
-    caption: list[str]
-
-    @classmethod
-    def fit(cls, settings: Sequence[_Setting], n_columns: int, extent: Extent, caption: Sequence[str]) -> _Layout:
-        left, right, bottom, top = extent
-        # Room for the longest name, in bold, and for the longest parameter.
-        words = [0.1 * len(method) for method, _ in settings]
-        words += [0.072 * len(line) for _, setting in settings for line in setting.split(", ")]
-        margin = 0.3 + max(words)
-        gaps = _GAP * (n_columns - 1)
-        width = min((_WIDTH - margin - _RIGHT - gaps) / n_columns, 4.2)
-        height = width * (top - bottom) / (right - left)
-        total_width = margin + _RIGHT + n_columns * width + gaps
-        wide = total_width > 9
-        lines = wrapped_lines(caption, total_width)
-        total_height = _TOP + (0.45 if wide else 0.66) + 0.165 * len(lines) + len(settings) * (height + _TITLE)
-        return cls(margin, width, height, total_width, total_height, wide, lines)
-
-    def rectangle(self, row: int, column: int) -> tuple[float, float, float, float]:
-        """Return left, bottom, width and height of a panel as fractions of the figure."""
-        x = self.margin + column * (self.width + _GAP)
-        y = self.total_height - _TOP - (row + 1) * (self.height + _TITLE)
-        across, up = self.total_width, self.total_height
-        return (x / across, y / up, self.width / across, self.height / up)
-
-
 def draw_moons(
     panels: Sequence[MoonsPanel],
     train: Points,
@@ -129,24 +90,26 @@ def draw_moons(
     settings = list(dict.fromkeys(setting for setting, _ in places))
     counts = sorted({prototypes for _, prototypes in places})
     caption = ["; ".join(_caption(panels, is_tested)), source]
-    layout = _Layout.fit(settings, len(counts), panels[0].extent, caption)
-    figure = Figure(figsize=(layout.total_width, layout.total_height), facecolor=PAPER)
+    # Room for the longest name, in bold, and for the longest parameter.
+    words = [0.1 * len(method) for method, _ in settings]
+    words += [0.072 * len(line) for _, setting in settings for line in setting.split(", ")]
+    margin = 0.3 + max(words)
+    grid = PanelGrid(
+        len(settings), len(counts), panels[0].extent, caption, margin=margin, widest=4.2, title=0.3, legend=(0.45, 0.66)
+    )
     for row, setting in enumerate(settings):
         for column, count in enumerate(counts):
-            rectangle = layout.rectangle(row, column)
+            axes = grid.add_axes(row, column)
             panel = places.get((setting, count))
             if panel is None:
-                draw_empty(figure.add_axes(rectangle))
+                draw_empty(axes)
             else:
-                draw_moons_panel(figure.add_axes(rectangle), panel, train, test, bold=panel.best and len(settings) > 1)
-        _row_label(figure, setting, (0.12 / layout.total_width, rectangle[1] + rectangle[3] / 2))
+                draw_moons_panel(axes, panel, train, test, bold=panel.best and len(settings) > 1)
+        _row_label(grid.figure, setting, grid.row_middle(row))
     for column, count in enumerate(counts):
-        left, _, width, _ = layout.rectangle(0, column)
-        place = (left + width / 2, 1 - 0.2 / layout.total_height)
-        text = count_label(count, "prototype")
-        figure.text(*place, text, ha="center", va="center", fontsize=12, weight="bold", color=INK)
-    _legend(figure, layout, class_names)
-    return figure
+        grid.label_column(column, count_label(count, "prototype"), below=0.2)
+    grid.draw_legend(legend_handles(class_names), 3, spacing=1.6)
+    return grid.figure
 
 
 def draw_moons_panel(axes: Axes, panel: MoonsPanel, train: Points, test: Points, *, bold: bool = False) -> None:
@@ -181,28 +144,11 @@ def _placed(panels: Sequence[MoonsPanel]) -> dict[tuple[_Setting, int], MoonsPan
     return places
 
 
-def _row_label(figure: Figure, setting: _Setting, place: tuple[float, float]) -> None:
+def _row_label(figure: Figure, setting: _Setting, y: float) -> None:
     method, parameters = setting
-    x, y = place
+    x = 0.12 / figure.get_figwidth()
     figure.text(x, y, method, fontsize=11.5, weight="bold", color=INK, va="bottom")
     figure.text(x, y, parameters.replace(", ", "\n"), fontsize=8.5, color=QUIET, va="top", linespacing=1.35)
-
-
-def _legend(figure: Figure, layout: _Layout, class_names: Sequence[str]) -> None:
-    handles = legend_handles(class_names)
-    figure.legend(
-        handles=handles,
-        loc="lower center",
-        bbox_to_anchor=(0.5, (0.12 + 0.165 * len(layout.caption)) / layout.total_height),
-        ncols=len(handles) if layout.wide else 3,
-        frameon=False,
-        fontsize=8.5,
-        labelcolor=INK,
-        handletextpad=0.4,
-        columnspacing=1.6,
-        borderaxespad=0,
-    )
-    draw_caption(figure, layout.caption)
 
 
 def _caption(panels: Sequence[MoonsPanel], is_tested: bool) -> list[str]:

@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
-from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import INK, PAPER, QUIET, RULE, draw_caption, seeds_label, wrapped_lines
+from idwbench.figures.curves import Curve, legend_handles
+from idwbench.figures.drawing import INK, LEGEND, PAPER, draw_caption, seeds_label, style_axes, wrapped_lines
 
-__all__ = ["PatchCurve", "draw_patch_influence"]
+__all__ = ["draw_patch_influence"]
 
 _WIDTH, _LEFT, _RIGHT, _GAP, _WIDE_GAP = 10.0, 0.72, 0.1, 0.18, 0.85  # inches
 _HEIGHT, _TITLE, _AXIS, _LEGEND_ROW = 2.6, 0.36, 0.5, 0.2
 _PANEL = (_WIDTH - _LEFT - _RIGHT - _GAP - _WIDE_GAP) / 3
 
 
-@dataclass(frozen=True)
-class PatchCurve:
-    """One line: `values` (seeds, n) against `x` (n,), distances or numbers of patches; NaN where a seed has none."""
-
-    label: str
-    colour: str
-    dash: Any
-    x: NDArray[np.floating]
-    values: NDArray[np.floating]
-
-
 def draw_patch_influence(
-    settings: Sequence[PatchCurve],
-    sizes: Sequence[PatchCurve],
-    calibration: Sequence[PatchCurve],
+    settings: Sequence[Curve],
+    sizes: Sequence[Curve],
+    calibration: Sequence[Curve],
     *,
     varied: str = "ε",
     notes: Sequence[str] = (),
@@ -82,8 +68,8 @@ def draw_patch_influence(
     for axes in (one, three):
         axes.set_ylim(bottom=0)  # last, since it ends the automatic limits
     top = (bottom - _AXIS) / total
-    _draw_legend(figure, settings, (lefts[0] + _PANEL / 2) / _WIDTH, top, columns)
-    _draw_legend(figure, sizes, (lefts[1] + lefts[2] + _PANEL) / 2 / _WIDTH, top, len(sizes))
+    _draw_legend(figure, settings, ((lefts[0] + _PANEL / 2) / _WIDTH, top), columns)
+    _draw_legend(figure, sizes, ((lefts[1] + lefts[2] + _PANEL) / 2 / _WIDTH, top), len(sizes))
     draw_caption(figure, lines)
     return figure
 
@@ -91,14 +77,10 @@ def draw_patch_influence(
 def _style(axes: Axes, title: str, label: str) -> None:
     axes.set_title(title, fontsize=10.5, weight="bold", color=INK, pad=5)
     axes.set_xlabel(label, fontsize=9.5, color=INK)
-    axes.tick_params(labelsize=8.5, colors=QUIET, which="both")
-    axes.grid(True, color=RULE, linewidth=0.5, alpha=0.6)
-    axes.set_axisbelow(True)
-    for side, spine in axes.spines.items():
-        spine.set(color=RULE, visible=side in ("left", "bottom"))
+    style_axes(axes)
 
 
-def _set_distances(axes: Axes, curves: Sequence[PatchCurve]) -> None:
+def _set_distances(axes: Axes, curves: Sequence[Curve]) -> None:
     """Set a logarithmic axis; a short one has ticks between powers of ten."""
     found = [x for curve in curves for x in curve.x[np.isfinite(curve.values).any(0)]] or [1.0]
     axes.set_xscale("log")
@@ -107,7 +89,7 @@ def _set_distances(axes: Axes, curves: Sequence[PatchCurve]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _draw_influence(axes: Axes, curves: Sequence[PatchCurve]) -> None:
+def _draw_influence(axes: Axes, curves: Sequence[Curve]) -> None:
     for curve in curves:
         values = np.asarray(curve.values, np.float64)
         usual = 2 * np.isfinite(values).sum(0) >= len(values)
@@ -125,7 +107,7 @@ def _draw_influence(axes: Axes, curves: Sequence[PatchCurve]) -> None:
         axes.plot(curve.x, middle, color=curve.colour, **style)
 
 
-def _draw_calibration(axes: Axes, curves: Sequence[PatchCurve]) -> None:
+def _draw_calibration(axes: Axes, curves: Sequence[Curve]) -> None:
     # Linear from 0 to 1, logarithmic above.
     axes.set_xscale("symlog", linthresh=1, linscale=0.5)
     axes.xaxis.set_major_locator(FixedLocator(sorted({float(x) for curve in curves for x in curve.x})))
@@ -142,27 +124,12 @@ def _draw_calibration(axes: Axes, curves: Sequence[PatchCurve]) -> None:
             axes.fill_between(curve.x[several], low, high, color=curve.colour, alpha=0.15, linewidth=0)
 
 
-def _draw_legend(figure: Figure, curves: Sequence[PatchCurve], x: float, y: float, columns: int) -> None:
-    figure.legend(
-        handles=[
-            Line2D([], [], color=curve.colour, linestyle=curve.dash, linewidth=1.8, label=curve.label)
-            for curve in curves
-        ],
-        loc="upper center",
-        bbox_to_anchor=(x, y),
-        ncols=columns,
-        frameon=False,
-        fontsize=8.5,
-        labelcolor=INK,
-        handlelength=2.6,
-        columnspacing=1.4,
-        borderaxespad=0,
-    )
+def _draw_legend(figure: Figure, curves: Sequence[Curve], place: tuple[float, float], columns: int) -> None:
+    style = {**LEGEND, "loc": "upper center", "handlelength": 2.6, "columnspacing": 1.4}
+    figure.legend(handles=legend_handles(curves), bbox_to_anchor=place, ncols=columns, **style)
 
 
-def _caption(
-    sizes: Sequence[PatchCurve], settings: Sequence[PatchCurve], calibration: Sequence[PatchCurve]
-) -> list[str]:
+def _caption(sizes: Sequence[Curve], settings: Sequence[Curve], calibration: Sequence[Curve]) -> list[str]:
     seeds = {len(curve.values) for curve in (*sizes, *settings)}
     spread = "one seed: no spread" if seeds == {1} else f"median over {seeds_label(seeds)}, with quartiles"
     bins = "largest over all patches and the points in a bin of distances, the first from 0"

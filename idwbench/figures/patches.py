@@ -12,16 +12,8 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import (
-    INK,
-    PAPER,
-    QUIET,
-    class_colour,
-    draw_caption,
-    percent_label,
-    seeds_label,
-    wrapped_lines,
-)
+from idwbench.figures.drawing import INK, PAPER, QUIET, class_colour, percent_label, seeds_label
+from idwbench.figures.panel_grid import PanelGrid
 from idwbench.figures.plane import (
     Extent,
     Points,
@@ -39,9 +31,6 @@ from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic
 
 __all__ = ["PatchPanel", "PatchPicture", "draw_patches"]
-
-_WIDTH, _MARGIN, _RIGHT = 10.0, 1.25, 0.1  # inches
-_TOP, _TITLE, _GAP = 0.36, 0.44, 0.12
 
 
 @dataclass(frozen=True)
@@ -106,32 +95,21 @@ def draw_patches(
         raise ConfigError("a point and label are given twice for one number of prototypes")
     cases = list(dict.fromkeys(case for case, _ in places))
     counts = sorted({count for _, count in places})
-    width = min((_WIDTH - _MARGIN - _RIGHT - _GAP * (len(counts) - 1)) / len(counts), 3.6)
-    total_width = _MARGIN + _RIGHT + len(counts) * (width + _GAP) - _GAP
-    height = width * (extent[3] - extent[2]) / (extent[1] - extent[0])
-    lines = wrapped_lines([_caption(panels), source], total_width)
-    legend_rows = 1 if total_width > 9 else 4
-    footer = 0.22 + 0.2 * legend_rows + 0.165 * len(lines)
-    total = _TOP + len(cases) * (height + _TITLE) + footer
-    figure = Figure(figsize=(total_width, total), facecolor=PAPER)
+    caption = [_caption(panels), source]
+    grid = PanelGrid(len(cases), len(counts), extent, caption, margin=1.25, widest=3.6, title=0.44, legend=(0.42, 1.02))
     for row, case in enumerate(cases):
-        bottom = total - _TOP - (row + 1) * (height + _TITLE)
         for column, count in enumerate(counts):
-            left = _MARGIN + column * (width + _GAP)
-            axes = figure.add_axes((left / total_width, bottom / total, width / total_width, height / total))
+            axes = grid.add_axes(row, column)
             panel = places.get((case, count))
             if panel is None:
                 draw_empty(axes)
             else:
                 _draw_panel(axes, panel, train, test, extent)
             if row == 0:
-                place = ((left + width / 2) / total_width, 1 - 0.18 / total)
-                text = count_label(count, "prototype")
-                figure.text(*place, text, ha="center", va="center", fontsize=12, weight="bold", color=INK)
-        _draw_case(figure, case, class_names, (bottom + height / 2) / total)
-    _draw_legend(figure, class_names, (0.1 + 0.165 * len(lines)) / total, 8 if legend_rows == 1 else 2)
-    draw_caption(figure, lines)
-    return figure
+                grid.label_column(column, count_label(count, "prototype"))
+        _draw_case(grid.figure, case, class_names, grid.row_middle(row))
+    grid.draw_legend(_legend_handles(class_names), 2, above=0.1, spacing=1.4)
+    return grid.figure
 
 
 def _draw_panel(axes: Axes, panel: PatchPanel, train: Points, test: Points, extent: Extent) -> None:
@@ -177,24 +155,13 @@ def _draw_case(figure: Figure, case: tuple[float, float, int], class_names: Sequ
     figure.text(x, y - 0.04 / figure.get_figheight(), words, fontsize=9.5, color=class_colour(label), va="top")
 
 
-def _draw_legend(figure: Figure, class_names: Sequence[str], y: float, columns: int) -> None:
+def _legend_handles(class_names: Sequence[str]) -> list[Line2D]:
     handles = legend_handles(class_names)
     star = legend_mark("*", 11, "patch", color=PAPER, markeredgecolor=INK, markeredgewidth=1.0)
     handles[-1].set_label("P(class) = ½ after")
     before = Line2D([], [], color=QUIET, linewidth=0.9, linestyle="dashed", label="before")
     handles[4].set_label("key")
-    figure.legend(
-        handles=[*handles[:5], star, handles[5], before],
-        loc="lower center",
-        bbox_to_anchor=(0.5, y),
-        ncols=columns,
-        frameon=False,
-        fontsize=8.5,
-        labelcolor=INK,
-        handletextpad=0.4,
-        columnspacing=1.4,
-        borderaxespad=0,
-    )
+    return [*handles[:5], star, handles[5], before]
 
 
 def _caption(panels: Sequence[PatchPanel]) -> str:

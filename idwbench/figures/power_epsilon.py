@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import INK, PAPER, draw_caption, percent_label, seeds_label, wrapped_lines
+from idwbench.figures.drawing import INK, percent_label, seeds_label
+from idwbench.figures.panel_grid import PanelGrid
 from idwbench.figures.plane import (
     Extent,
     Points,
@@ -26,9 +27,6 @@ from idwbench.figures.plane import (
 from idwbench.report.statistics import Statistic
 
 __all__ = ["PowerEpsilonPanel", "absence_label", "draw_power_epsilon"]
-
-_WIDTH, _MARGIN, _RIGHT = 10.0, 0.75, 0.1  # inches
-_TOP, _TITLE, _GAP, _LEGEND = 0.36, 0.22, 0.09, 0.44
 
 
 @dataclass(frozen=True)
@@ -69,42 +67,25 @@ def draw_power_epsilon(
     if not panels or len(places) < len(panels):
         raise ConfigError("the figure of power and epsilon needs one panel for each of its places")
     powers, epsilons = (sorted({place[axis] for place in places}) for axis in (0, 1))
-    width = min((_WIDTH - _MARGIN - _RIGHT - _GAP * (len(epsilons) - 1)) / len(epsilons), 2.6)
-    total_width = _MARGIN + _RIGHT + len(epsilons) * (width + _GAP) - _GAP
-    height = width * (extent[3] - extent[2]) / (extent[1] - extent[0])
-    lines = wrapped_lines([_caption(panels), source], total_width)
-    wide = total_width > 7.5
-    footer = _LEGEND + (0 if wide else 0.4) + 0.165 * len(lines)
-    total = _TOP + len(powers) * (height + _TITLE) + footer
-    figure = Figure(figsize=(total_width, total), facecolor=PAPER)
-    for row, power in enumerate(powers):
-        bottom = total - _TOP - (row + 1) * (height + _TITLE)
-        label = f"p = {power:g}"
-        y = (bottom + height / 2) / total
-        figure.text(0.1 / total_width, y, label, fontsize=10.5, weight="bold", color=INK, va="center")
-        for column, epsilon in enumerate(epsilons):
-            left = _MARGIN + column * (width + _GAP)
-            axes = figure.add_axes((left / total_width, bottom / total, width / total_width, height / total))
-            _draw_panel(axes, places.get((power, epsilon)), train, extent)
-            if row == 0:
-                x, y = (left + width / 2) / total_width, 1 - 0.17 / total
-                text = f"ε = {epsilon:g}"
-                figure.text(x, y, text, ha="center", va="center", fontsize=10.5, weight="bold", color=INK)
-    handles = legend_handles(class_names, test=False)
-    figure.legend(
-        handles=handles,
-        loc="lower center",
-        bbox_to_anchor=(0.5, (0.12 + 0.165 * len(lines)) / total),
-        ncols=len(handles) if wide else 2,
-        frameon=False,
-        fontsize=8.5,
-        labelcolor=INK,
-        handletextpad=0.4,
-        columnspacing=1.6,
-        borderaxespad=0,
+    caption = [_caption(panels), source]
+    grid = PanelGrid(
+        *(len(powers), len(epsilons), extent, caption),
+        margin=0.75,
+        widest=2.6,
+        title=0.22,
+        legend=(0.44, 0.84),
+        gap=0.09,
+        narrow=7.5,
     )
-    draw_caption(figure, lines)
-    return figure
+    for row, power in enumerate(powers):
+        place = (0.1 / grid.figure.get_figwidth(), grid.row_middle(row))
+        grid.figure.text(*place, f"p = {power:g}", fontsize=10.5, weight="bold", color=INK, va="center")
+        for column, epsilon in enumerate(epsilons):
+            _draw_panel(grid.add_axes(row, column), places.get((power, epsilon)), train, extent)
+            if row == 0:
+                grid.label_column(column, f"ε = {epsilon:g}", size=10.5, below=0.17)
+    grid.draw_legend(legend_handles(class_names, test=False), 2, spacing=1.6)
+    return grid.figure
 
 
 def absence_label(n_diverged: int) -> str:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import INK, PAPER, QUIET, RULE, draw_caption, method_colour, wrapped_lines
+from idwbench.figures.drawing import INK, PAPER, RULE, draw_caption, method_colour, style_axes, wrapped_lines
 
 __all__ = ["WeightCurve", "draw_weights"]
 
@@ -57,9 +57,7 @@ def draw_weights(distance: NDArray[np.floating], curves: Sequence[WeightCurve], 
     axes.set_yticks(np.linspace(0, 1, 6))
     axes.set_xlabel("distance d of the first key", fontsize=10, color=INK)
     axes.set_ylabel("weight of the first key", fontsize=10, color=INK)
-    axes.tick_params(colors=QUIET, labelsize=9)
-    for side, spine in axes.spines.items():
-        spine.set(color=RULE, visible=side in ("left", "bottom"))
+    style_axes(axes, label_size=9, has_grid=False)
     axes.legend(loc="upper right", frameon=False, fontsize=10, labelcolor=INK, handlelength=3.2, borderaxespad=0.2)
     draw_caption(figure, lines)
     return figure

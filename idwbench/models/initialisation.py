@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from idwbench.attention.definitions import Initialisation
 from idwbench.attention.methods import get_method
-from idwbench.data.dataset import Dataset, FeatureMoments, n_distinct
+from idwbench.data.dataset import Dataset, FeatureMoments
 from idwbench.errors import ConfigError
 from idwbench.runs.models import BaselineConfig, PrototypesConfig
 
-__all__ = ["check_prototypes", "initial_prototypes", "initialisation_of"]
+__all__ = ["baseline_prototypes", "check_prototypes", "initial_prototypes", "initialisation_of"]
 
-Prototypes = tuple[NDArray[np.floating], NDArray[np.floating]]
+Prototypes = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
 def initialisation_of(model: PrototypesConfig) -> Initialisation:
@@ -30,9 +30,8 @@ def check_prototypes(model: PrototypesConfig | BaselineConfig, dataset: Dataset)
         ConfigError: ``samples``: more prototypes than training inputs; ``kmeans``: than distinct ones.
     """
     if isinstance(model, BaselineConfig):
-        train = dataset.train
         k_means = model.method == "kmeans"
-        _check_number(model.prototypes, n_distinct(train.inputs) if k_means else len(train), k_means=k_means)
+        _check_number(model.prototypes, dataset.n_distinct if k_means else len(dataset.train), k_means=k_means)
         return
     way = initialisation_of(model)
     if way in ("samples", "kmeans"):
@@ -41,7 +40,7 @@ def check_prototypes(model: PrototypesConfig | BaselineConfig, dataset: Dataset)
 
 def initial_prototypes(
     model: PrototypesConfig, dataset: Dataset, moments: FeatureMoments, generator: np.random.Generator
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+) -> Prototypes:
     """Return initial keys (prototypes, features) and values (prototypes, outputs).
 
     ``mean``: keys ~ N(mean, (0.1 std)²) for each feature of the training data, values zero. ``kaiming``: both uniform
@@ -57,7 +56,8 @@ def initial_prototypes(
         generator: The generator of the run; keys are drawn first.
 
     Raises:
-        ConfigError: more prototypes than training inputs; for ``kmeans``, than distinct ones.
+        ConfigError: more prototypes than training inputs; for ``kmeans``, than distinct ones, or than clusters that
+            k-means can separate.
     """
     way = initialisation_of(model)
     keys: NDArray[np.floating]
@@ -73,6 +73,19 @@ def initial_prototypes(
     return keys.astype(np.float32), values.astype(np.float32)
 
 
+def baseline_prototypes(model: BaselineConfig, dataset: Dataset, seed: int) -> Prototypes:
+    """Return keys and values of a baseline, from all training inputs whatever their class.
+
+    Raises:
+        ConfigError: as `initial_prototypes`.
+    """
+    check_prototypes(model, dataset)
+    inputs, targets = dataset.train.inputs, _targets(dataset)
+    if model.method == "kmeans":
+        return _centres(model.prototypes, inputs, targets, seed)
+    return _drawn(model.prototypes, inputs, targets, np.random.default_rng(seed))
+
+
 def _kaiming_uniform(rows: int, columns: int, generator: np.random.Generator) -> NDArray[np.float64]:
     bound = math.sqrt(6 / columns)
     return generator.uniform(-bound, bound, size=(rows, columns))
@@ -80,15 +93,13 @@ def _kaiming_uniform(rows: int, columns: int, generator: np.random.Generator) ->
 
 def _from_data(n: int, dataset: Dataset, generator: np.random.Generator, *, k_means: bool) -> Prototypes:
     """Return keys and values from the rows of each class in turn, or from all rows of a regression."""
-    train = dataset.train
-    if dataset.task == "regression":
-        targets = train.targets.astype(np.float32)
-    else:
-        targets = np.eye(dataset.n_outputs, dtype=np.float32)[train.labels]
+    inputs, targets = dataset.train.inputs, _targets(dataset)
     sizes = _sizes(n, dataset, k_means=k_means)
-    initialise = _centres if k_means else _drawn
+    which = "" if dataset.task == "regression" else " of one class"
     parts = [
-        initialise(count, train.inputs[rows], targets[rows], generator)
+        _centres(count, inputs[rows], targets[rows], int(generator.integers(2**31)), which)
+        if k_means
+        else _drawn(count, inputs[rows], targets[rows], generator)
         for count, rows in zip(_shares(n, sizes, generator), dataset.groups, strict=True)
         if count
     ]
@@ -96,9 +107,16 @@ def _from_data(n: int, dataset: Dataset, generator: np.random.Generator, *, k_me
     return np.concatenate(keys), np.concatenate(values)
 
 
+def _targets(dataset: Dataset) -> NDArray[np.float32]:
+    """Return one-hot labels, or scaled targets (n, outputs)."""
+    if dataset.task == "regression":
+        return dataset.train.targets.astype(np.float32)
+    return np.eye(dataset.n_outputs, dtype=np.float32)[dataset.train.labels]
+
+
 def _sizes(n: int, dataset: Dataset, *, k_means: bool) -> list[int]:
     """Return how many prototypes each group can give; an error if that is fewer than `n` in all."""
-    sizes = dataset.n_distinct if k_means else [len(rows) for rows in dataset.groups]
+    sizes = dataset.n_distinct_by_group if k_means else [len(rows) for rows in dataset.groups]
     _check_number(n, sum(sizes), k_means=k_means)
     return sizes
 
@@ -127,13 +145,17 @@ def _drawn(
 
 
 def _centres(
-    n: int, inputs: NDArray[np.float32], targets: NDArray[np.float32], generator: np.random.Generator
+    n: int, inputs: NDArray[np.float32], targets: NDArray[np.float32], random_state: int, which: str = ""
 ) -> Prototypes:
+    """Return the centres of `n` clusters and their mean targets; an error adds `which` to the number of clusters."""
     from sklearn.cluster import KMeans  # its import takes a second
     from threadpoolctl import threadpool_limits
 
     # Sums split over threads differ in the last bits, and a limit set outside holds for another thread's OpenMP.
     with threadpool_limits(1, user_api="openmp"):
-        clusters = KMeans(n, n_init=1, random_state=int(generator.integers(2**31))).fit(inputs)
+        clusters = KMeans(n, n_init=1, random_state=random_state).fit(inputs)
+    if (n_found := len(np.unique(clusters.labels_))) < n:  # float32 cannot tell some inputs apart
+        problem = f"expected at most {n_found}{which}, the number of clusters that k-means can separate, got {n}"
+        raise ConfigError(problem, location=("prototypes",))
     means = [targets[clusters.labels_ == label].mean(0, dtype=np.float64) for label in range(n)]
-    return clusters.cluster_centers_, np.stack(means)
+    return clusters.cluster_centers_.astype(np.float32), np.stack(means).astype(np.float32)

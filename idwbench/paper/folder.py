@@ -10,7 +10,7 @@ from pathlib import Path
 from idwbench.errors import ConfigError, IdwbenchError
 from idwbench.files import check_output, make_folder, write_file
 from idwbench.paper.items import ITEMS, PaperItem
-from idwbench.paper.runs import RUN_SETS
+from idwbench.paper.runs import RUN_SETS, finished_runs
 from idwbench.report.labels import count_label
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
@@ -43,6 +43,7 @@ def write_paper(
     data_dir: Path | None = None,
     overwrite: bool = False,
     on_item: Callable[[str], None] = lambda name: None,
+    runs: Sequence[StoredRun] | None = None,
 ) -> Paper:
     """Write all figures, tables and claims of the paper that a database has runs for, and a page that shows them.
 
@@ -55,6 +56,7 @@ def write_paper(
         data_dir: Folder of the image archives.
         overwrite: Whether files of an earlier call may be replaced.
         on_item: Called with the name of each figure or table before it is made.
+        runs: The `finished_runs` of the database if they are read already.
 
     Raises:
         ConfigError: unknown format.
@@ -67,12 +69,13 @@ def write_paper(
     others = [target / name for name in ("claims.md", "claims.json", "README.md")]
     for path in [*(path for item in ITEMS for path in item.paths(target, figure_format)), *others]:
         check_output(path, overwrite=overwrite)
-    stored = {name: runs.stored(results) for name, runs in RUN_SETS.items()}
+    finished = finished_runs(results) if runs is None else runs
+    stored = {name: run_set.select(finished) for name, run_set in RUN_SETS.items()}
     files: list[Path] = []
     gaps = [
-        Gap(name, f"{count_label(missing, 'run')} of {len(runs.runs)} missing", name)
-        for name, runs in RUN_SETS.items()
-        if (missing := runs.n_missing(stored[name]))
+        Gap(name, f"{count_label(missing, 'run')} of {len(run_set.runs)} missing", name)
+        for name, run_set in RUN_SETS.items()
+        if (missing := run_set.n_missing(stored[name]))
     ]
     made: list[tuple[PaperItem, Path]] = []
     for item in ITEMS:
@@ -85,7 +88,7 @@ def write_paper(
             files += written
             made.append((item, written[0]))
     on_item("claims")
-    files += _write_claims(results, target)
+    files += _write_claims(results, finished, target)
     files.append(target / "README.md")
     write_file(files[-1], _page(made, gaps).encode(), overwrite=True)
     return Paper(tuple(files), tuple(gaps))
@@ -123,11 +126,11 @@ def _write_item(
     return paths
 
 
-def _write_claims(results: Results, target: Path) -> list[Path]:
+def _write_claims(results: Results, runs: Sequence[StoredRun], target: Path) -> list[Path]:
     from idwbench.claims.formats import render_claims
     from idwbench.claims.verdicts import judge_claims
 
-    judgements = judge_claims(results)
+    judgements = judge_claims(results, runs)
     paths = [target / "claims.md", target / "claims.json"]
     for path, table_format in zip(paths, ("markdown", "json"), strict=True):
         write_file(path, render_claims(judgements, table_format).encode(), overwrite=True)

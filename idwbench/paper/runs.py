@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from idwbench.runs.models import parse_model
 from idwbench.runs.protocol import default_protocol
 from idwbench.sweep.grid import cells
 
-__all__ = ["RUN_SETS", "RunSet", "paper_runs"]
+__all__ = ["RUN_SETS", "RunSet", "finished_runs", "paper_runs"]
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class RunSet:
             for seed in range(self.seeds)
         )
 
-    def stored(self, results: Results) -> list[StoredRun]:
-        """Return the runs of a database with the models, data set and protocol of the set, and any seed."""
+    def select(self, runs: Iterable[StoredRun]) -> list[StoredRun]:
+        """Return the runs with the models, data set and protocol of the set, and any seed."""
         models, first = {run.model.label: run.model for run in self.runs}, self.runs[0]
         return [
             run
-            for run in results.find_runs(dataset=first.dataset_label, states=("complete", "diverged"))
+            for run in runs
             if models.get(run.config.model.label) == run.config.model
             and (run.config.dataset, run.config.protocol) == (first.dataset, first.protocol)
         ]
@@ -105,6 +105,12 @@ RUN_SETS: dict[str, RunSet] = {
 }
 
 
-def paper_runs(results: Results) -> list[StoredRun]:
-    """Return the runs of a database that the figures, tables and claims of the paper are made of."""
-    return list({run.run_key: run for runs in RUN_SETS.values() for run in runs.stored(results)}.values())
+def finished_runs(results: Results) -> list[StoredRun]:
+    """Return all complete and diverged runs of a database on the data sets of the paper, each read once."""
+    labels = dict.fromkeys(runs.runs[0].dataset_label for runs in RUN_SETS.values())
+    return [run for label in labels for run in results.find_runs(dataset=label, states=("complete", "diverged"))]
+
+
+def paper_runs(finished: Sequence[StoredRun]) -> list[StoredRun]:
+    """Return those of `finished_runs` that the figures, tables and claims of the paper are made of."""
+    return list({run.run_key: run for runs in RUN_SETS.values() for run in runs.select(finished)}.values())

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from idwbench.report.layout import Printable
@@ -22,7 +22,7 @@ from idwbench.report.summaries import SOURCES, Report, Row, Section
 from idwbench.runs.models import PrototypesConfig
 from idwbench.runs.protocol import Protocol
 
-__all__ = ["export_fields", "render_csv", "render_json", "report_records"]
+__all__ = ["csv_text", "export_fields", "json_text", "render_csv", "render_json", "report_records"]
 
 
 _COUNTS = ("n", "diverged", "learned_parameters", "metric")
@@ -62,7 +62,7 @@ def report_records(report: Printable) -> list[dict[str, Any]]:
 
 def render_json(report: Printable) -> str:
     """Return `report_records` as a JSON list, without NaN."""
-    return json.dumps(report_records(report), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(report_records(report))
 
 
 def render_csv(report: Printable) -> str:
@@ -70,12 +70,20 @@ def render_csv(report: Printable) -> str:
     records = report_records(report)
     parameters = list(dict.fromkeys(name for record in records for name in record.get("parameters", ())))
     header = [column for name in export_fields(report) for column in (parameters if name == "parameters" else [name])]
+    return csv_text(header, ({**record.get("parameters", {}), **record} for record in records))
+
+
+def json_text(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return records as a JSON list, without NaN."""
+    return json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def csv_text(header: Sequence[str], records: Iterable[Mapping[str, Any]]) -> str:
+    """Return records as CSV with the columns of `header`; what is None or missing is empty."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(header)
-    for record in records:
-        flat = {**record.get("parameters", {}), **record}
-        writer.writerow([_field(flat.get(name)) for name in header])
+    writer.writerows([_field(record.get(name)) for name in header] for record in records)
     return stream.getvalue()
 
 

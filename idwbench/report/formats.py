@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+import io
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.report.exports import render_csv, render_json
@@ -10,13 +12,25 @@ from idwbench.report.latex import render_latex
 from idwbench.report.layout import Printable, tables_of
 from idwbench.report.markdown import render_markdown
 
-__all__ = ["TABLE_FORMATS", "TableFormat", "render"]
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from idwbench.report.terminal import TerminalReport
+
+__all__ = ["TABLE_FORMATS", "TableFormat", "find_renderer", "plain_text", "render", "terminal_report"]
 
 TableFormat = Literal["rich", "markdown", "latex", "csv", "json"]
 TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
 
-_RENDERERS = {"markdown": render_markdown, "latex": render_latex}
-_EXPORTS = {"csv": render_csv, "json": render_json}
+_Table = TypeVar("_Table")
+
+_RENDERERS: dict[str, Callable[[Printable], str]] = {
+    "rich": lambda report: plain_text(terminal_report(report)),
+    "markdown": lambda report: render_markdown(tables_of(report)),
+    "latex": lambda report: render_latex(tables_of(report)),
+    "csv": render_csv,
+    "json": render_json,
+}
 
 
 def render(report: Printable, table_format: str) -> str:
@@ -27,13 +41,33 @@ def render(report: Printable, table_format: str) -> str:
     Raises:
         ConfigError: `table_format` is not in `TABLE_FORMATS`.
     """
-    if table_format == "rich":
-        from idwbench.report.terminal import render_plain  # importing Rich is slow
+    return find_renderer(_RENDERERS, table_format)(report)
 
-        return render_plain(report)
-    if table_format in _EXPORTS:
-        return _EXPORTS[table_format](report)
-    if table_format in _RENDERERS:
-        return _RENDERERS[table_format](tables_of(report))
+
+def terminal_report(report: Printable) -> TerminalReport:
+    """Return a report or leaderboard for Rich."""
+    from idwbench.report.terminal import TerminalReport  # importing Rich is slow
+
+    return TerminalReport(report)
+
+
+def find_renderer(renderers: Mapping[str, Callable[[_Table], str]], table_format: str) -> Callable[[_Table], str]:
+    """Return the renderer of a format.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if table_format in renderers:
+        return renderers[table_format]
     hint = did_you_mean(table_format, TABLE_FORMATS)
     raise ConfigError(f"unknown format '{table_format}'", location=("format",), hint=hint)
+
+
+def plain_text(renderable: RenderableType, width: int = 100) -> str:
+    """Return what Rich shows on a terminal of `width` columns, without colour."""
+    from rich.console import Console  # importing Rich is slow
+
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, force_terminal=False, color_system=None, highlight=False)
+    console.print(renderable)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"

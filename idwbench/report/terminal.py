@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -16,7 +15,7 @@ from rich.text import Text
 from idwbench.report.layout import Printable, tables_of
 from idwbench.report.tables import Cell, Column, Table
 
-__all__ = ["TerminalReport", "natural_width", "render_plain"]
+__all__ = ["TerminalReport", "natural_width"]
 
 
 class TerminalReport:
@@ -34,15 +33,6 @@ class TerminalReport:
             if place:
                 yield Text()
             yield from _parts(table, options, star)
-
-
-def render_plain(report: Printable, width: int = 100) -> str:
-    """Return the report as shown on a terminal of `width` columns, without colour."""
-    stream = io.StringIO()
-    console = Console(file=stream, width=width, force_terminal=False, color_system=None, highlight=False)
-    console.print(TerminalReport(report))
-    lines = (line.rstrip() for line in stream.getvalue().splitlines())
-    return "\n".join(lines) + "\n"
 
 
 def _parts(table: Table, options: ConsoleOptions, star: bool) -> Iterator[RenderableType]:

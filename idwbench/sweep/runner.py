@@ -109,15 +109,14 @@ class _Workers:
                 stack = self.queue.popleft()
             except IndexError:
                 return
-            leased = set(self.results.lease([config.run_key for config in stack]))
+            keys = [config.run_key for config in stack]
+            leased = set(self.results.lease(keys))
             self.outcome.add("elsewhere", len(stack) - len(leased))
-            stack = [config for config in stack if config.run_key in leased]
+            stack = [config for config, key in zip(stack, keys, strict=True) if key in leased]
             if stack:
-                self._train(stack)
+                self._train(stack, [key for key in keys if key in leased])
 
-    def _train(self, stack: list[RunConfig]) -> None:
-        keys = [config.run_key for config in stack]
-
+    def _train(self, stack: list[RunConfig], keys: list[str]) -> None:
         def on_epoch(epoch: int) -> None:
             if self.stop.is_set():
                 raise _Stopped

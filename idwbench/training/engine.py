@@ -23,7 +23,12 @@ from idwbench.data.dataset import Dataset
 from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
 
-__all__ = ["AbstractEngine", "batch_order", "check_stack", "stack_key"]
+__all__ = ["AbstractEngine", "SingleRunEngine", "batch_order", "check_stack", "stack_key"]
+
+
+# Runs that are made one by one are stored together, some tenths of a second of work.
+_STACK_NUMBERS = 2**17
+_MAX_STACK = 20
 
 
 class AbstractEngine(ABC):
@@ -43,6 +48,25 @@ class AbstractEngine(ABC):
 
         `on_epoch` is called with the number of each finished epoch; an exception in it ends the training.
         """
+
+
+class SingleRunEngine(AbstractEngine):
+    """Makes the runs of a stack one after the other; they have no epochs and no curve."""
+
+    def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
+        """Return the number of runs that are stored together."""
+        numbers = len(dataset.train) * dataset.n_features * config.model.prototypes
+        return max(1, min(_MAX_STACK, _STACK_NUMBERS // numbers))
+
+    def train(
+        self, configs: Sequence[RunConfig], dataset: Dataset, on_epoch: Callable[[int], None] = lambda epoch: None
+    ) -> list[RunResult]:
+        """Return the results of `train_one` in order; `on_epoch` is not called."""
+        return [self.train_one(config, dataset) for config in configs]
+
+    @abstractmethod
+    def train_one(self, config: RunConfig, dataset: Dataset) -> RunResult:
+        """Make one run and return its result."""
 
 
 def stack_key(config: RunConfig) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +14,12 @@ from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.runs.models import PatchStudyConfig
 from idwbench.runs.results import RunResult
-from idwbench.training.engine import AbstractEngine
+from idwbench.training.engine import SingleRunEngine
 
 __all__ = ["PatchStudyEngine"]
 
-_STACK_NUMBERS = 2**17
-_MAX_STACK = 20
 
-
-class PatchStudyEngine(AbstractEngine):
+class PatchStudyEngine(SingleRunEngine):
     """Makes the runs of kind ``patch_study``; the networks that they patch are complete runs of `results`."""
 
     name = "patch_study"
@@ -31,23 +27,13 @@ class PatchStudyEngine(AbstractEngine):
     def __init__(self, results: Results) -> None:
         self.results = results
 
-    def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
-        """Return the number of runs that are stored together, some tenths of a second of work."""
-        numbers = len(dataset.train) * dataset.n_features * config.model.prototypes
-        return max(1, min(_MAX_STACK, _STACK_NUMBERS // numbers))
-
-    def train(
-        self, configs: Sequence[RunConfig], dataset: Dataset, on_epoch: Callable[[int], None] = lambda epoch: None
-    ) -> list[RunResult]:
-        """Study runs and return their results in order; the study of a diverged network is diverged.
+    def train_one(self, config: RunConfig, dataset: Dataset) -> RunResult:
+        """Study the patches of one network; the study of a diverged network is diverged.
 
         Raises:
-            ResultsError: a network is not stored.
-            TrainingError: a network has no result, or was trained on other data.
+            ResultsError: the network is not stored.
+            TrainingError: the network has no result, or was trained on other data.
         """
-        return [self._studied(config, dataset) for config in configs]
-
-    def _studied(self, config: RunConfig, dataset: Dataset) -> RunResult:
         started = time.perf_counter()
         model, required = config.model, config.required
         assert isinstance(model, PatchStudyConfig) and required is not None
@@ -67,7 +53,7 @@ class PatchStudyEngine(AbstractEngine):
             n_parameters=network.n_parameters,
             diverged_epoch=network.diverged_epoch,
             seconds=time.perf_counter() - started,
-            engine=PatchStudyEngine.name,
+            engine=self.name,
             device="cpu",
             threads=1,
         )

@@ -14,10 +14,10 @@ from stored_runs import METHODS, Runs
 
 from idwbench.claims.formats import render_claims, rules_table
 from idwbench.claims.registry import CLAIMS
-from idwbench.claims.terminal import TerminalClaims, render_plain
+from idwbench.claims.terminal import TerminalClaims
 from idwbench.claims.verdicts import judge
 from idwbench.errors import ConfigError
-from idwbench.report.formats import TABLE_FORMATS
+from idwbench.report.formats import TABLE_FORMATS, plain_text
 from idwbench.results.store import Results
 
 DOCS = Path(__file__).parents[2] / "docs" / "claims.md"
@@ -129,7 +129,7 @@ def test_csv_and_json_have_the_same_rows_with_full_precision(half_filled):
 
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_the_terminals_table_fits_its_width(half_filled, width):
-    lines = render_plain(half_filled, width).splitlines()
+    lines = plain_text(TerminalClaims(half_filled), width).splitlines()
     assert max(map(len, lines)) <= width
     words = " ".join(" ".join(lines).split())
     assert "not enough runs" in words or width < 80

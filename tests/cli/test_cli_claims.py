@@ -38,6 +38,16 @@ def test_json_has_a_verdict_on_each_claim(empty):
     assert (records[5]["verdict"], records[19]["verdict"]) == ("holds", "does not hold")
 
 
+@pytest.mark.parametrize("arguments", [["--claims"], pytest.param(["--paper", "-o", "out"], marks=pytest.mark.slow)])
+def test_each_data_set_is_read_once(empty, monkeypatch, arguments):
+    read, find_runs = [], Results.find_runs
+    monkeypatch.setattr(
+        Results, "find_runs", lambda self, **chosen: read.append(chosen["dataset"]) or find_runs(self, **chosen)
+    )
+    assert empty("report", *arguments).exit_code == 0
+    assert read == ["two_moons", "mnist"]
+
+
 @pytest.mark.slow
 def test_runs_without_the_quality_of_prototypes_are_counted_and_measured_on_request(empty, tmp_path):
     assert empty("train", "--dataset", "two_moons", "--method", "idw", "--prototypes", 16).exit_code == 0

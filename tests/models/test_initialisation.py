@@ -118,3 +118,13 @@ def test_kmeans_does_not_depend_on_the_number_of_threads():
 def test_one_training_row_has_no_spread():
     mean, std = feature_moments(np.array([[1.0, 2.0]], np.float32))
     assert mean.tolist() == [1.0, 2.0] and std.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
+def test_a_class_that_k_means_cannot_separate_is_refused():
+    dataset = make_dataset(60, 3, 3)
+    rows = dataset.groups[1]
+    dataset.train.inputs[rows] = 0.0
+    dataset.train.inputs[rows[0]] = -0.0
+    with pytest.raises(ConfigError, match="expected at most 1 of one class, the number of clusters that k-means can"):
+        begin(dataset, "kmeans", 6)

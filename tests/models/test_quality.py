@@ -10,8 +10,9 @@ from blob_data import make_dataset, make_regression
 from scipy.spatial.distance import cdist
 
 from idwbench.data.dataset import Dataset, Scaling, Split
-from idwbench.models import quality
-from idwbench.models.quality import PrototypeQuality, mutual_nearest, nearest
+from idwbench.models import neighbours
+from idwbench.models.neighbours import mutual_nearest, nearest
+from idwbench.models.quality import PrototypeQuality
 from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.metrics import METRICS, QUALITY_METRICS
 
@@ -121,7 +122,7 @@ def test_the_size_of_the_blocks_does_not_matter(monkeypatch):
     dataset = make_dataset()
     keys, values = prototypes(dataset, 6)
     whole = PrototypeQuality(dataset).metrics(keys, values)
-    monkeypatch.setattr(quality, "_CHUNK_NUMBERS", 40)
+    monkeypatch.setattr(neighbours, "_CHUNK_NUMBERS", 40)
     assert PrototypeQuality(dataset).metrics(keys, values) == whole
 
 

@@ -320,9 +320,9 @@ def test_a_board_of_unfinished_runs_says_so_in_every_format(stored_run: Make, ta
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
 def test_the_terminal_table_keeps_the_sorted_split(grid: list[StoredRun], width: int) -> None:
-    from idwbench.report.terminal import render_plain
+    from idwbench.report.formats import plain_text, terminal_report
 
-    text = render_plain(leaderboard(grid, split="train"), width)
+    text = plain_text(terminal_report(leaderboard(grid, split="train")), width)
     assert max(map(len, text.splitlines())) <= width
     assert " ± " in text
     left_out = [line for line in text.splitlines() if "Not shown" in line]

@@ -13,12 +13,12 @@ from rich.measure import Measurement
 
 from idwbench.errors import ConfigError
 from idwbench.report.exports import export_fields
-from idwbench.report.formats import TABLE_FORMATS, render
+from idwbench.report.formats import TABLE_FORMATS, plain_text, render
 from idwbench.report.labels import method_table, value_label
 from idwbench.report.latex import escape_latex
 from idwbench.report.layout import tables_of
 from idwbench.report.summaries import Report, summarise
-from idwbench.report.terminal import TerminalReport, _rich_table, natural_width, render_plain
+from idwbench.report.terminal import TerminalReport, _rich_table, natural_width
 from idwbench.results.records import StoredRun
 
 Make = Callable[..., StoredRun]
@@ -148,7 +148,7 @@ def test_latex_prints_special_characters_literally() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
 def test_the_terminal_table_fits_and_cuts_no_number(report: Report, width: int) -> None:
-    text = render_plain(report, width)
+    text = plain_text(TerminalReport(report), width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
     if width >= 80:
@@ -159,8 +159,8 @@ def test_the_terminal_table_fits_and_cuts_no_number(report: Report, width: int) 
 
 
 def test_a_narrow_terminal_lists_what_it_leaves_out(report: Report) -> None:
-    assert "Not shown in 80 columns: learned parameters, train" in render_plain(report, 80)
-    assert "Not shown" not in render_plain(report, 140)
+    assert "Not shown in 80 columns: learned parameters, train" in plain_text(TerminalReport(report), 80)
+    assert "Not shown" not in plain_text(TerminalReport(report), 140)
 
 
 def test_the_best_is_bold_on_a_terminal_and_starred_in_a_pipe(report: Report) -> None:

@@ -13,7 +13,7 @@ from idwbench.figures.collected.selection import Model
 from idwbench.figures.drawing import Drawing
 from idwbench.figures.keys_nearest import NearestPanel, draw_keys_nearest
 from idwbench.figures.registry import figure_of_runs
-from idwbench.models.quality import mutual_nearest
+from idwbench.models.neighbours import mutual_nearest
 from idwbench.report.summaries import Section
 from idwbench.results.records import StoredRun
 

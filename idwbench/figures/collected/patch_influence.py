@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from idwbench.attention.methods import get_method, resolve_parameters
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.patches import KIND
-from idwbench.figures.curves import DASHES
+from idwbench.figures.curves import DASHES, Curve
 from idwbench.figures.drawing import Drawing, class_colour
-from idwbench.figures.patch_influence import PatchCurve, draw_patch_influence
+from idwbench.figures.patch_influence import draw_patch_influence
 from idwbench.figures.registry import figure_of_runs
 from idwbench.report.labels import count_label
 from idwbench.report.summaries import summarise
@@ -115,21 +115,19 @@ def _varied(studies: Mapping[Setting, Sequence[StoredRun]], default: Setting) ->
     return (counts, "prototypes") if len(epsilons) == 1 and len(counts) > 1 else (epsilons, "ε")
 
 
-def _influence(studies: Sequence[Arrays], size: int, label: str, colour: str, dash: Any) -> PatchCurve:
+def _influence(studies: Sequence[Arrays], size: int, label: str, colour: str, dash: Any) -> Curve:
     edges = np.asarray(studies[0]["influence_edges"], np.float64)
     # The geometric mean of the edges of a bin; the first, from 0, is drawn as if it were as wide as the second.
     lower = np.concatenate([[edges[1] ** 2 / edges[2]], edges[1:-1]])
-    return PatchCurve(
-        label, colour, dash, np.sqrt(lower * edges[1:]), np.stack([a["influence"][size] for a in studies])
-    )
+    return Curve(label, colour, dash, np.sqrt(lower * edges[1:]), np.stack([a["influence"][size] for a in studies]))
 
 
-def _calibration(studies: Sequence[Arrays], size: int, label: str) -> PatchCurve:
+def _calibration(studies: Sequence[Arrays], size: int, label: str) -> Curve:
     counts = sorted({int(n) for arrays in studies for n in arrays["calibration_patches"]})
     values = np.full((len(studies), len(counts)), np.nan)
     for row, arrays in zip(values, studies, strict=True):
         row[np.searchsorted(counts, arrays["calibration_patches"])] = arrays["calibration_error"][size]
-    return PatchCurve(label, class_colour(size), DASHES[size], np.array(counts, np.float64), values)
+    return Curve(label, class_colour(size), DASHES[size], np.array(counts, np.float64), values)
 
 
 def _notes(studies: Sequence[Arrays]) -> list[str]:
