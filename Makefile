@@ -8,11 +8,13 @@ INPUTS := pyproject.toml constraints.txt
 # `make test JOBS=auto` is done sooner where processors are idle.
 JOBS ?= 0
 
-.PHONY: help demo paper test test-fast test-numerics lint check bench docs clean
+.PHONY: help demo paper family family-tables family-networks family-full test test-fast test-numerics lint check bench docs clean
 
 help:
 	@echo "make demo   train, table and draw the paper's Two Moons figure in results/"
 	@echo "make paper  train and draw all figures, tables and claims of the paper in results/paper"
+	@echo "make family       kernel regression, hash tables, networks and language models, in results/family; half an hour"
+	@echo "make family-full  the long sweeps of these, 19 hours; it prints the time of each first"
 	@echo "make test   run the tests"
 	@echo "make test-fast      run the quick tests, for use while writing"
 	@echo "make test-numerics  run the tests of scores, models and engines"
@@ -45,6 +47,31 @@ paper: $(VENV)/.installed
 		$(BIN)/idwbench sweep sweeps/paper/paper_$$name.yaml --db results/paper.db || exit 1; \
 	done
 	$(BIN)/idwbench report --paper -o results/paper --db results/paper.db --force
+
+# Two processes at a time: small networks do not keep two threads of one process busy.
+FAMILY_TABLES := kernel_regression kernel_regression_friedman1 kernel_regression_diabetes kernel_regression_digits \
+	hash_table hash_table_learned family/hash_table_capacity family/hash_table_scores family/language_model
+FAMILY_NETWORKS := family/network_digits family/network_heads family/network_depth family/network_mnist \
+	family/network_fashion_mnist family/language_model_power
+family: $(VENV)/.installed
+	$(MAKE) --no-print-directory -j 2 family-tables family-networks
+	$(BIN)/idwbench report --family -o results/family --db results/family.db --force
+
+family-tables: $(VENV)/.installed
+	for name in $(FAMILY_TABLES); do \
+		$(BIN)/idwbench sweep sweeps/$$name.yaml --db results/family.db --jobs 1 || exit 1; \
+	done
+
+family-networks: $(VENV)/.installed
+	for name in $(FAMILY_NETWORKS); do \
+		$(BIN)/idwbench sweep sweeps/$$name.yaml --db results/family.db --jobs 1 || exit 1; \
+	done
+
+family-full: $(VENV)/.installed
+	@sed -n "s/^# \(Time of .*\)/\1/p" sweeps/family/full/*.yaml
+	for file in sweeps/family/full/*.yaml; do \
+		$(BIN)/idwbench sweep $$file --db results/family.db || exit 1; \
+	done
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n $(JOBS)

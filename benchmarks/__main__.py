@@ -9,6 +9,8 @@ import numpy as np
 import torch
 
 from benchmarks import engines, program
+from benchmarks.kernels import kernel_regression
+from benchmarks.layers import layers
 from benchmarks.workloads import mnist
 from idwbench.training.threads import available_cores, limited_threads
 
@@ -27,6 +29,8 @@ PARTS = {
     "large": program.large,
     "loading": program.loading,
     "memory": program.memory,
+    "layers": layers,
+    "kernel_regression": kernel_regression,
 }
 
 

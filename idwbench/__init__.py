@@ -8,20 +8,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from idwbench.attention.layers import MultiheadAttention, SelfAttention
     from idwbench.attention.weightings import attend, scores
     from idwbench.claims.verdicts import judge_claims
     from idwbench.models.checkpoints import load_model
-    from idwbench.paper.folder import write_paper
+    from idwbench.models.kernel_regression import kernel_regression
     from idwbench.plugins import register
+    from idwbench.publications.folder import write_publication
     from idwbench.results.store import Results
     from idwbench.runs.config import run_config
     from idwbench.sweep.execution import run_sweep, train
     from idwbench.sweep.measurement import measure_runs
 
 __all__ = [
+    "MultiheadAttention",
     "Results",
+    "SelfAttention",
     "attend",
     "judge_claims",
+    "kernel_regression",
     "load_model",
     "measure_runs",
     "register",
@@ -29,14 +34,17 @@ __all__ = [
     "run_sweep",
     "scores",
     "train",
-    "write_paper",
+    "write_publication",
 ]
 __version__ = "0.2.0"
 
 _HOMES = {
+    "MultiheadAttention": "idwbench.attention.layers",
     "Results": "idwbench.results.store",
+    "SelfAttention": "idwbench.attention.layers",
     "attend": "idwbench.attention.weightings",
     "judge_claims": "idwbench.claims.verdicts",
+    "kernel_regression": "idwbench.models.kernel_regression",
     "load_model": "idwbench.models.checkpoints",
     "measure_runs": "idwbench.sweep.measurement",
     "register": "idwbench.plugins",
@@ -44,7 +52,7 @@ _HOMES = {
     "run_sweep": "idwbench.sweep.execution",
     "scores": "idwbench.attention.weightings",
     "train": "idwbench.sweep.execution",
-    "write_paper": "idwbench.paper.folder",
+    "write_publication": "idwbench.publications.folder",
 }
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "IdwbenchError",
     "Location",
     "ModelFileError",
+    "NoNeighboursWarning",
     "OutputError",
     "OutputExistsError",
     "PatchConflictError",
@@ -148,6 +149,10 @@ class PatchConflictError(PatchError):
     def at(self, *location: str | int) -> IdwbenchError:
         """Return the same error: it belongs to no single argument."""
         return self
+
+
+class NoNeighboursWarning(UserWarning):
+    """A kernel gives all keys the weight 0 for some queries, so that their estimate is NaN."""
 
 
 def dotted(location: Location) -> str:

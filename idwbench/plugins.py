@@ -21,16 +21,16 @@ from idwbench.attention.methods import METHODS, register_method
 from idwbench.errors import IdwbenchError, PluginError, did_you_mean
 from idwbench.files import file_sha256, read_file
 from idwbench.runs.config import RunConfig
-from idwbench.runs.models import MODELS
+from idwbench.runs.models import PatchStudyConfig
 from idwbench.runs.protocol import Protocol
 
 __all__ = ["ENTRY_POINT_GROUP", "RESERVED_NAMES", "load_entry_points", "load_plugin", "register"]
 
 ENTRY_POINT_GROUP = "idwbench.methods"
 
-# Names of settings and of keys of a sweep file.
+# Names of settings of prototype networks, and of keys of a sweep file. Other kinds of runs check their own names.
 RESERVED_NAMES = frozenset({"name", "description", "grid", "seeds", "inputs", "keys", "values"}).union(
-    RunConfig.model_fields, Protocol.model_fields, *(kind.model_fields for kind in MODELS.values())
+    RunConfig.model_fields, Protocol.model_fields, PatchStudyConfig.model_fields
 )
 
 _Score = TypeVar("_Score", bound=Callable[..., Any])

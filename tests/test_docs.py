@@ -6,8 +6,10 @@ import re
 import runpy
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
@@ -57,13 +59,24 @@ def test_the_sweep_of_the_readme_can_be_planned(tmp_path):
 @pytest.mark.slow
 def test_the_method_of_the_readme_trains(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("laplace.py").write_text(blocks("python")[0])
+    [method] = (block for block in blocks("python") if "@register" in block)
+    Path("laplace.py").write_text(method)
     command = commands_in(blocks("sh")[2])[0]
     result = CliRunner().invoke(app, [*command, "--epochs", "1"])
     assert result.exit_code == 0, result.output
 
 
 @pytest.mark.slow
+def test_the_functions_of_the_readme_have_a_result_for_each_query():
+    [example] = (block for block in blocks("python") if "kernel_regression" in block)
+    lines = example.replace("idwbench.kernel_regression", "estimate = idwbench.kernel_regression")
+    names: dict[str, Any] = {}
+    exec(lines.replace("idwbench.attend", "answers = idwbench.attend"), names)
+    assert names["estimate"].shape == names["answers"].shape == names["y"].shape
+    outputs, _ = names["layer"](*[torch.zeros(2, 5, 32)] * 3)
+    assert outputs.shape == (2, 5, 32)
+
+
 def test_the_examples_of_the_python_page_run_in_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
@@ -73,6 +86,15 @@ def test_the_examples_of_the_python_page_run_in_order(tmp_path, monkeypatch):
         path = tmp_path / f"example_{number}.py"  # a file: the source of a registered score is part of its run keys
         path.write_text(example)
         runpy.run_path(str(path))
+
+
+def test_the_examples_of_the_page_of_layers_run(capsys):
+    page = (ROOT / "docs/layers.md").read_text(encoding="utf-8")
+    examples = blocks("python", page)
+    assert len(examples) >= 3
+    for example in examples:
+        exec(compile(example, "docs/layers.md", "exec"), {})
+    assert capsys.readouterr().out.count("torch.Size") == 6
 
 
 @pytest.mark.slow
@@ -124,3 +146,14 @@ def test_the_sweeps_that_the_docs_name_are_shipped():
     text = README + (ROOT / "docs/sweeps.md").read_text(encoding="utf-8")
     named = set(re.findall(r"sweeps/(\w+)\.yaml", text)) - {"x"}
     assert {"two_moons", "mnist_quick"} <= named <= {path.stem for path in (ROOT / "sweeps").glob("*.yaml")}
+
+
+def test_the_examples_of_the_page_of_language_models_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/language_models.md").read_text(encoding="utf-8")
+    exec(compile(blocks("python", page)[0], "docs/language_models.md", "exec"), {})
+    bits, text, *others = capsys.readouterr().out.splitlines()
+    assert 0 < float(bits) < 4 and text
+    assert others[-1].endswith("(5, 17)")  # 16 characters and the unknown ones
+    Path("my_text.yaml").write_text(blocks("yaml", page)[0])
+    assert len(plan(read_sweep(Path("my_text.yaml")))) == 6 * (2 * 2 + 3 * 2)

@@ -48,15 +48,15 @@ PUBLISHED = {
     "report/references.py",
     "claims/formulas.py",
     "figures/collected/weights.py",
-    "paper/items.py",
-    "paper/runs.py",
+    "publications/family.py",
+    "publications/paper.py",
 }
 
 
 @pytest.mark.parametrize(
     ("kind", "word", "files"),
     [
-        ("a score with a kernel", "gaussian", {"attention/scores.py", "training/kernels/scores.py"}),
+        ("a score with a kernel", "sigma_squared", {"attention/scores.py", "training/kernels/scores.py"}),
         ("a metric", "r2", {"runs/metrics.py"}),
         ("a data set", "diabetes", {"runs/datasets.py", "data/diabetes.py"}),
         ("a figure", "draw_keys", {"figures/keys.py", "figures/collected/keys.py"}),

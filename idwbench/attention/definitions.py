@@ -1,4 +1,4 @@
-"""Definition of a method: a score with its parameters, a weighting, and an initialisation."""
+"""Definition of a method: a score with its parameters, a weighting, and an initialisation; and that of a weighting."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from idwbench.errors import ConfigError, did_you_mean
 
-__all__ = ["Initialisation", "Method", "Parameter", "ParameterValue", "Weighting"]
+__all__ = ["Initialisation", "Method", "Parameter", "ParameterValue", "Weighting", "WeightingDefinition"]
 
 ParameterValue = float | str
 Initialisation = Literal["mean", "samples", "kmeans", "kaiming"]
@@ -25,6 +25,7 @@ class Parameter:
         maximum: Upper bound of the absolute value.
         choices: The valid words; empty for a number.
         special: Numbers for which the score has a simpler form; such runs have stacks of their own.
+        whole: Whether a number must be whole.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Parameter:
     maximum: float = 1e30
     choices: tuple[str, ...] = ()
     special: tuple[float, ...] = ()
+    whole: bool = False
 
     def parse(self, value: object) -> ParameterValue:
         """Return `value` as a float or a word.
@@ -54,6 +56,8 @@ class Parameter:
         expected = ""
         if not math.isfinite(number):
             expected = "expected a finite number"
+        elif self.whole and not number.is_integer():
+            expected = "expected a whole number"
         elif self.minimum is not None and (number < self.minimum or (self.exclusive and number == self.minimum)):
             expected = f"must be {'>' if self.exclusive else '>='} {self.minimum:g}"
         elif abs(number) > self.maximum:
@@ -94,3 +98,27 @@ class Method:
         known = {parameter.name: parameter for parameter in self.parameters}
         names = [*(name for name in known if name in values), *sorted(values.keys() - known.keys())]
         return ", ".join(known.get(name, Parameter(name, 0.0)).label(values[name]) for name in names)
+
+
+@dataclass(frozen=True)
+class WeightingDefinition:
+    """A function from scores to weights, over the last axis.
+
+    Attributes:
+        formula: The weight of key j as text, for scores s.
+        gradient: The derivative of the weights by the scores as text.
+        ties: What equal scores do, as text.
+        function: The function ``(scores, **parameters) -> weights``; it gets finite scores and −∞.
+        parameters: Its parameters, named differently from those of the built-in scores.
+        source: Where it was published; empty for a definition that needs none.
+        own_score: The function ``(inputs, keys) -> scores`` that replaces the score, or None.
+    """
+
+    name: str
+    formula: str
+    gradient: str
+    ties: str
+    function: Callable[..., Any]
+    parameters: tuple[Parameter, ...] = ()
+    source: str = ""
+    own_score: Callable[..., Any] | None = None

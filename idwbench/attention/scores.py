@@ -1,14 +1,17 @@
 """The built-in scores: formula, function on tensors and parameters of each in one record.
 
-Shapes: inputs (…, batch, features), keys (…, prototypes, features), scores (…, batch, prototypes). Leading axes stack
-runs. A numeric parameter is a number, or a tensor that broadcasts against the scores and holds no special value
-(`Parameter.special`). Torch is imported by the first call, since planning and reports do not need it.
+Shapes: inputs (…, batch, features), keys (…, prototypes, features), squared distances and scores (…, batch,
+prototypes). Leading axes stack runs. A score of the distance alone is a function of d². A numeric parameter is a
+number, or a tensor that broadcasts against the scores and holds no special value (`Parameter.special`). Torch is
+imported by the first call, since planning and reports do not need it.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from idwbench.attention.definitions import Method, Parameter
 
@@ -17,7 +20,53 @@ if TYPE_CHECKING:
 
     Number = float | Tensor
 
-__all__ = ["BUILT_IN_METHODS", "cosine", "dot", "gaussian", "idw", "inv_dist", "neg_dist", "scaled_dot"]
+__all__ = [
+    "BUILT_IN_METHODS",
+    "DistanceScore",
+    "SquareForm",
+    "cosine",
+    "dot",
+    "gaussian",
+    "idw",
+    "inv_dist",
+    "log_inv_dist",
+    "neg_dist",
+    "scaled_dot",
+]
+
+
+@dataclass(frozen=True)
+class SquareForm:
+    """A score with p = 2 and its derivative by d², without autograd.
+
+    Attributes:
+        terms: The function ``(squared_distances, **parameters) -> terms``, which overwrites its argument.
+        slope: The function ``(terms, **parameters) -> derivatives of the scores``.
+        exponential: Whether the terms are exp(score) instead of the score.
+    """
+
+    terms: Callable[..., Tensor]
+    slope: Callable[..., Tensor]
+    exponential: bool = False
+
+
+@dataclass(frozen=True)
+class DistanceScore:
+    """A score that depends on the distance of input and key alone.
+
+    Attributes:
+        of_squares: The function ``(squared_distances, **parameters) -> scores``.
+        square_form: The same with p = 2 and ε ≥ 1e-9, or None.
+    """
+
+    of_squares: Callable[..., Tensor]
+    square_form: SquareForm | None = None
+
+    def __call__(self, inputs: Tensor, keys: Tensor, **parameters: Any) -> Tensor:
+        """Return the scores of inputs and keys."""
+        from idwbench.attention.distances import squared_distances
+
+        return self.of_squares(squared_distances(inputs, keys), **parameters)
 
 
 def dot(inputs: Tensor, keys: Tensor) -> Tensor:
@@ -40,24 +89,21 @@ def cosine(inputs: Tensor, keys: Tensor, *, temperature: Number) -> Tensor:
     return dot(unit_vectors(inputs), unit_vectors(keys)) / temperature
 
 
-def neg_dist(inputs: Tensor, keys: Tensor, *, power: Number) -> Tensor:
+def neg_dist(sq_dist: Tensor, *, power: Number) -> Tensor:
     """Return −d^p (arXiv 2310.18805, section 3); with p ≠ 2, above d^p = 1e9, its tangent in p·log d."""
-    from idwbench.attention.distances import bounded_exp, is_number, log_distance_power, squared_distances
+    from idwbench.attention.distances import bounded_exp, is_number, log_distance_power
 
-    sq_dist = squared_distances(inputs, keys)
     if is_number(power, 2.0):
         return -sq_dist
     return -bounded_exp(log_distance_power(sq_dist, power))
 
 
-def gaussian(inputs: Tensor, keys: Tensor, *, sigma_squared: Number) -> Tensor:
+def gaussian(sq_dist: Tensor, *, sigma_squared: Number) -> Tensor:
     """Return exp(−d²/σ²); the authors' code has σ² = 2."""
-    from idwbench.attention.distances import squared_distances
-
-    return (-squared_distances(inputs, keys) / sigma_squared).exp()
+    return (-sq_dist / sigma_squared).exp()
 
 
-def inv_dist(inputs: Tensor, keys: Tensor, *, power: Number, epsilon: Number) -> Tensor:
+def inv_dist(sq_dist: Tensor, *, power: Number, epsilon: Number) -> Tensor:
     """Return 1/(ε + d^p); above 1e9 the tangent of exp(−log(ε + d^p)); +∞ for a hit with ε = 0.
 
     With p = 2 and up to 1e9 it is a plain reciprocal: its relative error is that of d² plus 2⁻²³. Otherwise it is the
@@ -65,10 +111,9 @@ def inv_dist(inputs: Tensor, keys: Tensor, *, power: Number, epsilon: Number) ->
     """
     import torch
 
-    from idwbench.attention.distances import HIT_SQ_DIST, bounded_exp, is_number, squared_distances
+    from idwbench.attention.distances import HIT_SQ_DIST, bounded_exp, is_number
 
     if is_number(power, 2.0):
-        sq_dist = squared_distances(inputs, keys)
         if is_number(epsilon, 0.0):
             sq_dist = torch.where(sq_dist <= HIT_SQ_DIST, 0.0, sq_dist)
         total = sq_dist + epsilon
@@ -79,11 +124,11 @@ def inv_dist(inputs: Tensor, keys: Tensor, *, power: Number, epsilon: Number) ->
         plain = torch.where(is_plain, total, 1.0).reciprocal()
         beyond = bounded_exp(-torch.where(is_plain | (total == 0), 1.0, total).log())
         return torch.where(is_plain, plain, torch.where(total == 0, math.inf, beyond))
-    score = idw(inputs, keys, power=power, epsilon=epsilon)
+    score = log_inv_dist(sq_dist, power=power, epsilon=epsilon)
     return torch.where(torch.isposinf(score), score, bounded_exp(score.clamp(max=torch.finfo(score.dtype).max)))
 
 
-def idw(inputs: Tensor, keys: Tensor, *, power: Number, epsilon: Number) -> Tensor:
+def log_inv_dist(sq_dist: Tensor, *, power: Number, epsilon: Number) -> Tensor:
     """Return −log(ε + d^p), so that softmax weights are the normalised 1/(ε + d^p) (arXiv 2310.18805, Eq. 3-4).
 
     Computed as −max(a, b) − log(1 + exp(−|a − b|)) with a = log ε and b = p·log d, which does not overflow; with p = 2
@@ -93,9 +138,8 @@ def idw(inputs: Tensor, keys: Tensor, *, power: Number, epsilon: Number) -> Tens
     """
     import torch
 
-    from idwbench.attention.distances import is_number, log_distance_power, squared_distances
+    from idwbench.attention.distances import is_number, log_distance_power
 
-    sq_dist = squared_distances(inputs, keys)
     if is_number(epsilon, 0.0):
         return -log_distance_power(sq_dist, power)
     epsilon = epsilon.clamp(min=1e-30) if isinstance(epsilon, torch.Tensor) else max(epsilon, 1e-30)
@@ -106,6 +150,20 @@ def idw(inputs: Tensor, keys: Tensor, *, power: Number, epsilon: Number) -> Tens
     # The last bit of torch.logaddexp depends on the position in memory, and so on the size of the stack.
     return -torch.maximum(log_epsilon, log_power) - (-(log_epsilon - log_power).abs()).exp().log1p()
 
+
+def _inverse(sq_dist: Tensor, *, power: Number, epsilon: Number) -> Tensor:
+    return sq_dist.add_(epsilon).reciprocal_()
+
+
+idw = DistanceScore(log_inv_dist, SquareForm(_inverse, lambda inverse, *, power, epsilon: -inverse, exponential=True))
+_INV_DIST = DistanceScore(inv_dist, SquareForm(_inverse, lambda inverse, *, power, epsilon: inverse.square().neg_()))
+_GAUSSIAN = DistanceScore(
+    gaussian,
+    SquareForm(
+        lambda sq_dist, *, sigma_squared: sq_dist.div_(-sigma_squared).exp_(),
+        lambda score, *, sigma_squared: score / -sigma_squared,
+    ),
+)
 
 # The ranges are those in which scores and their gradients stay within float32.
 _POWER = Parameter(
@@ -132,13 +190,13 @@ BUILT_IN_METHODS = (
         (Parameter("temperature", 1.0, symbol="T", help="Divisor of the cosine.", minimum=1e-12, maximum=1e12),),
         initialisation="kaiming",
     ),
-    Method("neg_dist", "−d^p", neg_dist, (_POWER,)),
+    Method("neg_dist", "−d^p", DistanceScore(neg_dist), (_POWER,)),
     Method(
         "gaussian",
         "exp(−d²/σ²)",
-        gaussian,
+        _GAUSSIAN,
         (Parameter("sigma_squared", 2.0, symbol="σ²", help="σ² of the Gaussian.", minimum=1e-12, maximum=1e12),),
     ),
-    Method("inv_dist", "1/(ε + d^p)", inv_dist, (_POWER, _EPSILON)),
+    Method("inv_dist", "1/(ε + d^p)", _INV_DIST, (_POWER, _EPSILON)),
     Method("idw", "−log(ε + d^p)", idw, (_POWER, _EPSILON)),
 )

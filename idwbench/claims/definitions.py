@@ -13,8 +13,20 @@ from idwbench.claims.series import Series
 if TYPE_CHECKING:
     from idwbench.claims.evidence import Evidence
 
-__all__ = ["MIN_PAIRS", "Claim", "PointCheck", "Remark", "Rule", "SeedComparison", "SeedTest", "at_least", "at_most"]
+__all__ = [
+    "MIN_PAIRS",
+    "Claim",
+    "Origin",
+    "PointCheck",
+    "Remark",
+    "Rule",
+    "SeedComparison",
+    "SeedTest",
+    "at_least",
+    "at_most",
+]
 
+Origin = Literal["paper", "open question"]
 SeedTest = Literal["wilcoxon", "every seed"]
 # Seeds that a comparison needs: with six a one-sided signed-rank test reaches 2⁻⁶ = 0.016. MNIST is slow to train.
 MIN_PAIRS: dict[SeedTest, int] = {"wilcoxon": 6, "every seed": 5}
@@ -89,15 +101,16 @@ Rule = Callable[["Evidence"], Sequence[SeedComparison | PointCheck | Remark]]
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of the paper.
+    """One claim of the paper, or one answer to a question that it leaves open.
 
     Attributes:
         number: From 1, in the order of tables.
         statement: The claim in one sentence.
-        source: Where in arXiv 2310.18805 it stands.
+        source: Where in arXiv 2310.18805 it stands, or that it is a question.
         test: How it is judged, in one or two sentences.
         rule: Returns the comparisons, all of which must hold, and remarks.
         sweeps: Names of the sweeps that supply its runs; empty if it is computed from formulas.
+        origin: Whether it is a claim of the paper.
     """
 
     number: int
@@ -106,8 +119,10 @@ class Claim:
     test: str
     rule: Rule
     sweeps: tuple[str, ...] = ()
+    origin: Origin = "paper"
 
     @property
     def sweep_files(self) -> tuple[str, ...]:
         """The files of the sweeps, relative to the repository."""
-        return tuple(f"sweeps/paper/{name}.yaml" for name in self.sweeps)
+        folder = "paper" if self.origin == "paper" else "family"
+        return tuple(f"sweeps/{folder}/{name}.yaml" for name in self.sweeps)

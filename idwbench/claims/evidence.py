@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention.methods import METHODS, resolve_parameters
+from idwbench.claims.open_evidence import OpenEvidence, open_runs
 from idwbench.claims.series import Series
 from idwbench.errors import ConfigError, ResultsError
 from idwbench.report.references import REFERENCES
@@ -45,9 +46,17 @@ class Evidence:
     is not given has its default.
     """
 
-    def __init__(self, runs: Iterable[StoredRun], load_arrays: LoadArrays) -> None:
-        """Select the runs that count; `load_arrays` returns the arrays of the run with a key."""
-        self._load_arrays = load_arrays
+    def __init__(
+        self,
+        runs: Iterable[StoredRun],
+        load_arrays: LoadArrays,
+        find_others: Callable[[], Iterable[StoredRun]] = tuple,
+    ) -> None:
+        """Select the runs that count.
+
+        `load_arrays` returns the arrays of the run with a key; `find_others` the runs for the open questions.
+        """
+        self._load_arrays, self._find_others = load_arrays, find_others
         self._runs: dict[tuple[object, ...], list[StoredRun]] = defaultdict(list)
         for run in runs:
             config, model = run.config, run.config.model
@@ -58,7 +67,12 @@ class Evidence:
     def from_results(cls, results: Results) -> Evidence:
         """Return the evidence of a database."""
         found = [run for dataset in ACCURACY_SPLIT for run in results.find_runs(dataset=dataset)]
-        return cls(found, results.load_arrays)
+        return cls(found, results.load_arrays, partial(open_runs, results))
+
+    @cached_property
+    def open(self) -> OpenEvidence:
+        """The evidence for the questions that the paper leaves open."""
+        return OpenEvidence(self._find_others())
 
     def accuracy(self, dataset: str, **model: Any) -> Series:
         """Return the accuracy in percent, on new points of Two Moons and on the test images of MNIST."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, get_args
 
-from idwbench.claims.definitions import Claim, Remark
+from idwbench.claims.definitions import Claim, Origin, Remark
 from idwbench.claims.evidence import Evidence
 from idwbench.claims.findings import Finding, correct, find
+from idwbench.claims.open_evidence import open_runs
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 
@@ -61,8 +63,16 @@ def judge_claims(results: Results, runs: Iterable[StoredRun] | None = None) -> t
     """
     from idwbench.claims.registry import CLAIMS
 
-    evidence = Evidence.from_results(results) if runs is None else Evidence(runs, results.load_arrays)
-    return judge(evidence, CLAIMS)
+    if runs is None:
+        evidence = Evidence.from_results(results)
+    else:
+        evidence = Evidence(runs, results.load_arrays, partial(open_runs, results))
+    return tuple(found for origin in get_args(Origin) for found in _of_origin(evidence, CLAIMS, origin))
+
+
+def _of_origin(evidence: Evidence, claims: Sequence[Claim], origin: Origin) -> tuple[Judgement, ...]:
+    """Return the verdicts on the claims of one origin: tests of the others do not correct theirs."""
+    return judge(evidence, [claim for claim in claims if claim.origin == origin])
 
 
 def judge(evidence: Evidence, claims: Sequence[Claim]) -> tuple[Judgement, ...]:

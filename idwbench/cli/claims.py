@@ -24,7 +24,7 @@ def report_claims(
 
     from idwbench.claims.formats import render_claims, terminal_claims
     from idwbench.claims.verdicts import judge_claims
-    from idwbench.paper.runs import finished_runs, paper_runs
+    from idwbench.publications.paper import finished_runs, paper_runs
     from idwbench.training.threads import limited_threads
 
     with limited_threads(1):

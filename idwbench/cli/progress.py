@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
@@ -20,6 +20,7 @@ from idwbench.sweep.observer import Observer
 if TYPE_CHECKING:
     from idwbench.cli.display import Display
     from idwbench.results.records import SweepStatus
+    from idwbench.runs.datasets import DatasetConfig
 
 __all__ = ["RunProgress", "SweepProgress", "interruptible", "status_line"]
 
@@ -38,10 +39,14 @@ def interruptible(status: Callable[[], str]) -> Iterator[None]:
 
 
 class RunProgress(Observer):
-    """Shows the number of finished runs, the current stack, and failures."""
+    """Shows the number of finished runs, the current stack, and failures.
 
-    def __init__(self, to_do: int = 1) -> None:
+    `dataset_labels` has the labels of several data sets, shown before that of the model.
+    """
+
+    def __init__(self, to_do: int = 1, dataset_labels: Mapping[DatasetConfig, str] | None = None) -> None:
         self.to_do, self.done, self.n_failed = to_do, 0, 0
+        self.dataset_labels = dataset_labels or {}
         self.lock = threading.Lock()
         self.last = time.monotonic()
         self.live = sys.stderr.isatty()  # not Rich's property, which follows FORCE_COLOR
@@ -76,7 +81,7 @@ class RunProgress(Observer):
             return  # a small run has thousands of epochs a second, and their description costs more than they do
         self.last = now
         total = configs[0].protocol.epochs
-        what = f"{configs[0].model.label} · {count_label(len(configs), 'run')}"
+        what = f"{self._label(configs[0])} · {count_label(len(configs), 'run')}"
         if self.display is not None:
             self.display.show_epoch(what, epoch, total)
         else:
@@ -87,7 +92,7 @@ class RunProgress(Observer):
         config = results[0].config
         metric = headline_metric(config.dataset.task)
         values = [value for result in results if (value := result.metric(metric.name)) is not None]
-        parts = [config.model.label, count_label(len(results), "run")]
+        parts = [self._label(config), count_label(len(results), "run")]
         if values:
             mean = sum(values) / len(values)
             parts.append(f"test {metric.name} " + (f"{100 * mean:.2f} %" if metric.percent else f"{mean:.4g}"))
@@ -100,7 +105,11 @@ class RunProgress(Observer):
         """Print one line for a run that failed."""
         reason = (str(error).strip().splitlines() or [""])[0]
         self.n_failed += 1
-        self._advance(1, f"{config.model.label} · seed {config.seed} · FAILED: {type(error).__name__}: {reason}")
+        self._advance(1, f"{self._label(config)} · seed {config.seed} · FAILED: {type(error).__name__}: {reason}")
+
+    def _label(self, config: RunConfig) -> str:
+        """Return the label of the model, after that of the data set if there are several."""
+        return " · ".join(filter(None, (self.dataset_labels.get(config.dataset), config.model.label)))
 
     def _advance(self, runs: int, line: str) -> None:
         with self.lock:
@@ -122,8 +131,8 @@ class RunProgress(Observer):
 class SweepProgress(RunProgress):
     """Shows the progress of a sweep."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__()
+    def __init__(self, name: str, dataset_labels: Mapping[DatasetConfig, str] | None = None) -> None:
+        super().__init__(dataset_labels=dataset_labels)
         self.name = name
 
     def planned(self, total: int, to_do: int, running: int, failed: int) -> None:

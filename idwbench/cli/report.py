@@ -27,7 +27,9 @@ _OPTIONS: dict[str | None, set[str]] = {
     "figure": {*_SELECTION, "show"},
     "claims": {"format", "json", "measure", "output", "data_dir"},
     "paper": {"output", "data_dir", "format", "json", "measure"},
+    "family": {"output", "data_dir", "format", "json"},
 }
+_PUBLICATIONS = ("paper", "family")
 
 Format = Literal["rich", "markdown", "latex", "csv", "json", "png", "svg", "pdf"]
 _FIGURE_FORMATS = ("png", "svg", "pdf")
@@ -56,14 +58,17 @@ def report(
     ] = False,
     format: Annotated[
         Format | None,
-        typer.Option(help="Format of a table (default: rich), or of the figures of --paper (png).", show_default=False),
+        typer.Option(
+            help="Format of a table (default: rich), or of the figures of --paper and --family (png).",
+            show_default=False,
+        ),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
             "-o",
             "--output",
-            help="File to write, with the format of a figure as suffix (.png, .svg, .pdf); a folder for the paper.",
+            help="File to write, with the format of a figure as suffix (.png, .svg, .pdf), or a folder with --paper.",
         ),
     ] = None,
     metric: Annotated[
@@ -104,6 +109,13 @@ def report(
     paper: Annotated[
         bool, typer.Option("--paper", help="Write all figures, tables and claims of the paper to the folder -o.")
     ] = False,
+    family: Annotated[
+        bool,
+        typer.Option(
+            "--family",
+            help="Write those of kernel regression, hash tables, networks and language models to the folder -o.",
+        ),
+    ] = False,
     db: Database = DEFAULT_DATABASE,
     data_dir: DataDir = None,
     plugin: Plugins = None,
@@ -117,18 +129,20 @@ def report(
     a sweep and a data set means the sweep.
     """
     output_kind = _check_together(
-        {"leaderboard": leaderboard, "figure": figure, "claims": claims, "paper": paper},
+        {"leaderboard": leaderboard, "figure": figure, "claims": claims, "paper": paper, "family": family},
         {"table": table, "method": method, "prototypes": prototypes, "output": output, "format": format, "json": json}
         | {"metric": metric, "interval": interval, "measure": measure, "split": split, "top": top}
         | {"best_over": best_over, "show": show},
     )
     load_plugins(plugin)
     table_format = "json" if json else format or "rich"
-    if output_kind == "paper":
-        from idwbench.cli.paper import report_paper
+    if output_kind in _PUBLICATIONS:
+        from idwbench.cli.publications import report_publication
 
         assert output is not None  # checked above
-        report_paper(db, output, format or "png", data_dir, measured=measure, force=force, as_json=json)
+        report_publication(
+            output_kind, db, output, format or "png", data_dir, measured=measure, force=force, as_json=json
+        )
     elif output_kind == "claims":
         from idwbench.cli.claims import report_claims
 
@@ -180,13 +194,15 @@ def _check_together(kinds: Mapping[str, Any], options: Mapping[str, Any]) -> str
         takers = [f"--{taker}" for taker, taken in _OPTIONS.items() if taker is not None and name in taken]
         raise ConfigError(f"only with {' or '.join(takers)}", location=(name,))
     of_figures = options["format"] in _FIGURE_FORMATS
-    if options["format"] is not None and of_figures != (kind == "paper"):
-        problem = f"{options['format']} is a format of {'figures: only with --paper' if of_figures else 'tables'}"
+    if options["format"] is not None and of_figures != (kind in _PUBLICATIONS):
+        problem = (
+            f"{options['format']} is a format of {'figures: only with --paper or --family' if of_figures else 'tables'}"
+        )
         raise ConfigError(problem, location=("format",))
-    if options["json"] and kind != "paper" and options["format"] not in (None, "json"):
+    if options["json"] and kind not in _PUBLICATIONS and options["format"] not in (None, "json"):
         raise ConfigError(f"--format is '{options['format']}'", location=("json",))
-    if kind == "paper" and options["output"] is None:
-        raise ConfigError("give -o FOLDER too", location=("paper",))
+    if kind in _PUBLICATIONS and options["output"] is None:
+        raise ConfigError("give -o FOLDER too", location=(kind,))
     return kind
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 import typer
 
 from idwbench.attention.methods import METHODS, all_parameters
-from idwbench.runs.datasets import FileConfig
+from idwbench.runs.datasets import TableFileConfig
 from idwbench.runs.models import PrototypesConfig
 from idwbench.runs.protocol import Protocol
 
@@ -45,7 +45,7 @@ def _options() -> Iterator[inspect.Parameter]:
     for settings, names in (
         (PrototypesConfig, ("initialisation",)),
         (Protocol, tuple(Protocol.model_fields)),
-        (FileConfig, DATASET_SETTINGS),
+        (TableFileConfig, DATASET_SETTINGS),
     ):
         for name in names:
             field = settings.model_fields[name]

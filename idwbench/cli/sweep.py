@@ -11,6 +11,7 @@ from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Device, En
 
 if TYPE_CHECKING:
     from idwbench.results.records import SweepStatus
+    from idwbench.runs.datasets import DatasetConfig
     from idwbench.sweep.spec import SweepSpec
 
 __all__ = ["sweep"]
@@ -47,7 +48,7 @@ def sweep(
     from idwbench.cli.progress import SweepProgress, interruptible
     from idwbench.sweep.execution import run_sweep
 
-    with interruptible(lambda: _interrupted(spec, db)), SweepProgress(spec.name) as progress:
+    with interruptible(lambda: _interrupted(spec, db)), SweepProgress(spec.name, _dataset_labels(spec)) as progress:
         status = run_sweep(
             spec, db, retry=retry, engine=engine, device=device, jobs=jobs, data_dir=data_dir, observer=progress
         )
@@ -73,9 +74,24 @@ def _print_plan(spec: SweepSpec, as_json: bool) -> None:
 
         typer.echo(json.dumps([{"run_key": c.run_key, **c.model_dump(mode="json")} for c in configs], indent=1))
         return
+    labels = _dataset_labels(spec)
     for number, config in enumerate(configs, 1):
-        typer.echo(f"{number:>5}  {config.run_key[:12]}  {config.model.label} · seed {config.seed}")
-    typer.echo(f"{spec.name}: {len(configs)} runs on {spec.dataset.name}", err=True)
+        words = (labels.get(config.dataset, ""), config.model.label, f"seed {config.seed}")
+        typer.echo(f"{number:>5}  {config.run_key[:12]}  {' · '.join(filter(None, words))}")
+    names = ", ".join(dict.fromkeys(dataset.name for dataset, _ in spec.datasets))
+    typer.echo(f"{spec.name}: {len(configs)} runs on {names}", err=True)
+
+
+def _dataset_labels(spec: SweepSpec) -> dict[DatasetConfig, str]:
+    """Return for each data set its name and the settings that vary; empty if there is one data set."""
+    from idwbench.report.settings import dataset_words
+    from idwbench.runs.datasets import dataset_label
+
+    datasets = [dataset for dataset, _ in spec.datasets]
+    if len(datasets) == 1:
+        return {}
+    words = dataset_words([dataset_label(dataset) for dataset in datasets], datasets)
+    return {dataset: " · ".join(found) for dataset, found in zip(datasets, words, strict=True)}
 
 
 def _print_status(spec: SweepSpec, status: SweepStatus, db: str, as_json: bool) -> None:

@@ -21,12 +21,15 @@ from idwbench.cli.options import (
     load_plugins,
 )
 from idwbench.cli.settings import DATASET_SETTINGS, with_settings
-from idwbench.runs.datasets import DATASETS
+from idwbench.runs.datasets import DATASETS, FileConfig, LanguageConfig
 
 if TYPE_CHECKING:
     from idwbench.results.records import StoredRun
 
 __all__ = ["train"]
+
+# Without the user's own files, and without texts: this command trains prototype networks.
+_NAMES = [name for name, kind in DATASETS.items() if not issubclass(kind, FileConfig | LanguageConfig)]
 
 
 @with_settings
@@ -34,7 +37,7 @@ def train(
     dataset: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join(n for n in DATASETS if n not in ('npz', 'csv'))}, or the path of a .npz or .csv file.",
+            help=f"{', '.join(_NAMES)}, or the path of a .npz or .csv file.",
             show_default=False,
         ),
     ],

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.runs.datasets import DatasetConfig, Task
-from idwbench.runs.metrics import evaluate
+from idwbench.runs.metrics import evaluate, nearest_values
 
 __all__ = ["Dataset", "FeatureMoments", "Scaling", "Split", "array_sha256", "feature_moments"]
 
@@ -129,7 +129,9 @@ class Dataset:
 
     @property
     def task(self) -> Task:
-        """Whether targets are labels or numbers."""
+        """Whether targets are labels, numbers, or the next characters of a text."""
+        if self.config.task == "language":
+            return "language"
         return "classification" if self.class_names else "regression"
 
     @property
@@ -176,7 +178,12 @@ class Dataset:
         if self.task == "regression":
             outputs = self.target_scaling.invert(outputs)
             targets = self.target_scaling.invert(targets.astype(np.float32))
-        return evaluate(self.task, split, outputs, targets)
+        found = evaluate(self.task, split, outputs, targets)
+        if self.config.task == "lookup":
+            stored = self.target_scaling.invert(self.train.targets.astype(np.float32))
+            nearest = nearest_values(outputs, stored)
+            found[split, "recall"] = float(((nearest >= 0) & (stored[nearest] == targets).all(1)).mean())
+        return found
 
 
 def _n_distinct(inputs: NDArray[np.float32]) -> int:

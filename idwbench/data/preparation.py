@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from idwbench.data.dataset import Dataset, Scaling, Split, array_sha256
 from idwbench.data.splits import HOLDOUT_STREAM, VALIDATION_STREAM, random_stream, split_rows
 from idwbench.errors import DatasetError
-from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.datasets import DatasetConfig, LanguageConfig
 
 __all__ = ["RawData", "RawSplit", "ScalingChoice", "draw_splits", "prepare"]
 
@@ -32,12 +32,14 @@ class RawSplit(NamedTuple):
 
 @dataclass(frozen=True)
 class RawData:
-    """The result of a loader: a data set without validation rows and scaling.
+    """The result of a loader: a data set without scaling.
 
     Attributes:
         scaling: Constants, or standardisation for each of the ``features`` or by one mean and one standard deviation
             over all ``pixels``.
         sha256: Checksum of the files that were read; None for that of the scaled arrays.
+        validation: Validation data that is not split off the training data, or None.
+        target_scaling: Scaling of the targets of a regression; None for standardisation.
     """
 
     train: RawSplit
@@ -47,6 +49,8 @@ class RawData:
     image_shape: tuple[int, int] | None = None
     scaling: ScalingChoice = field(default_factory=Scaling.identity)
     sha256: str | None = None
+    validation: RawSplit | None = None
+    target_scaling: Scaling | None = None
 
 
 def draw_splits(
@@ -79,7 +83,7 @@ def prepare(config: DatasetConfig, raw: RawData) -> Dataset:
     scaling = raw.scaling
     if not isinstance(scaling, Scaling):
         scaling = _standard(train.inputs, whole=scaling == "pixels")
-    target_scaling = Scaling.identity() if raw.class_names else _standard(train.targets)
+    target_scaling = Scaling.identity() if raw.class_names else raw.target_scaling or _standard(train.targets)
     named = {"train": train, "validation": validation, "test": raw.test, "holdout": raw.holdout}
     splits = {
         name: _scaled_split(name, split, scaling, None if raw.class_names else target_scaling)
@@ -101,10 +105,10 @@ def prepare(config: DatasetConfig, raw: RawData) -> Dataset:
 
 
 def _split_off_validation(config: DatasetConfig, raw: RawData) -> tuple[RawSplit, RawSplit | None]:
-    """Split the training rows by the seed of the data, stratified by class."""
+    """Split the training rows by the seed of the data, stratified by class; a text is already split."""
     size = config.validation
-    if not size:
-        return raw.train, None
+    if isinstance(config, LanguageConfig) or raw.validation is not None or not size:
+        return raw.train, raw.validation
     classes = raw.train.targets if raw.class_names else np.zeros(len(raw.train.targets))
     spare = len(classes) - len(np.unique(classes))
     if spare == 0 or size > spare:

@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from idwbench.errors import ConfigError
 from idwbench.figures.drawing import INK, PAPER, RULE, class_colour, diverging, draw_caption, wrapped_lines
 
-__all__ = ["KEY_COLOURS", "SCALE_CAPTION", "KeysPanel", "draw_key_grid", "draw_keys", "key_order", "scale_limit"]
+__all__ = [
+    "KEY_COLOURS",
+    "SCALE_CAPTION",
+    "KeysPanel",
+    "draw_key_grid",
+    "draw_keys",
+    "draw_tile",
+    "key_order",
+    "scale_limit",
+]
 
 _WIDTH = 10.0  # inches
 _GAP = 0.08  # between tiles, in tiles
@@ -159,3 +168,14 @@ def _label_size(axes: Axes, columns: int, words: list[str]) -> float:
     width = figure.get_figwidth() * axes.get_position().width if figure else _WIDTH
     tile = 72 * width / (columns * (1 + _GAP))
     return float(np.clip(1.05 * tile / (0.6 * max(map(len, words))), 4.0, min(10.0, 0.24 * tile)))
+
+
+def draw_tile(axes: Axes, image: NDArray[np.floating], left: float, top: float, frame: str, width: float = 1.4) -> None:
+    """Draw an image of width 1 with a frame; its upper left corner is (left, top), and y grows downwards."""
+    height = image.shape[0] / image.shape[1]
+    limit = scale_limit(np.asarray(image, dtype=np.float64))
+    extent = (left, left + 1, top + height, top)
+    axes.imshow(image, cmap=KEY_COLOURS, norm=Normalize(-limit, limit), extent=extent, interpolation="nearest")
+    axes.add_patch(
+        Rectangle((left, top), 1, height, fill=False, edgecolor=frame, linewidth=width, clip_on=False, zorder=3)
+    )

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
 from idwbench.figures.drawing import INK, PAPER, QUIET, RULE, class_colour, draw_caption, wrapped_lines
-from idwbench.figures.keys import KEY_COLOURS, SCALE_CAPTION, key_order, scale_limit
+from idwbench.figures.keys import SCALE_CAPTION, draw_tile, key_order
 
 __all__ = ["NearestPanel", "draw_keys_nearest"]
 
@@ -123,11 +121,11 @@ def _draw_block(axes: Axes, panel: NearestPanel, image_shape: tuple[int, int], l
     for place, key in enumerate(key_order(panel.values)):
         row, column = divmod(place, _COLUMNS)
         left, top = column * (1 + _GAP), row * step
-        _draw_tile(axes, panel.keys[key].reshape(image_shape), left, top, class_colour(int(classes[key])))
+        draw_tile(axes, panel.keys[key].reshape(image_shape), left, top, class_colour(int(classes[key])))
         differs = panel.labels[key] != classes[key]
         below = top + aspect + _BETWEEN
         frame = _DIFFERS if differs else RULE
-        _draw_tile(axes, panel.nearest[key].reshape(image_shape), left, below, frame, width=1.8 if differs else 0.8)
+        draw_tile(axes, panel.nearest[key].reshape(image_shape), left, below, frame, width=1.8 if differs else 0.8)
         words = labels.text(classes[key], panel.labels[key])
         colour, weight = (_DIFFERS, "bold") if differs else (INK, "normal")
         middle, bottom = left + 0.5, below + aspect
@@ -152,16 +150,3 @@ def _draw_block(axes: Axes, panel: NearestPanel, image_shape: tuple[int, int], l
     axes.set_xlim(0, _COLUMNS * (1 + _GAP) - _GAP)
     axes.set_ylim(rows * step, 0)
     axes.set_axis_off()
-
-
-def _draw_tile(
-    axes: Axes, image: NDArray[np.floating], left: float, top: float, frame: str, width: float = 1.4
-) -> None:
-    """Draw an image of width 1 with a frame; its colours are those of the figure of keys."""
-    height = image.shape[0] / image.shape[1]
-    limit = scale_limit(np.asarray(image, dtype=np.float64))
-    extent = (left, left + 1, top + height, top)
-    axes.imshow(image, cmap=KEY_COLOURS, norm=Normalize(-limit, limit), extent=extent, interpolation="nearest")
-    axes.add_patch(
-        Rectangle((left, top), 1, height, fill=False, edgecolor=frame, linewidth=width, clip_on=False, zorder=3)
-    )

@@ -11,9 +11,16 @@ from idwbench.attention.definitions import Initialisation
 from idwbench.attention.methods import get_method
 from idwbench.data.dataset import Dataset, FeatureMoments
 from idwbench.errors import ConfigError
-from idwbench.runs.models import BaselineConfig, PrototypesConfig
+from idwbench.runs.models import BaselineConfig, NetworkConfig, PrototypesConfig
 
-__all__ = ["baseline_prototypes", "check_prototypes", "initial_prototypes", "initialisation_of"]
+__all__ = [
+    "baseline_prototypes",
+    "check_baseline",
+    "check_prototypes",
+    "head_config",
+    "initial_prototypes",
+    "initialisation_of",
+]
 
 Prototypes = tuple[NDArray[np.float32], NDArray[np.float32]]
 
@@ -23,19 +30,32 @@ def initialisation_of(model: PrototypesConfig) -> Initialisation:
     return get_method(model.method).initialisation if model.initialisation == "default" else model.initialisation
 
 
-def check_prototypes(model: PrototypesConfig | BaselineConfig, dataset: Dataset) -> None:
+def check_prototypes(model: PrototypesConfig, dataset: Dataset) -> None:
     """Check, without drawing anything, that the data has enough training inputs for the prototypes.
 
     Raises:
         ConfigError: ``samples``: more prototypes than training inputs; ``kmeans``: than distinct ones.
     """
-    if isinstance(model, BaselineConfig):
-        k_means = model.method == "kmeans"
-        _check_number(model.prototypes, dataset.n_distinct if k_means else len(dataset.train), k_means=k_means)
-        return
     way = initialisation_of(model)
     if way in ("samples", "kmeans"):
         _sizes(model.prototypes, dataset, k_means=way == "kmeans")
+
+
+def check_baseline(model: BaselineConfig, dataset: Dataset) -> None:
+    """Check that the data has enough training inputs for the prototypes of a baseline; raises as `check_prototypes`."""
+    k_means = model.method == "kmeans"
+    _check_number(model.prototypes, dataset.n_distinct if k_means else len(dataset.train), k_means=k_means)
+
+
+def head_config(model: NetworkConfig) -> PrototypesConfig:
+    """Return the settings of the prototypes in a network's head."""
+    return PrototypesConfig(
+        method=model.head,
+        parameters=model.head_parameters,
+        prototypes=model.prototypes,
+        initialisation=model.initialisation,
+        plugin_sha256=get_method(model.head).sha256,
+    )
 
 
 def initial_prototypes(
@@ -79,7 +99,7 @@ def baseline_prototypes(model: BaselineConfig, dataset: Dataset, seed: int) -> P
     Raises:
         ConfigError: as `initial_prototypes`.
     """
-    check_prototypes(model, dataset)
+    check_baseline(model, dataset)
     inputs, targets = dataset.train.inputs, _targets(dataset)
     if model.method == "kmeans":
         return _centres(model.prototypes, inputs, targets, seed)

@@ -91,7 +91,7 @@ def _section_record(section: Section, row: Row) -> dict[str, Any]:
     return {
         "section": section.title,
         "dataset": section.dataset,
-        "dataset_config": section.dataset_config.model_dump(mode="json"),
+        "dataset_config": _data_settings(section),
         "model": row.model.kind,
         **dict(section.protocol),  # unlike JSON, with settings at their default
         **_model_settings(row),
@@ -99,6 +99,12 @@ def _section_record(section: Section, row: Row) -> dict[str, Any]:
         **_values(row.statistics),
         **_references(row),
     }
+
+
+def _data_settings(section: Section) -> dict[str, Any]:
+    """Return the settings of the data set; the seeds are a list where the statistics are over them."""
+    settings = section.dataset_config.model_dump(mode="json")
+    return {**settings, "seed": list(section.data_seeds)} if section.data_seeds else settings
 
 
 def _model_settings(row: Row) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from idwbench.attention.definitions import Method, Parameter
 from idwbench.attention.scores import BUILT_IN_METHODS
+from idwbench.attention.weighting_functions import WEIGHTINGS
 from idwbench.runs.metrics import METRICS
 from idwbench.runs.protocol import Protocol
 
@@ -18,6 +20,7 @@ __all__ = [
     "protocol_label",
     "setting_label",
     "value_label",
+    "weighting_table",
 ]
 
 _SIGNIFICANT_DIGITS = 4
@@ -76,10 +79,24 @@ def method_table() -> str:
     return "\n".join([*head, *(_method_row(method) for method in BUILT_IN_METHODS)]) + "\n"
 
 
+def weighting_table() -> str:
+    """Return the weightings as a Markdown table."""
+    lines = ["| weighting | w_j | ∂w_i/∂s_j | equal scores | parameters |", "|---|---|---|---|---|"]
+    for weighting in WEIGHTINGS.values():
+        formula = f"{weighting.formula} ({weighting.source})" if weighting.source else weighting.formula
+        parameters = _parameters(weighting.parameters)
+        lines.append(f"| `{weighting.name}` | {formula} | {weighting.gradient} | {weighting.ties} | {parameters} |")
+    return "\n".join(lines) + "\n"
+
+
 def _method_row(method: Method) -> str:
-    parameters = "; ".join(_parameter(parameter) for parameter in method.parameters) or "none"
+    parameters = _parameters(method.parameters)
     cells = (f"`{method.name}`", method.formula, method.weighting, parameters, f"`{method.initialisation}`")
     return f"| {' | '.join(cells)} |"
+
+
+def _parameters(parameters: Sequence[Parameter]) -> str:
+    return "; ".join(map(_parameter, parameters)) or "none"
 
 
 def _parameter(parameter: Parameter) -> str:
@@ -102,4 +119,8 @@ def _joined(separator: str, metric: str, numbers: tuple[float, ...]) -> str:
 
 
 def _plain(value: object) -> str:
-    return f"{value:g}".replace("e-0", "e-").replace("e+", "e") if isinstance(value, float) else str(value)
+    return (
+        f"{value:g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+        if isinstance(value, float)
+        else str(value)
+    )

@@ -30,6 +30,7 @@ _REMOVABLE = (
 _TWO_LINES = {"prototypes": "proto-\ntypes", "initialisation": "initial-\nisation"}
 _HEADERS = {"model": "kind", "plugin_sha256": "plugin", "dataset_seed": "data seed", "dataset_sha256": "sha256"}
 _DIGEST = 8
+_ALL = "all"  # the training data, where no prototypes are learned
 
 
 def tables_of(report: Printable) -> tuple[Table, ...]:
@@ -45,7 +46,8 @@ def section_table(section: Section) -> Table:
     statistics = [row.statistics for row in rows]
     splits = present_splits(statistics) or ("test",)
     models = [row.model for row in rows]
-    prototypes = (str(model.prototypes) for model in models)
+    none = {"kernel_regression": _ALL}
+    prototypes = (str(model.prototypes or none.get(model.kind, MISSING)) for model in models)
     columns = [
         text_column("method", "method", (model.method for model in models)),
         text_column("setting", "parameters", (model.parameters_label for model in models)),

@@ -11,6 +11,7 @@ from idwbench.report.availability import availability_notes, check_metric, is_sh
 from idwbench.report.comparisons import compare, higher_is_better, rounded
 from idwbench.report.counts import count_notes, seed_notes
 from idwbench.report.intervals import interval_notes, with_intervals
+from idwbench.report.replication import Replication, distinct_runs, replication_notes, replication_of
 from idwbench.report.settings import (
     SettingRuns,
     constants_title,
@@ -23,7 +24,6 @@ from idwbench.report.statistics import SPLITS, Statistic, present_splits, split_
 from idwbench.report.validation import Choice, best_by_validation, check_axes
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import dataset_identity
 from idwbench.runs.metrics import METRICS, headline_metric
 
 __all__ = ["BoardRow", "Leaderboard", "leaderboard"]
@@ -107,20 +107,23 @@ def leaderboard(
     """
     if top is not None and top < 1:
         raise ConfigError(f"expected a number of rows from 1, got {top}", location=("top",))
-    runs = list({run.run_key: run for run in runs}.values())
+    runs = distinct_runs(runs)
+    replication = replication_of(runs)
     name = _metric(runs, metric)
     kinds = kinds_with(runs, name)
     ended = (run for run in runs if run.state in ("complete", "diverged") and run.config.model.kind in kinds)
-    groups = [group for group in group_by_setting(ended) if is_shown(group.runs, name)]
+    groups = [group for group in group_by_setting(ended, replication) if is_shown(group.runs, name)]
     varying = varying_settings([group.settings for group in groups])
     chosen = _chosen(groups, varying, best_over, name)
-    rows, is_tested, test_notes = _compared([_row(group, name) for group in chosen.groups], name)
+    rows, is_tested, test_notes = _compared(
+        [_row(group, name, replication) for group in chosen.groups], name, replication
+    )
     by = _split([row.statistics for row in rows], split, name)
     shown = (ranked := _ranked(rows, by, name, varying))[:top]
     if intervals:
         shown, interval_lines = _with_intervals(shown, by)
     return Leaderboard(
-        title=constants_title([group.runs[0] for group in groups] or runs[:1], varying),
+        title=constants_title([group.runs[0] for group in groups] or runs[:1], (*varying, *_pooled_names(replication))),
         metric=name,
         split=by,
         order="highest" if higher_is_better(name) else "lowest",
@@ -128,11 +131,12 @@ def leaderboard(
         rows=tuple(shown),
         n_rows=len(ranked),
         is_tested=is_tested,
-        has_several_datasets=len({dataset_identity(row.config.dataset) for row in rows}) > 1,
+        has_several_datasets=len({replication.data_key(row.config.dataset) for row in rows}) > 1,
         notes=(
             *([f"The first {len(shown):,} of {len(ranked):,} rows."] if len(shown) < len(ranked) else []),
             *([] if name in METRICS else [f"Whether a higher {name} is better is not known."]),
             *chosen.notes,
+            *replication_notes([run for group in groups for run in group.runs], replication),
             *test_notes,
             *(interval_lines if intervals else ()),
             *seed_notes(rows),
@@ -158,7 +162,12 @@ def _chosen(groups: list[SettingRuns], varying: tuple[str, ...], best_over: Iter
     return best_by_validation(groups, varying, axes, metric) if axes else Choice(tuple(groups), ())
 
 
-def _row(group: SettingRuns, metric: str) -> BoardRow:
+def _pooled_names(replication: Replication) -> tuple[str, ...]:
+    """Return the setting that a title does not show since runs are pooled over it."""
+    return ("dataset_seed",) if replication.pooled else ()
+
+
+def _row(group: SettingRuns, metric: str, replication: Replication) -> BoardRow:
     complete = group.complete
     return BoardRow(
         rank=None,
@@ -166,14 +175,16 @@ def _row(group: SettingRuns, metric: str) -> BoardRow:
         config=group.runs[0].config,
         n=len(complete),
         n_diverged=len(group.runs) - len(complete),
-        statistics=split_statistics(complete, metric),
+        statistics=split_statistics(complete, metric, replication.seed),
         n_parameters=next((run.n_parameters for run in complete if run.n_parameters is not None), None),
     )
 
 
-def _compared(rows: list[BoardRow], metric: str) -> tuple[list[BoardRow], bool, tuple[str, ...]]:
+def _compared(
+    rows: list[BoardRow], metric: str, replication: Replication
+) -> tuple[list[BoardRow], bool, tuple[str, ...]]:
     """Return rows with their marks among rows on the same data, whether any was tested, and notes on the test."""
-    found = compare([(dataset_identity(row.config.dataset), row.statistics) for row in rows], metric)
+    found = compare([(replication.data_key(row.config.dataset), row.statistics) for row in rows], metric)
     marked = [replace(row, statistics=one) for row, one in zip(rows, found.statistics, strict=True)]
     return marked, found.is_tested, found.notes
 

@@ -10,14 +10,16 @@ from typing import Any
 
 from idwbench.attention.methods import METHODS
 from idwbench.report.labels import setting_label
+from idwbench.report.replication import Replication
 from idwbench.results.records import StoredRun
-from idwbench.runs.datasets import dataset_identity
+from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.models import ModelConfig
 from idwbench.runs.settings import Settings
 
 __all__ = [
     "SettingRuns",
     "constants_title",
+    "dataset_words",
     "flat_settings",
     "group_by_setting",
     "method_order",
@@ -45,15 +47,22 @@ class SettingRuns:
         return [run for run in self.runs if run.state == "complete"]
 
 
-def group_by_setting(runs: Iterable[StoredRun]) -> list[SettingRuns]:
-    """Return runs grouped by all settings but the seed."""
+def group_by_setting(runs: Iterable[StoredRun], replication: Replication) -> list[SettingRuns]:
+    """Return runs grouped by all settings but the seed, and but the seed of the data where that is a replicate."""
     groups: dict[str, list[StoredRun]] = defaultdict(list)
     for run in runs:
         config = run.config
         model = json.dumps(config.model.model_dump(), sort_keys=True)
-        identity = [dataset_identity(config.dataset), model, config.protocol.model_dump_json()]
+        identity = [replication.data_key(config.dataset), model, config.protocol.model_dump_json()]
         groups["\n".join(identity)].append(run)
-    return [SettingRuns(flat_settings(group[0]), tuple(group)) for group in groups.values()]
+    return [SettingRuns(_group_settings(group[0], replication), tuple(group)) for group in groups.values()]
+
+
+def _group_settings(run: StoredRun, replication: Replication) -> dict[str, Any]:
+    settings = flat_settings(run)
+    if replication.data_seeds(run.config.dataset):
+        del settings["dataset_seed"]
+    return settings
 
 
 def flat_settings(run: StoredRun) -> dict[str, Any]:
@@ -63,9 +72,11 @@ def flat_settings(run: StoredRun) -> dict[str, Any]:
     """
     config = run.config
     model = dict(config.model)
-    first = {"dataset": run.dataset, "method": model.pop("method", None), "model": model.pop("kind")}
+    first = {"dataset": run.dataset, "method": config.model.method, "model": model.pop("kind")}
     counts = {"prototypes": model.pop("prototypes", None)}
-    model.pop("parameters", None)
+    for name in ("method", "kernel", "similarity", "parameters", *_named_by_method(run)):
+        model.pop(name, None)
+    model = {name: value for name, value in model.items() if value is not None or name == "plugin_sha256"}
     dataset = {f"dataset_{name}": value for name, value in config.dataset if name not in _OF_FILES}
     return {**first, **ordered_parameters(config.model), **counts, **model, **dataset, **dict(config.protocol)}
 
@@ -78,6 +89,27 @@ def varying_settings(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(name for name, found in values.items() if len(found) > 1)
 
 
+def dataset_words(labels: Sequence[str], datasets: Sequence[DatasetConfig]) -> list[list[str]]:
+    """Return for each data set its label, and its settings that differ from the default or among equal labels."""
+    seen: dict[tuple[str, str], set[object]] = defaultdict(set)
+    for label, dataset in zip(labels, datasets, strict=True):
+        for name, value in dataset:
+            seen[label, name].add(value)
+    return [
+        [label, *_dataset_settings(dataset, {name for name, _ in dataset if len(seen[label, name]) > 1})]
+        for label, dataset in zip(labels, datasets, strict=True)
+    ]
+
+
+def _dataset_settings(dataset: DatasetConfig, varying: Collection[str]) -> Iterator[str]:
+    fields = type(dataset).model_fields
+    for name, value in dataset:
+        if name == "sha256":  # only distinguishes files of the same name
+            yield from (f"sha256 {value[:8]}",) if name in varying and value else ()
+        elif name not in _OF_FILES and (name in varying or value != fields[name].default):
+            yield setting_label(name, value)
+
+
 def constants_title(runs: Sequence[StoredRun], varying: Collection[str]) -> str:
     """Return one line with the settings that do not vary among `runs`, without those at an optional default."""
     labels = sorted({run.dataset for run in runs})
@@ -88,10 +120,15 @@ def constants_title(runs: Sequence[StoredRun], varying: Collection[str]) -> str:
             label
             for run in runs
             for name, label in _labels(getattr(run.config, part))
-            if f"{prefix}{name}" not in varying
+            if f"{prefix}{name}" not in varying and not ("method" in varying and name in _named_by_method(run))
         )
         words += dict.fromkeys(shown)
     return " · ".join(words)
+
+
+def _named_by_method(run: StoredRun) -> tuple[str, ...]:
+    """Return the settings of a model that are part of its name in tables."""
+    return getattr(run.config.model, "named_by_method", ())
 
 
 def _labels(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -99,8 +136,8 @@ def _labels(settings: Settings) -> Iterator[tuple[str, str]]:
         value = getattr(settings, name)
         if name == "parameters":
             yield from ((parameter, setting_label(parameter, number)) for parameter, number in value.items())
-        elif name == "method":
-            yield name, value
+        elif name in ("method", "kernel", "similarity"):
+            yield "method", settings.method  # type: ignore[attr-defined]  # a model
         elif name not in _UNTITLED and (field.is_required() or value != field.default):
             yield name, setting_label(name, value)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -61,11 +61,13 @@ def statistic(by_seed: Mapping[int, float | None]) -> Statistic | None:
     return Statistic(mean, None if variance is None else math.sqrt(variance), values)
 
 
-def split_statistics(runs: Sequence[StoredRun], metric: str) -> dict[str, Statistic]:
-    """Return the statistics of a metric of complete runs with different seeds, by split."""
+def split_statistics(
+    runs: Sequence[StoredRun], metric: str, seed_of: Callable[[StoredRun], int]
+) -> dict[str, Statistic]:
+    """Return the statistics of a metric of complete runs, which `seed_of` distinguishes, by split."""
     others = sorted({split for run in runs for split, name in run.metrics if name == metric} - set(SPLITS))
     found = {
-        split: statistic({run.config.seed: run.metric(metric, split) for run in runs}) for split in (*SPLITS, *others)
+        split: statistic({seed_of(run): run.metric(metric, split) for run in runs}) for split in (*SPLITS, *others)
     }
     return {split: one for split, one in found.items() if one is not None}
 

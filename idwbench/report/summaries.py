@@ -11,9 +11,10 @@ from idwbench.report.availability import availability_notes, check_metric, has_m
 from idwbench.report.comparisons import compare
 from idwbench.report.counts import count_notes
 from idwbench.report.intervals import interval_notes, with_intervals
-from idwbench.report.labels import count_label, protocol_label, setting_label
+from idwbench.report.labels import count_label, protocol_label
 from idwbench.report.references import Reference, ReferenceSource, find_reference, reference_notes
-from idwbench.report.settings import method_order, ordered_parameters, sortable
+from idwbench.report.replication import Replication, data_seed, distinct_runs, replication_notes, replication_of
+from idwbench.report.settings import dataset_words, method_order, ordered_parameters, sortable
 from idwbench.report.statistics import Statistic, split_statistics
 from idwbench.results.records import StoredRun
 from idwbench.runs.datasets import DATASETS, DatasetConfig, dataset_identity
@@ -56,6 +57,8 @@ class Section:
     Attributes:
         title: One line with data set and protocol.
         dataset: `RunConfig.dataset_label`.
+        dataset_config: The data set; the first of several that differ only in their seed.
+        data_seeds: The seeds of those data sets, over which the statistics are; empty if they are over seeds of runs.
         metric: The name of the metric.
         rows: Sorted by prototypes, method in the order of the registry, and parameters.
         is_tested: Whether marks are based on a paired test; otherwise only the best mean is marked.
@@ -70,6 +73,12 @@ class Section:
     rows: tuple[Row, ...]
     is_tested: bool
     notes: tuple[str, ...]
+    data_seeds: tuple[int, ...] = ()
+
+    def has_data(self, dataset: DatasetConfig) -> bool:
+        """Return whether the statistics are about runs on this data set."""
+        changes = {"seed": data_seed(dataset)} if self.data_seeds else {}
+        return dataset_identity(self.dataset_config.model_copy(update=changes)) == dataset_identity(dataset)
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,9 @@ class Report:
 def summarise(runs: Sequence[StoredRun], metric: str | None = None, *, intervals: bool = False) -> Report:
     """Return the summary of `runs` in any state; a run that is given twice counts once.
 
+    Data sets that differ only in their seed are one section if each setting has one run on each of them; the spread is
+    then over the seeds of the data.
+
     Args:
         runs: Stored runs, such as those from `select_runs`.
         metric: The name of a metric, by default the headline metric of each task. Data sets without it are left out.
@@ -92,15 +104,20 @@ def summarise(runs: Sequence[StoredRun], metric: str | None = None, *, intervals
         ConfigError: no run has that metric.
     """
     groups: dict[str, list[StoredRun]] = defaultdict(list)
-    for run in {run.run_key: run for run in runs}.values():
-        groups[f"{dataset_identity(run.config.dataset)}{run.config.protocol.model_dump_json()}"].append(run)
+    runs = distinct_runs(runs)
+    replication = replication_of(runs)
+    for run in sorted(runs, key=lambda run: data_seed(run.config.dataset)) if replication.pooled else runs:
+        groups[f"{replication.data_key(run.config.dataset)}{run.config.protocol.model_dump_json()}"].append(run)
     if metric is not None:
         check_metric(runs, metric)
     chosen = [group for group in groups.values() if metric is None or _can_show(group, metric)]
     chosen.sort(key=lambda group: _section_order(group[0]))
-    titles = _section_titles([group[0] for group in chosen])
+    titles = _section_titles([group[0] for group in chosen], replication)
     kinds = {name: kinds_with(runs, name) for name in {metric or _headline(group[0]) for group in chosen}}
-    sections = [_section(title, group, metric, kinds, intervals) for title, group in zip(titles, chosen, strict=True)]
+    sections = [
+        _section(title, group, metric, kinds, intervals, replication)
+        for title, group in zip(titles, chosen, strict=True)
+    ]
     if metric is not None and sections:
         others = [run for group in groups.values() if not _can_show(group, metric) for run in group]
         note = _left_out(others, metric, kinds[metric])
@@ -126,7 +143,12 @@ def _left_out(runs: list[StoredRun], metric: str, kinds: set[str]) -> list[str]:
 
 
 def _section(
-    title: str, runs: list[StoredRun], metric: str | None, kinds: Mapping[str, set[str]], intervals: bool
+    title: str,
+    runs: list[StoredRun],
+    metric: str | None,
+    kinds: Mapping[str, set[str]],
+    intervals: bool,
+    replication: Replication,
 ) -> Section:
     config = runs[0].config
     name = _headline(runs[0]) if metric is None else metric
@@ -135,7 +157,7 @@ def _section(
         if run.state in ("complete", "diverged") and run.config.model.kind in kinds[name]:
             groups[json.dumps(run.config.model.model_dump(), sort_keys=True)].append(run)
     shown = [group for group in groups.values() if is_shown(group, name)]
-    rows = sorted((_row(group, name) for group in shown), key=_row_order)
+    rows = sorted((_row(group, name, replication) for group in shown), key=_row_order)
     comparison = compare([(row.model.prototypes, row.statistics) for row in rows], name)
     statistics = with_intervals(comparison.statistics) if intervals else comparison.statistics
     rows = [replace(row, statistics=marked) for row, marked in zip(rows, statistics, strict=True)]
@@ -149,16 +171,18 @@ def _section(
         rows=tuple(rows),
         is_tested=comparison.is_tested,
         notes=(
+            *replication_notes([run for group in shown for run in group], replication),
             *comparison.notes,
             *(interval_notes(statistics) if intervals else ()),
             *count_notes(rows, runs),
             *availability_notes(runs, name, kinds[name]),
             *reference_notes(config.dataset.name, config.protocol, sources),
         ),
+        data_seeds=replication.data_seeds(config.dataset),
     )
 
 
-def _row(runs: list[StoredRun], metric: str) -> Row:
+def _row(runs: list[StoredRun], metric: str, replication: Replication) -> Row:
     config = runs[0].config
     complete = [run for run in runs if run.state == "complete"]
     model = config.model.replace_parameters(ordered_parameters(config.model))
@@ -167,7 +191,7 @@ def _row(runs: list[StoredRun], metric: str) -> Row:
         model=model,
         n=len(complete),
         n_diverged=len(runs) - len(complete),
-        statistics=split_statistics(complete, metric),
+        statistics=split_statistics(complete, metric, replication.seed),
         n_parameters=next((run.n_parameters for run in complete if run.n_parameters is not None), None),
         references={source: reference for source, reference in found.items() if reference is not None},
     )
@@ -190,21 +214,14 @@ def _order(settings: Settings) -> tuple[object, ...]:
     return sortable({name: value for name, value in settings if name != "path"})
 
 
-def _section_titles(first_runs: list[StoredRun]) -> list[str]:
+def _section_titles(first_runs: list[StoredRun], replication: Replication) -> list[str]:
     """Return titles with the settings of data sets that differ from the default or between sections."""
-    seen: dict[tuple[str, str], set[object]] = defaultdict(set)
-    for run in first_runs:
-        for name, value in run.config.dataset:
-            seen[run.dataset, name].add(value)
-    titles = []
-    for run in first_runs:
-        defaults = type(run.config.dataset).model_fields
-        words = [run.dataset]
-        for name, value in run.config.dataset:
-            varies = len(seen[run.dataset, name]) > 1
-            if name == "sha256":  # only distinguishes files of the same name
-                words += [f"sha256 {value[:8]}"] if varies and value else []
-            elif name not in ("name", "path") and (varies or value != defaults[name].default):
-                words.append(setting_label(name, value))
-        titles.append(" · ".join([*words, protocol_label(run.config.protocol)]))
-    return titles
+    pooled = [len(replication.data_seeds(run.config.dataset)) for run in first_runs]
+    datasets = [
+        run.config.dataset.model_copy(update={"seed": 0} if n else {})
+        for run, n in zip(first_runs, pooled, strict=True)
+    ]
+    words = dataset_words([run.dataset for run in first_runs], datasets)
+    words = [[*found, *([f"{n} seeds of the data"] if n else [])] for found, n in zip(words, pooled, strict=True)]
+    protocols = (protocol_label(run.config.protocol) for run in first_runs)
+    return [" · ".join([*found, protocol]) for found, protocol in zip(words, protocols, strict=True)]

@@ -85,7 +85,7 @@ def best_by_validation(
 
 
 def _mean(group: SettingRuns, metric: str) -> Statistic | None:
-    return statistic({run.config.seed: run.metric(metric, _SPLIT) for run in group.complete})
+    return statistic({place: run.metric(metric, _SPLIT) for place, run in enumerate(group.complete)})
 
 
 def _measured(runs: Sequence[StoredRun], metric: str, axes: Sequence[str]) -> str:

@@ -32,6 +32,7 @@ def _row(run: StoredRun) -> dict[str, Any]:
         "dataset": run.dataset,
         **{f"dataset_{name}": value for name, value in run.config.dataset},
         "model": model.pop("kind"),
+        "method": run.config.model.method,
         **model,
         **parameters,
         **dict(run.config.protocol),

@@ -72,14 +72,16 @@ def dataset_columns(config: RunConfig) -> dict[str, Any]:
 
 
 def _model_columns(model: ModelConfig) -> dict[str, Any]:
-    """Return the columns of a model; NULL for settings that it does not have."""
+    """Return the columns of a model; NULL for settings that it does not have, or that a rule chooses."""
     content = model.model_dump(mode="json")
     parameters = content.get("parameters", {})
+    numbers = {name: value for name, value in parameters.items() if not isinstance(value, str)}
     return {
         "model": model.kind,
         "parameters": parameters,
-        **{name: content.get(name) for name in ("method", "prototypes", "plugin_sha256")},
-        **{name: parameters.get(name) for name in ("power", "epsilon")},
+        "method": model.method,
+        **{name: content.get(name) for name in ("prototypes", "plugin_sha256")},
+        **{name: numbers.get(name) for name in ("power", "epsilon")},
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,6 +47,12 @@ class Results:
             check_schema(self._database)
         else:
             upgrade_schema(self._database)
+
+    @property
+    def checkpoint_folder(self) -> Path | None:
+        """The folder for checkpoints of interrupted runs, beside the file of an SQLite database; otherwise None."""
+        path = self._database.path
+        return None if path is None else path.with_name(f"{path.name}.checkpoints")
 
     def plan(self, configs: Sequence[RunConfig]) -> list[str]:
         """Add missing runs as planned, without a sweep, and return all run keys, each once, in order."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import PlainValidator, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
-from idwbench.runs.datasets import DatasetConfig, FileConfig, parse_dataset
-from idwbench.runs.models import ModelConfig, PrototypesConfig, check_data, model_setting_names, parse_model
+from idwbench.runs.datasets import DatasetConfig, dataset_label, parse_dataset
+from idwbench.runs.models import MODELS, ModelConfig, PrototypesConfig, model_setting_names, parse_model
 from idwbench.runs.protocol import Protocol, default_protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, validated
 
@@ -68,7 +67,7 @@ class RunConfig(Settings):
     @property
     def dataset_label(self) -> str:
         """The label in reports and the database: the name of the data set, or of the file of the user's own data."""
-        return Path(self.dataset.path).name if isinstance(self.dataset, FileConfig) else self.dataset.name
+        return dataset_label(self.dataset)
 
     def canonical_json(self) -> str:
         """Return the run as JSON with sorted keys and no spaces, with the checksum but not the path of a file."""
@@ -102,8 +101,8 @@ def run_config(dataset: Any, *, seed: int = 0, **settings: Any) -> RunConfig:
         dataset: The name of a data set, the path of a ``.csv`` or ``.npz`` file, a mapping with ``name`` and settings,
             or a `DatasetConfig`.
         seed: Seed of initialisation and batch order.
-        settings: Settings of the model (default: 16 prototypes of ``idw``), parameters of the method, and settings of
-            the protocol (default: those of the data set).
+        settings: Settings of the model (default: 16 prototypes of ``idw``), parameters of the method or kernel, and
+            settings of the protocol (default: those of the data set).
 
     Raises:
         ConfigError: unknown setting, a value of the wrong type or out of range, or a model that does not support the
@@ -117,7 +116,8 @@ def run_config(dataset: Any, *, seed: int = 0, **settings: Any) -> RunConfig:
     chosen = {name: value for name, value in settings.items() if name in Protocol.model_fields}
     protocol = parse_protocol(chosen, default_protocol(data.name))
     others = {name: value for name, value in settings.items() if name not in chosen}
-    defaults = {} if others.get("kind") == "baseline" else {"method": "idw"}
-    model = parse_model({**defaults, "prototypes": 16, **others})
-    check_data(model, data)
+    kind = others.get("kind", "prototypes")
+    defaults = MODELS[kind].defaults if isinstance(kind, str) and kind in MODELS else {}
+    model = parse_model({**defaults, **others})
+    model.check_dataset(data)
     return validated(RunConfig, {"dataset": data, "model": model, "protocol": protocol, "seed": seed})

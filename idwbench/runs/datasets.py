@@ -12,6 +12,7 @@ from idwbench.runs.settings import Count, Fraction, NonNegative, Seed, Settings,
 
 __all__ = [
     "DATASETS",
+    "AesopConfig",
     "CsvConfig",
     "DatasetConfig",
     "DiabetesConfig",
@@ -19,16 +20,22 @@ __all__ = [
     "FashionMnistConfig",
     "FileConfig",
     "Friedman1Config",
+    "LanguageConfig",
+    "LookupConfig",
     "MnistConfig",
     "NpzConfig",
     "SineConfig",
+    "TableFileConfig",
     "Task",
+    "TextConfig",
     "TwoMoonsConfig",
+    "WikiText2Config",
     "dataset_identity",
+    "dataset_label",
     "parse_dataset",
 ]
 
-Task = Literal["classification", "regression"]
+Task = Literal["classification", "regression", "lookup", "language"]
 
 _VALIDATION = "Training rows for validation: a number, or a fraction below 1."
 _VALIDATION_SEED = "Seed of the choice of validation rows."
@@ -118,29 +125,80 @@ class DiabetesConfig(_Dataset):
     seed: Seed = 0
 
 
+class LookupConfig(_Dataset):
+    """Random key-value pairs and noisy queries for them; a lookup is a regression of values on keys."""
+
+    name: Literal["lookup"] = "lookup"
+    task: Literal["lookup"] = "lookup"
+    items: Count = 64
+    dimensions: Count = 16
+    queries: Count = 256
+    noise: NonNegative = 0.5
+    mean: Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)] = 0.0
+    seed: Seed = 0
+    validation: Annotated[int, Field(ge=0, lt=2**31)] = added(0, "0.2.0", "Number of queries for validation.")
+
+
 class FileConfig(_Dataset):
     """The user's own file, identified by its checksum and not by its path."""
 
     path: Annotated[str, Field(min_length=1)]
     sha256: str | None = None
+
+
+class TableFileConfig(FileConfig):
+    """The user's own file with rows of features."""
+
     scaling: Literal["standard", "none"] = "standard"
-    task: Task = added("classification", "0.2.0", "classification (labels) or regression (numeric targets).")
+    task: Literal["classification", "regression"] = added(
+        "classification", "0.2.0", "classification (labels) or regression (numeric targets)."
+    )
 
 
-class NpzConfig(FileConfig):
+class NpzConfig(TableFileConfig):
     """The arrays ``X_train, y_train, X_test, y_test`` of an ``.npz`` file."""
 
     name: Literal["npz"] = "npz"
     seed: Seed = added(0, "0.2.0", _VALIDATION_SEED)
 
 
-class CsvConfig(FileConfig):
+class CsvConfig(TableFileConfig):
     """A table with a label or target column, split into train and test, by class if there are classes."""
 
     name: Literal["csv"] = "csv"
     label: str = "label"
     test_fraction: Fraction = 0.2
     seed: Seed = 0
+
+
+class LanguageConfig(_Dataset):
+    """A text, whose validation part is contiguous: the end of the training part."""
+
+    task: Literal["language"] = "language"
+    tokens: Literal["characters"] = added("characters", "0.2.0", "The units of the text: characters.")
+    validation: Annotated[int | float, BeforeValidator(_check_rows)] = Field(
+        default=0.1, description="Characters for validation: a number, or a fraction of the training part below 1."
+    )
+
+
+class AesopConfig(LanguageConfig):
+    """Aesop's fables in the version of J. H. Stickney (1915), Project Gutenberg's eBook 49010; the end is for test."""
+
+    name: Literal["aesop"] = "aesop"
+    test_fraction: Fraction = 0.1
+
+
+class WikiText2Config(LanguageConfig):
+    """WikiText-2 (Merity et al. 2016): trained on its validation file, tested on its test file."""
+
+    name: Literal["wikitext_2"] = "wikitext_2"
+
+
+class TextConfig(LanguageConfig, FileConfig):
+    """A text file in UTF-8; the end is for test."""
+
+    name: Literal["text"] = "text"
+    test_fraction: Fraction = 0.1
 
 
 DatasetConfig = (
@@ -151,8 +209,12 @@ DatasetConfig = (
     | SineConfig
     | Friedman1Config
     | DiabetesConfig
+    | LookupConfig
     | NpzConfig
     | CsvConfig
+    | TextConfig
+    | AesopConfig
+    | WikiText2Config
 )
 DATASETS: dict[str, type[DatasetConfig]] = {kind.model_fields["name"].default: kind for kind in get_args(DatasetConfig)}
 
@@ -162,8 +224,13 @@ def dataset_identity(dataset: DatasetConfig) -> str:
     return dataset.model_dump_json(exclude={"path"})
 
 
+def dataset_label(dataset: DatasetConfig) -> str:
+    """Return the label in reports and the database: the name of the data set, or of the file of the user's own data."""
+    return Path(dataset.path).name if isinstance(dataset, FileConfig) else dataset.name
+
+
 def parse_dataset(content: Any) -> DatasetConfig:
-    """Return the settings for a name or a mapping; a name ending in .npz or .csv is the path of a file.
+    """Return the settings for a name or a mapping; a name ending in .npz, .csv or .txt is the path of a file.
 
     Raises:
         ConfigError: unknown data set or key, or a value of the wrong type; `location` is the key.
@@ -187,5 +254,5 @@ def parse_dataset(content: Any) -> DatasetConfig:
 
 def _named(name: str) -> dict[str, Any]:
     """Return ``{"name": name}``, or the name and path of a file."""
-    suffix = Path(name).suffix.lower()
-    return {"name": suffix[1:], "path": name} if suffix in (".npz", ".csv") else {"name": name}
+    kind = {".npz": "npz", ".csv": "csv", ".txt": "text"}.get(Path(name).suffix.lower())
+    return {"name": kind, "path": name} if kind else {"name": name}

@@ -10,10 +10,20 @@ from numpy.typing import NDArray
 
 from idwbench.runs.datasets import Task
 
-__all__ = ["METRICS", "QUALITY_METRICS", "SPLITS", "MetricDefinition", "Metrics", "evaluate", "headline_metric"]
+__all__ = [
+    "METRICS",
+    "QUALITY_METRICS",
+    "SPLITS",
+    "MetricDefinition",
+    "Metrics",
+    "evaluate",
+    "headline_metric",
+    "nearest_values",
+]
 
 # In the order of tables.
 SPLITS = ("train", "validation", "test", "holdout")
+_NUMBERS_AT_ONCE = 2**22
 # Values by split and name.
 Metrics = Mapping[tuple[str, str], float]
 
@@ -23,7 +33,8 @@ class MetricDefinition:
     """One metric.
 
     Attributes:
-        task: The task whose models have the metric; None for the quality of prototypes and for studies of patches.
+        task: The task whose models have the metric; None for the cost of training, the quality of prototypes,
+            studies of patches, kernel regression, and hash tables.
         function: ``(outputs (n, outputs), targets) -> value``; targets are labels (n,) or numbers (n, outputs). None if
             it is not computed from outputs, see `idwbench.models.quality`.
         percent: Whether tables show the value times 100.
@@ -51,6 +62,23 @@ def _r2(outputs: NDArray[np.floating], targets: NDArray[np.generic]) -> float:
     return 1 - residual / total if total > 0 else float("nan")
 
 
+def nearest_values(outputs: NDArray[np.floating], stored: NDArray[np.floating]) -> NDArray[np.int64]:
+    """Return the index (n,) of the stored value nearest to each of `outputs` (n, features); −1 for one with NaN.
+
+    The order of ‖o − v‖² is that of ‖v‖² − 2 o·v. Of equal distances the first counts.
+    """
+    exact, asked = stored.astype(np.float64), outputs.astype(np.float64)
+    is_finite = np.isfinite(asked).all(1)
+    norms = np.einsum("ij,ij->i", exact, exact)
+    found = np.full(len(asked), -1, np.int64)
+    rows = max(1, _NUMBERS_AT_ONCE // len(exact))
+    for start in range(0, len(asked), rows):
+        part = asked[start : start + rows]
+        found[start : start + rows] = (norms - 2 * np.nan_to_num(part, posinf=0, neginf=0) @ exact.T).argmin(1)
+    found[~is_finite] = -1
+    return found
+
+
 # The first metric of a task is its headline metric.
 METRICS: dict[str, MetricDefinition] = {
     metric.name: metric
@@ -58,6 +86,17 @@ METRICS: dict[str, MetricDefinition] = {
         MetricDefinition("accuracy", "classification", _accuracy, percent=True, higher_is_better=True),
         MetricDefinition("rmse", "regression", _rmse, percent=False, higher_is_better=False),
         MetricDefinition("r2", "regression", _r2, percent=False, higher_is_better=True),
+        MetricDefinition("recall", "lookup", None, percent=True, higher_is_better=True),
+        MetricDefinition("recall_before", None, None, percent=True, higher_is_better=True),
+        MetricDefinition("gradient_share", None, None, percent=True, higher_is_better=True),
+        MetricDefinition("gradient_norm", None, None, percent=False, higher_is_better=True),
+        MetricDefinition("weight_entropy", None, None, percent=False, higher_is_better=False),
+        MetricDefinition("score_variance", None, None, percent=False, higher_is_better=False),
+        MetricDefinition("bits_per_character", "language", None, percent=False, higher_is_better=False),
+        MetricDefinition("loss", None, None, percent=False, higher_is_better=False),
+        MetricDefinition("seconds_per_step", None, None, percent=False, higher_is_better=False),
+        MetricDefinition("activation_memory", None, None, percent=False, higher_is_better=False),
+        MetricDefinition("queries_without_neighbours", None, None, percent=False, higher_is_better=False),
         MetricDefinition("coverage", None, None, percent=False, higher_is_better=False),
         MetricDefinition("relative_coverage", None, None, percent=False, higher_is_better=False),
         MetricDefinition("chamfer", None, None, percent=False, higher_is_better=False),

@@ -7,24 +7,33 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from idwbench.attention.definitions import ParameterValue
+from idwbench.attention.kernels import KERNELS, get_kernel, kernel_parameters
 from idwbench.attention.methods import METHODS, all_parameters, get_method, resolve_parameters
+from idwbench.attention.weighting_functions import WEIGHTINGS
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.settings import Count, Settings, added, validated
+from idwbench.runs.hash_tables import HashTableConfig
+from idwbench.runs.language_models import LanguageModelConfig
+from idwbench.runs.model_settings import ModelSettings
+from idwbench.runs.networks import ATTENTION_PREFIX, NetworkConfig
+from idwbench.runs.settings import Count, added, validated
 
 __all__ = [
     "MODELS",
     "BaselineConfig",
+    "HashTableConfig",
+    "KernelRegressionConfig",
+    "LanguageModelConfig",
     "ModelConfig",
+    "NetworkConfig",
     "PatchStudyConfig",
     "PrototypesConfig",
-    "check_data",
     "model_setting_names",
     "parse_model",
 ]
 
 
-class PrototypesConfig(Settings):
+class PrototypesConfig(ModelSettings):
     """A prototype network with learned keys and values.
 
     `parameters` holds every parameter of the method, defaults included; `plugin_sha256` is the checksum of the plugin
@@ -32,6 +41,7 @@ class PrototypesConfig(Settings):
     """
 
     array_names: ClassVar[tuple[str, ...]] = ("keys", "values")  # the arrays of a complete run
+    defaults: ClassVar[Mapping[str, Any]] = {"method": "idw", "prototypes": 16}  # of a run from Python
 
     kind: Literal["prototypes"] = "prototypes"
     method: str
@@ -58,15 +68,6 @@ class PrototypesConfig(Settings):
         if self.plugin_sha256 is not None:
             words.append(f"plugin {self.plugin_sha256[:8]}")
         return ", ".join(word for word in words if word)
-
-    def replace_parameters(self, values: Mapping[str, ParameterValue]) -> Self:
-        """Return a copy with other values of the method's parameters."""
-        return self.model_copy(update={"parameters": dict(values)})
-
-    @property
-    def studied(self) -> "PrototypesConfig | None":
-        """The network that must have been trained before, by a run with the same data, protocol and seed, or None."""
-        return None
 
     @classmethod
     def parse(cls, settings: Mapping[str, Any]) -> Self:
@@ -124,6 +125,15 @@ class PatchStudyConfig(PrototypesConfig):
             raise ConfigError("only wrong inputs have a number of cases", location=("n_cases",))
         return study
 
+    def check_dataset(self, dataset: DatasetConfig) -> None:
+        """Raise `ConfigError` for a regression or a text, and for special cases on other data than Two Moons."""
+        super().check_dataset(dataset)
+        if dataset.task != "classification":
+            raise ConfigError("patches need classes, not a regression", location=("kind",))
+        if self.cases == "special" and dataset.name != "two_moons":
+            problem = f"the special cases belong to the data set two_moons, not to {dataset.name}"
+            raise ConfigError(problem, location=("cases",), hint="choose wrong")
+
     @property
     def studied(self) -> PrototypesConfig:
         """The network that is patched."""
@@ -131,7 +141,7 @@ class PatchStudyConfig(PrototypesConfig):
         return PrototypesConfig(**shared)
 
 
-class BaselineConfig(Settings):
+class BaselineConfig(ModelSettings):
     """Prototypes that are not learned by gradient descent; a prediction is the value of the nearest key.
 
     ``kmeans``: the centres of k-means of the training inputs, with the class frequencies (or the mean target) of their
@@ -139,6 +149,7 @@ class BaselineConfig(Settings):
     """
 
     array_names: ClassVar[tuple[str, ...]] = ("keys", "values")
+    defaults: ClassVar[Mapping[str, Any]] = {"prototypes": 16}
 
     kind: Literal["baseline"] = "baseline"
     method: Literal["kmeans", "samples"]
@@ -152,10 +163,6 @@ class BaselineConfig(Settings):
     @property
     def plugin_sha256(self) -> None:
         """None: no plugin defines a baseline."""
-
-    @property
-    def studied(self) -> None:
-        """None: nothing must be trained before."""
 
     @property
     def label(self) -> str:
@@ -177,22 +184,87 @@ class BaselineConfig(Settings):
         return validated(cls, dict(settings))
 
 
-ModelConfig = Annotated[PrototypesConfig | PatchStudyConfig | BaselineConfig, Field(discriminator="kind")]
-MODELS: dict[str, type[PrototypesConfig | BaselineConfig]] = {
+class KernelRegressionConfig(ModelSettings):
+    """Kernel regression, whose memory is the training data.
+
+    `parameters` holds every parameter of the kernel, defaults included: ``bandwidth``, a number in scaled units,
+    ``scott`` or ``loo``; or ``power``, a number or ``loo``, and ``epsilon``.
+    """
+
+    defaults: ClassVar[Mapping[str, Any]] = {"kernel": "gaussian"}
+    is_deterministic: ClassVar[bool] = True
+
+    kind: Literal["kernel_regression"] = "kernel_regression"
+    kernel: str
+    parameters: dict[str, ParameterValue]
+
+    @property
+    def method(self) -> str:
+        """The name in tables: ``gaussian_kernel``, which is not the method ``gaussian``."""
+        return f"{self.kernel}_kernel"
+
+    @property
+    def prototypes(self) -> int:
+        """Number of learned prototypes: 0, since the memory is the training data."""
+        return 0
+
+    @property
+    def plugin_sha256(self) -> None:
+        """None: no plugin defines a kernel."""
+
+    @property
+    def label(self) -> str:
+        """Label of the model: ``gaussian kernel · h=0.5``."""
+        return f"{self.kernel} kernel · {self.parameters_label}"
+
+    @property
+    def parameters_label(self) -> str:
+        """Label of the parameters in tables: ``h=0.5``, ``h=loo`` or ``p=2, ε=0``."""
+        return get_kernel(self.kernel).label(self.parameters)
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the model for flat settings."""
+        if "kernel" not in settings:
+            raise ConfigError("'kernel' is missing", hint=did_you_mean("", KERNELS))
+        fields = {name: value for name, value in settings.items() if name in ("kind", "kernel")}
+        given = {name: value for name, value in settings.items() if name not in fields}
+        parameters = kernel_parameters(get_kernel(settings["kernel"]), given)
+        return validated(cls, {**fields, "parameters": parameters})
+
+
+_AnyConfig = (
+    PrototypesConfig
+    | PatchStudyConfig
+    | BaselineConfig
+    | KernelRegressionConfig
+    | HashTableConfig
+    | NetworkConfig
+    | LanguageModelConfig
+)
+ModelConfig = Annotated[_AnyConfig, Field(discriminator="kind")]
+MODELS: dict[str, type[_AnyConfig]] = {
     "prototypes": PrototypesConfig,
     "patch_study": PatchStudyConfig,
     "baseline": BaselineConfig,
+    "kernel_regression": KernelRegressionConfig,
+    "hash_table": HashTableConfig,
+    "network": NetworkConfig,
+    "transformer_lm": LanguageModelConfig,
 }
 _DERIVED = ("parameters", "plugin_sha256")
 
 
 def model_setting_names() -> list[str]:
-    """Return the names of all flat settings of models: fields, and parameters of methods."""
-    fields = dict.fromkeys(name for kind in MODELS.values() for name in kind.model_fields if name not in _DERIVED)
-    return [*fields, *all_parameters()]
+    """Return the names of all flat settings of models: fields, and parameters of methods, kernels and weightings."""
+    fields = [name for kind in MODELS.values() for name in kind.model_fields if name not in _DERIVED]
+    of_kernels = [parameter.name for kernel in KERNELS.values() for parameter in kernel.parameters]
+    of_weightings = [parameter.name for weighting in WEIGHTINGS.values() for parameter in weighting.parameters]
+    of_attention = [f"{ATTENTION_PREFIX}{name}" for name in all_parameters()]
+    return [*dict.fromkeys([*fields, *all_parameters(), *of_kernels, *of_weightings, *of_attention])]
 
 
-def parse_model(settings: Mapping[str, Any]) -> PrototypesConfig | BaselineConfig:
+def parse_model(settings: Mapping[str, Any]) -> ModelConfig:
     """Return the model for flat settings: ``kind``, ``method``, ``prototypes``, parameters of the method, ….
 
     Raises:
@@ -202,19 +274,5 @@ def parse_model(settings: Mapping[str, Any]) -> PrototypesConfig | BaselineConfi
     if not isinstance(kind, str) or kind not in MODELS:
         hint = did_you_mean(str(kind), MODELS)
         raise ConfigError(f"unknown kind of model {kind!r}", location=("kind",), hint=hint)
-    return MODELS[kind].parse(settings)
-
-
-def check_data(model: PrototypesConfig | BaselineConfig, dataset: DatasetConfig) -> None:
-    """Check that a model supports a data set.
-
-    Raises:
-        ConfigError: a study of patches of a regression, or of special cases on other data than Two Moons.
-    """
-    if not isinstance(model, PatchStudyConfig):
-        return
-    if dataset.task != "classification":
-        raise ConfigError("patches need classes, not a regression", location=("kind",))
-    if model.cases == "special" and dataset.name != "two_moons":
-        problem = f"the special cases belong to the data set two_moons, not to {dataset.name}"
-        raise ConfigError(problem, location=("cases",), hint="choose wrong")
+    parsed: ModelConfig = MODELS[kind].parse(settings)
+    return parsed

@@ -46,7 +46,11 @@ class Protocol(Settings):
         return self
 
 
+_LANGUAGE_PROTOCOL = Protocol(epochs=10, batch_size=8, learning_rate=0.003)
 _PROTOCOLS = {
+    "aesop": _LANGUAGE_PROTOCOL,
+    "wikitext_2": _LANGUAGE_PROTOCOL,
+    "text": _LANGUAGE_PROTOCOL,
     "two_moons": Protocol(epochs=25, batch_size=10, learning_rate=0.01),
     "mnist": Protocol(epochs=50, batch_size=4, learning_rate=0.001),
     "fashion_mnist": Protocol(epochs=50, batch_size=4, learning_rate=0.001),

@@ -15,6 +15,7 @@ from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import RESULT_STATES, EndedState, StoredRun, SweepStatus
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import dataset_identity
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import SweepSpec, read_sweep
@@ -63,16 +64,16 @@ def train(
     key = config.run_key
     if not retrain and (found := _finished(db, key)) is not None:
         return found
-    from idwbench.models.initialisation import check_prototypes
-
     # What can be wrong is found before the database is created or changed.
     selector, dataset = _selector(engine, device), _load(config, data_dir)
-    check_prototypes((config.required or config).model, dataset)
+    selector.check(config, dataset)
     results = Results(db)
     results.plan([config])
     results.reset([key], _RETRIED["all" if retrain else "failed"])
     if results.pending([key]):
-        outcome = _run([*_missing_requirements([config], results), config], results, selector, dataset, 1, observer)
+        to_do = [*_missing_requirements([config], results), config]
+        _prepare(to_do, selector, results, observer)
+        outcome = _run(to_do, results, selector, dataset, 1, observer)
         if outcome.elsewhere:
             raise ResultsError(f"run {key[:12]} is being trained by another process")
         if outcome.failed:
@@ -113,6 +114,8 @@ def run_sweep(
         data_dir: Folder of the image archives.
         observer: Receives the progress.
 
+    Each data set is loaded when its turn comes, so that only one is in memory.
+
     Raises:
         IdwbenchError: the file, the data or the database cannot be used. A failed run does not raise.
     """
@@ -130,12 +133,7 @@ def run_sweep(
         failed = 0 if "failed" in _RETRIED[retry] else status.failed
         observer.planned(len(keys) + len(to_do) - len(pending), len(to_do), status.running, failed)
     if to_do:
-        from idwbench.models.initialisation import check_prototypes
-
-        dataset = _load(to_do[0], data_dir)
-        for config in to_do:
-            check_prototypes(config.model, dataset)
-        _run(to_do, results, selector or _selector(engine, device), dataset, jobs, observer)
+        _run_by_dataset(to_do, results, selector or _selector(engine, device), data_dir, jobs, observer)
         status = results.sweep_status(spec.name)
     return status
 
@@ -152,6 +150,34 @@ def _load(config: RunConfig, data_dir: Path | None) -> Dataset:
     return load_dataset(config.dataset, data_dir)
 
 
+def _run_by_dataset(
+    configs: Sequence[RunConfig],
+    results: Results,
+    selector: EngineSelector,
+    data_dir: Path | None,
+    jobs: int | None,
+    observer: Observer | None,
+) -> None:
+    """Train runs data set by data set, in the order of the first run of each."""
+    groups: dict[str, list[RunConfig]] = {}
+    for config in configs:
+        groups.setdefault(dataset_identity(config.dataset), []).append(config)
+    for place, group in enumerate(groups.values()):
+        dataset = _load(group[0], data_dir)
+        for config in group:
+            selector.check(config, dataset)
+        if place == 0:
+            _prepare(configs, selector, results, observer)
+        _run(group, results, selector, dataset, jobs, observer)
+
+
+def _prepare(
+    configs: Sequence[RunConfig], selector: EngineSelector, results: Results, observer: Observer | None
+) -> None:
+    selector.results = results
+    selector.prepare(configs, (observer or Observer()).note)
+
+
 def _run(
     configs: Sequence[RunConfig],
     results: Results,
@@ -164,8 +190,6 @@ def _run(
     from idwbench.training.threads import available_cores, limited_threads
 
     observer = observer or Observer()
-    selector.results = results
-    selector.prepare(configs, observer.note)
     # A GPU trains one large stack at a time.
     n_jobs = jobs or (available_cores() if selector.device == "cpu" else 1)
     required = {run.run_key for config in configs if (run := config.required) is not None}

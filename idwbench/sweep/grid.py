@@ -1,22 +1,24 @@
 """The grid of a sweep: blocks of axes; each cell is a run for each seed."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.models import check_data, model_setting_names, parse_model
+from idwbench.runs.models import model_setting_names, parse_model
 from idwbench.runs.protocol import Protocol, parse_protocol
 
-__all__ = ["MAX_RUNS", "Block", "cells", "check_distinct", "read_grid", "within"]
+__all__ = ["MAX_RUNS", "Block", "Cell", "DataProtocol", "cells", "check_distinct", "read_grid", "within"]
 
 MAX_RUNS = 1_000_000
 
 Block = Mapping[str, tuple[Any, ...]]
 Cell = dict[str, Any]
+# A data set of a sweep and the protocol of its runs.
+DataProtocol = tuple[DatasetConfig, Protocol]
 
 
 @contextmanager
@@ -43,26 +45,26 @@ def check_distinct(values: Iterable[Any], problem: str) -> None:
             raise ConfigError(f"{problem.format(value)}, at [{first[value]}]", location=(index,))
 
 
-def read_grid(content: Any, dataset: DatasetConfig, protocol: Protocol, n_seeds: int) -> tuple[Block, ...]:
+def read_grid(content: Any, datasets: Sequence[DataProtocol], n_seeds: int) -> tuple[Block, ...]:
     """Return the blocks of a list of mappings, or of one mapping; a single value is an axis of length one.
 
-    An axis is a setting of the model or of the protocol. Every combination is checked.
+    An axis is a setting of the model or of the protocol. Every combination is checked with every data set.
 
     Raises:
         ConfigError: an unknown setting, an empty axis, a value that is not valid or occurs twice, a model that does not
-            support the data set, or more than `MAX_RUNS` runs; `location` is the index of the block, the axis and the
+            support a data set, or more than `MAX_RUNS` runs; `location` is the index of the block, the axis and the
             index of the value.
     """
     grid = []
     for index, block in enumerate(content if isinstance(content, list) and content else [content]):
         with within(index):
             grid.append(_read_axes(block))
-    n_runs = n_seeds * sum(math.prod(map(len, block.values())) for block in grid)
+    n_runs = n_seeds * len(datasets) * sum(math.prod(map(len, block.values())) for block in grid)
     if n_runs > MAX_RUNS:
         raise ConfigError(f"expected at most {MAX_RUNS:,} runs, got {n_runs:,}")
     for index, block in enumerate(grid):
         with within(index):
-            _check_block(block, dataset, protocol)
+            _check_block(block, datasets)
     return tuple(grid)
 
 
@@ -78,13 +80,21 @@ def _read_axes(content: Any) -> Block:
     return {name: tuple(values) if isinstance(values, list) else (values,) for name, values in content.items()}
 
 
-def _check_block(block: Block, dataset: DatasetConfig, protocol: Protocol) -> None:
+def _check_block(block: Block, datasets: Sequence[DataProtocol]) -> None:
     of_model = {name: values for name, values in block.items() if name not in Protocol.model_fields}
     of_protocol = {name: values for name, values in block.items() if name not in of_model}
-    checks: list[tuple[Block, Callable[[Cell], object]]] = [
-        (of_model, lambda cell: check_data(parse_model(cell), dataset)),
-        (of_protocol, lambda cell: parse_protocol(cell, protocol)),
-    ]
+    protocols = dict.fromkeys(protocol for _, protocol in datasets)
+
+    def check_model(cell: Cell) -> None:
+        model = parse_model(cell)
+        for dataset, _ in datasets:
+            model.check_dataset(dataset)
+
+    def check_protocol(cell: Cell) -> None:
+        for protocol in protocols:
+            parse_protocol(cell, protocol)
+
+    checks: list[tuple[Block, Callable[[Cell], None]]] = [(of_model, check_model), (of_protocol, check_protocol)]
     for axes, parse in checks:
         for cell in cells(axes):
             try:
@@ -100,7 +110,7 @@ def _check_block(block: Block, dataset: DatasetConfig, protocol: Protocol) -> No
             check_distinct(values, "{!r} is already in the axis")
 
 
-def _axis_at_fault(name: str, cell: Cell, parse: Callable[[Cell], object]) -> str:
+def _axis_at_fault(name: str, cell: Cell, parse: Callable[[Cell], None]) -> str:
     """Return the axis `name`, or the one that contradicts the setting `name` of the protocol."""
     for axis, value in cell.items() if name not in cell else ():
         try:

@@ -122,9 +122,10 @@ class _Workers:
                 raise _Stopped
             self.observer.epoch(stack, epoch)
 
+        engine = self.engine_for(stack[0])
         try:
             with renewed(self.results, keys):
-                trained = self.engine_for(stack[0]).train(stack, self.dataset, on_epoch)
+                trained = engine.train(stack, self.dataset, on_epoch)
                 trained = [self.quality.measured(result) for result in trained]
         except _Stopped:
             self.results.release(keys)
@@ -141,6 +142,7 @@ class _Workers:
             with contextlib.suppress(ResultsError):
                 self.results.release(keys)
             raise
+        engine.stored(stack)
         for state in ("complete", "diverged"):
             self.outcome.add(state, sum(result.state == state for result in trained))
         self.observer.finished(trained)

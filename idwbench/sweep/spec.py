@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from idwbench.data.folders import resolve_files
-from idwbench.errors import ConfigError, DatasetError
-from idwbench.runs.datasets import DatasetConfig, parse_dataset
+from idwbench.errors import ConfigError
+from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.protocol import Protocol, default_protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, validated
-from idwbench.sweep.grid import MAX_RUNS, Block, check_distinct, read_grid, within
+from idwbench.sweep.data_axes import read_datasets
+from idwbench.sweep.grid import MAX_RUNS, Block, DataProtocol, check_distinct, read_grid, within
 from idwbench.sweep.yaml_source import read_yaml
 
 __all__ = ["SweepSpec", "read_sweep"]
@@ -23,10 +23,12 @@ class SweepSpec:
     """The content of a sweep file.
 
     Attributes:
-        protocol: The default of the data set, with the settings of the file.
+        dataset: The first data set.
+        protocol: The default of that data set, with the settings of the file.
         seeds: In the order of the file; a count n stands for 0 … n − 1.
         grid: Blocks of axes; each stands for the product of its axes.
         source: The text of the file.
+        further_datasets: The other data sets, each with its protocol.
     """
 
     name: str
@@ -36,6 +38,12 @@ class SweepSpec:
     seeds: tuple[int, ...]
     grid: tuple[Block, ...]
     source: str = ""
+    further_datasets: tuple[DataProtocol, ...] = ()
+
+    @property
+    def datasets(self) -> tuple[DataProtocol, ...]:
+        """All data sets in the order of the plan, each with its protocol."""
+        return ((self.dataset, self.protocol), *self.further_datasets)
 
 
 def _check_name(name: str) -> str:
@@ -73,20 +81,16 @@ def read_sweep(path: Path) -> SweepSpec:
     try:
         file = validated(_SweepFile, source.content)
         with within("dataset"):
-            dataset = _read_dataset(file.dataset, path.parent)
+            found = read_datasets(file.dataset, path.parent)
         with within("protocol"):
-            protocol = parse_protocol(file.protocol, default_protocol(dataset.name))
+            protocols = {one.name: parse_protocol(file.protocol, default_protocol(one.name)) for one in found}
         with within("seeds"):
             check_distinct(file.seeds, "seed {} is already in the list")
         with within("grid"):
-            grid = read_grid(file.grid, dataset, protocol, len(file.seeds))
+            datasets = tuple((dataset, protocols[dataset.name]) for dataset in found)
+            grid = read_grid(file.grid, datasets, len(file.seeds))
     except ConfigError as error:
         raise source.error(error) from None
-    return SweepSpec(file.name, file.description.strip(), dataset, protocol, tuple(file.seeds), grid, source.text)
-
-
-def _read_dataset(content: Any, folder: Path) -> DatasetConfig:
-    try:
-        return resolve_files(parse_dataset(content), folder)
-    except DatasetError as error:
-        raise ConfigError(str(error), location=("path",)) from None
+    (dataset, protocol), *others = datasets
+    seeds, description = tuple(file.seeds), file.description.strip()
+    return SweepSpec(file.name, description, dataset, protocol, seeds, grid, source.text, tuple(others))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from idwbench.data.dataset import Dataset
-from idwbench.models.initialisation import baseline_prototypes
+from idwbench.models.initialisation import baseline_prototypes, check_baseline
 from idwbench.models.neighbours import nearest_index
 from idwbench.runs.config import RunConfig
 from idwbench.runs.models import BaselineConfig
@@ -19,6 +19,12 @@ class BaselineEngine(SingleRunEngine):
     """Fits the runs of kind ``baseline``."""
 
     name = "baseline"
+
+    @classmethod
+    def check(cls, config: RunConfig, dataset: Dataset) -> None:
+        """Raise `ConfigError` if there are too few training inputs for the prototypes."""
+        assert isinstance(config.model, BaselineConfig)
+        check_baseline(config.model, dataset)
 
     def train_one(self, config: RunConfig, dataset: Dataset) -> RunResult:
         """Fit one baseline.

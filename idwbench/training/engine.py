@@ -36,6 +36,15 @@ class AbstractEngine(ABC):
 
     name: ClassVar[str]
 
+    @classmethod
+    def check(cls, config: RunConfig, dataset: Dataset) -> None:
+        """Check, without drawing anything, that the data supports a run; by default it does.
+
+        Raises:
+            ConfigError: it does not.
+        """
+        return None
+
     @abstractmethod
     def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
         """Return the maximum number of runs like `config` for one call of `train`."""
@@ -48,6 +57,9 @@ class AbstractEngine(ABC):
 
         `on_epoch` is called with the number of each finished epoch; an exception in it ends the training.
         """
+
+    def stored(self, configs: Sequence[RunConfig]) -> None:  # noqa: B027  # most engines keep nothing
+        """Delete what was kept in case the training of `configs` is interrupted: their results are stored now."""
 
 
 class SingleRunEngine(AbstractEngine):

@@ -13,7 +13,7 @@ from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset, FeatureMoments, Scaling, Split
-from idwbench.models.initialisation import initial_prototypes
+from idwbench.models.initialisation import check_prototypes, initial_prototypes
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import learning_rate
@@ -65,6 +65,11 @@ class FusedEngine(AbstractEngine):
     def supports(config: RunConfig) -> bool:
         """Return whether there is a kernel for the run's method."""
         return config.model.method in KERNEL_SCORES and config.model.plugin_sha256 is None
+
+    @classmethod
+    def check(cls, config: RunConfig, dataset: Dataset) -> None:
+        """Raise `ConfigError` if there are too few training inputs for the prototypes."""
+        check_prototypes(config.network, dataset)
 
     def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
         """Return the number of runs that are stored together."""

@@ -5,7 +5,7 @@ The classes import the compiler of torch when they are made, which takes longer 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor
@@ -14,13 +14,38 @@ from torch.optim.sgd import sgd
 
 from idwbench.runs.protocol import Protocol
 
-__all__ = ["optimizer_step"]
+__all__ = ["OptimizerStep", "clip_gradients", "optimizer_step"]
 
 # Fused: one pass over the numbers instead of ten, on supported devices.
 FUSED_DEVICES = ("cpu", "cuda")
 
 
-def optimizer_step(protocol: Protocol, numbers: Tensor, gradients: Tensor) -> Callable[[float], None]:
+def clip_gradients(protocol: Protocol, gradients: Tensor) -> None:
+    """Scale gradients (…, length) to the protocol's largest norm, as `torch.nn.utils.clip_grad_norm_` does."""
+    if protocol.gradient_clip:
+        norms = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
+        gradients.mul_((protocol.gradient_clip / (norms + 1e-6)).clamp(max=1))
+
+
+class OptimizerStep(ABC):
+    """Takes steps of an optimizer; called with the learning rate.
+
+    Attributes:
+        state: The optimizer's tensors by name, changed by each step; may be replaced by those of another time.
+    """
+
+    state: dict[str, Tensor]
+
+    def __init__(self, protocol: Protocol, numbers: Tensor, gradients: Tensor) -> None:
+        self.protocol, self.numbers, self.gradients = protocol, numbers, gradients
+        self.fused = numbers.device.type in FUSED_DEVICES
+
+    @abstractmethod
+    def __call__(self, rate: float) -> None:
+        """Take one step at a learning rate."""
+
+
+def optimizer_step(protocol: Protocol, numbers: Tensor, gradients: Tensor) -> OptimizerStep:
     """Return a function that takes one step of the protocol's optimizer at a learning rate.
 
     Args:
@@ -28,53 +53,56 @@ def optimizer_step(protocol: Protocol, numbers: Tensor, gradients: Tensor) -> Ca
         numbers: The parameters, changed in place by each step.
         gradients: Their gradients, of the same shape, read at each step.
     """
-    fused = numbers.device.type in FUSED_DEVICES
-    make = _sgd_step if protocol.optimizer == "sgd" else _adam_step
-    return torch.no_grad()(make(protocol, numbers, gradients, fused))
+    return (_SgdStep if protocol.optimizer == "sgd" else _AdamStep)(protocol, numbers, gradients)
 
 
-def _sgd_step(protocol: Protocol, numbers: Tensor, gradients: Tensor, fused: bool) -> Callable[[float], None]:
-    buffers: list[Tensor | None] = [None] if protocol.momentum else []  # filled by the first step
+class _SgdStep(OptimizerStep):
+    def __init__(self, protocol: Protocol, numbers: Tensor, gradients: Tensor) -> None:
+        super().__init__(protocol, numbers, gradients)
+        self.state = {}  # with momentum, filled by the first step
 
-    def step(rate: float) -> None:
+    @torch.no_grad()
+    def __call__(self, rate: float) -> None:
+        buffers = [self.state.get("momentum")] if self.protocol.momentum else []
         sgd(
-            [numbers],
-            [gradients],
+            [self.numbers],
+            [self.gradients],
             buffers,
-            fused=fused,
+            fused=self.fused,
             lr=rate,
-            momentum=protocol.momentum,
-            weight_decay=protocol.weight_decay,
+            momentum=self.protocol.momentum,
+            weight_decay=self.protocol.weight_decay,
             dampening=0,
             nesterov=False,
             maximize=False,
         )
+        if buffers and buffers[0] is not None:
+            self.state["momentum"] = buffers[0]
 
-    return step
 
+class _AdamStep(OptimizerStep):
+    def __init__(self, protocol: Protocol, numbers: Tensor, gradients: Tensor) -> None:
+        super().__init__(protocol, numbers, gradients)
+        self.amsgrad = protocol.optimizer == "adam_amsgrad"
+        names = ("means", "squares", "largest") if self.amsgrad else ("means", "squares")
+        self.state = {name: torch.zeros_like(numbers, requires_grad=False) for name in names}
+        self.state["taken"] = torch.zeros((), device=numbers.device if self.fused else "cpu")
 
-def _adam_step(protocol: Protocol, numbers: Tensor, gradients: Tensor, fused: bool) -> Callable[[float], None]:
-    amsgrad = protocol.optimizer == "adam_amsgrad"
-    means, squares = torch.zeros_like(numbers), torch.zeros_like(numbers)
-    largest = [torch.zeros_like(numbers)] if amsgrad else []
-    taken = torch.zeros((), device=numbers.device if fused else "cpu")
-
-    def step(rate: float) -> None:
+    @torch.no_grad()
+    def __call__(self, rate: float) -> None:
         adam(
-            [numbers],
-            [gradients],
-            [means],
-            [squares],
-            largest,
-            [taken],
-            fused=fused,
+            [self.numbers],
+            [self.gradients],
+            [self.state["means"]],
+            [self.state["squares"]],
+            [self.state["largest"]] if self.amsgrad else [],
+            [self.state["taken"]],
+            fused=self.fused,
             lr=rate,
-            amsgrad=amsgrad,
+            amsgrad=self.amsgrad,
             beta1=0.9,
             beta2=0.999,
             eps=1e-8,
-            weight_decay=protocol.weight_decay,
+            weight_decay=self.protocol.weight_decay,
             maximize=False,
         )
-
-    return step

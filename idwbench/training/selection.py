@@ -1,22 +1,39 @@
 """Selection of the engine: for networks fused on the CPU, for methods with a kernel, torch for others."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal
 
+from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.training.engine import AbstractEngine
 
+if TYPE_CHECKING:
+    from idwbench.training.checkpoint_files import Checkpoints
+
 __all__ = ["EngineName", "EngineSelector"]
 
 EngineName = Literal["auto", "fused", "torch"]
+
+# Module and class of each engine: of networks of prototypes by its name, of other runs by their kind.
+_CLASSES = {
+    "torch": ("torch_engine", "TorchEngine"),
+    "fused": ("fused_engine", "FusedEngine"),
+    "baseline": ("baseline_engine", "BaselineEngine"),
+    "kernel_regression": ("kernel_regression_engine", "KernelRegressionEngine"),
+    "hash_table": ("hash_table_engine", "HashTableEngine"),
+    "network": ("network_engine", "NetworkEngine"),
+    "transformer_lm": ("language_model_engine", "LanguageModelEngine"),
+    "patch_study": ("patch_study_engine", "PatchStudyEngine"),
+}
 
 
 class EngineSelector:
     """Selects the engine of each run; engines are created, and torch or Numba imported, when needed.
 
-    `results` has the trained runs that studies of patches read.
+    `results` has the trained runs that studies of patches read, and the folder for checkpoints.
 
     Raises:
         ConfigError: the fused engine on another device than the CPU, or the device is not available.
@@ -27,6 +44,7 @@ class EngineSelector:
             problem = f"'fused' runs on the CPU only, not on device '{device}'"
             raise ConfigError(problem, location=("engine",), hint="choose torch")
         self.name, self.device, self.results = name, device, results
+        self.report: Callable[[str], None] = lambda line: None
         self._engines: dict[str, AbstractEngine] = {}
         if device != "cpu":
             self._engine("torch")
@@ -39,8 +57,14 @@ class EngineSelector:
         """
         return self._engine(self._name_for(config))
 
+    def check(self, config: RunConfig, dataset: Dataset) -> None:
+        """Raise `ConfigError` if the data does not support a run, or the run that it needs."""
+        trained = config.required or config
+        _engine_class(self._name_for(trained)).check(trained, dataset)
+
     def prepare(self, configs: Sequence[RunConfig], report: Callable[[str], None]) -> None:
         """Create the engines for `configs`, report them, and compile kernels; raises as `__call__`."""
+        self.report = report
         methods: dict[str, list[str]] = {}
         for config in configs:
             of_engine = methods.setdefault(self._name_for(config), [])
@@ -79,20 +103,25 @@ class EngineSelector:
         return self._engines[name]
 
     def _new_engine(self, name: str) -> AbstractEngine:
+        engine: Callable[..., AbstractEngine] = _engine_class(name)
         if name == "torch":
-            from idwbench.training.torch_engine import TorchEngine
+            return engine(self.device)
+        if name in ("network", "transformer_lm"):
+            return engine(self.device, self._checkpoints())
+        if name == "patch_study":
+            if self.results is None:
+                raise ValueError("a study of patches needs the database of the trained runs")
+            return engine(self.results)
+        return engine()
 
-            return TorchEngine(self.device)
-        if name == "fused":
-            from idwbench.training.fused_engine import FusedEngine
+    def _checkpoints(self) -> "Checkpoints":
+        from idwbench.training.checkpoint_files import Checkpoints
 
-            return FusedEngine()
-        if name == "baseline":
-            from idwbench.training.baseline_engine import BaselineEngine
+        return Checkpoints(None if self.results is None else self.results.checkpoint_folder, self.report)
 
-            return BaselineEngine()
-        from idwbench.training.patch_study_engine import PatchStudyEngine
 
-        if self.results is None:
-            raise ValueError("a study of patches needs the database of the trained runs")
-        return PatchStudyEngine(self.results)
+def _engine_class(name: str) -> type[AbstractEngine]:
+    """Import and return a class of engines, by its name or the kind of its runs."""
+    module, class_name = _CLASSES[name]
+    found: type[AbstractEngine] = getattr(import_module(f"idwbench.training.{module}"), class_name)
+    return found

@@ -16,14 +16,14 @@ from idwbench.attention.methods import get_method
 from idwbench.attention.weightings import prototype_logits
 from idwbench.data.dataset import Dataset, FeatureMoments
 from idwbench.errors import ConfigError
-from idwbench.models.initialisation import initial_prototypes
+from idwbench.models.initialisation import check_prototypes, initial_prototypes
 from idwbench.models.prototypes import stacked_outputs
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import CurvePoint, RunResult
 from idwbench.training.engine import AbstractEngine, batch_order, check_stack
-from idwbench.training.optimizers import optimizer_step
+from idwbench.training.optimizers import clip_gradients, optimizer_step
 
 __all__ = ["Stack", "TorchEngine", "resolve_device"]
 
@@ -59,6 +59,11 @@ class TorchEngine(AbstractEngine):
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = resolve_device(device)
+
+    @classmethod
+    def check(cls, config: RunConfig, dataset: Dataset) -> None:
+        """Raise `ConfigError` if there are too few training inputs for the prototypes."""
+        check_prototypes(config.network, dataset)
 
     def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
         """Return the number of runs that fit into `STEP_NUMBERS`."""
@@ -149,8 +154,7 @@ class Stack:
         gradients = torch.autograd.grad(losses, (self.keys, self.values), torch.full_like(losses, 1 / rows.shape[-1]))
         rows_of_runs = [gradient.reshape(len(self.gradients), -1) for gradient in gradients]
         torch.cat([*rows_of_runs, self.padding], 1, out=self.gradients)
-        if self.protocol.gradient_clip:
-            _clip(self.gradients, self.protocol.gradient_clip)
+        clip_gradients(self.protocol, self.gradients)
         self.optimizer_step(rate)
         return losses.detach().view(rows.shape)
 
@@ -224,12 +228,6 @@ def _losses(outputs: Float[Tensor, "n outputs"], targets: Tensor) -> Float[Tenso
     if targets.ndim == 1:
         return functional.cross_entropy(outputs, targets, reduction="none")
     return functional.mse_loss(outputs, targets, reduction="none").mean(1)
-
-
-def _clip(gradients: Float[Tensor, "runs length"], limit: float) -> None:
-    """Scale the gradient of each run to a norm of at most `limit`, as `torch.nn.utils.clip_grad_norm_` does."""
-    norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
-    gradients.mul_((limit / (norms + 1e-6)).clamp(max=1))
 
 
 def _stack_parameters(configs: Sequence[RunConfig], device: torch.device) -> dict[str, float | str | Tensor]:

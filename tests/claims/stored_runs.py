@@ -73,7 +73,7 @@ class Runs:
 
     @property
     def evidence(self) -> Evidence:
-        return Evidence(self.runs, self.load_arrays)
+        return Evidence(self.runs, self.load_arrays, lambda: self.runs)
 
     def judge(self, number: int) -> Judgement:
         """Return the verdict on one claim alone."""

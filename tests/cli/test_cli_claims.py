@@ -32,7 +32,7 @@ def test_json_has_a_verdict_on_each_claim(empty):
     result = empty("report", "--claims", "--json")
     assert result.exit_code == 0, result.output
     records = json.loads(result.stdout)
-    assert [record["number"] for record in records] == list(range(1, 25))
+    assert [record["number"] for record in records] == list(range(1, 34))
     assert records[0]["verdict"] == "not enough runs"
     assert records[0]["sweeps"] == ["sweeps/paper/paper_two_moons.yaml"]
     assert (records[5]["verdict"], records[19]["verdict"]) == ("holds", "does not hold")
@@ -45,7 +45,8 @@ def test_each_data_set_is_read_once(empty, monkeypatch, arguments):
         Results, "find_runs", lambda self, **chosen: read.append(chosen["dataset"]) or find_runs(self, **chosen)
     )
     assert empty("report", *arguments).exit_code == 0
-    assert read == ["two_moons", "mnist"]
+    assert {"two_moons", "mnist"} <= set(read)
+    assert len(read) == len(set(read))
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 from idwbench.data import image_archives, image_cache
 from idwbench.errors import DatasetError
 
-LAYOUT = ("MNIST", "FashionMNIST")
+LAYOUT = ("MNIST", "FashionMNIST", "aesop", "wikitext-2")
 # Read before any test changes it: the tests that need real data ask for `data_dir`, all others do without.
 REAL_DATA = os.environ.get("IDWBENCH_DATA")
 

@@ -17,12 +17,12 @@ from idwbench.report.leaderboard import leaderboard
 from idwbench.report.summaries import summarise
 from idwbench.results.records import StoredRun
 from idwbench.runs.metrics import METRICS, MetricDefinition
-from idwbench.runs.settings import Settings
+from idwbench.runs.model_settings import ModelSettings
 
 Make = Callable[..., StoredRun]
 
 
-class Kmeans(Settings):
+class Kmeans(ModelSettings):
     """Another kind of model: a method outside the registry, without parameters."""
 
     kind: str = "baseline"
@@ -34,6 +34,10 @@ class Kmeans(Settings):
 
     def replace_parameters(self, values: Any) -> Kmeans:
         return self
+
+    @classmethod
+    def parse(cls, settings: Any) -> Kmeans:
+        return cls(**settings)
 
 
 def of_kind(run: StoredRun, kind: str, method: str = "kmeans") -> StoredRun:

@@ -126,7 +126,9 @@ def test_studies_that_differ_in_their_cases_alone_have_different_labels():
         ),
         (
             "{kind: [baseline, 3], method: kmeans, prototypes: 3}",
-            "6:23: grid[0].kind[1]: unknown kind of model 3 (expected one of: baseline, patch_study, prototypes)",
+            "6:23: grid[0].kind[1]: unknown kind of model 3 "
+            "(expected one of: baseline, hash_table, kernel_regression, network, patch_study, prototypes, "
+            "transformer_lm)",
         ),
         ("{kind: baseline, method: idw, prototypes: 3}", "grid[0].method: input should be 'kmeans' or 'samples'"),
         ("{kind: baseline, method: kmeans, prototypes: 3, power: 2}", "grid[0].power: unknown key"),

@@ -33,6 +33,28 @@ RUNS = PAPER_RUNS | {
     "mnist_quick": 18,
     "digits": 35,
     "regression": 50,
+    "kernel_regression": 552,
+    "kernel_regression_friedman1": 648,
+    "kernel_regression_diabetes": 648,
+    "kernel_regression_digits": 552,
+    "hash_table": 9120,
+    "hash_table_learned": 510,
+    "hash_table_capacity": 14080,
+    "hash_table_scores": 1260,
+    "hash_table_capacity_full": 100800,
+    "network_digits": 180,
+    "network_heads": 420,
+    "network_depth": 220,
+    "network_mnist": 55,
+    "network_fashion_mnist": 55,
+    "network_digits_full": 600,
+    "network_mnist_full": 234,
+    "network_fashion_mnist_full": 234,
+    "language_model": 90,
+    "language_model_power": 35,
+    "language_model_aesop": 120,
+    "language_model_wikitext_2": 90,
+    "language_model_power_full": 310,
 }
 # SHA-256 of the run keys of version 0.1.0, sorted.
 KEYS_OF_0_1_0 = {
@@ -166,9 +188,9 @@ def test_the_docs_list_the_settings_of_every_data_set_with_their_defaults() -> N
     assert [row[0].strip("`") for row in rows] == [*DATASETS]
     for (_, task, settings), declared in zip(rows, DATASETS.values(), strict=True):
         fields = {name: field.default for name, field in declared.model_fields.items()}
-        own_files = "path" in fields
-        assert task == ("either" if own_files else fields["task"])
-        documented_elsewhere = {"name", "validation", "path", "sha256", *([] if own_files else ["task"])}
+        either = "scaling" in fields
+        assert task == ("either" if either else fields["task"])
+        documented_elsewhere = {"name", "validation", "path", "sha256", *([] if either else ["task"])}
         expected = {name: str(value) for name, value in fields.items() if name not in documented_elsewhere}
         assert dict(re.findall(r"`(\w+)` \(([^)]*)\)", settings)) == expected
     assert "`validation` (0)" in PAGE and "`path`" in PAGE and "`sha256`" in PAGE
@@ -177,8 +199,9 @@ def test_the_docs_list_the_settings_of_every_data_set_with_their_defaults() -> N
 def test_the_docs_list_the_settings_of_the_protocol_with_their_defaults() -> None:
     rows = table("protocol")
     assert [row[0].strip("`") for row in rows] == [*Protocol.model_fields]
-    defaults = [default_protocol(name) for name in ("two_moons", "mnist", "digits")]
+    defaults = [default_protocol(name) for name in ("two_moons", "mnist", "aesop", "digits")]
     assert default_protocol("mnist") == default_protocol("fashion_mnist")
+    assert default_protocol("aesop") == default_protocol("wikitext_2") == default_protocol("text")
     for name, _, *documented in rows:
         assert documented == [str(getattr(protocol, name.strip("`"))) for protocol in defaults]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.figures.plane import Extent, Points, cell_centres
-from idwbench.runs.models import BaselineConfig, PrototypesConfig
+from idwbench.runs.models import ModelConfig
 
 __all__ = ["GRID", "PlaneData", "class_probability", "plane_data"]
 
@@ -49,7 +49,7 @@ def plane_data(dataset: Dataset) -> PlaneData:
 
 
 def class_probability(
-    model: PrototypesConfig | BaselineConfig,
+    model: ModelConfig,
     keys: NDArray[np.float32],
     values: NDArray[np.float32],
     data: PlaneData,

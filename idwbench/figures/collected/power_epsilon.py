@@ -13,7 +13,7 @@ import numpy as np
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.plane import PlaneData, class_probability, plane_data
-from idwbench.figures.collected.selection import runs_of_row, select_runs_of_kind
+from idwbench.figures.collected.selection import first_run, runs_of_row, select_runs_of_kind
 from idwbench.figures.drawing import Drawing
 from idwbench.figures.heat_maps import HeatCell, HeatMap, draw_heat_maps
 from idwbench.figures.power_epsilon import PowerEpsilonPanel, draw_power_epsilon
@@ -116,7 +116,7 @@ def _panel(store: Results, grid: _Grid, place: Place, row: Row, data: PlaneData)
     power, epsilon = place
     if not row.n:
         return PowerEpsilonPanel(power, epsilon, n_diverged=row.n_diverged)
-    run = min(runs_of_row(grid.runs, grid.section, row), key=lambda run: run.config.seed)
+    run = first_run(runs_of_row(grid.runs, grid.section, row))
     arrays = store.load_arrays(run.run_key)
     keys, values = (np.asarray(arrays[name], np.float32) for name in ("keys", "values"))
     return PowerEpsilonPanel(
@@ -133,10 +133,10 @@ def _panel(store: Results, grid: _Grid, place: Place, row: Row, data: PlaneData)
 def _heat_map(grid: _Grid, split: str, name: str) -> HeatMap:
     definition = METRICS.get(name)
     cells = {}
-    for place, row in grid.rows.items():
+    for cell, row in grid.rows.items():
         runs = runs_of_row(grid.runs, grid.section, row)
-        found = statistic({run.config.seed: run.metric(name, split) for run in runs})
-        cells[place] = HeatCell(found, row.n_diverged)
+        found = statistic({place: run.metric(name, split) for place, run in enumerate(runs)})
+        cells[cell] = HeatCell(found, row.n_diverged)
     words = name.replace("_", " ") + (" in %" if definition and definition.percent else "")
     title = words if name in QUALITY else f"{split} {words}"
     return HeatMap(

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from idwbench.attention.methods import METHODS, get_method
 from idwbench.errors import ConfigError
 from idwbench.report.labels import count_label
+from idwbench.report.replication import data_seed
 from idwbench.report.summaries import Row, Section, summarise
 from idwbench.results.records import StoredRun
-from idwbench.runs.datasets import dataset_identity
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["Model", "Selection", "runs_of_row", "select_runs_of_kind", "stored_models"]
+__all__ = ["Model", "Selection", "first_run", "runs_of_row", "select_runs_of_kind", "stored_models"]
 
 _FEW = 3
 
@@ -84,10 +84,15 @@ def stored_models(store: Results, selection: Selection, section: Section) -> tup
     rows, left_out = _drawable(section)
     models = []
     for row in rows:
-        run = min(runs_of_row(selection.runs, section, row), key=lambda run: run.config.seed)
+        run = first_run(runs_of_row(selection.runs, section, row))
         arrays = store.load_arrays(run.run_key)
         models.append(Model(row, run, arrays["keys"].astype(np.float32), arrays["values"].astype(np.float32)))
     return models, left_out
+
+
+def first_run(runs: Sequence[StoredRun]) -> StoredRun:
+    """Return the run of the lowest seed of the data, and of these of the lowest seed."""
+    return min(runs, key=lambda run: (data_seed(run.config.dataset), run.config.seed))
 
 
 def runs_of_row(runs: Sequence[StoredRun], section: Section, row: Row) -> list[StoredRun]:
@@ -112,8 +117,8 @@ def _drawable(section: Section) -> tuple[list[Row], tuple[str, ...]]:
 
 def _belongs(run: StoredRun, section: Section, row: Row) -> bool:
     config = run.config
-    same_data = dataset_identity(config.dataset) == dataset_identity(section.dataset_config)
-    return config.model == row.model and same_data and config.protocol == section.protocol
+    same = config.model == row.model and config.protocol == section.protocol
+    return same and section.has_data(config.dataset)
 
 
 def _count(runs: Sequence[StoredRun], kind: str) -> int:

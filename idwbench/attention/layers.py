@@ -1,0 +1,211 @@
+"""Multi-head attention with any score: layers with the interface of `torch.nn.MultiheadAttention`."""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from idwbench.attention.additive import AdditiveScore
+from idwbench.attention.definitions import ParameterValue, WeightingDefinition
+from idwbench.attention.layer_inputs import check_inputs, layer_masks
+from idwbench.attention.masks import Masks
+from idwbench.attention.pair_scores import MethodScore, PairScore, WeightingScore
+from idwbench.attention.sequences import SequenceAttention
+from idwbench.attention.weightings import get_weighting
+from idwbench.errors import ConfigError
+
+__all__ = ["MultiheadAttention", "SelfAttention"]
+
+
+class MultiheadAttention(nn.MultiheadAttention):
+    """Multi-head attention with any score: out_proj(concat_h Σ_j a(q_hi, k_hj) · v_hj).
+
+    q, k and v are linear projections of the inputs (Vaswani et al. 2017, section 3.2.2), and the weights a are those
+    of a score and a weighting. Arguments, shapes, masks and the names and shapes of parameters are those of
+    `torch.nn.MultiheadAttention`, and state dicts can be exchanged with it. With ``score="scaled_dot"`` the results
+    are the same too.
+
+    Args:
+        embed_dim: Features of the queries and of the output.
+        num_heads: Number of heads; each has embed_dim / num_heads features.
+        score: Name of a method, whose score is used, or ``additive``, which has learned weights and the parameters
+            ``form`` (``tanh`` or ``linear``) and ``hidden`` (by default the features of a head).
+        weighting: Name of a weighting: how scores become weights.
+        dropout: Probability with which a weight is set to 0 in training.
+        bias: Whether the projections have a bias.
+        add_bias_kv: Whether a learned key and value are added to the sequence.
+        add_zero_attn: Whether a key and value of zeros are added to each head.
+        kdim: Features of the keys; by default `embed_dim`.
+        vdim: Features of the values; by default `embed_dim`.
+        batch_first: Whether inputs are (batch, length, features) instead of (length, batch, features).
+        device: Device of the parameters.
+        dtype: Type of the parameters.
+        **parameters: Parameters of the score, such as ``power`` and ``epsilon``, and of the weighting, such as ``k``.
+
+    Raises:
+        ValueError: unknown score, weighting or parameter, a parameter out of range, or a size that is not positive.
+        AssertionError: `num_heads` does not divide `embed_dim`.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        score: str = "idw",
+        weighting: str = "softmax",
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        **parameters: Any,
+    ) -> None:
+        super().__init__(
+            embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype
+        )
+        self.score, self.weighting = score, weighting
+        chosen, self.weighting_parameters = _weighting(weighting, parameters)
+        of_score = {name: value for name, value in parameters.items() if name not in self.weighting_parameters}
+        pair_score = _pair_score(score, of_score, (num_heads, self.head_dim), device=device, dtype=dtype)
+        self.pair_score = pair_score if chosen.own_score is None else WeightingScore(chosen.own_score)
+        if self.pair_score != MethodScore("scaled_dot") or weighting != "softmax":
+            # Otherwise `torch.nn.TransformerEncoderLayer` computes the scaled dot product itself in evaluation.
+            self._qkv_same_embed_dim = False
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the output (…, L, embed_dim), and the weights after dropout if `need_weights`, otherwise None.
+
+        Shapes: `query` (L, batch, embed_dim), `key` (S, batch, kdim) and `value` (S, batch, vdim), with the first two
+        axes exchanged if `batch_first`, and without batch for unbatched inputs; `key_padding_mask` (batch, S);
+        `attn_mask` (L, S) or (batch · num_heads, L, S); weights (batch, L, S), the mean over heads, or
+        (batch, num_heads, L, S) if not `average_attn_weights`. A boolean mask is True at keys that are excluded; a
+        floating-point mask is added to the scores. With `is_causal` and no `attn_mask`, query i attends to keys 0 … i;
+        with both, `is_causal` says that `attn_mask` is this mask.
+
+        A query that may attend to no key gets NaN with weights and 0 without, as in PyTorch.
+
+        Raises:
+            AssertionError: inputs or `key_padding_mask` of a wrong shape, or a mask of a wrong type.
+            RuntimeError: `attn_mask` of a wrong shape.
+        """
+        batched = check_inputs(self, query, key, value)
+        masks = layer_masks(self, query, key, key_padding_mask, attn_mask, is_causal, need_weights)
+        q, k, v = (self._heads(part) for part in self._project(query, key, value))
+        q, k, v, masks = self._with_extra_keys(q, k, v, masks)
+        output, weights = self._attend(q, k, v, masks, need_weights)
+        output = self.out_proj(output.transpose(1, 2).flatten(2))
+        if weights is not None and average_attn_weights:
+            weights = weights.mean(1)
+        if not batched:
+            return output.squeeze(0), None if weights is None else weights.squeeze(0)
+        return output if self.batch_first else output.transpose(0, 1), weights
+
+    def extra_repr(self) -> str:
+        """Return the settings for `repr`."""
+        return f"{self.embed_dim}, {self.num_heads}, score={self.score!r}, weighting={self.weighting!r}"
+
+    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        """Return q, k and v; the inputs of self-attention are multiplied once."""
+        if not self.kdim == self.vdim == self.embed_dim:
+            weights: tuple[Tensor, ...] = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        elif query is key and key is value:
+            return functional.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
+        else:
+            weights = self.in_proj_weight.chunk(3)
+        bias = cast(Tensor | None, self.in_proj_bias)
+        biases = (None,) * 3 if bias is None else bias.chunk(3)
+        return tuple(map(functional.linear, (query, key, value), weights, biases))
+
+    def _heads(self, projected: Tensor) -> Tensor:
+        """Return (batch, heads, length, head_dim)."""
+        if projected.dim() == 2:
+            projected = projected.unsqueeze(0)
+        elif not self.batch_first:
+            projected = projected.transpose(0, 1)
+        return projected.view(*projected.shape[:-1], self.num_heads, self.head_dim).transpose(1, 2)
+
+    def _with_extra_keys(self, q: Tensor, k: Tensor, v: Tensor, masks: Masks) -> tuple[Tensor, Tensor, Tensor, Masks]:
+        """Return q, k and v with the learned key and value, then the zeros; no mask excludes them."""
+        n_keys = k.shape[2]
+        if self.bias_k is not None and self.bias_v is not None:
+            shape = (1, self.num_heads, 1, self.head_dim)
+            extra = (bias.reshape(shape).expand(len(k), -1, -1, -1) for bias in (self.bias_k, self.bias_v))
+            k, v = (torch.cat(pair, 2) for pair in zip((k, v), extra, strict=True))
+        if self.add_zero_attn:
+            k, v = (functional.pad(part, (0, 0, 0, 1)) for part in (k, v))
+        if k.shape[2] > n_keys:
+            masks = masks.extended(q.shape[2], n_keys, k.shape[2] - n_keys, q)
+        return q, k, v, masks
+
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, masks: Masks, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        attention = SequenceAttention(
+            self.pair_score, self.weighting, self.dropout if self.training else 0.0, self.weighting_parameters
+        )
+        enabled = torch.is_autocast_enabled(q.device.type) and self.pair_score.autocasts
+        with torch.autocast(q.device.type, enabled=enabled):
+            if need_weights:
+                return attention.with_weights(q, k, v, masks)
+            return attention.without_weights(q, k, v, masks), None
+
+
+class SelfAttention(MultiheadAttention):
+    """Multi-head attention of a sequence to itself; arguments and parameters are those of `MultiheadAttention`."""
+
+    def forward(  # type: ignore[override]
+        self,
+        inputs: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return what `MultiheadAttention` returns with `inputs` as query, key and value."""
+        return super().forward(
+            inputs, inputs, inputs, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
+        )
+
+
+def _weighting(weighting: str, parameters: dict[str, Any]) -> tuple[WeightingDefinition, dict[str, ParameterValue]]:
+    """Return the weighting and all its parameters."""
+    try:
+        chosen = get_weighting(weighting)
+        return chosen, {p.name: p.parse(parameters.get(p.name, p.default)) for p in chosen.parameters}
+    except ConfigError as error:
+        location = () if error.location == ("weighting",) else error.location
+        raise ValueError(str(ConfigError(error.problem, location=location, hint=error.hint))) from None
+
+
+def _pair_score(score: str, parameters: dict[str, Any], shape: tuple[int, int], **factory: Any) -> PairScore:
+    if score == "additive":
+        unknown = sorted(parameters.keys() - {"form", "hidden"})
+        if unknown:
+            raise ValueError(f"score 'additive' does not take '{unknown[0]}' (it takes form, hidden)")
+        return AdditiveScore(*shape, **{**parameters, **factory})
+    if not isinstance(score, str):
+        raise ValueError(f"score must be a name, got {score!r}")
+    if score == "fc_relu":
+        raise ValueError("'fc_relu' is the score 'scaled_dot' with the weighting 'relu', without the scale")
+    try:
+        return MethodScore(score, parameters)
+    except ConfigError as error:
+        location = () if error.location == ("method",) else error.location
+        problem = error.problem.replace("method", "score", 1)
+        raise ValueError(str(ConfigError(problem, location=location, hint=error.hint))) from None

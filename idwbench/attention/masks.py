@@ -1,0 +1,106 @@
+"""Masks of attention over sequences, with the shapes and conventions of `torch.nn.MultiheadAttention`.
+
+A boolean mask is True where a query may not attend to a key; a floating-point mask is added to the scores. Inside, all
+masks are added to the scores, and −∞ excludes a key.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from idwbench.errors import ConfigError
+
+__all__ = ["Masks", "additive_mask", "broadcast_mask", "exclude"]
+
+
+class Masks(NamedTuple):
+    """The masks of one call for queries (batch, heads, L, …) and keys (batch, heads, S, …).
+
+    Attributes:
+        attention: Added to the scores, (1 or batch, 1 or heads, L, S), or None.
+        padding: Added to the scores, (batch, 1, 1, S), or None.
+        causal: Whether query i may attend to keys 0 … i only.
+    """
+
+    attention: Tensor | None = None
+    padding: Tensor | None = None
+    causal: bool = False
+
+    def rows(self, start: int, stop: int, n_keys: int, like: Tensor) -> Tensor | None:
+        """Return the sum of the masks for queries `start` to `stop` and the first `n_keys` keys, or None."""
+        parts = []
+        if self.attention is not None:
+            parts.append(self.attention[..., start:stop, :n_keys])
+        if self.padding is not None:
+            parts.append(self.padding[..., :n_keys])
+        if self.causal:
+            parts.append(_causal_rows(start, stop, n_keys, like))
+        return sum(parts[1:], parts[0]) if parts else None
+
+    def part(self, batch: slice, heads: slice) -> "Masks":
+        """Return the masks of some sequences and heads."""
+        attention, padding = self.attention, self.padding
+        if attention is not None:
+            attention = attention[batch if attention.shape[0] > 1 else slice(None)]
+            attention = attention[:, heads if attention.shape[1] > 1 else slice(None)]
+        return Masks(attention, None if padding is None else padding[batch], self.causal)
+
+    def extended(self, n_queries: int, n_keys: int, extra: int, like: Tensor) -> "Masks":
+        """Return masks for `extra` more keys at the end, which every query may attend to."""
+        attention = self.attention
+        if self.causal:
+            causal = _causal_rows(0, n_queries, n_keys, like)
+            attention = causal[None, None] if attention is None else attention + causal
+        pad = (0, extra)
+        return Masks(
+            None if attention is None else functional.pad(attention, pad),
+            None if self.padding is None else functional.pad(self.padding, pad),
+        )
+
+
+def _causal_rows(start: int, stop: int, n_keys: int, like: Tensor) -> Tensor:
+    queries = torch.arange(start, stop, device=like.device)
+    future = torch.arange(n_keys, device=like.device) > queries[:, None]
+    return torch.zeros(future.shape, dtype=like.dtype, device=like.device).masked_fill(future, -math.inf)
+
+
+def additive_mask(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:
+    """Return a boolean or floating-point mask as numbers to be added to scores, of the type of `like`.
+
+    Raises:
+        AssertionError: the mask is neither boolean nor floating-point.
+    """
+    if mask is None:
+        return None
+    if mask.dtype == torch.bool:
+        return torch.zeros(mask.shape, dtype=like.dtype, device=mask.device).masked_fill(mask, -math.inf)
+    if not mask.is_floating_point():
+        raise AssertionError(f"only bool and floating types of {name} are supported, got {mask.dtype}")
+    return mask.to(like.dtype)
+
+
+def broadcast_mask(mask: Tensor | None, scores: Tensor) -> Tensor | None:
+    """Return a boolean or floating-point mask as numbers that are added to `scores`.
+
+    Raises:
+        ConfigError: the mask does not broadcast to the scores, or is neither boolean nor floating-point.
+    """
+    if mask is None:
+        return None
+    if mask.dtype != torch.bool and not mask.is_floating_point():
+        raise ConfigError(f"expected a boolean or floating-point tensor, got {mask.dtype}", location=("mask",))
+    extended = (1,) * (scores.dim() - mask.dim()) + tuple(mask.shape)
+    if len(extended) != scores.dim() or any(n not in (1, size) for n, size in zip(extended, scores.shape, strict=True)):
+        expected, shape = tuple(scores.shape), tuple(mask.shape)
+        raise ConfigError(f"expected a shape that broadcasts to {expected}, got {shape}", location=("mask",))
+    return additive_mask(mask, "mask", scores)
+
+
+def exclude(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Return scores + mask, and −∞ where the mask is −∞, even for a score of +∞."""
+    if mask is None:
+        return scores
+    return (scores + mask).masked_fill(torch.isneginf(mask), -math.inf)

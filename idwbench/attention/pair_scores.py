@@ -1,0 +1,193 @@
+"""Scores of the pairs of two sequences: what attention layers need of a score.
+
+Shapes: queries (…, L, features), keys (…, S, features), scores (…, L, S).
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from idwbench.attention.definitions import ParameterValue
+from idwbench.attention.distances import unit_vectors
+from idwbench.attention.methods import get_method, resolve_parameters
+from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore, SquareForm
+from idwbench.attention.weightings import scores_of
+
+__all__ = ["MethodScore", "PairScore", "Product", "WeightingScore"]
+
+_PRODUCTS = ("scaled_dot", "cosine")
+_BUILT_IN = frozenset(method.name for method in BUILT_IN_METHODS)
+
+# Queries, keys and a factor: factor · q·k is the score up to a number that is the same for all keys of a query.
+Product = tuple[Tensor, Tensor, float]
+
+
+class PairScore(Protocol):
+    """A score of queries and keys, computed in two steps so that it can be computed for some queries at a time.
+
+    Attributes:
+        pairwise: Whether the score of a pair depends on no other key.
+        autocasts: Whether autocast may lower the precision.
+        may_hit: Whether the score may be +∞.
+        of_squares: The score as a function of squared distances, or None.
+        square_form: The same in a form without autograd, or None.
+    """
+
+    @property
+    def pairwise(self) -> bool: ...  # noqa: D102
+
+    @property
+    def autocasts(self) -> bool: ...  # noqa: D102
+
+    @property
+    def may_hit(self) -> bool: ...  # noqa: D102
+
+    @property
+    def of_squares(self) -> Callable[[Tensor], Tensor] | None: ...  # noqa: D102
+
+    @property
+    def square_form(self) -> SquareForm | None: ...  # noqa: D102
+
+    def prepare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what is computed once for each query and each key."""
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the scores of prepared queries and keys."""
+
+    def numbers_per_pair(self, queries: Tensor) -> int:
+        """Return how many numbers the scores of prepared queries need for each pair."""
+
+    def product(self, queries: Tensor, keys: Tensor) -> Product | None:
+        """Return an equivalent scaled inner product for a softmax, if there is one."""
+
+
+@dataclass(frozen=True)
+class MethodScore:
+    """The score of a registered method, with all its parameters.
+
+    Raises:
+        ConfigError: unknown method or parameter, or a value out of range.
+    """
+
+    name: str
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Give the missing parameters their defaults."""
+        object.__setattr__(self, "parameters", resolve_parameters(get_method(self.name), self.parameters))
+
+    @property
+    def pairwise(self) -> bool:
+        """Whether the score of a pair depends on no other key; of the scores of plugins nothing is known."""
+        return self.name in _BUILT_IN
+
+    @property
+    def autocasts(self) -> bool:
+        """Whether autocast may lower the precision: not of distances, which cancel."""
+        return self.name in _PRODUCTS
+
+    @property
+    def may_hit(self) -> bool:
+        """Whether the score may be +∞: with ε = 0."""
+        return self.name not in _BUILT_IN or self.parameters.get("epsilon") == 0.0
+
+    @property
+    def of_squares(self) -> Callable[[Tensor], Tensor] | None:
+        """The score as a function of squared distances, if it depends on them alone."""
+        score = get_method(self.name).score
+        return partial(score.of_squares, **self.parameters) if isinstance(score, DistanceScore) else None
+
+    @property
+    def square_form(self) -> SquareForm | None:
+        """The score and its derivative by d², if it has a form without autograd."""
+        score = get_method(self.name).score
+        form = score.square_form if isinstance(score, DistanceScore) else None
+        if (
+            form is None
+            or self.parameters.get("power", 2.0) != 2.0
+            or float(self.parameters.get("epsilon", 1.0)) < 1e-9
+        ):
+            return None
+        terms, slope = (partial(function, **self.parameters) for function in (form.terms, form.slope))
+        return SquareForm(terms, slope, form.exponential)
+
+    def prepare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Return queries and keys for `scores`: scaled for an inner product, otherwise in float32 at least."""
+        if self.name in _PRODUCTS:
+            queries, keys, factor = self._inner_product(queries, keys)
+            return queries * factor, keys
+        return _widened(queries), _widened(keys)
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the scores of prepared queries and keys."""
+        if self.name in _PRODUCTS:
+            return queries @ keys.mT
+        return scores_of(get_method(self.name), self.parameters, queries, keys)
+
+    def numbers_per_pair(self, queries: Tensor) -> int:
+        """Return 1: no built-in method needs more than the scores."""
+        return 1
+
+    def product(self, queries: Tensor, keys: Tensor) -> Product | None:
+        """Return an equivalent scaled inner product for a softmax, if there is one.
+
+        For −d² it is 2·[q, 1]·[k, −‖k‖²/2] = −d² + ‖q‖². The origin is moved to the first key, which changes no
+        distance and lets a common offset of queries and keys cancel before it is squared.
+        """
+        if self.name in _PRODUCTS:
+            return self._inner_product(queries, keys)
+        if self.name != "neg_dist" or self.parameters["power"] != 2.0 or keys.shape[-2] == 0:
+            return None
+        queries, keys = _widened(queries), _widened(keys)
+        origin = keys[..., :1, :].detach()
+        queries, keys = queries - origin, keys - origin
+        half_norms = -keys.square().sum(-1, keepdim=True) / 2
+        ones = torch.ones_like(queries[..., :1])
+        return torch.cat([queries, ones], -1), torch.cat([keys, half_norms], -1), 2.0
+
+    def _inner_product(self, queries: Tensor, keys: Tensor) -> Product:
+        if self.name == "cosine":
+            return unit_vectors(queries), unit_vectors(keys), 1 / float(self.parameters["temperature"])
+        count = keys.shape[-1] if self.parameters["scale"] == "features" else keys.shape[-2]
+        return queries, keys, 1 / math.sqrt(max(count, 1))
+
+
+@dataclass(frozen=True)
+class WeightingScore:
+    """The score that a weighting brings along, in place of the layer's.
+
+    Attributes:
+        function: The function ``(queries, keys) -> scores``.
+    """
+
+    function: Callable[[Tensor, Tensor], Tensor]
+    pairwise = True
+    autocasts = True
+    may_hit = False
+    of_squares = None
+    square_form = None
+
+    def prepare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Return queries and keys in float32 at least."""
+        return _widened(queries), _widened(keys)
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the scores of prepared queries and keys."""
+        return self.function(queries, keys)
+
+    def numbers_per_pair(self, queries: Tensor) -> int:
+        """Return 1."""
+        return 1
+
+    def product(self, queries: Tensor, keys: Tensor) -> Product | None:
+        """Return None: there is no equivalent inner product."""
+        return None
+
+
+def _widened(vectors: Tensor) -> Tensor:
+    return vectors.float() if vectors.dtype in (torch.bfloat16, torch.float16) else vectors

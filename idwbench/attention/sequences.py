@@ -1,0 +1,160 @@
+"""Attention over sequences: by PyTorch's fused function where the score allows it, otherwise in chunks of queries.
+
+Shapes: queries (batch, heads, L, head_dim), keys and values (batch, heads, S, head_dim), weights (batch, heads, L, S).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from idwbench.attention import distance_attention
+from idwbench.attention.definitions import ParameterValue
+from idwbench.attention.distance_weights import DistanceWeights
+from idwbench.attention.masks import Masks, exclude
+from idwbench.attention.pair_scores import PairScore, Product
+from idwbench.attention.weightings import get_weighting, weights_of
+
+__all__ = ["NUMBERS_AT_A_TIME", "SequenceAttention", "masked_weights"]
+
+# Largest number of elements of the scores that are computed at a time: 4 MiB in float32.
+NUMBERS_AT_A_TIME = 2**20
+
+
+def masked_weights(
+    scores: Tensor,
+    mask: Tensor | None,
+    weighting: str = "softmax",
+    parameters: Mapping[str, ParameterValue] = MappingProxyType({}),
+    may_hit: bool = True,
+) -> Tensor:
+    """Return the weights of scores (…, L, S) with a mask that is added to them; an excluded key has weight 0.
+
+    A softmax over no key at all is NaN, as in PyTorch. Scores of +∞ (hits with ε = 0) share the weight equally; they
+    are looked for if `may_hit`.
+    """
+    scores = exclude(scores, mask)
+    if weighting == "softmax":
+        if may_hit:
+            hits = torch.isposinf(scores)
+            shared = torch.zeros_like(scores).masked_fill(~hits, -math.inf)
+            scores = torch.where(hits.any(-1, keepdim=True), shared, scores)
+        return scores.softmax(-1)
+    chosen = get_weighting(weighting)
+    weights: Tensor = weights_of(chosen, parameters, scores) if may_hit else chosen.function(scores, **parameters)
+    return weights
+
+
+@dataclass(frozen=True)
+class SequenceAttention:
+    """Σ_j a_ij · v_j with the weights a of a score and a weighting, and dropout of weights.
+
+    Attributes:
+        score: The score.
+        weighting: How scores become weights.
+        dropout: Probability with which a weight is set to 0; the others are divided by 1 − dropout.
+        parameters: Parameters of the weighting.
+    """
+
+    score: PairScore
+    weighting: str = "softmax"
+    dropout: float = 0.0
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+
+    def with_weights(self, queries: Tensor, keys: Tensor, values: Tensor, masks: Masks) -> tuple[Tensor, Tensor]:
+        """Return the attention (batch, heads, L, head_dim) and the weights a after dropout.
+
+        A query that may attend to no key gets NaN, as with `torch.nn.MultiheadAttention`.
+        """
+        queries, keys = self.score.prepare(queries, keys)
+        scores = self.score.scores(queries, keys)
+        mask = masks.rows(0, queries.shape[-2], keys.shape[-2], scores)
+        weights = masked_weights(scores, mask, self.weighting, self.parameters, self.score.may_hit).to(values.dtype)
+        weights = functional.dropout(weights, self.dropout)
+        return weights @ values, weights
+
+    def without_weights(self, queries: Tensor, keys: Tensor, values: Tensor, masks: Masks) -> Tensor:
+        """Return the attention (batch, heads, L, head_dim) in memory that grows linearly with L and S.
+
+        A query that may attend to no key gets 0, as with PyTorch's `scaled_dot_product_attention`.
+        """
+        transformed = torch._C._are_functorch_transforms_active()  # the fused function has no rule for `vmap`
+        product = self.score.product(queries, keys) if self.weighting == "softmax" and not transformed else None
+        if product is not None:
+            return _fused(product, values, masks, self.dropout)
+        queries, keys = self.score.prepare(queries, keys)
+        if self.score.of_squares is not None and not transformed and _by_products(queries, keys, masks):
+            form = self.score.square_form if self.weighting == "softmax" else None
+            weights = DistanceWeights(self.score.of_squares, form, self._rows, masks, self.dropout)
+            return distance_attention.attend(queries, keys, values.float(), weights).to(values.dtype)
+        n_rows = self._rows_at_a_time(queries, keys)
+        chunks = torch.split(queries, n_rows, -2)
+        attend = self._attend_rows if len(chunks) == 1 else self._recomputed
+        outputs = [attend(chunk, keys, values, masks, n * n_rows) for n, chunk in enumerate(chunks)]
+        return torch.cat(outputs, -2)
+
+    def _rows_at_a_time(self, queries: Tensor, keys: Tensor) -> int:
+        per_query = math.prod(queries.shape[:-2]) * keys.shape[-2] * self.score.numbers_per_pair(queries)
+        return max(1, NUMBERS_AT_A_TIME // max(1, per_query))
+
+    def _recomputed(self, queries: Tensor, keys: Tensor, values: Tensor, masks: Masks, start: int) -> Tensor:
+        """Return the attention of a chunk, whose scores and weights are computed again in the backward pass.
+
+        The transforms of `torch.func` do not support this; within them the weights are kept.
+        """
+        if not torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():
+            return self._attend_rows(queries, keys, values, masks, start)
+        options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": self.dropout > 0}
+        result: Tensor = checkpoint(self._attend_rows, queries, keys, values, masks, start, **options)
+        return result
+
+    def _attend_rows(self, queries: Tensor, keys: Tensor, values: Tensor, masks: Masks, start: int) -> Tensor:
+        """Return the attention of the queries from number `start`."""
+        stop, n_keys = start + queries.shape[-2], keys.shape[-2]
+        if masks.causal and self.score.pairwise:
+            n_keys = min(stop, n_keys)
+        weights = self._rows(self.score.scores(queries, keys[..., :n_keys, :]), masks, start)
+        return functional.dropout(weights.to(values.dtype), self.dropout) @ values[..., :n_keys, :]
+
+    def _rows(self, scores: Tensor, masks: Masks, start: int) -> Tensor:
+        """Return the weights of the queries from number `start`, 0 for a query without keys."""
+        mask = masks.rows(start, start + scores.shape[-2], scores.shape[-1], scores)
+        empty = None if mask is None else torch.isneginf(mask).all(-1, keepdim=True)
+        if mask is not None and empty is not None:
+            mask = mask.masked_fill(empty, 0.0)  # a softmax over no key would have NaN as its gradient
+        weights = masked_weights(scores, mask, self.weighting, self.parameters, self.score.may_hit)
+        return weights if empty is None else weights.masked_fill(empty, 0.0)
+
+
+def _by_products(queries: Tensor, keys: Tensor, masks: Masks) -> bool:
+    """Return whether distances are computed by matrix products: many, eagerly, on the CPU, with no learned mask."""
+    if queries.device.type != "cpu" or queries.dtype != torch.float32 or torch.compiler.is_compiling():
+        return False
+    learned = any(mask is not None and mask.requires_grad for mask in (masks.attention, masks.padding))
+    n_pairs = math.prod(queries.shape[:-1]) * keys.shape[-2]
+    return not learned and n_pairs >= distance_attention.FEWEST_PAIRS
+
+
+def _fused(product: Product, values: Tensor, masks: Masks, dropout: float) -> Tensor:
+    """Return softmax(factor · q·k + mask) · v by PyTorch's function; fast kernels need equal numbers of features."""
+    queries, keys, factor = product
+    features = values.shape[-1]
+    width = max(queries.shape[-1], features)
+    queries, keys, widened = (
+        functional.pad(part, (0, width - part.shape[-1])) if part.shape[-1] < width else part
+        for part in (queries, keys, values.to(queries.dtype))
+    )
+    causal = masks.causal and masks.attention is None and masks.padding is None
+    mask = None if causal else masks.rows(0, queries.shape[-2], keys.shape[-2], queries)
+    if mask is not None and mask.dim() == 2:
+        mask = mask[None, None]
+    result = functional.scaled_dot_product_attention(
+        queries, keys, widened, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=factor
+    )
+    return result[..., :features].to(values.dtype)

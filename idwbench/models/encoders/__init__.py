@@ -1,0 +1,1 @@
+"""Encoders: modules from inputs (batch, features) to learned features (batch, width)."""

@@ -1,0 +1,83 @@
+"""What a publication is: figures, tables and claims that are made of stored runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from idwbench.claims.definitions import Origin
+from idwbench.report.replication import data_seed
+from idwbench.results.records import StoredRun
+from idwbench.results.store import Results
+
+__all__ = ["Item", "Publication", "SweepRuns"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One figure or table.
+
+    Attributes:
+        name: Its file, without suffix.
+        caption: Its caption.
+        sweep: The name of the sweep that trains its runs; None for a figure of formulas.
+        figure: The name of the figure; None for a table.
+        metric: The metric of a table; None for the headline metric.
+        ranked: The split that a leaderboard is sorted by; None for a table by method.
+        best_over: Settings of which a leaderboard shows the values with the best validation metric.
+    """
+
+    name: str
+    caption: str
+    sweep: str | None
+    figure: str | None = None
+    metric: str | None = None
+    ranked: str | None = None
+    best_over: tuple[str, ...] = ()
+
+    def paths(self, folder: Path, figure_format: str) -> list[Path]:
+        """Return the files of the figure or table."""
+        return [folder / f"{self.name}.{suffix}" for suffix in ([figure_format] if self.figure else ["md", "csv"])]
+
+
+@dataclass(frozen=True)
+class SweepRuns:
+    """The runs of one sweep in a database.
+
+    Attributes:
+        file: The sweep file, relative to the repository.
+        stored: Complete and diverged runs.
+        planned: Number of runs that belong to the sweep; 0 if that is not known.
+        missing: Number of them that have no result.
+    """
+
+    file: str
+    stored: Sequence[StoredRun]
+    planned: int
+    missing: int
+
+    @property
+    def seeds(self) -> int:
+        """Number of different seeds, those of the data included."""
+        return len({(data_seed(run.config.dataset), run.config.seed) for run in self.stored})
+
+
+@dataclass(frozen=True)
+class Publication:
+    """Figures, tables and claims, written together by `idwbench.publications.folder.write_publication`.
+
+    Attributes:
+        name: Its name.
+        title: The title of its page.
+        items: Figures and tables, in the order of the page.
+        claims: The origin of its claims.
+        find: Returns its runs in a database, by the name of the sweep. It is given all finished runs of the data sets
+            of the paper if they have been read, or None.
+    """
+
+    name: str
+    title: str
+    items: tuple[Item, ...]
+    claims: Origin
+    find: Callable[[Results, Sequence[StoredRun] | None], Mapping[str, SweepRuns]]

@@ -1,0 +1,186 @@
+"""Stored runs on the data set ``lookup``, ordered by model, number of items and dimensions; and their capacities."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from idwbench.errors import ConfigError
+from idwbench.report.capacity import Capacity, CapacityFit, capacity, fit_capacity, law_label
+from idwbench.report.columns import text_column
+from idwbench.report.labels import plain_value, setting_label
+from idwbench.report.tables import MISSING, Table
+from idwbench.results.records import StoredRun
+from idwbench.runs.datasets import LookupConfig
+from idwbench.runs.models import ModelConfig
+
+__all__ = ["Capacities", "LookupRuns", "capacity_table", "lookup_capacities", "lookup_runs"]
+
+
+@dataclass(frozen=True)
+class LookupRuns:
+    """The complete runs of one model on tables that differ in items, dimensions and seed alone.
+
+    Attributes:
+        label: Of the model.
+        data: Label of the other settings of the data: ``queries 256 · noise 0.2 · mean 0``.
+        runs: By (dimensions, items) and seed.
+    """
+
+    model: ModelConfig
+    label: str
+    data: str
+    config: LookupConfig
+    runs: Mapping[tuple[int, int], Mapping[int, StoredRun]] = field(repr=False)
+
+    @property
+    def dimensions(self) -> list[int]:
+        """All dimensions, ascending."""
+        return sorted({d for d, _ in self.runs})
+
+    def items(self, dimensions: int) -> list[int]:
+        """Return all numbers of items at some dimensions, ascending."""
+        return sorted(n for d, n in self.runs if d == dimensions)
+
+    def values(self, metric: str, dimensions: int, items: int, split: str = "test") -> dict[int, float]:
+        """Return a metric by seed, without runs that lack it."""
+        found = {seed: run.metric(metric, split) for seed, run in self.runs[dimensions, items].items()}
+        return {seed: value for seed, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Capacities:
+    """The capacities of one model by dimensions and seed, and their law; None if there are too few to fit."""
+
+    of: LookupRuns
+    threshold: float
+    by_dimensions: Mapping[int, Mapping[int, Capacity]]
+    fit: CapacityFit | None
+
+
+def lookup_runs(runs: Iterable[StoredRun]) -> list[LookupRuns]:
+    """Return the complete runs on lookups by model and data, in the order of the first run of each.
+
+    Raises:
+        ConfigError: there is no complete run on ``lookup``.
+    """
+    groups: dict[tuple[str, str], list[StoredRun]] = defaultdict(list)
+    for run in {run.run_key: run for run in runs}.values():
+        if run.state == "complete" and isinstance(run.config.dataset, LookupConfig):
+            model = json.dumps(run.config.model.model_dump(mode="json"), sort_keys=True)
+            protocol = run.config.protocol.model_dump_json() if run.n_parameters else ""
+            groups[f"{model}{protocol}", _data_label(run.config.dataset)].append(run)
+    if not groups:
+        raise ConfigError("no run on the data set lookup is complete", hint="run the sweep hash_table_capacity")
+    return [_lookup_runs(found, data) for (_, data), found in groups.items()]
+
+
+def _lookup_runs(runs: Sequence[StoredRun], data: str) -> LookupRuns:
+    by_size: dict[tuple[int, int], dict[int, StoredRun]] = defaultdict(dict)
+    for run in runs:
+        dataset = run.config.dataset
+        assert isinstance(dataset, LookupConfig)
+        by_size[dataset.dimensions, dataset.items].setdefault(run.config.seed, run)
+    config = runs[0].config
+    assert isinstance(config.dataset, LookupConfig)
+    label = " ".join(filter(None, (config.model.method, config.model.parameters_label)))
+    if runs[0].n_parameters:
+        label += f", {setting_label('learning_rate', config.protocol.learning_rate)}"
+    return LookupRuns(config.model, label, data, config.dataset, by_size)
+
+
+def _data_label(dataset: LookupConfig) -> str:
+    return " · ".join(setting_label(name, getattr(dataset, name)) for name in ("noise", "mean", "queries"))
+
+
+def lookup_capacities(runs: Iterable[StoredRun], threshold: float = 0.99) -> list[Capacities]:
+    """Return the capacity of each model at each number of dimensions, for every seed, and its law.
+
+    Dimensions and seeds that lack some of the numbers of items are left out.
+
+    Raises:
+        ConfigError: there is no complete run on ``lookup``.
+    """
+    found = []
+    for each in lookup_runs(runs):
+        # With fewer numbers of items, in an unfinished sweep, recall would be interpolated over a gap.
+        most = max(len(each.items(d)) for d in each.dimensions)
+        whole = [d for d in each.dimensions if len(each.items(d)) == most]
+        by_dimensions = {d: _by_seed(each, d, threshold) for d in whole}
+        found.append(Capacities(each, threshold, by_dimensions, fit_capacity(by_dimensions)))
+    return found
+
+
+def _by_seed(runs: LookupRuns, dimensions: int, threshold: float) -> dict[int, Capacity]:
+    recalls: dict[int, dict[int, float]] = defaultdict(dict)
+    for items in runs.items(dimensions):
+        for seed, value in runs.values("recall", dimensions, items).items():
+            recalls[seed][items] = value
+    numbers = len(runs.items(dimensions))
+    return {seed: capacity(found, threshold) for seed, found in recalls.items() if len(found) == numbers}
+
+
+def capacity_table(capacities: Sequence[Capacities]) -> Table:
+    """Return the table of laws and of capacities by dimensions, for `idwbench.report.markdown.render_markdown`."""
+    dimensions = sorted({d for each in capacities for d in each.by_dimensions})
+    data = [each.of.data for each in capacities]
+    columns = [
+        text_column("model", "model", (each.of.label for each in capacities)),
+        *([text_column("data", "data", data)] if len(set(data)) > 1 else []),
+        *(
+            text_column(f"d={d}", f"d={d}", (_cell(each.by_dimensions.get(d, {})) for each in capacities), numeric=True)
+            for d in dimensions
+        ),
+        text_column("law", "law", (MISSING if each.fit is None else law_label(each.fit) for each in capacities)),
+        text_column("interval", "95 % interval of b", (_interval(each.fit) for each in capacities)),
+        text_column("r_squared", "R² (power, exponential)", (_r_squared(each.fit) for each in capacities)),
+    ]
+    threshold = capacities[0].threshold if capacities else 0.99
+    seeds = sorted({len(found) for each in capacities for found in each.by_dimensions.values()})
+    return Table(
+        title=f"Capacity at {100 * threshold:g} % recall" + (f" · {data[0]}" if len(set(data)) == 1 else ""),
+        columns=tuple(columns),
+        groups=tuple(data),
+        metric=f"Items, geometric mean over seeds (smallest to largest); {_seeds(seeds)}",
+        marked="",
+        notes=(
+            "< and >: some seeds are below at the smallest, or not below at the largest number of items that was run.",
+            "The law is fitted to all seeds at the dimensions without < or >.",
+        ),
+    )
+
+
+def _seeds(counts: Sequence[int]) -> str:
+    return " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) + " seeds" if counts else ""
+
+
+def _cell(found: Mapping[int, Capacity]) -> str:
+    """Return ``28 (21 to 35)``; a bound as ``<2`` or ``>2048``."""
+    if not found:
+        return MISSING
+    values = [each.items for each in found.values()]
+    sides = {each.censored for each in found.values()}
+    mark = "<" if "below" in sides else ">" if "above" in sides else ""
+    if len(sides) == 1 and mark:
+        return f"{mark}{_number(values[0])}"
+    product = 1.0
+    for value in values:
+        product *= value ** (1 / len(values))
+    return f"{mark}{_number(product)} ({_number(min(values))} to {_number(max(values))})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else plain_value(round(value, 1))
+
+
+def _interval(fit: CapacityFit | None) -> str:
+    if fit is None:
+        return MISSING
+    digits = 2 if fit.law == "power" else 3
+    return " to ".join(f"{bound:.{digits}f}" for bound in fit.interval)
+
+
+def _r_squared(fit: CapacityFit | None) -> str:
+    return MISSING if fit is None else ", ".join(f"{value:.3f}" for value in fit.r_squared.values())

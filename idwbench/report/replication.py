@@ -1,0 +1,99 @@
+"""What the spread of a table is over: seeds of runs, or seeds of the data; copies of one result count once.
+
+A run that nothing random affects but its data, such as kernel regression, has the same result for all seeds. Runs of
+one setting on data sets that differ only in their seed, with one run on each, are replicates: each data set is a new
+split, or a new sample.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from idwbench.results.records import StoredRun
+from idwbench.runs.datasets import DatasetConfig
+
+__all__ = ["Replication", "data_seed", "distinct_runs", "replication_notes", "replication_of"]
+
+
+@dataclass(frozen=True)
+class Replication:
+    """The seeds of the data that are replicates, in increasing order, by `data_key` without its seed."""
+
+    pooled: dict[str, tuple[int, ...]]
+
+    def data_seeds(self, dataset: DatasetConfig) -> tuple[int, ...]:
+        """Return the seeds of the data that are pooled with `dataset`; empty if none are."""
+        return self.pooled.get(_without_seed(dataset), ()) if self.pooled else ()
+
+    def data_key(self, dataset: DatasetConfig) -> str:
+        """Return a text that is equal for data sets whose runs belong to one table."""
+        return _without_seed(dataset) if self.data_seeds(dataset) else dataset.model_dump_json(exclude={"path"})
+
+    def seed(self, run: StoredRun) -> int:
+        """Return the seed that distinguishes replicates, by which tests pair them: that of the data, or of the run."""
+        return data_seed(run.config.dataset) if self.data_seeds(run.config.dataset) else run.config.seed
+
+
+def replication_of(runs: Iterable[StoredRun]) -> Replication:
+    """Return the data sets whose seeds are replicates: with at most one run of each setting for each of their seeds."""
+    groups: dict[str, list[StoredRun]] = defaultdict(list)
+    for run in runs:
+        groups[_without_seed(run.config.dataset)].append(run)
+    found = {key: sorted({data_seed(run.config.dataset) for run in group}) for key, group in groups.items()}
+    return Replication({key: tuple(s) for key, s in found.items() if len(s) > 1 and _has_one_run_each(groups[key])})
+
+
+def distinct_runs(runs: Iterable[StoredRun]) -> list[StoredRun]:
+    """Return each run once, and of runs that differ only in a seed without effect the first complete one."""
+    kept: dict[str, StoredRun] = {}
+    for run in runs:
+        key = run.run_key
+        if run.config.model.is_deterministic:
+            key = run.config.model_copy(update={"seed": 0}).run_key
+            if key in kept and _preference(kept[key]) <= _preference(run):
+                continue
+        kept[key] = run
+    return list(kept.values())
+
+
+def replication_notes(runs: Sequence[StoredRun], replication: Replication) -> list[str]:
+    """Return notes on what the spread is over, where it is not over the seeds of runs."""
+    seeds = {found for run in runs if (found := replication.data_seeds(run.config.dataset))}
+    notes = [f"Spread and tests: over {_seeds_label(found)} of the data." for found in sorted(seeds)]
+    alone = (run.config.model.is_deterministic and not replication.data_seeds(run.config.dataset) for run in runs)
+    if any(alone):
+        notes.append("The result of kernel regression does not depend on the seed; it counts once and has no spread.")
+    return notes
+
+
+def data_seed(dataset: DatasetConfig) -> int:
+    """Return the seed of a data set, 0 if it has none."""
+    return int(dict(dataset).get("seed", 0))
+
+
+def _without_seed(dataset: DatasetConfig) -> str:
+    return dataset.model_dump_json(exclude={"path", "seed"})
+
+
+def _has_one_run_each(runs: Iterable[StoredRun]) -> bool:
+    seeds: dict[tuple[str, str, int], set[int]] = defaultdict(set)
+    for run in runs:
+        if not run.config.model.is_deterministic:
+            config = run.config
+            setting = config.model.model_dump_json(), config.protocol.model_dump_json(), data_seed(config.dataset)
+            seeds[setting].add(config.seed)
+    return all(len(found) == 1 for found in seeds.values())
+
+
+def _preference(run: StoredRun) -> tuple[bool, int]:
+    return run.state != "complete", run.config.seed
+
+
+def _seeds_label(seeds: Collection[int]) -> str:
+    """Return ``the 6 seeds 0 to 5``, or a list if they are not consecutive."""
+    low, high = min(seeds), max(seeds)
+    if high - low + 1 == len(seeds):
+        return f"the {len(seeds)} seeds {low} to {high}"
+    return f"the {len(seeds)} seeds {', '.join(map(str, seeds))}"

@@ -1,0 +1,95 @@
+"""The settings of language models."""
+
+# No postponed annotations: pydantic would compile each of them again.
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from idwbench.attention.definitions import ParameterValue
+from idwbench.attention.methods import METHODS, get_method, resolve_parameters
+from idwbench.errors import ConfigError, did_you_mean
+from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.model_settings import ModelSettings
+from idwbench.runs.networks import check_parameter_names
+from idwbench.runs.settings import Count, validated
+
+__all__ = ["LanguageModelConfig", "check_context"]
+
+
+class LanguageModelConfig(ModelSettings):
+    """A causal transformer that predicts the next character of a text.
+
+    `parameters` holds every parameter of the attention score `method`, defaults included; `plugin_sha256` is the
+    checksum of the plugin that defines it, or None.
+    """
+
+    array_names: ClassVar[tuple[str, ...]] = ("vocabulary",)  # and the parameters of the network, by name
+    defaults: ClassVar[Mapping[str, Any]] = {"method": "idw"}
+
+    kind: Literal["transformer_lm"] = "transformer_lm"
+    method: str
+    parameters: dict[str, ParameterValue]
+    depth: Count = Field(default=2, description="Number of blocks.")
+    width: Count = Field(default=64, description="Features of a character.")
+    heads: Count = Field(default=4, description="Number of attention heads; a divisor of the width.")
+    context: Count = Field(default=64, description="Number of characters that a prediction may depend on.")
+    plugin_sha256: str | None = None
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        if self.width % self.heads:
+            problem = f"expected a divisor of the width {self.width}, got {self.heads}"
+            raise ConfigError(problem, location=("heads",))
+        return self
+
+    @property
+    def prototypes(self) -> int:
+        """Number of learned prototypes: 0, since the memory is the text before a character."""
+        return 0
+
+    @property
+    def label(self) -> str:
+        """Label of the model: ``transformer_lm · idw · p=2, ε=0.001, depth 2, width 64, heads 4, context 64``."""
+        return f"{self.kind} · {self.method} · {self.parameters_label}"
+
+    @property
+    def parameters_label(self) -> str:
+        """Label of the parameters in tables: ``p=2, ε=0.001, depth 2, width 64, heads 4, context 64``."""
+        method = METHODS.get(self.method)
+        words = [method.label(self.parameters) if method else ", ".join(f"{k}={v}" for k, v in self.parameters.items())]
+        words += [f"{name} {getattr(self, name)}" for name in ("depth", "width", "heads", "context")]
+        if self.plugin_sha256 is not None:
+            words.append(f"plugin {self.plugin_sha256[:8]}")
+        return ", ".join(word for word in words if word)
+
+    def check_dataset(self, dataset: DatasetConfig) -> None:
+        """Raise `ConfigError` unless the data set is a text."""
+        if dataset.task != "language":
+            problem = f"transformer_lm needs a text, and the data set {dataset.name} is none"
+            raise ConfigError(problem, location=("kind",), hint="choose aesop, wikitext_2 or a text file")
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the model for flat settings."""
+        fields = {name: value for name, value in settings.items() if name in cls.model_fields}
+        name = fields.get("method")
+        if name is None:
+            raise ConfigError("'method' is missing", hint=did_you_mean("", METHODS))
+        if not isinstance(name, str):
+            raise ConfigError(f"expected the name of a method, got {name!r}", location=("method",))
+        method = get_method(name)
+        check_parameter_names(method, cls.model_fields, "method")
+        if method.weighting != "softmax":
+            problem = f"the weights of {name} are not a softmax, as attention layers need"
+            raise ConfigError(problem, location=("method",))
+        given = {name: value for name, value in settings.items() if name not in fields}
+        parameters = resolve_parameters(method, given)
+        return validated(cls, {**fields, "parameters": parameters, "plugin_sha256": method.sha256})
+
+
+def check_context(model: LanguageModelConfig, n_train: int) -> None:
+    """Raise `ConfigError` unless a training text of `n_train` + 1 characters has one window of the context."""
+    if n_train < model.context:
+        problem = f"the training text is too short: {n_train + 1:,} characters, expected more than {model.context:,}"
+        raise ConfigError(problem, location=("context",))

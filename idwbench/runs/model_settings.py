@@ -1,0 +1,53 @@
+"""The base class of the settings of a model, which each kind of run extends."""
+
+# No postponed annotations: pydantic would compile each of them again.
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from idwbench.attention.definitions import ParameterValue
+from idwbench.errors import ConfigError
+from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.settings import Settings
+
+__all__ = ["ModelSettings"]
+
+
+class ModelSettings(Settings):
+    """Settings of a model; subclasses also have ``kind``, ``method``, ``prototypes``, ``parameters`` and labels.
+
+    Attributes:
+        array_names: The arrays of a complete run.
+        defaults: Settings of a run from Python.
+        is_deterministic: Whether the seed of a run does not affect its result, since only the data may be random.
+    """
+
+    array_names: ClassVar[tuple[str, ...]] = ()
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    is_deterministic: ClassVar[bool] = False
+
+    @property
+    def studied(self) -> "ModelSettings | None":
+        """The network that must have been trained before, by a run with the same data, protocol and seed, or None."""
+        return None
+
+    def replace_parameters(self, values: Mapping[str, ParameterValue]) -> Self:
+        """Return a copy with other values of the parameters."""
+        return self.model_copy(update={"parameters": dict(values)})
+
+    def check_dataset(self, dataset: DatasetConfig) -> None:
+        """Check that the model supports a data set.
+
+        Raises:
+            ConfigError: it does not; by default the data set is a text.
+        """
+        if dataset.task == "language":
+            kind = getattr(self, "kind", "")
+            problem = f"the data set {dataset.name} is a text, which the kind {kind} does not support"
+            hint = "set kind: transformer_lm in a sweep or in Python"
+            raise ConfigError(problem, location=("dataset",), hint=hint)
+
+    @classmethod
+    @abstractmethod
+    def parse(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the model for flat settings; raises `ConfigError`."""

@@ -1,0 +1,234 @@
+"""The settings of networks: an encoder and a head."""
+
+# No postponed annotations: pydantic would compile each of them again.
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from idwbench.attention.definitions import Method, ParameterValue
+from idwbench.attention.methods import METHODS, get_method, resolve_parameters
+from idwbench.errors import ConfigError, did_you_mean
+from idwbench.runs.model_settings import ModelSettings
+from idwbench.runs.settings import Count, validated
+
+__all__ = [
+    "ATTENTION_PREFIX",
+    "ENCODERS",
+    "LINEAR",
+    "NetworkConfig",
+    "check_encoder",
+    "check_parameter_names",
+    "check_patch",
+]
+
+LINEAR = "linear"
+ATTENTION_PREFIX = "attention_"
+# The default sizes of each encoder; it takes no others.
+ENCODERS: dict[str, dict[str, int]] = {
+    "mlp": {"width": 64, "depth": 2},
+    "conv": {"width": 16, "depth": 3},
+    "vit_tiny": {"width": 32, "depth": 2, "heads": 4, "patch": 2},
+}
+
+
+class NetworkConfig(ModelSettings):
+    """A network: an encoder from inputs to features, and a head from features to outputs.
+
+    `parameters` holds every parameter of the head's method and, with the prefix ``attention_``, of the attention score
+    in ``vit_tiny``, defaults included.
+    """
+
+    defaults: ClassVar[Mapping[str, Any]] = {"encoder": "mlp"}  # of a run from Python
+
+    kind: Literal["network"] = "network"
+    encoder: Literal["mlp", "conv", "vit_tiny"] = Field(description="Encoder: mlp, conv or vit_tiny.")
+    width: Count = Field(description="Hidden units of mlp, channels of the first layer of conv, features of a token.")
+    depth: Count = Field(description="Number of hidden layers, convolutions or transformer blocks.")
+    heads: Count | None = Field(default=None, description="Attention heads of vit_tiny.")
+    patch: Count | None = Field(default=None, description="Side of the image patches of vit_tiny, in pixels.")
+    attention: str | None = Field(default=None, description="Method whose score the attention of vit_tiny uses.")
+    head: str = Field(default=LINEAR, description="linear, or the method of a head of prototypes.")
+    prototypes: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    parameters: dict[str, ParameterValue]
+    initialisation: Literal["default", "mean", "samples", "kmeans"] = Field(
+        default="samples",
+        description="Initial keys of the head, from features of training inputs: samples, kmeans, mean, or default.",
+    )
+    patches: Annotated[int, Field(ge=0, lt=2**31)] = Field(
+        default=100, description="Largest number of wrong test inputs that are patched at an idw head, one at a time."
+    )
+    plugin_sha256: str | None = None
+
+    @property
+    def method(self) -> str:
+        """The name in tables: ``mlp+idw``, or ``vit_tiny(idw)+linear`` with the attention score in brackets."""
+        attention = f"({self.attention})" if self.attention else ""
+        return f"{self.encoder}{attention}+{self.head}"
+
+    @property
+    def named_by_method(self) -> tuple[str, ...]:
+        """The settings that need no columns in tables: parts of the method's name, and patches where there are none."""
+        return ("encoder", "attention", "head", *(() if self.is_patched else ("patches",)))
+
+    @property
+    def head_parameters(self) -> dict[str, ParameterValue]:
+        """The parameters of the head's method."""
+        return {k: value for k, value in self.parameters.items() if not k.startswith(ATTENTION_PREFIX)}
+
+    @property
+    def attention_parameters(self) -> dict[str, ParameterValue]:
+        """The parameters of the attention score, without the prefix."""
+        of_attention = {k: value for k, value in self.parameters.items() if k.startswith(ATTENTION_PREFIX)}
+        return {k.removeprefix(ATTENTION_PREFIX): value for k, value in of_attention.items()}
+
+    @property
+    def is_patched(self) -> bool:
+        """Whether patches of the head are studied: an ``idw`` head with epsilon above 0."""
+        return self.head == "idw" and self.parameters["epsilon"] != 0 and self.patches > 0
+
+    @property
+    def label(self) -> str:
+        """Label of the model: ``mlp+idw · 20 prototypes · width 64, depth 2, p=2, ε=0.001``."""
+        prototypes = f"{self.prototypes} prototype{'s' if self.prototypes > 1 else ''}" if self.prototypes else ""
+        return " · ".join(word for word in (self.method, prototypes, self.parameters_label) if word)
+
+    @property
+    def parameters_label(self) -> str:
+        """Label of all settings in tables: ``width 32, depth 2, heads 4, patch 2, attention p=2, ε=0.001``."""
+        words = [f"{name} {getattr(self, name)}" for name in ENCODERS[self.encoder]]
+        if self.attention and self.attention_parameters:
+            words.append(f"attention {_label(self.attention, self.attention_parameters)}")
+        if self.head_parameters:
+            words.append(f"head {_label(self.head, self.head_parameters)}")
+        if self.head != LINEAR and self.initialisation != "samples":
+            words.append(f"initialisation {self.initialisation}")
+        if self.is_patched and self.patches != 100:
+            words.append(f"{self.patches} patches")
+        if self.plugin_sha256 is not None:
+            words.append(f"plugin {self.plugin_sha256[:8]}")
+        return ", ".join(words)
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the network for flat settings.
+
+        Raises:
+            ConfigError: an unknown encoder, head or attention score, a setting that they do not have, a value out of
+                range, heads that do not divide the width, or a head of prototypes without their number.
+        """
+        fields = {name: value for name, value in settings.items() if name in cls.model_fields}
+        encoder = fields.get("encoder")
+        if encoder is None:
+            raise ConfigError("'encoder' is missing", hint=did_you_mean("", ENCODERS))
+        if not isinstance(encoder, str) or encoder not in ENCODERS:
+            hint = did_you_mean(str(encoder), ENCODERS)
+            raise ConfigError(f"unknown encoder {encoder!r}", location=("encoder",), hint=hint)
+        sizes = ENCODERS[encoder]
+        for name in ("heads", "patch", "attention"):
+            if name in fields and "heads" not in sizes:
+                raise ConfigError(f"encoder '{encoder}' has no {name}: only vit_tiny has", location=(name,))
+        fields = {**sizes, **fields}
+        given = {name: value for name, value in settings.items() if name not in fields}
+        if encoder == "vit_tiny":
+            fields.setdefault("attention", "scaled_dot")
+        attention, of_attention = _attention(fields.get("attention"), given)
+        head, of_head = _head(fields, {k: v for k, v in given.items() if not k.startswith(ATTENTION_PREFIX)})
+        made = validated(
+            cls,
+            {**fields, "parameters": {**of_head, **of_attention}, "plugin_sha256": _plugin_sha256(head, attention)},
+        )
+        if made.heads is not None and made.width % made.heads:
+            where = "heads" if "heads" in settings else "width"
+            raise ConfigError(f"{made.heads} heads do not divide a width of {made.width}", location=(where,))
+        return made
+
+
+def check_encoder(model: NetworkConfig, image_shape: tuple[int, int] | None) -> None:
+    """Check that the encoder supports inputs of a data set, whose images have the shape (height, width), or None.
+
+    Raises:
+        ConfigError: it needs images, or its patches do not divide them.
+    """
+    if model.encoder == "mlp":
+        return
+    if image_shape is None:
+        problem = f"encoder '{model.encoder}' needs images, and the inputs of this data set are none"
+        raise ConfigError(problem, location=("encoder",), hint="choose mlp")
+    if model.patch is not None:
+        check_patch(model.patch, image_shape)
+
+
+def check_patch(patch: int, image_shape: tuple[int, int]) -> None:
+    """Raise `ConfigError` unless square patches of that side divide images of a shape (height, width)."""
+    rows, columns = image_shape
+    if rows % patch or columns % patch:
+        problem = f"patches of {patch} x {patch} pixels do not divide images of {rows} x {columns}"
+        raise ConfigError(problem, location=("patch",))
+
+
+def check_parameter_names(method: Method, settings: Iterable[str], location: str) -> None:
+    """Raise `ConfigError` if a parameter of a plugin's method is called like a setting of the model."""
+    for name in sorted({parameter.name for parameter in method.parameters}.intersection(settings)):
+        problem = f"method '{method.name}' has a parameter '{name}', which is also a setting of this kind of model"
+        raise ConfigError(problem, location=(location,))
+
+
+def _named(setting: str, name: Any, also: tuple[str, ...] = ()) -> Method:
+    """Return the method that a setting names."""
+    if not isinstance(name, str):
+        raise ConfigError(f"expected the name of a method, got {name!r}", location=(setting,))
+    try:
+        return get_method(name)
+    except ConfigError:
+        hint = did_you_mean(name, (*also, *METHODS))
+        raise ConfigError(f"unknown {setting} '{name}'", location=(setting,), hint=hint) from None
+
+
+def _attention(name: Any, given: Mapping[str, Any]) -> tuple[Method | None, dict[str, ParameterValue]]:
+    """Return the method of the attention score and all its parameters, with the prefix."""
+    prefixed = [key for key in given if key.startswith(ATTENTION_PREFIX)]
+    if name is None:
+        if prefixed:
+            raise ConfigError("only vit_tiny has attention", location=(prefixed[0],))
+        return None, {}
+    method = _named("attention", name)
+    if method.weighting != "softmax":
+        problem = f"the weights of {method.name} are not a softmax, as attention layers need"
+        raise ConfigError(problem, location=("attention",))
+    try:
+        found = resolve_parameters(method, {key.removeprefix(ATTENTION_PREFIX): given[key] for key in prefixed})
+    except ConfigError as error:
+        where = (f"{ATTENTION_PREFIX}{error.location[0]}",)
+        raise ConfigError(error.problem, location=where, hint=error.hint) from None
+    return method, {f"{ATTENTION_PREFIX}{key}": value for key, value in found.items()}
+
+
+def _head(fields: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Method | None, dict[str, ParameterValue]]:
+    """Return the method of the head and all its parameters."""
+    name = fields.get("head", LINEAR)
+    if name == LINEAR:
+        for setting in (*given, *(key for key in ("prototypes", "initialisation", "patches") if fields.get(key))):
+            raise ConfigError(f"a linear head has no {setting.replace('_', ' ')}", location=(setting,))
+        return None, {}
+    method = _named("head", name, (LINEAR,))
+    check_parameter_names(method, NetworkConfig.model_fields, "head")
+    if not fields.get("prototypes"):
+        raise ConfigError("'prototypes' is missing: a head of prototypes needs their number")
+    if fields.get("patches") and method.name != "idw":
+        raise ConfigError(f"only idw heads can be patched, not {method.name}", location=("patches",))
+    return method, resolve_parameters(method, given)
+
+
+def _plugin_sha256(*methods: Method | None) -> str | None:
+    """Return the checksum of the plugin that defines the methods, or one of several checksums."""
+    found = sorted({method.sha256 for method in methods if method is not None and method.sha256 is not None})
+    if len(found) < 2:
+        return found[0] if found else None
+    return hashlib.sha256("".join(found).encode()).hexdigest()
+
+
+def _label(name: str, parameters: Mapping[str, ParameterValue]) -> str:
+    method = METHODS.get(name)
+    return method.label(parameters) if method else ", ".join(f"{key}={value}" for key, value in parameters.items())

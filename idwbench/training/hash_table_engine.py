@@ -1,0 +1,162 @@
+"""The engine of softened hash tables: it looks up noisy queries, and trains projections of queries and keys.
+
+Each seed has its own table and queries, see `idwbench.data.lookup`. An epoch has as many new noisy queries, for random
+items, as the test; the loss of a batch is the mean squared error of the answers. All random numbers of a run come from
+its seed and that of the data set. Runs are independent: none shares an operation with another.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from idwbench.data.dataset import Dataset
+from idwbench.data.lookup import Queries, draw_queries, draw_table, lookup_stream
+from idwbench.models.hash_table import HashTable, initial_projections, projection_shapes
+from idwbench.models.hash_table_measures import measured, recall
+from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import LookupConfig
+from idwbench.runs.hash_tables import HashTableConfig
+from idwbench.runs.metrics import Metrics
+from idwbench.runs.protocol import learning_rate
+from idwbench.runs.results import CurvePoint, RunResult
+from idwbench.training.engine import AbstractEngine
+from idwbench.training.optimizers import clip_gradients, optimizer_step
+
+__all__ = ["HashTableEngine", "TableRun"]
+
+_STACK_NUMBERS = 2**26
+_MAX_STACK = 50
+
+
+class HashTableEngine(AbstractEngine):
+    """Evaluates and trains the runs of kind ``hash_table``, one after the other."""
+
+    name = "hash_table"
+
+    def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
+        """Return the number of runs that are stored together, some tenths of a second of work."""
+        model, data = config.model, dataset.config
+        assert isinstance(model, HashTableConfig) and isinstance(data, LookupConfig)
+        passes = 1 if model.projections == "none" else 4 * config.protocol.epochs
+        numbers = data.queries * data.items * data.dimensions * passes
+        return max(1, min(_MAX_STACK, _STACK_NUMBERS // numbers))
+
+    def train(
+        self, configs: Sequence[RunConfig], dataset: Dataset, on_epoch: Callable[[int], None] = lambda epoch: None
+    ) -> list[RunResult]:
+        """Look up, after training if there are projections, and return the results in order.
+
+        A run without projections has no epochs and no curve.
+        """
+        return [TableRun(config).result(on_epoch) for config in configs]
+
+
+class TableRun:
+    """One run: its table, its queries, and its projections."""
+
+    def __init__(self, config: RunConfig) -> None:
+        model, data = config.model, config.dataset
+        assert isinstance(model, HashTableConfig) and isinstance(data, LookupConfig)
+        self.started = time.perf_counter()
+        self.config, self.model, self.data = config, model, data
+        self.table = draw_table(data, config.seed)
+        self.queries = {"test": draw_queries(data, config.seed, self.table)}
+        if data.validation:
+            self.queries["validation"] = draw_queries(data, config.seed, self.table, "validation")
+        self._place_projections()
+        self.curve: list[CurvePoint] = []
+        self.diverged_epoch: int | None = None
+
+    def _place_projections(self) -> None:
+        """Place all weights in one vector, the one parameter of the optimizer."""
+        shapes = projection_shapes(self.model.projections, self.data.dimensions)
+        generator = lookup_stream(self.data, self.config.seed, "projections")
+        initial = initial_projections(self.model.projections, self.data.dimensions, generator)
+        flat = np.concatenate([array.ravel() for array in initial]) if initial else np.empty(0, np.float32)
+        self.numbers = torch.from_numpy(flat)
+        self.gradients = torch.zeros_like(self.numbers)
+        parts = torch.split(self.numbers, [array.size for array in initial])
+        views = [part.view(shape).requires_grad_() for part, shape in zip(parts, shapes.values(), strict=True)]
+        self.hash_table = HashTable(self.model, dict(zip(shapes, views, strict=True)))
+
+    def result(self, on_epoch: Callable[[int], None]) -> RunResult:
+        """Train the projections, if there are any, and measure."""
+        metrics: dict[tuple[str, str], float] = {}
+        if self.hash_table.projections:
+            before = measured(self.hash_table, self.table, self.queries["test"])
+            metrics["test", "recall_before"] = before["recall"]
+            self._train(on_epoch)
+        complete = self.diverged_epoch is None
+        weights = {name: weight.detach().numpy().copy() for name, weight in self.hash_table.projections.items()}
+        return RunResult(
+            config=self.config,
+            state="complete" if complete else "diverged",
+            curve=tuple(self.curve),
+            metrics={**metrics, **self._metrics()} if complete else {},
+            arrays=weights if complete else {},
+            n_parameters=self.numbers.numel() if complete else None,
+            diverged_epoch=self.diverged_epoch,
+            seconds=time.perf_counter() - self.started,
+            engine=HashTableEngine.name,
+            device="cpu",
+            threads=1,
+        )
+
+    def _metrics(self) -> Metrics:
+        found = {
+            ("test", name): value for name, value in measured(self.hash_table, self.table, self.queries["test"]).items()
+        }
+        others = {name: (self.table, queries) for name, queries in self.queries.items() if name != "test"}
+        if self.hash_table.projections:
+            second = draw_table(self.data, self.config.seed, holdout=True)
+            others["holdout"] = (second, draw_queries(self.data, self.config.seed, second, "holdout"))
+        return found | {(name, "recall"): recall(self.hash_table, *asked) for name, asked in others.items()}
+
+    def _train(self, on_epoch: Callable[[int], None]) -> None:
+        protocol = self.config.protocol
+        step = optimizer_step(protocol, self.numbers, self.gradients)
+        generator = lookup_stream(self.data, self.config.seed, "training")
+        keys, values = torch.from_numpy(self.table.keys), torch.from_numpy(self.table.values)
+        for epoch in range(protocol.epochs):
+            rate, losses = learning_rate(protocol, epoch), []
+            inputs, targets = self._new_queries(generator, values)
+            for part in range(0, len(inputs), protocol.batch_size):
+                rows = slice(part, part + protocol.batch_size)
+                errors = (self.hash_table.answers(inputs[rows], keys, values) - targets[rows]).square().mean(-1)
+                self._set_gradients(errors.mean())
+                losses.append(errors.detach())
+                step(rate)
+            loss = float(torch.cat(losses).mean())
+            if not (np.isfinite(loss) and self.numbers.isfinite().all()):
+                self.diverged_epoch = epoch + 1
+                return
+            self.curve.append(CurvePoint(epoch + 1, self._curve_values(rate, loss)))
+            on_epoch(epoch + 1)
+
+    def _new_queries(self, generator: np.random.Generator, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return noisy queries for random items, and the values of these items."""
+        items = generator.integers(self.data.items, size=self.data.queries)
+        noise = generator.standard_normal((self.data.queries, self.data.dimensions))
+        queries = Queries((self.table.keys[items] + self.data.noise * noise).astype(np.float32), items)
+        return torch.from_numpy(queries.inputs), values[torch.from_numpy(queries.items)]
+
+    def _set_gradients(self, loss: Tensor) -> None:
+        """Write the gradient of the loss, 0 where the weighting has none, with the protocol's clipping."""
+        weights = list(self.hash_table.projections.values())
+        self.gradients.zero_()
+        if not loss.requires_grad:
+            return
+        found = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
+        torch.cat([gradient.flatten() for gradient in found], out=self.gradients)
+        clip_gradients(self.config.protocol, self.gradients.unsqueeze(0))
+
+    def _curve_values(self, rate: float, loss: float) -> Metrics:
+        recalls = {
+            (name, "recall"): recall(self.hash_table, self.table, queries) for name, queries in self.queries.items()
+        }
+        return {("train", "learning_rate"): rate, ("train", "loss"): loss, **recalls}

@@ -1,0 +1,227 @@
+"""Training of any torch module by a protocol, with checkpoints from which it continues bit-identically."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from idwbench.runs.metrics import Metrics
+from idwbench.runs.protocol import Protocol, learning_rate
+from idwbench.runs.results import CurvePoint
+from idwbench.training.activation_memory import activation_memory
+from idwbench.training.checkpoint_files import CheckpointFile, State
+from idwbench.training.flat_parameters import FlatParameters
+from idwbench.training.optimizers import clip_gradients, optimizer_step
+
+__all__ = ["ModuleTraining", "Trained", "shuffled_batches"]
+
+CHECKPOINT_SECONDS = 60.0
+
+Batches = Callable[[np.random.Generator], Iterable[Any]]
+Losses = Callable[[Any], Tensor]
+
+
+def shuffled_batches(n_train: int, batch_size: int) -> Batches:
+    """Return a function that yields the rows of each batch of one epoch: slices of one permutation."""
+
+    def batches(generator: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+        order = generator.permutation(n_train)
+        for start in range(0, n_train, batch_size):
+            yield order[start : start + batch_size]
+
+    return batches
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The outcome of a training; the module itself has been changed in place.
+
+    Attributes:
+        curve: One point for each epoch before divergence.
+        diverged_epoch: The epoch in which the loss or a parameter was not finite, or None.
+        seconds: Wall-clock time, with that before an interruption.
+        seconds_per_step: The median of all steps.
+        activation_memory: MiB, see `idwbench.training.activation_memory`.
+    """
+
+    curve: tuple[CurvePoint, ...]
+    diverged_epoch: int | None
+    seconds: float
+    seconds_per_step: float
+    activation_memory: float
+
+
+@dataclass
+class _Progress:
+    """What a checkpoint holds beside parameters, buffers, the optimizer and the generator."""
+
+    epoch: int = 0
+    step: int = 0  # of the epoch
+    loss_sum: float = 0.0  # of the epoch
+    loss_count: int = 0
+    seconds: float = 0.0
+    activation_memory: float = 0.0
+    curve: list[CurvePoint] = field(default_factory=list)
+    step_seconds: list[float] = field(default_factory=list)
+
+
+class ModuleTraining:
+    """Trains a module by gradient descent, in place.
+
+    The gradient of a step is that of the mean of the losses of a batch; clipping, weight decay, the optimizer and the
+    learning rate of each epoch are those of `idwbench.training.engine`. With the same module, generator and thread
+    count the result has the same bytes, also if it was interrupted and continued from a checkpoint.
+
+    Args:
+        module: The module, with its initial parameters, on its device.
+        protocol: Epochs, optimizer, learning rate and schedule; the batch size is that of `batches`.
+        losses: Returns the losses of a batch, a tensor of any shape, one number for each answer.
+        batches: Yields the batches of one epoch, with all random choices from the generator that it is given.
+        generator: The generator of the run.
+        evaluate: Called after each epoch in evaluation mode without gradients; its metrics enter the curve.
+        checkpoint: The file of the checkpoint, or None for none.
+        checkpoint_seconds: Time between two checkpoints.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        protocol: Protocol,
+        losses: Losses,
+        batches: Batches,
+        generator: np.random.Generator,
+        *,
+        evaluate: Callable[[], Metrics] = dict,
+        checkpoint: CheckpointFile | None = None,
+        checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    ) -> None:
+        self.module, self.protocol, self.losses, self.batches = module, protocol, losses, batches
+        self.generator, self.evaluate = generator, evaluate
+        self.checkpoint, self.checkpoint_seconds = checkpoint, checkpoint_seconds
+        self.flat = FlatParameters(module)
+        self.optimizer_step = optimizer_step(protocol, self.flat.numbers, self.flat.gradients)
+        self.progress = _Progress()
+        self._epoch_start = generator.bit_generator.state
+
+    def train(self, on_epoch: Callable[[int], None] = lambda epoch: None) -> Trained:
+        """Train the module, from the checkpoint if there is a usable one.
+
+        `on_epoch` is called with the number of each finished epoch; an exception in it ends the training after a
+        checkpoint was written.
+
+        Raises:
+            OutputError: a checkpoint cannot be written.
+        """
+        self._started = self._saved = time.monotonic()
+        self._resume()
+        diverged = None
+        while self.progress.epoch < self.protocol.epochs:
+            epoch = self.progress.epoch
+            if not self._train_epoch(epoch):
+                diverged = epoch + 1
+                break
+            try:
+                on_epoch(epoch + 1)
+            except BaseException:
+                self._save()
+                raise
+        self.module.eval()
+        return Trained(
+            curve=tuple(self.progress.curve),
+            diverged_epoch=diverged,
+            seconds=self._seconds(),
+            seconds_per_step=float(np.median(self.progress.step_seconds)),
+            activation_memory=self.progress.activation_memory,
+        )
+
+    def _train_epoch(self, epoch: int) -> bool:
+        """Train the rest of an epoch, and evaluate; return False if it diverged."""
+        progress = self.progress
+        rate = learning_rate(self.protocol, epoch)
+        self._epoch_start = self.generator.bit_generator.state
+        self.module.train()
+        for batch in islice(self.batches(self.generator), progress.step, None):
+            self._step(batch, rate)
+            if self.checkpoint is not None and time.monotonic() - self._saved >= self.checkpoint_seconds:
+                self._save()
+        loss = progress.loss_sum / max(1, progress.loss_count)
+        if not (math.isfinite(loss) and bool(self.flat.numbers.isfinite().all())):
+            return False
+        self.module.eval()
+        with torch.no_grad():
+            measured = self.evaluate()
+        values = {("train", "learning_rate"): rate, ("train", "loss"): loss, **measured}
+        progress.curve.append(CurvePoint(epoch + 1, values))
+        progress.epoch, progress.step, progress.loss_sum, progress.loss_count = epoch + 1, 0, 0.0, 0
+        self._epoch_start = self.generator.bit_generator.state
+        return True
+
+    def _step(self, batch: Any, rate: float) -> None:
+        progress = self.progress
+        started = time.perf_counter()
+        if progress.activation_memory == 0:  # the first step
+            losses, progress.activation_memory = activation_memory(self.module, lambda: self.losses(batch))
+        else:
+            losses = self.losses(batch)
+        self.flat.gradients.zero_()
+        losses.mean().backward()  # type: ignore[no-untyped-call]
+        clip_gradients(self.protocol, self.flat.gradients)
+        self.optimizer_step(rate)
+        progress.loss_sum += float(losses.detach().sum())
+        progress.step_seconds.append(time.perf_counter() - started)
+        progress.loss_count += losses.numel()
+        progress.step += 1
+
+    def _seconds(self) -> float:
+        return self.progress.seconds + time.monotonic() - self._started
+
+    def _save(self) -> None:
+        if self.checkpoint is None:
+            return
+        progress = self.progress
+        curve = [[p.epoch, [[*key, value] for key, value in p.values.items()]] for p in progress.curve]
+        facts = {
+            "generator": self._epoch_start,  # the batches of the epoch are drawn again, and those done are left out
+            "epoch": progress.epoch,
+            "step": progress.step,
+            "loss_sum": progress.loss_sum,
+            "loss_count": progress.loss_count,
+            "seconds": self._seconds(),
+            "activation_memory": progress.activation_memory,
+            "curve": curve,
+        }
+        tensors = {
+            "parameters": self.flat.numbers,
+            **{f"buffer.{name}": buffer for name, buffer in self.module.named_buffers()},
+            **{f"optimizer.{name}": tensor for name, tensor in self.optimizer_step.state.items()},
+        }
+        arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+        self.checkpoint.save(State({**arrays, "step_seconds": np.array(progress.step_seconds)}, facts))
+        self._saved = time.monotonic()
+
+    @torch.no_grad()
+    def _resume(self) -> None:
+        state = self.checkpoint.load() if self.checkpoint is not None else None
+        if state is None:
+            return
+        facts = dict(state.facts)
+        tensors = {name: torch.from_numpy(np.array(array)) for name, array in state.arrays.items()}
+        self.flat.numbers.copy_(tensors["parameters"])
+        for name, buffer in self.module.named_buffers():
+            buffer.copy_(tensors[f"buffer.{name}"])
+        device, prefix = self.flat.numbers.device, "optimizer."
+        self.optimizer_step.state = {
+            name.removeprefix(prefix): tensor.to(device) for name, tensor in tensors.items() if name.startswith(prefix)
+        }
+        self.generator.bit_generator.state = facts.pop("generator")
+        points = [CurvePoint(epoch, {(a, b): v for a, b, v in values}) for epoch, values in facts.pop("curve")]
+        self.progress = _Progress(**facts, curve=points, step_seconds=state.arrays["step_seconds"].tolist())

@@ -1,0 +1,288 @@
+"""Attention layers with the score of PyTorch's module are PyTorch's module, for all arguments and masks."""
+
+from __future__ import annotations
+
+import copy
+from itertools import product
+
+import pytest
+import torch
+
+from idwbench import MultiheadAttention, SelfAttention
+
+E, H, L, S, N = 8, 2, 5, 6, 3
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+
+
+def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+def twins(dtype: torch.dtype = torch.float64, score: str = "scaled_dot", **arguments):
+    """PyTorch's module, and one of ours with its weights."""
+    torch.manual_seed(0)
+    theirs = torch.nn.MultiheadAttention(E, H, dtype=dtype, **arguments)
+    for name, parameter in theirs.named_parameters():
+        if "bias" in name:  # zeros hide mistakes
+            torch.nn.init.normal_(parameter)
+    ours = MultiheadAttention(E, H, score, dtype=dtype, **arguments)
+    ours.load_state_dict(theirs.state_dict())
+    return theirs, ours
+
+
+def causal() -> torch.Tensor:
+    return torch.ones(L, S, dtype=torch.bool).triu(1)
+
+
+def attention_mask(kind: str) -> torch.Tensor | None:
+    random_3d = random(N * H, L, S, seed=3)
+    return {
+        "none": None,
+        "bool_2d": random_3d[0] > 1,
+        "float_2d": random_3d[0],
+        "bool_3d": random_3d > 1,
+        "float_3d": random_3d.masked_fill(random_3d > 1, -torch.inf),
+        "causal": causal(),
+    }[kind]
+
+
+def padding_mask(kind: str) -> torch.Tensor | None:
+    lengths = torch.tensor([6, 4, 1])
+    padded = torch.arange(S) >= lengths[:, None]
+    return {"none": None, "bool": padded, "float": random(N, S, seed=4).masked_fill(padded, -torch.inf)}[kind]
+
+
+def gradients(module, inputs, dtype, **arguments):
+    """Output, weights, and the gradients of the inputs and of all parameters."""
+    inputs = [part.to(dtype).detach().clone().requires_grad_() for part in inputs]
+    module.zero_grad()
+    output, weights = module(*inputs, **arguments)
+    loss = (output * random(*output.shape, seed=9).to(dtype)).sum()
+    if weights is not None:
+        loss = loss + (weights * random(*weights.shape, seed=8).to(dtype)).sum()
+    loss.backward()
+    return {
+        "output": output,
+        **({} if weights is None else {"weights": weights}),
+        **{f"input {number}": part.grad for number, part in enumerate(inputs)},
+        **{name: parameter.grad for name, parameter in module.named_parameters()},
+    }
+
+
+def assert_same(theirs, ours, inputs, dtype=torch.float64, **arguments):
+    expected, found = (gradients(module, inputs, dtype, **arguments) for module in (theirs, ours))
+    assert expected.keys() == found.keys()
+    for name, tensor in expected.items():
+        torch.testing.assert_close(
+            found[name], tensor, rtol=0, atol=TOLERANCE[dtype], msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+INPUTS = random(L, N, E, seed=1), random(S, N, E, seed=2), random(S, N, E, seed=5)
+
+
+def masks_of_equal_type(attention: str, padding: str) -> bool:
+    """PyTorch warns of masks of different types."""
+    return "none" in (attention, padding) or ("float" in attention) == (padding == "float")
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize(
+    ("attention", "padding"),
+    [
+        pair
+        for pair in product(["none", "bool_2d", "float_2d", "bool_3d", "float_3d", "causal"], ["none", "bool", "float"])
+        if masks_of_equal_type(*pair)
+    ],
+)
+@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.float64])
+def test_the_layer_with_a_scaled_dot_product_is_that_of_pytorch_under_every_mask(
+    attention, padding, need_weights, dtype
+):
+    # PyTorch's function gives rows without keys 0 and its module NaN; they are compared below.
+    attn, key_padding = attention_mask(attention), padding_mask(padding)
+    if attn is not None and attention != "causal":
+        attn[..., 0] = False if attn.dtype == torch.bool else 0.5
+    arguments = {"attn_mask": attn, "key_padding_mask": key_padding, "need_weights": need_weights}
+    arguments |= {"is_causal": attention == "causal"}
+    arguments = {
+        name: value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        for name, value in arguments.items()
+    }
+    assert_same(*twins(dtype), INPUTS, dtype, **arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"bias": False},
+        {"add_bias_kv": True},
+        {"add_zero_attn": True},
+        {"add_bias_kv": True, "add_zero_attn": True, "batch_first": True},
+        {"kdim": 3},
+        {"vdim": 7},
+        {"kdim": 3, "vdim": 7, "bias": False, "batch_first": True},
+    ],
+)
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_the_arguments_of_the_layer_do_what_they_do_in_pytorch(arguments, need_weights):
+    inputs = INPUTS[0], random(S, N, arguments.get("kdim", E)), random(S, N, arguments.get("vdim", E))
+    if arguments.get("batch_first"):
+        inputs = tuple(part.transpose(0, 1) for part in inputs)
+    masks = {"attn_mask": attention_mask("causal"), "key_padding_mask": padding_mask("bool")}
+    assert_same(*twins(**arguments), inputs, need_weights=need_weights, **masks)
+    assert_same(*twins(**arguments), inputs, need_weights=need_weights)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_inputs_without_a_batch_work_as_in_pytorch(batch_first, need_weights):
+    inputs = [part[:, 0] for part in INPUTS]
+    for mask in (None, attention_mask("float_2d"), attention_mask("bool_3d")[:H]):
+        assert_same(*twins(batch_first=batch_first), inputs, need_weights=need_weights, attn_mask=mask)
+    assert_same(
+        *twins(batch_first=batch_first), inputs, need_weights=need_weights, key_padding_mask=padding_mask("bool")[1]
+    )
+
+
+def test_the_weights_of_each_head_are_those_of_pytorch():
+    assert_same(*twins(), INPUTS, average_attn_weights=False)
+    assert_same(*twins(), [part[:, 0] for part in INPUTS], average_attn_weights=False)
+
+
+def test_dropout_draws_the_same_weights_as_pytorch():
+    theirs, ours = twins(dropout=0.4)
+    torch.manual_seed(1)
+    expected = theirs(*INPUTS)
+    torch.manual_seed(1)
+    for one, other in zip(ours(*INPUTS), expected, strict=True):
+        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(ours.eval()(*INPUTS)[0], theirs.eval()(*INPUTS)[0])
+
+
+@pytest.mark.parametrize("mask", ["attn_mask", "key_padding_mask"])
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_a_query_without_keys_gets_what_pytorch_gives(mask, need_weights):
+    excluded = torch.zeros(*{"attn_mask": (L, S), "key_padding_mask": (N, S)}[mask], dtype=torch.bool)
+    excluded[1] = True
+    theirs, ours = twins()
+    expected, found = (module(*INPUTS, need_weights=need_weights, **{mask: excluded}) for module in (theirs, ours))
+    torch.testing.assert_close(found[0], expected[0], equal_nan=True)
+    assert found[0].isnan().any() == need_weights
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"bias": False}, {"add_bias_kv": True}, {"kdim": 3, "vdim": 4}, {"score": "idw", "power": 1.0}]
+)
+def test_state_dicts_are_exchanged_with_pytorch_both_ways(arguments):
+    theirs = torch.nn.MultiheadAttention(E, H, **{k: v for k, v in arguments.items() if k not in ("score", "power")})
+    ours = MultiheadAttention(E, H, **arguments)
+    assert [(name, part.shape) for name, part in ours.state_dict().items()] == [
+        (name, part.shape) for name, part in theirs.state_dict().items()
+    ]
+    theirs.load_state_dict(ours.state_dict())
+    ours.load_state_dict(theirs.state_dict())
+
+
+def test_the_layer_begins_with_the_weights_of_pytorch():
+    torch.manual_seed(3)
+    theirs = torch.nn.MultiheadAttention(E, H, add_bias_kv=True).state_dict()
+    torch.manual_seed(3)
+    ours = MultiheadAttention(E, H, add_bias_kv=True).state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_causal_mask_needs_no_tensor():
+    _, ours = twins()
+    for score, need_weights in product(["scaled_dot", "idw", "neg_dist"], [True, False]):
+        _, ours = twins(score=score)
+        masked = ours(*INPUTS, attn_mask=causal(), need_weights=need_weights)[0]
+        torch.testing.assert_close(ours(*INPUTS, is_causal=True, need_weights=need_weights)[0], masked)
+        extra = MultiheadAttention(E, H, score, add_bias_kv=True, add_zero_attn=True, dtype=torch.float64)
+        masked = extra(*INPUTS, attn_mask=causal(), need_weights=need_weights)[0]
+        torch.testing.assert_close(extra(*INPUTS, is_causal=True, need_weights=need_weights)[0], masked)
+
+
+def test_self_attention_is_multihead_attention_of_one_sequence():
+    torch.manual_seed(0)
+    layer = SelfAttention(E, H, "idw", dtype=torch.float64)
+    general = MultiheadAttention(E, H, "idw", dtype=torch.float64)
+    general.load_state_dict(layer.state_dict())
+    inputs = INPUTS[0]
+    for one, other in zip(layer(inputs, is_causal=True), general(inputs, inputs, inputs, is_causal=True), strict=True):
+        torch.testing.assert_close(one, other)
+    assert layer(inputs, need_weights=False)[1] is None
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "idw"])
+def test_a_transformer_layer_of_pytorch_uses_the_score_in_evaluation_too(score):
+    torch.manual_seed(0)
+    transformer = torch.nn.TransformerEncoderLayer(E, H, 16, dropout=0.0, batch_first=True)
+    theirs = copy.deepcopy(transformer)
+    transformer.self_attn = MultiheadAttention(E, H, score, batch_first=True)
+    transformer.self_attn.load_state_dict(theirs.self_attn.state_dict())
+    inputs = random(N, L, E, dtype=torch.float32)
+    trained = transformer(inputs)
+    with torch.no_grad():
+        torch.testing.assert_close(transformer.eval()(inputs), trained.detach())
+    assert torch.allclose(trained, theirs(inputs), atol=1e-5) == (score == "scaled_dot")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"num_heads": 3}, AssertionError, "divisible"),
+        ({"num_heads": 0}, ValueError, "greater than 0"),
+        ({"score": "idv"}, ValueError, r"unknown score 'idv' \(did you mean 'idw'\?\)"),
+        ({"score": 0.1}, ValueError, "score must be a name, got 0.1"),
+        ({"score": "fc_relu"}, ValueError, "is the score 'scaled_dot' with the weighting 'relu'"),
+        ({"weighting": "sofmax"}, ValueError, r"unknown weighting 'sofmax' \(did you mean 'softmax'\?\)"),
+        ({"powr": 2.0}, ValueError, "score 'idw' does not take 'powr'"),
+        ({"power": -1.0}, ValueError, "power: must be > 0, got -1"),
+        ({"score": "additive", "form": "tan"}, ValueError, r"did you mean 'tanh'\?"),
+        ({"score": "additive", "hidden": 0}, ValueError, "hidden must be greater than 0"),
+        ({"score": "additive", "power": 1}, ValueError, "does not take 'power'"),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments, error, message):
+    with pytest.raises(error, match=message):
+        MultiheadAttention(**{"embed_dim": E, "num_heads": H, **arguments})
+
+
+def bad(*shape: int, dtype: torch.dtype = torch.bool) -> torch.Tensor:
+    return torch.zeros(*shape, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"query": random(E)}, "2-D .* or 3-D .*, got 1-D"),
+        ({"key": random(S, E)}, "key and value should be 3-D"),
+        ({"query": random(L, N, E + 1)}, "query should have 8 features, got 9"),
+        ({"value": random(S, N, E + 1)}, "value should have 8 features, got 9"),
+        ({"value": random(S + 1, N, E)}, "same length"),
+        ({"query": random(L, N + 1, E)}, "batch of 4"),
+        ({"attn_mask": bad(L, S + 1)}, r"attn_mask should have the shape \(5, 6\) or \(6, 5, 6\), got \(5, 7\)"),
+        ({"attn_mask": bad(N, L, S)}, "attn_mask should have the shape"),
+        ({"attn_mask": bad(1, N * H, L, S)}, "attn_mask should have the shape"),
+        ({"attn_mask": bad(L, S, dtype=torch.int64)}, "only bool and floating types of attn_mask"),
+        ({"key_padding_mask": bad(S, N)}, r"key_padding_mask should have the shape \(3, 6\), got \(6, 3\)"),
+        ({"key_padding_mask": bad(S)}, "key_padding_mask should have the shape"),
+        ({"key_padding_mask": bad(N, S, dtype=torch.int64)}, "only bool and floating types of key_padding_mask"),
+    ],
+)
+def test_a_wrong_input_gets_an_error_of_the_kind_of_pytorch(arguments, message):
+    theirs, ours = twins()
+    arguments = dict(zip(("query", "key", "value"), INPUTS, strict=True)) | arguments
+    with pytest.raises((AssertionError, RuntimeError)) as expected:
+        theirs(**arguments)
+    kinds = AssertionError if "type" in message else (AssertionError, RuntimeError)
+    with pytest.raises(kinds, match=message):
+        ours(**arguments)
+    assert expected.type in (AssertionError, RuntimeError)
+
+
+def test_nested_tensors_are_refused():
+    nested = torch.nested.nested_tensor([random(L, E), random(S, E)], layout=torch.jagged)
+    with pytest.raises(AssertionError, match="nested tensors are not supported; use key_padding_mask"):
+        SelfAttention(E, H, batch_first=True, dtype=torch.float64)(nested)

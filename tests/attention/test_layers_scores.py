@@ -1,0 +1,350 @@
+"""Attention layers with other scores, against the formulas in NumPy, and their memory."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from idwbench import MultiheadAttention, SelfAttention
+from idwbench.attention import distance_attention, sequences
+from idwbench.attention.masks import Masks
+from idwbench.attention.pair_scores import MethodScore
+from idwbench.attention.sequences import SequenceAttention
+from idwbench.attention.weighting_functions import WEIGHTINGS
+
+E, H, L, N = 8, 2, 5, 3
+SETTINGS = [
+    ("scaled_dot", {}),
+    ("scaled_dot", {"scale": "prototypes"}),
+    ("cosine", {"temperature": 0.3}),
+    ("neg_dist", {}),
+    ("neg_dist", {"power": 1.0}),
+    ("gaussian", {"sigma_squared": 1.5}),
+    ("inv_dist", {"epsilon": 0.1}),
+    ("idw", {}),
+    ("idw", {"power": 3.0, "epsilon": 0.1}),
+    ("idw", {"epsilon": 0.0}),
+    ("additive", {}),
+    ("additive", {"form": "linear", "hidden": 3}),
+]
+# Those that PyTorch's fused function does not compute.
+CHUNKED = [
+    setting for setting in SETTINGS if setting[0] in ("gaussian", "inv_dist", "idw") or setting[1] == {"power": 1.0}
+]
+CHUNKED.append(("additive", {}))
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def make_layer(score: str, parameters: dict, **arguments) -> SelfAttention:
+    torch.manual_seed(0)
+    return SelfAttention(E, H, score, batch_first=True, dtype=torch.float64, **arguments, **parameters)
+
+
+def oracle_scores(layer: MultiheadAttention, q: np.ndarray, k: np.ndarray, head: int, parameters: dict) -> np.ndarray:
+    """The design's formulas for one head, written plainly."""
+    d = np.sqrt(((q[:, None] - k[None]) ** 2).sum(-1))
+    p, epsilon = parameters.get("power", 2.0), parameters.get("epsilon", 1e-3)
+    if layer.score == "scaled_dot":
+        return q @ k.T / math.sqrt(len(k) if parameters.get("scale") == "prototypes" else q.shape[1])
+    if layer.score == "cosine":
+        norms = np.linalg.norm(q, axis=1)[:, None] * np.linalg.norm(k, axis=1)
+        return q @ k.T / norms / parameters["temperature"]
+    if layer.score == "additive":
+        weight, vector = (part[head].detach().numpy() for part in (layer.pair_score.weight, layer.pair_score.vector))
+        pairs = np.concatenate(np.broadcast_arrays(q[:, None], k[None]), -1) @ weight.T
+        return (np.tanh(pairs) if parameters.get("form", "tanh") == "tanh" else pairs) @ vector
+    return {
+        "neg_dist": lambda: -(d**p),
+        "gaussian": lambda: np.exp(-(d**2) / parameters["sigma_squared"]),
+        "inv_dist": lambda: 1 / (epsilon + d**p),
+        "idw": lambda: -np.log(epsilon + d**p),
+    }[layer.score]()
+
+
+def oracle(
+    layer: SelfAttention, inputs: np.ndarray, mask: np.ndarray, parameters: dict
+) -> tuple[np.ndarray, np.ndarray]:
+    """Output and weights of one sequence, with a boolean mask (L, L)."""
+    in_weight, in_bias = layer.in_proj_weight.detach().numpy(), layer.in_proj_bias.detach().numpy()
+    q, k, v = np.split(inputs @ in_weight.T + in_bias, 3, -1)
+    outputs, weights = [], []
+    for head in range(H):
+        part = slice(head * E // H, (head + 1) * E // H)
+        scores = oracle_scores(layer, q[:, part], k[:, part], head, parameters)
+        scores = np.where(mask, -np.inf, scores)
+        found = np.exp(scores - scores.max(1, keepdims=True))
+        if layer.weighting == "relu":
+            found = np.maximum(scores, 0)
+        else:
+            found /= found.sum(1, keepdims=True)
+        weights.append(found)
+        outputs.append(found @ v[:, part])
+    out = np.concatenate(outputs, 1) @ layer.out_proj.weight.detach().numpy().T + layer.out_proj.bias.detach().numpy()
+    return out, np.stack(weights)
+
+
+@pytest.mark.parametrize("weighting", ["softmax", "relu"])
+@pytest.mark.parametrize(("score", "parameters"), SETTINGS)
+def test_each_score_is_its_formula_with_every_mask(score, parameters, weighting):
+    layer, inputs = make_layer(score, parameters, weighting=weighting), random(N, L, E, seed=1)
+    mask = (random(N, L, L, seed=2) > 0.5) & ~torch.eye(L, dtype=torch.bool)
+    padding = torch.arange(L) >= torch.tensor([5, 4, 2])[:, None]
+    padding_mask = (mask | padding[:, None]) & ~torch.eye(L, dtype=torch.bool)
+    for excluded, arguments in (
+        (torch.zeros(N, L, L, dtype=torch.bool), {}),
+        (mask, {"attn_mask": mask.repeat_interleave(H, 0)}),
+        (mask[:1].expand(N, -1, -1), {"attn_mask": mask[0]}),
+        (torch.ones(N, L, L, dtype=torch.bool).triu(1), {"is_causal": True}),
+        (padding[:, None].expand(-1, L, -1), {"key_padding_mask": padding}),
+        (padding_mask, {"attn_mask": padding_mask.repeat_interleave(H, 0)}),
+    ):
+        outputs, weights = layer(inputs, average_attn_weights=False, **arguments)
+        without_weights, _ = layer(inputs, need_weights=False, **arguments)
+        for number in range(N):
+            expected = oracle(layer, inputs[number].numpy(), excluded[number].numpy(), parameters)
+            for found, wanted in ((outputs, expected[0]), (without_weights, expected[0]), (weights, expected[1])):
+                np.testing.assert_allclose(found[number].detach().numpy(), wanted, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize(("score", "parameters"), SETTINGS)
+def test_the_gradient_is_that_of_finite_differences(score, parameters):
+    layer = make_layer(score, parameters)
+    inputs = random(1, 3, E, seed=3).requires_grad_()
+    bias = random(3, 3, seed=4).requires_grad_()
+    for need_weights in (True, False):
+        assert torch.autograd.gradcheck(
+            lambda x, mask, need=need_weights: layer(x, attn_mask=mask, need_weights=need)[0],
+            (inputs, bias),
+            fast_mode=True,
+        )
+
+
+def gradients(layer: SelfAttention, inputs: torch.Tensor, **arguments) -> list[torch.Tensor]:
+    inputs = inputs.clone().requires_grad_()
+    output, _ = layer(inputs, need_weights=False, **arguments)
+    layer.zero_grad()
+    (output * random(*output.shape, seed=7)).sum().backward()
+    return [output, inputs.grad, *(parameter.grad for parameter in layer.parameters())]
+
+
+@pytest.mark.parametrize(("score", "parameters"), CHUNKED)
+@pytest.mark.parametrize("budget", [pytest.param(1, marks=pytest.mark.slow), 70])
+def test_chunks_change_neither_the_output_nor_its_gradients(score, parameters, budget, monkeypatch):
+    layer, inputs = make_layer(score, parameters), random(N, L, E, seed=1)
+    padding = torch.arange(L) >= torch.tensor([5, 4, 2])[:, None]
+    learned = random(L, L, seed=5).requires_grad_()
+    cases = [{}, {"is_causal": True}, {"is_causal": True, "key_padding_mask": padding}, {"attn_mask": learned}]
+    whole = []
+    for arguments in cases:
+        learned.grad = None
+        whole.append([*gradients(layer, inputs, **arguments), learned.grad])
+    monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", budget)
+    for arguments, expected in zip(cases, whole, strict=True):
+        learned.grad = None
+        for one, other in zip([*gradients(layer, inputs, **arguments), learned.grad], expected, strict=True):
+            assert (one is None) == (other is None)
+            if one is not None:
+                torch.testing.assert_close(one, other)
+
+
+def test_dropout_of_a_chunk_is_the_same_in_the_backward_pass(monkeypatch):
+    monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", 1)
+    layer = make_layer("idw", {}, dropout=0.5)
+
+    def output(inputs: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(1)
+        return layer(inputs, need_weights=False)[0]
+
+    assert torch.autograd.gradcheck(output, random(1, 3, E).requires_grad_(), fast_mode=True)
+
+
+class LargestTensor(TorchDispatchMode):
+    """The number of elements of the largest tensor that any operation returns."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        result = function(*arguments, **(options or {}))
+        for tensor in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(tensor, torch.Tensor):
+                self.numbers = max(self.numbers, tensor.untyped_storage().nbytes() // tensor.element_size())
+        return result
+
+
+def memory_of_a_step(layer: SelfAttention, length: int, **arguments) -> tuple[int, int]:
+    """Numbers of the largest tensor, and of all tensors that are kept for the backward pass."""
+    kept: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes() // tensor.element_size()
+        return tensor
+
+    inputs = random(1, length, E).to(layer.out_proj.weight.dtype).requires_grad_()
+    with LargestTensor() as largest:
+        with saved_tensors_hooks(keep, lambda tensor: tensor):
+            output, _ = layer(inputs, need_weights=False, **arguments)
+        output.sum().backward()
+    return largest.numbers, sum(kept.values())
+
+
+@pytest.mark.parametrize(
+    ("score", "parameters"),
+    [pytest.param(*setting, marks=[] if setting == ("idw", {}) else pytest.mark.slow) for setting in CHUNKED],
+)
+@pytest.mark.parametrize("arguments", [{}, {"is_causal": True}])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_memory_grows_linearly_with_the_length(score, parameters, arguments, dtype, monkeypatch):
+    monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", 2**10)
+    monkeypatch.setattr(distance_attention, "PAIRS_AT_A_TIME", 2**10)
+    monkeypatch.setattr(distance_attention, "FEWEST_PAIRS", 0)
+    layer = make_layer(score, parameters).to(dtype)
+    (largest, kept), (longer, kept_longer) = (memory_of_a_step(layer, length, **arguments) for length in (32, 128))
+    assert longer <= 4.1 * largest
+    assert kept_longer <= 4.1 * kept
+    assert longer < H * 128 * 128 / 4
+
+
+@pytest.mark.parametrize(
+    ("score", "parameters"), [("scaled_dot", {}), ("cosine", {}), ("neg_dist", {}), ("additive", {"form": "linear"})]
+)
+def test_the_fused_function_of_pytorch_never_holds_all_scores(score, parameters):
+    largest, kept = memory_of_a_step(make_layer(score, parameters), 256)
+    assert largest < H * 256 * 256 / 4
+    assert kept < H * 256 * 256 / 4
+
+
+def test_the_causal_hint_spares_the_fused_function_a_mask(monkeypatch):
+    calls = []
+    fused = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "scaled_dot_product_attention",
+        lambda *tensors, **options: calls.append(options) or fused(*tensors, **options),
+    )
+    causal = torch.ones(L, L, dtype=torch.bool).triu(1)
+    for score in ("scaled_dot", "neg_dist"):
+        layer, inputs = make_layer(score, {}), random(N, L, E)
+        hinted, _ = layer(inputs, attn_mask=causal, is_causal=True, need_weights=False)
+        torch.testing.assert_close(hinted, layer(inputs, attn_mask=causal, need_weights=False)[0])
+    assert [(call["is_causal"], call["attn_mask"] is None) for call in calls] == [(True, True), (False, False)] * 2
+
+
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+@pytest.mark.parametrize("spread", [0.1, 1.0, 3.0])
+def test_negative_squared_distances_by_augmentation_are_as_exact_as_by_differences(offset, spread):
+    """The offset is common to queries and keys; errors are those of float32 against float64."""
+    queries, keys = (offset + spread * random(1, 1, 40, 16, seed=seed) for seed in (1, 2))
+    keys[..., 0, :] = queries[..., 0, :]
+    queries, keys = queries.float(), keys.float()  # rounded once: the same numbers for both
+    values = random(1, 1, 40, 16, seed=3)
+    sq_dist = ((queries.double().unsqueeze(-2) - keys.double().unsqueeze(-3)) ** 2).sum(-1)
+    exact = (-sq_dist).softmax(-1) @ values
+    attention = SequenceAttention(MethodScore("neg_dist"))
+    by_augmentation = attention.without_weights(queries, keys, values.float(), Masks())
+    by_differences, _ = attention.with_weights(queries, keys, values.float(), Masks())
+    # A score of up to 16 · 2 · 3² · 2 = 600 is rounded to 600 · 2⁻²⁴ = 4e-5, a relative error of its weight.
+    bound = 4e-6 + 4e-5 * (spread / 3) ** 2 * float(values.abs().max())
+    assert (by_augmentation - exact).abs().max() < bound
+    assert (by_differences - exact).abs().max() < bound
+
+
+def test_later_tokens_do_not_change_what_a_causal_layer_gives_to_earlier_ones():
+    inputs = random(1, L, E)
+    changed = inputs.clone()
+    changed[:, 3:] = 100 * random(1, L - 3, E, seed=8)
+    for score, parameters in SETTINGS:
+        if parameters.get("scale") != "prototypes":
+            layer = make_layer(score, parameters)
+            one, other = (layer(part, is_causal=True, need_weights=False)[0][:, :3] for part in (inputs, changed))
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize(("score", "parameters"), SETTINGS)
+@pytest.mark.parametrize("budget", [1, 2**20])
+def test_a_query_without_keys_gets_nan_with_weights_and_zero_without(score, parameters, budget, monkeypatch):
+    monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", budget)
+    layer, inputs = make_layer(score, parameters), random(1, L, E).requires_grad_()
+    mask = torch.zeros(L, L, dtype=torch.bool)
+    mask[2] = True
+    output, weights = layer(inputs, attn_mask=mask)
+    assert output[0, 2].isnan().all() and weights[0, 2].isnan().all()
+    assert not output[0, [0, 1, 3, 4]].isnan().any()
+    output, _ = layer(inputs, attn_mask=mask, need_weights=False)
+    torch.testing.assert_close(output[0, 2], layer.out_proj.bias)
+    with torch.autograd.set_detect_anomaly(True):  # no NaN on the way either
+        layer(inputs, attn_mask=mask, need_weights=False)[0].sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in (inputs, *layer.parameters()))
+
+
+@pytest.mark.parametrize("score", ["idw", "inv_dist"])
+def test_hits_share_the_weight_and_excluded_hits_have_none(score):
+    queries = random(1, 1, 2, 4)
+    keys = torch.cat([queries[..., :1, :], queries[..., :1, :], queries[..., :1, :], random(1, 1, 2, 4, seed=1)], -2)
+    values = random(1, 1, 5, 4, seed=2).requires_grad_()
+    queries, keys = queries.requires_grad_(), keys.requires_grad_()
+    mask = torch.zeros(2, 5, dtype=torch.float64)
+    mask[0, 2] = -torch.inf
+    attention = SequenceAttention(MethodScore(score, {"epsilon": 0.0}))
+    output, weights = attention.with_weights(queries, keys, values, Masks(mask[None, None]))
+    expected = torch.tensor([0.5, 0.5, 0.0, 0.0, 0.0], dtype=torch.float64)
+    torch.testing.assert_close(weights[0, 0, 0], expected)
+    torch.testing.assert_close(attention.without_weights(queries, keys, values, Masks(mask[None, None])), output)
+    output.sum().backward()
+    assert all(part.grad.isfinite().all() for part in (queries, keys, values))
+    mask[0, :3] = -torch.inf
+    output, weights = attention.with_weights(queries, keys, values, Masks(mask[None, None]))
+    expected = attention.with_weights(queries, keys[..., 3:, :], values[..., 3:, :], Masks())[0]
+    torch.testing.assert_close(output[..., :1, :], expected[..., :1, :])
+
+
+def test_the_linear_form_of_additive_attention_gives_every_query_the_same_weights():
+    layer = make_layer("additive", {"form": "linear"})
+    _, weights = layer(random(1, L, E))
+    torch.testing.assert_close(weights, weights[:, :1].expand(-1, L, -1))
+    _, weights = make_layer("additive", {})(random(1, L, E))
+    assert not torch.allclose(weights, weights[:, :1])
+
+
+def test_a_registered_method_is_a_score():
+    from idwbench.attention.definitions import Method
+    from idwbench.attention.methods import register_method
+
+    register_method(Method("centred", "x·k − mean", lambda x, k: (x @ k.mT) - (x @ k.mT).mean(-1, keepdim=True)))
+    layer = make_layer("centred", {})
+    unscaled = make_layer("cosine", {})
+    assert layer(random(1, L, E), is_causal=True)[0].shape == unscaled(random(1, L, E))[0].shape
+    one, other = (layer(random(1, L, E), is_causal=True, need_weights=need)[0] for need in (True, False))
+    torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize(("score", "parameters"), [("scaled_dot", {}), ("idw", {"epsilon": 0.0}), ("additive", {})])
+@pytest.mark.parametrize("weighting", sorted(WEIGHTINGS))
+def test_each_weighting_has_its_function_with_masks_and_in_chunks(weighting, score, parameters, monkeypatch):
+    layer, inputs = make_layer(score, parameters, weighting=weighting), random(N, L, E, seed=1)
+    output, weights = layer(inputs, is_causal=True, average_attn_weights=False)
+    assert (weights.masked_select(torch.ones(L, L, dtype=torch.bool).triu(1)) == 0).all()
+    whole, _ = layer(inputs, is_causal=True, need_weights=False)
+    monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", 1)
+    chunks, _ = layer(inputs, is_causal=True, need_weights=False)
+    torch.testing.assert_close(whole, output)
+    torch.testing.assert_close(chunks, output)
+    mask = torch.zeros(L, L, dtype=torch.bool)
+    mask[2] = True
+    assert not layer(inputs, attn_mask=mask, need_weights=False)[0].isnan().any()
+
+
+def test_the_parameter_of_a_weighting_is_an_argument_of_the_layer():
+    layer = make_layer("idw", {"k": 2, "power": 1.0}, weighting="top_k")
+    assert ((layer(random(N, L, E), average_attn_weights=False)[1] > 0).sum(-1) == 2).all()
+    with pytest.raises(ValueError, match="k: must be >= 1"):
+        make_layer("idw", {"k": 0}, weighting="top_k")
+    with pytest.raises(ValueError, match="does not take 'k'"):
+        make_layer("idw", {"k": 2})

@@ -1,0 +1,273 @@
+"""Each weighting against a float64 oracle, and its gradient against finite differences."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq, minimize
+
+import idwbench
+from idwbench.attention.methods import METHODS, resolve_parameters
+from idwbench.attention.weightings import WEIGHTINGS, attention_weights, scores_of, weights_of
+from idwbench.errors import ConfigError
+from idwbench.report.labels import weighting_table
+
+CONSTANT = {"argmax", "exact_match"}  # no gradient to scores
+SUMS_TO_1 = ["softmax", "argmax", "top_k", "sparsemax", "entmax15"]
+
+
+def rows(*shape: int, scale: float = 1.0, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(scale=scale, size=shape)
+
+
+def weights(name: str, scores: np.ndarray | list, **given) -> np.ndarray:
+    tensor = torch.as_tensor(np.asarray(scores))
+    return weights_of(WEIGHTINGS[name], {"k": 3.0, **given} if name == "top_k" else {}, tensor).numpy()
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    exponentials = np.exp(scores - scores.max(-1, keepdims=True))
+    return exponentials / exponentials.sum(-1, keepdims=True)
+
+
+def nearest_of_simplex(scores: np.ndarray) -> np.ndarray:
+    """The point of the simplex nearest to the scores, by a general optimizer."""
+    start = np.full(len(scores), 1 / len(scores))
+    found = minimize(
+        lambda w: ((w - scores) ** 2).sum(),
+        start,
+        jac=lambda w: 2 * (w - scores),
+        bounds=[(0, 1)] * len(scores),
+        constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": np.ones_like},
+        method="SLSQP",
+        options={"ftol": 1e-14},
+    )
+    return found.x
+
+
+def entmax_by_root(scores: np.ndarray, alpha: float) -> np.ndarray:
+    """[(α − 1) s − τ]₊^(1/(α − 1)) with a bracketed root for τ (Peters et al. 2019, Eq. 8)."""
+    scaled = (alpha - 1) * scores
+
+    def powers(threshold: float) -> np.ndarray:
+        return np.maximum(scaled - threshold, 0) ** (1 / (alpha - 1))
+
+    threshold = brentq(lambda t: powers(t).sum() - 1, scaled.max() - 1, scaled.max(), xtol=1e-15)
+    return powers(threshold)
+
+
+def naive(name: str, row: np.ndarray) -> np.ndarray:
+    best = row == row.max()
+    kept = row >= np.sort(row)[-3]
+    return {
+        "softmax": lambda: softmax(row),
+        "relu": lambda: np.maximum(row, 0),
+        "none": lambda: row,
+        "argmax": lambda: best / 1.0,
+        "max": lambda: best * row,
+        "top_k": lambda: np.where(kept, np.exp(row), 0) / np.exp(row[kept]).sum(),
+        "sparsemax": lambda: entmax_by_root(row, 2.0),
+        "entmax15": lambda: entmax_by_root(row, 1.5),
+        "exact_match": lambda: np.full(len(row), 1 / len(row)),
+    }[name]()
+
+
+@pytest.mark.parametrize("name", WEIGHTINGS)
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
+def test_each_weighting_equals_its_definition_in_float64(name, scale):
+    scores = rows(4, 5, 7, scale=scale)
+    found = weights(name, scores)
+    expected = np.stack([[naive(name, row) for row in block] for block in scores])
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_sparsemax_is_the_projection_onto_the_simplex():
+    for row in rows(6, 5):
+        np.testing.assert_allclose(weights("sparsemax", row), nearest_of_simplex(row), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(WEIGHTINGS.keys() - CONSTANT))
+@pytest.mark.parametrize("scale", [0.2, 1.0, 5.0])
+def test_gradients_agree_with_finite_differences(name, scale):
+    scores = torch.tensor(rows(2, 3, 6, scale=scale, seed=3)).requires_grad_()
+    parameters = {"k": 3.0} if name == "top_k" else {}
+    assert torch.autograd.gradcheck(lambda s: weights_of(WEIGHTINGS[name], parameters, s), scores)
+
+
+@pytest.mark.parametrize("name", sorted(CONSTANT))
+def test_constant_weights_give_values_a_gradient_and_keys_none(name):
+    inputs, keys, values = (torch.tensor(rows(*shape)) for shape in [(3, 2), (4, 2), (4, 2)])
+    keys[1] = inputs[0]
+    keys.requires_grad_(), values.requires_grad_()
+    idwbench.attend(inputs, keys, values, "idw", weighting=name).sum().backward()
+    assert keys.grad is None
+    assert values.grad.abs().sum() > 0
+
+
+def test_only_the_winner_of_max_gets_a_gradient():
+    inputs, keys = torch.tensor(rows(1, 3)), torch.tensor(rows(5, 3, seed=1)).requires_grad_()
+    idwbench.attend(inputs, keys, torch.ones(5, 1, dtype=torch.float64), "scaled_dot", weighting="max").backward()
+    winner = int((keys @ inputs[0]).argmax())
+    assert keys.grad.abs().sum(1).nonzero().flatten().tolist() == [winner]
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_every_weighting_is_usable_with_every_score(name, weighting):
+    inputs, keys, values = (torch.tensor(rows(*shape)) for shape in [(2, 3, 4), (2, 9, 4), (2, 9, 5)])
+    found = idwbench.attend(inputs, keys, values, score=name, weighting=weighting)
+    scores = scores_of(METHODS[name], resolve_parameters(METHODS[name], {}), inputs, keys)
+    if weighting == "exact_match":
+        # The same seed draws the same numbers: some inputs are keys.
+        expected = (inputs[:, :, None] == keys[:, None]).all(-1).double()
+        assert expected.any()
+    else:
+        expected = weights_of(WEIGHTINGS[weighting], {"k": 8.0} if weighting == "top_k" else {}, scores)
+    torch.testing.assert_close(found, expected @ values)
+
+
+def test_the_default_weighting_is_that_of_the_method():
+    arrays = [torch.tensor(rows(*shape)) for shape in [(3, 4), (5, 4), (5, 2)]]
+    assert torch.equal(idwbench.attend(*arrays, "fc_relu"), idwbench.attend(*arrays, score="fc_relu", weighting="relu"))
+    assert torch.equal(idwbench.attend(*arrays), idwbench.attend(*arrays, "idw", weighting="softmax"))
+    assert not torch.equal(idwbench.attend(*arrays, power=4), idwbench.attend(*arrays))
+
+
+def test_exact_match_is_a_dictionary():
+    keys = torch.tensor([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [1.0, 2.0000002]])
+    values = torch.tensor([[10.0], [20.0], [30.0], [40.0]])
+    queries = torch.tensor([[3.0, 4.0], [1.0, 2.0], [0.0, 0.0]])
+    found = idwbench.attend(queries, keys, values, "scaled_dot", weighting="exact_match")
+    assert found.tolist() == [[20.0], [20.0], [0.0]]
+
+
+@pytest.mark.parametrize("name", WEIGHTINGS)
+def test_hits_share_a_weight_of_1_and_other_rows_are_untouched(name):
+    scores = torch.tensor([[1.0, math.inf, 0.0, math.inf], [1.0, 2.0, 0.5, -1.0]], dtype=torch.float64)
+    parameters = {"k": 1.0} if name == "top_k" else {}
+    scores.requires_grad_()
+    found = weights_of(WEIGHTINGS[name], parameters, scores)
+    assert found[0].tolist() == [0.0, 0.5, 0.0, 0.5]
+    assert torch.equal(found[1], weights_of(WEIGHTINGS[name], parameters, scores[1]))
+    if name not in CONSTANT:
+        (found * torch.arange(4)).sum().backward()
+        assert scores.grad[0].tolist() == [0.0] * 4
+        assert scores.grad[1].isfinite().all()
+
+
+@pytest.mark.parametrize("name", WEIGHTINGS)
+def test_a_masked_key_counts_as_absent(name):
+    scores = rows(4, 6, seed=5)
+    masked = np.insert(scores, 2, -math.inf, axis=1)
+    tensor = torch.tensor(masked).requires_grad_()
+    found = weights_of(WEIGHTINGS[name], {"k": 3.0} if name == "top_k" else {}, tensor)
+    assert not found[:, 2].any()
+    np.testing.assert_allclose(np.delete(found.detach().numpy(), 2, axis=1), weights(name, scores), rtol=1e-12)
+    if name not in CONSTANT:
+        (found * torch.arange(7)).sum().backward()
+        assert tensor.grad.isfinite().all()
+        assert not tensor.grad[:, 2].any()
+
+
+@pytest.mark.parametrize("name", SUMS_TO_1)
+def test_a_row_without_any_key_is_undefined_as_for_a_softmax(name):
+    assert np.isnan(weights(name, [-math.inf] * 3)).all()
+
+
+@pytest.mark.parametrize("name", SUMS_TO_1)
+def test_equal_scores_share_equally_and_large_scores_keep_the_sum(name):
+    np.testing.assert_allclose(weights(name, [2.0, 2.0, 2.0, 2.0]), [0.25] * 4)  # more than k = 3
+    for scale in (1e-30, 1e4, 1e30):
+        found = weights(name, rows(3, 1000, scale=scale).astype(np.float32))
+        assert (found >= 0).all()
+        np.testing.assert_allclose(found.sum(1), 1, rtol=1e-5)
+
+
+def test_ties_of_max_share_the_score():
+    assert weights("max", [3.0, 1.0, 3.0]).tolist() == [1.5, 0.0, 1.5]
+
+
+def test_gradients_at_ties_are_those_of_the_page() -> None:
+    for name, row, expected in (
+        ("relu", [0.0, 1.0, -1.0], [0.0, 1.0, 0.0]),
+        ("max", [3.0, 1.0, 3.0], [0.5, 0.0, 0.5]),
+    ):
+        scores = torch.tensor(row, requires_grad=True)
+        weights_of(WEIGHTINGS[name], {}, scores).sum().backward()
+        assert scores.grad.tolist() == expected
+    assert weights("top_k", [2.0, 1.0, 1.0, 1.0], k=2.0).all()
+
+
+def test_sparse_weights_are_sparse_and_those_of_entmax_lie_between():
+    scores = rows(50, 20)
+    counts = [(weights(name, scores) > 0).sum() for name in ("sparsemax", "entmax15", "softmax")]
+    assert counts == sorted(counts)
+    assert counts[0] < counts[1] < counts[2] == 1000
+
+
+def test_top_k_of_all_keys_is_the_softmax_and_of_one_the_argmax():
+    scores = rows(3, 5)
+    np.testing.assert_allclose(weights("top_k", scores, k=99.0), softmax(scores), rtol=1e-12)
+    assert np.array_equal(weights("top_k", scores, k=1.0), weights("argmax", scores))
+
+
+def test_the_weights_of_the_methods_have_the_bytes_they_had():
+    """The forward pass of version 0.2.0, with and without hits."""
+    scores = torch.tensor(rows(6, 7)).float()
+    for hits in (False, True):
+        if hits:
+            scores[2, 1] = scores[2, 4] = scores[2, 5] = math.inf
+        is_hit = torch.isposinf(scores)
+        shared = torch.zeros_like(scores).masked_fill(~is_hit, -math.inf)
+        expected = torch.where(is_hit.any(-1, keepdim=True), shared, scores).softmax(-1)
+        assert torch.equal(attention_weights(METHODS["idw"], scores), expected)
+        assert torch.equal(attention_weights(METHODS["fc_relu"], scores), scores.relu())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"weighting": "sofmax"}, "weighting: unknown weighting 'sofmax' (did you mean 'softmax'?)"),
+        ({"method": "idw", "score": "idw"}, "score: is given as 'method' already"),
+        ({"score": "idv"}, "method: unknown method 'idv' (did you mean 'idw'?)"),
+        ({"weighting": "top_k", "k": 0}, "k: must be >= 1, got 0"),
+        ({"weighting": "top_k", "k": 1.5}, "k: expected a whole number, got 1.5"),
+        ({"weighting": "softmax", "k": 2}, "k: method 'idw' does not take 'k' (it takes epsilon, power)"),
+    ],
+)
+def test_wrong_arguments_get_one_clear_line(given, message):
+    arrays = [torch.tensor(rows(*shape)) for shape in [(3, 4), (5, 4), (5, 2)]]
+    with pytest.raises(ConfigError) as caught:
+        idwbench.attend(*arrays, **given)
+    assert str(caught.value) == message
+
+
+def test_no_parameter_of_a_weighting_has_the_name_of_one_of_a_score():
+    of_scores = {parameter.name for method in METHODS.values() for parameter in method.parameters}
+    assert not of_scores & {parameter.name for weighting in WEIGHTINGS.values() for parameter in weighting.parameters}
+
+
+def test_the_page_of_methods_holds_the_weightings():
+    page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
+    assert weighting_table() in page
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_the_gradient_of_every_pair_agrees_with_finite_differences(name, weighting):
+    arrays = [torch.tensor(rows(*shape, seed=11)).requires_grad_() for shape in [(2, 3), (5, 3), (5, 2)]]
+    given = {"k": 3} if weighting == "top_k" else {}
+
+    def attend(*tensors: torch.Tensor) -> torch.Tensor:
+        return idwbench.attend(*tensors, score=name, weighting=weighting, **given)
+
+    if weighting in CONSTANT:
+        # Steps, of which finite differences see the flat parts: only the values have a gradient.
+        inputs, keys, values = arrays
+        assert torch.autograd.gradcheck(lambda v: attend(inputs.detach(), keys.detach(), v), values)
+    else:
+        assert torch.autograd.gradcheck(attend, arrays)

@@ -1,0 +1,154 @@
+"""The questions that the paper leaves open, judged by runs with chosen results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from stored_runs import Runs, jitter
+
+SEEDS = range(10)
+DIGITS = {"name": "digits", "validation": 0.2}
+VIT: dict[str, Any] = {"kind": "network", "encoder": "vit_tiny", "dataset": DIGITS, "seeds": SEEDS}
+HEAD: dict[str, Any] = {"kind": "network", "dataset": DIGITS, "seeds": SEEDS, "prototypes": 20}
+TEXT: dict[str, Any] = {"kind": "transformer_lm", "dataset": "aesop", "seeds": SEEDS}
+
+
+def accuracies(mean: float, name: str, validation: float | None = None) -> dict[Any, Any]:
+    """Return test and validation accuracies about a mean, none of them equal."""
+    return {
+        ("test", "accuracy"): lambda seed: mean + jitter(seed, name),
+        ("validation", "accuracy"): mean if validation is None else validation,
+    }
+
+
+def vit(runs: Runs, attention: str, mean: float, validation: float | None = None, **settings: Any) -> None:
+    power = {"attention_power": 2.0, "attention_epsilon": 1e-3} if attention == "idw" else {}
+    runs.add(accuracies(mean, attention, validation), **VIT, attention=attention, **{**power, **settings})
+
+
+def test_attention_that_is_as_accurate_but_for_less_than_a_point_keeps_accuracy(runs):
+    vit(runs, "idw", 0.955)
+    vit(runs, "scaled_dot", 0.956)
+    assert runs.judge(25).verdict == "holds"
+
+
+def test_attention_that_loses_two_points_does_not_keep_accuracy(runs):
+    vit(runs, "idw", 0.94)
+    vit(runs, "scaled_dot", 0.96)
+    judged = runs.judge(25)
+    assert judged.verdict == "does not hold"
+    assert judged.decisive.effect == pytest.approx(-2, abs=0.5)
+
+
+def test_the_learning_rate_is_that_of_the_best_validation_and_not_of_the_best_test(runs):
+    vit(runs, "scaled_dot", 0.96)
+    vit(runs, "idw", 0.94, validation=0.97, learning_rate=0.01)
+    vit(runs, "idw", 0.99, validation=0.90, learning_rate=0.001)
+    assert runs.judge(25).verdict == "does not hold"
+
+
+def test_settings_with_fewer_seeds_do_not_count(runs):
+    vit(runs, "scaled_dot", 0.96)
+    vit(runs, "idw", 0.96)
+    runs.add(accuracies(0.5, "idw", 0.99), **{**VIT, "seeds": [0]}, attention="idw", learning_rate=0.1)
+    assert runs.judge(25).verdict == "holds"
+
+
+@pytest.mark.parametrize(("mean", "verdict"), [(2.02, "holds"), (2.10, "does not hold")])
+def test_a_language_model_may_lose_a_twentieth_of_a_bit(runs, mean, verdict):
+    for method, bits in (("scaled_dot", 2.0), ("idw", mean)):
+        metrics = {("test", "bits_per_character"): lambda seed, b=bits, m=method: b + jitter(seed, m) / 10}
+        runs.add(metrics, **TEXT, method=method)
+    assert runs.judge(26).verdict == verdict
+
+
+def head(runs: Runs, name: str, metrics: dict[Any, Any]) -> None:
+    for encoder in ("mlp", "conv"):
+        settings = HEAD if name != "linear" else {key: value for key, value in HEAD.items() if key != "prototypes"}
+        runs.add(metrics, **settings, encoder=encoder, head=name)
+
+
+@pytest.mark.parametrize(("idw", "verdict"), [(0.961, "holds"), (0.93, "does not hold")])
+def test_a_prototype_head_is_compared_with_a_linear_head(runs, idw, verdict):
+    head(runs, "idw", accuracies(idw, "idw"))
+    head(runs, "linear", accuracies(0.96, "linear"))
+    assert runs.judge(27).verdict == verdict
+
+
+@pytest.mark.parametrize(("distance", "verdict"), [(1.0, "holds"), (4.0, "does not hold")])
+def test_keys_look_like_data_that_are_as_near_to_it_as_it_is_to_itself(runs, distance, verdict):
+    """Coverage 4 is twice the distance between neighbours, which is 2."""
+    noise = {("train", "key_distance"): lambda seed: distance + jitter(seed, "idw")}
+    shared = {("train", "coverage"): 4.0, ("train", "relative_coverage"): 2.0}
+    head(runs, "idw", {**noise, **shared, ("train", "key_agreement"): lambda seed: 0.97 + jitter(seed, "idw") / 10})
+    assert runs.judge(28).verdict == verdict
+
+
+def test_the_coverage_of_idw_is_compared_with_that_of_scaled_dot(runs):
+    for name, mean in (("idw", 1.5), ("scaled_dot", 3.0)):
+        head(runs, name, {("train", "relative_coverage"): lambda seed, m=mean, n=name: m + jitter(seed, n)})
+    assert runs.judge(29).verdict == "holds"
+
+
+@pytest.mark.parametrize(("changed", "verdict"), [(0.01, "holds"), (5.0, "does not hold")])
+def test_a_patch_may_change_a_thousandth_of_the_other_predictions(runs, changed, verdict):
+    """18 wrong inputs of 360."""
+    head(
+        runs,
+        "idw",
+        {
+            ("test", "accuracy"): 0.95,
+            ("cases", "patched"): 18,
+            ("test", "changed_exact"): lambda seed: changed + abs(jitter(seed, "idw")),
+        },
+    )
+    judged = runs.judge(30)
+    assert judged.verdict == verdict
+    if verdict == "does not hold":
+        assert judged.decisive.effect == pytest.approx(100 * changed / 360, rel=0.1)
+
+
+def test_a_power_that_costs_accuracy_in_depth_is_found(runs):
+    for power, mean in ((2.0, 0.96), (4.0, 0.96), (8.0, 0.90)):
+        vit(runs, "idw", mean, attention_power=power)
+    judged = runs.judge(31)
+    assert judged.verdict == "does not hold"
+    assert "p = 8" in judged.reason
+    assert "p = 4" not in judged.reason
+
+
+def test_costs_are_ratios_of_runs_with_the_same_seed(runs):
+    for method, factor in (("scaled_dot", 1.0), ("idw", 1.8)):
+        costs = {
+            ("train", "seconds_per_step"): lambda seed, f=factor: f * (0.001 + 1e-5 * seed),
+            ("train", "activation_memory"): factor,
+        }
+        vit_settings = {"attention_power": 2.0, "attention_epsilon": 1e-3} if method == "idw" else {}
+        runs.add(costs, **VIT, attention=method, **vit_settings)
+        runs.add(costs, **TEXT, method=method)
+    judged = runs.judge(32)
+    assert judged.verdict == "holds"
+    assert all(finding.effect == pytest.approx(1.8) for finding in judged.findings)
+
+
+def test_capacities_are_compared_at_16_and_64_dimensions(runs):
+    """Recall falls from 1 to 0 at once, between 8 and 16, or 64 and 128 items."""
+    tables = (("idw", "none", {16: 64, 64: 8}), ("inner_product", "sqrt_dimensions", {16: 8, 64: 64}))
+    for similarity, scaling, recalled in tables:
+        for dimensions, most in recalled.items():
+            for items in (8, 16, 64, 128):
+                data = {"name": "lookup", "items": items, "dimensions": dimensions, "noise": 0.2}
+                recall = {("test", "recall"): lambda seed, n=items, m=most: float(n <= m) - 1e-4 * seed * (n > m)}
+                runs.add(recall, dataset=data, kind="hash_table", similarity=similarity, scaling=scaling, seeds=SEEDS)
+    judged = runs.judge(33)
+    assert judged.verdict == "does not hold"
+    assert [finding.outcome for finding in judged.findings] == ["supported", "not supported"]
+    at_16 = 64 * 2**0.01 - 8 * 2**0.01  # interpolated in log(items), 1 % of the way to the next number
+    assert judged.findings[0].effect == pytest.approx(at_16, rel=1e-3)
+    assert judged.remarks[0].startswith("d = 16: idw 64")
+
+
+@pytest.mark.parametrize("number", range(25, 34))
+def test_without_runs_there_are_not_enough(runs, number):
+    assert runs.judge(number).verdict == "not enough runs"

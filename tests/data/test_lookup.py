@@ -1,0 +1,108 @@
+"""The data set of lookups: random tables and noisy queries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from idwbench.data.loading import load_dataset
+from idwbench.data.lookup import draw_queries, draw_table
+from idwbench.errors import ConfigError
+from idwbench.runs.config import run_config
+from idwbench.runs.datasets import LookupConfig, parse_dataset
+from idwbench.runs.metrics import nearest_values
+
+
+def test_keys_values_and_noise_have_the_declared_moments() -> None:
+    config = LookupConfig(items=2000, dimensions=20, queries=4000, noise=0.3, mean=2.0)
+    table = draw_table(config, 5)
+    queries = draw_queries(config, 5, table)
+    noise = queries.inputs - table.keys[queries.items]
+    for numbers, mean, std in ((table.keys, 2, 1), (table.values, 0, 1), (noise, 0, 0.3)):
+        n = numbers.size
+        assert abs(numbers.mean() - mean) < 5 * std / np.sqrt(n)
+        assert abs(numbers.std() - std) < 5 * std / np.sqrt(2 * n)
+    assert abs(np.corrcoef(table.keys.ravel(), table.values.ravel())[0, 1]) < 5 / np.sqrt(table.keys.size)
+
+
+def test_queries_ask_for_all_items_in_turn() -> None:
+    config = LookupConfig(items=3, dimensions=2, queries=7)
+    assert draw_queries(config, 0, draw_table(config, 0)).items.tolist() == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_without_noise_a_query_is_its_key() -> None:
+    config = LookupConfig(items=5, dimensions=3, queries=5, noise=0.0)
+    table = draw_table(config, 1)
+    assert (draw_queries(config, 1, table).inputs == table.keys).all()
+
+
+def test_each_seed_and_each_data_seed_has_its_own_table_and_the_holdout_is_another() -> None:
+    config = LookupConfig(items=4, dimensions=3)
+    other = LookupConfig(items=4, dimensions=3, seed=1)
+    tables = [draw_table(config, 0), draw_table(config, 1), draw_table(other, 0), draw_table(config, 0, holdout=True)]
+    assert len({table.keys.tobytes() for table in tables}) == 4
+    assert draw_table(config, 1).keys.tobytes() == tables[1].keys.tobytes()
+
+
+def test_a_larger_table_begins_with_the_smaller_one() -> None:
+    small, large = (draw_table(LookupConfig(items=n, dimensions=3), 2) for n in (4, 9))
+    assert (large.keys[:4] == small.keys).all() and (large.values[:4] == small.values).all()
+
+
+def test_other_kinds_train_on_the_pairs_and_are_tested_by_queries() -> None:
+    config = LookupConfig(items=6, dimensions=3, queries=8, validation=4)
+    data, table = load_dataset(config), draw_table(config, 0)
+    assert data.task == "regression"
+    assert (data.train.inputs == table.keys).all() and (data.train.targets == table.values).all()
+    assert {name: len(split) for name, split in data.splits.items()} == {
+        "train": 6,
+        "validation": 4,
+        "test": 8,
+        "holdout": 6,
+    }
+
+
+def test_the_recall_of_outputs_counts_the_queries_whose_value_is_nearest() -> None:
+    data = load_dataset(LookupConfig(items=4, dimensions=3, queries=4))
+    outputs = data.train.targets.copy()
+    assert data.metrics("test", outputs)["test", "recall"] == 1
+    outputs[0], outputs[1] = data.train.targets[1], np.nan
+    assert data.metrics("test", outputs)["test", "recall"] == 0.5
+
+
+def test_an_output_that_is_not_finite_is_near_no_value() -> None:
+    stored = np.array([[0.0, 1.0], [2.0, 0.0]])
+    outputs = np.array([[np.nan, 1.0], [np.inf, 0.0], [1.9, 0.1], [0.1, 0.6]])
+    assert nearest_values(outputs, stored).tolist() == [-1, -1, 1, 0]
+
+
+def test_nearest_values_are_those_of_all_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    outputs, stored = generator.normal(size=(50, 3)), generator.normal(size=(20, 3))
+    expected = ((outputs[:, None] - stored) ** 2).sum(-1).argmin(1)
+    assert (nearest_values(outputs, stored) == expected).all()
+    monkeypatch.setattr("idwbench.runs.metrics._NUMBERS_AT_ONCE", 60)
+    assert (nearest_values(outputs, stored) == expected).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "location"),
+    [
+        ({"items": 0}, "items"),
+        ({"dimensions": 1.5}, "dimensions"),
+        ({"noise": -0.1}, "noise"),
+        ({"mean": float("nan")}, "mean"),
+        ({"validation": 0.5}, "validation"),
+        ({"items_": 3}, "items_"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_with_its_name(settings: dict[str, object], location: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_dataset({"name": "lookup", **settings})
+    assert caught.value.location == (location,)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_hash_table_needs_a_lookup() -> None:
+    with pytest.raises(ConfigError, match="needs the data set lookup, not digits"):
+        run_config("digits", kind="hash_table", similarity="idw")

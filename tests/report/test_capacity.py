@@ -1,0 +1,104 @@
+"""Capacities and their laws, on recalls whose capacity is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from idwbench.report.capacity import Capacity, capacity, fit_capacity, predicted_capacity
+
+ITEMS = [2**power for power in range(1, 12)]
+
+
+def recalls_of(known: float) -> dict[int, float]:
+    """A recall that falls linearly in log(items) and is 0.99 at `known` items."""
+    return {n: min(1.0, 0.99 - 0.05 * math.log(n / known)) for n in ITEMS}
+
+
+def known_capacities(law, dimensions=(8, 16, 24, 32), seeds=5, noise=0.0) -> dict[int, dict[int, Capacity]]:
+    generator = np.random.default_rng(0)
+    return {d: {s: Capacity(law(d) * math.exp(noise * generator.normal())) for s in range(seeds)} for d in dimensions}
+
+
+@pytest.mark.parametrize("known", [3.0, 17.5, 400.0, 64.0])
+def test_a_recall_that_is_linear_in_the_logarithm_has_its_exact_capacity(known: float) -> None:
+    recalls = {n: 0.99 - 0.05 * math.log(n / known) for n in ITEMS}
+    assert capacity(recalls).items == pytest.approx(known)
+    assert capacity(recalls).censored == ""
+
+
+def test_a_recall_at_the_threshold_is_enough() -> None:
+    assert capacity({2: 1.0, 4: 0.99, 8: 0.5}).items == 4
+    assert capacity({8: 0.5, 2: 1.0, 4: 0.99}, 0.5) == Capacity(8.0, "above")
+
+
+def test_capacities_outside_the_numbers_of_items_are_bounds() -> None:
+    assert capacity({4: 0.98, 8: 0.5}) == Capacity(4.0, "below")
+    assert capacity({4: 1.0, 8: 0.995}) == Capacity(8.0, "above")
+    assert capacity({4: 0.9}) == Capacity(4.0, "below")
+
+
+def test_the_first_fall_counts() -> None:
+    assert capacity({2: 1.0, 4: 0.98, 8: 1.0, 16: 0.9}).items < 4
+
+
+@pytest.mark.parametrize(("recalls", "threshold"), [({}, 0.99), ({2: 1.0}, 0.0), ({2: 1.0}, 1.5)])
+def test_a_capacity_needs_recalls_and_a_threshold(recalls: dict[int, float], threshold: float) -> None:
+    with pytest.raises(ValueError, match="expected at least one recall"):
+        capacity(recalls, threshold)
+
+
+def test_a_power_law_and_an_exponential_law_are_found_again() -> None:
+    power = fit_capacity(known_capacities(lambda d: 0.5 * d**1.7))
+    assert power is not None and power.law == "power"
+    assert (power.factor, power.exponent, power.r_squared["power"]) == pytest.approx((0.5, 1.7, 1))
+    assert power.interval == pytest.approx((1.7, 1.7))
+    exponential = fit_capacity(known_capacities(lambda d: 3 * math.exp(0.21 * d)))
+    assert exponential is not None and exponential.law == "exponential"
+    assert (exponential.factor, exponential.exponent) == pytest.approx((3, 0.21))
+    assert predicted_capacity(exponential, [10, 20]) == pytest.approx(3 * np.exp([2.1, 4.2]))
+    assert predicted_capacity(power, [4]) == pytest.approx([0.5 * 4**1.7])
+
+
+def test_the_fit_is_that_of_numpy_and_the_interval_covers_the_noise() -> None:
+    found = known_capacities(lambda d: 2 * d**1.2, seeds=20, noise=0.3)
+    fit = fit_capacity(found)
+    assert fit is not None
+    x = [math.log(d) for d in found for _ in found[d]]
+    y = [math.log(one.items) for by_seed in found.values() for one in by_seed.values()]
+    slope, intercept = np.polyfit(x, y, 1)
+    assert (fit.exponent, math.log(fit.factor)) == pytest.approx((slope, intercept))
+    assert fit.r_squared["power"] == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
+    low, high = fit.interval
+    assert low < fit.exponent < high
+    # The standard error of the slope, seeds being independent.
+    error = 0.3 / math.sqrt(20 * np.var([math.log(d) for d in found]) * len(found))
+    assert high - low == pytest.approx(2 * 1.96 * error, rel=0.5)
+
+
+def test_dimensions_with_a_censored_seed_and_seeds_that_are_missing_somewhere_are_not_fitted() -> None:
+    found = known_capacities(lambda d: 0.1 * d**2, dimensions=(8, 16, 24, 32, 64))
+    found[64][3] = Capacity(2048.0, "above")
+    del found[8][0]
+    fit = fit_capacity(found)
+    assert fit is not None
+    assert (fit.dimensions, fit.n_seeds) == ((8, 16, 24, 32), 4)
+    assert fit.exponent == pytest.approx(2)
+
+
+def test_fewer_than_three_dimensions_are_not_fitted() -> None:
+    assert fit_capacity(known_capacities(float, dimensions=(8, 16))) is None
+    assert fit_capacity({}) is None
+
+
+def test_equal_capacities_have_a_law_without_growth() -> None:
+    fit = fit_capacity(known_capacities(lambda d: 7.0))
+    assert fit is not None
+    assert (fit.exponent, fit.factor, fit.r_squared["power"]) == pytest.approx((0, 7, 1))
+
+
+def test_a_recall_that_never_or_always_is_too_low_has_no_capacity() -> None:
+    assert capacity(recalls_of(1e6)).censored == "above"
+    assert capacity(recalls_of(1.0)).censored == "below"

@@ -1,0 +1,124 @@
+"""What the spread of tables is over: seeds of runs or of the data; copies of one result count once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from statistics import stdev
+
+import pytest
+
+from idwbench.figures.collected.selection import first_run, runs_of_row, select_runs_of_kind
+from idwbench.report.formats import render
+from idwbench.report.leaderboard import leaderboard
+from idwbench.report.replication import distinct_runs
+from idwbench.report.summaries import summarise
+from idwbench.results.records import StoredRun
+from idwbench.runs.config import run_config
+
+NOTE = "The result of kernel regression does not depend on the seed; it counts once and has no spread."
+
+
+def stored(
+    accuracy: float, *, data_seed: int = 0, noise: float = 0.1, state: str = "complete", **settings
+) -> StoredRun:
+    config = run_config({"name": "two_moons", "noise": noise, "seed": data_seed}, **settings)
+    metrics = {("test", "accuracy"): accuracy, ("validation", "accuracy"): accuracy} if state == "complete" else {}
+    return StoredRun(config.run_key, config, "two_moons", state, metrics)  # type: ignore[arg-type]
+
+
+def networks(n: int = 6, **settings) -> list[StoredRun]:
+    return [stored(0.8 + seed / 100, seed=seed, **settings) for seed in range(n)]
+
+
+def kernels(n: int = 6) -> list[StoredRun]:
+    return [stored(0.9, seed=seed, kind="kernel_regression") for seed in range(n)]
+
+
+def over_data(n: int = 6, step: float = 0.01, **settings) -> list[StoredRun]:
+    return [stored(0.8 + step * seed, data_seed=seed, **settings) for seed in range(n)]
+
+
+def test_copies_of_one_result_have_no_spread_and_no_test() -> None:
+    runs = networks() + kernels()
+    (section,) = summarise(runs, intervals=True).sections
+    copies, network = section.rows
+    assert (copies.model.kind, copies.n, network.n) == ("kernel_regression", 1, 6)
+    found = copies.statistics["test"]
+    assert (found.mean, found.std, found.interval) == (0.9, None, None)
+    assert NOTE in section.notes
+    board = leaderboard(runs)
+    assert not board.is_tested
+    assert "n = 1: too few seeds for a paired test (6 are needed)." in board.notes
+    assert [(row.n, row.statistics["test"].std is None) for row in board.rows] == [(1, True), (6, False)]
+    assert NOTE in board.notes
+    assert "± 0.00" not in render(summarise(runs), "markdown")
+
+
+def test_of_copies_the_first_complete_one_counts() -> None:
+    first, second, third = kernels(3)
+    first = replace(first, state="failed", metrics={})
+    assert distinct_runs([third, first, second, third]) == [second]
+    assert distinct_runs([*networks(2), *networks(2)]) == networks(2)
+
+
+def test_seeds_of_the_data_are_replicates_if_each_has_one_run() -> None:
+    runs = over_data(kind="kernel_regression") + over_data(step=0.02, method="idw")
+    (section,) = summarise(runs, intervals=True).sections
+    assert section.title.startswith("two_moons · 6 seeds of the data · epochs")
+    assert section.data_seeds == tuple(range(6))
+    kernel, _ = section.rows
+    found = kernel.statistics["test"]
+    assert (kernel.n, found.std) == (6, pytest.approx(stdev(0.8 + 0.01 * seed for seed in range(6))))
+    assert found.interval is not None
+    network, kernel = leaderboard(runs).rows
+    assert (network.settings["method"], network.statistics["test"].best) == ("idw", True)
+    # Six pairs, of which the first is a tie: the smallest p-value of five is 2/2⁵.
+    assert kernel.statistics["test"].p_value == pytest.approx(2 / 2**5)
+    assert "Spread and tests: over the 6 seeds 0 to 5 of the data." in section.notes
+    assert NOTE not in section.notes
+
+
+def test_pairs_are_those_of_the_same_data() -> None:
+    low, high = over_data(7, kind="kernel_regression"), over_data(7, step=0.02, method="idw")
+    board = leaderboard(low[1:] + high[:-1])
+    values = {row.settings["model"]: row.statistics["test"].values.keys() for row in board.rows}
+    assert values == {"kernel_regression": {*range(1, 7)}, "prototypes": {*range(6)}}
+    assert any("n = 5: too few seeds" in note for note in board.notes)
+
+
+def test_a_leaderboard_pools_the_same_and_chooses_by_all_data() -> None:
+    runs = over_data(3, step=0.02, learning_rate=0.1) + over_data(3, learning_rate=0.01)
+    board = leaderboard(runs + over_data(3, noise=0.3))
+    assert [(row.n, row.settings.get("dataset_seed")) for row in board.rows] == [(3, None)] * 3
+    assert "seed" not in board.title
+    assert board.has_several_datasets
+    chosen = leaderboard(runs, best_over=["learning_rate"])
+    assert [row.config.protocol.learning_rate for row in chosen.rows] == [0.1]
+
+
+def test_several_runs_on_each_data_set_stay_apart() -> None:
+    runs = networks() + networks(data_seed=1) + [stored(0.9, data_seed=1, kind="kernel_regression")]
+    sections = summarise(runs).sections
+    assert [(section.data_seeds, [row.n for row in section.rows]) for section in sections] == [((), [6]), ((), [1, 6])]
+    assert [section.title.split(" · epochs")[0] for section in sections] == ["two_moons · seed 0", "two_moons · seed 1"]
+    assert "dataset_seed" in leaderboard(runs).settings
+
+
+def test_other_settings_of_the_data_are_never_pooled() -> None:
+    sections = summarise(over_data(2) + over_data(2, noise=0.3)).sections
+    assert [section.dataset_config.noise for section in sections] == [0.1, 0.3]
+
+
+def test_json_has_the_seeds_of_the_data() -> None:
+    (record,) = json.loads(render(summarise(over_data(3)), "json"))
+    assert (record["dataset_config"]["seed"], record["n"]) == ([0, 1, 2], 3)
+
+
+def test_figures_get_the_runs_on_all_data_and_draw_the_first() -> None:
+    selection = select_runs_of_kind(over_data(3)[::-1])
+    (section,) = selection.sections
+    runs = runs_of_row(selection.runs, section, section.rows[0])
+    assert len(runs) == 3
+    assert first_run(runs).config.dataset == section.dataset_config
+    assert section.dataset_config.seed == 0

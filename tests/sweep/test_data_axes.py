@@ -1,0 +1,178 @@
+"""Several data sets in one sweep: which, in which order, with which errors, and that each is loaded once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from idwbench.cli.app import app
+from idwbench.data import loading
+from idwbench.data.dataset import Dataset
+from idwbench.errors import ConfigError, SpecError
+from idwbench.report.leaderboard import leaderboard
+from idwbench.report.summaries import summarise
+from idwbench.results.store import Results
+from idwbench.runs.config import run_config
+from idwbench.runs.datasets import DigitsConfig, TwoMoonsConfig
+from idwbench.runs.protocol import default_protocol
+from idwbench.sweep.execution import run_sweep
+from idwbench.sweep.planner import plan
+from idwbench.sweep.spec import SweepSpec, read_sweep
+
+TINY = "test_per_class: 2, holdout_per_class: 0"
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write(dataset: str, grid: str = "{method: [idw, gaussian], prototypes: 2}") -> Path:
+        path = tmp_path / "axes.yaml"
+        path.write_text(f"name: axes\ndataset: {dataset}\nseeds: 2\nprotocol: {{epochs: 1}}\ngrid: {grid}\n")
+        return path
+
+    return write
+
+
+def error_of(path: Path) -> str:
+    with pytest.raises(SpecError) as caught:
+        read_sweep(path)
+    return str(caught.value).removeprefix(f"{path}:")
+
+
+def test_a_mapping_stands_for_the_product_of_its_lists_with_sorted_names_and_the_last_fastest(write) -> None:
+    spec = read_sweep(write("{name: two_moons, train_per_class: [8, 4], noise: [0.2, 0.1]}"))
+    found = [(dataset.noise, dataset.train_per_class) for dataset, _ in spec.datasets]
+    assert found == [(0.2, 8), (0.2, 4), (0.1, 8), (0.1, 4)]
+    assert (spec.dataset, spec.protocol) == spec.datasets[0]
+
+
+def test_data_sets_are_outermost_and_the_runs_are_those_of_single_sweeps(write) -> None:
+    runs = plan(read_sweep(write("{name: two_moons, noise: [0.2, 0.1]}")))
+    expected = [
+        run_config({"name": "two_moons", "noise": noise}, seed=seed, method=method, prototypes=2, epochs=1).run_key
+        for noise in (0.2, 0.1)
+        for method in ("idw", "gaussian")
+        for seed in (0, 1)
+    ]
+    assert [run.run_key for run in runs] == expected
+
+
+def test_a_list_may_hold_names_and_mappings_each_with_the_protocol_of_its_data(write) -> None:
+    spec = read_sweep(write("[two_moons, {name: digits, seed: [0, 1]}]"))
+    assert [dataset for dataset, _ in spec.datasets] == [TwoMoonsConfig(), DigitsConfig(), DigitsConfig(seed=1)]
+    sizes = [default_protocol(name).batch_size for name in ("two_moons", "digits", "digits")]
+    assert [protocol.batch_size for _, protocol in spec.datasets] == sizes
+    assert {protocol.epochs for _, protocol in spec.datasets} == {1}
+
+
+def test_a_data_set_that_occurs_twice_is_planned_once(write) -> None:
+    spec = read_sweep(write("[two_moons, {name: two_moons, noise: [0.1, 0.2]}]"))
+    assert [dataset.noise for dataset, _ in spec.datasets] == [0.1, 0.2]
+
+
+def test_files_may_be_an_axis(write, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text(f"x,label\n1,0\n2,{name}\n")
+    spec = read_sweep(write("{name: csv, path: [a.csv, b.csv]}"))
+    assert [Path(dataset.path).name for dataset, _ in spec.datasets] == ["a.csv", "b.csv"]
+    message = error_of(write("{name: csv, path: [a.csv, c.csv]}"))
+    assert message.startswith("2:36: dataset.path[1]: ") and "no such file" in message
+
+
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [
+        ("[]", "2:10: dataset: the list is empty, expected at least one data set"),
+        ("{name: two_moons, noise: []}", "2:35: dataset.noise: the axis is empty, expected at least one value"),
+        ("{name: two_moons, noise: [0.1, -1]}", "2:41: dataset.noise[1]: input should be greater than or equal to 0"),
+        ("{name: two_moons, noise: [0.1, 0.1]}", "2:41: dataset.noise[1]: 0.1 is already in the axis, at [0]"),
+        ("{name: two_moons, seed: [[1]]}", "2:35: dataset.seed[0]: input should be a valid integer, got [1]"),
+        ("{name: two_moons, nose: [0.1]}", "2:28: dataset.nose: unknown key (did you mean 'noise'?)"),
+        ("[digits, {name: two_moon}]", "2:26: dataset[1].name: unknown data set 'two_moon'"),
+        ("[digits, {name: two_moons, noise: [0, x]}]", "2:48: dataset[1].noise[1]: input should be a valid number"),
+        ("[digits, 7]", "2:19: dataset[1]: expected a name or a mapping, got 7"),
+    ],
+)
+def test_an_error_names_the_data_set_the_key_and_the_value(write, dataset: str, expected: str) -> None:
+    assert error_of(write(dataset)).startswith(expected)
+
+
+def test_a_model_that_one_of_the_data_sets_does_not_support_is_refused(write) -> None:
+    grid = "{kind: patch_study, cases: [special], method: idw, prototypes: 2}"
+    message = error_of(write("[two_moons, digits]", grid))
+    assert (
+        message
+        == "5:35: grid.cases[0]: the special cases belong to the data set two_moons, not to digits (choose wrong)"
+    )
+
+
+def test_the_largest_number_of_runs_counts_all_data_sets(write) -> None:
+    sizes = ", ".join(str(size) for size in range(1, 1001))
+    grid = f"{{method: idw, prototypes: [{sizes}]}}"
+    message = error_of(write(f"{{name: two_moons, seed: [{sizes}]}}", grid))
+    assert message.startswith("5:7: grid: expected at most 1,000,000 runs, got 2,000,000")
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The data sets that were loaded, in order."""
+    found: list[object] = []
+
+    def load(config, data_dir=None) -> Dataset:
+        found.append(config)
+        return load_dataset(config, data_dir)
+
+    load_dataset = loading.load_dataset
+    monkeypatch.setattr(loading, "load_dataset", load)
+    return found
+
+
+def test_each_data_set_is_loaded_once_and_only_if_runs_are_missing(write, tmp_path: Path, loaded) -> None:
+    sizes = f"{{name: two_moons, train_per_class: [4, 6], {TINY}}}"
+    db = tmp_path / "runs.db"
+    assert run_sweep(write(sizes, "{method: idw, prototypes: 2}"), db).complete == 4
+    assert [dataset.train_per_class for dataset in loaded] == [4, 6]
+    loaded.clear()
+    more = sizes.replace("[4, 6]", "[4, 6, 8]")
+    assert run_sweep(write(more, "{method: idw, prototypes: 2}"), db).complete == 6
+    assert [dataset.train_per_class for dataset in loaded] == [8]
+
+
+def test_runs_are_the_same_alone_and_among_other_data_sets(write, tmp_path: Path) -> None:
+    grid = "{method: idw, prototypes: 2}"
+    run_sweep(write(f"{{name: two_moons, noise: [0.1, 0.3], {TINY}}}", grid), tmp_path / "together.db")
+    run_sweep(write(f"{{name: two_moons, noise: 0.3, {TINY}}}", grid), tmp_path / "alone.db")
+    together, alone = Results(tmp_path / "together.db"), Results(tmp_path / "alone.db")
+    for run in alone.find_runs():
+        arrays = (results.load_arrays(run.run_key)["keys"].tobytes() for results in (together, alone))
+        assert len(set(arrays)) == 1
+
+
+def test_a_data_set_that_is_too_small_ends_the_sweep_and_keeps_what_was_trained(tmp_path: Path) -> None:
+    large, small = (TwoMoonsConfig(train_per_class=n, test_per_class=1, holdout_per_class=0) for n in (4, 1))
+    block = {"method": ("idw",), "prototypes": (3,), "initialisation": ("samples",), "epochs": (1,)}
+    protocol = default_protocol("two_moons")
+    spec = SweepSpec("sizes", "", large, protocol, (0,), (block,), further_datasets=((small, protocol),))
+    with pytest.raises(ConfigError, match="expected at most 2"):
+        run_sweep(spec, tmp_path / "runs.db")
+    assert {run.state for run in Results(tmp_path / "runs.db").find_runs()} == {"complete", "planned"}
+
+
+def test_tables_and_leaderboards_show_the_settings_of_the_data_that_differ(write, tmp_path: Path) -> None:
+    db = tmp_path / "runs.db"
+    run_sweep(write(f"{{name: two_moons, noise: [0.1, 0.3], {TINY}}}", "{method: idw, prototypes: 2}"), db)
+    runs = Results(db).find_runs()
+    titles = [section.title for section in summarise(runs).sections]
+    assert ["noise 0.1" in titles[0], "noise 0.3" in titles[1]] == [True, True]
+    board = leaderboard(runs)
+    assert board.settings == ("dataset_noise",)
+    assert {row.settings["dataset_noise"] for row in board.rows} == {0.1, 0.3}
+
+
+def test_the_plan_and_the_progress_name_the_data_set_of_each_run(write, tmp_path: Path) -> None:
+    file = str(write(f"{{name: two_moons, noise: [0.1, 0.3], {TINY}}}", "{method: idw, prototypes: 2}"))
+    printed = CliRunner().invoke(app, ["sweep", file, "--dry-run"])
+    assert "two_moons · test per class 2 · holdout per class 0 · noise 0.3 · idw · 2 prototypes" in printed.stdout
+    trained = CliRunner().invoke(app, ["sweep", file, "--jobs", "2", "--db", str(tmp_path / "runs.db")])
+    assert "noise 0.3 · idw · 2 prototypes · p=2, ε=0.001 · 1 run" in trained.stderr

@@ -1,0 +1,141 @@
+"""All figures, tables and claims of the paper from a database, whatever it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from idwbench import Results, run_config, run_sweep, train
+from idwbench.errors import ConfigError, OutputError
+from idwbench.publications.family import FAMILY, FAMILY_SWEEPS
+from idwbench.publications.folder import write_publication
+from idwbench.publications.paper import RUN_SETS
+from idwbench.sweep.planner import plan
+from idwbench.sweep.spec import read_sweep
+
+SWEEPS = Path(__file__).parents[1] / "sweeps/paper"
+
+pytestmark = pytest.mark.slow
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Results:
+    return Results(tmp_path / "empty.db")
+
+
+@pytest.fixture(scope="module")
+def one_seed(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Two networks of two settings of p, and one study of patches, with one seed."""
+    db = tmp_path_factory.mktemp("paper") / "one.db"
+    for settings in ({"kind": "patch_study"}, {"power": 4.0}, {"method": "inv_dist"}):
+        train(run_config("two_moons", prototypes=16, **settings), db)
+    return Results(db, read_only=True)
+
+
+@pytest.mark.parametrize("name", RUN_SETS)
+def test_the_runs_of_the_paper_are_those_of_the_sweeps_that_come_with_it(name: str) -> None:
+    planned = plan(read_sweep(SWEEPS / f"{name}.yaml"))
+    assert {run.run_key for run in planned} == {run.run_key for run in RUN_SETS[name].runs}
+
+
+def test_each_sweep_of_the_paper_has_a_set_of_runs() -> None:
+    assert {path.stem for path in SWEEPS.glob("*.yaml")} == set(RUN_SETS)
+
+
+def test_an_empty_database_gives_the_figures_of_formulas_and_all_gaps(empty: Results, tmp_path: Path) -> None:
+    paper = write_publication("paper", empty, tmp_path / "new" / "folder")
+    names = {path.name for path in paper.files}
+    assert names == {"figure1_weights.png", "figure1_weights_p1.png", "claims.md", "claims.json", "README.md"}
+    assert all(path.exists() for path in paper.files)
+    assert {gap.sweep_file for gap in paper.gaps} == {f"sweeps/paper/{name}.yaml" for name in RUN_SETS}
+    page = (tmp_path / "new/folder/README.md").read_text()
+    assert "paper_mnist: 40 runs of 40 missing" in page
+
+
+def test_one_seed_gives_what_it_can_and_says_how_many_runs_are_missing(one_seed: Results, tmp_path: Path) -> None:
+    paper = write_publication("paper", one_seed, tmp_path, figure_format="svg")
+    names = {path.name for path in paper.files}
+    assert {
+        "figure2_two_moons.svg",
+        "figures3_6_patches.svg",
+        "patches_two_moons_influence.svg",
+        "figure5_power_epsilon.svg",
+    } <= names
+    assert {"table_two_moons.md", "table_two_moons.csv", "quality_two_moons_relative_coverage.md"} <= names
+    assert not {name for name in names if "mnist" in name}
+    problems = {gap.name: gap.problem for gap in paper.gaps}
+    assert problems["paper_two_moons"] == "538 runs of 540 missing"
+    assert problems["paper_power_epsilon"] == "298 runs of 300 missing"
+    assert problems["table1_mnist"] == "no runs"
+    assert "not enough runs" in (tmp_path / "claims.md").read_text()
+
+
+def test_files_of_an_earlier_call_are_replaced_only_on_request(empty: Results, tmp_path: Path) -> None:
+    write_publication("paper", empty, tmp_path / "out")
+    before = contents(tmp_path / "out")
+    with pytest.raises(OutputError):
+        write_publication("paper", empty, tmp_path / "out")
+    assert contents(tmp_path / "out") == before
+    write_publication("paper", empty, tmp_path / "out", overwrite=True)
+    assert contents(tmp_path / "out") == before, "the same runs give the same bytes"
+
+
+def test_no_file_of_the_user_is_replaced_not_even_one_of_the_last(empty: Results, tmp_path: Path) -> None:
+    (folder := tmp_path / "out").mkdir()
+    (folder / "table1_mnist.csv").write_text("mine")
+    with pytest.raises(OutputError, match="exists already"):
+        write_publication("paper", empty, folder)
+    assert contents(folder) == {"table1_mnist.csv": b"mine"}
+
+
+def test_another_format_is_refused_before_anything_is_written(empty: Results, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected png, svg or pdf, got 'gif'"):
+        write_publication("paper", empty, tmp_path / "out", figure_format="gif")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(empty: Results, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(OutputError, match="is a file, expected a folder"):
+        write_publication("paper", empty, tmp_path / "out")
+
+
+def test_each_item_of_the_family_is_of_a_sweep_that_make_family_runs() -> None:
+    makefile = (SWEEPS.parents[1] / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    run = [name for line in makefile.splitlines() if line.startswith("FAMILY_") for name in line.split(":=")[1].split()]
+    assert {f"sweeps/{name}.yaml" for name in run} == set(FAMILY_SWEEPS)
+    names = {read_sweep(SWEEPS.parents[1] / file).name for file in FAMILY_SWEEPS}
+    assert names == {Path(file).stem for file in FAMILY_SWEEPS}
+    assert {item.sweep for item in FAMILY.items} - {None} <= names
+
+
+def test_an_empty_database_gives_the_figures_of_formulas_of_the_family(empty: Results, tmp_path: Path) -> None:
+    family = write_publication("family", empty, tmp_path)
+    names = {path.name for path in family.files}
+    assert names == {"kernels.png", "kernel_regression.png", "claims.md", "claims.json", "README.md"}
+    assert {gap.sweep_file for gap in family.gaps} == set(FAMILY_SWEEPS)
+    assert "network_digits: not in the database" in (tmp_path / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_table_of_hash_tables_has_its_runs_and_counts_what_is_missing(tmp_path: Path) -> None:
+    """The sweep has the name of one of the family, with one run of it."""
+    sweep = tmp_path / "hash_table_learned.yaml"
+    sweep.write_text(
+        "name: hash_table_learned\ndataset: {name: lookup, items: 4, dimensions: 2, validation: 8}\nseeds: 2\n"
+        "grid: {kind: hash_table, similarity: idw, projections: linear}\nprotocol: {epochs: 2}\n",
+        encoding="utf-8",
+    )
+    run_sweep(sweep, tmp_path / "family.db")
+    family = write_publication("family", Results(tmp_path / "family.db", read_only=True), tmp_path / "out")
+    assert "table_hash_table_learned.md" in {path.name for path in family.files}
+    assert "| `sweeps/hash_table_learned.yaml` | 2 | 2 |" in (tmp_path / "out/README.md").read_text(encoding="utf-8")
+
+
+def test_an_unknown_publication_is_refused(empty: Results, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="unknown publication 'papr'"):
+        write_publication("papr", empty, tmp_path)

@@ -1,0 +1,46 @@
+"""Small texts, and language models on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from idwbench.data.dataset import Dataset
+from idwbench.data.loading import load_dataset
+from idwbench.models.language_model import LanguageModel
+from idwbench.runs.config import RunConfig, run_config
+
+TEXT = "the cat sat on the mat. a rat ran at the cat! "
+SCORES = ("scaled_dot", "idw", "neg_dist", "inv_dist", "gaussian", "cosine")
+SMALL = {"depth": 1, "width": 8, "heads": 2, "context": 8}
+PROTOCOL = {"epochs": 2, "batch_size": 4, "optimizer": "adam"}
+
+
+def text_file(folder: Path, text: str = TEXT * 10) -> Path:
+    path = folder / "own.txt"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def text_run(path: Path, seed: int = 0, **settings: Any) -> RunConfig:
+    """A tiny language model on a text file, with the checksum of the file."""
+    given = {"kind": "transformer_lm", **SMALL, **PROTOCOL, **settings}
+    config = run_config({"name": "text", "path": str(path)}, seed=seed, **given)
+    return config.model_copy(update={"dataset": text_dataset(path).config})
+
+
+def text_dataset(path: Path) -> Dataset:
+    return load_dataset(run_config({"name": "text", "path": str(path)}, kind="transformer_lm").dataset)
+
+
+def random_model(vocabulary_size: int = 7, score: str = "idw", **settings: Any) -> LanguageModel:
+    """A model with weights large enough that every one of them matters."""
+    sizes: dict[str, Any] = {**SMALL, "depth": 2, **settings}
+    model = LanguageModel(vocabulary_size, **sizes, score=score, parameters={})
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0.5 if parameter.dim() == 1 else 0, 0.5, generator=generator)
+    return model.eval()
