@@ -16,10 +16,8 @@ from idwbench.models.language_model import LanguageModel, bits_per_character
 from idwbench.runs.config import RunConfig
 from idwbench.runs.language_models import LanguageModelConfig, check_context
 from idwbench.runs.results import RunResult
-from idwbench.training.checkpoint_files import Checkpoints
-from idwbench.training.engine import AbstractEngine
+from idwbench.training.module_engine import ModuleEngine
 from idwbench.training.module_training import Batches, ModuleTraining
-from idwbench.training.torch_engine import resolve_device
 
 __all__ = ["LanguageModelEngine", "random_windows"]
 
@@ -27,21 +25,12 @@ Values = dict[tuple[str, str], float]
 METRIC = "bits_per_character"
 
 
-class LanguageModelEngine(AbstractEngine):
+class LanguageModelEngine(ModuleEngine):
     """Trains the runs of kind ``transformer_lm``, one after the other.
 
     An epoch has as many steps as windows of the context fit into the training text, divided by the batch size and
     rounded up; each step draws its windows at random.
-
-    Args:
-        device: Name of the device.
-        checkpoints: Where interrupted trainings are kept.
     """
-
-    name = "torch"
-
-    def __init__(self, device: str = "cpu", checkpoints: Checkpoints | None = None) -> None:
-        self.device, self.checkpoints = resolve_device(device), checkpoints or Checkpoints()
 
     @classmethod
     def check(cls, config: RunConfig, dataset: Dataset) -> None:
@@ -49,25 +38,8 @@ class LanguageModelEngine(AbstractEngine):
         assert isinstance(config.model, LanguageModelConfig)
         check_context(config.model, len(dataset.train))
 
-    def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
-        """Return 1: each run is stored when it ends."""
-        return 1
-
-    def train(
-        self, configs: Sequence[RunConfig], dataset: Dataset, on_epoch: Callable[[int], None] = lambda epoch: None
-    ) -> list[RunResult]:
-        """Train runs and return their results in order; an interrupted run continues from its checkpoint.
-
-        Raises:
-            ConfigError: the training text is shorter than the context.
-        """
-        return [self._trained(config, dataset, on_epoch) for config in configs]
-
-    def stored(self, configs: Sequence[RunConfig]) -> None:
-        """Delete the checkpoints of runs."""
-        self.checkpoints.delete(configs)
-
-    def _trained(self, config: RunConfig, dataset: Dataset, on_epoch: Callable[[int], None]) -> RunResult:
+    def train_one(self, config: RunConfig, dataset: Dataset, on_epoch: Callable[[int], None]) -> RunResult:
+        """Train one language model."""
         settings, generator = config.model, np.random.default_rng(config.seed)
         assert isinstance(settings, LanguageModelConfig)
         self.check(config, dataset)
@@ -82,32 +54,17 @@ class LanguageModelEngine(AbstractEngine):
             evaluate=lambda: _bits(model, dataset, ("test", "validation")),
             checkpoint=self.checkpoints.file(config, dataset.sha256, str(self.device)),
         ).train(on_epoch)
-        complete = trained.diverged_epoch is None
-        metrics: Values = {}
-        arrays: dict[str, NDArray[np.generic]] = {}
-        if complete:
-            metrics = {
-                **{key: value for key, value in trained.curve[-1].values.items() if key[1] == METRIC},
-                **_bits(model, dataset, ("train",)),
-                ("train", "seconds_per_step"): trained.seconds_per_step,
-                ("train", "activation_memory"): trained.activation_memory,
-            }
-            arrays = {name: tensor.detach().cpu().numpy().copy() for name, tensor in model.state_dict().items()}
-            arrays["vocabulary"] = np.array([ord(name) for name in dataset.class_names], np.int64)
-        return RunResult(
-            config=config,
-            state="complete" if complete else "diverged",
-            curve=trained.curve,
-            metrics=metrics,
-            arrays=arrays,
-            n_parameters=sum(parameter.numel() for parameter in model.parameters()) if complete else None,
-            diverged_epoch=trained.diverged_epoch,
-            seconds=trained.seconds,
-            engine=self.name,
-            device=str(self.device),
-            threads=torch.get_num_threads(),
-            instruction_set=torch.backends.cpu.get_cpu_capability() if self.device.type == "cpu" else "",
-        )
+        if trained.diverged_epoch is not None:
+            return self.result(config, model, trained, {}, {})
+        metrics = {
+            **{key: value for key, value in trained.curve[-1].values.items() if key[1] == METRIC},
+            **_bits(model, dataset, ("train",)),
+        }
+        arrays: dict[str, NDArray[np.generic]] = {
+            name: tensor.detach().cpu().numpy().copy() for name, tensor in model.state_dict().items()
+        }
+        arrays["vocabulary"] = np.array([ord(name) for name in dataset.class_names], np.int64)
+        return self.result(config, model, trained, metrics, arrays)
 
 
 def random_windows(n_train: int, context: int, batch_size: int) -> Batches:

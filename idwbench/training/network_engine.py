@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -17,28 +17,16 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.networks import LINEAR, NetworkConfig
 from idwbench.runs.results import RunResult
-from idwbench.training.checkpoint_files import Checkpoints
-from idwbench.training.engine import AbstractEngine
+from idwbench.training.module_engine import ModuleEngine
 from idwbench.training.module_training import ModuleTraining, shuffled_batches
-from idwbench.training.torch_engine import resolve_device
 
 __all__ = ["NetworkEngine"]
 
 Values = dict[tuple[str, str], float]
 
 
-class NetworkEngine(AbstractEngine):
-    """Trains the runs of kind ``network``, one after the other.
-
-    Args:
-        device: Name of the device.
-        checkpoints: Where interrupted trainings are kept.
-    """
-
-    name = "torch"
-
-    def __init__(self, device: str = "cpu", checkpoints: Checkpoints | None = None) -> None:
-        self.device, self.checkpoints = resolve_device(device), checkpoints or Checkpoints()
+class NetworkEngine(ModuleEngine):
+    """Trains the runs of kind ``network``, one after the other."""
 
     @classmethod
     def check(cls, config: RunConfig, dataset: Dataset) -> None:
@@ -46,25 +34,8 @@ class NetworkEngine(AbstractEngine):
         assert isinstance(config.model, NetworkConfig)
         check_network(config.model, dataset)
 
-    def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
-        """Return 1: each run is stored when it ends."""
-        return 1
-
-    def train(
-        self, configs: Sequence[RunConfig], dataset: Dataset, on_epoch: Callable[[int], None] = lambda epoch: None
-    ) -> list[RunResult]:
-        """Train runs and return their results in order; an interrupted run continues from its checkpoint.
-
-        Raises:
-            ConfigError: the encoder does not fit the data, see `idwbench.models.network.initial_network`.
-        """
-        return [self._trained(config, dataset, on_epoch) for config in configs]
-
-    def stored(self, configs: Sequence[RunConfig]) -> None:
-        """Delete the checkpoints of runs."""
-        self.checkpoints.delete(configs)
-
-    def _trained(self, config: RunConfig, dataset: Dataset, on_epoch: Callable[[int], None]) -> RunResult:
+    def train_one(self, config: RunConfig, dataset: Dataset, on_epoch: Callable[[int], None]) -> RunResult:
+        """Train one network, and analyse its head."""
         model, generator = config.model, np.random.default_rng(config.seed)
         assert isinstance(model, NetworkConfig)
         network = initial_network(model, dataset, generator).to(self.device)
@@ -77,29 +48,10 @@ class NetworkEngine(AbstractEngine):
             evaluate=lambda: _watched(network, dataset),
             checkpoint=self.checkpoints.file(config, dataset.sha256, str(self.device)),
         ).train(on_epoch)
-        complete = trained.diverged_epoch is None
-        metrics: Values = {}
-        if complete:
-            metrics = {
-                **_split_metrics(network, dataset),
-                ("train", "seconds_per_step"): trained.seconds_per_step,
-                ("train", "activation_memory"): trained.activation_memory,
-                **head_metrics(model, network, dataset),
-            }
-        return RunResult(
-            config=config,
-            state="complete" if complete else "diverged",
-            curve=trained.curve,
-            metrics=metrics,
-            arrays=_arrays(model, network, dataset) if complete else {},
-            n_parameters=sum(parameter.numel() for parameter in network.parameters()) if complete else None,
-            diverged_epoch=trained.diverged_epoch,
-            seconds=trained.seconds,
-            engine=self.name,
-            device=str(self.device),
-            threads=torch.get_num_threads(),
-            instruction_set=torch.backends.cpu.get_cpu_capability() if self.device.type == "cpu" else "",
-        )
+        if trained.diverged_epoch is not None:
+            return self.result(config, network, trained, {}, {})
+        metrics = {**_split_metrics(network, dataset), **head_metrics(model, network, dataset)}
+        return self.result(config, network, trained, metrics, _arrays(model, network, dataset))
 
 
 def _losses_of_rows(network: Network, dataset: Dataset, device: torch.device) -> Callable[[NDArray[np.int64]], Tensor]:
