@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from idwbench.attention.definitions import ParameterValue
-from idwbench.attention.methods import METHODS, get_method, resolve_parameters
-from idwbench.errors import ConfigError, did_you_mean
+from idwbench.attention.methods import METHODS, resolve_parameters
+from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.model_settings import ModelSettings
+from idwbench.runs.model_settings import ModelSettings, given_method
 from idwbench.runs.networks import check_parameter_names
 from idwbench.runs.settings import Count, validated
 
@@ -73,15 +73,10 @@ class LanguageModelConfig(ModelSettings):
     def parse(cls, settings: Mapping[str, Any]) -> Self:
         """Return the model for flat settings."""
         fields = {name: value for name, value in settings.items() if name in cls.model_fields}
-        name = fields.get("method")
-        if name is None:
-            raise ConfigError("'method' is missing", hint=did_you_mean("", METHODS))
-        if not isinstance(name, str):
-            raise ConfigError(f"expected the name of a method, got {name!r}", location=("method",))
-        method = get_method(name)
+        method = given_method(fields)
         check_parameter_names(method, cls.model_fields, "method")
         if method.weighting != "softmax":
-            problem = f"the weights of {name} are not a softmax, as attention layers need"
+            problem = f"the weights of {method.name} are not a softmax, as attention layers need"
             raise ConfigError(problem, location=("method",))
         given = {name: value for name, value in settings.items() if name not in fields}
         parameters = resolve_parameters(method, given)

@@ -5,12 +5,13 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from idwbench.attention.definitions import ParameterValue
-from idwbench.errors import ConfigError
+from idwbench.attention.definitions import Method, ParameterValue
+from idwbench.attention.methods import METHODS, get_method
+from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.settings import Settings
 
-__all__ = ["ModelSettings"]
+__all__ = ["ModelSettings", "given_method"]
 
 
 class ModelSettings(Settings):
@@ -51,3 +52,17 @@ class ModelSettings(Settings):
     @abstractmethod
     def parse(cls, settings: Mapping[str, Any]) -> Self:
         """Return the model for flat settings; raises `ConfigError`."""
+
+
+def given_method(settings: Mapping[str, Any]) -> Method:
+    """Return the method that the setting ``method`` names.
+
+    Raises:
+        ConfigError: it is missing, no text, or unknown.
+    """
+    name = settings.get("method")
+    if name is None:
+        raise ConfigError("'method' is missing", hint=did_you_mean("", METHODS))
+    if not isinstance(name, str):
+        raise ConfigError(f"expected the name of a method, got {name!r}", location=("method",))
+    return get_method(name)

@@ -8,13 +8,13 @@ from pydantic import Field
 
 from idwbench.attention.definitions import ParameterValue
 from idwbench.attention.kernels import KERNELS, get_kernel, kernel_parameters
-from idwbench.attention.methods import METHODS, all_parameters, get_method, resolve_parameters
+from idwbench.attention.methods import METHODS, all_parameters, resolve_parameters
 from idwbench.attention.weighting_functions import WEIGHTINGS
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.hash_tables import HashTableConfig
 from idwbench.runs.language_models import LanguageModelConfig
-from idwbench.runs.model_settings import ModelSettings
+from idwbench.runs.model_settings import ModelSettings, given_method
 from idwbench.runs.networks import ATTENTION_PREFIX, NetworkConfig
 from idwbench.runs.settings import Count, added, validated
 
@@ -73,12 +73,7 @@ class PrototypesConfig(ModelSettings):
     def parse(cls, settings: Mapping[str, Any]) -> Self:
         """Return the model for flat settings."""
         fields = {name: value for name, value in settings.items() if name in cls.model_fields}
-        name = fields.get("method")
-        if name is None:
-            raise ConfigError("'method' is missing", hint=did_you_mean("", METHODS))
-        if not isinstance(name, str):
-            raise ConfigError(f"expected the name of a method, got {name!r}", location=("method",))
-        method = get_method(name)
+        method = given_method(fields)
         given = {name: value for name, value in settings.items() if name not in fields}
         parameters = resolve_parameters(method, given)
         return validated(cls, {**fields, "parameters": parameters, "plugin_sha256": method.sha256})
