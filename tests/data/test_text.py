@@ -164,7 +164,7 @@ def test_wikitext_2_is_trained_on_the_one_file_and_tested_on_the_other(tmp_path,
 def test_the_real_texts_have_the_sizes_in_the_docs(data_dir):
     for name, file in (("aesop", aesop.FILE), ("wikitext_2", wikitext_2.TRAIN)):
         if not (data_dir / file).exists():
-            pytest.skip(f"{data_dir} has no {file}")
+            pytest.skip(f"the folder in IDWBENCH_DATA has no {file}")
         found = load_dataset(parse_dataset(name), data_dir)
         sizes = [len(found.splits[split]) for split in ("train", "validation", "test")]
         expected = {"aesop": [101_826, 11_314, 12_571, 92], "wikitext_2": [1_008_172, 112_019, 1_255_018, 120]}[name]

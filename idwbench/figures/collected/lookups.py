@@ -157,7 +157,7 @@ def _one_data(found: Sequence[LookupRuns]) -> tuple[list[LookupRuns], tuple[str,
 
 
 def _first(models: list[LookupRuns]) -> tuple[list[LookupRuns], tuple[str, ...]]:
-    """Return as many models as can be told apart, those with softmax first."""
+    """Return the models that are drawn, at most `MOST_LINES`, those with softmax first."""
     models = sorted(models, key=lambda each: getattr(each.model, "weighting", "") != "softmax")
     labels = list(dict.fromkeys(each.label for each in models))
     n = len(labels) - MOST_LINES
