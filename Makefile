@@ -8,13 +8,14 @@ INPUTS := pyproject.toml constraints.txt
 # `make test JOBS=auto` is done sooner where processors are idle.
 JOBS ?= 0
 
-.PHONY: help demo paper family family-tables family-networks family-full test test-fast test-numerics lint check bench docs clean
+.PHONY: help demo paper family family-tables family-networks family-full family-full-texts family-full-networks dual dual-networks dual-memories test test-fast test-numerics lint check bench docs clean
 
 help:
 	@echo "make demo   train, table and draw the paper's Two Moons figure in results/"
 	@echo "make paper  train and draw all figures, tables and claims of the paper in results/paper"
 	@echo "make family       kernel regression, hash tables, networks and language models, in results/family; half an hour"
-	@echo "make family-full  the long sweeps of these, 19 hours; it prints the time of each first"
+	@echo "make family-full  the long sweeps of these, half an hour; it prints the time of each first"
+	@echo "make dual         what layers attend to in their training, in results/dual; half an hour, 18 GB"
 	@echo "make test   run the tests"
 	@echo "make test-fast      run the quick tests, for use while writing"
 	@echo "make test-numerics  run the tests of scores, models and engines"
@@ -67,10 +68,39 @@ family-networks: $(VENV)/.installed
 		$(BIN)/idwbench sweep sweeps/$$name.yaml --db results/family.db --jobs 1 || exit 1; \
 	done
 
+FAMILY_FULL_TEXTS := family/full/language_model_aesop family/full/hash_table_capacity_full \
+	family/full/language_model_wikitext_2
+FAMILY_FULL_NETWORKS := family/full/network_mnist_full family/full/network_fashion_mnist_full \
+	family/full/network_digits_full
 family-full: $(VENV)/.installed
 	@sed -n "s/^# \(Time of .*\)/\1/p" sweeps/family/full/*.yaml
-	for file in sweeps/family/full/*.yaml; do \
-		$(BIN)/idwbench sweep $$file --db results/family.db || exit 1; \
+	$(MAKE) --no-print-directory -j 2 family-full-texts family-full-networks
+	$(BIN)/idwbench report --family -o results/family --db results/family.db --force
+
+family-full-texts: $(VENV)/.installed
+	for name in $(FAMILY_FULL_TEXTS); do \
+		$(BIN)/idwbench sweep sweeps/$$name.yaml --db results/family.db --jobs 1 || exit 1; \
+	done
+
+family-full-networks: $(VENV)/.installed
+	for name in $(FAMILY_FULL_NETWORKS); do \
+		$(BIN)/idwbench sweep sweeps/$$name.yaml --db results/family.db --jobs 1 || exit 1; \
+	done
+
+DUAL_NETWORKS := dual_form
+DUAL_MEMORIES := dual_history dual_keys lstm lstm_history
+dual: $(VENV)/.installed
+	$(MAKE) --no-print-directory -j 2 dual-networks dual-memories
+	$(BIN)/idwbench report --dual -o results/dual --db results/dual.db --force
+
+dual-networks: $(VENV)/.installed
+	for name in $(DUAL_NETWORKS); do \
+		$(BIN)/idwbench sweep sweeps/$$name.yaml --db results/dual.db --jobs 1 || exit 1; \
+	done
+
+dual-memories: $(VENV)/.installed
+	for name in $(DUAL_MEMORIES); do \
+		$(BIN)/idwbench sweep sweeps/$$name.yaml --db results/dual.db --jobs 1 || exit 1; \
 	done
 
 test: $(VENV)/.installed-dev

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import argparse
 import platform
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
 
 from benchmarks import engines, program
+from benchmarks.dual import dual
 from benchmarks.kernels import kernel_regression
 from benchmarks.layers import layers
 from benchmarks.workloads import mnist
+from idwbench.data.dataset import Dataset
 from idwbench.training.threads import available_cores, limited_threads
 
-PARTS = {
+
+def attribution(mnist: Dataset, full: bool = False) -> None:
+    """Judge the attributions of the dual form and of others; see `benchmarks.attribution`."""
+    from benchmarks.attribution.comparison import compare  # Captum is slow to import
+    from benchmarks.attribution.sizes import FULL, SMALL
+
+    compare(FULL if full else SMALL)
+
+
+PARTS: dict[str, Callable[[Dataset], None]] = {
     "agreement": engines.agreement,
     "steps": engines.steps,
     "epochs": engines.epochs,
@@ -30,17 +43,28 @@ PARTS = {
     "loading": program.loading,
     "memory": program.memory,
     "layers": layers,
+    "dual": dual,
     "kernel_regression": kernel_regression,
+    "attribution": attribution,
 }
+# Parts that take long: they run only if they are named.
+LONG_PARTS = ("attribution",)
 
 
 def main() -> None:
     """Run the parts that are named, or all of them in order."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    parser.add_argument("part", nargs="*", help=f"what to measure, all of it if left out: {', '.join(PARTS)}")
-    chosen = parser.parse_args().part or list(PARTS)
+    parser.add_argument(
+        "part",
+        nargs="*",
+        help=f"what to measure, all but {' and '.join(LONG_PARTS)} if left out: {', '.join(PARTS)}",
+    )
+    parser.add_argument("--full", action="store_true", help="attribution: all of MNIST and a large network, half a day")
+    arguments = parser.parse_args()
+    chosen = arguments.part or [part for part in PARTS if part not in LONG_PARTS]
     if unknown := [part for part in chosen if part not in PARTS]:
         parser.error(f"no part is called {unknown[0]!r}")
+    parts = {**PARTS, "attribution": partial(attribution, full=arguments.full)}
     dataset, name = mnist()
     print(
         f"{platform.machine()} · {available_cores()} cores · Python {platform.python_version()} · "
@@ -49,7 +73,7 @@ def main() -> None:
     with limited_threads(1):
         for part in chosen:
             print(f"\n## {part}\n", flush=True)
-            PARTS[part](dataset)
+            parts[part](dataset)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from idwbench.attention.layers import MultiheadAttention, SelfAttention
     from idwbench.attention.weightings import attend, scores
     from idwbench.claims.verdicts import judge_claims
+    from idwbench.explanations.explain import explain
+    from idwbench.explanations.passages import explain_prompt
     from idwbench.models.checkpoints import load_model
     from idwbench.models.kernel_regression import kernel_regression
     from idwbench.plugins import register
@@ -19,14 +21,18 @@ if TYPE_CHECKING:
     from idwbench.runs.config import run_config
     from idwbench.sweep.execution import run_sweep, train
     from idwbench.sweep.measurement import measure_runs
+    from idwbench.training.key_replay import key_history
 
 __all__ = [
     "MultiheadAttention",
     "Results",
     "SelfAttention",
     "attend",
+    "explain",
+    "explain_prompt",
     "judge_claims",
     "kernel_regression",
+    "key_history",
     "load_model",
     "measure_runs",
     "register",
@@ -43,8 +49,11 @@ _HOMES = {
     "Results": "idwbench.results.store",
     "SelfAttention": "idwbench.attention.layers",
     "attend": "idwbench.attention.weightings",
+    "explain": "idwbench.explanations.explain",
+    "explain_prompt": "idwbench.explanations.passages",
     "judge_claims": "idwbench.claims.verdicts",
     "kernel_regression": "idwbench.models.kernel_regression",
+    "key_history": "idwbench.training.key_replay",
     "load_model": "idwbench.models.checkpoints",
     "measure_runs": "idwbench.sweep.measurement",
     "register": "idwbench.plugins",

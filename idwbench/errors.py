@@ -9,6 +9,7 @@ from os import PathLike, fspath
 __all__ = [
     "ConfigError",
     "DatasetError",
+    "ExplanationError",
     "IdwbenchError",
     "Location",
     "ModelFileError",
@@ -18,6 +19,7 @@ __all__ = [
     "PatchConflictError",
     "PatchError",
     "PluginError",
+    "RecordingError",
     "ResultsError",
     "SpecError",
     "TrainingError",
@@ -105,6 +107,10 @@ class ResultsError(IdwbenchError):
     """The results database cannot be opened, read, or upgraded."""
 
 
+class RecordingError(ResultsError):
+    """The recording of a training is missing, incomplete, cut, or of another model."""
+
+
 class ModelFileError(IdwbenchError):
     """A model file cannot be read, or is not one."""
 
@@ -149,6 +155,13 @@ class PatchConflictError(PatchError):
     def at(self, *location: str | int) -> IdwbenchError:
         """Return the same error: it belongs to no single argument."""
         return self
+
+
+class ExplanationError(IdwbenchError):
+    """An answer cannot be explained as requested."""
+
+    exit_code = 2
+    file_first = False
 
 
 class NoNeighboursWarning(UserWarning):

@@ -67,6 +67,7 @@ ROOMS = [
     ),
     ("idwbench.attention.weightings, idwbench.models.prototypes", "typer matplotlib pandas sklearn alembic numba"),
     ("idwbench.models.patching, idwbench.models.saved", "typer matplotlib pandas sklearn alembic numba"),
+    ("idwbench.explanations.explain, idwbench.explanations.history", "typer matplotlib pandas sklearn alembic numba"),
 ]
 PROGRAM = """
 import importlib, json, sys

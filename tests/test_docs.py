@@ -13,6 +13,7 @@ import torch
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
+from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import read_sweep
 
@@ -30,13 +31,13 @@ def commands_in(text: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_the_four_commands_run_unchanged(tmp_path, monkeypatch):
+def test_the_five_commands_run_unchanged(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sweeps").mkdir()
     sweep = (ROOT / "sweeps/two_moons.yaml").read_text()
     (tmp_path / "sweeps/two_moons.yaml").write_text(sweep.replace("seeds: 10", "seeds: 1"))
     commands = commands_in(blocks("sh")[1])
-    assert [words[0] for words in commands] == ["train", "sweep", "report", "report", "patch"]
+    assert [words[0] for words in commands] == ["train", "sweep", "report", "report", "explain", "patch"]
     for words in commands:
         result = CliRunner().invoke(app, words)
         assert result.exit_code == 0, f"{words}: {result.output}"
@@ -61,7 +62,7 @@ def test_the_method_of_the_readme_trains(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     [method] = (block for block in blocks("python") if "@register" in block)
     Path("laplace.py").write_text(method)
-    command = commands_in(blocks("sh")[2])[0]
+    command = commands_in(blocks("sh")[-1])[0]
     result = CliRunner().invoke(app, [*command, "--epochs", "1"])
     assert result.exit_code == 0, result.output
 
@@ -134,6 +135,21 @@ def test_the_examples_of_the_patching_page_run_in_order(tmp_path, monkeypatch):
     assert Path("without.pt").exists()
 
 
+@pytest.mark.slow
+def test_the_examples_of_the_page_of_explanations_run_in_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/explain.md").read_text(encoding="utf-8")
+    commands = commands_in(blocks("sh", page)[0])
+    assert [words[0] for words in commands] == ["train", "explain", "explain"]
+    for words in commands:
+        result = CliRunner().invoke(app, [*words, *(["--epochs", "3"] if words[0] == "train" else [])])
+        assert result.exit_code == 0, f"{words}: {result.output}"
+    assert Path("why.png").exists()
+    Path("example.py").write_text(blocks("python", page)[0])
+    names = runpy.run_path("example.py")
+    assert [layer.name for layer in names["explained"].layers] == ["layer_0", "layer_1", "layer_2"]
+
+
 @pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
 def test_every_link_leads_somewhere(page):
     path = ROOT / page
@@ -157,3 +173,35 @@ def test_the_examples_of_the_page_of_language_models_run(tmp_path, monkeypatch, 
     assert others[-1].endswith("(5, 17)")  # 16 characters and the unknown ones
     Path("my_text.yaml").write_text(blocks("yaml", page)[0])
     assert len(plan(read_sweep(Path("my_text.yaml")))) == 6 * (2 * 2 + 3 * 2)
+
+
+def test_the_examples_of_the_page_of_lstms_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/lstm.md").read_text(encoding="utf-8")
+    exec(compile(blocks("python", page)[0], "docs/lstm.md", "exec"), {})
+    perplexity, likely, *layers = capsys.readouterr().out.splitlines()
+    assert 1 < float(perplexity) < 2 and likely.startswith("('crow', 0.")
+    assert [line.split()[0] for line in layers] == ["lstm.input", "lstm.recurrent", "head"]
+    assert "saw [a] crow" in layers[0]
+    Path("my_lstm.yaml").write_text(blocks("yaml", page)[0])
+    assert len(plan(read_sweep(Path("my_lstm.yaml")))) == 5 * 2
+
+
+def test_the_sweep_of_the_page_of_perceptrons_is_the_shipped_one(tmp_path):
+    page = (ROOT / "docs/mlp.md").read_text(encoding="utf-8")
+    Path(tmp_path / "perceptrons.yaml").write_text(blocks("yaml", page)[0])
+    shipped = plan(read_sweep(ROOT / "sweeps/dual_form.yaml"))
+    assert [run.run_key for run in plan(read_sweep(tmp_path / "perceptrons.yaml"))] == [run.run_key for run in shipped]
+
+
+def test_the_examples_of_the_page_of_perceptrons_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/mlp.md").read_text(encoding="utf-8")
+    for name, record in (("dual_form", False), ("dual_history", True)):
+        grid = f"{{kind: mlp, width: 3, record: {str(record).lower()}}}"
+        text = f"name: {name}\ndataset: two_moons\nprotocol: {{epochs: 1, optimizer: sgd}}\nseeds: 1\ngrid: {grid}\n"
+        (tmp_path / f"{name}.yaml").write_text(text)
+        run_sweep(tmp_path / f"{name}.yaml", jobs=1)
+    exec(compile("\n".join(blocks("python", page)), "docs/mlp.md", "exec"), {})
+    first, *table = capsys.readouterr().out.splitlines()
+    assert first == "two_moons 20" and any("| layer_2 |" in line for line in table)

@@ -11,6 +11,7 @@ from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.models.language_model import LanguageModel
 from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.datasets import TextConfig
 
 TEXT = "the cat sat on the mat. a rat ran at the cat! "
 SCORES = ("scaled_dot", "idw", "neg_dist", "inv_dist", "gaussian", "cosine")
@@ -31,8 +32,20 @@ def text_run(path: Path, seed: int = 0, **settings: Any) -> RunConfig:
     return config.model_copy(update={"dataset": text_dataset(path).config})
 
 
-def text_dataset(path: Path) -> Dataset:
-    return load_dataset(run_config({"name": "text", "path": str(path)}, kind="transformer_lm").dataset)
+def text_dataset(path: Path, **settings: Any) -> Dataset:
+    return load_dataset(TextConfig(path=str(path), **settings))
+
+
+def lstm_run(path: Path, seed: int = 0, tokens: str = "characters", **settings: Any) -> RunConfig:
+    """A tiny LSTM on a text file, with the checksum of the file."""
+    sizes = {"embedding": 4, "width": 6, "context": 8}
+    protocol = {"epochs": 2, "batch_size": 4, "optimizer": "sgd", "learning_rate": 0.5, "momentum": 0.9}
+    config = run_config(
+        {"name": "text", "path": str(path), "tokens": tokens},
+        seed=seed,
+        **{"kind": "lstm_lm", **sizes, **protocol, "gradient_clip": 0.5, **settings},
+    )
+    return config.model_copy(update={"dataset": text_dataset(path, tokens=tokens).config})
 
 
 def random_model(vocabulary_size: int = 7, score: str = "idw", **settings: Any) -> LanguageModel:

@@ -30,34 +30,51 @@ class OpenEvidence:
     def __init__(self, runs: Iterable[StoredRun]) -> None:
         self.runs = tuple(runs)
 
-    def metric(self, name: str, dataset: str, metric: str, split: str = "test", **model: Any) -> Series:
+    def metric(
+        self, name: str, dataset: str, metric: str, split: str = "test", *, epochs: int | None = None, **model: Any
+    ) -> Series:
         """Return a metric by seed, of the settings that are best by validation; the name of the series is `name`.
 
-        `model` are settings that the model must have. Of those that it leaves open, and of the protocol and the data,
-        the combination with the most complete runs counts, of several that with the best mean validation metric.
+        `model` are settings that the model must have, and `epochs` those of its protocol. Of those that they leave
+        open, and of the data, the combination with the most complete runs counts, of several that with the best mean
+        validation metric.
         """
-        return self.measure(name, dataset, lambda run: run.metrics.get((split, metric)), **model)
+        return self.measure(name, dataset, lambda run: run.metrics.get((split, metric)), epochs=epochs, **model)
 
-    def measure(self, name: str, dataset: str, function: Callable[[StoredRun], float | None], **model: Any) -> Series:
+    def measure(
+        self,
+        name: str,
+        dataset: str,
+        function: Callable[[StoredRun], float | None],
+        *,
+        epochs: int | None = None,
+        **model: Any,
+    ) -> Series:
         """Return a function of each of the runs that `metric` selects."""
         values: dict[int, float] = {}
-        for run in self.best(dataset, **model):
+        for run in self.best(dataset, epochs=epochs, **model):
             value = function(run)
             if value is not None and math.isfinite(value):
                 values[run.config.seed] = float(value)
         return Series(name, values)
 
-    def best(self, dataset: str, **model: Any) -> list[StoredRun]:
+    def best(self, dataset: str, *, epochs: int | None = None, **model: Any) -> list[StoredRun]:
         """Return the runs that `metric` selects, one for each seed."""
-        groups = self.groups(dataset, **model)
+        groups = self.groups(dataset, epochs=epochs, **model)
         return max(groups, key=lambda runs: (len(runs), _validation(runs)), default=[])
 
-    def groups(self, dataset: str, **model: Any) -> list[list[StoredRun]]:
+    def groups(self, dataset: str, *, epochs: int | None = None, **model: Any) -> list[list[StoredRun]]:
         """Return the complete runs with these settings, those that differ in the seed alone together."""
         groups: dict[str, list[StoredRun]] = defaultdict(list)
         for run in self.runs:
             config = run.config
-            if run.state == "complete" and config.dataset.name == dataset and has_settings(config.model, model):
+            has_epochs = epochs is None or config.protocol.epochs == epochs
+            if (
+                run.state == "complete"
+                and config.dataset.name == dataset
+                and has_settings(config.model, model)
+                and has_epochs
+            ):
                 groups[config.model_copy(update={"seed": 0}).canonical_json()].append(run)
         return list(groups.values())
 

@@ -25,7 +25,7 @@ from idwbench.cli.errors import OneLineCommand
 __all__ = ["COMMANDS", "app", "run"]
 
 # Each is a function in the module of its name, which is imported when the command is used.
-COMMANDS = ("train", "sweep", "report", "patch")
+COMMANDS = ("train", "sweep", "report", "explain", "patch")
 
 
 class LazyCommands(Mapping[str, Any]):
@@ -105,7 +105,7 @@ def options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Train, sweep, report and patch prototype attention: small classifiers that can be read and repaired."""
+    """Train, sweep, report, explain and patch prototype attention: small models that can be read and repaired."""
 
 
 def run() -> None:

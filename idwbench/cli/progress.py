@@ -80,7 +80,7 @@ class RunProgress(Observer):
         if now - self.last < (PLAIN_SECONDS if self.display is None else LIVE_SECONDS):
             return  # a small run has thousands of epochs a second, and their description costs more than they do
         self.last = now
-        total = configs[0].protocol.epochs
+        total = configs[0].n_epochs
         what = f"{self._label(configs[0])} · {count_label(len(configs), 'run')}"
         if self.display is not None:
             self.display.show_epoch(what, epoch, total)

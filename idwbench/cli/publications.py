@@ -1,4 +1,4 @@
-"""`idwbench report --paper` and `--family`: all figures, tables and claims in one folder."""
+"""`idwbench report --paper`, `--family` and `--dual`: all figures, tables and claims in one folder."""
 
 from __future__ import annotations
 

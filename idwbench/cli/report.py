@@ -28,8 +28,9 @@ _OPTIONS: dict[str | None, set[str]] = {
     "claims": {"format", "json", "measure", "output", "data_dir"},
     "paper": {"output", "data_dir", "format", "json", "measure"},
     "family": {"output", "data_dir", "format", "json"},
+    "dual": {"output", "data_dir", "format", "json"},
 }
-_PUBLICATIONS = ("paper", "family")
+_PUBLICATIONS = ("paper", "family", "dual")
 
 Format = Literal["rich", "markdown", "latex", "csv", "json", "png", "svg", "pdf"]
 _FIGURE_FORMATS = ("png", "svg", "pdf")
@@ -59,7 +60,7 @@ def report(
     format: Annotated[
         Format | None,
         typer.Option(
-            help="Format of a table (default: rich), or of the figures of --paper and --family (png).",
+            help="Format of a table (default: rich), or of the figures of --paper, --family and --dual (png).",
             show_default=False,
         ),
     ] = None,
@@ -116,6 +117,9 @@ def report(
             help="Write those of kernel regression, hash tables, networks and language models to the folder -o.",
         ),
     ] = False,
+    dual: Annotated[
+        bool, typer.Option("--dual", help="Write those of the dual form of gradient descent to the folder -o.")
+    ] = False,
     db: Database = DEFAULT_DATABASE,
     data_dir: DataDir = None,
     plugin: Plugins = None,
@@ -126,10 +130,12 @@ def report(
 
     A table shows for each model n, mean ± sample standard deviation of a metric, with the best of each number of
     prototypes in bold, and published results. A leaderboard shows all settings in one list, best first. A name of both
-    a sweep and a data set means the sweep.
+    a sweep and a data set means the sweep. Of multilayer perceptrons alone, without --metric and --interval, a table
+    shows to which class each layer attends.
     """
     output_kind = _check_together(
-        {"leaderboard": leaderboard, "figure": figure, "claims": claims, "paper": paper, "family": family},
+        {"leaderboard": leaderboard, "figure": figure, "claims": claims, "paper": paper, "family": family}
+        | {"dual": dual},
         {"table": table, "method": method, "prototypes": prototypes, "output": output, "format": format, "json": json}
         | {"metric": metric, "interval": interval, "measure": measure, "split": split, "top": top}
         | {"best_over": best_over, "show": show},
@@ -160,6 +166,7 @@ def report(
     else:
         from idwbench.cli.quality import advised
         from idwbench.cli.tables import write_table
+        from idwbench.report.dual_form import dual_form, has_only_perceptrons
         from idwbench.report.formats import render, terminal_report
 
         runs = _selected(db, table, leaderboard, method or (), prototypes or (), measure, data_dir)
@@ -170,6 +177,8 @@ def report(
 
                 axes = [] if best_over is None else [axis.strip() for axis in best_over.split(",")]
                 shown = make_leaderboard(runs, metric, split=split, top=top, best_over=axes, intervals=interval)
+            elif metric is None and not interval and has_only_perceptrons(runs):
+                shown = dual_form(runs)
             else:
                 from idwbench.report.summaries import summarise
 
@@ -195,9 +204,8 @@ def _check_together(kinds: Mapping[str, Any], options: Mapping[str, Any]) -> str
         raise ConfigError(f"only with {' or '.join(takers)}", location=(name,))
     of_figures = options["format"] in _FIGURE_FORMATS
     if options["format"] is not None and of_figures != (kind in _PUBLICATIONS):
-        problem = (
-            f"{options['format']} is a format of {'figures: only with --paper or --family' if of_figures else 'tables'}"
-        )
+        needed = " or ".join(f"--{name}" for name in _PUBLICATIONS)
+        problem = f"{options['format']} is a format of {f'figures: only with {needed}' if of_figures else 'tables'}"
         raise ConfigError(problem, location=("format",))
     if options["json"] and kind not in _PUBLICATIONS and options["format"] not in (None, "json"):
         raise ConfigError(f"--format is '{options['format']}'", location=("json",))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from idwbench.data.preparation import RawData
-from idwbench.data.text import split_text
+from idwbench.data.text import cut_text, split_text
 from idwbench.data.text_files import read_text
 from idwbench.runs.datasets import AesopConfig
 
@@ -22,5 +22,4 @@ def load_aesop(config: AesopConfig, folder: Path) -> RawData:
     whole = read_text(folder, FILE, SHA256, source=source)
     start = whole.index(_FIRST)
     text = whole[start : whole.index(_AFTER, start)].strip() + "\n"
-    n_test = round(len(text) * config.test_fraction)
-    return split_text(text[: len(text) - n_test], text[len(text) - n_test :], config.validation)
+    return split_text(config, *cut_text(config, text, config.test_fraction))

@@ -59,10 +59,18 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Split:
-    """Scaled inputs (n, features), float32, with labels (n,), int64 from 0, or scaled targets (n, outputs), float32."""
+    """Scaled inputs (n, features), float32, with labels (n,), int64 from 0, or scaled targets (n, outputs), float32.
+
+    Attributes:
+        tasks: The number (n,) of the part that each row comes from, int64 from 0; None for data without parts.
+        characters: In a text of words, the characters (n,) from each label to the token after it: the word and what
+            separates it from the next. None for all other data.
+    """
 
     inputs: NDArray[np.float32]
     targets: NDArray[np.int64] | NDArray[np.float32]
+    tasks: NDArray[np.int64] | None = None
+    characters: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         """Check the arrays; compiled kernels do not."""
@@ -74,11 +82,18 @@ class Split:
                 "expected float32 inputs with int64 labels (n,) or float32 targets (n, outputs), got "
                 f"{inputs.dtype} and {targets.dtype} {targets.shape}"
             )
+        if self.tasks is not None and (self.tasks.dtype, self.tasks.shape) != (np.dtype(np.int64), (len(inputs),)):
+            raise ValueError(f"expected int64 tasks ({len(inputs)},), got {self.tasks.dtype} {self.tasks.shape}")
         if not (inputs.flags.c_contiguous and targets.flags.c_contiguous):
             raise ValueError("expected contiguous arrays")
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.generic], ...]:
+        """The arrays that the checksum of the data is that of."""
+        return tuple(array for array in (self.inputs, self.targets, self.characters) if array is not None)
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -129,7 +144,7 @@ class Dataset:
 
     @property
     def task(self) -> Task:
-        """Whether targets are labels, numbers, or the next characters of a text."""
+        """Whether targets are labels, numbers, or the next tokens of a text."""
         if self.config.task == "language":
             return "language"
         return "classification" if self.class_names else "regression"

@@ -27,4 +27,4 @@ ARCHIVES = ImageArchives(
 
 def load_fashion_mnist(config: FashionMnistConfig, folder: Path) -> RawData:
     """Return the content of the archives; raises like `load_images`."""
-    return load_images(config.name, ARCHIVES, folder)
+    return load_images(config, ARCHIVES, folder)

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,11 @@ from idwbench.data.image_cache import cache_folders, read_cache, write_cache
 from idwbench.data.preparation import RawData, RawSplit
 from idwbench.errors import DatasetError
 from idwbench.files import read_file
+from idwbench.runs.datasets import FashionMnistConfig, MnistConfig
 
-__all__ = ["ImageArchives", "load_images", "parse_idx"]
+__all__ = ["UNIT_SCALING", "ImageArchives", "load_images", "parse_idx"]
 
+UNIT_SCALING = Scaling(np.zeros(()), np.asarray(255.0))
 _UNSIGNED_BYTE = 0x08
 
 PARTS = {
@@ -52,25 +55,29 @@ class ImageArchives:
         """(x/255 − mean) / std for x from 0 to 255."""
         return Scaling(np.asarray(self.mean * 255), np.asarray(self.std * 255))
 
+    def scaling_of(self, choice: Literal["standard", "unit"]) -> Scaling:
+        """Return `scaling`, or x/255."""
+        return UNIT_SCALING if choice == "unit" else self.scaling
+
     @property
     def sha256(self) -> str:
         """SHA-256 of the four checksums."""
         return hashlib.sha256("\n".join(self.checksums[part] for part in PARTS).encode()).hexdigest()
 
 
-def load_images(name: str, archives: ImageArchives, folder: Path) -> RawData:
-    """Return the data set `name` from the data folder `folder`; inputs are bytes, scaled by the archives' constants.
+def load_images(config: MnistConfig | FashionMnistConfig, archives: ImageArchives, folder: Path) -> RawData:
+    """Return the data set from the data folder `folder`; inputs are bytes, scaled by the archives' constants or x/255.
 
     Raises:
         DatasetError: an archive is missing and cannot be downloaded, or its checksum is wrong.
     """
-    arrays = _read(name, archives, folder)
+    arrays = _read(config.name, archives, folder)
     return RawData(
         RawSplit(arrays["train_images"].reshape(-1, 28 * 28), arrays["train_labels"]),
         RawSplit(arrays["test_images"].reshape(-1, 28 * 28), arrays["test_labels"]),
         class_names=archives.class_names,
         image_shape=(28, 28),
-        scaling=archives.scaling,
+        scaling=archives.scaling_of(config.scaling),
         sha256=archives.sha256,
     )
 

@@ -24,4 +24,4 @@ ARCHIVES = ImageArchives(
 
 def load_mnist(config: MnistConfig, folder: Path) -> RawData:
     """Return the content of the archives; raises like `load_images`."""
-    return load_images(config.name, ARCHIVES, folder)
+    return load_images(config, ARCHIVES, folder)

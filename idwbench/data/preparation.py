@@ -12,22 +12,29 @@ from numpy.typing import NDArray
 from idwbench.data.dataset import Dataset, Scaling, Split, array_sha256
 from idwbench.data.splits import HOLDOUT_STREAM, VALIDATION_STREAM, random_stream, split_rows
 from idwbench.errors import DatasetError
-from idwbench.runs.datasets import DatasetConfig, LanguageConfig
+from idwbench.runs.datasets import DatasetConfig, LanguageConfig, PartsConfig
 
-__all__ = ["RawData", "RawSplit", "ScalingChoice", "draw_splits", "prepare"]
+__all__ = ["RawData", "RawSplit", "ScalingChoice", "draw_splits", "prepare", "split_off_validation"]
 
 ScalingChoice = Scaling | Literal["features", "pixels"]
 
 
 class RawSplit(NamedTuple):
-    """Inputs (n, features) and targets in their own units: labels (n,) from 0, or numbers (n, outputs)."""
+    """Inputs (n, features) and targets in their own units: labels (n,) from 0, or numbers (n, outputs).
+
+    `tasks` are the numbers (n,) of the parts that rows come from; None for data without parts. `characters` are the
+    characters of each label (n,) in a text of words, see `Split`; None for other data.
+    """
 
     inputs: NDArray[np.generic]
     targets: NDArray[np.generic]
+    tasks: NDArray[np.int64] | None = None
+    characters: NDArray[np.int64] | None = None
 
     def rows(self, rows: NDArray[np.int64]) -> RawSplit:
         """Return the split of some rows."""
-        return RawSplit(self.inputs[rows], self.targets[rows])
+        tasks, characters = (None if part is None else part[rows] for part in (self.tasks, self.characters))
+        return RawSplit(self.inputs[rows], self.targets[rows], tasks, characters)
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ def prepare(config: DatasetConfig, raw: RawData) -> Dataset:
     Raises:
         DatasetError: too many validation rows, or a scaled value is too large for float32.
     """
-    train, validation = _split_off_validation(config, raw)
+    train, validation = split_off_validation(config, raw)
     scaling = raw.scaling
     if not isinstance(scaling, Scaling):
         scaling = _standard(train.inputs, whole=scaling == "pixels")
@@ -98,16 +105,22 @@ def prepare(config: DatasetConfig, raw: RawData) -> Dataset:
         scaling=scaling,
         image_shape=raw.image_shape,
         class_names=raw.class_names,
-        sha256=raw.sha256 or array_sha256(*(a for split in splits.values() for a in (split.inputs, split.targets))),
+        sha256=raw.sha256 or array_sha256(*(array for split in splits.values() for array in split.arrays)),
         validation=splits.get("validation"),
         target_scaling=target_scaling,
     )
 
 
-def _split_off_validation(config: DatasetConfig, raw: RawData) -> tuple[RawSplit, RawSplit | None]:
-    """Split the training rows by the seed of the data, stratified by class; a text is already split."""
+def split_off_validation(config: DatasetConfig, raw: RawData) -> tuple[RawSplit, RawSplit | None]:
+    """Return the training rows that remain and those for validation, by the seed of the data and stratified by class.
+
+    A text, and data of several parts, is already split.
+
+    Raises:
+        DatasetError: too many validation rows.
+    """
     size = config.validation
-    if isinstance(config, LanguageConfig) or raw.validation is not None or not size:
+    if isinstance(config, LanguageConfig | PartsConfig) or raw.validation is not None or not size:
         return raw.train, raw.validation
     classes = raw.train.targets if raw.class_names else np.zeros(len(raw.train.targets))
     spare = len(classes) - len(np.unique(classes))
@@ -133,7 +146,7 @@ def _standard(train: NDArray[np.generic], *, whole: bool = False) -> Scaling:
 def _scaled_split(name: str, split: RawSplit, scaling: Scaling, target_scaling: Scaling | None) -> Split:
     inputs = _scaled(name, "feature", split.inputs, scaling)
     if target_scaling is None:
-        return Split(inputs, np.ascontiguousarray(split.targets, np.int64))
+        return Split(inputs, np.ascontiguousarray(split.targets, np.int64), split.tasks, split.characters)
     return Split(inputs, _scaled(name, "target", split.targets, target_scaling))
 
 

@@ -24,4 +24,4 @@ def load_wikitext_2(config: WikiText2Config, folder: Path) -> RawData:
     train, test = (
         read_text(folder, file, sha256, source="the files of wikitext-2-v1") for file, sha256 in CHECKSUMS.items()
     )
-    return split_text(train, test, config.validation)
+    return split_text(config, train, test)

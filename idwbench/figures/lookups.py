@@ -110,9 +110,9 @@ def _draw_panel(axes: Axes, panel: SeriesPanel, labels: tuple[Axis, Axis], *, is
         if label.logarithmic:
             (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
             # Sizes are mostly powers of two.
-            axis.set_major_locator(LogLocator(base=2 if axis is axes.xaxis else 10, numticks=8))
+            axis.set_major_locator(LogLocator(base=2 if axis is axes.xaxis else 10, numticks=7))
             axis.set_minor_locator(NullLocator())
-            axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
+            axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:.2g}" if value < 1 else f"{value:g}"))
     for series in panel.series:
         _draw_one(axes, series)
     axes.set_title(panel.title, fontsize=10, weight="bold", color=INK, pad=5)

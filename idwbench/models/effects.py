@@ -19,7 +19,7 @@ from idwbench.models.joint_patches import CONFLICT_DISTANCE
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.saved import SavedModel
 
-__all__ = ["LARGE_EFFECT", "SplitEffect", "large_effect", "measured_effects", "split_effect"]
+__all__ = ["LARGE_EFFECT", "SplitEffect", "data_difference", "large_effect", "measured_effects", "split_effect"]
 
 # A warning is given if more than this fraction of a split changes that was not patched.
 LARGE_EFFECT = 0.01
@@ -51,7 +51,7 @@ def measured_effects(
         dataset = load(before.config.dataset, data_dir)
     except DatasetError as error:
         return {}, f"{unmeasured}: {error}"
-    problem = _difference(before, dataset)
+    problem = data_difference(before, dataset)
     if problem:
         return {}, f"{unmeasured}: {problem}"
     splits = {name: dataset.splits[name] for name in ("train", "test")}
@@ -102,7 +102,7 @@ def _hint(model: SavedModel, patches: Sequence[dict[str, Any]], distance: float)
     return f"within about {radius:.3g} of a key a patch outweighs it" if distance < CONFLICT_DISTANCE * radius else ""
 
 
-def _difference(model: SavedModel, dataset: Dataset) -> str:
+def data_difference(model: SavedModel, dataset: Dataset) -> str:
     """Return how the data differs from what the model was trained on, or an empty text."""
     name = model.config.dataset_label
     expected, found = model.provenance.get("data_sha256"), dataset.sha256

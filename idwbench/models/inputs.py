@@ -5,19 +5,30 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from idwbench.data.dataset import Dataset
+from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, PatchError, did_you_mean
 from idwbench.files import read_file
-from idwbench.models.saved import SavedModel
-from idwbench.runs.datasets import DatasetConfig, parse_dataset
+from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import DatasetConfig, PartsConfig, parse_dataset
 
-__all__ = ["IMAGE_SUFFIXES", "LoadDataset", "find_input", "find_label"]
+__all__ = [
+    "IMAGE_SUFFIXES",
+    "LoadDataset",
+    "Reference",
+    "TakesInputs",
+    "find_input",
+    "find_label",
+    "find_reference",
+    "scaled_input",
+]
 
 LoadDataset = Callable[[DatasetConfig, Path | None], Dataset]
 
@@ -27,6 +38,47 @@ _REFERENCE = re.compile(r"(?P<dataset>[^:]+):(?P<split>[^:]+):(?P<index>[^:]*)")
 _INDEX = re.compile(r"[0-9]{1,18}")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _LISTED_NAMES = 20
+
+
+class TakesInputs(Protocol):
+    """A model, or the data that it was trained on: what an input must fit."""
+
+    @property
+    def config(self) -> RunConfig:
+        """The run."""
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """(height, width) if an input is an image."""
+
+    def scale(self, x: ArrayLike) -> NDArray[np.float32]:
+        """Return one input, in the data's own units, scaled and flattened."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A row of a split of a data set."""
+
+    dataset: Dataset
+    split: Split
+    index: int
+
+
+def scaled_input(x: ArrayLike, scaling: Scaling, n_features: int) -> NDArray[np.float32]:
+    """Return one input (in the data's own units, of any shape) scaled and flattened, (features,).
+
+    Raises:
+        PatchError: wrong size, or a value that is not finite or too large for float32.
+    """
+    flat = np.asarray(x, dtype=np.float64).reshape(-1)
+    if flat.size != n_features:
+        raise PatchError(f"expected {n_features} numbers, got {flat.size}", location=("x",))
+    if not np.isfinite(flat).all():
+        raise PatchError("expected finite numbers", location=("x",))
+    scaled = scaling.apply(flat)
+    if not np.isfinite(scaled).all():
+        raise PatchError("too large for float32", location=("x",))
+    return scaled
 
 
 def find_label(text: str, class_names: Sequence[str]) -> int:
@@ -60,7 +112,7 @@ def _summary(names: Sequence[str]) -> str:
 
 
 def find_input(
-    text: str, model: SavedModel, data_dir: Path | None = None, load: LoadDataset = load_dataset
+    text: str, model: TakesInputs, data_dir: Path | None = None, load: LoadDataset = load_dataset
 ) -> NDArray[np.float32]:
     """Return the scaled input (features,) for a text.
 
@@ -77,12 +129,59 @@ def find_input(
             return model.scale(_read_npy(Path(text)))
         if suffix in IMAGE_SUFFIXES:
             return model.scale(_read_image(Path(text), model))
-        reference = _REFERENCE.fullmatch(text)
-        if reference:
-            return _from_dataset(reference["dataset"], reference["split"], reference["index"], model, data_dir, load)
-        return model.scale(_parse_numbers(text))
+        reference = find_reference(text, model.config, data_dir, load)
+        if reference is None:
+            return model.scale(_parse_numbers(text))
+        scaled = reference.split.inputs[reference.index]
+        if reference.dataset.config == model.config.dataset:
+            return np.array(scaled)
+        raw = reference.dataset.scaling.invert(scaled)
+        is_part = reference.dataset.config in _parts(model.config.dataset)
+        return model.scale(np.rint(raw) if is_part else raw)  # the same bytes: pixels of parts are whole numbers
     except PatchError as error:
         raise error if error.location else error.at("x") from None
+
+
+def find_reference(
+    text: str, config: RunConfig, data_dir: Path | None = None, load: LoadDataset = load_dataset
+) -> Reference | None:
+    """Return the row that ``DATASET:SPLIT:INDEX`` names, or None if `text` is a file or has another form.
+
+    The name of the run's own data set, or of one of its parts, means that with its settings, and the name of another
+    one that with default settings.
+
+    Raises:
+        PatchError: no such data set, split or row.
+        DatasetError: the data set cannot be loaded.
+    """
+    found = _REFERENCE.fullmatch(text)
+    if found is None or Path(text).suffix.lower() in (".npy", *IMAGE_SUFFIXES):
+        return None
+    name, split_name, index = found["dataset"], found["split"], found["index"]
+    dataset = load(_dataset_named(name, config), data_dir)
+    if split_name not in dataset.splits:
+        raise PatchError(f"no split is called '{split_name}'", hint=did_you_mean(split_name, dataset.splits))
+    split = dataset.splits[split_name]
+    if not _INDEX.fullmatch(index) or int(index) >= len(split):
+        raise PatchError(f"{name}:{split_name} has inputs 0 to {len(split) - 1}, got '{index}'")
+    return Reference(dataset, split, int(index))
+
+
+def _dataset_named(name: str, config: RunConfig) -> DatasetConfig:
+    if name in (config.dataset.name, config.dataset_label):
+        return config.dataset
+    for part in _parts(config.dataset):
+        if part.name == name:
+            return part
+    try:
+        return parse_dataset(name)
+    except ConfigError as error:
+        raise PatchError(error.problem, hint=error.hint) from None
+
+
+def _parts(dataset: DatasetConfig) -> tuple[DatasetConfig, ...]:
+    """Return the data sets that a data set consists of, with its validation rows; none for others."""
+    return dataset.parts if isinstance(dataset, PartsConfig) else ()
 
 
 def _parse_numbers(text: str) -> NDArray[np.float64]:
@@ -110,7 +209,7 @@ def _read_npy(path: Path) -> NDArray[np.float64]:
         return array.astype(np.float64)
 
 
-def _read_image(path: Path, model: SavedModel) -> NDArray[np.float64]:
+def _read_image(path: Path, model: TakesInputs) -> NDArray[np.float64]:
     from PIL import Image
 
     if model.image_shape is None:
@@ -127,25 +226,3 @@ def _read_image(path: Path, model: SavedModel) -> NDArray[np.float64]:
         expected, found = ("x".join(map(str, shape[::-1])) for shape in (model.image_shape, pixels.shape))
         raise PatchError(f"expected an image of {expected} pixels, got {found}", file=path)
     return pixels
-
-
-def _from_dataset(
-    name: str, split_name: str, index: str, model: SavedModel, data_dir: Path | None, load: LoadDataset
-) -> NDArray[np.float32]:
-    if name in (model.config.dataset.name, model.config.dataset_label):
-        config = model.config.dataset
-    else:
-        try:
-            config = parse_dataset(name)
-        except ConfigError as error:
-            raise PatchError(error.problem, hint=error.hint) from None
-    dataset = load(config, data_dir)
-    if split_name not in dataset.splits:
-        raise PatchError(f"no split is called '{split_name}'", hint=did_you_mean(split_name, dataset.splits))
-    split = dataset.splits[split_name]
-    if not _INDEX.fullmatch(index) or int(index) >= len(split):
-        raise PatchError(f"{name}:{split_name} has inputs 0 to {len(split) - 1}, got '{index}'")
-    scaled = split.inputs[int(index)]
-    if config == model.config.dataset:
-        return np.array(scaled)
-    return model.scale(dataset.scaling.invert(scaled))

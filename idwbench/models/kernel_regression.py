@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from idwbench.attention.definitions import ParameterValue
 from idwbench.attention.kernels import Kernel, get_kernel, kernel_parameters
+from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError, NoNeighboursWarning
 from idwbench.models.bandwidths import leave_one_out_parameters, scott_bandwidth
 from idwbench.models.pairwise import PairwiseDistances
 
-__all__ = ["KernelRegression", "kernel_regression", "kernel_weights"]
+__all__ = ["KernelRegression", "kernel_regression", "kernel_weights", "training_values"]
 
 Array = NDArray[np.floating[Any]]
 ArrayOrTensor = TypeVar("ArrayOrTensor")
@@ -79,6 +80,13 @@ class KernelRegression:
             found[rows] = self.kernel.weights(sq_dist, self.parameters)
         with np.errstate(invalid="ignore"):
             return np.asarray(found / found.sum(1, keepdims=True))
+
+
+def training_values(dataset: Dataset) -> NDArray[np.float32]:
+    """Return the values of a memory of the training data: one-hot labels, or scaled targets (n, outputs)."""
+    if dataset.task == "regression":
+        return dataset.train.targets.astype(np.float32)
+    return np.eye(dataset.n_outputs, dtype=np.float32)[dataset.train.labels]
 
 
 def kernel_regression(

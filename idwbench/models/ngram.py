@@ -1,4 +1,4 @@
-"""An n-gram model of characters: what a count of short strings predicts, as a reference for language models."""
+"""An n-gram model: what a count of short sequences of tokens predicts, as a reference for language models."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["ngram_bits_per_character"]
 def ngram_bits_per_character(dataset: Dataset, order: int, split: str = "test") -> float:
     """Return the bits per character of a split under P(c | s) = (n(sc) + 1) / (n(s) + V).
 
-    s is the string of the `order` characters before c, n counts its occurrences before a character in the training
-    part, and V is the number of characters in the vocabulary: Laplace's add-one estimate (Jurafsky and Martin, "Speech
-    and Language Processing", chapter 3). Order 0 are the frequencies of characters.
+    s are the `order` tokens before the token c, n counts the occurrences of a sequence before a token in the training
+    part, and V is the size of the vocabulary: Laplace's add-one estimate (Jurafsky and Martin, "Speech and Language
+    Processing", chapter 3). Order 0 are the frequencies of tokens. Tokens are characters or words.
 
-    Each character of the split is predicted once; s is shorter for the first of them, which have fewer characters
-    before them in the rows of the split.
+    Each token of the split is predicted once; s is shorter for the first of them, which have fewer tokens before them
+    in the rows of the split.
 
     Args:
         dataset: A text.
-        order: Number of characters that a prediction depends on, from 0.
+        order: Number of tokens that a prediction depends on, from 0.
         split: Name of the split.
     """
     train, test = (_codes(dataset, name) for name in ("train", split))
@@ -41,10 +41,11 @@ def ngram_bits_per_character(dataset: Dataset, order: int, split: str = "test") 
         before = test[max(0, end - order) : end].tobytes()
         count = counts[before + test[end].tobytes()]
         total -= math.log2((count + 1) / (contexts[before] + dataset.n_outputs))
-    return total / (len(test) - 1)
+    characters = dataset.splits[split].characters
+    return total / (len(test) - 1 if characters is None else int(characters.sum()))
 
 
 def _codes(dataset: Dataset, split: str) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
-    """Return all characters of a split, with the one before its first label."""
+    """Return all tokens of a split, with the one before its first label."""
     part = dataset.splits[split]
     return np.concatenate([part.inputs[:1, 0].astype(np.uint32), part.labels.astype(np.uint32)])

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from idwbench.data.dataset import Scaling
 from idwbench.errors import PatchError
 from idwbench.models.criteria import Criterion
+from idwbench.models.inputs import find_label, scaled_input
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.runs.config import RunConfig
 
@@ -83,15 +84,7 @@ class SavedModel:
         Raises:
             PatchError: wrong size, or a value that is not finite or too large for float32.
         """
-        flat = np.asarray(x, dtype=np.float64).reshape(-1)
-        if flat.size != self.n_features:
-            raise PatchError(f"expected {self.n_features} numbers, got {flat.size}", location=("x",))
-        if not np.isfinite(flat).all():
-            raise PatchError("expected finite numbers", location=("x",))
-        scaled = self.scaling.apply(flat)
-        if not np.isfinite(scaled).all():
-            raise PatchError("too large for float32", location=("x",))
-        return scaled
+        return scaled_input(x, self.scaling, self.n_features)
 
     def predict(self, inputs: ArrayLike) -> NDArray[Any]:
         """Return class names (n,) or predictions (n, outputs) for `inputs` (n, features), in the data's own units."""
@@ -193,8 +186,6 @@ class SavedModel:
         return without_patch(self, number).model
 
     def _label(self, label: int | str) -> int:
-        from idwbench.models.inputs import find_label  # which imports this module
-
         return find_label(label, self.class_names) if isinstance(label, str) else label
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:

@@ -10,13 +10,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from idwbench.data.text import encode
+from idwbench.data.tokens import CHARACTERS, Tokenizer, tokenizer_of
 from idwbench.errors import ConfigError, TrainingError
-from idwbench.models.language_model import LanguageModel, bits_per_character
+from idwbench.models.language_model import LanguageModel
+from idwbench.models.lstm import LstmLanguageModel
+from idwbench.models.next_token import NextTokenModel, bits_per_character
+from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
+from idwbench.runs.datasets import LanguageConfig
 from idwbench.runs.language_models import LanguageModelConfig
+from idwbench.runs.lstm import LstmConfig
 
-__all__ = ["TextModel", "load_language_model", "text_model_from_arrays"]
+__all__ = ["TextModel", "find_language_model", "load_language_model", "text_model_from_arrays"]
 
 
 @dataclass(frozen=True)
@@ -25,56 +30,63 @@ class TextModel:
 
     Attributes:
         network: The model, in evaluation mode.
-        vocabulary: The character of each number; the first stands for all characters that are not in the others.
+        vocabulary: The token of each number; the first stands for all tokens that are not in the others.
+        tokenizer: Splits texts into tokens: characters or words.
     """
 
-    network: LanguageModel
+    network: NextTokenModel
     vocabulary: tuple[str, ...]
+    tokenizer: Tokenizer = CHARACTERS
+
+    def encode(self, text: str) -> NDArray[np.int64]:
+        """Return the number of each token of a text."""
+        return self.tokenizer.encode(self.tokenizer.split(text), self.vocabulary)
 
     @torch.no_grad()
     def logits(self, text: str) -> NDArray[np.float32]:
-        """Return the logits (length, vocabulary) of the character after each one of a text within the context.
+        """Return the logits (length, vocabulary) of the token after each one of a text within the context.
 
         Raises:
             ConfigError: the text is empty or longer than the context.
         """
-        context = self.network.context
-        if not 1 <= len(text) <= context:
-            raise ConfigError(f"expected 1 to {context} characters, got {len(text)}", location=("text",))
-        codes = torch.from_numpy(encode(text, self.vocabulary))
-        return np.asarray(self.network(codes[None])[0].numpy())
+        codes, context = self.encode(text), self.network.context
+        if not 1 <= len(codes) <= context:
+            problem = f"expected 1 to {context} {self.tokenizer.unit}, got {len(codes)}"
+            raise ConfigError(problem, location=("text",))
+        return np.asarray(self.network(torch.from_numpy(codes)[None])[0].numpy())
 
     def bits_per_character(self, text: str) -> float:
-        """Return the bits per character of a text after its first character, see `bits_per_character`.
+        """Return the bits per character of a text after its first token, see `bits_per_character`.
 
         Raises:
-            ConfigError: the text has fewer than two characters.
+            ConfigError: the text has fewer than two tokens.
         """
-        if len(text) < 2:
-            raise ConfigError(f"expected at least 2 characters, got {len(text)}", location=("text",))
-        codes = encode(text, self.vocabulary)
-        return bits_per_character(self.network, codes[:-1], codes[1:])
+        codes, lengths = self.encode(text), self.tokenizer.lengths(text)
+        if len(codes) < 2:
+            raise ConfigError(f"expected at least 2 {self.tokenizer.unit}, got {len(codes)}", location=("text",))
+        characters = None if lengths is None else int(lengths[1:].sum())
+        return bits_per_character(self.network, codes[:-1], codes[1:], characters)
 
     @torch.no_grad()
     def generate(self, prompt: str = "\n", length: int = 200, *, seed: int = 0, temperature: float = 1.0) -> str:
-        """Return `length` characters that continue a prompt, each drawn from softmax(logits / temperature).
+        """Return `length` tokens that continue a prompt, each drawn from softmax(logits / temperature).
 
         Args:
-            prompt: The text before; its last characters within the context are read.
-            length: Number of characters.
+            prompt: The text before; its last tokens within the context are read.
+            length: Number of tokens.
             seed: Seed of the draws.
-            temperature: 0 for the most probable character each time.
+            temperature: 0 for the most probable token each time.
 
         Raises:
             ConfigError: the prompt is empty, the length negative, or the temperature negative or not finite.
         """
-        _check_generation(prompt, length, temperature)
+        codes = torch.from_numpy(self.encode(prompt))
+        _check_generation(self.tokenizer.unit, len(codes), length, temperature)
         generator = torch.Generator().manual_seed(seed)
-        codes = torch.from_numpy(encode(prompt, self.vocabulary))
         n_prompt = len(codes)
         for _ in range(length):
             logits = self.network(codes[None, -self.network.context :])[0, -1].double()
-            logits[0] = -math.inf  # the number of unknown characters stands for no character
+            logits[0] = -math.inf  # the number of unknown tokens stands for no token
             if temperature == 0:
                 drawn = logits.argmax(keepdim=True)
             else:
@@ -82,16 +94,24 @@ class TextModel:
                 weights = ((logits - logits.max()) / temperature).softmax(0)
                 drawn = torch.multinomial(weights, 1, generator=generator)
             codes = torch.cat([codes, drawn])
-        return "".join(self.vocabulary[code] for code in codes[n_prompt:].tolist())
+        return self.tokenizer.join([self.vocabulary[code] for code in codes[n_prompt:].tolist()])
 
 
-def text_model_from_arrays(config: LanguageModelConfig, arrays: Mapping[str, NDArray[np.generic]]) -> TextModel:
-    """Return the model whose parameters and ``vocabulary`` (code points) are `arrays`."""
-    vocabulary = tuple(chr(point) for point in arrays["vocabulary"].tolist())
-    network = LanguageModel.of(config, len(vocabulary), torch.Generator())
+def text_model_from_arrays(
+    config: LanguageModelConfig | LstmConfig,
+    arrays: Mapping[str, NDArray[np.generic]],
+    tokenizer: Tokenizer = CHARACTERS,
+) -> TextModel:
+    """Return the model whose parameters and ``vocabulary`` are `arrays`."""
+    vocabulary = tokenizer.vocabulary(arrays["vocabulary"])
+    network: NextTokenModel
+    if isinstance(config, LstmConfig):
+        network = LstmLanguageModel.of(config, len(vocabulary), torch.Generator())
+    else:
+        network = LanguageModel.of(config, len(vocabulary), torch.Generator())
     names = network.state_dict().keys()
     network.load_state_dict({name: torch.from_numpy(np.array(arrays[name])) for name in names})
-    return TextModel(network.eval(), vocabulary)
+    return TextModel(network.eval(), vocabulary, tokenizer)
 
 
 def load_language_model(results: Results, run_key: str) -> TextModel:
@@ -105,18 +125,25 @@ def load_language_model(results: Results, run_key: str) -> TextModel:
         ResultsError: no such run.
         TrainingError: the run is of another kind, or is not complete.
     """
+    return find_language_model(results, run_key)[1]
+
+
+def find_language_model(results: Results, run_key: str) -> tuple[StoredRun, TextModel]:
+    """Return a stored run and its trained language model; arguments and errors as for `load_language_model`."""
     run = results.find_run(run_key)
     model = run.config.model
-    if not isinstance(model, LanguageModelConfig):
+    if not isinstance(model, LanguageModelConfig | LstmConfig):
         raise TrainingError(f"a run of kind {model.kind} has no language model")
     if run.state != "complete":
         raise TrainingError(f"the run is {run.state}: it has no language model")
-    return text_model_from_arrays(model, results.load_arrays(run.run_key))
+    assert isinstance(run.config.dataset, LanguageConfig)
+    arrays = results.load_arrays(run.run_key)
+    return run, text_model_from_arrays(model, arrays, tokenizer_of(run.config.dataset))
 
 
-def _check_generation(prompt: str, length: int, temperature: float) -> None:
-    if not prompt:
-        raise ConfigError("expected at least one character", location=("prompt",))
+def _check_generation(unit: str, n_prompt: int, length: int, temperature: float) -> None:
+    if not n_prompt:
+        raise ConfigError(f"expected at least one {unit.removesuffix('s')}", location=("prompt",))
     if length < 0:
         raise ConfigError(f"expected a number from 0, got {length}", location=("length",))
     if not 0 <= temperature < math.inf:

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import PurePosixPath
-
-from idwbench.errors import ResultsError
-from idwbench.publications.items import Item, Publication, SweepRuns
-from idwbench.results.records import RESULT_STATES, StoredRun
-from idwbench.results.store import Results
+from idwbench.publications.items import Item, Publication, find_sweeps
 
 __all__ = ["FAMILY", "FAMILY_SWEEPS"]
 
@@ -29,20 +23,13 @@ FAMILY_SWEEPS: tuple[str, ...] = (
     "sweeps/family/network_fashion_mnist.yaml",
     "sweeps/family/language_model.yaml",
     "sweeps/family/language_model_power.yaml",
+    "sweeps/family/full/hash_table_capacity_full.yaml",
+    "sweeps/family/full/network_digits_full.yaml",
+    "sweeps/family/full/network_mnist_full.yaml",
+    "sweeps/family/full/network_fashion_mnist_full.yaml",
+    "sweeps/family/full/language_model_aesop.yaml",
+    "sweeps/family/full/language_model_wikitext_2.yaml",
 )
-
-
-def _find(results: Results, finished: Sequence[StoredRun] | None) -> dict[str, SweepRuns]:
-    return {PurePosixPath(file).stem: _sweep_runs(results, file) for file in FAMILY_SWEEPS}
-
-
-def _sweep_runs(results: Results, file: str) -> SweepRuns:
-    try:
-        runs = results.find_runs(sweep=PurePosixPath(file).stem)
-    except ResultsError:  # no sweep of that name
-        return SweepRuns(file, (), 0, 0)
-    stored = [run for run in runs if run.state in RESULT_STATES]
-    return SweepRuns(file, stored, len(runs), len(runs) - len(stored))
 
 
 _RATE = ("learning_rate",)
@@ -120,11 +107,23 @@ _ITEMS = (
         for metric, words in _COSTS
     ),
     Item("table_language_model_power", "Power and ε in a language model", "language_model_power", ranked="test"),
+    Item("recall_full", "Recall of hash tables at a smaller noise", "hash_table_capacity_full", "recall"),
+    Item("capacity_full", "Capacity up to 128 dimensions at a smaller noise", "hash_table_capacity_full", "capacity"),
+    *(
+        _board(f"table_{name}", caption, name)
+        for name, caption in (
+            ("network_digits_full", "Attention scores in a vision transformer of four blocks, digits, 40 epochs"),
+            ("network_mnist_full", "Heads and attention scores, MNIST, five epochs"),
+            ("network_fashion_mnist_full", "Heads and attention scores, Fashion-MNIST, five epochs"),
+            ("language_model_aesop", "Bits per character of Aesop's fables, ten epochs"),
+            ("language_model_wikitext_2", "Bits per character of WikiText-2"),
+        )
+    ),
 )
 FAMILY = Publication(
     "family",
     "One formula: kernel regression, hash tables, networks and language models",
     _ITEMS,
     "open question",
-    _find,
+    find_sweeps(FAMILY_SWEEPS),
 )

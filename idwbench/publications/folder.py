@@ -9,6 +9,7 @@ from pathlib import Path
 
 from idwbench.errors import ConfigError, IdwbenchError, did_you_mean
 from idwbench.files import check_output, make_folder, write_file
+from idwbench.publications.dual import DUAL
 from idwbench.publications.family import FAMILY
 from idwbench.publications.items import Item, Publication, SweepRuns
 from idwbench.publications.paper import PAPER
@@ -18,7 +19,7 @@ from idwbench.results.store import Results
 
 __all__ = ["PUBLICATIONS", "Gap", "Published", "write_publication"]
 
-PUBLICATIONS = {publication.name: publication for publication in (PAPER, FAMILY)}
+PUBLICATIONS = {publication.name: publication for publication in (PAPER, FAMILY, DUAL)}
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def write_publication(
 
     Args:
         name: ``paper``: those of the IDW attention paper; ``family``: those of kernel regression, hash tables, networks
-            and language models with the same scores.
+            and language models with the same scores; ``dual``: those of the dual form of gradient descent.
         results: The database.
         folder: The folder to write to; it is created.
         figure_format: ``png``, ``svg`` or ``pdf``.
@@ -74,7 +75,7 @@ def write_publication(
         raise ConfigError(f"unknown publication '{name}'", location=("name",), hint=did_you_mean(name, PUBLICATIONS))
     publication, target = PUBLICATIONS[name], Path(folder)
     make_folder(target)
-    others = [target / other for other in ("claims.md", "claims.json", "README.md")]
+    others = [target / other for other in (*(("claims.md", "claims.json") if publication.claims else ()), "README.md")]
     for path in [*(path for item in publication.items for path in item.paths(target, figure_format)), *others]:
         check_output(path, overwrite=overwrite)
     sweeps = publication.find(results, runs)
@@ -91,8 +92,9 @@ def write_publication(
         else:
             files += written
             made.append((item, written[0]))
-    on_item("claims")
-    files += _write_claims(publication, results, runs, target)
+    if publication.claims is not None:
+        on_item("claims")
+        files += _write_claims(publication, results, runs, target)
     files.append(target / "README.md")
     write_file(files[-1], _page(publication, sweeps.values(), made, gaps).encode(), overwrite=True)
     return Published(tuple(files), tuple(gaps))
@@ -118,13 +120,16 @@ def _write_item(
 
         save_figure(stored_drawing(item.figure, results, runs, data_dir).figure, paths[0], overwrite=True)
         return paths
+    from idwbench.report.dual_form import dual_form, has_only_perceptrons
     from idwbench.report.formats import render
     from idwbench.report.layout import Printable
     from idwbench.report.leaderboard import leaderboard
     from idwbench.report.summaries import summarise
 
     report: Printable
-    if item.ranked is not None:
+    if item.ranked is None and item.metric is None and has_only_perceptrons(runs):
+        report = dual_form(runs)
+    elif item.ranked is not None:
         report = leaderboard(runs, item.metric, split=item.ranked, best_over=item.best_over, intervals=True)
     else:
         report = summarise(runs, item.metric, intervals=item.metric is None)
@@ -158,8 +163,7 @@ def _page(
         "|---|--:|--:|",
         *(f"| `{sweep.file}` | {sweep.planned or ''} | {sweep.seeds} |" for sweep in sweeps),
         "",
-        "The verdicts: [claims](claims.md).",
-        "",
+        *(("The verdicts: [claims](claims.md).", "") if publication.claims else ()),
         *(f"- [{item.caption}]({path.name})" for item, path in made if item.figure is None),
         "",
     ]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from idwbench.claims.definitions import Origin
+from idwbench.errors import ResultsError
 from idwbench.report.replication import data_seed
-from idwbench.results.records import StoredRun
+from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.results.store import Results
 
-__all__ = ["Item", "Publication", "SweepRuns"]
+__all__ = ["Find", "Item", "Publication", "SweepRuns", "find_sweeps"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,27 @@ class SweepRuns:
         return len({(data_seed(run.config.dataset), run.config.seed) for run in self.stored})
 
 
+Find = Callable[[Results, Sequence[StoredRun] | None], Mapping[str, SweepRuns]]
+
+
+def find_sweeps(files: Sequence[str]) -> Find:
+    """Return a function that finds the runs of sweep files by the name of the sweep, which is the stem of the file."""
+
+    def find(results: Results, finished: Sequence[StoredRun] | None) -> dict[str, SweepRuns]:
+        return {PurePosixPath(file).stem: _sweep_runs(results, file) for file in files}
+
+    return find
+
+
+def _sweep_runs(results: Results, file: str) -> SweepRuns:
+    try:
+        runs = results.find_runs(sweep=PurePosixPath(file).stem)
+    except ResultsError:  # no sweep of that name
+        return SweepRuns(file, (), 0, 0)
+    stored = [run for run in runs if run.state in RESULT_STATES]
+    return SweepRuns(file, stored, len(runs), len(runs) - len(stored))
+
+
 @dataclass(frozen=True)
 class Publication:
     """Figures, tables and claims, written together by `idwbench.publications.folder.write_publication`.
@@ -71,7 +93,7 @@ class Publication:
         name: Its name.
         title: The title of its page.
         items: Figures and tables, in the order of the page.
-        claims: The origin of its claims.
+        claims: The origin of its claims; None if it has none.
         find: Returns its runs in a database, by the name of the sweep. It is given all finished runs of the data sets
             of the paper if they have been read, or None.
     """
@@ -79,5 +101,5 @@ class Publication:
     name: str
     title: str
     items: tuple[Item, ...]
-    claims: Origin
-    find: Callable[[Results, Sequence[StoredRun] | None], Mapping[str, SweepRuns]]
+    claims: Origin | None
+    find: Find

@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from idwbench.report.comparisons import compared_splits
-from idwbench.report.labels import interval_label, value_label
+from idwbench.report.labels import interval_label, plain_value, value_label
 from idwbench.report.references import Reference, ReferenceSource
 from idwbench.report.statistics import Statistic
 from idwbench.report.tables import MISSING, Cell, Column
 
-__all__ = ["count_column", "diverged_column", "learned_column", "reference_column", "split_columns", "text_column"]
+__all__ = [
+    "TWO_LINES",
+    "count_column",
+    "diverged_column",
+    "learned_column",
+    "reference_column",
+    "setting_column",
+    "split_columns",
+    "text_column",
+]
+
+TWO_LINES = {"prototypes": "proto-\ntypes", "initialisation": "initial-\nisation"}
+_HEADERS = {"model": "kind", "plugin_sha256": "plugin", "dataset_seed": "data seed", "dataset_sha256": "sha256"}
+_DIGEST = 8
 
 Statistics = Sequence[Mapping[str, Statistic]]
 
@@ -18,6 +31,20 @@ Statistics = Sequence[Mapping[str, Statistic]]
 def text_column(name: str, header: str, texts: Iterable[str], *, numeric: bool = False, narrow: str = "") -> Column:
     """Return a column of texts."""
     return Column(name, header, numeric, tuple(map(Cell, texts)), narrow_header=narrow)
+
+
+def setting_column(name: str, values: Sequence[object]) -> Column:
+    """Return the values of a setting, named as in `Results.to_frame`."""
+    header = _HEADERS.get(name, name.removeprefix("dataset_").replace("_", " "))
+    numeric = all(value in (None, MISSING) or _is_number(value) for value in values)
+    texts = [plain_value(value) for value in values]
+    if name.endswith("sha256"):
+        texts = [text[:_DIGEST] for text in texts]
+    return text_column(name, header, texts, numeric=numeric, narrow=TWO_LINES.get(name, header.replace(" ", "\n", 1)))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def count_column(counts: Iterable[int]) -> Column:

@@ -1,7 +1,8 @@
 """Reports and leaderboards as CSV and JSON, with full precision and accuracies as fractions.
 
 A report has one row for each model, which repeats the data set, protocol and metric of its section. A leaderboard has
-one row for each setting, with all settings named as in `Results.to_frame`. Missing values are empty (CSV) or null
+one row for each setting, with all settings named as in `Results.to_frame`; the table of the dual form one for each
+setting and layer. Missing values are empty (CSV) or null
 (JSON). ``best_test`` and ``p_value_test`` are those of `idwbench.report.comparisons`, ``test_low``, ``test_high`` and
 ``test_interval`` those of `idwbench.report.intervals`, if intervals were asked for.
 """
@@ -14,6 +15,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from idwbench.report.dual_form import DualForm
+from idwbench.report.dual_form_layout import dual_form_fields, dual_form_records
 from idwbench.report.layout import Printable
 from idwbench.report.leaderboard import BoardRow, Leaderboard
 from idwbench.report.settings import setting_names
@@ -36,6 +39,8 @@ _SETTINGS = (
 
 def export_fields(report: Printable) -> tuple[str, ...]:
     """Return the keys of `report_records`."""
+    if isinstance(report, DualForm):
+        return dual_form_fields(report)
     if isinstance(report, Report):
         statistics = [row.statistics for section in report.sections for row in section.rows]
         settings = (*_SETTINGS, *(name for s in report.sections for row in s.rows for name in _model_settings(row)))
@@ -52,6 +57,8 @@ def report_records(report: Printable) -> list[dict[str, Any]]:
 
     In a report ``dataset_config`` and ``parameters`` are nested mappings.
     """
+    if isinstance(report, DualForm):
+        return dual_form_records(report)
     if isinstance(report, Report):
         records = [_section_record(section, row) for section in report.sections for row in section.rows]
     else:
@@ -153,6 +160,8 @@ def _field(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ", ".join(map(_field, value))
     if isinstance(value, dict):
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return str(value)

@@ -52,9 +52,16 @@ def interval_label(metric: str, low: float, high: float) -> str:
 
 
 def plain_value(value: object) -> str:
-    """Return the value of a setting in tables: ``0.001``, ``2`` for 2.0, ``none`` for None."""
+    """Return the value of a setting in tables: ``0.001``, ``2`` for 2.0, ``none`` for None, ``a, b`` for a list.
+
+    Truth values are ``true`` and ``false``, as in YAML.
+    """
     if value is None:
         return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(map(plain_value, value))
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 

@@ -1,19 +1,23 @@
-"""Reports and leaderboards as tables."""
+"""Reports, leaderboards and the table of the dual form as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from idwbench.report.columns import (
+    TWO_LINES,
     count_column,
     diverged_column,
     learned_column,
     reference_column,
+    setting_column,
     split_columns,
     text_column,
 )
 from idwbench.report.comparisons import compared_splits
-from idwbench.report.labels import metric_label, plain_value
+from idwbench.report.dual_form import DualForm
+from idwbench.report.dual_form_layout import dual_form_tables
+from idwbench.report.labels import metric_label
 from idwbench.report.leaderboard import Leaderboard
 from idwbench.report.statistics import present_splits
 from idwbench.report.summaries import Report, Row, Section
@@ -21,20 +25,19 @@ from idwbench.report.tables import MISSING, Column, Table
 
 __all__ = ["Printable", "board_table", "section_table", "tables_of"]
 
-Printable = Report | Leaderboard
+Printable = Report | Leaderboard | DualForm
 # Left out by narrow terminals, in this order.
 _REMOVABLE = (
     *("train spread", "learned", "train interval", "train", "authors", "paper"),
     *("validation interval", "validation", "holdout interval", "holdout"),
 )
-_TWO_LINES = {"prototypes": "proto-\ntypes", "initialisation": "initial-\nisation"}
-_HEADERS = {"model": "kind", "plugin_sha256": "plugin", "dataset_seed": "data seed", "dataset_sha256": "sha256"}
-_DIGEST = 8
 _ALL = "all"  # the training data, where no prototypes are learned
 
 
 def tables_of(report: Printable) -> tuple[Table, ...]:
     """Return the tables of a report or leaderboard; none if there is nothing to show."""
+    if isinstance(report, DualForm):
+        return dual_form_tables(report)
     if isinstance(report, Report):
         return tuple(section_table(section) for section in report.sections)
     return (board_table(report),) if report.rows or report.notes else ()
@@ -51,7 +54,7 @@ def section_table(section: Section) -> Table:
     columns = [
         text_column("method", "method", (model.method for model in models)),
         text_column("setting", "parameters", (model.parameters_label for model in models)),
-        text_column("prototypes", "prototypes", prototypes, numeric=True, narrow=_TWO_LINES["prototypes"]),
+        text_column("prototypes", "prototypes", prototypes, numeric=True, narrow=TWO_LINES["prototypes"]),
         count_column(row.n for row in rows),
         *split_columns(splits, metric, statistics),
         learned_column(row.n_parameters for row in rows),
@@ -77,7 +80,7 @@ def board_table(board: Leaderboard) -> Table:
     splits = (board.split, *(split for split in found if split != board.split))
     ranks = text_column("rank", "rank", (MISSING if row.rank is None else str(row.rank) for row in rows), numeric=True)
     columns = [
-        *(_setting_column(name, [row.settings.get(name, MISSING) for row in rows]) for name in board.settings),
+        *(setting_column(name, [row.settings.get(name, MISSING) for row in rows]) for name in board.settings),
         count_column(row.n for row in rows),
         diverged_column(row.n_diverged for row in rows),
         *split_columns(splits, board.metric, statistics),
@@ -93,15 +96,6 @@ def board_table(board: Leaderboard) -> Table:
         notes=board.notes,
         removable=tuple(name for name in _removable(splits) if name.split()[0] != board.split),
     )
-
-
-def _setting_column(name: str, values: Sequence[object]) -> Column:
-    header = _HEADERS.get(name, name.removeprefix("dataset_").replace("_", " "))
-    numeric = all(value is None or value == MISSING or isinstance(value, int | float) for value in values)
-    texts = [plain_value(value) for value in values]
-    if name.endswith("sha256"):
-        texts = [text[:_DIGEST] for text in texts]
-    return text_column(name, header, texts, numeric=numeric, narrow=_TWO_LINES.get(name, header.replace(" ", "\n", 1)))
 
 
 def _references(rows: Sequence[Row], metric: str) -> tuple[Column, ...]:

@@ -54,6 +54,12 @@ class Results:
         path = self._database.path
         return None if path is None else path.with_name(f"{path.name}.checkpoints")
 
+    @property
+    def recording_folder(self) -> Path | None:
+        """The folder for recordings of trainings, beside the file of an SQLite database; otherwise None."""
+        path = self._database.path
+        return None if path is None else path.with_name(f"{path.name}.recordings")
+
     def plan(self, configs: Sequence[RunConfig]) -> list[str]:
         """Add missing runs as planned, without a sweep, and return all run keys, each once, in order."""
         with self._database.write() as connection:

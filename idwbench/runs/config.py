@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import PlainValidator, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
-from idwbench.runs.datasets import DatasetConfig, dataset_label, parse_dataset
+from idwbench.runs.datasets import DatasetConfig, SequenceConfig, dataset_label, parse_dataset
 from idwbench.runs.models import MODELS, ModelConfig, PrototypesConfig, model_setting_names, parse_model
 from idwbench.runs.protocol import Protocol, default_protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, validated
@@ -81,6 +81,11 @@ class RunConfig(Settings):
         if not isinstance(self.model, PrototypesConfig) or self.model.kind != "prototypes":
             raise ValueError(f"a run of kind {self.model.kind} trains no prototype network")
         return self.model
+
+    @property
+    def n_epochs(self) -> int:
+        """Number of epochs that are trained: those of the protocol, in a sequence for each of its parts."""
+        return self.protocol.epochs * (len(self.dataset.of) if isinstance(self.dataset, SequenceConfig) else 1)
 
     @property
     def required(self) -> RunConfig | None:

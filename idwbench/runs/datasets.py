@@ -2,7 +2,7 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -12,6 +12,7 @@ from idwbench.runs.settings import Count, Fraction, NonNegative, Seed, Settings,
 
 __all__ = [
     "DATASETS",
+    "LARGEST_VOCABULARY",
     "AesopConfig",
     "CsvConfig",
     "DatasetConfig",
@@ -20,10 +21,13 @@ __all__ = [
     "FashionMnistConfig",
     "FileConfig",
     "Friedman1Config",
+    "JointConfig",
     "LanguageConfig",
     "LookupConfig",
     "MnistConfig",
     "NpzConfig",
+    "PartsConfig",
+    "SequenceConfig",
     "SineConfig",
     "TableFileConfig",
     "Task",
@@ -37,8 +41,11 @@ __all__ = [
 
 Task = Literal["classification", "regression", "lookup", "language"]
 
+LARGEST_VOCABULARY = 2**24 - 1  # float32, the type of inputs, has all whole numbers up to it
+
 _VALIDATION = "Training rows for validation: a number, or a fraction below 1."
 _VALIDATION_SEED = "Seed of the choice of validation rows."
+_PIXELS = "Scaling of pixels: standard (the usual mean and standard deviation), or unit (x/255, from 0 to 1)."
 
 
 def _check_rows(value: object) -> object:
@@ -49,6 +56,8 @@ def _check_rows(value: object) -> object:
 
 
 class _Dataset(Settings):
+    list_settings: ClassVar[tuple[str, ...]] = ()  # settings that are lists themselves, and no axes of a sweep
+
     validation: Annotated[int | float, BeforeValidator(_check_rows)] = added(0, "0.2.0", _VALIDATION)
 
 
@@ -81,6 +90,7 @@ class MnistConfig(_Dataset):
 
     name: Literal["mnist"] = "mnist"
     task: Literal["classification"] = added("classification", "0.2.0")
+    scaling: Literal["standard", "unit"] = added("standard", "0.2.0", _PIXELS)
     seed: Seed = added(0, "0.2.0", _VALIDATION_SEED)
 
 
@@ -89,7 +99,61 @@ class FashionMnistConfig(_Dataset):
 
     name: Literal["fashion_mnist"] = "fashion_mnist"
     task: Literal["classification"] = added("classification", "0.2.0")
+    scaling: Literal["standard", "unit"] = added("standard", "0.2.0", _PIXELS)
     seed: Seed = added(0, "0.2.0", _VALIDATION_SEED)
+
+
+# The data sets that can be parts of one: images of the same shape, with the same number of classes.
+PARTS: dict[str, type[MnistConfig | FashionMnistConfig]] = {"mnist": MnistConfig, "fashion_mnist": FashionMnistConfig}
+
+
+def _check_parts(value: object) -> tuple[str, ...]:
+    hint = f"expected {' and '.join(PARTS)}, in any order"
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"expected a list of two data sets, got {value!r}", location=("of",), hint=hint)
+    for index, name in enumerate(value):
+        place = ("of", index)
+        if not isinstance(name, str) or name not in DATASETS:
+            raise ConfigError(f"unknown data set {name!r}", location=place, hint=did_you_mean(str(name), PARTS))
+        if name not in PARTS:
+            raise ConfigError(f"{name} has no images of 28 x 28 pixels as the parts need", location=place, hint=hint)
+        if name in value[:index]:
+            raise ConfigError(f"{name} is already a part", location=place, hint=hint)
+    if len(value) != 2:
+        raise ConfigError(f"expected a list of two data sets, got {len(value)}", location=("of",), hint=hint)
+    return tuple(value)
+
+
+class PartsConfig(_Dataset):
+    """Two data sets of images as one: label c of each part is class c, and all pixels are scaled alike.
+
+    The rows of the parts follow each other. Validation rows are taken from each part.
+    """
+
+    list_settings: ClassVar[tuple[str, ...]] = ("of",)
+
+    task: Literal["classification"] = "classification"
+    of: Annotated[tuple[str, ...], BeforeValidator(_check_parts)] = Field(description="The parts, in order.")
+    scaling: Literal["unit", "standard"] = added("unit", "0.2.0", _PIXELS)
+    seed: Seed = Field(default=0, description=_VALIDATION_SEED)
+
+    @property
+    def parts(self) -> tuple[MnistConfig | FashionMnistConfig, ...]:
+        """The settings of each part as a data set of its own, with the same validation rows."""
+        shared = {"scaling": self.scaling, "validation": self.validation, "seed": self.seed}
+        return tuple(validated(PARTS[name], {"name": name, **shared}) for name in self.of)
+
+
+class JointConfig(PartsConfig):
+    """Two data sets of images, trained on together."""
+
+    name: Literal["joint"] = "joint"
+
+
+class SequenceConfig(PartsConfig):
+    """Two data sets of images, trained on one after the other: all epochs of the first, then all of the second."""
+
+    name: Literal["sequence"] = "sequence"
 
 
 class SineConfig(_Dataset):
@@ -175,9 +239,14 @@ class LanguageConfig(_Dataset):
     """A text, whose validation part is contiguous: the end of the training part."""
 
     task: Literal["language"] = "language"
-    tokens: Literal["characters"] = added("characters", "0.2.0", "The units of the text: characters.")
+    is_spaced: ClassVar[bool] = False  # whether words and punctuation are separated by spaces
+
+    tokens: Literal["characters", "words"] = added("characters", "0.2.0", "What is predicted: characters or words.")
+    vocabulary_size: Annotated[int, Field(ge=0, le=LARGEST_VOCABULARY)] = added(
+        0, "0.2.0", "Largest number of different tokens, the most frequent; 0 for all characters, or 10,000 words."
+    )
     validation: Annotated[int | float, BeforeValidator(_check_rows)] = Field(
-        default=0.1, description="Characters for validation: a number, or a fraction of the training part below 1."
+        default=0.1, description="Tokens for validation: a number, or a fraction of the training part below 1."
     )
 
 
@@ -190,6 +259,8 @@ class AesopConfig(LanguageConfig):
 
 class WikiText2Config(LanguageConfig):
     """WikiText-2 (Merity et al. 2016): trained on its validation file, tested on its test file."""
+
+    is_spaced: ClassVar[bool] = True
 
     name: Literal["wikitext_2"] = "wikitext_2"
 
@@ -206,6 +277,8 @@ DatasetConfig = (
     | DigitsConfig
     | MnistConfig
     | FashionMnistConfig
+    | JointConfig
+    | SequenceConfig
     | SineConfig
     | Friedman1Config
     | DiabetesConfig

@@ -9,12 +9,12 @@ from pydantic import Field, model_validator
 from idwbench.attention.definitions import ParameterValue
 from idwbench.attention.methods import METHODS, resolve_parameters
 from idwbench.errors import ConfigError
-from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.datasets import DatasetConfig, LanguageConfig
 from idwbench.runs.model_settings import ModelSettings, given_method
 from idwbench.runs.networks import check_parameter_names
 from idwbench.runs.settings import Count, validated
 
-__all__ = ["LanguageModelConfig", "check_context"]
+__all__ = ["LanguageModelConfig", "check_context", "check_text"]
 
 
 class LanguageModelConfig(ModelSettings):
@@ -64,10 +64,11 @@ class LanguageModelConfig(ModelSettings):
         return ", ".join(word for word in words if word)
 
     def check_dataset(self, dataset: DatasetConfig) -> None:
-        """Raise `ConfigError` unless the data set is a text."""
-        if dataset.task != "language":
-            problem = f"transformer_lm needs a text, and the data set {dataset.name} is none"
-            raise ConfigError(problem, location=("kind",), hint="choose aesop, wikitext_2 or a text file")
+        """Raise `ConfigError` unless the data set is a text of characters."""
+        check_text(self.kind, dataset)
+        if isinstance(dataset, LanguageConfig) and dataset.tokens != "characters":
+            problem = f"transformer_lm predicts characters, and the tokens of the data set are {dataset.tokens}"
+            raise ConfigError(problem, location=("kind",), hint="choose lstm_lm")
 
     @classmethod
     def parse(cls, settings: Mapping[str, Any]) -> Self:
@@ -83,8 +84,15 @@ class LanguageModelConfig(ModelSettings):
         return validated(cls, {**fields, "parameters": parameters, "plugin_sha256": method.sha256})
 
 
-def check_context(model: LanguageModelConfig, n_train: int) -> None:
-    """Raise `ConfigError` unless a training text of `n_train` + 1 characters has one window of the context."""
-    if n_train < model.context:
-        problem = f"the training text is too short: {n_train + 1:,} characters, expected more than {model.context:,}"
+def check_text(kind: str, dataset: DatasetConfig) -> None:
+    """Raise `ConfigError` unless the data set of a run of a kind is a text."""
+    if dataset.task != "language":
+        problem = f"{kind} needs a text, and the data set {dataset.name} is none"
+        raise ConfigError(problem, location=("kind",), hint="choose aesop, wikitext_2 or a text file")
+
+
+def check_context(context: int, n_train: int, unit: str = "characters") -> None:
+    """Raise `ConfigError` unless a training text of `n_train` + 1 tokens has one window of the context."""
+    if n_train < context:
+        problem = f"the training text is too short: {n_train + 1:,} {unit}, expected more than {context:,}"
         raise ConfigError(problem, location=("context",))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from idwbench.runs.datasets import Task
 
 __all__ = [
+    "ATTENTION_METRICS",
     "METRICS",
     "QUALITY_METRICS",
     "SPLITS",
@@ -24,6 +25,10 @@ __all__ = [
 # In the order of tables.
 SPLITS = ("train", "validation", "test", "holdout")
 _NUMBERS_AT_ONCE = 2**22
+# Agreement of the class with the largest total attention in layer 0, 1, …, see `idwbench.models.total_attention`.
+ATTENTION_METRICS = tuple(
+    f"{name}_{layer}" for layer in range(5) for name in ("target_if_wrong", "output_if_wrong", "output_if_right")
+)
 # Values by split and name.
 Metrics = Mapping[tuple[str, str], float]
 
@@ -34,7 +39,7 @@ class MetricDefinition:
 
     Attributes:
         task: The task whose models have the metric; None for the cost of training, the quality of prototypes,
-            studies of patches, kernel regression, and hash tables.
+            studies of patches, kernel regression, hash tables, and multilayer perceptrons.
         function: ``(outputs (n, outputs), targets) -> value``; targets are labels (n,) or numbers (n, outputs). None if
             it is not computed from outputs, see `idwbench.models.quality`.
         percent: Whether tables show the value times 100.
@@ -93,6 +98,7 @@ METRICS: dict[str, MetricDefinition] = {
         MetricDefinition("weight_entropy", None, None, percent=False, higher_is_better=False),
         MetricDefinition("score_variance", None, None, percent=False, higher_is_better=False),
         MetricDefinition("bits_per_character", "language", None, percent=False, higher_is_better=False),
+        MetricDefinition("perplexity", "language", None, percent=False, higher_is_better=False),
         MetricDefinition("loss", None, None, percent=False, higher_is_better=False),
         MetricDefinition("seconds_per_step", None, None, percent=False, higher_is_better=False),
         MetricDefinition("activation_memory", None, None, percent=False, higher_is_better=False),
@@ -116,6 +122,12 @@ METRICS: dict[str, MetricDefinition] = {
             MetricDefinition(f"calibration_error_{n}", None, None, percent=False, higher_is_better=False)
             for n in (0, 1, 5, 20, 100)
         ),
+        *(
+            MetricDefinition(name, None, None, percent=True, higher_is_better=True)
+            for name in ("accuracy_1", "accuracy_2", "accuracy_1_before", *ATTENTION_METRICS)
+        ),
+        MetricDefinition("wrong_inputs", None, None, percent=False, higher_is_better=False),
+        MetricDefinition("residual_share", None, None, percent=True, higher_is_better=False),
     )
 }
 

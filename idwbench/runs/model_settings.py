@@ -2,7 +2,7 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from idwbench.attention.definitions import Method, ParameterValue
@@ -11,7 +11,7 @@ from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.settings import Settings
 
-__all__ = ["ModelSettings", "given_method"]
+__all__ = ["ModelSettings", "check_recording", "given_method"]
 
 
 class ModelSettings(Settings):
@@ -40,13 +40,17 @@ class ModelSettings(Settings):
         """Check that the model supports a data set.
 
         Raises:
-            ConfigError: it does not; by default the data set is a text.
+            ConfigError: it does not; by default the data set is a text, or a sequence of two.
         """
         if dataset.task == "language":
             kind = getattr(self, "kind", "")
             problem = f"the data set {dataset.name} is a text, which the kind {kind} does not support"
-            hint = "set kind: transformer_lm in a sweep or in Python"
+            hint = "set kind: transformer_lm or lstm_lm in a sweep or in Python"
             raise ConfigError(problem, location=("dataset",), hint=hint)
+        if dataset.name == "sequence":
+            kind = getattr(self, "kind", "")
+            problem = f"the kind {kind} does not train on one data set after the other"
+            raise ConfigError(problem, location=("dataset",), hint="choose joint, or kind: mlp")
 
     @classmethod
     @abstractmethod
@@ -66,3 +70,19 @@ def given_method(settings: Mapping[str, Any]) -> Method:
     if not isinstance(name, str):
         raise ConfigError(f"expected the name of a method, got {name!r}", location=("method",))
     return get_method(name)
+
+
+def check_recording(settings: Mapping[str, Any], record: bool, names: Sequence[str]) -> None:
+    """Check that settings of recordings are given only for a recorded run.
+
+    Args:
+        settings: The flat settings that were given.
+        record: Whether the run is recorded.
+        names: The settings of recordings.
+
+    Raises:
+        ConfigError: one of them is given, and the run is not recorded.
+    """
+    for name in names:
+        if name in settings and not record:
+            raise ConfigError("only with record: true", location=(name,))

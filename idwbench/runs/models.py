@@ -14,6 +14,8 @@ from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.hash_tables import HashTableConfig
 from idwbench.runs.language_models import LanguageModelConfig
+from idwbench.runs.lstm import LstmConfig
+from idwbench.runs.mlp import MlpConfig
 from idwbench.runs.model_settings import ModelSettings, given_method
 from idwbench.runs.networks import ATTENTION_PREFIX, NetworkConfig
 from idwbench.runs.settings import Count, added, validated
@@ -24,6 +26,8 @@ __all__ = [
     "HashTableConfig",
     "KernelRegressionConfig",
     "LanguageModelConfig",
+    "LstmConfig",
+    "MlpConfig",
     "ModelConfig",
     "NetworkConfig",
     "PatchStudyConfig",
@@ -236,6 +240,8 @@ _AnyConfig = (
     | HashTableConfig
     | NetworkConfig
     | LanguageModelConfig
+    | LstmConfig
+    | MlpConfig
 )
 ModelConfig = Annotated[_AnyConfig, Field(discriminator="kind")]
 MODELS: dict[str, type[_AnyConfig]] = {
@@ -246,6 +252,8 @@ MODELS: dict[str, type[_AnyConfig]] = {
     "hash_table": HashTableConfig,
     "network": NetworkConfig,
     "transformer_lm": LanguageModelConfig,
+    "lstm_lm": LstmConfig,
+    "mlp": MlpConfig,
 }
 _DERIVED = ("parameters", "plugin_sha256")
 

@@ -47,6 +47,15 @@ class Protocol(Settings):
 
 
 _LANGUAGE_PROTOCOL = Protocol(epochs=10, batch_size=8, learning_rate=0.003)
+_PARTS_PROTOCOL = Protocol(
+    epochs=8,
+    batch_size=128,
+    learning_rate=0.003,
+    optimizer="sgd",
+    schedule="constant",
+    momentum=0.9,
+    gradient_clip=1.0,
+)
 _PROTOCOLS = {
     "aesop": _LANGUAGE_PROTOCOL,
     "wikitext_2": _LANGUAGE_PROTOCOL,
@@ -54,12 +63,17 @@ _PROTOCOLS = {
     "two_moons": Protocol(epochs=25, batch_size=10, learning_rate=0.01),
     "mnist": Protocol(epochs=50, batch_size=4, learning_rate=0.001),
     "fashion_mnist": Protocol(epochs=50, batch_size=4, learning_rate=0.001),
+    "joint": _PARTS_PROTOCOL,
+    "sequence": _PARTS_PROTOCOL,
 }
 _OTHER_PROTOCOL = Protocol(epochs=50, batch_size=16, learning_rate=0.01)
 
 
 def default_protocol(dataset_name: str) -> Protocol:
-    """Return the default protocol of a data set: the paper's (arXiv 2310.18805, section 3) for its data sets."""
+    """Return the default protocol of a data set: the paper's (arXiv 2310.18805, section 3) for its data sets.
+
+    That of ``joint`` and ``sequence`` is near the one of arXiv 2202.05798.
+    """
     return _PROTOCOLS.get(dataset_name, _OTHER_PROTOCOL)
 
 

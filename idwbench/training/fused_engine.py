@@ -143,6 +143,14 @@ class KernelRun:
             self.curve.append(CurvePoint(first + epoch + 1, {name: column[epoch] for name, column in columns.items()}))
         return first + finite
 
+    def take_steps(self, rows: NDArray[np.int64], rate: float, steps_done: int, nothing: Samples) -> None:
+        """Take steps at a rate on rows (steps, batch) of the training data, without evaluation.
+
+        `nothing` has no rows: it takes the place of the data that the kernel evaluates.
+        """
+        progress = self._progress(len(rows), self.test_outputs)
+        self._call_kernel(rows, np.full(len(rows), rate), steps_done, nothing, progress, nothing)
+
     def outputs(self, split: str) -> NDArray[np.float32]:
         """Return the outputs of the model for a split, (n, outputs)."""
         samples, no_epoch = self.samples[split], np.empty((1, 0), np.int64)
@@ -151,13 +159,19 @@ class KernelRun:
         return outputs
 
     def _call_kernel(
-        self, orders: NDArray[np.int64], rates: NDArray[np.float64], steps_done: int, test: Samples, progress: Progress
+        self,
+        orders: NDArray[np.int64],
+        rates: NDArray[np.float64],
+        steps_done: int,
+        test: Samples,
+        progress: Progress,
+        validation: Samples | None = None,
     ) -> int:
         return run_epochs(
             self.score,
             self.optimizer,
             self.samples["train"],
-            self.samples["validation"],
+            self.samples["validation"] if validation is None else validation,
             test,
             orders,
             self.protocol.batch_size,

@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset
-from idwbench.models.kernel_regression import KernelRegression
+from idwbench.models.kernel_regression import KernelRegression, training_values
 from idwbench.runs.config import RunConfig
 from idwbench.runs.models import KernelRegressionConfig
 from idwbench.runs.results import RunResult
@@ -46,7 +45,7 @@ def _evaluated(config: RunConfig, dataset: Dataset) -> RunResult:
     started = time.perf_counter()
     model = config.model
     assert isinstance(model, KernelRegressionConfig)
-    values = _targets(dataset)
+    values = training_values(dataset)
     memory = KernelRegression.of(model.kernel, model.parameters, dataset.train.inputs, values)
     # The prediction without neighbours: class frequencies, or the mean target.
     mean = values.mean(0, dtype=np.float64).astype(np.float32)
@@ -73,10 +72,3 @@ def _evaluated(config: RunConfig, dataset: Dataset) -> RunResult:
         device="cpu",
         threads=1,
     )
-
-
-def _targets(dataset: Dataset) -> NDArray[np.float32]:
-    """Return one-hot labels, or scaled targets (n, outputs)."""
-    if dataset.task == "regression":
-        return dataset.train.targets.astype(np.float32)
-    return np.eye(dataset.n_outputs, dtype=np.float32)[dataset.train.labels]

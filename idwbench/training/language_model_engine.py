@@ -1,8 +1,9 @@
-"""The engine of language models: windows of a text, drawn at random, and cross-entropy of the next characters."""
+"""The engines of language models: windows of a text, drawn at random, and cross-entropy of the next tokens."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -12,21 +13,26 @@ from torch import Tensor
 from torch.nn import functional
 
 from idwbench.data.dataset import Dataset, Split
-from idwbench.models.language_model import LanguageModel, bits_per_character
+from idwbench.data.tokens import tokenizer_of
+from idwbench.dual.recorder import Recorder
+from idwbench.models.language_model import LanguageModel
+from idwbench.models.next_token import NextTokenModel, text_metrics
 from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import LanguageConfig
 from idwbench.runs.language_models import LanguageModelConfig, check_context
+from idwbench.runs.lstm import LstmConfig
 from idwbench.runs.results import RunResult
 from idwbench.training.module_engine import ModuleEngine
 from idwbench.training.module_training import Batches, ModuleTraining
+from idwbench.training.recorded_training import recorded_training
 
-__all__ = ["LanguageModelEngine", "random_windows"]
+__all__ = ["LanguageModelEngine", "NextTokenEngine", "random_windows", "steps_of_epoch"]
 
 Values = dict[tuple[str, str], float]
-METRIC = "bits_per_character"
 
 
-class LanguageModelEngine(ModuleEngine):
-    """Trains the runs of kind ``transformer_lm``, one after the other.
+class NextTokenEngine(ModuleEngine):
+    """Trains language models, one after the other; subclasses say which.
 
     An epoch has as many steps as windows of the context fit into the training text, divided by the batch size and
     rounded up; each step draws its windows at random.
@@ -35,41 +41,60 @@ class LanguageModelEngine(ModuleEngine):
     @classmethod
     def check(cls, config: RunConfig, dataset: Dataset) -> None:
         """Raise `ConfigError` if the training text is shorter than the context."""
-        assert isinstance(config.model, LanguageModelConfig)
-        check_context(config.model, len(dataset.train))
+        assert isinstance(config.dataset, LanguageConfig) and isinstance(config.model, LanguageModelConfig | LstmConfig)
+        check_context(config.model.context, len(dataset.train), tokenizer_of(config.dataset).unit)
+
+    @abstractmethod
+    def initial_model(self, config: RunConfig, vocabulary_size: int, draws: torch.Generator) -> NextTokenModel:
+        """Return the model of a run with its initial parameters."""
+
+    def recorder(self, config: RunConfig, dataset: Dataset, model: NextTokenModel) -> Recorder | None:
+        """Return the recorder of a run; by default None."""
+        return None
 
     def train_one(self, config: RunConfig, dataset: Dataset, on_epoch: Callable[[int], None]) -> RunResult:
         """Train one language model."""
-        settings, generator = config.model, np.random.default_rng(config.seed)
-        assert isinstance(settings, LanguageModelConfig)
+        generator = np.random.default_rng(config.seed)
+        assert isinstance(config.dataset, LanguageConfig)
         self.check(config, dataset)
         draws = torch.Generator().manual_seed(int(generator.integers(2**63)))
-        model = LanguageModel.of(settings, dataset.n_outputs, draws).to(self.device)
-        trained = ModuleTraining(
+        model = self.initial_model(config, dataset.n_outputs, draws).to(self.device)
+        training = ModuleTraining(
             model,
             config.protocol,
             _losses_of_windows(model, dataset.train, self.device),
-            random_windows(len(dataset.train), settings.context, config.protocol.batch_size),
+            random_windows(len(dataset.train), model.context, config.protocol.batch_size),
             generator,
-            evaluate=lambda: _bits(model, dataset, ("test", "validation")),
+            evaluate=lambda: _metrics(model, dataset, ("test", "validation")),
             checkpoint=self.checkpoints.file(config, dataset.sha256, str(self.device)),
-        ).train(on_epoch)
+            recorder=self.recorder(config, dataset, model),
+        )
+        trained, recording, residual = recorded_training(training, on_epoch)
         if trained.diverged_epoch is not None:
             return self.result(config, model, trained, {}, {})
-        metrics = {
-            **{key: value for key, value in trained.curve[-1].values.items() if key[1] == METRIC},
-            **_bits(model, dataset, ("train",)),
-        }
+        # The last point of the curve has the values of the test and validation text.
+        watched = {key: value for key, value in trained.curve[-1].values.items() if key[0] != "train"}
+        metrics = {**watched, **_metrics(model, dataset, ("train",)), **residual}
         arrays: dict[str, NDArray[np.generic]] = {
             name: tensor.detach().cpu().numpy().copy() for name, tensor in model.state_dict().items()
         }
-        arrays["vocabulary"] = np.array([ord(name) for name in dataset.class_names], np.int64)
+        arrays["vocabulary"] = tokenizer_of(config.dataset).vocabulary_array(dataset.class_names)
+        arrays |= recording
         return self.result(config, model, trained, metrics, arrays)
+
+
+class LanguageModelEngine(NextTokenEngine):
+    """Trains the runs of kind ``transformer_lm``."""
+
+    def initial_model(self, config: RunConfig, vocabulary_size: int, draws: torch.Generator) -> NextTokenModel:
+        """Return the transformer of a run with its initial parameters."""
+        assert isinstance(config.model, LanguageModelConfig)
+        return LanguageModel.of(config.model, vocabulary_size, draws)
 
 
 def random_windows(n_train: int, context: int, batch_size: int) -> Batches:
     """Return a function that yields the rows (batch, context) of each batch of one epoch: windows at random places."""
-    n_steps = math.ceil(n_train / (context * batch_size))
+    n_steps = steps_of_epoch(n_train, context, batch_size)
 
     def batches(generator: np.random.Generator) -> Iterator[NDArray[np.int64]]:
         for _ in range(n_steps):
@@ -79,8 +104,13 @@ def random_windows(n_train: int, context: int, batch_size: int) -> Batches:
     return batches
 
 
+def steps_of_epoch(n_train: int, context: int, batch_size: int) -> int:
+    """Return the number of batches of windows that fit into the training text, rounded up."""
+    return math.ceil(n_train / (context * batch_size))
+
+
 def _losses_of_windows(
-    model: LanguageModel, train: Split, device: torch.device
+    model: NextTokenModel, train: Split, device: torch.device
 ) -> Callable[[NDArray[np.int64]], Tensor]:
     """Return a function from windows (batch, context) of rows to the cross-entropy at each row."""
     inputs = torch.from_numpy(train.inputs[:, 0].astype(np.int64)).to(device)
@@ -93,12 +123,11 @@ def _losses_of_windows(
     return losses
 
 
-def _bits(model: LanguageModel, dataset: Dataset, names: Sequence[str]) -> Values:
-    """Return the bits per character of splits; of the training text only its end, as long as the test text."""
+def _metrics(model: NextTokenModel, dataset: Dataset, names: Sequence[str]) -> Values:
+    """Return the metrics of splits; of the training text only those of its end, as long as the test text."""
     found: Values = {}
     for name in (name for name in names if name in dataset.splits):
         split = dataset.splits[name]
         first = max(0, len(split) - len(dataset.test)) if name == "train" else 0
-        inputs, labels = split.inputs[first:, 0].astype(np.int64), split.labels[first:]
-        found[name, METRIC] = bits_per_character(model, inputs, labels)
+        found |= {(name, metric): value for metric, value in text_metrics(model, split, first).items()}
     return found

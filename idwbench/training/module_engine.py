@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from idwbench.data.dataset import Dataset
+from idwbench.dual.facts import RecordingFacts
+from idwbench.dual.recordings import Recordings
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import RunResult
@@ -19,7 +21,7 @@ from idwbench.training.engine import AbstractEngine
 from idwbench.training.module_training import Trained
 from idwbench.training.torch_engine import resolve_device
 
-__all__ = ["ModuleEngine"]
+__all__ = ["ModuleEngine", "recording_facts"]
 
 
 class ModuleEngine(AbstractEngine):
@@ -28,12 +30,16 @@ class ModuleEngine(AbstractEngine):
     Args:
         device: Name of the device.
         checkpoints: Where interrupted trainings are kept.
+        recordings: Where recorded trainings are kept.
     """
 
     name = "torch"
 
-    def __init__(self, device: str = "cpu", checkpoints: Checkpoints | None = None) -> None:
-        self.device, self.checkpoints = resolve_device(device), checkpoints or Checkpoints()
+    def __init__(
+        self, device: str = "cpu", checkpoints: Checkpoints | None = None, recordings: Recordings | None = None
+    ) -> None:
+        self.device = resolve_device(device)
+        self.checkpoints, self.recordings = checkpoints or Checkpoints(), recordings or Recordings()
 
     def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
         """Return 1: each run is stored when it ends."""
@@ -85,3 +91,9 @@ class ModuleEngine(AbstractEngine):
             threads=torch.get_num_threads(),
             instruction_set=torch.backends.cpu.get_cpu_capability() if self.device.type == "cpu" else "",
         )
+
+
+def recording_facts(config: RunConfig, dataset: Dataset) -> RecordingFacts:
+    """Return what the recording of a run says of its training."""
+    protocol = config.protocol
+    return RecordingFacts(config.run_key, dataset.sha256, protocol.optimizer, protocol.momentum, protocol.weight_decay)

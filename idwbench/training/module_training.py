@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from idwbench.dual.recorder import Recorder
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.protocol import Protocol, learning_rate
 from idwbench.runs.results import CurvePoint
@@ -49,7 +50,7 @@ class Trained:
         curve: One point for each epoch before divergence.
         diverged_epoch: The epoch in which the loss or a parameter was not finite, or None.
         seconds: Wall-clock time, with that before an interruption.
-        seconds_per_step: The median of all steps.
+        seconds_per_step: The median of all steps: processor time on the CPU, wall-clock time on another device.
         activation_memory: MiB, see `idwbench.training.activation_memory`.
     """
 
@@ -90,6 +91,10 @@ class ModuleTraining:
         evaluate: Called after each epoch in evaluation mode without gradients; its metrics enter the curve.
         checkpoint: The file of the checkpoint, or None for none.
         checkpoint_seconds: Time between two checkpoints.
+        recorder: Records every step, or None. The caller finishes the recording; if the training diverged, it is
+            deleted.
+        rows: Returns the rows of the training data in a batch, in the order of the recorded layers' inputs; by default
+            a batch is its rows.
     """
 
     def __init__(
@@ -103,10 +108,13 @@ class ModuleTraining:
         evaluate: Callable[[], Metrics] = dict,
         checkpoint: CheckpointFile | None = None,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
+        recorder: Recorder | None = None,
+        rows: Callable[[Any], NDArray[np.int64]] = lambda batch: batch,
     ) -> None:
         self.module, self.protocol, self.losses, self.batches = module, protocol, losses, batches
         self.generator, self.evaluate = generator, evaluate
         self.checkpoint, self.checkpoint_seconds = checkpoint, checkpoint_seconds
+        self.recorder, self.rows = recorder, rows
         self.flat = FlatParameters(module)
         self.optimizer_step = optimizer_step(protocol, self.flat.numbers, self.flat.gradients)
         self.progress = _Progress()
@@ -119,8 +127,16 @@ class ModuleTraining:
         checkpoint was written.
 
         Raises:
-            OutputError: a checkpoint cannot be written.
+            OutputError: a checkpoint or the recording cannot be written.
         """
+        try:
+            return self._train(on_epoch)
+        except BaseException:
+            if self.recorder is not None:
+                self.recorder.close()
+            raise
+
+    def _train(self, on_epoch: Callable[[int], None]) -> Trained:
         self._started = self._saved = time.monotonic()
         self._resume()
         diverged = None
@@ -134,6 +150,8 @@ class ModuleTraining:
             except BaseException:
                 self._save()
                 raise
+        if diverged is not None and self.recorder is not None:
+            self.recorder.discard()
         self.module.eval()
         return Trained(
             curve=tuple(self.progress.curve),
@@ -167,17 +185,23 @@ class ModuleTraining:
 
     def _step(self, batch: Any, rate: float) -> None:
         progress = self.progress
-        started = time.perf_counter()
+        # Processor time does not count what other programs do meanwhile; a step has one thread on the CPU.
+        clock = time.thread_time if self.flat.numbers.device.type == "cpu" else time.perf_counter
+        started = clock()
+        if self.recorder is not None:
+            self.recorder.begin_step(self.rows(batch))
         if progress.activation_memory == 0:  # the first step
             losses, progress.activation_memory = activation_memory(self.module, lambda: self.losses(batch))
         else:
             losses = self.losses(batch)
         self.flat.gradients.zero_()
         losses.mean().backward()  # type: ignore[no-untyped-call]
-        clip_gradients(self.protocol, self.flat.gradients)
+        clip = clip_gradients(self.protocol, self.flat.gradients)
         self.optimizer_step(rate)
+        if self.recorder is not None:
+            self.recorder.end_step(rate, 1.0 if clip is None else float(clip), self.optimizer_step.state.get("means"))
         progress.loss_sum += float(losses.detach().sum())
-        progress.step_seconds.append(time.perf_counter() - started)
+        progress.step_seconds.append(clock() - started)
         progress.loss_count += losses.numel()
         progress.step += 1
 
@@ -188,6 +212,8 @@ class ModuleTraining:
         if self.checkpoint is None:
             return
         progress = self.progress
+        if self.recorder is not None:
+            self.recorder.flush()
         curve = [[p.epoch, [[*key, value] for key, value in p.values.items()]] for p in progress.curve]
         facts = {
             "generator": self._epoch_start,  # the batches of the epoch are drawn again, and those done are left out
@@ -198,6 +224,7 @@ class ModuleTraining:
             "seconds": self._seconds(),
             "activation_memory": progress.activation_memory,
             "curve": curve,
+            "recording": None if self.recorder is None else self.recorder.position,
         }
         tensors = {
             "parameters": self.flat.numbers,
@@ -211,9 +238,11 @@ class ModuleTraining:
     @torch.no_grad()
     def _resume(self) -> None:
         state = self.checkpoint.load() if self.checkpoint is not None else None
-        if state is None:
+        if not self._resume_recording(state):
             return
+        assert state is not None
         facts = dict(state.facts)
+        facts.pop("recording", None)
         tensors = {name: torch.from_numpy(np.array(array)) for name, array in state.arrays.items()}
         self.flat.numbers.copy_(tensors["parameters"])
         for name, buffer in self.module.named_buffers():
@@ -225,3 +254,16 @@ class ModuleTraining:
         self.generator.bit_generator.state = facts.pop("generator")
         points = [CurvePoint(epoch, {(a, b): v for a, b, v in values}) for epoch, values in facts.pop("curve")]
         self.progress = _Progress(**facts, curve=points, step_seconds=state.arrays["step_seconds"].tolist())
+
+    def _resume_recording(self, state: State | None) -> bool:
+        """Continue or start the recording, and return whether the checkpoint is to be used."""
+        if self.recorder is None:
+            return state is not None
+        position = None if state is None else state.facts.get("recording")
+        if position is not None and self.recorder.resume(position):
+            return True
+        if state is not None and self.checkpoint is not None:
+            problem = "the recording does not reach the checkpoint; the training starts anew"
+            self.checkpoint.note(f"{self.recorder.folder}: {problem}")
+        self.recorder.start()
+        return False

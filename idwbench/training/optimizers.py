@@ -20,11 +20,17 @@ __all__ = ["OptimizerStep", "clip_gradients", "optimizer_step"]
 FUSED_DEVICES = ("cpu", "cuda")
 
 
-def clip_gradients(protocol: Protocol, gradients: Tensor) -> None:
-    """Scale gradients (…, length) to the protocol's largest norm, as `torch.nn.utils.clip_grad_norm_` does."""
-    if protocol.gradient_clip:
-        norms = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
-        gradients.mul_((protocol.gradient_clip / (norms + 1e-6)).clamp(max=1))
+def clip_gradients(protocol: Protocol, gradients: Tensor) -> Tensor | None:
+    """Scale gradients (…, length) to the protocol's largest norm, as `torch.nn.utils.clip_grad_norm_` does.
+
+    Returns what they were multiplied by (…, 1), or None without clipping.
+    """
+    if not protocol.gradient_clip:
+        return None
+    norms = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
+    factors: Tensor = (protocol.gradient_clip / (norms + 1e-6)).clamp(max=1)
+    gradients.mul_(factors)
+    return factors
 
 
 class OptimizerStep(ABC):

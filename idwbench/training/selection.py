@@ -11,6 +11,7 @@ from idwbench.runs.config import RunConfig
 from idwbench.training.engine import AbstractEngine
 
 if TYPE_CHECKING:
+    from idwbench.dual.recordings import Recordings
     from idwbench.training.checkpoint_files import Checkpoints
 
 __all__ = ["EngineName", "EngineSelector"]
@@ -26,6 +27,8 @@ _CLASSES = {
     "hash_table": ("hash_table_engine", "HashTableEngine"),
     "network": ("network_engine", "NetworkEngine"),
     "transformer_lm": ("language_model_engine", "LanguageModelEngine"),
+    "lstm_lm": ("lstm_engine", "LstmEngine"),
+    "mlp": ("mlp_engine", "MlpEngine"),
     "patch_study": ("patch_study_engine", "PatchStudyEngine"),
 }
 
@@ -33,7 +36,7 @@ _CLASSES = {
 class EngineSelector:
     """Selects the engine of each run; engines are created, and torch or Numba imported, when needed.
 
-    `results` has the trained runs that studies of patches read, and the folder for checkpoints.
+    `results` has the trained runs that studies of patches read, and the folders for checkpoints and recordings.
 
     Raises:
         ConfigError: the fused engine on another device than the CPU, or the device is not available.
@@ -106,8 +109,8 @@ class EngineSelector:
         engine: Callable[..., AbstractEngine] = _engine_class(name)
         if name == "torch":
             return engine(self.device)
-        if name in ("network", "transformer_lm"):
-            return engine(self.device, self._checkpoints())
+        if name in ("network", "transformer_lm", "lstm_lm", "mlp"):
+            return engine(self.device, self._checkpoints(), self._recordings())
         if name == "patch_study":
             if self.results is None:
                 raise ValueError("a study of patches needs the database of the trained runs")
@@ -118,6 +121,11 @@ class EngineSelector:
         from idwbench.training.checkpoint_files import Checkpoints
 
         return Checkpoints(None if self.results is None else self.results.checkpoint_folder, self.report)
+
+    def _recordings(self) -> "Recordings":
+        from idwbench.dual.recordings import Recordings
+
+        return Recordings(None if self.results is None else self.results.recording_folder, self.report)
 
 
 def _engine_class(name: str) -> type[AbstractEngine]:

@@ -125,8 +125,10 @@ def test_costs_are_ratios_of_runs_with_the_same_seed(runs):
             ("train", "activation_memory"): factor,
         }
         vit_settings = {"attention_power": 2.0, "attention_epsilon": 1e-3} if method == "idw" else {}
-        runs.add(costs, **VIT, attention=method, **vit_settings)
-        runs.add(costs, **TEXT, method=method)
+        runs.add(costs, **VIT, attention=method, **vit_settings, epochs=12)
+        runs.add(costs, **TEXT, method=method, epochs=3)
+        longer = {**costs, ("train", "seconds_per_step"): 1.0 if method == "idw" else 0.001}
+        runs.add(longer, **{**TEXT, "seeds": range(20)}, method=method, epochs=10)
     judged = runs.judge(32)
     assert judged.verdict == "holds"
     assert all(finding.effect == pytest.approx(1.8) for finding in judged.findings)

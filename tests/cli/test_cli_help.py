@@ -12,7 +12,7 @@ import idwbench
 from idwbench.cli import main
 from idwbench.cli.reference import reference
 
-COMMANDS = [["report"], [], ["train"], ["sweep"], ["patch"]]
+COMMANDS = [["report"], [], ["train"], ["sweep"], ["explain"], ["patch"]]
 HEAVY = {"torch", "torchvision", "numba", "pandas", "matplotlib", "sklearn", "sqlalchemy", "numpy", "scipy"}
 # One interpreter for all commands: after each, what it and those before it have loaded.
 PROGRAM = """
@@ -34,7 +34,8 @@ def test_help_loads_nothing_heavy_and_a_command_no_other_command():
     after = [set(json.loads(line)) for line in result.stderr.splitlines()]
     assert result.stdout.count("Usage: idwbench") == len(COMMANDS)
     assert not after[-1] & HEAVY
-    assert not after[0] & {"idwbench.cli.train", "idwbench.cli.sweep", "idwbench.cli.patch"}
+    others = {f"idwbench.cli.{name}" for name in ("train", "sweep", "explain", "patch")}
+    assert not after[0] & others
 
 
 def test_the_command_line_reference_is_up_to_date():

@@ -7,7 +7,8 @@ import pytest
 from idwbench.data import aesop, wikitext_2
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
-from idwbench.data.text import UNKNOWN, encode, vocabulary_of
+from idwbench.data.tokens import UNKNOWN, vocabulary_of
+from idwbench.data.tokens import encode_characters as encode
 from idwbench.errors import ConfigError, DatasetError
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import TextConfig, parse_dataset

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from idwbench.attention.methods import METHODS
-from idwbench.data.dataset import Scaling
+from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.errors import PatchError
 from idwbench.models.inputs import find_input, find_label
 from idwbench.models.prototypes import PrototypeNetwork
@@ -94,3 +94,46 @@ def test_folders_and_locked_files_are_refused(model, tmp_path, monkeypatch):
 def test_an_index_is_a_plain_number_within_the_split(model, index):
     with pytest.raises(PatchError, match="two_moons:test has inputs 0 to 39"):
         find_input(f"two_moons:test:{index}", model)
+
+
+@pytest.mark.parametrize("choice", ["unit", "standard"])
+def test_an_input_of_a_part_is_that_of_the_model_s_own_data(choice):
+    settings = {"name": "joint", "of": ["mnist", "fashion_mnist"], "validation": 3, "scaling": choice}
+    config = run_config(settings, prototypes=4)
+    unit = Scaling(np.zeros(()), np.array(255.0))
+    own, of_parts = (
+        (unit, unit) if choice == "unit" else (Scaling(*np.array([53.0, 88.3])), Scaling(*np.array([33.3, 78.6])))
+    )
+    network = PrototypeNetwork(METHODS["idw"], config.model.parameters, torch.zeros(4, 6), torch.zeros(4, 2))
+    model = SavedModel(network, config, own, (2, 3), ("0", "1"))
+    pixels = np.arange(12, dtype=np.uint8).reshape(2, 6) + 200
+    loaded = []
+
+    def load(found, data_dir):
+        loaded.append(found)
+        scaling = own if found.name == "joint" else of_parts
+        split = Split(scaling.apply(pixels), np.arange(2))
+        return Dataset(found, split, split, None, scaling, (2, 3), ("0", "1"), "")
+
+    for name in ("fashion_mnist", "mnist", "joint"):
+        np.testing.assert_array_equal(find_input(f"{name}:test:1", model, load=load), own.apply(pixels)[1])
+    assert [(one.name, one.scaling, one.validation) for one in loaded] == [
+        ("fashion_mnist", choice, 3),
+        ("mnist", choice, 3),
+        ("joint", choice, 3),
+    ]
+
+
+def test_an_input_of_other_data_is_scaled_to_the_model_s_units():
+    config = run_config({"name": "mnist", "scaling": "unit"}, prototypes=4)
+    network = PrototypeNetwork(METHODS["idw"], config.model.parameters, torch.zeros(4, 6), torch.zeros(4, 2))
+    model = SavedModel(network, config, Scaling(np.zeros(()), np.array(255.0)), (2, 3), ("0", "1"))
+    pixels = np.arange(6, dtype=np.uint8)[None] * 51
+    standard = Scaling(np.array(72.9), np.array(90.0))
+
+    def load(found, data_dir):
+        split = Split(standard.apply(pixels), np.zeros(1, np.int64))
+        return Dataset(found, split, split, None, standard, (2, 3), ("0",), "")
+
+    found = find_input("fashion_mnist:test:0", model, load=load)
+    np.testing.assert_allclose(found, pixels[0] / 255, atol=1e-6)

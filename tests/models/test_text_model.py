@@ -7,7 +7,7 @@ import pytest
 import torch
 from texts import TEXT, random_model, text_file, text_run
 
-from idwbench.data.text import vocabulary_of
+from idwbench.data.tokens import vocabulary_of
 from idwbench.errors import ConfigError, TrainingError
 from idwbench.models.text_model import TextModel, load_language_model
 from idwbench.results.store import Results

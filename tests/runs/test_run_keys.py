@@ -17,6 +17,7 @@ from idwbench.runs.models import MODELS
 from idwbench.runs.protocol import Protocol
 
 ASSETS = Path(__file__).parents[1] / "assets"
+OF = ["mnist", "fashion_mnist"]
 
 # As version 0.1.0 computed them.
 PINNED = [
@@ -68,11 +69,51 @@ PINNED_KINDS = [
         run_config("mnist", kind="patch_study", cases="wrong", prototypes=20),
         "4d828559bd3eaae1ab6eae4a58a8a1a30a37acde81df7a68242f4ace271237ee",
     ),
+    (
+        run_config({"name": "mnist", "scaling": "unit", "validation": 10_000}, kind="mlp", seed=4),
+        "8014acb07aa50abf888f19499005498a80998e3cf26a75cc80d870b714213648",
+    ),
+    (
+        run_config({"name": "joint", "of": OF}, kind="mlp"),
+        "7c293b9b054c7f1d8a8f94f9ac48f30abe13181ebf70b30b89bfae801285f780",
+    ),
+    (
+        run_config(
+            {"name": "sequence", "of": OF, "validation": 10_000}, kind="mlp", record=True, record_dtype="float16"
+        ),
+        "571b5427f51c7ab2d2b52eb56b223ef8d42ac6cdefb7d1dfca499b6d8fcbd2fc",
+    ),
+    (
+        run_config("aesop", kind="transformer_lm"),
+        "0e01e88f9812190c8fe3da336c23eca16132113e66f24b245faa136ec0384724",
+    ),
+    (
+        run_config("aesop", kind="lstm_lm"),
+        "5276f8d111b8b9250f02e39c2e76034b3716245d5d9f2f6544849dfb8e888d85",
+    ),
+    (
+        run_config(
+            {"name": "wikitext_2", "tokens": "words", "vocabulary_size": 2000},
+            kind="lstm_lm",
+            record=True,
+            record_dtype="float16",
+            epochs=3,
+        ),
+        "920c7dbc2314006d873f879ed5c5f63955907b0c85d5e8b6424f80ae26ae0898",
+    ),
+    (
+        run_config({"name": "joint", "of": OF}, prototypes=20),
+        "c2871eb19b7106929913c8cc9e7f55a407c82ce5743cc357ee99a76e56281cfe",
+    ),
 ]
 
+REQUIRED = {"path": "x", "of": OF}
 # One valid mapping for each class of settings; a momentum needs sgd.
 BASES: list[tuple[type[BaseModel], dict[str, Any]]] = [
-    *((dataset, {"path": "x"} if "path" in dataset.model_fields else {}) for dataset in DATASETS.values()),
+    *(
+        (dataset, {name: REQUIRED[name] for name in REQUIRED if name in dataset.model_fields})
+        for dataset in DATASETS.values()
+    ),
     (Protocol, {"epochs": 5, "batch_size": 2, "learning_rate": 0.1, "optimizer": "sgd"}),
     *((model, {"method": "idw", "prototypes": 2, "parameters": {}}) for model in MODELS.values()),
 ]

@@ -47,6 +47,40 @@ def test_a_mapping_stands_for_the_product_of_its_lists_with_sorted_names_and_the
     assert (spec.dataset, spec.protocol) == spec.datasets[0]
 
 
+def test_the_parts_of_a_joint_data_set_are_a_list_and_no_axis(write) -> None:
+    spec = read_sweep(write("{name: joint, of: [mnist, fashion_mnist], seed: [0, 1]}"))
+    assert [(dataset.of, dataset.seed) for dataset, _ in spec.datasets] == [
+        (("mnist", "fashion_mnist"), 0),
+        (("mnist", "fashion_mnist"), 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "place", "message"),
+    [
+        ("{name: joint, of: [mnist, fashion]}", "fashion", "dataset.of[1]: unknown data set 'fashion' (did you mean"),
+        (
+            "{name: joint, of: [mnist]}",
+            "[mnist",
+            "dataset.of: expected a list of two data sets, got 1 (expected mnist and",
+        ),
+        ("{name: joint, of: [digits, mnist]}", "digits", "dataset.of[0]: digits has no images of 28 x 28 pixels"),
+        ("[sine, {name: joint, of: [mnist, mnist]}]", "mnist]", "dataset[1].of[1]: mnist is already a part (expected"),
+        ("{name: joint}", "{", "dataset: 'of' is missing"),
+    ],
+)
+def test_a_mistake_in_the_parts_is_located(write, dataset: str, place: str, message: str) -> None:
+    column = f"dataset: {dataset}".index(place) + 1
+    found = error_of(write(dataset))
+    assert found.startswith(f"2:{column}: {message}") and "\n" not in found
+
+
+def test_a_sequence_is_refused_for_other_kinds_than_perceptrons(write) -> None:
+    sequence = "{name: sequence, of: [mnist, fashion_mnist]}"
+    assert len(plan(read_sweep(write(sequence, "{kind: mlp, width: 3}")))) == 2
+    assert "does not train on one data set after the other" in error_of(write(sequence))
+
+
 def test_data_sets_are_outermost_and_the_runs_are_those_of_single_sweeps(write) -> None:
     runs = plan(read_sweep(write("{name: two_moons, noise: [0.2, 0.1]}")))
     expected = [

@@ -12,7 +12,7 @@ from idwbench.errors import ConfigError, ResultsError, SpecError, TrainingError
 from idwbench.models.stored import stored_model
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.runs.models import BaselineConfig, PatchStudyConfig
+from idwbench.runs.models import MODELS, BaselineConfig, PatchStudyConfig
 from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.planner import plan
@@ -126,9 +126,7 @@ def test_studies_that_differ_in_their_cases_alone_have_different_labels():
         ),
         (
             "{kind: [baseline, 3], method: kmeans, prototypes: 3}",
-            "6:23: grid[0].kind[1]: unknown kind of model 3 "
-            "(expected one of: baseline, hash_table, kernel_regression, network, patch_study, prototypes, "
-            "transformer_lm)",
+            f"6:23: grid[0].kind[1]: unknown kind of model 3 (expected one of: {', '.join(sorted(MODELS))})",
         ),
         ("{kind: baseline, method: idw, prototypes: 3}", "grid[0].method: input should be 'kmeans' or 'samples'"),
         ("{kind: baseline, method: kmeans, prototypes: 3, power: 2}", "grid[0].power: unknown key"),

@@ -112,7 +112,8 @@ def test_an_interrupted_sweep_continues_to_the_same_bytes(sweep, tmp_path):
         ("name: text, path: own.txt", "name: two_moons", "transformer_lm needs a text, and the data set two_moons is"),
         ("grid:", "grid:\n  - {method: idw, prototypes: 2}", "the data set text is a text, which the"),
         ("path: own.txt", "path: none.txt", "none.txt: no such file"),
-        ("path: own.txt", "path: own.txt, tokens: words", "input should be 'characters', got 'words'"),
+        ("path: own.txt", "path: own.txt, tokens: word", "input should be 'characters' or 'words', got 'word'"),
+        ("path: own.txt", "path: own.txt, tokens: words", "kind: transformer_lm predicts characters"),
     ],
 )
 def test_a_sweep_that_cannot_be_trained_gets_one_line(old, new, problem, sweep):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from idwbench.runs.datasets import DATASETS, Friedman1Config, MnistConfig, TwoMoonsConfig
+from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import DATASETS, CsvConfig, Friedman1Config, MnistConfig, NpzConfig, TwoMoonsConfig
 from idwbench.runs.models import MODELS, PrototypesConfig
 from idwbench.runs.protocol import Protocol, default_protocol
 from idwbench.sweep.planner import plan
@@ -33,6 +34,11 @@ RUNS = PAPER_RUNS | {
     "mnist_quick": 18,
     "digits": 35,
     "regression": 50,
+    "dual_form": 15,
+    "dual_history": 3,
+    "dual_keys": 1,
+    "lstm": 10,
+    "lstm_history": 2,
     "kernel_regression": 552,
     "kernel_regression_friedman1": 648,
     "kernel_regression_diabetes": 648,
@@ -41,20 +47,19 @@ RUNS = PAPER_RUNS | {
     "hash_table_learned": 510,
     "hash_table_capacity": 14080,
     "hash_table_scores": 1260,
-    "hash_table_capacity_full": 100800,
+    "hash_table_capacity_full": 7560,
     "network_digits": 180,
     "network_heads": 420,
     "network_depth": 220,
     "network_mnist": 55,
     "network_fashion_mnist": 55,
-    "network_digits_full": 600,
-    "network_mnist_full": 234,
-    "network_fashion_mnist_full": 234,
+    "network_digits_full": 12,
+    "network_mnist_full": 84,
+    "network_fashion_mnist_full": 30,
     "language_model": 90,
     "language_model_power": 35,
-    "language_model_aesop": 120,
-    "language_model_wikitext_2": 90,
-    "language_model_power_full": 310,
+    "language_model_aesop": 18,
+    "language_model_wikitext_2": 12,
 }
 # SHA-256 of the run keys of version 0.1.0, sorted.
 KEYS_OF_0_1_0 = {
@@ -161,6 +166,17 @@ def test_regression_sets_validation_rows_apart() -> None:
     assert {run.dataset for run in shipped("regression")} == {Friedman1Config(validation=40)}
 
 
+def test_dual_form_has_three_scenarios_near_the_published_protocol() -> None:
+    runs, recorded = shipped("dual_form"), shipped("dual_history")
+    assert Counter(run.dataset.name for run in runs) == {"mnist": 5, "joint": 5, "sequence": 5}
+    assert {run.protocol for run in runs} == {default_protocol("joint")}
+    assert not any(run.model.record for run in runs) and all(run.model.record for run in recorded)
+    first = [run.model_dump() for run in runs if run.seed == 0]
+    for settings in first:
+        settings["model"] |= {"record": True, "record_dtype": "float16"}
+    assert [run.model_dump() for run in recorded] == first
+
+
 def test_a_run_of_two_sweeps_has_one_key() -> None:
     keys = [{run.run_key for run in shipped(name)} for name in ("two_moons", "two_moons_power")]
     assert len(keys[0] & keys[1]) == 10
@@ -188,10 +204,14 @@ def test_the_docs_list_the_settings_of_every_data_set_with_their_defaults() -> N
     assert [row[0].strip("`") for row in rows] == [*DATASETS]
     for (_, task, settings), declared in zip(rows, DATASETS.values(), strict=True):
         fields = {name: field.default for name, field in declared.model_fields.items()}
-        either = "scaling" in fields
+        either = declared in (NpzConfig, CsvConfig)
         assert task == ("either" if either else fields["task"])
         documented_elsewhere = {"name", "validation", "path", "sha256", *([] if either else ["task"])}
-        expected = {name: str(value) for name, value in fields.items() if name not in documented_elsewhere}
+        expected = {
+            name: "required" if declared.model_fields[name].is_required() else str(value)
+            for name, value in fields.items()
+            if name not in documented_elsewhere
+        }
         assert dict(re.findall(r"`(\w+)` \(([^)]*)\)", settings)) == expected
     assert "`validation` (0)" in PAGE and "`path`" in PAGE and "`sha256`" in PAGE
 
@@ -199,8 +219,9 @@ def test_the_docs_list_the_settings_of_every_data_set_with_their_defaults() -> N
 def test_the_docs_list_the_settings_of_the_protocol_with_their_defaults() -> None:
     rows = table("protocol")
     assert [row[0].strip("`") for row in rows] == [*Protocol.model_fields]
-    defaults = [default_protocol(name) for name in ("two_moons", "mnist", "aesop", "digits")]
+    defaults = [default_protocol(name) for name in ("two_moons", "mnist", "joint", "aesop", "digits")]
     assert default_protocol("mnist") == default_protocol("fashion_mnist")
+    assert default_protocol("joint") == default_protocol("sequence")
     assert default_protocol("aesop") == default_protocol("wikitext_2") == default_protocol("text")
     for name, _, *documented in rows:
         assert documented == [str(getattr(protocol, name.strip("`"))) for protocol in defaults]
@@ -218,3 +239,15 @@ def test_the_docs_name_every_setting_of_the_grid() -> None:
     section = PAGE.split("### `grid`\n", 1)[1].split("\n## ", 1)[0]
     for name in set(PrototypesConfig.model_fields) - {"kind", "parameters", "plugin_sha256"}:
         assert f"`{name}`" in section
+
+
+def test_the_recorded_lstms_are_runs_of_the_sweep_lstm_but_for_the_recording() -> None:
+    def plain(run: RunConfig) -> RunConfig:
+        return run.model_copy(
+            update={"model": run.model.model_copy(update={"record": False, "record_dtype": "float32"})}
+        )
+
+    recorded = shipped("lstm_history")
+    assert {plain(run).run_key for run in recorded} < {run.run_key for run in shipped("lstm")}
+    # The dual form is exact for SGD.
+    assert all(run.model.record and run.protocol.optimizer == "sgd" for run in recorded)

@@ -1,0 +1,1 @@
+"""Whether the dual form is a good attribution: ``python -m benchmarks attribution``."""

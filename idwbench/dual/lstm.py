@@ -1,0 +1,151 @@
+"""Recording of an LSTM: its input and recurrent matrices as two linear layers of the same error signals."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from idwbench.dual.recorder import Recorder, Weights, largest
+
+__all__ = ["computed_gates", "gate_gradients", "kept_gates", "lstm_layers", "previous_states", "record_lstm"]
+
+# Largest difference of states h_t, which are in ±1, by rounding in float32.
+_CLOSE = 1e-5
+
+
+def lstm_layers(lstm: nn.LSTM, name: str = "lstm") -> dict[str, Weights]:
+    """Return the matrices of a layer of LSTM as layers ``lstm.input`` and ``lstm.recurrent``, each with its own bias.
+
+    The gates' pre-activations are a_t = (W_ih x_t + b_ih) + (W_hh h_{t−1} + b_hh). Both brackets are linear layers and
+    have the gradient of a_t as the gradient of their outputs, which is stored once. Either bias is
+    the weight of a constant input 1.
+
+    Raises:
+        ValueError: more than one layer, two directions, a projection, no bias, or the batch is not the first axis.
+    """
+    if lstm.num_layers != 1 or lstm.bidirectional or lstm.proj_size or not lstm.bias or not lstm.batch_first:
+        raise ValueError("expected one layer of LSTM in one direction, with biases, and with the batch as first axis")
+    weight_ih, weight_hh, bias_ih, bias_hh = lstm.all_weights[0]
+    return {
+        f"{name}.input": Weights(weight_ih, bias_ih),
+        f"{name}.recurrent": Weights(weight_hh, bias_hh, gradients_of=f"{name}.input"),
+    }
+
+
+def record_lstm(recorder: Recorder, lstm: nn.LSTM, name: str = "lstm") -> RemovableHandle:
+    """Deliver the inputs and gradients of the two `lstm_layers` to a recorder in each step.
+
+    The gates are no outputs of a module, so that hooks do not see them: at each backward pass they are taken from the
+    forward pass if it kept them (`kept_gates`) or computed again from the inputs x_t and the states h_t, and their
+    gradients are computed by backpropagation through time. The initial state must
+    be zero. What a later layer does with the states is known from their gradient; the final state must not be used.
+
+    Args:
+        recorder: A recorder of the `lstm_layers`.
+        lstm: The LSTM.
+        name: The beginning of the layers' names.
+    """
+    return lstm.register_forward_hook(partial(_after_forward, recorder, name))
+
+
+def _after_forward(
+    recorder: Recorder, name: str, lstm: nn.LSTM, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, object]
+) -> None:
+    states = outputs[0]
+    if states.requires_grad:
+        keys, found, gates = inputs[0].detach(), states.detach(), kept_gates(states)
+
+        def deliver(gradients: Tensor) -> None:
+            of_gates = gate_gradients(lstm, keys, found, gradients, gates)
+            recorder.take(f"{name}.input", keys, of_gates)
+            recorder.take(f"{name}.recurrent", previous_states(found), of_gates)
+
+        states.register_hook(deliver)  # type: ignore[no-untyped-call]
+
+
+def previous_states(states: Tensor) -> Tensor:
+    """Return h_{t−1} for states h_t (batch, length, units), with the initial state zero."""
+    return torch.cat([torch.zeros_like(states[:, :1]), states[:, :-1]], 1)
+
+
+@torch.no_grad()
+def gate_gradients(
+    lstm: nn.LSTM, inputs: Tensor, states: Tensor, gradients: Tensor, gates: Tensor | None = None
+) -> Tensor:
+    """Return the gradient of the gates' pre-activations (batch, length, 4·units), in the order i, f, g, o of torch.
+
+    With i, f, o = σ(a) and g = tanh(a), c_t = f c_{t−1} + i g, h_t = o tanh(c_t), and D_t the gradient of h_t from
+    above plus W_hhᵀ δa_{t+1}: δc_t = D_t o (1 − tanh² c_t) + f_{t+1} δc_{t+1}, δa^o = D_t tanh(c_t) o(1 − o),
+    δa^i = δc g i(1 − i), δa^f = δc c_{t−1} f(1 − f), δa^g = δc i (1 − g²) (Hochreiter and Schmidhuber 1997, with the
+    forget gate of Gers et al. 2000 and the full gradient). It is computed on the CPU.
+
+    Args:
+        lstm: One layer, with the weights of the forward pass.
+        inputs: x_t (batch, length, features).
+        states: h_t (batch, length, units).
+        gradients: Gradient of h_t by all that follows but the LSTM itself, (batch, length, units).
+        gates: i, f, g, o of the forward pass (length, batch, 4, units), or None to compute them. They are not used if
+            they do not give the states h_t.
+    """
+    from idwbench.dual.lstm_kernels import find_gate_gradients  # imports numba
+
+    weight_hh: Tensor = lstm.all_weights[0][1].cpu().contiguous()
+    expected, above = (part.cpu().transpose(0, 1).contiguous() for part in (states, gradients))
+    if gates is not None:
+        cells, squashed = _cells(gates)
+        if not largest((gates[:, :, 3] * squashed).sub_(expected)) < _CLOSE:
+            gates = None
+    if gates is None:
+        gates = computed_gates(lstm, inputs, states)
+        cells, squashed = _cells(gates)
+    found = weight_hh.new_empty(gates.shape)
+    parts = (gates, cells, squashed, above, weight_hh, found)
+    find_gate_gradients(*(part.detach().numpy() for part in parts))
+    return found.flatten(2).transpose(0, 1).contiguous()
+
+
+def _cells(gates: Tensor) -> tuple[Tensor, Tensor]:
+    """Return c_t and tanh c_t (length, batch, units)."""
+    from idwbench.dual.lstm_kernels import add_cells
+
+    cells = gates.new_empty(*gates.shape[:2], gates.shape[3])
+    add_cells(gates.numpy(), cells.numpy())
+    return cells, cells.tanh()
+
+
+def kept_gates(states: Tensor) -> Tensor | None:
+    """Return i, f, g, o (length, batch, 4, units) that the forward pass kept for the backward pass, or None.
+
+    oneDNN, which computes an LSTM in float32 on a CPU, keeps the gates at the beginning of its workspace, in rows whose
+    lengths are multiples of 64 bytes but not of 1,024. This is not documented: what is found must be compared.
+    """
+    node = states.grad_fn
+    while node is not None and node.name() == "TransposeBackward0":
+        node = node.next_functions[0][0]
+    workspace = getattr(node, "_saved_result3", None)
+    if node is None or node.name() != "MkldnnRnnLayerBackward0" or workspace is None:
+        return None
+    batch, length, units = states.shape
+    row = -(-4 * units // 16) * 16
+    row += 16 * (row % 256 == 0)
+    numbers = workspace.view(torch.uint8).flatten()[: 4 * length * batch * row]
+    if len(numbers) < 4 * length * batch * row:
+        return None
+    gates: Tensor = numbers.view(torch.float32).view(length, batch, row)[:, :, : 4 * units]
+    return gates.view(length, batch, 4, units)
+
+
+@torch.no_grad()
+def computed_gates(lstm: nn.LSTM, inputs: Tensor, states: Tensor) -> Tensor:
+    """Return i, f, g, o (length, batch, 4, units) from x_t (batch, length, features) and h_t (batch, length, units)."""
+    x, before = (part.cpu().transpose(0, 1) for part in (inputs, previous_states(states)))
+    weight_ih, weight_hh, bias_ih, bias_hh = (parameter.cpu() for parameter in lstm.all_weights[0])
+    flat = torch.addmm(bias_ih + bias_hh, x.flatten(0, 1), weight_ih.T)
+    gates = flat.addmm_(before.flatten(0, 1), weight_hh.T).view(*x.shape[:2], 4, lstm.hidden_size)
+    gates[:, :, :2].sigmoid_()
+    gates[:, :, 2].tanh_()
+    gates[:, :, 3].sigmoid_()
+    return gates

@@ -1,0 +1,1 @@
+"""Explanations: what in its memory a model attends to when it answers one input."""

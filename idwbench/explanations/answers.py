@@ -1,0 +1,239 @@
+"""The explanation of one answer: query, answer, and for each layer the memory that it attends to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "CURVE_SIZE",
+    "AccuracyChange",
+    "Answer",
+    "ExplainedAnswer",
+    "ExplainedLayer",
+    "MaskEffect",
+    "MemoryItem",
+    "Query",
+]
+
+# Largest number of attentions of each class in a curve.
+CURVE_SIZE = 500
+
+
+@dataclass(frozen=True)
+class Query:
+    """The input that is answered.
+
+    Attributes:
+        text: How it was given.
+        inputs: (features,), in scaled units.
+        picture: (features,), in the data's own units.
+        label: Its class, if it is a row of the model's data.
+        target: (outputs,), its target in own units, if it is a row of the model's data and that is a regression.
+    """
+
+    text: str
+    inputs: NDArray[np.float32]
+    picture: NDArray[np.float64]
+    label: int | None = None
+    target: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The outputs (outputs,) for one query: logits or class frequencies, or predictions in the targets' own units.
+
+    `probabilities` (classes,) is None for a regression.
+    """
+
+    outputs: NDArray[np.float64]
+    probabilities: NDArray[np.float64] | None = None
+
+    @classmethod
+    def of_logits(cls, logits: NDArray[np.floating]) -> Answer:
+        """Return the answer with the softmax of the logits as probabilities."""
+        exact = np.asarray(logits, np.float64)
+        powers = np.exp(exact - exact.max())
+        return cls(exact, powers / powers.sum())
+
+    @property
+    def label(self) -> int | None:
+        """The class with the largest output; None for a regression."""
+        return None if self.probabilities is None else int(self.outputs.argmax())
+
+
+@dataclass(frozen=True)
+class MemoryItem:
+    """One prototype or training sample with its attention.
+
+    Attributes:
+        source: ``prototype 3``, or a row as a reference: ``mnist:train:17``.
+        weight: Weight or attention; of a training sample that was visited several times the sum over its visits.
+        label: Class of the prototype's value, or of the sample; None for a regression.
+        picture: (features,), in the data's own units: key, or input of the sample; of a prototype in feature space the
+            nearest training input.
+        value: (outputs,), None for the history of training.
+        contribution: What it adds to the output of the predicted class; None if the layer's outputs are no classes.
+        row: Row of the training data, or None.
+        task: Name of the part of a joint or sequence data set, or an empty text.
+        visits: Number of training steps with this sample.
+        step: The step, from 1, of the visit with the largest attention, or None.
+    """
+
+    source: str
+    weight: float
+    label: int | None
+    picture: NDArray[np.float64]
+    value: NDArray[np.float64] | None = None
+    contribution: float | None = None
+    row: int | None = None
+    task: str = ""
+    visits: int = 1
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class ExplainedLayer:
+    """The attention of one layer.
+
+    Attributes:
+        name: The layer.
+        size: Number of prototypes, training samples or slots in its memory.
+        items: In order of decreasing weight.
+        totals: (classes,), the sum of all weights of each class; empty for a regression.
+        curves: For each class the largest weights, at most `CURVE_SIZE`, in decreasing order.
+    """
+
+    name: str
+    size: int
+    items: tuple[MemoryItem, ...]
+    totals: NDArray[np.float64]
+    curves: tuple[NDArray[np.float64], ...]
+
+
+@dataclass(frozen=True)
+class AccuracyChange:
+    """The accuracy on a part of the test data with the whole memory and without the masked part."""
+
+    name: str
+    n: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class MaskEffect:
+    """The answer without a part of the memory.
+
+    Attributes:
+        conditions: Those of the part, such as ``task=fashion_mnist``.
+        removed: Its number of prototypes, samples or slots.
+        size: That of the whole memory.
+        answer: The answer without it.
+        accuracy: By part of the test data; empty for a regression, or if the data cannot be loaded.
+    """
+
+    conditions: tuple[str, ...]
+    removed: int
+    size: int
+    answer: Answer
+    accuracy: tuple[AccuracyChange, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExplainedAnswer:
+    """An answer and the memory that it attends to, of the same shape for every kind of memory.
+
+    Attributes:
+        model: Label of the model.
+        memory: What its keys are.
+        query: The input.
+        answer: The answer with the whole memory.
+        layers: One for each layer that has a memory; a single one except for the history of training.
+        class_names: Empty for a regression.
+        image_shape: (height, width) if an input is an image.
+        effect: What a mask changes, or None.
+        warnings: One line for each.
+    """
+
+    model: str
+    memory: Literal["prototypes", "training data", "history of training"]
+    query: Query
+    answer: Answer
+    layers: tuple[ExplainedLayer, ...]
+    class_names: tuple[str, ...]
+    image_shape: tuple[int, int] | None
+    effect: MaskEffect | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def weight_name(self) -> str:
+        """What the weights are called: ``attention`` in the history of training, otherwise ``weight``."""
+        return "attention" if self.memory == "history of training" else "weight"
+
+    def class_name(self, label: int | None) -> str:
+        """Return the name of a class; an empty text for None."""
+        return "" if label is None else self.class_names[label]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the explanation as values for JSON."""
+        query = self.query
+        return {
+            "model": self.model,
+            "memory": self.memory,
+            "x": query.text,
+            "target": self.class_name(query.label) or _numbers(query.target),
+            "answer": self._answer_facts(self.answer),
+            "layers": [self._layer_facts(layer) for layer in self.layers],
+            "mask": None if self.effect is None else self._effect_facts(self.effect),
+            "warnings": list(self.warnings),
+        }
+
+    def _answer_facts(self, answer: Answer) -> dict[str, Any]:
+        return {
+            "class": self.class_name(answer.label) or None,
+            "outputs": _numbers(answer.outputs),
+            "probabilities": _numbers(answer.probabilities),
+        }
+
+    def _layer_facts(self, layer: ExplainedLayer) -> dict[str, Any]:
+        named = zip(self.class_names, layer.totals, layer.curves, strict=True) if self.class_names else ()
+        return {
+            "layer": layer.name,
+            "size": layer.size,
+            "items": [self._item_facts(item) for item in layer.items],
+            "classes": [
+                {"class": name, "total": float(total), "largest": _numbers(curve)} for name, total, curve in named
+            ],
+        }
+
+    def _item_facts(self, item: MemoryItem) -> dict[str, Any]:
+        return {
+            "source": item.source,
+            self.weight_name: item.weight,
+            "class": self.class_name(item.label) or None,
+            "row": item.row,
+            "task": item.task or None,
+            "visits": item.visits,
+            "step": item.step,
+            "value": _numbers(item.value),
+            "contribution": item.contribution,
+            "input": _numbers(item.picture),
+        }
+
+    def _effect_facts(self, effect: MaskEffect) -> dict[str, Any]:
+        return {
+            "conditions": list(effect.conditions),
+            "removed": effect.removed,
+            "size": effect.size,
+            "answer": self._answer_facts(effect.answer),
+            "accuracy": [vars(change) for change in effect.accuracy],
+        }
+
+
+def _numbers(array: NDArray[np.floating] | Sequence[float] | None) -> list[float] | None:
+    return None if array is None else [float(number) for number in array]

@@ -1,0 +1,90 @@
+"""Attention by class of stored runs of kind ``mlp`` with a recording, for one test image of each data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from idwbench.data.dataset import Dataset
+from idwbench.data.loading import load_dataset
+from idwbench.errors import ConfigError, RecordingError
+from idwbench.explanations.queries import Request, task_names
+from idwbench.figures.attention_by_class import AttentionPanel, draw_attention_by_class
+from idwbench.figures.collected.selection import runs_of_row, select_runs_of_kind
+from idwbench.figures.drawing import Drawing
+from idwbench.figures.registry import figure_of_runs
+from idwbench.report.labels import count_label
+from idwbench.report.summaries import Row
+from idwbench.results.records import StoredRun
+from idwbench.runs.mlp import MlpConfig
+
+if TYPE_CHECKING:
+    from idwbench.explanations.history import LinearLayers
+    from idwbench.results.store import Results
+
+__all__ = ["attention_by_class_figure", "first_wrong_row"]
+
+_MOST_PANELS = 4
+
+
+@figure_of_runs("attention_by_class")
+def attention_by_class_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+    """The largest attentions and the total attention of each class in each layer, for the lowest seed of each setting.
+
+    The test image is the first one of the first part of the data that is answered wrongly.
+
+    Raises:
+        ConfigError: no complete run of kind ``mlp`` has a recording, or the inputs are not images.
+    """
+    selection = select_runs_of_kind(runs, "mlp")
+    panels, left_out, missing = [], list(selection.left_out), []
+    rows = [(section, row) for section in selection.sections for row in section.rows if row.n and _is_recorded(row)]
+    if len(rows) > _MOST_PANELS:
+        left_out.append(f"not drawn: {count_label(len(rows) - _MOST_PANELS, 'other setting')}")
+    for section, row in rows[:_MOST_PANELS]:
+        run = min(runs_of_row(selection.runs, section, row), key=lambda run: run.config.seed)
+        try:
+            panels.append(_panel(store, run, data_dir))
+        except RecordingError as error:
+            missing.append(f"not drawn: {section.dataset}: {error}")
+    if not panels:
+        problem = missing[0].removeprefix("not drawn: ") if missing else "no complete run of kind 'mlp' was recorded"
+        raise ConfigError(problem, location=("figure",))
+    titles = dict.fromkeys(section.title for section, _ in rows[:_MOST_PANELS])
+    return Drawing(draw_attention_by_class(panels, sources=tuple(titles)), (*left_out, *missing))
+
+
+def _is_recorded(row: Row) -> bool:
+    return isinstance(row.model, MlpConfig) and row.model.record
+
+
+def _panel(store: Results, run: StoredRun, data_dir: Path | None) -> AttentionPanel:
+    from idwbench.dual.recording import open_recording
+    from idwbench.explanations.history import LinearLayers, explain_history
+
+    recording = open_recording(store, run)
+    load = cache(load_dataset)
+    dataset = load(run.config.dataset, data_dir)
+    row = first_wrong_row(dataset, LinearLayers.of_memories(list(recording.layers.values())))
+    request = Request(f"{run.config.dataset_label}:test:{row}", top=1, data_dir=data_dir, load=load)
+    explained = explain_history(run.config, recording, dataset, request)
+    return AttentionPanel(f"{_data_label(run)} · {explained.model}", explained)
+
+
+def _data_label(run: StoredRun) -> str:
+    """Return the name of the data, with its parts: ``sequence (mnist, fashion_mnist)``."""
+    parts = ", ".join(task_names(run.config))
+    return f"{run.config.dataset_label} ({parts})" if parts else run.config.dataset_label
+
+
+def first_wrong_row(dataset: Dataset, network: LinearLayers) -> int:
+    """Return the first test row of the first part of the data that is answered wrongly; the first row if none is."""
+    test = dataset.test
+    wrong = network.outputs(test.inputs).argmax(1) != test.labels
+    if test.tasks is not None:
+        wrong &= test.tasks == 0
+    return int(np.argmax(wrong))

@@ -1,0 +1,98 @@
+"""The settings of multilayer perceptrons, whose training can be recorded."""
+
+# No postponed annotations: pydantic would compile each of them again.
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from idwbench.attention.definitions import ParameterValue
+from idwbench.errors import ConfigError
+from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.model_settings import ModelSettings, check_recording
+from idwbench.runs.settings import Count, validated
+
+__all__ = ["MAX_DEPTH", "MlpConfig"]
+
+MAX_DEPTH = 4
+
+
+class MlpConfig(ModelSettings):
+    """A multilayer perceptron: `depth` hidden layers of `width` units with ReLU, and a linear layer to the classes.
+
+    With `record`, the inputs and error signals of each linear layer at each training step are written to disk.
+    """
+
+    defaults: ClassVar[Mapping[str, Any]] = {}
+
+    kind: Literal["mlp"] = "mlp"
+    width: Count = Field(default=800, description="Units of each hidden layer.")
+    depth: Annotated[int, Field(ge=1, le=MAX_DEPTH)] = Field(default=2, description="Number of hidden layers.")
+    record: bool = Field(default=False, description="Whether to record the training on disk.")
+    record_dtype: Literal["float32", "float16"] = Field(default="float32", description="Type of recorded numbers.")
+    fold: bool = Field(default=True, description="Whether to record each distinct input of the first layer once.")
+
+    @property
+    def n_layers(self) -> int:
+        """Number of linear layers."""
+        return self.depth + 1
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """The names of the linear layers, from inputs to logits."""
+        return tuple(f"layer_{number}" for number in range(self.n_layers))
+
+    @property
+    def method(self) -> str:
+        """The name in tables."""
+        return self.kind
+
+    @property
+    def parameters(self) -> dict[str, ParameterValue]:
+        """None."""
+        return {}
+
+    @property
+    def plugin_sha256(self) -> None:
+        """None: no plugin defines a multilayer perceptron."""
+
+    @property
+    def prototypes(self) -> int:
+        """Number of prototypes: 0."""
+        return 0
+
+    @property
+    def label(self) -> str:
+        """Label of the model: ``mlp · width 800, depth 2``."""
+        return f"{self.method} · {self.parameters_label}"
+
+    @property
+    def parameters_label(self) -> str:
+        """Label of the settings in tables: ``width 800, depth 2, recorded in float16``."""
+        words = [f"width {self.width}", f"depth {self.depth}"]
+        if self.record:
+            words += [f"recorded in {self.record_dtype}", *([] if self.fold else ["not folded"])]
+        return ", ".join(words)
+
+    def replace_parameters(self, values: Mapping[str, ParameterValue]) -> Self:
+        """Return the same settings."""
+        return self
+
+    def check_dataset(self, dataset: DatasetConfig) -> None:
+        """Raise `ConfigError` unless the data set has classes."""
+        if dataset.task == "language":
+            super().check_dataset(dataset)
+        if dataset.task != "classification":
+            problem = f"mlp needs classes, and the data set {dataset.name} has none"
+            raise ConfigError(problem, location=("kind",), hint="choose mnist, joint or sequence")
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the model for flat settings.
+
+        Raises:
+            ConfigError: an unknown setting, a value out of range, or a setting of recordings without `record`.
+        """
+        made = validated(cls, dict(settings))
+        check_recording(settings, made.record, ("record_dtype", "fold"))
+        return made

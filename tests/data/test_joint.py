@@ -1,0 +1,154 @@
+"""Two data sets of images as one: rows, labels, parts, scaling, validation rows and checksum."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from idwbench.data import fashion_mnist, mnist
+from idwbench.data.dataset import Dataset, Scaling
+from idwbench.data.image_archives import UNIT_SCALING
+from idwbench.data.loading import load_dataset
+from idwbench.data.preparation import RawData, RawSplit
+from idwbench.errors import ConfigError, DatasetError
+from idwbench.runs.datasets import FashionMnistConfig, JointConfig, MnistConfig, parse_dataset
+
+OF = ["mnist", "fashion_mnist"]
+
+
+def raw(seed: int, n_train: int, n_test: int) -> RawData:
+    """Return made-up images of 2 x 3 pixels, of four classes."""
+    random = np.random.default_rng(seed)
+
+    def split(n: int) -> RawSplit:
+        return RawSplit(random.integers(0, 256, (n, 6)).astype(np.uint8), (np.arange(n) % 4).astype(np.uint8))
+
+    names = tuple("abcd") if seed else tuple("0123")
+    sha256 = f"{seed}" * 64
+    return RawData(split(n_train), split(n_test), None, names, (2, 3), UNIT_SCALING, sha256)
+
+
+@pytest.fixture
+def parts(monkeypatch) -> dict[str, RawData]:
+    made = {"mnist": raw(0, 20, 8), "fashion_mnist": raw(1, 28, 12)}
+    monkeypatch.setattr(mnist, "load_mnist", lambda config, folder: made["mnist"])
+    monkeypatch.setattr(fashion_mnist, "load_fashion_mnist", lambda config, folder: made["fashion_mnist"])
+    return made
+
+
+def load(**settings) -> Dataset:
+    return load_dataset(parse_dataset({"name": "joint", "of": OF, **settings}))
+
+
+@pytest.mark.parametrize("of", [OF, OF[::-1]])
+def test_rows_of_the_parts_follow_each_other_with_their_labels_and_pixels_from_0_to_1(parts, of):
+    found = load(of=of)
+    for name, split in (("train", found.train), ("test", found.test)):
+        expected = [getattr(parts[part], name) for part in of]
+        inputs = np.concatenate([part.inputs for part in expected])
+        np.testing.assert_array_equal(split.inputs, (inputs / 255).astype(np.float32))
+        np.testing.assert_array_equal(split.labels, np.concatenate([part.targets for part in expected]))
+        np.testing.assert_array_equal(split.tasks, np.repeat([0, 1], [len(part.inputs) for part in expected]))
+    assert found.class_names == ("0", "1", "2", "3") and found.image_shape == (2, 3) and found.validation is None
+    assert float(found.train.inputs.min()) == 0 and float(found.train.inputs.max()) == 1
+    assert found.task == "classification" and found.n_outputs == 4
+
+
+def test_a_sequence_has_the_same_rows(parts):
+    joint, sequence = load(validation=8), load(name="sequence", validation=8)
+    for name, split in joint.splits.items():
+        for field in ("inputs", "targets", "tasks"):
+            np.testing.assert_array_equal(getattr(split, field), getattr(sequence.splits[name], field))
+    assert joint.sha256 == sequence.sha256 and joint.config != sequence.config
+
+
+def test_standard_scaling_is_by_mean_and_standard_deviation_of_the_pixels_of_both_parts(parts):
+    # Each part has the constants of its own pixels.
+    for name, made in parts.items():
+        pixels = made.train.inputs.astype(np.float64)
+        parts[name] = replace(made, scaling=Scaling(pixels.mean(), pixels.std()))
+    parts["fashion_mnist"] = replace(parts["fashion_mnist"], train=parts["fashion_mnist"].train.rows(np.arange(20)))
+    pixels = parts["fashion_mnist"].train.inputs.astype(np.float64)
+    parts["fashion_mnist"] = replace(parts["fashion_mnist"], scaling=Scaling(pixels.mean(), pixels.std()))
+    found = load(scaling="standard")
+    assert float(found.train.inputs.mean()) == pytest.approx(0, abs=1e-6)
+    assert float(found.train.inputs.std()) == pytest.approx(1)
+    raw = found.scaling.invert(found.train.inputs)
+    expected = np.concatenate([part.train.inputs for part in parts.values()])
+    np.testing.assert_allclose(raw, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(("validation", "apart"), [(8, (8, 8)), (0.25, (4, 8))])
+def test_validation_rows_are_those_of_each_part_alone(parts, validation, apart):
+    found = load(validation=validation, seed=3)
+    assert found.validation is not None and np.bincount(found.validation.tasks).tolist() == list(apart)
+    for number, config in enumerate((MnistConfig, FashionMnistConfig)):
+        alone = load_dataset(config(scaling="unit", validation=validation, seed=3))
+        for name, split in alone.splits.items():
+            of_part = found.splits[name].tasks == number
+            np.testing.assert_array_equal(found.splits[name].inputs[of_part], split.inputs)
+            np.testing.assert_array_equal(found.splits[name].labels[of_part], split.labels)
+
+
+def test_the_checksum_is_that_of_both_parts_in_order(parts):
+    expected = hashlib.sha256(f"{'0' * 64}\n{'1' * 64}".encode()).hexdigest()
+    assert load().sha256 == expected != load(of=OF[::-1]).sha256
+
+
+def test_too_many_validation_rows_are_refused_by_the_part_that_lacks_them(parts):
+    with pytest.raises(DatasetError, match="validation: expected at most 16 rows"):
+        load(validation=17)
+
+
+@pytest.mark.parametrize("change", [{"image_shape": (3, 2)}, {"class_names": tuple("abc")}])
+def test_parts_of_other_shapes_or_classes_are_refused(parts, change):
+    parts["fashion_mnist"] = replace(parts["fashion_mnist"], **change)
+    with pytest.raises(DatasetError, match="of: mnist and fashion_mnist have images of other shapes or other numbers"):
+        load()
+
+
+@pytest.mark.parametrize(
+    ("of", "message"),
+    [
+        (["mnist"], "of: expected a list of two data sets, got 1 (expected mnist and fashion_mnist, in any order)"),
+        ([], "of: expected a list of two data sets, got 0 (expected"),
+        ("mnist", "of: expected a list of two data sets, got 'mnist' (expected"),
+        (["mnist", "mnist"], "of[1]: mnist is already a part (expected"),
+        ([*OF, "mnist"], "of[2]: mnist is already a part (expected"),
+        (["mnist", "fashion"], "of[1]: unknown data set 'fashion' (did you mean 'fashion_mnist'?)"),
+        (["mnist", 3], "of[1]: unknown data set 3 (expected one of"),
+        (["digits", "mnist"], "of[0]: digits has no images of 28 x 28 pixels as the parts need (expected"),
+        (["mnist", ["mnist"]], "of[1]: unknown data set ['mnist'] ("),
+    ],
+)
+@pytest.mark.parametrize("name", ["joint", "sequence"])
+def test_a_mistake_in_the_parts_gets_one_line(name, of, message):
+    with pytest.raises(ConfigError) as caught:
+        parse_dataset({"name": name, "of": of})
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_parts_are_required_and_settings_are_frozen():
+    with pytest.raises(ConfigError, match="'of' is missing"):
+        parse_dataset("joint")
+    config = parse_dataset({"name": "joint", "of": OF, "validation": 5})
+    assert isinstance(config, JointConfig) and len({config, parse_dataset(config.model_dump(mode="json"))}) == 1
+    assert config.parts == (
+        MnistConfig(scaling="unit", validation=5),
+        FashionMnistConfig(scaling="unit", validation=5),
+    )
+
+
+def test_real_images_are_those_of_the_parts(data_dir):
+    config = JointConfig(of=("mnist", "fashion_mnist"), validation=10_000)
+    found = load_dataset(config, data_dir)
+    assert [len(split) for split in found.splits.values()] == [100_000, 20_000, 20_000]
+    for number, part in enumerate(config.parts):
+        alone = load_dataset(part, data_dir)
+        for name, split in alone.splits.items():
+            of_part = found.splits[name].tasks == number
+            assert np.array_equal(found.splits[name].inputs[of_part], split.inputs)
+            assert np.array_equal(found.splits[name].labels[of_part], split.labels)

@@ -1,0 +1,215 @@
+"""The memory of a layer against sums over all slots in float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from idwbench.dual import memory as memory_module
+from idwbench.dual.memory import LayerMemory
+from idwbench.dual.top_slots import TopSlots
+
+SLOTS, FEATURES, OUTPUTS, STEPS = 60, 5, 3, 12
+
+
+def made_memory(
+    *, bias: bool = True, folded: bool = False, dtype: str = "float32", integers: bool = False
+) -> LayerMemory:
+    """Return a memory; with integers, many attentions are equal."""
+    generator = np.random.default_rng(4)
+    keys = generator.integers(0, 3, (SLOTS, FEATURES)) if integers else generator.normal(size=(SLOTS, FEATURES))
+    rows = generator.integers(0, 20, SLOTS) if folded else None
+    return LayerMemory(
+        stored_keys=(keys[:20] if folded else keys).astype(dtype),
+        gradients=generator.normal(size=(SLOTS, OUTPUTS)).astype(dtype),
+        slot_steps=np.repeat(np.arange(STEPS), SLOTS // STEPS),
+        coefficients=generator.normal(size=STEPS),
+        units=None,
+        initial=generator.normal(size=(OUTPUTS, FEATURES)),
+        initial_bias=generator.normal(size=OUTPUTS) if bias else None,
+        initial_factor=0.7,
+        weight=generator.normal(size=(OUTPUTS, FEATURES)),
+        bias=generator.normal(size=OUTPUTS) if bias else None,
+        key_rows=rows,
+    )
+
+
+def plain(memory: LayerMemory) -> tuple[np.ndarray, np.ndarray]:
+    """Return keys, with a 1 for a bias, and error signals, in float64."""
+    keys = memory.stored_keys.astype(np.float64)
+    if memory.key_rows is not None:
+        keys = keys[memory.key_rows]
+    if memory.has_bias:
+        keys = np.column_stack([keys, np.ones(SLOTS)])
+    return keys, memory.gradients.astype(np.float64) * memory.coefficients[memory.slot_steps][:, None]
+
+
+@pytest.fixture(params=[{}, {"bias": False}, {"folded": True}, {"dtype": "float16"}, {"dtype": "float64"}])
+def memory(request) -> LayerMemory:
+    return made_memory(**request.param)
+
+
+@pytest.fixture
+def queries() -> np.ndarray:
+    return np.random.default_rng(1).normal(size=(8, FEATURES)).astype(np.float32)
+
+
+@pytest.fixture(params=[2**22, 35, 1])
+def chunks(request, monkeypatch) -> None:
+    """Read the memory in one chunk, in several, and slot by slot."""
+    monkeypatch.setattr(memory_module, "_CHUNK_NUMBERS", request.param)
+
+
+def with_ones(memory: LayerMemory, queries: np.ndarray) -> np.ndarray:
+    inputs = queries.astype(np.float64)
+    return np.column_stack([inputs, np.ones(len(inputs))]) if memory.has_bias else inputs
+
+
+@pytest.mark.usefixtures("chunks")
+def test_answers_are_those_of_the_initial_layer_and_all_slots(memory, queries) -> None:
+    keys, errors = plain(memory)
+    inputs = with_ones(memory, queries)
+    initial = memory.initial if memory.initial_bias is None else np.column_stack([memory.initial, memory.initial_bias])
+    expected = inputs @ (0.7 * initial).T + (inputs @ keys.T) @ errors
+    assert np.allclose(memory.answers(queries), expected, atol=1e-4)
+    assert np.allclose(memory.attention(queries), inputs @ keys.T, atol=1e-5)
+    assert np.allclose(memory.attention(queries, slice(3, 9)), (inputs @ keys.T)[:, 3:9], atol=1e-5)
+    assert np.allclose(memory.contributions(queries, 1), (inputs @ keys.T) * errors[:, 1], atol=1e-4)
+    chosen = np.array([7, 2, 59])
+    assert np.allclose(
+        memory.contributions(queries, 2, chosen), ((inputs @ keys.T) * errors[:, 2])[:, chosen], atol=1e-4
+    )
+
+
+def test_the_parts_of_an_answer_sum_to_it(memory, queries) -> None:
+    initial = 0.7 * (queries @ memory.initial.T + (0 if memory.initial_bias is None else memory.initial_bias))
+    for output in range(OUTPUTS):
+        total = initial[:, output] + memory.contributions(queries, output).sum(1)
+        assert np.allclose(total, memory.answers(queries)[:, output], atol=1e-4)
+
+
+def test_a_residual_takes_part_in_answers(queries) -> None:
+    memory = made_memory()
+    residual, bias = np.ones((OUTPUTS, FEATURES)), np.arange(3.0)
+    found = replace(memory, residual=residual, residual_bias=bias).answers(queries)
+    assert np.allclose(found - memory.answers(queries), queries.sum(1, keepdims=True) + bias, atol=1e-5)
+
+
+@pytest.mark.usefixtures("chunks")
+@pytest.mark.parametrize("k", [1, 4, 59, 60, 100])
+@pytest.mark.parametrize("masked", [False, True])
+def test_top_slots_are_those_of_a_sort_also_among_equal_attentions(k, masked) -> None:
+    memory = made_memory(integers=True)
+    queries = np.random.default_rng(0).integers(0, 2, (9, FEATURES)).astype(np.float32)
+    where = np.random.default_rng(1).random(SLOTS) < 0.4 if masked else None
+    seen: list[int] = []
+    slots, attention = memory.top(queries, k, where=where, on_chunk=seen.append)
+    every = memory.attention(queries)
+    if where is not None:
+        every[:, ~where] = -np.inf
+    expected = np.argsort(-every, axis=1, kind="stable")[:, : min(k, SLOTS if where is None else where.sum())]
+    assert np.array_equal(slots, expected)
+    assert np.array_equal(attention, np.take_along_axis(every, expected, 1))
+    assert sum(seen) == SLOTS
+
+
+def test_no_slots_are_the_top_of_nothing() -> None:
+    memory = made_memory()
+    slots, attention = memory.top(np.ones((2, FEATURES)), 3, where=np.zeros(SLOTS, bool))
+    assert slots.shape == attention.shape == (2, 0)
+    slots, attention = memory.top(np.ones((0, FEATURES)), 3)
+    assert slots.shape == attention.shape == (0, 3)
+
+
+def test_a_query_whose_attention_grows_all_the_time_keeps_the_last_slots() -> None:
+    values = torch.stack([torch.arange(5000.0), torch.zeros(5000), -torch.arange(5000.0)])
+    best = TopSlots(3, 4)
+    for start in range(0, 5000, 700):
+        best.add(values[:, start : start + 700], torch.arange(5000)[start : start + 700])
+    slots, _ = best.result()
+    assert slots.tolist() == [[4999, 4998, 4997, 4996], [0, 1, 2, 3], [0, 1, 2, 3]]
+
+
+def test_few_candidates_are_kept_of_many_columns() -> None:
+    values = torch.from_numpy(np.random.default_rng(0).integers(0, 1000, (20, 50_000)).astype(np.float32))
+    best, merges = TopSlots(20, 30), 0
+    for start in range(0, 50_000, 500):
+        best.add(values[:, start : start + 500], torch.arange(start, start + 500))
+        merges += int(best.waiting.max() == 0)
+    slots, attention = best.result()
+    expected = np.argsort(-values.numpy(), axis=1, kind="stable")[:, :30]
+    assert np.array_equal(slots, expected)
+    assert np.array_equal(attention, np.take_along_axis(values.numpy(), expected, 1))
+    assert merges < 20  # of 100 chunks
+
+
+@pytest.mark.usefixtures("chunks")
+def test_totals_are_sums_of_attention_by_group(memory, queries) -> None:
+    groups = np.random.default_rng(2).integers(-1, 4, SLOTS)
+    keys, _ = plain(memory)
+    attention = with_ones(memory, queries) @ keys.T
+    expected = np.stack([attention[:, groups == group].sum(1) for group in range(5)], 1)
+    found = memory.totals(queries, groups, 5)
+    assert np.allclose(found, expected, atol=1e-4)
+    assert np.array_equal(found[:, 4], np.zeros(len(queries)))  # a group without slots
+
+
+def test_later_totals_do_not_read_the_memory_again(queries, monkeypatch) -> None:
+    memory = made_memory()
+    groups = np.arange(SLOTS) % 3
+    first = memory.totals(queries, groups, 3)
+    other = memory.totals(queries, groups // 2, 2)
+    monkeypatch.setattr(LayerMemory, "keys", None)
+    assert np.array_equal(memory.totals(queries, groups.copy(), 3), first)
+    assert np.array_equal(memory.totals(queries, groups // 2, 2), other)
+    with pytest.raises(TypeError):
+        memory.totals(queries, groups[::-1], 3)
+
+
+@pytest.mark.usefixtures("chunks")
+def test_a_layer_without_a_part_of_its_memory(memory, queries) -> None:
+    where = np.random.default_rng(3).random(SLOTS) < 0.5
+    keys, errors = plain(memory)
+    part = errors[where].T @ keys[where]
+    weight, bias = memory.without(where)
+    assert np.allclose(weight, memory.weight - part[:, :FEATURES], atol=1e-4)
+    assert (bias is None) == (memory.bias is None)
+    if bias is not None:
+        assert np.allclose(bias, memory.bias - part[:, -1], atol=1e-4)
+    kept, _ = memory.without(np.zeros(SLOTS, bool))
+    assert np.array_equal(kept, memory.weight)
+
+
+def test_chunks_do_not_grow_with_the_memory_or_the_number_of_queries(monkeypatch) -> None:
+    """Nothing larger than a chunk of keys and a block of attention is made at once."""
+    many = 60_000
+    memory = made_memory()
+    memory = replace(
+        memory,
+        stored_keys=np.broadcast_to(np.float32(1), (many, 800)),
+        gradients=np.broadcast_to(np.float32(1), (many, 800)),
+        slot_steps=np.broadcast_to(np.int64(0), many),
+        initial=np.zeros((800, 800)),
+        initial_bias=None,
+        weight=np.zeros((800, 800)),
+        bias=None,
+    )
+    largest = 2**24  # numbers: 64 MB in float32
+    sizes: list[int] = []
+
+    def measured(self, queries, slots=None):
+        sizes.append((slots.stop - slots.start) * max(800, len(queries)))
+        return np.zeros((len(queries), slots.stop - slots.start), np.float32)
+
+    monkeypatch.setattr(LayerMemory, "attention", measured)
+    monkeypatch.setattr(
+        LayerMemory, "errors", lambda self, slots: np.zeros((slots.stop - slots.start, 800), np.float32)
+    )
+    memory.top(np.zeros((1000, 800), np.float32), 5)
+    assert max(sizes) <= largest and len(sizes) > 10
+    sizes.clear()
+    memory.answers(np.zeros((30, 800), np.float32))
+    assert max(sizes) <= largest

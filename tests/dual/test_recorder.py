@@ -1,0 +1,280 @@
+"""The files of a recording: interruptions, full disks, and disk space."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from recorded import N_TRAIN, Interrupted, RecordedTraining
+from torch import nn
+
+from idwbench.dual import disk_space
+from idwbench.dual.disk_space import folder_bytes, readable_bytes, recording_bytes
+from idwbench.dual.facts import RecordingFacts
+from idwbench.dual.recorder import Recorder, Weights
+from idwbench.dual.recording import Recording
+from idwbench.dual.recordings import Recordings
+from idwbench.errors import OutputError, RecordingError, TrainingError
+from idwbench.runs.protocol import Protocol
+from idwbench.training.checkpoint_files import CheckpointFile, State
+
+SGD = Protocol(epochs=2, batch_size=8, learning_rate=0.05, optimizer="sgd", momentum=0.9, gradient_clip=0.1)
+ADAM = Protocol(epochs=2, batch_size=8, learning_rate=0.01)
+STEPS = 2 * -(-N_TRAIN // 8)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+
+
+class EverySecond(CheckpointFile):
+    """A checkpoint that is written at every second step of an epoch: later steps are recorded again."""
+
+    def save(self, state: State) -> None:
+        if state.facts["step"] % 2 == 0:
+            super().save(state)
+
+
+@pytest.mark.parametrize("options", [{}, {"fold": True}, {"record_dtype": "float16"}])
+@pytest.mark.parametrize("protocol", [SGD, ADAM], ids=["sgd", "adam"])
+def test_a_recording_interrupted_in_any_step_has_the_same_bytes(protocol, options, tmp_path: Path) -> None:
+    whole = RecordedTraining(protocol, tmp_path / "whole", **options)
+    expected = whole.run()
+    for stop in range(STEPS):
+        notes: list[str] = []
+        folder, file = tmp_path / f"{stop}", EverySecond(tmp_path / f"{stop}.safetensors", "run", notes.append)
+        stopped = RecordedTraining(protocol, folder, stop_after=stop, **options)
+        with pytest.raises(Interrupted):
+            stopped.training(file, checkpoint_seconds=0).train()
+        assert not folder.exists()
+        resumed = RecordedTraining(protocol, folder, **options)
+        resumed.training(file).train()
+        pointer = resumed.recorder.finish()
+        assert contents(folder) == contents(expected.folder)
+        assert pointer.tobytes().hex() == expected.facts.parameters_sha256
+        assert notes == []
+        assert resumed.taken == STEPS - stop // 2 * 2
+
+
+def test_what_was_recorded_after_the_checkpoint_is_recorded_again(tmp_path: Path) -> None:
+    expected = RecordedTraining(SGD, tmp_path / "whole").run()
+    file = CheckpointFile(tmp_path / "run.safetensors", "run")
+    stopped = RecordedTraining(SGD, tmp_path / "run", stop_after=3)
+    with pytest.raises(Interrupted):
+        stopped.training(file, checkpoint_seconds=0).train()
+    for part in stopped.recorder.partial.glob("*.npy"):
+        if ".initial" not in part.name:
+            part.write_bytes(part.read_bytes() + b"half a row")
+    resumed = RecordedTraining(SGD, tmp_path / "run")
+    resumed.training(file).train()
+    resumed.recorder.finish()
+    assert contents(tmp_path / "run") == contents(expected.folder)
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "no rows", "no initial", "other settings", "no facts"])
+def test_a_training_whose_recording_does_not_reach_its_checkpoint_starts_anew(damage: str, tmp_path: Path) -> None:
+    expected = RecordedTraining(SGD, tmp_path / "whole").run()
+    notes: list[str] = []
+    file = CheckpointFile(tmp_path / "run.safetensors", "run", notes.append)
+    stopped = RecordedTraining(SGD, tmp_path / "run", stop_after=5)
+    with pytest.raises(Interrupted):
+        stopped.training(file, checkpoint_seconds=0).train()
+    partial = stopped.recorder.partial
+    if damage == "missing":
+        partial.rename(tmp_path / "moved")
+    elif damage == "short":
+        keys = partial / "layer_1.keys.npy"
+        keys.write_bytes(keys.read_bytes()[:-40])
+    elif damage == "no rows":
+        (partial / "rows.npy").unlink()
+    elif damage == "no initial":
+        (partial / "layer_0.initial.npy").unlink()
+    elif damage == "no facts":
+        (partial / "recording.json").write_text("{}")
+    else:
+        facts = json.loads((partial / "recording.json").read_text())
+        (partial / "recording.json").write_text(json.dumps(facts | {"dtype": "float32"}))
+    resumed = RecordedTraining(SGD, tmp_path / "run")
+    resumed.training(file).train()
+    resumed.recorder.finish()
+    assert contents(tmp_path / "run") == contents(expected.folder)
+    assert resumed.taken == STEPS
+    assert len(notes) == 1 and notes[0].endswith("the training starts anew")
+
+
+def test_a_recording_without_a_checkpoint_starts_anew(tmp_path: Path) -> None:
+    expected = RecordedTraining(SGD, tmp_path / "whole").run()
+    with pytest.raises(Interrupted):
+        RecordedTraining(SGD, tmp_path / "run", stop_after=5).training().train()
+    RecordedTraining(SGD, tmp_path / "run").run()
+    assert contents(tmp_path / "run") == contents(expected.folder)
+
+
+def test_a_complete_recording_stays_until_a_new_one_of_the_run_is_complete(tmp_path: Path) -> None:
+    RecordedTraining(SGD, tmp_path / "run").run()
+    before = contents(tmp_path / "run")
+    with pytest.raises(Interrupted):
+        RecordedTraining(SGD, tmp_path / "run", stop_after=5).training().train()
+    assert contents(tmp_path / "run") == before
+    Recording.open(tmp_path / "run")
+    RecordedTraining(ADAM, tmp_path / "run").run()
+    assert Recording.open(tmp_path / "run").facts.optimizer == "adam_amsgrad"
+    assert not (tmp_path / "run.partial").exists()
+
+
+def test_recording_does_not_change_the_training(tmp_path: Path) -> None:
+    recorded = RecordedTraining(SGD, tmp_path / "run")
+    recorded.run()
+    plain = RecordedTraining(SGD, tmp_path / "other")
+    training = plain.training()
+    training.recorder = None
+    training.train()
+    for name, tensor in plain.module.state_dict().items():
+        assert torch.equal(tensor, recorded.module.state_dict()[name])
+    assert not (tmp_path / "other.partial").exists()
+    recorded.module(torch.ones(2, 4).double())  # nothing is recorded any more
+
+
+def test_the_files_are_arrays_that_numpy_loads(tmp_path: Path) -> None:
+    made = RecordedTraining(SGD, tmp_path / "run")
+    recording = made.run()
+    slots = 2 * N_TRAIN
+    assert np.load(tmp_path / "run" / "layer_0.keys.npy").shape == (slots, 4)
+    assert np.load(tmp_path / "run" / "layer_2.gradients.npy").shape == (slots, 3)
+    assert np.array_equal(np.load(tmp_path / "run" / "rows.npy"), recording.rows)
+    assert np.array_equal(np.load(tmp_path / "run" / "layer_0.keys.npy"), made.inputs[recording.rows])
+    assert np.array_equal(np.load(tmp_path / "run" / "steps.npy")[:, 2], [8, 8, 8, 3] * 2)
+    assert recording.slot_steps.tolist() == np.repeat(np.arange(8), [8, 8, 8, 3] * 2).tolist()
+
+
+class FullDisk(io.FileIO):
+    """A file on a disk with room for a number of bytes, for all files together."""
+
+    room = 0
+
+    def write(self, content) -> int:
+        written = min(len(memoryview(content).cast("B")), FullDisk.room)
+        FullDisk.room -= written
+        super().write(memoryview(content).cast("B")[:written])
+        if written < len(memoryview(content).cast("B")):
+            raise OSError(28, "No space left on device")
+        return written
+
+
+@pytest.mark.parametrize("room", [0, 200, 3_000, 9_000])
+def test_a_full_disk_is_one_line_and_the_recording_is_not_complete(room: int, tmp_path: Path, monkeypatch) -> None:
+    file = CheckpointFile(tmp_path / "run.safetensors", "run")
+    made = RecordedTraining(SGD, tmp_path / "run")
+    FullDisk.room = room
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda path, mode: FullDisk(path, mode.replace("b", "")))
+        with pytest.raises(OutputError, match=r"recording cannot be written: No space left on device$") as caught:
+            made.training(file, checkpoint_seconds=0).train()
+            made.recorder.finish()
+        made.recorder.close()
+    assert "\n" not in str(caught.value)
+    with pytest.raises(RecordingError, match="there is no recording"):
+        Recording.open(tmp_path / "run")
+    with pytest.raises(RecordingError, match="is not complete"):
+        Recording.open(made.recorder.partial)
+    # With room again the training goes on.
+    expected = RecordedTraining(SGD, tmp_path / "whole").run()
+    resumed = RecordedTraining(SGD, tmp_path / "run")
+    resumed.training(file).train()
+    resumed.recorder.finish()
+    assert contents(tmp_path / "run") == contents(expected.folder)
+
+
+def test_a_file_in_the_place_of_the_folder_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "recordings").write_text("")
+    made = RecordedTraining(SGD, tmp_path / "recordings" / "run")
+    with pytest.raises(OutputError, match="recordings"):
+        made.training().train()
+
+
+@pytest.mark.parametrize("protocol", [SGD, ADAM], ids=["sgd", "adam"])
+@pytest.mark.parametrize("options", [{}, {"fold": True}, {"record_dtype": "float16"}])
+def test_the_space_that_is_said_is_the_space_that_is_needed(protocol, options, tmp_path: Path) -> None:
+    made = RecordedTraining(protocol, tmp_path / "run", **options)
+    recording = made.run()
+    needed = recording_bytes(recording.facts, steps=recording.steps, slots=len(recording.rows))
+    written = folder_bytes(tmp_path / "run")
+    assert 0 <= needed - 2**20 + 128 * 20 + 4000 - written < 8000  # headers and JSON
+    facts = recording.facts
+    per_slot = recording_bytes(facts, steps=0, slots=1) - recording_bytes(facts, steps=0, slots=0)
+    assert per_slot == 8 + np.dtype(facts.dtype).itemsize * ((0 if options.get("fold") else 4) + 6 + 6 + 5 + 5 + 3)
+
+
+def facts() -> RecordingFacts:
+    return RecordingFacts("0123456789abcdef", "data")
+
+
+def test_the_space_is_said_and_refused_before_the_training(tmp_path: Path, monkeypatch) -> None:
+    notes: list[str] = []
+    recordings, layers = Recordings(tmp_path / "db.recordings", notes.append), {"layer_0": nn.Linear(800, 800)}
+    recorder = recordings.recorder(layers, facts(), steps=3000, slots=384_000)
+    assert isinstance(recorder, Recorder) and not (tmp_path / "db.recordings").exists()
+    assert notes == [f"the recording of run 01234567 needs 2.5 GB in {tmp_path / 'db.recordings'}"]
+    monkeypatch.setattr(disk_space.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10**9})())
+    with pytest.raises(OutputError, match=r"needs 2.5 GB of disk space, and 1.0 GB are free"):
+        recordings.recorder(layers, facts(), steps=3000, slots=384_000)
+    half = recordings.recorder(layers, facts(), steps=300, slots=38_400, dtype="float16")
+    assert half.facts.dtype == "float16"
+
+
+def test_the_part_that_is_recorded_already_needs_no_space_again(tmp_path: Path, monkeypatch) -> None:
+    recordings, layers = Recordings(tmp_path), {"layer_0": nn.Linear(80, 80)}
+    needed = recording_bytes(recordings.recorder(layers, facts(), steps=1, slots=10_000).facts, steps=1, slots=10_000)
+    monkeypatch.setattr(disk_space.shutil, "disk_usage", lambda path: type("Usage", (), {"free": needed - 1000})())
+    with pytest.raises(OutputError):
+        recordings.recorder(layers, facts(), steps=1, slots=10_000)
+    (tmp_path / "0123456789abcdef.partial").mkdir()
+    (tmp_path / "0123456789abcdef.partial" / "rows.npy").write_bytes(bytes(1000))
+    recordings.recorder(layers, facts(), steps=1, slots=10_000)
+
+
+def test_without_a_folder_there_are_no_recordings() -> None:
+    with pytest.raises(RecordingError, match="needs a database in a file"):
+        Recordings().recorder({"layer_0": nn.Linear(2, 2)}, facts(), steps=1, slots=1)
+
+
+def test_inputs_beyond_half_precision_are_refused(tmp_path: Path) -> None:
+    made = RecordedTraining(SGD, tmp_path / "run", record_dtype="float16")
+    made.inputs[3, 1] = 1e5
+    with pytest.raises(TrainingError, match="'layer_0' are too large for a recording in float16"):
+        made.training().train()
+
+
+def test_inputs_that_are_not_rows_of_the_folded_inputs_are_refused(tmp_path: Path) -> None:
+    made = RecordedTraining(SGD, tmp_path / "run", fold=True, twice=True)
+    with pytest.raises(ValueError, match="the folded layer 'layer_0' are not the rows"):
+        made.training().train()
+
+
+def test_slots_without_rows_are_refused(tmp_path: Path) -> None:
+    made = RecordedTraining(SGD, tmp_path / "run")
+    training = made.training()
+    training.rows = lambda rows: rows[:-1]
+    with pytest.raises(ValueError, match="'layer_0' has 8 inputs and 8 gradients for 7 slots in a step"):
+        training.train()
+
+
+def test_a_layer_of_its_own_delivers_inputs_and_gradients(tmp_path: Path) -> None:
+    weight, inputs = torch.zeros(2, 3), torch.arange(12.0).view(2, 2, 3)
+    recorder = Recorder({"matrix": Weights(weight)}, tmp_path / "run", facts())
+    recorder.start()
+    recorder.begin_step(np.arange(4))
+    recorder.take("matrix", inputs, inputs[..., :2] + 1)
+    weight -= 0.5 * (inputs[..., :2] + 1).reshape(4, 2).T @ inputs.reshape(4, 3)
+    recorder.end_step(0.5)
+    recorder.finish()
+    memory = Recording.open(tmp_path / "run").layers["matrix"]
+    assert np.allclose(memory.answers(np.eye(3)), weight.numpy().T)
+
+
+def test_numbers_of_bytes_are_readable() -> None:
+    assert [readable_bytes(n) for n in (10, 4_321, 5_400_000, 6_240_000_000)] == ["1 kB", "4 kB", "5.4 MB", "6.2 GB"]

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from idwbench.errors import ExplanationError
+from idwbench.explanations.masks import parse_mask
+
+NAMES, TASKS = ("shirt", "shoe", "bag"), ("mnist", "fashion_mnist")
+LABELS, OF_TASKS = np.array([0, 1, 2, 0, 1, 2]), np.array([0, 0, 0, 1, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("texts", "removed"),
+    [
+        (["label=shoe"], [1, 4]),
+        (["label=2"], [2, 5]),
+        (["label=shoe", "label=bag"], [1, 2, 4, 5]),
+        (["task=fashion_mnist"], [3, 4, 5]),
+        (["task=fashion_mnist", "label=shoe"], [4]),
+        (["label=shoe", "task=mnist", "label=shirt"], [0, 1]),
+    ],
+)
+def test_one_word_means_any_of_its_values_and_two_words_mean_both(texts, removed):
+    mask = parse_mask(texts, NAMES, TASKS)
+    assert mask is not None and mask.conditions == tuple(texts)
+    assert np.flatnonzero(mask.removes(LABELS, OF_TASKS)).tolist() == removed
+
+
+def test_no_conditions_are_no_mask():
+    assert parse_mask([], NAMES, TASKS) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("shoe", r"mask: expected label=CLASS or task=NAME, got 'shoe'"),
+        ("label=", r"expected label=CLASS or task=NAME, got 'label='"),
+        ("lable=1", r"mask: unknown 'lable' \(did you mean 'label'\?\)"),
+        ("label=sho", r"mask: no class is called 'sho' \(did you mean 'shoe'\?\)"),
+        ("label=3", r"mask: expected 0 to 2, got 3"),
+        ("task=mnst", r"mask: no task is called 'mnst' \(did you mean 'mnist'\?\)"),
+    ],
+)
+def test_what_is_no_condition_is_refused_with_what_would_be(text, message):
+    with pytest.raises(ExplanationError, match=message):
+        parse_mask([text], NAMES, TASKS)
+
+
+def test_data_without_tasks_or_classes_is_named():
+    with pytest.raises(ExplanationError, match="digits has no tasks"):
+        parse_mask(["task=mnist"], NAMES, (), "digits")
+    with pytest.raises(ExplanationError, match="sine has no classes"):
+        parse_mask(["label=0"], (), (), "sine")
+
+
+def test_a_mask_that_removes_nothing_or_everything_is_refused():
+    mask = parse_mask(["label=bag"], NAMES)
+    assert mask is not None
+    with pytest.raises(ExplanationError, match="no part of the memory has label=bag"):
+        mask.removes(np.array([0, 1]))
+    with pytest.raises(ExplanationError, match="the whole memory has label=bag; nothing is left to answer"):
+        mask.removes(np.array([2, 2]))

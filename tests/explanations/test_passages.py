@@ -1,0 +1,241 @@
+"""Passages behind the next token of a prompt, against attention computed by brute force."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from texts import TEXT, lstm_run, text_dataset, text_file
+
+from idwbench.cli.passages import print_passages
+from idwbench.dual.recording import open_recording
+from idwbench.errors import ConfigError, ExplanationError, IdwbenchError, RecordingError
+from idwbench.explanations.passage_texts import ExplainedPrompt, PassageLayer
+from idwbench.explanations.passages import explain_prompt
+from idwbench.models.text_model import find_language_model
+from idwbench.results.records import StoredRun
+from idwbench.results.store import Results
+from idwbench.runs.config import run_config
+from idwbench.sweep.execution import train
+
+LAYERS = ("lstm.input", "lstm.recurrent", "head")
+
+
+class Trained:
+    """A recorded run on a text file, and its data."""
+
+    def __init__(self, folder: Path, tokens: str, **settings: Any) -> None:
+        self.path, self.tokens = text_file(folder), tokens
+        self.run: StoredRun = train(lstm_run(self.path, tokens=tokens, record=True, **settings), folder / "results.db")
+        self.results = Results(folder / "results.db", read_only=True)
+        self.recording = open_recording(self.results, self.run)
+        self.dataset = text_dataset(self.path, tokens=tokens)
+
+    def explain(self, prompt: str, *arguments: Any, **options: Any) -> ExplainedPrompt:
+        return explain_prompt(self.results, self.run.run_key, prompt, *arguments, **options)
+
+    def keys(self, name: str) -> np.ndarray:
+        return np.load(self.recording.folder / f"{name}.keys.npy").astype(np.float64)
+
+
+@pytest.fixture(scope="module")
+def characters(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return Trained(tmp_path_factory.mktemp("characters"), "characters")
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return Trained(tmp_path_factory.mktemp("words"), "words", context=4)
+
+
+def of_layer(explained: ExplainedPrompt, name: str) -> PassageLayer:
+    return next(layer for layer in explained.layers if layer.name == name)
+
+
+@torch.no_grad()
+def queries_by_hand(trained: Trained, prompt: str) -> dict[str, np.ndarray]:
+    """The inputs of the three layers at the last token, one cell at a time."""
+    model = find_language_model(trained.results, trained.run.run_key)[1]
+    network, codes = model.network, model.encode(prompt)
+    cell = torch.nn.LSTMCell(network.lstm.input_size, network.lstm.hidden_size)
+    for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+        setattr(cell, name, torch.nn.Parameter(getattr(network.lstm, f"{name}_l0").clone()))
+    embedded = network.tokens(torch.from_numpy(codes))
+    states = [torch.zeros(1, network.lstm.hidden_size)]
+    state = (states[0], states[0])
+    for x in embedded:
+        state = cell(x[None], state)
+        states.append(state[0])
+    return {name: x.numpy() for name, x in zip(LAYERS, (embedded[-1:], states[-2], states[-1]), strict=True)}
+
+
+@pytest.mark.parametrize("prompt", ["the c", "a rat ra"])
+def test_attention_is_that_of_the_inputs_of_each_layer_at_the_last_token(prompt, characters):
+    explained = characters.explain(prompt, top=1000, hits=40)
+    rows = characters.recording.rows
+    for name, query in queries_by_hand(characters, prompt).items():
+        attention = characters.keys(name) @ query[0].astype(np.float64) + 1
+        layer = of_layer(explained, name)
+        assert (layer.slots, layer.hits) == (len(rows), 40)
+        assert layer.total == pytest.approx(attention.sum(), rel=1e-5)
+        largest = np.sort(attention)[::-1][:40]
+        assert sum(p.attention for p in layer.passages) == pytest.approx(largest.sum(), rel=1e-5)
+        assert max(p.largest for p in layer.passages) == pytest.approx(largest[0], rel=1e-5)
+        assert sum(p.hits for p in layer.passages) == 40
+        for passage in layer.passages:
+            visits = np.isin(rows, passage.rows)
+            nearest = np.sort(attention[visits])[::-1][: passage.hits]
+            assert passage.attention == pytest.approx(nearest.sum(), rel=1e-4)
+            step = characters.recording.slot_steps[visits][attention[visits].argmax()] + 1
+            assert passage.step == step
+
+
+def test_repeated_hits_and_neighbours_are_one_passage_and_the_largest_comes_first(characters):
+    explained = characters.explain("the cat", top=1000, hits=60)
+    for layer in explained.layers:
+        rows = [row for passage in layer.passages for row in passage.rows]
+        assert len(rows) == len({*rows})
+        assert all(p.rows == tuple(range(p.rows[0], p.rows[-1] + 1)) for p in layer.passages)
+        assert not {p.rows[-1] + 1 for p in layer.passages} & {p.rows[0] for p in layer.passages}
+        attention = [p.attention for p in layer.passages]
+        assert attention == sorted(attention, reverse=True)
+        assert any(p.hits > 1 for p in layer.passages)
+    assert [len(layer.passages) for layer in characters.explain("the cat", 2, hits=60).layers] == [2, 2, 2]
+
+
+def test_the_head_says_what_its_passages_add_to_the_most_probable_token(characters):
+    explained = characters.explain("the c", top=1000, hits=10_000)
+    slots = len(characters.recording.rows)
+    memory = characters.recording.layers["head"]
+    query = queries_by_hand(characters, "the c")["head"]
+    names = characters.dataset.class_names
+    output = names.index(next(token for token, _ in explained.next_tokens if token != names[0]))
+    whole = memory.contributions(query, output)[0].sum(dtype=np.float64)
+    layer = of_layer(explained, "head")
+    assert layer.hits == slots  # all of them: fewer than asked for
+    assert sum(p.contribution or 0 for p in layer.passages) == pytest.approx(whole, rel=1e-4)
+    assert all(p.contribution is None for p in of_layer(explained, "lstm.input").passages)
+
+
+def test_the_next_tokens_are_those_of_the_model(characters):
+    explained = characters.explain("the c", top=3)
+    model = find_language_model(characters.results, characters.run.run_key)[1]
+    logits = torch.from_numpy(model.logits("the c")[-1]).double().softmax(0)
+    likely = logits.argsort(descending=True)[:3].tolist()
+    assert [token for token, _ in explained.next_tokens] == [model.vocabulary[code] for code in likely]
+    assert [p for _, p in explained.next_tokens] == pytest.approx(logits[likely].tolist(), rel=1e-6)
+
+
+def test_the_attended_token_is_marked_in_its_text(characters):
+    text = TEXT * 10
+    explained = characters.explain("the c", hits=5)
+    for passage in of_layer(explained, "lstm.input").passages:
+        marked = [t for t, is_marked in zip(passage.tokens, passage.marked, strict=True) if is_marked]
+        assert marked == [text[row] for row in passage.rows] == ["c"] * len(marked)
+        before, _, rest = explained.text(passage, ("<<", ">>")).partition("<<")
+        inside, _, after = rest.partition(">>")
+        assert text[passage.rows[0] - len(before) : passage.rows[-1] + 1 + len(after)] == before + inside + after
+
+
+def test_a_model_of_words_marks_words(words):
+    explained = words.explain("the cat sat", hits=3)
+    assert explained.prompt == ("the", "cat", "sat")
+    passage = of_layer(explained, "lstm.input").passages[0]
+    assert " [sat] " in explained.text(passage)
+    assert "cat [sat] on the mat . a rat ran" in explained.text(passage)
+
+
+def test_passages_have_the_words_of_the_text_also_where_the_vocabulary_has_none(tmp_path):
+    path = text_file(tmp_path)
+    config = lstm_run(path, tokens="words", record=True)
+    config = config.model_copy(update={"dataset": config.dataset.model_copy(update={"vocabulary_size": 3})})
+    run = train(config, tmp_path / "results.db")
+    explained = explain_prompt(Results(tmp_path / "results.db", read_only=True), run.run_key, "the cat sat")
+    assert explained.prompt == ("the", "cat", "<unk>") and explained.warnings == ("not in the vocabulary: sat",)
+    shown = {token for layer in explained.layers for passage in layer.passages for token in passage.tokens}
+    assert {"sat", "mat", "rat"} <= shown and "<unk>" not in shown
+
+
+def test_line_ends_are_shown_in_one_line(tmp_path):
+    made = Trained(tmp_path, "words")
+    explained = made.explain("the")
+    passage = of_layer(explained, "lstm.input").passages[0]
+    lines = type(passage)((1,), ("a", "\n", "b"), (False, True, False), 1, 1.0, 1.0, 1)
+    assert explained.text(lines) == "a [⏎] b"
+
+
+def test_warnings_say_what_was_not_read_or_not_known(words):
+    explained = words.explain("the cat sat on the xylophone")
+    assert explained.prompt == ("sat", "on", "the", "<unk>")
+    assert explained.warnings == ("only the last 4 of 6 words are read", "not in the vocabulary: xylophone")
+    alone = words.explain("the")
+    assert alone.warnings == ("the state before the only token is zero: lstm.recurrent attends to all slots alike",)
+    assert of_layer(alone, "lstm.recurrent").total == pytest.approx(len(words.recording.rows))
+
+
+def test_a_recording_of_adam_says_what_it_leaves_out(tmp_path):
+    made = Trained(tmp_path, "words", optimizer="adam", momentum=0.0, learning_rate=0.01)
+    warning = made.explain("the cat").warnings[-1]
+    assert warning.startswith("the dual form of adam leaves out a part of the update: ")
+    assert all(f" % in {name}" in warning for name in LAYERS)
+
+
+def test_one_layer_is_enough_and_slots_are_counted(characters):
+    done: list[tuple[int, int]] = []
+    explained = characters.explain("the c", layer="head", on_slots=lambda *counts: done.append(counts))
+    assert [layer.name for layer in explained.layers] == ["head"]
+    assert done[-1] == (len(characters.recording.rows),) * 2
+    with pytest.raises(ExplanationError) as error:
+        characters.explain("the c", layer="lstm.inputs")
+    assert str(error.value) == "layer: the recording has no layer 'lstm.inputs' (did you mean 'lstm.input'?)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("",), "prompt: expected at least one character"),
+        (("the", 0), "top: expected at least 1, got 0"),
+    ],
+)
+def test_impossible_requests_get_one_line(arguments, message, characters):
+    with pytest.raises(IdwbenchError) as error:
+        characters.explain(*arguments)
+    assert str(error.value) == message and not isinstance(error.value, ConfigError)
+
+
+def test_a_run_without_a_recording_or_of_another_kind_gets_one_line(tmp_path):
+    db, path = tmp_path / "results.db", text_file(tmp_path)
+    plain = train(lstm_run(path), db)
+    results = Results(db)
+    with pytest.raises(RecordingError, match="was not recorded"):
+        explain_prompt(results, plain.run_key, "the")
+    other = run_config("two_moons", prototypes=2)
+    results.plan([other])
+    with pytest.raises(ExplanationError, match=r"^prompt: only a run of kind lstm_lm reads one, not prototypes$"):
+        explain_prompt(results, other.run_key, "the")
+
+
+def test_a_text_that_changed_gets_one_line(tmp_path):
+    made = Trained(tmp_path, "words")
+    made.path.write_text(TEXT * 11)
+    with pytest.raises(IdwbenchError, match="has changed"):
+        made.explain("the")
+
+
+def test_what_is_printed_says_prompt_next_tokens_and_passages(words, capsys):
+    explained = words.explain("the cat sat", 3)
+    print_passages(explained, as_json=False)
+    printed = capsys.readouterr().out
+    output = printed.splitlines()
+    assert output[1] == "prompt 'the cat sat'" and output[2].startswith("next '")
+    assert [line.split(":")[0] for line in output if ":" in line and "slots" in line] == [*LAYERS]
+    assert sum("contribution" in line for line in output) == 1
+    assert "cat [sat] on the mat" in " ".join(printed.split())
+    print_passages(explained, as_json=True)
+    facts = json.loads(capsys.readouterr().out)
+    assert facts == json.loads(json.dumps(explained.facts()))
+    assert facts["layers"][0]["passages"][0]["text"] == explained.text(explained.layers[0].passages[0])

@@ -1,0 +1,234 @@
+"""Explanations of prototypes, heads of networks, and kernel regression, against NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from blob_data import make_dataset, make_regression
+
+from idwbench.data.dataset import Dataset, Scaling
+from idwbench.errors import ExplanationError, TrainingError
+from idwbench.explanations.explain import explain
+from idwbench.explanations.kernel_regression import explain_kernel_regression
+from idwbench.explanations.prototypes import explain_head, explain_prototypes
+from idwbench.explanations.queries import Request
+from idwbench.models.checkpoints import saved_model
+from idwbench.models.network import initial_network
+from idwbench.models.saved import SavedModel
+from idwbench.results.store import Results
+from idwbench.runs.config import run_config
+from idwbench.runs.results import RunResult
+
+SCALING = Scaling(np.array(10.0), np.array(2.0))
+DATA = replace(make_dataset(), scaling=SCALING)
+NUMBERS = replace(make_regression(), scaling=SCALING)
+
+
+def model(dataset: Dataset = DATA, name: str = "two_moons") -> SavedModel:
+    generator = np.random.default_rng(4)
+    config = run_config(name, method="idw", prototypes=6, power=2, epsilon=0.1)
+    keys, values = (generator.normal(size=(6, n)).astype(np.float32) for n in (3, dataset.n_outputs))
+    return saved_model(config, dataset, {"keys": keys, "values": values}, engine="torch", device="cpu")
+
+
+def request(dataset: Dataset, x: str, **options) -> Request:
+    return Request(x, load=lambda config, data_dir: dataset, **options)
+
+
+def idw_weights(query: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    inverse = 1 / (0.1 + ((query.astype(np.float64) - keys) ** 2).sum(-1))
+    return inverse / inverse.sum(-1, keepdims=True)
+
+
+def arrays(saved: SavedModel) -> tuple[np.ndarray, np.ndarray]:
+    return tuple(part.detach().numpy().astype(np.float64) for part in (saved.network.keys, saved.network.values))
+
+
+def test_prototypes_come_with_weights_values_and_what_they_add():
+    saved = model()
+    keys, values = arrays(saved)
+    found = explain_prototypes(saved, request(DATA, "two_moons:test:2", top=4))
+    weights = idw_weights(DATA.test.inputs[2], keys)
+    order = np.argsort(-weights)
+    np.testing.assert_allclose(found.answer.outputs, weights @ values, atol=1e-6)
+    assert found.answer.label == (weights @ values).argmax()
+    assert found.query.label == DATA.test.labels[2]
+    [layer] = found.layers
+    assert [item.source for item in layer.items] == [f"prototype {place}" for place in order[:4]]
+    for item, place in zip(layer.items, order, strict=False):
+        np.testing.assert_allclose(item.weight, weights[place], rtol=1e-5)
+        np.testing.assert_allclose(item.picture, SCALING.invert(keys[place]), rtol=1e-6)
+        np.testing.assert_allclose(item.value, values[place])
+        assert item.label == values[place].argmax()
+        np.testing.assert_allclose(item.contribution, weights[place] * values[place, found.answer.label], rtol=1e-5)
+    for label in range(3):
+        of_class = weights[values.argmax(1) == label]
+        np.testing.assert_allclose(layer.totals[label], of_class.sum(), atol=1e-6)
+        np.testing.assert_allclose(layer.curves[label], np.sort(of_class)[::-1], atol=1e-6)
+
+
+def test_a_mask_of_prototypes_removes_those_of_a_class_and_normalises_the_rest():
+    saved = model()
+    keys, values = arrays(saved)
+    kept = values.argmax(1) != 1
+    found = explain_prototypes(saved, request(DATA, "two_moons:test:2", masks=["label=b"]))
+    effect = found.effect
+    assert effect is not None and (effect.removed, effect.size) == ((~kept).sum(), 6)
+    expected = idw_weights(DATA.test.inputs[2], keys[kept]) @ values[kept]
+    np.testing.assert_allclose(effect.answer.outputs, expected, atol=1e-6)
+    [change] = effect.accuracy
+    every = DATA.test.inputs[:, None]
+    before = (idw_weights(every, keys) @ values).argmax(1)
+    after = (idw_weights(every, keys[kept]) @ values[kept]).argmax(1)
+    labels = DATA.test.labels
+    assert (change.name, change.n) == ("test", len(labels))
+    assert (change.before, change.after) == ((before == labels).mean(), (after == labels).mean())
+
+
+def test_without_the_training_data_a_mask_changes_the_answer_alone():
+    other = replace(DATA, sha256="1" * 64)
+    found = explain_prototypes(model(), request(other, "1,2,3", masks=["label=b"]))
+    assert found.effect is not None and found.effect.accuracy == ()
+    assert found.warnings[0].startswith("the effect on the test data is not measured: the data two_moons is not what")
+
+
+def test_the_prototype_of_a_patch_is_called_so():
+    before = model()
+    label = (explain_prototypes(before, request(DATA, "12,9,11")).answer.label + 1) % 3
+    saved = before.patch([12.0, 9.0, 11.0], label)
+    found = explain_prototypes(saved, request(DATA, "12,9,11", top=1))
+    assert found.layers[0].items[0].source == "prototype 6 (patch 1)"
+    assert found.answer.label == label
+
+
+def test_a_regression_has_values_in_its_own_units_and_no_classes():
+    saved = model(NUMBERS, "sine")
+    keys, values = arrays(saved)
+    found = explain_prototypes(saved, request(NUMBERS, "sine:test:1"))
+    weights = idw_weights(NUMBERS.test.inputs[1], keys)
+    np.testing.assert_allclose(found.answer.outputs, 5 + 3 * weights @ values, rtol=1e-5)
+    np.testing.assert_allclose(found.query.target, 5 + 3 * NUMBERS.test.targets[1].astype(np.float64), rtol=1e-6)
+    [layer] = found.layers
+    np.testing.assert_allclose(layer.items[0].value, 5 + 3 * values[weights.argmax()], rtol=1e-6)
+    assert (found.answer.label, layer.items[0].label, layer.items[0].contribution) == (None, None, None)
+    assert (layer.totals.size, layer.curves) == (0, ())
+    with pytest.raises(ExplanationError, match="mask: the data set sine has no classes"):
+        explain_prototypes(saved, request(NUMBERS, "1,2,3", masks=["label=0"]))
+
+
+def test_a_head_attends_to_prototypes_in_feature_space_shown_as_training_inputs():
+    config = run_config("two_moons", kind="network", encoder="mlp", width=4, head="idw", prototypes=5, epsilon=0.1)
+    network = initial_network(config.model, DATA, np.random.default_rng(0))
+    nearest = np.arange(5)[::-1].copy()
+    found = explain_head(config, network, nearest, DATA, request(DATA, "two_moons:test:3", masks=["label=a"]))
+    features = network.features(DATA.test.inputs)
+    keys, values = (part.detach().numpy() for part in (network.head.keys, network.head.values))
+    weights = idw_weights(features[3], keys)
+    np.testing.assert_allclose(found.answer.outputs, weights @ values, atol=1e-5)
+    first, place = found.layers[0].items[0], int(weights.argmax())
+    assert first.source == f"prototype {place}, nearest two_moons:train:{nearest[place]}"
+    np.testing.assert_allclose(first.picture, SCALING.invert(DATA.train.inputs[nearest[place]]))
+    kept = values.argmax(1) != 0
+    assert found.effect is not None
+    expected = idw_weights(features[3], keys[kept]) @ values[kept]
+    np.testing.assert_allclose(found.effect.answer.outputs, expected, atol=1e-5)
+    assert len(found.effect.accuracy) == 1
+
+
+def test_kernel_regression_attends_to_training_samples():
+    config = run_config("two_moons", kind="kernel_regression", kernel="gaussian", bandwidth=0.5)
+    found = explain_kernel_regression(config, {}, DATA, request(DATA, "two_moons:test:4", masks=["label=2"]))
+    kernel = np.exp(-((DATA.test.inputs[4].astype(np.float64) - DATA.train.inputs) ** 2).sum(1) / 0.5)
+    weights = kernel / kernel.sum()
+    expected = [weights[DATA.train.labels == label].sum() for label in range(3)]
+    np.testing.assert_allclose(found.answer.outputs, expected, atol=1e-6)
+    np.testing.assert_array_equal(found.answer.probabilities, found.answer.outputs)
+    np.testing.assert_allclose(found.layers[0].totals, expected, atol=1e-6)
+    order = np.argsort(-weights, kind="stable")[:10]
+    assert [item.source for item in found.layers[0].items] == [f"two_moons:train:{row}" for row in order]
+    assert found.effect is not None and found.effect.answer.outputs[2] == 0
+    rest = weights[DATA.train.labels != 2]
+    np.testing.assert_allclose(found.effect.answer.outputs[0] / expected[0], 1 / rest.sum(), rtol=1e-5)
+
+
+def test_the_bandwidth_is_the_one_that_the_run_has_chosen():
+    config = run_config("two_moons", kind="kernel_regression", kernel="boxcar", bandwidth="loo")
+    request_ = request(DATA, "two_moons:test:4")
+    wide = explain_kernel_regression(config, {("train", "bandwidth"): 100.0}, DATA, request_)
+    np.testing.assert_allclose([item.weight for item in wide.layers[0].items], 1 / len(DATA.train), rtol=1e-6)
+
+
+def test_a_query_without_neighbours_gets_the_mean_and_says_so():
+    config = run_config("two_moons", kind="kernel_regression", kernel="boxcar", bandwidth=0.01)
+    found = explain_kernel_regression(config, {}, DATA, request(DATA, "500,500,500"))
+    assert found.warnings == ("no training sample is within the bandwidth: the answer is the mean of all",)
+    assert found.layers[0].items == () and not found.layers[0].totals.any()
+    frequencies = np.bincount(DATA.train.labels) / len(DATA.train)
+    np.testing.assert_allclose(found.answer.outputs, frequencies, rtol=1e-6)
+
+
+def test_kernel_regression_of_numbers_has_their_targets():
+    config = run_config("sine", kind="kernel_regression", kernel="gaussian", bandwidth=0.5)
+    found = explain_kernel_regression(config, {}, NUMBERS, request(NUMBERS, "sine:test:0", top=1))
+    [item] = found.layers[0].items
+    np.testing.assert_allclose(item.value, 5 + 3 * NUMBERS.train.targets[item.row].astype(np.float64), rtol=1e-6)
+
+
+KINDS = {
+    "linear head": ({"kind": "network", "encoder": "mlp"}, "the network has no memory: its head is linear"),
+    "not recorded": ({"kind": "mlp"}, r"the run has no memory: its training was not recorded \(train it with record"),
+    "baseline": ({"kind": "baseline", "method": "kmeans"}, "the answers of a run of kind baseline cannot be explained"),
+    "hash table": (
+        {"kind": "hash_table", "similarity": "cosine"},
+        "the answers of a run of kind hash_table cannot be explained",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory) -> tuple[Results, dict[str, str]]:
+    results = Results(tmp_path_factory.mktemp("planned") / "results.db")
+    data = {"hash table": "lookup"}
+    configs = {name: run_config(data.get(name, "two_moons"), **settings) for name, (settings, _) in KINDS.items()}
+    configs["prototypes"] = run_config("two_moons")
+    results.plan(list(configs.values()))
+    return results, {name: config.run_key for name, config in configs.items()}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_run_without_memory_is_refused(planned, name):
+    results, keys = planned
+    with pytest.raises(ExplanationError, match=KINDS[name][1]) as caught:
+        explain(keys[name], "0,1", results)
+    assert caught.value.exit_code == 2
+
+
+def test_a_run_that_is_not_complete_has_no_model(planned):
+    results, keys = planned
+    with pytest.raises(TrainingError, match="the run is planned: it has no model"):
+        explain(keys["prototypes"], "0,1", results)
+
+
+def test_what_is_neither_a_file_nor_a_key_is_refused():
+    with pytest.raises(ExplanationError, match=r"model: 'model.txt' is neither a model file \(.pt, .safetensors\) nor"):
+        explain("model.txt", "0,1", "absent.db")
+
+
+def test_a_stored_run_and_its_model_file_are_explained_alike(tmp_path, monkeypatch):
+    monkeypatch.setattr("idwbench.models.stored.load_dataset", lambda config, data_dir: DATA)
+    saved = model()
+    results = Results(tmp_path / "results.db")
+    parts = {name: getattr(saved.network, name).detach().numpy() for name in ("keys", "values")}
+    results.finish([RunResult(saved.config, "complete", (), {}, parts, 36, None, 1.0, "torch", "cpu", 1)], DATA.sha256)
+    saved.save(tmp_path / "model.pt")
+    found = [
+        explain(which, "11,12,13", results)
+        for which in (saved.config.run_key, str(tmp_path / "model.pt"), saved, results.find_run(saved.config.run_key))
+    ]
+    assert len({str(one.facts()) for one in found}) == 1
+    assert torch.is_grad_enabled()
+    with pytest.raises(ExplanationError, match=r"unknown layer 'head' \(expected one of: prototypes\)"):
+        explain(saved, "11,12,13", layer="head")

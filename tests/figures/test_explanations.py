@@ -1,0 +1,168 @@
+"""Figures of explained answers, and of attention by class."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from made import assert_no_words_overlap, made_run, words
+from recorded_mlp import load_made, recorded_config, store_recorded
+
+from idwbench.errors import ConfigError
+from idwbench.explanations.answers import (
+    AccuracyChange,
+    Answer,
+    ExplainedAnswer,
+    ExplainedLayer,
+    MaskEffect,
+    MemoryItem,
+    Query,
+)
+from idwbench.figures.attention_by_class import AttentionPanel, draw_attention_by_class
+from idwbench.figures.collected import attention_by_class
+from idwbench.figures.collected.attention_by_class import attention_by_class_figure, first_wrong_row
+from idwbench.figures.drawing import class_colour
+from idwbench.figures.explanations import draw_explanation
+from idwbench.results.store import Results
+from idwbench.runs.config import run_config
+
+DIGITS = tuple(str(digit) for digit in range(10))
+CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+EFFECT = MaskEffect(
+    ("task=fashion_mnist",),
+    300,
+    600,
+    Answer.of_logits(np.arange(10.0)),
+    (AccuracyChange("test mnist", 10, 0.45, 0.96), AccuracyChange("test fashion_mnist", 10, 0.85, 0.05)),
+)
+
+
+def layer(name: str, n_items: int, n_classes: int = 10, size: int = 600, **facts) -> ExplainedLayer:
+    generator = np.random.default_rng(0)
+    items = tuple(
+        MemoryItem(f"mnist:train:{n}", 12345.678 / (n + 1), n % n_classes, generator.uniform(0, 255, 6), row=n, **facts)
+        for n in range(n_items)
+    )
+    curves = tuple(np.linspace(40 + label, 2, size // n_classes) for label in range(n_classes))
+    return ExplainedLayer(name, size, items, np.linspace(2e4, 3e4, n_classes), curves)
+
+
+def history(names: tuple[str, ...] = DIGITS, n_items: int = 10, **changes) -> ExplainedAnswer:
+    facts = {"visits": 8, "step": 17}
+    layers = (layer("layer_0", n_items, **facts), layer("layer_1", n_items, contribution=0.0123, **facts))
+    query = Query("sequence:test:17", np.zeros(6, np.float32), np.arange(6.0), label=3)
+    answer = Answer.of_logits(np.arange(10.0)[::-1])
+    made = ExplainedAnswer("mlp · width 800", "history of training", query, answer, layers, names, (2, 3))
+    return replace(made, **changes)
+
+
+def test_a_layer_has_its_samples_in_order_with_class_attention_and_visits():
+    figure = draw_explanation(history(n_items=3))
+    found = words(figure)
+    assert "layer_0 · 600 slots" in found and "layer_1 · 600 slots" in found
+    assert [word for word in found if word.endswith("(8×)")] == ["1.235e+04 (8×)", "6173 (8×)", "4115 (8×)"] * 2
+    assert found.count("adds +0.0123") == 3  # in the last layer alone
+    assert "answer 0 (probability 0.632)" in found and "target 3" in found
+    tiles = [axes for axes in figure.axes if len(axes.images) == 3]
+    np.testing.assert_array_equal(tiles[0].images[1].get_array().ravel(), history().layers[0].items[1].picture)
+
+
+def test_bars_are_the_totals_and_curves_the_largest_of_each_class():
+    explained = history()
+    figure = draw_explanation(explained)
+    [bars] = [axes for axes in figure.axes if axes.get_title(loc="left") == "total attention"][:1]
+    np.testing.assert_allclose([patch.get_height() for patch in bars.patches], explained.layers[0].totals)
+    [curves] = [axes for axes in figure.axes if axes.get_title(loc="left") == "largest attentions"][:1]
+    np.testing.assert_allclose(curves.lines[4].get_ydata(), explained.layers[0].curves[4])
+    assert curves.lines[4].get_color() == class_colour(4)
+    assert [label.get_weight() for label in bars.get_xticklabels()] == ["bold"] + ["normal"] * 9
+
+
+def test_a_mask_draws_probabilities_before_and_after_and_says_what_it_changes():
+    explained = history(effect=EFFECT)
+    figure = draw_explanation(explained)
+    [axes] = [axes for axes in figure.axes if axes.get_title(loc="left").startswith("probability: hollow before")]
+    heights = [patch.get_height() for patch in axes.patches]
+    np.testing.assert_allclose(heights, [*explained.answer.probabilities, *EFFECT.answer.probabilities])
+    found = words(figure)
+    assert "without task=fashion_mnist: 9 (probability 0.632)" in found
+    assert "test mnist: accuracy 45.0 → 96.0 %" in found
+
+
+@pytest.mark.parametrize(("names", "n_items"), [(DIGITS, 0), (DIGITS, 10), (CLOTHES, 3), (CLOTHES, 20)])
+def test_no_words_overlap(names, n_items):
+    assert_no_words_overlap(draw_explanation(history(names, n_items, effect=EFFECT)))
+
+
+def test_prototypes_have_their_value_for_the_answer():
+    prototypes = layer("prototypes", 4, size=10, value=np.linspace(1, -1, 10))
+    explained = history(memory="prototypes", layers=(prototypes,))
+    figure = draw_explanation(explained)
+    assert words(figure).count("value +1") == 4
+    assert "10 prototypes" in words(figure)
+    assert_no_words_overlap(figure)
+
+
+def test_inputs_that_are_no_images_are_numbers_and_a_regression_has_no_classes():
+    item = MemoryItem("sine:train:3", 0.25, None, np.array([0.5]), value=np.array([1.5]), row=3)
+    query = Query("sine:test:0", np.zeros(1, np.float32), np.array([0.75]), target=np.array([2.0]))
+    of_numbers = ExplainedLayer("training_data", 1, (item,), np.zeros(0), ())
+    answer = Answer(np.array([1.25]))
+    figure = draw_explanation(ExplainedAnswer("kernel", "training data", query, answer, (of_numbers,), (), None))
+    found = words(figure)
+    assert {"0.75", "0.5", "1.5", "0.25", "answer 1.25", "target 2"} <= set(found)
+    assert len(figure.axes) == 2
+    assert_no_words_overlap(figure)
+
+
+def test_attention_by_class_has_curves_and_totals_for_each_layer():
+    figure = draw_attention_by_class([AttentionPanel("sequence", history()), AttentionPanel("joint", history())])
+    assert len(figure.axes) == 2 * (1 + 2 * 2)
+    found = words(figure)
+    assert [found.count(word) for word in ("layer_0", "layer_1", "sequence", "joint", "target 3")] == [2, 2, 1, 1, 2]
+    assert_no_words_overlap(figure)
+    with pytest.raises(ConfigError, match="at least one recorded network"):
+        draw_attention_by_class([])
+    with pytest.raises(ConfigError, match="the figure needs images"):
+        draw_attention_by_class([AttentionPanel("sequence", history(image_shape=None))])
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setattr(attention_by_class, "load_dataset", load_made)
+    store_recorded(tmp_path / "results.db")
+    return Results(tmp_path / "results.db")
+
+
+def test_the_figure_shows_the_first_wrong_image_of_the_first_part(store):
+    drawing = attention_by_class_figure(store, store.find_runs())
+    data = load_made(recorded_config().dataset)
+
+    class Constant:
+        def outputs(self, inputs):
+            return np.tile([[1.0, 0, 0]], (len(inputs), 1))
+
+    assert first_wrong_row(data, Constant()) == 2  # row 1 is of the second part
+    right = replace(data, test=replace(data.test, targets=np.zeros(12, np.int64)))
+    assert first_wrong_row(right, Constant()) == 0
+    found = words(drawing.figure)
+    assert "sequence (mnist, fashion_mnist) · mlp · width 5, depth 1, recorded in float32" in found
+    assert drawing.left_out == ()
+
+
+def test_a_recording_that_is_gone_is_left_out_and_said(store, tmp_path):
+    other = recorded_config(epochs=1)
+    store_recorded(tmp_path / "results.db", other)
+    (store.recording_folder / other.run_key).rename(tmp_path / "elsewhere")
+    drawing = attention_by_class_figure(store, store.find_runs())
+    assert len(drawing.left_out) == 1 and "there is no recording" in drawing.left_out[0]
+    with pytest.raises(ConfigError, match="there is no recording"):
+        attention_by_class_figure(store, [store.find_run(other.run_key)])
+
+
+def test_runs_without_a_recording_are_refused():
+    with pytest.raises(ConfigError, match="no complete run of kind 'mlp' was recorded"):
+        attention_by_class_figure(None, [made_run(run_config("two_moons", kind="mlp"))])
+    with pytest.raises(ConfigError, match="no run of kind 'mlp' is complete"):
+        attention_by_class_figure(None, [made_run(run_config("two_moons"))])

@@ -1,0 +1,161 @@
+"""The table of the dual form: means over seeds, published values beside them, and all formats."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import statistics
+
+import pytest
+
+from idwbench.errors import ConfigError
+from idwbench.report.dual_form import DualForm, dual_form, has_only_perceptrons
+from idwbench.report.formats import TABLE_FORMATS, render
+from idwbench.report.layout import tables_of
+from idwbench.report.tables import Table
+from idwbench.results.records import StoredRun
+from idwbench.runs.config import run_config
+
+OF = ["mnist", "fashion_mnist"]
+MNIST = {"name": "mnist", "scaling": "unit"}
+JOINT, SEQUENCE = {"name": "joint", "of": OF}, {"name": "sequence", "of": OF}
+SHARES = ("target_if_wrong", "output_if_wrong", "output_if_right")
+PAPER = {  # Table 1, as printed
+    "layer_0": ("17.2", "49.5", "75.1"),
+    "layer_1": ("18.0", "52.9", "78.8"),
+    "layer_2": ("20.6", "60.1", "84.7"),
+}
+
+
+def share(place: int, layer: int, seed: int) -> float:
+    return 0.2 * (1 + place) + layer / 100 + seed**2 / 50
+
+
+PROTOCOL = {"epochs": 8, "batch_size": 128, "learning_rate": 0.003, "optimizer": "sgd", "schedule": "constant"}
+
+
+def perceptron(dataset=SEQUENCE, seed: int = 0, state: str = "complete", **settings) -> StoredRun:
+    """Return a run whose metrics are functions of its seed."""
+    config = run_config(
+        dataset, seed=seed, kind="mlp", **{**PROTOCOL, "momentum": 0.9, "gradient_clip": 1.0, **settings}
+    )
+    metrics = {("test", "accuracy"): 0.97 - seed / 100, ("test", "wrong_inputs"): 300.0 + seed}
+    for place, name in enumerate(SHARES):
+        metrics |= {("test", f"{name}_{layer}"): share(place, layer, seed) for layer in range(config.model.n_layers)}
+    if config.dataset.name in ("joint", "sequence"):
+        metrics |= {("test", "accuracy_1"): 0.5 + seed / 100, ("test", "accuracy_2"): 0.8 + seed / 100}
+    if config.dataset.name == "sequence":
+        metrics["test", "accuracy_1_before"] = 0.9 + seed / 100
+    return StoredRun(config.run_key, config, config.dataset_label, state, metrics if state == "complete" else {})
+
+
+@pytest.fixture
+def table() -> DualForm:
+    return dual_form([perceptron(data, seed) for seed in range(3) for data in (SEQUENCE, MNIST, JOINT)])
+
+
+def columns(table: Table) -> dict[str, list[str]]:
+    return {column.name: [cell.text for cell in column.cells] for column in table.columns}
+
+
+def test_accuracies_are_means_over_seeds_for_each_part_beside_the_published(table) -> None:
+    accuracies, _ = tables_of(table)
+    assert columns(accuracies) == {
+        "dataset": ["mnist", "joint", "joint", "sequence", "sequence"],
+        "task": ["mnist", *OF, *OF],
+        "n": ["3"] * 5,
+        "accuracy": ["96.00 ± 1.00", "51.00 ± 1.00", "81.00 ± 1.00", "51.00 ± 1.00", "81.00 ± 1.00"],
+        "paper": ["97", "97", "87", "45", "85"],
+        "before": ["–", "–", "–", "91.00 ± 1.00", "–"],
+        "paper before": ["", "", "", "97", ""],
+    }
+    assert [column.header for column in accuracies.columns].count("paper") == 2
+
+
+def test_shares_of_each_layer_are_means_over_seeds_and_only_those_of_mnist_are_published(table) -> None:
+    found = columns(tables_of(table)[1])
+    assert found["dataset"] == ["mnist"] * 3 + ["joint"] * 3 + ["sequence"] * 3
+    assert found["layer"] == ["layer_0", "layer_1", "layer_2"] * 3 and found["wrong"] == ["301 ± 1"] * 9
+    for place, name in enumerate(SHARES):
+        values = [[100 * share(place, layer, seed) for seed in range(3)] for layer in range(3)]
+        assert found[name] == [f"{statistics.mean(v):.2f} ± {statistics.stdev(v):.2f}" for v in values] * 3
+        assert found[f"paper {name}"] == [shares[place] for shares in PAPER.values()] + [""] * 6
+
+
+def test_other_networks_and_data_have_no_published_values() -> None:
+    for dataset, settings in (
+        (MNIST, {"width": 5}),
+        (MNIST, {"depth": 3}),
+        ("fashion_mnist", {}),
+        (JOINT | {"of": OF[::-1]}, {}),
+    ):
+        tables = tables_of(dual_form([perceptron(dataset, **settings)]))
+        assert not any("paper" in name for table in tables for name in columns(table))
+        assert not any("arXiv" in note for table in tables for note in table.notes)
+    assert any("arXiv 2202.05798" in note for note in tables_of(dual_form([perceptron(MNIST)]))[1].notes)
+
+
+def test_settings_that_vary_have_columns_and_the_others_are_in_the_title() -> None:
+    runs = [perceptron(data, width=7, depth=depth) for data in (SEQUENCE, JOINT) for depth in (1, 2)]
+    table = dual_form(runs)
+    assert table.settings == ("depth",)
+    assert "width 7" in table.title and "of mnist, fashion_mnist" in table.title and "depth" not in table.title
+    shares = columns(tables_of(table)[1])
+    assert shares["dataset"] == ["joint"] * 5 + ["sequence"] * 5
+    assert shares["depth"] == ["1"] * 2 + ["2"] * 3 + ["1"] * 2 + ["2"] * 3
+    assert shares["layer"] == ["layer_0", "layer_1", "layer_0", "layer_1", "layer_2"] * 2
+
+
+def test_diverged_and_unfinished_runs_are_counted_and_in_no_mean() -> None:
+    states = ("complete", "complete", "diverged", "planned", "failed")
+    table = dual_form([perceptron(MNIST, seed, state) for seed, state in enumerate(states)])
+    [row] = table.rows
+    assert (row.n, row.n_diverged) == (2, 1) and row.accuracy is not None and set(row.accuracy.values) == {0, 1}
+    assert columns(tables_of(table)[0])["diverged"] == ["1"]
+    assert table.notes == (
+        "1 run diverged; not in the means.",
+        "1 run failed; not shown.",
+        "1 run not finished; not shown.",
+    )
+
+
+def test_a_share_of_no_wrong_answer_is_missing() -> None:
+    run = perceptron(MNIST)
+    few = {key: value for key, value in run.metrics.items() if not key[1].startswith("target_if_wrong")}
+    [row] = dual_form([StoredRun(run.run_key, run.config, run.dataset, "complete", few)]).rows
+    assert row.layers[0].shares["target_if_wrong"] is None and row.layers[0].shares["output_if_right"] is not None
+
+
+def test_a_run_that_is_given_twice_counts_once_and_other_kinds_are_left_out() -> None:
+    other = run_config("mnist", prototypes=20)
+    prototypes = StoredRun(other.run_key, other, "mnist", "complete", {("test", "accuracy"): 0.9})
+    runs = [perceptron(MNIST), perceptron(MNIST), prototypes]
+    assert has_only_perceptrons(runs[:2]) and not has_only_perceptrons(runs)
+    [row] = dual_form(runs).rows
+    assert row.n == 1
+    with pytest.raises(ConfigError, match=r"table: no run of kind mlp is complete \(run the sweep dual_form\)"):
+        dual_form([prototypes, perceptron(MNIST, 1, "planned")])
+
+
+@pytest.mark.parametrize("form", TABLE_FORMATS)
+def test_every_format_holds_the_numbers(table, form: str) -> None:
+    text = render(table, form)
+    assert text.endswith("\n") and "fashion_mnist" in text.replace("\\", "")
+    mean = statistics.mean(share(0, 0, seed) for seed in range(3))
+    assert (f"{mean}"[:8] if form in ("csv", "json") else f"{100 * mean:.2f}") in text
+
+
+def test_csv_and_json_hold_the_same_rows_one_for_each_setting_and_layer(table) -> None:
+    rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
+    records = json.loads(render(table, "json"))
+    assert len(rows) == len(records) == 9
+    assert [row["dataset_of"] for row in rows] == [""] * 3 + ["mnist, fashion_mnist"] * 6
+    for row, record in zip(rows, records, strict=True):
+        assert row.keys() == record.keys()
+        for name in ("accuracy_1_before_mean", "paper_accuracy_2", "output_if_right_std", "paper_target_if_wrong"):
+            assert row[name] == ("" if record[name] is None else str(record[name]))
+    first, last = records[0], records[-1]
+    assert (first["dataset"], first["layer"], first["paper_output_if_right"]) == ("mnist", "layer_0", 0.751)
+    assert (last["task_2"], last["paper_accuracy_1"], last["paper_accuracy_1_before"]) == ("fashion_mnist", 0.45, 0.97)
+    assert last["paper_output_if_right"] is None and last["accuracy_1_before_mean"] == pytest.approx(0.91)
