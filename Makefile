@@ -49,6 +49,9 @@ paper: $(VENV)/.installed
 	done
 	$(BIN)/idwbench report --paper -o results/paper --db results/paper.db --force
 
+# One process trains the sweeps $(1), one after the other, into the database $(2).
+sweep_each = for name in $(1); do $(BIN)/idwbench sweep sweeps/$$name.yaml --db $(2) --jobs 1 || exit 1; done
+
 # Two processes at a time: small networks do not keep two threads of one process busy.
 FAMILY_TABLES := kernel_regression kernel_regression_friedman1 kernel_regression_diabetes kernel_regression_digits \
 	hash_table hash_table_learned family/hash_table_capacity family/hash_table_scores family/language_model
@@ -59,14 +62,10 @@ family: $(VENV)/.installed
 	$(BIN)/idwbench report --family -o results/family --db results/family.db --force
 
 family-tables: $(VENV)/.installed
-	for name in $(FAMILY_TABLES); do \
-		$(BIN)/idwbench sweep sweeps/$$name.yaml --db results/family.db --jobs 1 || exit 1; \
-	done
+	$(call sweep_each,$(FAMILY_TABLES),results/family.db)
 
 family-networks: $(VENV)/.installed
-	for name in $(FAMILY_NETWORKS); do \
-		$(BIN)/idwbench sweep sweeps/$$name.yaml --db results/family.db --jobs 1 || exit 1; \
-	done
+	$(call sweep_each,$(FAMILY_NETWORKS),results/family.db)
 
 FAMILY_FULL_TEXTS := family/full/language_model_aesop family/full/hash_table_capacity_full \
 	family/full/language_model_wikitext_2
@@ -78,14 +77,10 @@ family-full: $(VENV)/.installed
 	$(BIN)/idwbench report --family -o results/family --db results/family.db --force
 
 family-full-texts: $(VENV)/.installed
-	for name in $(FAMILY_FULL_TEXTS); do \
-		$(BIN)/idwbench sweep sweeps/$$name.yaml --db results/family.db --jobs 1 || exit 1; \
-	done
+	$(call sweep_each,$(FAMILY_FULL_TEXTS),results/family.db)
 
 family-full-networks: $(VENV)/.installed
-	for name in $(FAMILY_FULL_NETWORKS); do \
-		$(BIN)/idwbench sweep sweeps/$$name.yaml --db results/family.db --jobs 1 || exit 1; \
-	done
+	$(call sweep_each,$(FAMILY_FULL_NETWORKS),results/family.db)
 
 DUAL_NETWORKS := dual_form
 DUAL_MEMORIES := dual_history dual_keys lstm lstm_history
@@ -94,14 +89,10 @@ dual: $(VENV)/.installed
 	$(BIN)/idwbench report --dual -o results/dual --db results/dual.db --force
 
 dual-networks: $(VENV)/.installed
-	for name in $(DUAL_NETWORKS); do \
-		$(BIN)/idwbench sweep sweeps/$$name.yaml --db results/dual.db --jobs 1 || exit 1; \
-	done
+	$(call sweep_each,$(DUAL_NETWORKS),results/dual.db)
 
 dual-memories: $(VENV)/.installed
-	for name in $(DUAL_MEMORIES); do \
-		$(BIN)/idwbench sweep sweeps/$$name.yaml --db results/dual.db --jobs 1 || exit 1; \
-	done
+	$(call sweep_each,$(DUAL_MEMORIES),results/dual.db)
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n $(JOBS)

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import TrainingError
+from idwbench.models.batched_outputs import outputs_in_parts
 from idwbench.results.store import Results
 from idwbench.runs.mlp import MlpConfig
 
 __all__ = ["MultilayerPerceptron", "initial_mlp", "load_mlp", "mlp_from_arrays"]
-
-_ROWS_AT_ONCE = 1024
 
 
 class MultilayerPerceptron(nn.Module):
@@ -54,12 +53,9 @@ class MultilayerPerceptron(nn.Module):
         """Return the logits (batch, classes) of inputs (batch, features)."""
         return self.layer_inputs(inputs)[1]
 
-    @torch.no_grad()
     def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the logits (n, classes) of scaled inputs, in parts of bounded memory."""
-        device = next(self.parameters()).device
-        parts = [self(part.to(device)) for part in torch.split(torch.from_numpy(inputs), _ROWS_AT_ONCE)]
-        return np.asarray(torch.cat(parts).cpu().numpy())
+        return outputs_in_parts(self, inputs, next(self.parameters()).device)
 
     def predict(self, inputs: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return the labels (n,) of scaled inputs."""

@@ -15,6 +15,7 @@ from idwbench.attention.methods import get_method
 from idwbench.data.dataset import Dataset, Split, feature_moments
 from idwbench.data.loading import load_dataset
 from idwbench.errors import TrainingError
+from idwbench.models.batched_outputs import outputs_in_parts
 from idwbench.models.encoders.conv import Conv
 from idwbench.models.encoders.initialisation import initialise_layers
 from idwbench.models.encoders.mlp import Mlp
@@ -25,8 +26,6 @@ from idwbench.results.store import Results
 from idwbench.runs.networks import LINEAR, NetworkConfig, check_encoder
 
 __all__ = ["Network", "check_network", "feature_dataset", "initial_network", "load_network", "network_from_arrays"]
-
-_ROWS_AT_ONCE = 1024
 
 
 def check_network(model: NetworkConfig, dataset: Dataset) -> None:
@@ -57,19 +56,13 @@ class Network(nn.Module):
         outputs: Tensor = self.head(self.encoder(inputs))
         return outputs
 
-    @torch.no_grad()
     def features(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the features (n, features) of scaled inputs, in parts of bounded memory."""
-        device = next(self.parameters()).device
-        parts = [self.encoder(part.to(device)) for part in torch.split(torch.from_numpy(inputs), _ROWS_AT_ONCE)]
-        return np.ascontiguousarray(torch.cat(parts).cpu().numpy())
+        return outputs_in_parts(self.encoder, inputs, next(self.parameters()).device)
 
-    @torch.no_grad()
     def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the outputs (n, outputs) of scaled inputs, in parts of bounded memory."""
-        device = next(self.parameters()).device
-        parts = [self(part.to(device)) for part in torch.split(torch.from_numpy(inputs), _ROWS_AT_ONCE)]
-        return np.asarray(torch.cat(parts).cpu().numpy())
+        return outputs_in_parts(self, inputs, next(self.parameters()).device)
 
     def predict(self, inputs: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return the labels (n,) of scaled inputs."""
