@@ -8,7 +8,7 @@ INPUTS := pyproject.toml constraints.txt
 # `make test JOBS=auto` is done sooner where processors are idle.
 JOBS ?= 0
 
-.PHONY: help demo paper family family-tables family-networks family-full family-full-texts family-full-networks dual dual-networks dual-memories test test-fast test-numerics lint check bench docs clean
+.PHONY: help demo paper family family-tables family-networks family-full family-full-texts family-full-networks dual dual-networks dual-memories test test-fast test-numerics torture lint check bench docs clean
 
 help:
 	@echo "make demo   train, table and draw the paper's Two Moons figure in results/"
@@ -19,6 +19,7 @@ help:
 	@echo "make test   run the tests"
 	@echo "make test-fast      run the quick tests, for use while writing"
 	@echo "make test-numerics  run the tests of scores, models and engines"
+	@echo "make torture        kill, fill and crowd sweeps at full size, and print what was seen; takes minutes"
 	@echo "make lint   ruff, mypy and import-linter"
 	@echo "make check  lint and test"
 	@echo "make bench  measure speed: both engines beside a plain PyTorch loop"
@@ -102,6 +103,10 @@ test-fast: $(VENV)/.installed-dev
 
 test-numerics: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n $(JOBS) tests/attention tests/models tests/training
+
+# Short versions of these tests are part of `make test`.
+torture: $(VENV)/.installed-dev
+	IDWBENCH_TORTURE=1 $(BIN)/python -m pytest -n 0 tests/torture tests/fuzz
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -14,6 +14,9 @@ from benchmarks import engines, program
 from benchmarks.dual import dual
 from benchmarks.kernels import kernel_regression
 from benchmarks.layers import layers
+from benchmarks.lstm import lstm
+from benchmarks.scale import scale
+from benchmarks.whole_sweep import whole_sweep
 from benchmarks.workloads import mnist
 from idwbench.data.dataset import Dataset
 from idwbench.training.threads import available_cores, limited_threads
@@ -38,12 +41,15 @@ PARTS: dict[str, Callable[[Dataset], None]] = {
     "shapes": engines.shapes,
     "table1": program.table_1,
     "two_moons": program.two_moons,
+    "whole_sweep": whole_sweep,
     "startup": program.startup,
     "large": program.large,
+    "scale": scale,
     "loading": program.loading,
     "memory": program.memory,
     "layers": layers,
     "dual": dual,
+    "lstm": lstm,
     "kernel_regression": kernel_regression,
     "attribution": attribution,
 }

@@ -7,13 +7,18 @@ from difflib import get_close_matches
 from os import PathLike, fspath
 
 __all__ = [
+    "ClusterError",
     "ConfigError",
+    "DatabaseFullError",
     "DatasetError",
     "ExplanationError",
+    "FullDiskError",
     "IdwbenchError",
     "Location",
     "ModelFileError",
     "NoNeighboursWarning",
+    "NoResultsError",
+    "OldResultsError",
     "OutputError",
     "OutputExistsError",
     "PatchConflictError",
@@ -21,6 +26,7 @@ __all__ = [
     "PluginError",
     "RecordingError",
     "ResultsError",
+    "RunElsewhereError",
     "SpecError",
     "TrainingError",
     "UnknownSettingError",
@@ -103,8 +109,26 @@ class TrainingError(IdwbenchError):
     """A run failed, or has no model."""
 
 
+class ClusterError(IdwbenchError):
+    """A Dask cluster cannot be reached, or its workers cannot train the runs."""
+
+
 class ResultsError(IdwbenchError):
     """The results database cannot be opened, read, or upgraded."""
+
+
+class NoResultsError(ResultsError):
+    """There is no database yet, or it is empty."""
+
+
+class RunElsewhereError(ResultsError):
+    """Another process trains the run."""
+
+    exit_code = 3
+
+
+class OldResultsError(ResultsError):
+    """The database has tables of an older version, which are upgraded when it is opened for writing."""
 
 
 class RecordingError(ResultsError):
@@ -121,6 +145,16 @@ class OutputError(IdwbenchError):
     """A file cannot be written."""
 
     exit_code = 2
+
+
+class FullDiskError(OutputError):
+    """A file cannot be written, since the disk is full or the user's share of it is used up."""
+
+    exit_code = 1
+
+
+class DatabaseFullError(FullDiskError, ResultsError):
+    """The disk of the results database is full; what was stored before is kept."""
 
 
 class OutputExistsError(OutputError):
@@ -177,9 +211,13 @@ def dotted(location: Location) -> str:
 def did_you_mean(word: str, valid: Iterable[str]) -> str:
     """Return ``did you mean 'x'?`` for the nearest valid word, or the list of valid words."""
     words = sorted(valid)
+    folded = {valid_word.casefold(): valid_word for valid_word in reversed(words)}
     near = get_close_matches(word, words, n=1, cutoff=0.6)
-    if not near:  # only the case differs
-        near = [valid_word for valid_word in words if valid_word.casefold() == word.casefold()]
+    # A word of which the case differs is nearer than any other spelling.
+    if word not in words and word.casefold() in folded:
+        near = [folded[word.casefold()]]
+    elif not near:
+        near = [folded[found] for found in get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)]
     if near:
         return f"did you mean '{near[0]}'?"
     return f"expected one of: {', '.join(words)}" if words else ""

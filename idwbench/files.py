@@ -1,5 +1,6 @@
 """Files: reading, checksums and atomic writes."""
 
+import errno
 import hashlib
 import os
 import stat
@@ -9,13 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from idwbench.errors import IdwbenchError, ModelFileError, OutputError, OutputExistsError
+from idwbench.errors import FullDiskError, IdwbenchError, ModelFileError, OutputError, OutputExistsError
+from idwbench.machine import check_memory
 
 __all__ = [
     "atomic_write",
     "check_model_path",
     "check_output",
     "file_sha256",
+    "full_disk_error",
+    "is_full_disk",
     "make_folder",
     "read_file",
     "writable_folder",
@@ -24,19 +28,26 @@ __all__ = [
 
 
 _MODEL_SUFFIXES = (".pt", ".safetensors")
+# No space, the user's share is used up, or the file would exceed the size that the system allows.
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def read_file(path: Path, failure: type[IdwbenchError]) -> bytes:
     """Return the content of a regular file.
 
     Raises:
-        IdwbenchError: of class `failure`, if the file does not exist, is not regular, or cannot be read.
+        IdwbenchError: of class `failure`, if the file does not exist, is not regular, is larger than the free memory,
+            or cannot be read.
     """
     try:
-        _check_regular(path.stat().st_mode, path, failure, "a file")
+        status = path.stat()
+        _check_regular(status.st_mode, path, failure, "a file")
+        check_memory(status.st_size, f"the file {path}", failure)
         return path.read_bytes()
     except OSError as error:
         raise failure(_reason(error, "read"), file=path) from None
+    except ValueError:  # a name with a null character or half of a surrogate pair, which no file has
+        raise failure("no such file", file=path) from None
 
 
 def file_sha256(path: Path, failure: type[IdwbenchError]) -> str:
@@ -50,6 +61,23 @@ def check_model_path(path: Path) -> None:
         raise ModelFileError(f"expected a name ending in {' or '.join(_MODEL_SUFFIXES)}", file=path)
 
 
+def is_full_disk(error: BaseException) -> bool:
+    """Return whether the system refused to write because there is no room for the file."""
+    return isinstance(error, OSError) and error.errno in _FULL_DISK
+
+
+def full_disk_error(error: BaseException | None) -> FullDiskError | None:
+    """Return the error of a full disk that is `error`, or that caused it; None if it has another cause."""
+    while error is not None:
+        if isinstance(error, FullDiskError):
+            return error
+        if isinstance(error, OSError) and is_full_disk(error):
+            name = error.filename if isinstance(error.filename, str) else "a file of the training"  # or a descriptor
+            return FullDiskError(f"cannot be written: {error.strerror}", file=name)
+        error = error.__cause__ or error.__context__
+    return None
+
+
 def make_folder(path: Path) -> None:
     """Create a folder and its parents, if it does not exist.
 
@@ -61,7 +89,7 @@ def make_folder(path: Path) -> None:
     except FileExistsError:
         raise OutputError("is a file, expected a folder", file=path) from None
     except OSError as error:
-        raise OutputError(f"cannot be created: {error.strerror}", file=path) from None
+        raise _output_error(error, path, "created") from None
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:
@@ -74,13 +102,14 @@ def check_output(path: Path, *, overwrite: bool) -> None:
     try:
         _check_target(path, _target(path), overwrite)
     except OSError as error:
-        raise OutputError(_reason(error, "written"), file=path) from None
+        raise _output_error(error, path) from None
 
 
 def write_file(path: Path, content: bytes, *, overwrite: bool = False) -> None:
     """Write `content` to `path` atomically; symbolic links are followed, and a replaced file keeps its permissions.
 
     Raises:
+        FullDiskError: there is no room for it.
         OutputError: as `check_output`, or the system refuses.
     """
     check_output(path, overwrite=overwrite)
@@ -88,7 +117,7 @@ def write_file(path: Path, content: bytes, *, overwrite: bool = False) -> None:
         with atomic_write(path) as file:
             file.write(content)
     except OSError as error:
-        raise OutputError(_reason(error, "written"), file=path) from None
+        raise _output_error(error, path) from None
 
 
 def writable_folder(folder: Path) -> bool:
@@ -129,6 +158,11 @@ def _reason(error: OSError, verb: str) -> str:
     if isinstance(error, FileNotFoundError | NotADirectoryError) and verb == "read":
         return "no such file"
     return f"cannot be {verb} ({error.strerror or error})"
+
+
+def _output_error(error: OSError, path: Path, verb: str = "written") -> OutputError:
+    kind = FullDiskError if is_full_disk(error) else OutputError
+    return kind(_reason(error, verb), file=path)
 
 
 def _target(path: Path) -> Path:

@@ -24,7 +24,15 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.models import PatchStudyConfig
 from idwbench.runs.protocol import Protocol
 
-__all__ = ["ENTRY_POINT_GROUP", "RESERVED_NAMES", "load_entry_points", "load_plugin", "register"]
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "RESERVED_NAMES",
+    "load_entry_points",
+    "load_plugin",
+    "load_plugin_code",
+    "plugin_code",
+    "register",
+]
 
 ENTRY_POINT_GROUP = "idwbench.methods"
 
@@ -38,6 +46,9 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 # While a file is being loaded: its checksum, and the methods registered so far.
 _loading: tuple[str, list[Method]] | None = None
+
+# The loaded files by checksum: path and content. A file may change after it was loaded.
+_loaded: dict[str, tuple[Path, bytes]] = {}
 
 
 def register(
@@ -89,8 +100,21 @@ def load_plugin(path: Path) -> list[str]:
     Raises:
         PluginError: the file does not exist, fails, or registers no method or a name that is taken.
     """
+    return load_plugin_code(path, read_file(path, PluginError))
+
+
+def plugin_code(sha256: str) -> tuple[Path, bytes] | None:
+    """Return path and content of the loaded plugin file with this checksum, or None."""
+    return _loaded.get(sha256)
+
+
+def load_plugin_code(path: Path, code: bytes) -> list[str]:
+    """Run the content of a Python file, as `load_plugin`; `path` is its name in messages.
+
+    Raises:
+        PluginError: the code fails, or registers no method or a name that is taken.
+    """
     global _loading
-    code = read_file(path, PluginError)
     sha256 = hashlib.sha256(code).hexdigest()
     found: list[Method] = []
     _loading = (sha256, found)
@@ -106,6 +130,7 @@ def load_plugin(path: Path) -> list[str]:
             raise PluginError(f"registers '{method.name}' twice", file=path)
     for method in found:
         _add(method)
+    _loaded[sha256] = (path, code)
     return [method.name for method in found]
 
 

@@ -13,6 +13,7 @@ import pytest
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 from blob_data import make_dataset
+from postgresql import Server, missing_program, running_server
 
 from idwbench.attention.methods import METHODS
 from idwbench.data.dataset import Dataset
@@ -84,3 +85,12 @@ def data_dir() -> Path:
     if not folder:
         pytest.skip("IDWBENCH_DATA does not name a folder with the MNIST archives")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[Server]:
+    """A server for the tests of this process; CI fails where its programs are missing."""
+    if (missing := missing_program()) is not None:
+        pytest.skip(f"needs PostgreSQL: the program '{missing}' is not installed")
+    with running_server() as server:
+        yield server

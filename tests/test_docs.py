@@ -31,13 +31,13 @@ def commands_in(text: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_the_five_commands_run_unchanged(tmp_path, monkeypatch):
+def test_the_commands_of_the_readme_run_unchanged(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sweeps").mkdir()
     sweep = (ROOT / "sweeps/two_moons.yaml").read_text()
     (tmp_path / "sweeps/two_moons.yaml").write_text(sweep.replace("seeds: 10", "seeds: 1"))
     commands = commands_in(blocks("sh")[1])
-    assert [words[0] for words in commands] == ["train", "sweep", "report", "report", "explain", "patch"]
+    assert [words[0] for words in commands] == ["train", "sweep", "report", "report", "explain", "runs", "patch"]
     for words in commands:
         result = CliRunner().invoke(app, words)
         assert result.exit_code == 0, f"{words}: {result.output}"
@@ -116,6 +116,29 @@ def test_the_examples_of_the_page_of_reports_run_in_order(tmp_path, monkeypatch)
     path = tmp_path / "example.py"
     path.write_text(blocks("python", page)[0])
     runpy.run_path(str(path))
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_of_runs_run_in_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/runs.md").read_text(encoding="utf-8")
+    Path("sizes.yaml").write_text(blocks("yaml", page)[0])
+    *commands, remove = commands_in("".join(blocks("sh", page)))
+    program = "".join(blocks("python", page)).partition("writable = ")
+    printed = []
+    for words in commands:
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, f"{words}: {result.output}"
+        printed += [line.split() for line in result.stdout.splitlines()]
+    [heading] = blocks("text", page)
+    assert heading.split() in printed
+    Path("example.py").write_text(program[0])
+    names = runpy.run_path("example.py")
+    assert names["replay"].identical and Path("idw.csv").exists()
+    assert CliRunner().invoke(app, remove).exit_code == 0
+    Path("removal.py").write_text("".join(program[1:]))
+    removal = runpy.run_path("removal.py", {"rows": names["rows"], "Results": type(names["results"])})["removal"]
+    assert removal.planned == (names["rows"][0].run_key,)
 
 
 @pytest.mark.slow

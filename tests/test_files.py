@@ -1,13 +1,23 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
 from idwbench.errors import OutputError, OutputExistsError, PatchError
-from idwbench.files import atomic_write, check_output, file_sha256, read_file, write_file
+from idwbench.files import (
+    atomic_write,
+    check_output,
+    file_sha256,
+    full_disk_error,
+    make_folder,
+    read_file,
+    write_file,
+)
 
 
 def test_a_file_is_written_and_nothing_is_left_beside_it(tmp_path):
@@ -69,6 +79,50 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
     with pytest.raises(OutputError, match="No space left on device"):
         write_file(tmp_path / "file", b"new", overwrite=True)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
+
+
+@pytest.mark.parametrize(
+    ("number", "exit_code"), [(errno.ENOSPC, 1), (errno.EDQUOT, 1), (errno.EFBIG, 1), (errno.EROFS, 2)]
+)
+def test_a_full_disk_is_a_failure_and_another_refusal_wrong_input(tmp_path, monkeypatch, number, exit_code):
+    def refuse(*arguments, **options):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OutputError, match=os.strerror(number)) as error:
+        write_file(tmp_path / "file", b"new")
+    monkeypatch.setattr("pathlib.Path.mkdir", refuse)
+    with pytest.raises(OutputError, match=rf"cannot be created \({os.strerror(number)}\)") as of_folder:
+        make_folder(tmp_path / "folder")
+    assert error.value.exit_code == of_folder.value.exit_code == exit_code
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_found_among_the_causes_of_an_error(tmp_path):
+    full = OSError(errno.ENOSPC, "No space left on device", "folder/slots.bin")
+    outer = RuntimeError("no recording")
+    outer.__cause__ = full
+    found = full_disk_error(outer)
+    assert str(found) == "folder/slots.bin: cannot be written: No space left on device"
+    assert found is not None
+    assert full_disk_error(found) is found
+    assert full_disk_error(OSError(errno.EROFS, "Read-only file system")) is None
+    assert full_disk_error(None) is None
+    # A descriptor is no name.
+    assert "a file of the training: cannot be written" in str(full_disk_error(OSError(errno.EDQUOT, "over quota", 7)))
+
+
+def test_a_file_larger_than_the_memory_is_not_read(tmp_path):
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(2**42)
+    with pytest.raises(PatchError, match=r"sparse needs 4\.4 TB of memory, and .* are free"):
+        read_file(tmp_path / "sparse", PatchError)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_a_name_that_no_file_can_have_is_that_of_no_file(name):
+    with pytest.raises(PatchError, match="no such file"):
+        read_file(Path(name), PatchError)
 
 
 def test_a_new_file_follows_the_umask_and_a_replaced_one_keeps_its_permissions(tmp_path):

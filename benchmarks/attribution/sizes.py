@@ -43,7 +43,7 @@ class Size:
     flipped: float = 0.05
     flip_seeds: int = 3
     neighbours: int = 10
-    removal_queries: int = 5
+    removal_queries: int = 20
     removed: int = 500
     removal_seeds: int = 5
     timed_queries: int = 1_000

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from idwbench.claims.table import HEADERS, cells, notes
 from idwbench.claims.verdicts import Judgement
+from idwbench.printing import printable
 
 __all__ = ["TerminalClaims"]
 
@@ -35,8 +36,8 @@ class TerminalClaims:
         for judgement in self.judgements:
             row = dict(zip(HEADERS, cells(judgement), strict=True))
             style = _STYLES[judgement.verdict]
-            table.add_row(*(Text(row[name], style=style if name == "verdict" else "") for name in _COLUMNS))
+            table.add_row(*(Text(printable(row[name]), style=style if name == "verdict" else "") for name in _COLUMNS))
             reasons += [f"{row['#']}: {row['because']}"] if row["because"] else []
         yield table
-        yield from (Padding(Text(line), (0, 0, 0, 1)) for line in reasons)
-        yield from (Padding(Text(line, style="dim"), (0, 0, 0, 1)) for line in notes(self.judgements))
+        yield from (Padding(Text(printable(line)), (0, 0, 0, 1)) for line in reasons)
+        yield from (Padding(Text(printable(line), style="dim"), (0, 0, 0, 1)) for line in notes(self.judgements))

@@ -1,7 +1,7 @@
 """The `idwbench` application and its errors.
 
 Exit codes: 0 success; 1 failure (of a run, the data, the database); 2 invalid input (an option, a sweep file, a model
-file, an impossible patch); 130 interrupted.
+file, an impossible patch); 3 runs that other processes have not ended; 129, 130 or 143 by SIGHUP, Ctrl-C or SIGTERM.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -20,41 +20,53 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 import idwbench
-from idwbench.cli.errors import OneLineCommand
+from idwbench.cli.echo import echo
+from idwbench.cli.errors import OneLineCommand, usage_line
 
 __all__ = ["COMMANDS", "app", "run"]
 
 # Each is a function in the module of its name, which is imported when the command is used.
-COMMANDS = ("train", "sweep", "report", "explain", "patch")
+COMMANDS = ("train", "sweep", "report", "runs", "explain", "patch")
 
 
 class LazyCommands(Mapping[str, Any]):
-    """The commands by name, made when first used."""
+    """Commands by name, made when first used; `prefix` begins the names of their modules and functions."""
+
+    def __init__(self, names: Sequence[str], prefix: str = "") -> None:
+        self.names, self.prefix = names, prefix
 
     def __getitem__(self, name: str) -> Any:
-        if name not in COMMANDS:
+        if name not in self.names:
             raise KeyError(name)
-        return _command(name)
+        return _command(self.prefix + name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
+        return iter(self.names)
 
     def __len__(self) -> int:
-        return len(COMMANDS)
+        return len(self.names)
 
 
 @cache
-def _command(name: str) -> Any:
-    single = typer.Typer(add_completion=False)
-    single.command(cls=OneLineCommand)(getattr(import_module(f"idwbench.cli.{name}"), name))
-    return typer.main.get_command(single)
+def _command(function: str) -> Any:
+    module = import_module(f"idwbench.cli.{function}")
+    made = typer.Typer(add_completion=False)
+    if names := getattr(module, "SUBCOMMANDS", None):
+        made.callback(no_args_is_help=True)(getattr(module, function))
+        group = typer.main.get_group(made)
+        group.name = function
+        group.commands = LazyCommands(names, f"{function}_")  # type: ignore[assignment]  # it is only read
+        return group
+    name = function.rpartition("_")[2]
+    made.command(name, cls=getattr(module, "COMMAND_CLASS", OneLineCommand))(getattr(module, function))
+    return typer.main.get_command(made)
 
 
 class OneLineErrors(TyperGroup):
     """A group of commands whose usage errors are one line on stderr."""
 
     def __init__(self, **attributes: Any) -> None:
-        super().__init__(**{**attributes, "commands": LazyCommands()})
+        super().__init__(**{**attributes, "commands": LazyCommands(COMMANDS)})
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command line."""
@@ -62,8 +74,8 @@ class OneLineErrors(TyperGroup):
             code = super().main(*args, **{**extra, "standalone_mode": False})
             sys.stdout.flush()
         except TyperException as error:
-            if message := " ".join(error.format_message().split()):
-                typer.echo(f"idwbench: {message}", err=True)
+            if message := usage_line(error.format_message(), _commands_beside(error)):
+                echo(f"idwbench: {message}", err=True)
             code = error.exit_code
         except typer.Abort:
             code = 130
@@ -72,10 +84,19 @@ class OneLineErrors(TyperGroup):
             code = 1
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            typer.echo(f"idwbench: {where}{error.strerror or error}", err=True)
+            echo(f"idwbench: {where}{error.strerror or error}", err=True)
             _discard_stdout()
             code = 1
+        except MemoryError as error:
+            echo(f"idwbench: out of memory{f' ({error})' if str(error) else ''}", err=True)
+            code = 1
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _commands_beside(error: TyperException) -> Sequence[str]:
+    """Return the commands of the group in which an error occurred."""
+    context = getattr(error, "ctx", None)
+    return [*getattr(context.command, "commands", ())] if context is not None else []
 
 
 def _discard_stdout() -> None:
@@ -95,7 +116,7 @@ app = typer.Typer(
 
 def _show_version(is_given: bool) -> None:
     if is_given:
-        typer.echo(f"idwbench {idwbench.__version__}")
+        echo(f"idwbench {idwbench.__version__}")
         raise typer.Exit
 
 

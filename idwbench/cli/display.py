@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from idwbench.printing import printable
 
 __all__ = ["Display"]
 
@@ -32,11 +35,13 @@ class Display:
 
     def show_epoch(self, what: str, epoch: int, total: int) -> None:
         """Update the bar of epochs."""
-        self.progress.update(self.epochs, description=what, completed=epoch, total=total, visible=True)
+        self.progress.update(
+            self.epochs, description=escape(printable(what)), completed=epoch, total=total, visible=True
+        )
 
     def print(self, line: str) -> None:
         """Print a line above the bars."""
-        self.console.print(line, markup=False, soft_wrap=True)
+        self.console.print(printable(line), markup=False, soft_wrap=True)
 
     def stop(self) -> None:
         """Remove the bars."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
-from idwbench.errors import DatasetError, IdwbenchError, OutputExistsError, SpecError, dotted
+from idwbench.cli.echo import echo
+from idwbench.errors import DatasetError, IdwbenchError, OutputExistsError, SpecError, did_you_mean, dotted
+from idwbench.printing import printable
 
-__all__ = ["OneLineCommand", "error_line"]
+__all__ = ["OneLineCommand", "error_line", "usage_line"]
 
 _HINTS = {OutputExistsError: ("force", "--force replaces it")}
 
@@ -22,7 +26,7 @@ class OneLineCommand(TyperCommand):
         try:
             return super().invoke(ctx)
         except IdwbenchError as error:
-            typer.echo(error_line(error, self._options()), err=True)
+            echo(error_line(error, self._options()), err=True)
             raise typer.Exit(error.exit_code) from None
 
     def _options(self) -> dict[str, str]:
@@ -37,8 +41,20 @@ def error_line(error: IdwbenchError, options: dict[str, str]) -> str:
             error.hint = hint
     location = "" if isinstance(error, SpecError) else _option(error, options)
     line = error.render(location or dotted(error.location))
-    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)
+    text = printable(line, kept="")
     return text if isinstance(error, SpecError) else f"idwbench: {text}"
+
+
+def usage_line(message: str, commands: Iterable[str] = ()) -> str:
+    """Return Typer's message on a command line that it cannot parse as one line, with the nearest valid word."""
+    line = printable(" ".join(message.split()).replace("Value error, ", ""), kept="")
+    choice = re.search("'([^']*)' is not one of (.*)\\.$", line)
+    if choice is not None:  # the line lists the valid words
+        hint = did_you_mean(choice[1], re.findall("'([^']*)'", choice[2]))
+        return f"{line} {hint[:1].upper()}{hint[1:]}" if hint.startswith("did") else line
+    command = re.search(r"No such command '(.*)'\.$", line)
+    hint = did_you_mean(command[1], commands) if command is not None else ""
+    return f"{line} {hint[:1].upper()}{hint[1:]}" if hint else line
 
 
 def _option(error: IdwbenchError, options: dict[str, str]) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+from idwbench.cli.echo import echo
+from idwbench.printing import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,9 +25,9 @@ _MOST_NUMBERS = 6
 def print_explanation(explained: ExplainedAnswer, output: Path | None, as_json: bool) -> None:
     """Print an explanation; `output` is the figure that was written."""
     for warning in explained.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        echo(f"warning: {warning}", err=True)
     if as_json:
-        typer.echo(json.dumps({**explained.facts(), "figure": str(output) if output else None}, ensure_ascii=False))
+        echo(json.dumps({**explained.facts(), "figure": str(output) if output else None}, ensure_ascii=False))
         return
     from rich.console import Console
 
@@ -34,19 +35,19 @@ def print_explanation(explained: ExplainedAnswer, output: Path | None, as_json: 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     query = explained.query
     known = explained.class_name(query.label) or ("" if query.target is None else _numbers(query.target.tolist()))
-    typer.echo(explained.model)
-    typer.echo(f"input {query.text}{f', target {known}' if known else ''}")
-    typer.echo(f"answer {_answer(explained, explained.answer)}")
+    echo(explained.model)
+    echo(f"input {query.text}{f', target {known}' if known else ''}")
+    echo(f"answer {_answer(explained, explained.answer)}")
     for layer in explained.layers:
-        typer.echo(f"\n{_title(explained, layer)}")
+        echo(f"\n{_title(explained, layer)}")
         console.print(_items(explained, layer))
     if explained.class_names:
-        typer.echo(f"\ntotal {explained.weight_name} by class (* the largest)")
+        echo(f"\ntotal {explained.weight_name} by class (* the largest)")
         console.print(_classes(explained))
     if explained.effect is not None:
         _print_effect(explained, explained.effect)
     if output is not None:
-        typer.echo(f"figure {output}")
+        echo(f"figure {output}")
 
 
 def _items(explained: ExplainedAnswer, layer: ExplainedLayer) -> Table:
@@ -95,18 +96,16 @@ def _table(columns: Mapping[str, Sequence[str]]) -> Table:
     for name in columns:
         table.add_column(name, justify="left" if name in ("source", "class", "task") else "right")
     for cells in zip(*columns.values(), strict=True):
-        table.add_row(*map(Text, cells))
+        table.add_row(*(Text(printable(cell)) for cell in cells))
     return table
 
 
 def _print_effect(explained: ExplainedAnswer, effect: MaskEffect) -> None:
     removed = f"{effect.removed:,} of {effect.size:,} {_NOUNS[explained.memory]}"
     before, after = (_answer(explained, answer) for answer in (explained.answer, effect.answer))
-    typer.echo(f"without {', '.join(effect.conditions)} ({removed}): {before} -> {after}")
+    echo(f"without {', '.join(effect.conditions)} ({removed}): {before} -> {after}")
     for change in effect.accuracy:
-        typer.echo(
-            f"{change.name}: accuracy {100 * change.before:.2f} -> {100 * change.after:.2f} % ({change.n:,} inputs)"
-        )
+        echo(f"{change.name}: accuracy {100 * change.before:.2f} -> {100 * change.after:.2f} % ({change.n:,} inputs)")
 
 
 def _answer(explained: ExplainedAnswer, answer: Answer) -> str:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from idwbench.cli.echo import echo
 from idwbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,12 +46,12 @@ def draw_figure(request: FigureRequest) -> None:
     screen = _screen() if request.show else None
     drawing, target = _without_runs(request) if request.name in FORMULAS else _of_runs(request)
     for line in drawing.left_out:
-        typer.echo(line, err=True)
+        echo(line, err=True)
     if target is not None:
         from idwbench.figures.drawing import save_figure
 
         save_figure(drawing.figure, target, overwrite=request.force)
-        typer.echo(str(target), err=request.show)
+        echo(str(target), err=request.show)
     if screen is not None:
         screen(drawing.figure)
 

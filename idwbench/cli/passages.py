@@ -6,9 +6,9 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-import typer
-
+from idwbench.cli.echo import echo
 from idwbench.explanations.passage_texts import LINE_END
+from idwbench.printing import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,21 +21,21 @@ __all__ = ["print_passages"]
 def print_passages(explained: ExplainedPrompt, as_json: bool) -> None:
     """Print the passages behind the next token of a prompt."""
     for warning in explained.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        echo(f"warning: {warning}", err=True)
     if as_json:
-        typer.echo(json.dumps(explained.facts(), ensure_ascii=False))
+        echo(json.dumps(explained.facts(), ensure_ascii=False))
         return
     from rich.console import Console
 
     # A pipe has no width.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    typer.echo(explained.model)
-    typer.echo(f"prompt {_shown(explained.tokenizer.join(explained.prompt))}")
+    echo(explained.model)
+    echo(f"prompt {_shown(explained.tokenizer.join(explained.prompt))}")
     likely = (f"{_shown(token)} {100 * probability:.1f} %" for token, probability in explained.next_tokens[:5])
-    typer.echo(f"next {', '.join(likely)}")
+    echo(f"next {', '.join(likely)}")
     for layer in explained.layers:
         title = f"{len(layer.passages)} passages of the {layer.hits:,} slots with the largest attention"
-        typer.echo(f"\n{layer.name}: {title}, of {layer.slots:,}")
+        echo(f"\n{layer.name}: {title}, of {layer.slots:,}")
         console.print(_table(explained, layer))
 
 
@@ -51,7 +51,7 @@ def _table(explained: ExplainedPrompt, layer: PassageLayer) -> Table:
         cells = [f"{passage.attention:.4g}", f"{passage.hits:,}", f"{passage.step:,}"]
         if passage.contribution is not None:
             cells.append(f"{passage.contribution:+.4g}")
-        table.add_row(*cells, Text(explained.text(passage)))
+        table.add_row(*cells, Text(printable(explained.text(passage))))
     return table
 
 

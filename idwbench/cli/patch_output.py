@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from idwbench.cli.echo import echo
+from idwbench.printing import printable
 from idwbench.report.labels import count_label
 
 if TYPE_CHECKING:
@@ -25,17 +25,17 @@ _LONGEST_INPUT = 30
 def print_repair(made: Repair, undone: int | None, output: Path | None, as_json: bool) -> None:
     """Print what a repair changed; `output` is the file written, `undone` the number of a patch removed."""
     for warning in made.warnings:
-        typer.echo(f"warning: {warning.replace('keep_logits', '--keep-logits')}", err=True)
+        echo(f"warning: {warning.replace('keep_logits', '--keep-logits')}", err=True)
     if as_json:
         written = str(output) if output and made.is_changed else None
         facts = made.facts() | ({} if undone is None else {"undone": undone})
-        typer.echo(json.dumps({**facts, "model": written}))
+        echo(json.dumps({**facts, "model": written}))
         return
     if not made.is_changed:
         _print_unchanged(made)
         return
     if undone is not None:
-        typer.echo(f"patch {undone} undone, {len(made.after.patches)} left")
+        echo(f"patch {undone} undone, {len(made.after.patches)} left")
     elif len(made.patches) == 1 and made.patches[0] is not None:
         _print_patch(made, made.patches[0])
     else:
@@ -43,43 +43,43 @@ def print_repair(made: Repair, undone: int | None, output: Path | None, as_json:
         n_right = len(made.patches) - n_made
         right = f", {count_label(n_right, 'input')} needed none" if n_right else ""
         made_words = "1 patch" if n_made == 1 else f"{n_made} patches"
-        typer.echo(f"{made_words}{right}; all {len(made.patches)} inputs get their labels")
+        echo(f"{made_words}{right}; all {len(made.patches)} inputs get their labels")
     if made.solved_again:
         numbers = ", ".join(map(str, made.solved_again))
         reason = "earlier patches would have been broken, " if undone is None else ""
         renumbered = "" if undone is None else " of those left"
-        typer.echo(f"{reason}new eta for patch {numbers}{renumbered}")
+        echo(f"{reason}new eta for patch {numbers}{renumbered}")
     for name, effect in made.effects.items():
-        typer.echo(
+        echo(
             f"{name}: {effect.changed} of {effect.n} predictions changed, "
             f"accuracy {100 * effect.accuracy_before:.2f} -> {100 * effect.accuracy_after:.2f} %"
         )
-    typer.echo(f"model {output}" if output else "nothing was written")
+    echo(f"model {output}" if output else "nothing was written")
 
 
 def _print_unchanged(made: Repair) -> None:
     if len(made.inputs) == 1:
         answer = made.before.class_names[made.inputs[0].label]
-        typer.echo(f"already right: the model answers {answer} as requested; nothing was changed or written")
+        echo(f"already right: the model answers {answer} as requested; nothing was changed or written")
     else:
-        typer.echo(f"already right: all {len(made.inputs)} inputs get their labels; nothing was changed or written")
+        echo(f"already right: all {len(made.inputs)} inputs get their labels; nothing was changed or written")
 
 
 def _print_patch(made: Repair, patch: Patch) -> None:
     names, used = made.before.class_names, patch.criterion_used
-    typer.echo(f"label {names[patch.label_before]} -> {names[patch.label]}")
-    typer.echo(f"eta {patch.eta:.6g} ({used.kind.replace('_', ' ')} {used.amount:g})")
-    typer.echo(f"at this input: probability {patch.confidence:.4f}, logit margin {patch.logit_margin:.4g}")
+    echo(f"label {names[patch.label_before]} -> {names[patch.label]}")
+    echo(f"eta {patch.eta:.6g} ({used.kind.replace('_', ' ')} {used.amount:g})")
+    echo(f"at this input: probability {patch.confidence:.4f}, logit margin {patch.logit_margin:.4g}")
 
 
 def print_patches(model: SavedModel, path: Path, as_json: bool) -> None:
     """Print the patches of a model, and whether each still holds."""
     patches = model.recorded_patches()
     if as_json:
-        typer.echo(json.dumps({"model": str(path), "patches": [_facts(model, patch) for patch in patches]}))
+        echo(json.dumps({"model": str(path), "patches": [_facts(model, patch) for patch in patches]}))
         return
     if not patches:
-        typer.echo("no patches")
+        echo("no patches")
         return
 
     from rich.box import SIMPLE_HEAD
@@ -102,7 +102,7 @@ def print_patches(model: SavedModel, path: Path, as_json: bool) -> None:
             "z + eta e_c" if record.keep_logits else "eta e_c",
             "yes" if patch.holds else "no",
         ]
-        table.add_row(*map(Text, cells))
+        table.add_row(*(Text(printable(cell)) for cell in cells))
     # A pipe has no width.
     Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
 

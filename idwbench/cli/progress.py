@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
-import typer
-
+from idwbench.cli.echo import echo
+from idwbench.cli.setting_progress import RunLabels, SettingProgress, settings_of_plan
 from idwbench.report.labels import count_label
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import headline_metric
@@ -22,31 +21,18 @@ if TYPE_CHECKING:
     from idwbench.results.records import SweepStatus
     from idwbench.runs.datasets import DatasetConfig
 
-__all__ = ["RunProgress", "SweepProgress", "interruptible", "status_line"]
+__all__ = ["RunProgress", "SweepProgress", "status_line"]
 
 PLAIN_SECONDS = 20.0  # between two lines about epochs
 LIVE_SECONDS = 0.05  # between two moves of the bar of epochs
 
 
-@contextmanager
-def interruptible(status: Callable[[], str]) -> Iterator[None]:
-    """Turn Ctrl-C into one line with the `status`, and exit code 130."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        typer.echo(f"interrupted: {status()}", err=True)
-        raise typer.Exit(130) from None
-
-
 class RunProgress(Observer):
-    """Shows the number of finished runs, the current stack, and failures.
+    """Shows the number of finished runs, the current stack, and failures."""
 
-    `dataset_labels` has the labels of several data sets, shown before that of the model.
-    """
-
-    def __init__(self, to_do: int = 1, dataset_labels: Mapping[DatasetConfig, str] | None = None) -> None:
+    def __init__(self, to_do: int = 1) -> None:
         self.to_do, self.done, self.n_failed = to_do, 0, 0
-        self.dataset_labels = dataset_labels or {}
+        self.label = RunLabels()
         self.lock = threading.Lock()
         self.last = time.monotonic()
         self.live = sys.stderr.isatty()  # not Rich's property, which follows FORCE_COLOR
@@ -66,10 +52,17 @@ class RunProgress(Observer):
         """Whether any run was trained."""
         return self.done > 0
 
+    def planned(self, total: int, to_do: int, running: int, failed: int) -> None:
+        """Learn the number of runs to train."""
+        self.to_do = to_do
+
     def note(self, text: str) -> None:
         """Print a line, and on a terminal start the display."""
-        typer.echo(text, err=True)
-        if self.live and self.display is None:
+        if self.display is not None:
+            self.display.print(text)
+            return
+        echo(text, err=True)
+        if self.live:
             from idwbench.cli.display import Display  # loads Rich
 
             self.display = Display(self.to_do)
@@ -81,7 +74,7 @@ class RunProgress(Observer):
             return  # a small run has thousands of epochs a second, and their description costs more than they do
         self.last = now
         total = configs[0].n_epochs
-        what = f"{self._label(configs[0])} · {count_label(len(configs), 'run')}"
+        what = f"{self.label(configs[0])} · {count_label(len(configs), 'run')}"
         if self.display is not None:
             self.display.show_epoch(what, epoch, total)
         else:
@@ -92,30 +85,29 @@ class RunProgress(Observer):
         config = results[0].config
         metric = headline_metric(config.dataset.task)
         values = [value for result in results if (value := result.metric(metric.name)) is not None]
-        parts = [self._label(config), count_label(len(results), "run")]
+        parts = [self.label(config), count_label(len(results), "run")]
         if values:
             mean = sum(values) / len(values)
             parts.append(f"test {metric.name} " + (f"{100 * mean:.2f} %" if metric.percent else f"{mean:.4g}"))
         if n_diverged := sum(result.state == "diverged" for result in results):
             parts.append(f"{n_diverged} diverged")
         parts.append(f"{sum(result.seconds for result in results):.1f} s")
-        self._advance(len(results), " · ".join(parts))
+        with self.lock:
+            self._advance(len(results), " · ".join(parts))
 
     def failed(self, config: RunConfig, error: Exception) -> None:
         """Print one line for a run that failed."""
         reason = (str(error).strip().splitlines() or [""])[0]
-        self.n_failed += 1
-        self._advance(1, f"{self._label(config)} · seed {config.seed} · FAILED: {type(error).__name__}: {reason}")
-
-    def _label(self, config: RunConfig) -> str:
-        """Return the label of the model, after that of the data set if there are several."""
-        return " · ".join(filter(None, (self.dataset_labels.get(config.dataset), config.model.label)))
-
-    def _advance(self, runs: int, line: str) -> None:
         with self.lock:
-            self.done += runs
-            if self.display is not None:
-                self.display.show_runs(self.done)
+            self.n_failed += 1
+            self._advance(1, f"{self.label(config)} · seed {config.seed} · FAILED: {type(error).__name__}: {reason}")
+
+    def _advance(self, runs: int, line: str = "") -> None:
+        """Count runs and print a line, if there is one, while holding the lock."""
+        self.done += runs
+        if self.display is not None:
+            self.display.show_runs(self.done)
+        if line:
             self._line(line)
 
     def _line(self, text: str) -> None:
@@ -125,22 +117,91 @@ class RunProgress(Observer):
         if self.display is not None:
             self.display.print(line)
         else:
-            typer.echo(line, err=True)
+            echo(line, err=True)
 
 
 class SweepProgress(RunProgress):
-    """Shows the progress of a sweep."""
+    """Shows the progress of a sweep: a line for each setting whose runs have ended, and failures at once.
 
-    def __init__(self, name: str, dataset_labels: Mapping[DatasetConfig, str] | None = None) -> None:
-        super().__init__(dataset_labels=dataset_labels)
-        self.name = name
+    `dataset_labels` has the labels of several data sets, shown before that of the model; `stored_values` returns a
+    metric of stored runs by run key; `searched` has the settings of the protocol that a search varies.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dataset_labels: Mapping[DatasetConfig, str] | None = None,
+        stored_values: Callable[[Sequence[str], str], Mapping[str, float]] = lambda run_keys, metric: {},
+        searched: Sequence[str] = (),
+    ) -> None:
+        super().__init__()
+        self.name, self.dataset_labels, self.stored_values = name, dataset_labels, stored_values
+        self.searched = searched
+        self.settings: dict[str, SettingProgress] = {}
+        self.left_elsewhere = 0
 
     def planned(self, total: int, to_do: int, running: int, failed: int) -> None:
         """Print the number of runs done, to do, trained by other processes, and failed."""
-        self.to_do = to_do
+        super().planned(total, to_do, running, failed)
         others = f", {running} in work elsewhere" if running else ""
         others += f", {failed} failed" if failed else ""
-        typer.echo(f"{self.name}: {total - to_do - running - failed} of {total} done, {to_do} to go{others}", err=True)
+        echo(f"{self.name}: {total - to_do - running - failed} of {total} done, {to_do} to go{others}", err=True)
+
+    def pending(self, configs: Sequence[RunConfig], run_keys: Sequence[str], to_do: Collection[str]) -> None:
+        """Learn which runs each setting has."""
+        self.label = RunLabels(configs, self.dataset_labels)
+        self.label.varying = [*self.searched] or self.label.varying
+        self.settings = settings_of_plan(configs, run_keys, to_do, self.stored_values)
+
+    def waiting(self, left: int) -> None:
+        """Print a line when the number of runs in work elsewhere has changed."""
+        if left != self.left_elsewhere:
+            self.left_elsewhere = left
+            echo(f"{self.name}: waiting for {count_label(left, 'run')} in work elsewhere", err=True)
+
+    def taken_over(self, runs: int) -> None:
+        """Print the number of runs that another process has left."""
+        self.to_do += runs
+        echo(f"{self.name}: {count_label(runs, 'run')} left by another process to go", err=True)
+
+    def taken(self, configs: Sequence[RunConfig]) -> None:
+        """Expect these runs no longer."""
+        with self.lock:
+            for config in configs:
+                if (setting := self.settings.get(config.run_key)) is not None:
+                    setting.to_do.discard(config.run_key)
+
+    def finished(self, results: Sequence[RunResult]) -> None:
+        """Print a line for each setting that is complete, and every `PLAIN_SECONDS` for one that is not."""
+        ended = [(result.config.run_key, result) for result in results]
+        if any(key not in self.settings for key, _ in ended):  # runs outside the plan, which others need
+            super().finished(results)
+            return
+        with self.lock:
+            touched = {}
+            for key, result in ended:
+                setting = self.settings[key]
+                setting.include(key, result)
+                touched[id(setting)] = setting
+            self._advance(len(results))
+            for setting in touched.values():
+                self._show(setting)
+
+    def failed(self, config: RunConfig, error: Exception) -> None:
+        """Print a line for a run that failed, and one for its setting if that was the last run."""
+        super().failed(config, error)
+        key = config.run_key
+        with self.lock:
+            if (setting := self.settings.get(key)) is not None:
+                setting.to_do.discard(key)
+                setting.n_failed += 1
+                if setting.values:
+                    self._show(setting)
+
+    def _show(self, setting: SettingProgress) -> None:
+        is_slow = self.display is None and time.monotonic() - self.last >= PLAIN_SECONDS
+        if not setting.to_do or is_slow:
+            self._line(f"{self.label(setting.config)}: {setting.describe()}")
 
 
 def status_line(name: str, status: SweepStatus) -> str:

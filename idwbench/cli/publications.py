@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
+from idwbench.cli.echo import echo
 
 __all__ = ["report_publication"]
 
@@ -24,7 +24,7 @@ def report_publication(
 
     With `measured` the quality of prototypes is first stored for runs that lack it.
     """
-    from idwbench.cli.progress import interruptible
+    from idwbench.cli.interruption import interruptible
     from idwbench.cli.quality import advise, measure, opened
     from idwbench.publications.folder import write_publication
     from idwbench.publications.paper import finished_runs, paper_runs
@@ -43,7 +43,7 @@ def report_publication(
                 figure_format=figure_format,
                 data_dir=data_dir,
                 overwrite=force,
-                on_item=lambda item: typer.echo(item, err=True),
+                on_item=lambda item: echo(item, err=True),
                 runs=runs,
             )
     if as_json:
@@ -51,13 +51,13 @@ def report_publication(
         import json
 
         content = {"files": list(map(str, written.files)), "gaps": [dataclasses.asdict(gap) for gap in written.gaps]}
-        typer.echo(json.dumps(content, indent=1))
+        echo(json.dumps(content, indent=1))
         return
     for path in written.files:
-        typer.echo(str(path))
+        echo(str(path))
     for gap in written.gaps:
-        typer.echo(f"missing: {gap.name}: {gap.problem}", err=True)
+        echo(f"missing: {gap.name}: {gap.problem}", err=True)
     for file in dict.fromkeys(gap.sweep_file for gap in written.gaps if gap.sweep_file is not None):
-        typer.echo(f"to fill gaps: idwbench sweep {file}", err=True)
+        echo(f"to fill gaps: idwbench sweep {file}", err=True)
     if name == "paper":
         advise(paper_runs(runs))

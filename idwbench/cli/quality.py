@@ -7,13 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from idwbench.cli.progress import interruptible
+from idwbench.cli.echo import echo
+from idwbench.cli.interruption import interruptible
 from idwbench.report.labels import count_label
 
 if TYPE_CHECKING:
-    from idwbench.results.records import StoredRun
+    from idwbench.results.records import ReportedRun, StoredRun
     from idwbench.results.store import Results
 
 __all__ = ["advise", "advised", "measure", "opened"]
@@ -34,22 +33,22 @@ def measure(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) 
 
     n = len(unmeasured_runs(runs))
     if n == 0:
-        typer.echo("all runs are measured already", err=True)
+        echo("all runs are measured already", err=True)
         return 0
     with interruptible(lambda: "what was measured is stored; the same command continues"):
-        return measure_runs(results, runs, data_dir, lambda done: typer.echo(f"measured {done} of {n} runs", err=True))
+        return measure_runs(results, runs, data_dir, lambda done: echo(f"measured {done} of {n} runs", err=True))
 
 
-def advise(runs: Sequence[StoredRun]) -> None:
+def advise(runs: Sequence[ReportedRun]) -> None:
     """Print how to get the quality of prototypes, if some of the runs lack it."""
     from idwbench.sweep.measurement import unmeasured_runs
 
     if n := len(unmeasured_runs(runs)):
-        typer.echo(f"{count_label(n, 'run')} without the quality of prototypes: {_ADVICE}", err=True)
+        echo(f"{count_label(n, 'run')} without the quality of prototypes: {_ADVICE}", err=True)
 
 
 @contextmanager
-def advised(runs: Sequence[StoredRun], metric: str | None) -> Iterator[None]:
+def advised(runs: Sequence[ReportedRun], metric: str | None) -> Iterator[None]:
     """Advise to measure if a metric of quality is shown that runs lack; of an error it is the hint."""
     from idwbench.errors import ConfigError
     from idwbench.runs.metrics import QUALITY_METRICS

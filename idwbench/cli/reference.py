@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,24 @@ _HEAD = """\
 
 `idwbench COMMAND --help` prints the same. Data goes to stdout, progress and warnings to stderr. Exit codes: `0`
 success; `1` failure (of a run, the data, the database); `2` invalid input (an option, a sweep file, a model file, an
-impossible patch); `130` interrupted.
+impossible patch); `3` runs that other processes have not ended; `129`, `130` or `143` by SIGHUP, Ctrl-C or SIGTERM.
 """
 
 
 def reference() -> str:
     """Return the reference of all commands as Markdown."""
     group: Any = typer.main.get_command(app)
-    return "\n".join([_HEAD, *(_section(name, command) for name, command in group.commands.items())])
+    return "\n".join([_HEAD, *_sections(group)])
+
+
+def _sections(group: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the sections of the commands of a group, and of the groups in it."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield f"## `idwbench {name}`\n\n{inspect.cleandoc(command.help or '')}\n"
+            yield from _sections(command, f"{name} ")
+        else:
+            yield _section(prefix + name, command)
 
 
 def _section(name: str, command: Any) -> str:

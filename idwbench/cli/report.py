@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from idwbench.cli.echo import echo
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Force, Json, Plugins, load_plugins
 
 if TYPE_CHECKING:
     from idwbench.report.layout import Printable
-    from idwbench.results.records import StoredRun
+    from idwbench.results.records import ReportedRun
     from idwbench.results.store import Results
 
 __all__ = ["report"]
@@ -60,7 +61,8 @@ def report(
     format: Annotated[
         Format | None,
         typer.Option(
-            help="Format of a table (default: rich), or of the figures of --paper, --family and --dual (png).",
+            help="Format of a table (default: that of the file -o, or rich), or of the figures of --paper, --family "
+            "and --dual (png).",
             show_default=False,
         ),
     ] = None,
@@ -69,7 +71,8 @@ def report(
         typer.Option(
             "-o",
             "--output",
-            help="File to write, with the format of a figure as suffix (.png, .svg, .pdf), or a folder with --paper.",
+            help="File to write, with the format as suffix: of a table .csv, .md, .tex, .json or .txt, of a figure "
+            ".png, .svg or .pdf; or a folder with --paper.",
         ),
     ] = None,
     metric: Annotated[
@@ -140,8 +143,8 @@ def report(
         | {"metric": metric, "interval": interval, "measure": measure, "split": split, "top": top}
         | {"best_over": best_over, "show": show},
     )
+    table_format = _table_format(output_kind, format, output, json)
     load_plugins(plugin)
-    table_format = "json" if json else format or "rich"
     if output_kind in _PUBLICATIONS:
         from idwbench.cli.publications import report_publication
 
@@ -169,8 +172,8 @@ def report(
         from idwbench.report.dual_form import dual_form, has_only_perceptrons
         from idwbench.report.formats import render, terminal_report
 
-        runs = _selected(db, table, leaderboard, method or (), prototypes or (), measure, data_dir)
         shown: Printable
+        runs = _selected(db, table, leaderboard, method or (), prototypes or (), metric, measure, data_dir)
         with advised(runs, metric):
             if leaderboard is not None:
                 from idwbench.report.leaderboard import leaderboard as make_leaderboard
@@ -214,25 +217,40 @@ def _check_together(kinds: Mapping[str, Any], options: Mapping[str, Any]) -> str
     return kind
 
 
+def _table_format(kind: str | None, given: str | None, output: Path | None, as_json: bool) -> str:
+    """Return the format of a table: the one given, else that of the file, else that of the terminal."""
+    if as_json or given is not None:
+        return "json" if as_json else given or ""
+    if output is None or kind not in ("table", "leaderboard", "claims"):
+        return "rich"
+    from idwbench.report.formats import format_of
+
+    return format_of(output)
+
+
 def _selected(
     db: str,
     table: str | None,
     leaderboard: str | None,
     methods: Collection[str],
     prototypes: Collection[int],
+    metric: str | None,
     measure: bool,
     data_dir: Path | None,
-) -> list[StoredRun]:
+) -> Sequence[ReportedRun]:
     """Return the runs of a table or leaderboard, measured first if asked for."""
     from idwbench.cli.quality import measure as measure_quality
     from idwbench.cli.quality import opened
-    from idwbench.report.selection import select_runs
+    from idwbench.report.dual_form import has_only_perceptrons
+    from idwbench.report.selection import select_reported_runs, select_runs
 
-    results = opened(db, measure)
+    results, name = opened(db, measure), leaderboard or table
     setting = "leaderboard" if leaderboard is not None else "table"
-    runs = select_runs(results, leaderboard or table, methods, prototypes, setting=setting)
-    if measure and measure_quality(results, runs, data_dir):
-        runs = select_runs(results, leaderboard or table, methods, prototypes, setting=setting)
+    if measure:
+        measure_quality(results, select_runs(results, name, methods, prototypes, setting=setting), data_dir)
+    runs = select_reported_runs(results, name, methods, prototypes, metric=metric, setting=setting)
+    if metric is None and has_only_perceptrons(runs):  # their table has many metrics
+        return select_runs(results, name, methods, prototypes, setting=setting)
     return runs
 
 
@@ -246,11 +264,11 @@ def _print_contents(results: Results, as_json: bool) -> None:
     datasets = results.dataset_labels()
     if as_json:
         sweeps = [{"name": name, **dataclasses.asdict(status)} for name, status in statuses.items()]
-        typer.echo(json.dumps({"sweeps": sweeps, "datasets": datasets}, indent=1))
+        echo(json.dumps({"sweeps": sweeps, "datasets": datasets}, indent=1))
         return
     for name, status in statuses.items():
-        typer.echo(f"sweep {status_line(name, status)}")
+        echo(f"sweep {status_line(name, status)}")
     for name in datasets:
-        typer.echo(f"data set {name}")
+        echo(f"data set {name}")
     if not statuses and not datasets:
-        typer.echo("nothing is stored", err=True)
+        echo("nothing is stored", err=True)

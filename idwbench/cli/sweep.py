@@ -2,62 +2,127 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from idwbench.cli.echo import echo
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Device, Engine, Jobs, Json, Plugins, load_plugins
+from idwbench.errors import ConfigError
 
 if TYPE_CHECKING:
+    from idwbench.cli.setting_progress import RunLabels
     from idwbench.results.records import SweepStatus
-    from idwbench.runs.datasets import DatasetConfig
     from idwbench.sweep.spec import SweepSpec
 
 __all__ = ["sweep"]
+
+_LINES = 1_000  # at once
 
 
 def sweep(
     file: Annotated[Path, typer.Argument(help="The sweep file (YAML).")],
     db: Database = DEFAULT_DATABASE,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan without training.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the runs and their states without training.")
+    ] = False,
     retry: Annotated[
         Literal["failed", "diverged", "all"] | None,
         typer.Option("--retry", help="Retrain runs in this state.", show_default=False),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for runs that other processes train, and take over what they leave.")
+    ] = False,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failed run.")] = False,
+    max_failures: Annotated[
+        int | None,
+        typer.Option("--max-failures", min=1, help="Stop after this number of failed runs.", show_default=False),
     ] = None,
     engine: Engine = "auto",
     device: Device = "cpu",
     jobs: Jobs = None,
     data_dir: DataDir = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            "--dask",
+            metavar="ADDRESS",
+            help="Train on a Dask cluster: tcp://host:8786, tls://host:8786, or local:2 for two processes here.",
+            show_default=False,
+        ),
+    ] = None,
     plugin: Plugins = None,
     json: Json = False,
 ) -> None:
     """Train the runs of a sweep file that the database does not have.
 
     The same command continues after an interruption, a crash, or a change of the grid. The exit code is 1 if runs
-    failed; diverged runs are results.
+    failed, and 3 if other processes have not ended all runs; diverged runs are results.
     """
+    from idwbench.cli.plan_output import dataset_labels, print_plan
     from idwbench.sweep.spec import read_sweep
 
+    if fail_fast and max_failures is not None:
+        raise ConfigError("cannot be combined with --fail-fast", location=("max_failures",))
     load_plugins(plugin)
     spec = read_sweep(file)
     if dry_run:
-        _print_plan(spec, json)
+        print_plan(spec, db, json)
         return
 
-    from idwbench.cli.progress import SweepProgress, interruptible
+    from idwbench.cli.interruption import interruptible
+    from idwbench.cli.progress import SweepProgress
+    from idwbench.results.store import Results
     from idwbench.sweep.execution import run_sweep
+    from idwbench.sweep.search import searched_protocol
 
-    with interruptible(lambda: _interrupted(spec, db)), SweepProgress(spec.name, _dataset_labels(spec)) as progress:
+    def stored_values(run_keys: Sequence[str], metric: str) -> dict[str, float]:
+        return Results(db, read_only=True).metric_values(run_keys, metric)
+
+    most = 1 if fail_fast else max_failures
+    with (
+        interruptible(lambda: _done(spec, db)),
+        SweepProgress(spec.name, dataset_labels(spec), stored_values, searched_protocol(spec)) as progress,
+    ):
         status = run_sweep(
-            spec, db, retry=retry, engine=engine, device=device, jobs=jobs, data_dir=data_dir, observer=progress
+            spec,
+            db,
+            retry=retry,
+            engine=engine,
+            device=device,
+            jobs=jobs,
+            data_dir=data_dir,
+            dask=dask,
+            observer=progress,
+            wait=wait,
+            max_failures=most,
         )
     _print_status(spec, status, db, json)
-    if status.failed or progress.n_failed:
-        raise typer.Exit(1)
+    if status.failed:
+        _print_failures(spec, db, progress.label if progress.settings else None)
+    raise typer.Exit(_exit_code(status, progress.n_failed, most))
 
 
-def _interrupted(spec: SweepSpec, db: str) -> str:
+def _exit_code(status: SweepStatus, n_failed: int, most: int | None) -> int:
+    """Say why runs are left, if there are any, and return the exit code; `n_failed` runs failed in this command."""
+    from idwbench.report.labels import count_label
+
+    left = status.planned + status.running + status.stale
+    if most is not None and n_failed >= most:
+        stopped = f"stopped after {count_label(n_failed, 'failure')}"
+        echo(f"{stopped}: {count_label(left, 'run')} to go; the same command continues", err=True)
+    elif left:
+        words = f"{count_label(left, 'run')} {'are' if left > 1 else 'is'} in work elsewhere"
+        echo(f"{words}; --wait waits for them", err=True)
+    if status.failed or n_failed:
+        return 1
+    return 3 if left else 0
+
+
+def _done(spec: SweepSpec, db: str) -> str:
     from idwbench.results.store import Results
 
     status = Results(db, read_only=True).sweep_status(spec.name)
@@ -65,43 +130,33 @@ def _interrupted(spec: SweepSpec, db: str) -> str:
     return f"{done} of {status.total} done; the same command continues"
 
 
-def _print_plan(spec: SweepSpec, as_json: bool) -> None:
-    from idwbench.sweep.planner import plan
-
-    configs = plan(spec)
-    if as_json:
-        import json
-
-        typer.echo(json.dumps([{"run_key": c.run_key, **c.model_dump(mode="json")} for c in configs], indent=1))
-        return
-    labels = _dataset_labels(spec)
-    for number, config in enumerate(configs, 1):
-        words = (labels.get(config.dataset, ""), config.model.label, f"seed {config.seed}")
-        typer.echo(f"{number:>5}  {config.run_key[:12]}  {' · '.join(filter(None, words))}")
-    names = ", ".join(dict.fromkeys(dataset.name for dataset, _ in spec.datasets))
-    typer.echo(f"{spec.name}: {len(configs)} runs on {names}", err=True)
-
-
-def _dataset_labels(spec: SweepSpec) -> dict[DatasetConfig, str]:
-    """Return for each data set its name and the settings that vary; empty if there is one data set."""
-    from idwbench.report.settings import dataset_words
-    from idwbench.runs.datasets import dataset_label
-
-    datasets = [dataset for dataset, _ in spec.datasets]
-    if len(datasets) == 1:
-        return {}
-    words = dataset_words([dataset_label(dataset) for dataset in datasets], datasets)
-    return {dataset: " · ".join(found) for dataset, found in zip(datasets, words, strict=True)}
-
-
 def _print_status(spec: SweepSpec, status: SweepStatus, db: str, as_json: bool) -> None:
     if as_json:
         import dataclasses
         import json
 
-        typer.echo(json.dumps({"sweep": spec.name, "db": db, **dataclasses.asdict(status)}))
+        echo(json.dumps({"sweep": spec.name, "db": db, **dataclasses.asdict(status)}))
         return
     from idwbench.cli.progress import status_line
 
-    typer.echo(status_line(spec.name, status), err=True)
-    typer.echo(f"see: idwbench report --table {spec.name}", err=True)
+    echo(status_line(spec.name, status), err=True)
+    echo(f"see: idwbench report --table {shlex.quote(spec.name)}{_place(db)}", err=True)
+
+
+def _place(db: str) -> str:
+    """Return the option that names a database, unless it is the default; a URL may have a password."""
+    if db == DEFAULT_DATABASE:
+        return ""
+    return f" --db {'URL' if '://' in db else shlex.quote(db)}"
+
+
+def _print_failures(spec: SweepSpec, db: str, label: RunLabels | None) -> None:
+    from idwbench.cli.failures import failure_lines
+    from idwbench.cli.plan_output import dataset_labels
+    from idwbench.cli.setting_progress import RunLabels
+    from idwbench.results.store import Results
+
+    failed = Results(db, read_only=True).find_runs(sweep=spec.name, states=["failed"])
+    label = label or RunLabels([run.config for run in failed], dataset_labels(spec))
+    for line in failure_lines(failed, label):
+        echo(line, err=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idwbench.attention.methods import METHODS
+from idwbench.cli.echo import echo
 from idwbench.cli.options import (
     DEFAULT_DATABASE,
     Database,
@@ -37,7 +38,7 @@ def train(
     dataset: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join(_NAMES)}, or the path of a .npz or .csv file.",
+            help=f"{', '.join(_NAMES)}, or the path of a .npz, .csv or .tsv file.",
             show_default=False,
         ),
     ],
@@ -87,7 +88,8 @@ def train(
 
     config = run_config({"name": dataset, **options} if options else dataset, seed=seed, **settings)
 
-    from idwbench.cli.progress import RunProgress, interruptible
+    from idwbench.cli.interruption import interruptible
+    from idwbench.cli.progress import RunProgress
     from idwbench.results.store import Results
     from idwbench.sweep.execution import train as train_run
 
@@ -95,7 +97,7 @@ def train(
         run = train_run(config, db, engine=engine, device=device, data_dir=data_dir, retrain=retrain, observer=progress)
     if not progress.trained:
         note = f"run {run.run_key[:12]} is in the database already (engine {run.engine}); --retrain trains it again"
-        typer.echo(note, err=True)
+        echo(note, err=True)
     if output is not None:
         from idwbench.models.checkpoints import save_model
         from idwbench.models.stored import stored_model
@@ -117,10 +119,10 @@ def _print_run(run: StoredRun, output: Path | None, as_json: bool) -> None:
 
         metrics = {f"{split}_{name}": value for (split, name), value in run.metrics.items()}
         facts = {"run_key": run.run_key, "state": run.state, **metrics, "model": str(output) if output else None}
-        typer.echo(json.dumps(facts))
+        echo(json.dumps(facts))
         return
     if run.state == "diverged":
-        typer.echo(f"diverged in epoch {run.diverged_epoch}")
+        echo(f"diverged in epoch {run.diverged_epoch}")
 
     from idwbench.runs.metrics import METRICS, SPLITS
 
@@ -128,6 +130,6 @@ def _print_run(run: StoredRun, output: Path | None, as_json: bool) -> None:
     for split, name in ((split, name) for split in SPLITS for name in sorted(of_task)):
         if (value := run.metric(name, split)) is not None:
             percent = METRICS[name].percent
-            typer.echo(f"{split} {name} {100 * value:.2f} %" if percent else f"{split} {name} {value:.4g}")
+            echo(f"{split} {name} {100 * value:.2f} %" if percent else f"{split} {name} {value:.4g}")
     if output:
-        typer.echo(f"model {output}")
+        echo(f"model {output}")

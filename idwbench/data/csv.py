@@ -1,5 +1,9 @@
-"""The user's ``.csv`` file: a header, a column to predict, and numbers in all other columns."""
+"""The user's ``.csv`` file: a header, a column to predict, and numbers in all other columns.
 
+Columns are separated by commas, or by semicolons or tabs if the header has no comma.
+"""
+
+import csv
 import io
 import re
 from difflib import get_close_matches
@@ -17,12 +21,14 @@ from idwbench.errors import DatasetError, did_you_mean
 from idwbench.files import read_file
 from idwbench.runs.datasets import CsvConfig
 
-__all__ = ["load_csv"]
+__all__ = ["column_separator", "load_csv"]
 
 LISTED_COLUMNS = 12
+_HEADER_LENGTH = 2**16  # beyond any header, as far as separators matter
 # A column of decimal numbers with more different values than this holds no classes, although all may be whole (151.0).
 MOST_DECIMAL_CLASSES = 20
 WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
+DECIMAL_COMMA = re.compile(" *[-+]?[0-9]+,[0-9]+ *")
 
 
 def load_csv(config: CsvConfig, folder: Path) -> RawData:
@@ -58,19 +64,30 @@ def _read(path: Path, label: str) -> tuple[Any, list[str]]:
     import pandas as pd
 
     content = read_file(path, DatasetError)
+    sep = column_separator(content[:_HEADER_LENGTH].decode("utf-8", "replace"))
     try:
         # Two rows: with a first row longer than the header pandas would assume an index column.
-        header = pd.read_csv(io.BytesIO(content), header=None, nrows=2, dtype=str, na_filter=False).iloc[0]
+        header = pd.read_csv(io.BytesIO(content), sep=sep, header=None, nrows=2, dtype=str, na_filter=False).iloc[0]
         _check_header([name.strip() for name in header], label)
-        frame = pd.read_csv(io.BytesIO(content), low_memory=False).rename(columns=str.strip)
+        frame = pd.read_csv(io.BytesIO(content), sep=sep, low_memory=False).rename(columns=str.strip)
         # Labels are read separately, as text: "NA" and "None" are not missing values.
         column = next(name for name in header if name.strip() == label)
-        texts = pd.read_csv(io.BytesIO(content), usecols=[column], dtype=str, na_filter=False)[column]
+        texts = pd.read_csv(io.BytesIO(content), sep=sep, usecols=[column], dtype=str, na_filter=False)[column]
     except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError) as error:
         raise DatasetError(f"not a table of comma-separated values ({' '.join(str(error).split())})") from None
     if len(frame) == 0:
         raise DatasetError("has a header but no rows")
     return frame, [text.strip() for text in texts]
+
+
+def column_separator(text: str) -> str:
+    """Return what separates the names in the header of a table: a comma, or if it has none a semicolon or a tab.
+
+    It is a comma too if the header has both of these, or is a single name.
+    """
+    header = next((line for line in text[:_HEADER_LENGTH].splitlines() if line.strip()), "")
+    found = [sep for sep in ",;\t" if len(next(csv.reader([header], delimiter=sep))) > 1]
+    return found[0] if len(found) == 1 else ","
 
 
 def _check_header(names: list[str], label: str) -> None:
@@ -81,7 +98,9 @@ def _check_header(names: list[str], label: str) -> None:
         raise DatasetError(f"two columns are named {twice!r}")
     if label not in names:
         hint = did_you_mean(label, names)
-        if len(names) > LISTED_COLUMNS and not get_close_matches(label.casefold(), map(str.casefold, names)):
+        if len(names) == 1 and re.search("[;\t]", names[0]):
+            hint = "the header has no comma between columns"
+        elif len(names) > LISTED_COLUMNS and not get_close_matches(label.casefold(), map(str.casefold, names)):
             hint = f"there are {len(names)}: {', '.join(names[:3])}, … {names[-1]}"
         raise DatasetError(f"no column is named {label!r}, the column to predict", location=("label",), hint=hint)
     if len(names) == 1:
@@ -114,7 +133,10 @@ def _numbers(columns: Any) -> NDArray[np.float64]:
         if not pd.api.types.is_numeric_dtype(column) or column.dtype.kind == "c":
             numbers = pd.to_numeric(column, errors="coerce")
             row = int((numbers.isna() & column.notna()).to_numpy().argmax())
-            raise DatasetError(f"row {row + 1}, column {name!r}: {column.iloc[row]!r} is not a number")
+            text = column.iloc[row]
+            is_decimal = isinstance(text, str) and DECIMAL_COMMA.fullmatch(text) is not None
+            hint = "write decimal points, not commas" if is_decimal else ""
+            raise DatasetError(f"row {row + 1}, column {name!r}: {text!r} is not a number", hint=hint)
     values = columns.to_numpy(dtype=np.float64)
     unusable = first_unusable(values)
     if unusable is not None:

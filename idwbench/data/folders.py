@@ -32,7 +32,7 @@ def resolve_files(config: DatasetConfig, base: Path) -> DatasetConfig:
     """
     if not isinstance(config, FileConfig):
         return config
-    path = Path(os.path.abspath(base / Path(config.path).expanduser()))
+    path = Path(os.path.abspath(base / os.path.expanduser(config.path)))
     found = file_sha256(path, DatasetError)
     if config.sha256 is not None and config.sha256.lower() != found:
         raise DatasetError(

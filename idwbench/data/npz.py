@@ -14,6 +14,7 @@ from idwbench.data.preparation import RawData, RawSplit, ScalingChoice
 from idwbench.data.user_arrays import LabelEncoding, first_unusable
 from idwbench.errors import DatasetError, did_you_mean
 from idwbench.files import read_file
+from idwbench.machine import check_memory
 from idwbench.runs.datasets import NpzConfig
 
 __all__ = ["KEYS", "load_npz"]
@@ -68,6 +69,8 @@ def _read(path: Path) -> Arrays:
             for key in KEYS:
                 if key not in stored.files:
                     raise DatasetError(f"{key!r} is missing", hint=did_you_mean(key, stored.files))
+            sizes = {member.filename.removesuffix(".npy"): member.file_size for member in stored.zip.infolist()}
+            check_memory(sum(sizes.get(key, 0) for key in KEYS), "the content of the file", DatasetError)
             return {key: _member(stored, key) for key in KEYS}
     except (OSError, zipfile.BadZipFile) as error:
         raise DatasetError(f"cannot be read ({error})") from None
@@ -76,7 +79,9 @@ def _read(path: Path) -> Arrays:
 def _member(stored: Any, key: str) -> NDArray[Any]:
     try:
         array = stored[key]
-    except (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, EOFError, MemoryError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        if "allow_pickle" in str(error):  # the message of NumPy recommends unpickling
+            raise DatasetError(f"{key} holds Python objects, which are not loaded; expected numbers or texts") from None
         raise DatasetError(f"{key} cannot be read as numbers or texts ({' '.join(str(error).split())})") from None
     if not isinstance(array, np.ndarray):
         raise DatasetError(f"{key} is not an array")

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from idwbench.dual.facts import LayerFacts, RecordingFacts
-from idwbench.errors import OutputError
+from idwbench.errors import FullDiskError
+from idwbench.machine import readable_bytes
 
-__all__ = ["check_space", "folder_bytes", "readable_bytes", "recording_bytes"]
+__all__ = ["check_space", "folder_bytes", "recording_bytes"]
 
 # Headers, JSON and the file system's own needs.
 _OVERHEAD = 2**20
@@ -42,23 +43,15 @@ def check_space(folder: Path, needed: int) -> None:
     """Check that the disk of a folder, which need not exist, has room for a number of bytes.
 
     Raises:
-        OutputError: it has not.
+        FullDiskError: it has not.
     """
     existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     free = shutil.disk_usage(existing).free
     if free < needed:
         problem = f"the recording needs {readable_bytes(needed)} of disk space, and {readable_bytes(free)} are free"
-        raise OutputError(problem, file=folder)
+        raise FullDiskError(problem, file=folder)
 
 
 def folder_bytes(folder: Path) -> int:
     """Return the bytes of the files in a folder, 0 without it."""
     return sum(file.stat().st_size for file in folder.glob("*")) if folder.is_dir() else 0
-
-
-def readable_bytes(number: int) -> str:
-    """Return a number of bytes as text, such as ``6.2 GB``."""
-    for power, unit in ((9, "GB"), (6, "MB")):
-        if number >= 10**power:
-            return f"{number / 10**power:.1f} {unit}"
-    return f"{max(1, round(number / 1000))} kB"

@@ -6,24 +6,30 @@ import io
 import mmap
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from idwbench.errors import OutputError, RecordingError
+from idwbench.errors import FullDiskError, OutputError, RecordingError
+from idwbench.files import is_full_disk
 
 __all__ = ["GrowingArray", "mapped_array", "release_pages", "replace_folder", "save_array"]
 
 
+# Small writes cost more than their bytes, and larger blocks do not stay in the cache of a processor.
+_BLOCK_BYTES = 2**20
+
+
 class GrowingArray:
-    """An array (rows, columns) on disk; rows are appended, and no memory is kept.
+    """An array (rows, columns) on disk; rows are appended, and at most one block of them is kept in memory.
 
     The header is written with 0 rows and corrected by `finish`. Every method raises `OutputError` if the system
-    refuses, for example because the disk is full.
+    refuses, and `FullDiskError` if there is no room.
 
     Args:
         path: The file; an existing one is continued.
@@ -33,6 +39,8 @@ class GrowingArray:
 
     def __init__(self, path: Path, columns: int | None, dtype: DTypeLike) -> None:
         self.path, self.columns, self.dtype = path, columns, np.dtype(dtype)
+        self._block = self._new_block(_BLOCK_BYTES // self.row_bytes)
+        self._kept = 0  # rows of the block
         with _output(path):
             self._file: IO[bytes] = path.open("r+b" if path.exists() else "w+b")
             try:
@@ -49,8 +57,16 @@ class GrowingArray:
 
     def append(self, rows: NDArray[np.generic]) -> None:
         """Append rows (n, columns) or (n,)."""
-        with _output(self.path):
-            self._file.write(np.ascontiguousarray(rows, self.dtype).data)
+        self.new_rows(len(rows))[...] = rows
+
+    def new_rows(self, n: int) -> NDArray[Any]:
+        """Append n rows and return them (n, columns) or (n,), to be filled before the next call of a method."""
+        if self._kept + n > len(self._block):
+            self._write_block()
+        if n > len(self._block):
+            self._block = self._new_block(n)
+        self._kept += n
+        return self._block[self._kept - n : self._kept]
 
     def truncate(self, rows: int) -> bool:
         """Keep the first rows, and return False if there are fewer."""
@@ -64,22 +80,33 @@ class GrowingArray:
 
     def flush(self) -> None:
         """Hand everything to the system."""
+        self._write_block()
         with _output(self.path):
             self._file.flush()
 
     def finish(self, rows: int) -> None:
         """Write the header, with the number of rows, and close the file."""
+        self._write_block()
         with _output(self.path):
             self._file.seek(0)
             self._file.write(self._header(rows))
             self._file.close()
 
     def close(self) -> None:
-        """Close the file without finishing it; what cannot be written any more is lost."""
+        """Close the file without finishing it; what was appended after `flush` may be lost."""
+        self._kept = 0
         try:
             self._file.close()
         except OSError:
             self._file.close()  # the second call does not write
+
+    def _write_block(self) -> None:
+        with _output(self.path):
+            self._file.write(self._block[: self._kept].data)
+        self._kept = 0
+
+    def _new_block(self, rows: int) -> NDArray[Any]:
+        return np.empty(rows if self.columns is None else (rows, self.columns), self.dtype)
 
     def _header(self, rows: int) -> bytes:
         # NumPy leaves room for any number of rows: the length of a header does not depend on it.
@@ -95,10 +122,18 @@ def save_array(path: Path, array: NDArray[np.generic]) -> None:
     """Write an array in NumPy's format.
 
     Raises:
+        FullDiskError: there is no room for it.
         OutputError: the file cannot be written.
     """
-    with _output(path):
-        np.save(path, array, allow_pickle=False)
+    with _output(path), path.open("wb") as file:
+        np.save(_Writer(file.write), array, allow_pickle=False)
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """A file that NumPy must write through Python: its own writing gives an error without the system's reason."""
+
+    write: Callable[[bytes], int]
 
 
 def replace_folder(source: Path, target: Path) -> None:
@@ -150,4 +185,5 @@ def _output(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(f"the recording cannot be written: {error.strerror or error}", file=path) from None
+        kind = FullDiskError if is_full_disk(error) else OutputError
+        raise kind(f"the recording cannot be written: {error.strerror or error}", file=path) from None

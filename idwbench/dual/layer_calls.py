@@ -71,7 +71,7 @@ class LayerCalls:
         self._calls[name].append(_Call(inputs.detach(), gradients.detach()))
 
     def of_step(self, name: str, slots: int) -> tuple[Tensor, Tensor]:
-        """Return the inputs (slots, features) and output gradients (slots, outputs) of a layer, in the order of calls.
+        """Return the inputs (…, features) and output gradients (…, outputs) of a layer, in the order of calls.
 
         Raises:
             ValueError: there is another number of inputs or gradients.
@@ -79,13 +79,13 @@ class LayerCalls:
         assert self._calls is not None, "a call outside of a step"
         outputs, features = self.layers[name].weight.shape
         calls = self._calls[name]
-        inputs = [call.inputs.reshape(-1, features) for call in calls]
-        gradients = [call.gradients.reshape(-1, outputs) for call in calls if call.gradients is not None]
-        found = sum(map(len, inputs)), sum(map(len, gradients))
+        inputs = [call.inputs for call in calls]
+        gradients = [call.gradients for call in calls if call.gradients is not None]
+        found = _rows(inputs, features), _rows(gradients, outputs)
         if found != (slots, slots):
             counts = f"{found[0]} inputs and {found[1]} gradients for {slots} slots"
             raise ValueError(f"the layer '{name}' has {counts} in a step")
-        return _concatenated(inputs).cpu(), _concatenated(gradients).cpu()
+        return _concatenated(inputs, features).cpu(), _concatenated(gradients, outputs).cpu()
 
     def _after_forward(self, name: str, _: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         if self._calls is None or not output.requires_grad:
@@ -127,5 +127,9 @@ def _columns(weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return weight.clone() if bias is None else torch.cat([weight, bias.unsqueeze(1)], 1)
 
 
-def _concatenated(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+def _rows(parts: list[Tensor], columns: int) -> int:
+    return sum(part.numel() for part in parts) // columns
+
+
+def _concatenated(parts: list[Tensor], columns: int) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat([part.reshape(-1, columns) for part in parts])

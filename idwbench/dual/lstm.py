@@ -8,12 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from idwbench.dual.recorder import Recorder, Weights, largest
+from idwbench.dual.recorder import Recorder, Weights
 
 __all__ = ["computed_gates", "gate_gradients", "kept_gates", "lstm_layers", "previous_states", "record_lstm"]
-
-# Largest difference of states h_t, which are in ±1, by rounding in float32.
-_CLOSE = 1e-5
 
 
 def lstm_layers(lstm: nn.LSTM, name: str = "lstm") -> dict[str, Weights]:
@@ -59,9 +56,9 @@ def _after_forward(
         keys, found, gates = inputs[0].detach(), states.detach(), kept_gates(states)
 
         def deliver(gradients: Tensor) -> None:
-            of_gates = gate_gradients(lstm, keys, found, gradients, gates)
+            of_gates, before = gate_gradients(lstm, keys, found, gradients, gates)
             recorder.take(f"{name}.input", keys, of_gates)
-            recorder.take(f"{name}.recurrent", previous_states(found), of_gates)
+            recorder.take(f"{name}.recurrent", before, of_gates)
 
         states.register_hook(deliver)  # type: ignore[no-untyped-call]
 
@@ -74,53 +71,41 @@ def previous_states(states: Tensor) -> Tensor:
 @torch.no_grad()
 def gate_gradients(
     lstm: nn.LSTM, inputs: Tensor, states: Tensor, gradients: Tensor, gates: Tensor | None = None
-) -> Tensor:
-    """Return the gradient of the gates' pre-activations (batch, length, 4·units), in the order i, f, g, o of torch.
+) -> tuple[Tensor, Tensor]:
+    """Return the gradient of the gates' pre-activations (batch, length, 4·units), and h_{t−1} (batch, length, units).
 
+    The gates are in the order i, f, g, o of torch.
     With i, f, o = σ(a) and g = tanh(a), c_t = f c_{t−1} + i g, h_t = o tanh(c_t), and D_t the gradient of h_t from
     above plus W_hhᵀ δa_{t+1}: δc_t = D_t o (1 − tanh² c_t) + f_{t+1} δc_{t+1}, δa^o = D_t tanh(c_t) o(1 − o),
     δa^i = δc g i(1 − i), δa^f = δc c_{t−1} f(1 − f), δa^g = δc i (1 − g²) (Hochreiter and Schmidhuber 1997, with the
-    forget gate of Gers et al. 2000 and the full gradient). It is computed on the CPU.
+    forget gate of Gers et al. 2000 and the full gradient). tanh(c_t) is h_t / o. It is computed on the CPU.
 
     Args:
         lstm: One layer, with the weights of the forward pass.
         inputs: x_t (batch, length, features).
         states: h_t (batch, length, units).
         gradients: Gradient of h_t by all that follows but the LSTM itself, (batch, length, units).
-        gates: i, f, g, o of the forward pass (length, batch, 4, units), or None to compute them. They are not used if
-            they do not give the states h_t.
+        gates: i, f, g, o of the forward pass (length, batch, at least 4·units), or None to compute them. They are not
+            used if they do not give the states h_t.
     """
     from idwbench.dual.lstm_kernels import find_gate_gradients  # imports numba
 
-    weight_hh: Tensor = lstm.all_weights[0][1].cpu().contiguous()
-    expected, above = (part.cpu().transpose(0, 1).contiguous() for part in (states, gradients))
-    if gates is not None:
-        cells, squashed = _cells(gates)
-        if not largest((gates[:, :, 3] * squashed).sub_(expected)) < _CLOSE:
-            gates = None
-    if gates is None:
-        gates = computed_gates(lstm, inputs, states)
-        cells, squashed = _cells(gates)
-    found = weight_hh.new_empty(gates.shape)
-    parts = (gates, cells, squashed, above, weight_hh, found)
-    find_gate_gradients(*(part.detach().numpy() for part in parts))
-    return found.flatten(2).transpose(0, 1).contiguous()
-
-
-def _cells(gates: Tensor) -> tuple[Tensor, Tensor]:
-    """Return c_t and tanh c_t (length, batch, units)."""
-    from idwbench.dual.lstm_kernels import add_cells
-
-    cells = gates.new_empty(*gates.shape[:2], gates.shape[3])
-    add_cells(gates.numpy(), cells.numpy())
-    return cells, cells.tanh()
+    weight_hh: Tensor = lstm.all_weights[0][1].detach().cpu().contiguous()
+    of_gates = weight_hh.new_empty(*states.shape[:2], len(weight_hh))
+    before = weight_hh.new_empty(states.shape)
+    read = states.cpu().transpose(0, 1).contiguous(), gradients.cpu().contiguous(), weight_hh
+    arrays = [part.numpy() for part in (*read, of_gates, before)]
+    if gates is None or not find_gate_gradients(gates.numpy(), True, *arrays):
+        find_gate_gradients(computed_gates(lstm, inputs, states).numpy(), False, *arrays)
+    return of_gates, before
 
 
 def kept_gates(states: Tensor) -> Tensor | None:
-    """Return i, f, g, o (length, batch, 4, units) that the forward pass kept for the backward pass, or None.
+    """Return the gates that the forward pass kept for the backward pass, or None.
 
-    oneDNN, which computes an LSTM in float32 on a CPU, keeps the gates at the beginning of its workspace, in rows whose
-    lengths are multiples of 64 bytes but not of 1,024. This is not documented: what is found must be compared.
+    They are i, f, g, o at the beginning of each row (length, batch, at least 4·units). oneDNN, which computes an LSTM
+    in float32 on a CPU, keeps them at the beginning of its workspace, in rows whose lengths are multiples of 64 bytes
+    but not of 1,024. This is not documented: what is found must be compared.
     """
     node = states.grad_fn
     while node is not None and node.name() == "TransposeBackward0":
@@ -134,18 +119,18 @@ def kept_gates(states: Tensor) -> Tensor | None:
     numbers = workspace.view(torch.uint8).flatten()[: 4 * length * batch * row]
     if len(numbers) < 4 * length * batch * row:
         return None
-    gates: Tensor = numbers.view(torch.float32).view(length, batch, row)[:, :, : 4 * units]
-    return gates.view(length, batch, 4, units)
+    gates: Tensor = numbers.view(torch.float32).view(length, batch, row)
+    return gates
 
 
 @torch.no_grad()
 def computed_gates(lstm: nn.LSTM, inputs: Tensor, states: Tensor) -> Tensor:
-    """Return i, f, g, o (length, batch, 4, units) from x_t (batch, length, features) and h_t (batch, length, units)."""
+    """Return i, f, g, o (length, batch, 4·units) from x_t (batch, length, features) and h_t (batch, length, units)."""
     x, before = (part.cpu().transpose(0, 1) for part in (inputs, previous_states(states)))
     weight_ih, weight_hh, bias_ih, bias_hh = (parameter.cpu() for parameter in lstm.all_weights[0])
-    flat = torch.addmm(bias_ih + bias_hh, x.flatten(0, 1), weight_ih.T)
-    gates = flat.addmm_(before.flatten(0, 1), weight_hh.T).view(*x.shape[:2], 4, lstm.hidden_size)
+    flat = torch.addmm(bias_ih + bias_hh, x.flatten(0, 1), weight_ih.T).addmm_(before.flatten(0, 1), weight_hh.T)
+    gates = flat.view(*x.shape[:2], 4, lstm.hidden_size)
     gates[:, :, :2].sigmoid_()
     gates[:, :, 2].tanh_()
     gates[:, :, 3].sigmoid_()
-    return gates
+    return gates.flatten(2)

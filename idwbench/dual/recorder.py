@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,9 +25,6 @@ from idwbench.files import make_folder
 __all__ = ["Recorder", "Weights", "largest"]
 
 Array = NDArray[Any]
-
-# The smallest number that becomes infinite in float16.
-_FLOAT16_OVERFLOW = 65520.0
 
 
 class Recorder:
@@ -204,19 +202,27 @@ class Recorder:
 
     def _write_keys(self, name: str, inputs: Tensor) -> None:
         if name not in self.fold:
-            if self._dtype == torch.float16 and not largest(inputs) < _FLOAT16_OVERFLOW:
+            keys = self._new_rows(f"{name}.keys", inputs)
+            keys.copy_(inputs)
+            if self._dtype == torch.float16 and not largest(keys) < math.inf:
                 self.discard()  # it could not be continued
                 raise TrainingError(f"the inputs of the layer '{name}' are too large for a recording in float16")
-            self._files[f"{name}.keys"].append(inputs.to(self._dtype).numpy())
-        elif not np.array_equal(inputs.numpy(), self.fold[name][self._rows]):
+        elif not np.array_equal(inputs.reshape(-1, inputs.shape[-1]).numpy(), self.fold[name][self._rows]):
             raise ValueError(f"the inputs of the folded layer '{name}' are not the rows of its distinct inputs")
 
     def _write_gradients(self, name: str, gradients: Tensor) -> None:
+        stored = self._new_rows(f"{name}.gradients", gradients)
         if self._dtype == torch.float16:  # most gradients are below its smallest number
             unit = largest(gradients) or 1.0
             self._files[f"{name}.units"].append(np.array([unit]))
-            gradients = gradients / unit
-        self._files[f"{name}.gradients"].append(gradients.to(self._dtype).numpy())
+            torch.div(gradients, unit, out=stored)
+        else:
+            stored.copy_(gradients)
+
+    def _new_rows(self, name: str, like: Tensor) -> Tensor:
+        """Return new rows of a file, to be filled, in the shape of a tensor (…, columns)."""
+        rows = self._files[name].new_rows(like.numel() // like.shape[-1])
+        return torch.from_numpy(rows).view(like.shape)
 
     def _write_scales(self, name: str, moments: Tensor | None) -> None:
         """Write the factor of each row of the corrected first moment that is nearest to the row's update."""

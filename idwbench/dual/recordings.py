@@ -9,11 +9,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from idwbench.dual.disk_space import check_space, folder_bytes, readable_bytes, recording_bytes
+from idwbench.dual.disk_space import check_space, folder_bytes, recording_bytes
 from idwbench.dual.facts import RecordingFacts
 from idwbench.dual.layer_calls import Layer
 from idwbench.dual.recorder import Recorder
 from idwbench.errors import RecordingError
+from idwbench.machine import readable_bytes
 
 __all__ = ["Recordings"]
 
@@ -52,7 +53,7 @@ class Recordings:
 
         Raises:
             RecordingError: there is no folder.
-            OutputError: there is not enough disk space.
+            FullDiskError: there is not enough disk space.
         """
         if self.folder is None:
             raise RecordingError("a recording needs a database in a file: expected SQLite")

@@ -23,7 +23,7 @@ import torch
 import idwbench
 from idwbench.attention.definitions import Method
 from idwbench.attention.methods import get_method
-from idwbench.data.dataset import Dataset, Scaling
+from idwbench.data.dataset import Dataset, Scaling, array_sha256
 from idwbench.errors import ConfigError, ModelFileError
 from idwbench.files import check_model_path, read_file, write_file
 from idwbench.models.contents import FACTS, REGRESSION_TENSORS, TENSORS, check_parameters, check_tensors, parse_facts
@@ -34,6 +34,7 @@ from idwbench.runs.config import RunConfig
 __all__ = ["load_model", "save_model", "saved_model"]
 
 FORMAT = "idwbench-model"
+CHECKSUM = "sha256"  # of tensors and facts, in .safetensors; a .pt file is a zip archive, which has its own
 # 1: classification; 2: regression, with the scaling of the targets.
 VERSIONS = (1, 2)
 
@@ -142,7 +143,7 @@ def _serialised(model: SavedModel, suffix: str) -> bytes:
     }
     if suffix == ".safetensors":
         # One entry, since safetensors does not keep the order of several.
-        return safetensors.torch.save(tensors, {FORMAT: json.dumps(facts)})
+        return safetensors.torch.save(tensors, {FORMAT: json.dumps({**facts, CHECKSUM: _checksum(facts, tensors)})})
     buffer = io.BytesIO()
     torch.save({**facts, **tensors}, buffer)
     return buffer.getvalue()
@@ -183,6 +184,8 @@ def _parsed(content: bytes, path: Path) -> SavedModel:
 
 
 def _pt_fields(content: bytes) -> Any:
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        raise ValueError("it is not the zip archive that torch.save writes")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         broken = archive.testzip()  # torch does not check the checksums
     if broken is not None:
@@ -197,7 +200,19 @@ def _safetensors_fields(content: bytes) -> Any:
     tensors = safetensors.torch.load(content)
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     facts = json.loads(header.get("__metadata__", {}).get(FORMAT, "null"))
-    return {**facts, **tensors} if isinstance(facts, dict) else None
+    if not isinstance(facts, dict):
+        return None
+    expected = facts.pop(CHECKSUM, None)  # files of version 0.2.0 have none
+    if expected is not None and expected != _checksum(facts, tensors):
+        raise ValueError("its checksum is wrong")
+    return {**facts, **tensors}
+
+
+def _checksum(facts: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> str:
+    """Return the SHA-256, in hexadecimal, of the facts and the tensors of a model."""
+    names = sorted(tensors)
+    arrays = [tensors[name].numpy() for name in names]
+    return array_sha256(np.frombuffer(json.dumps([facts, names]).encode(), np.uint8), *arrays)
 
 
 def _built(fields: dict[str, Any], path: Path) -> SavedModel:

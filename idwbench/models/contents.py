@@ -162,7 +162,8 @@ def check_tensors(content: dict[str, Any], facts: ModelFacts) -> None:
 def _check_tensor(name: str, tensor: object, dtype: torch.dtype) -> None:
     if not isinstance(tensor, Tensor):
         raise ValueError(f"'{name}' is missing" if tensor is None else f"{name} is not a tensor")
-    if tensor.layout != torch.strided or tensor.device.type != "cpu":
+    # An expanded tensor has any size, with few numbers in its file.
+    if tensor.layout != torch.strided or tensor.device.type != "cpu" or not tensor.is_contiguous():
         raise ValueError(f"{name} is not a plain tensor")
     if tensor.dtype != dtype:
         raise ValueError(f"{name} is not {str(dtype).removeprefix('torch.')}")

@@ -7,6 +7,7 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
+from idwbench.data.csv import column_separator
 from idwbench.errors import PatchError
 from idwbench.files import read_file
 
@@ -27,7 +28,8 @@ class PatchLine:
 def read_patch_file(path: Path) -> list[PatchLine]:
     """Return the rows of a CSV file with a header and the columns ``x`` and ``label`` in any order.
 
-    Numbers in ``x`` must be quoted, since they are separated by commas: ``"0.0,1.0",upper``. Empty lines are ignored.
+    Numbers in ``x`` must be quoted, since they are separated by commas: ``"0.0,1.0",upper``; not so in a file whose
+    columns are separated by semicolons or tabs. Empty lines are ignored.
 
     Raises:
         PatchError: no such file, not CSV, or a wrong header or row; the message has the line.
@@ -49,7 +51,8 @@ def read_patch_file(path: Path) -> list[PatchLine]:
 
 def _rows(text: str, path: Path) -> list[tuple[int, list[str]]]:
     """Return the line and the cells of each row that is not empty."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True)
+    stream = io.StringIO(text, newline="")
+    reader = csv.reader(stream, delimiter=column_separator(text), strict=True, skipinitialspace=True)
     rows, line = [], 1
     try:
         for row in reader:

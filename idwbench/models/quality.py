@@ -19,6 +19,7 @@ The last two exist for classification only; all but the last have the split ``tr
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -30,7 +31,14 @@ from idwbench.models.neighbours import mutual_nearest, nearest_index, other_dist
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import RunResult
 
-__all__ = ["PrototypeQuality"]
+__all__ = ["Neighbours", "PrototypeQuality", "StackSearch"]
+
+# Indices of the nearest key of each point (runs, n), the nearest point and the nearest other key of each key
+# (runs, prototypes).
+Neighbours = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+# From points (features, n) in float64, their squared norms (n,), and keys (runs, prototypes, features), float32.
+# Without the norms only the nearest keys are found.
+StackSearch = Callable[[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.float32]], Neighbours]
 
 # The mean distance to the nearest other training point is estimated from this many points of larger data sets.
 _NEIGHBOUR_POINTS = 500
@@ -84,11 +92,82 @@ class PrototypeQuality:
 
     def measured(self, result: RunResult) -> RunResult:
         """Return the result of a training with these metrics, if it has keys and values."""
-        if not {"keys", "values"} <= result.arrays.keys():
-            return result
-        keys, values = (np.asarray(result.arrays[name], np.float32) for name in ("keys", "values"))
-        return replace(result, metrics={**result.metrics, **self.metrics(keys, values)})
+        found = self.stack_metrics([result], None)[0]
+        return replace(result, metrics={**result.metrics, **found}) if found else result
+
+    def stack_metrics(self, results: Sequence[RunResult], search: StackSearch | None) -> list[Metrics]:
+        """Return the `metrics` of each result, none if it has no keys and values.
+
+        Args:
+            results: Results of one stack.
+            search: Finds the neighbours of all keys at once.
+        """
+        places = [place for place, run in enumerate(results) if {"keys", "values"} <= run.arrays.keys()]
+        found: list[Metrics] = [{} for _ in results]
+        if places and search is not None:
+            keys, values = (
+                np.stack([np.asarray(results[place].arrays[name], np.float32) for place in places])
+                for name in ("keys", "values")
+            )
+            for place, metrics in zip(places, self._metrics_of_stack(keys, values, search), strict=True):
+                found[place] = metrics
+        else:
+            for place in places:
+                arrays = results[place].arrays
+                keys, values = (np.asarray(arrays[name], np.float32) for name in ("keys", "values"))
+                found[place] = self.metrics(keys, values)
+        return found
+
+    @cached_property
+    def _columns(self) -> dict[str, NDArray[np.float64]]:
+        return {name: split.inputs.T.astype(np.float64, order="C") for name, split in self.dataset.splits.items()}
+
+    def _metrics_of_stack(
+        self, keys: NDArray[np.float32], values: NDArray[np.float32], search: StackSearch
+    ) -> list[Metrics]:
+        """Return `metrics` for keys (runs, prototypes, features) and values (runs, prototypes, outputs)."""
+        train, n_keys = self.dataset.train, keys.shape[1]
+        key_of, point_of, other_of = search(self._columns["train"], self._train_norms, keys)
+        coverage = _mean_distances(train.inputs, _rows(keys, key_of))
+        key_distance = _mean_distances(train.inputs[point_of], keys)
+        owned = np.zeros(keys.shape[:2], np.bool_)
+        np.put_along_axis(owned, key_of, True, 1)
+        columns = {
+            ("train", "coverage"): coverage,
+            ("train", "key_distance"): key_distance,
+            ("train", "chamfer"): coverage + key_distance,
+            ("train", "dead_keys"): np.count_nonzero(~owned, axis=1).astype(np.float64),
+        }
+        if self.neighbour_distance > 0:
+            columns["train", "relative_coverage"] = coverage / self.neighbour_distance
+        if n_keys > 1:
+            columns["train", "key_spacing"] = _mean_distances(_rows(keys, other_of), keys)
+        if self.dataset.task == "classification":
+            labels = values.argmax(2)
+            columns["train", "key_agreement"] = _fractions(labels == train.labels[point_of])
+            for name, split in self.dataset.splits.items():
+                own = key_of if name == "train" else search(self._columns[name], None, keys)[0]
+                right = np.take_along_axis(labels, own, 1) == split.labels
+                columns[name, "nearest_key_accuracy"] = _fractions(right)
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def _fraction(true: NDArray[np.bool_]) -> float:
     return int(np.count_nonzero(true)) / len(true)  # some times as fast as a mean
+
+
+def _fractions(true: NDArray[np.bool_]) -> NDArray[np.float64]:
+    return np.asarray(np.count_nonzero(true, axis=1) / true.shape[1])
+
+
+def _rows(keys: NDArray[np.float32], index: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the keys (runs, n, features) with indices (runs, n)."""
+    return keys[np.arange(len(keys))[:, None], index]
+
+
+def _mean_distances(points: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the mean distance of rows for each run (runs,), where at least `others` has runs as leading axis."""
+    difference = others.astype(np.float64)
+    np.subtract(points, difference, out=difference)
+    return np.asarray(np.sqrt(np.square(difference, out=difference).sum(2)).mean(1))

@@ -96,7 +96,7 @@ def _split_column(split: str, metric: str, column: Sequence[Statistic | None], c
             for found in column
         )
 
-    return Column(split, split, True, cells(True), compared, short_cells=cells(False))
+    return Column(split, split, True, cells(True), compared, short_cells=cells(False) if split == "train" else ())
 
 
 def _interval_column(split: str, metric: str, column: Sequence[Statistic | None]) -> Column:

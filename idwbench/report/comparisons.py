@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from idwbench.report.paired_test import ALPHA, MIN_PAIRS, signed_rank_p_value
+from idwbench.report.paired_test import ALPHA, MIN_PAIRS, signed_rank_p_values
 from idwbench.report.statistics import Statistic
 from idwbench.runs.metrics import METRICS
 
@@ -52,9 +52,10 @@ def compare(rows: Sequence[tuple[Hashable, Mapping[str, Statistic]]], metric: st
     marked = [dict(by_split) for _, by_split in rows]
     n_tested, too_few = 0, set()
     for (_, split), places in columns.items():
-        best = _best([marked[place][split] for place in places], METRICS[metric].higher_is_better)
-        for place in places:
-            marked[place][split], n_common = _against(best, marked[place][split])
+        column = [marked[place][split] for place in places]
+        best = _best(column, METRICS[metric].higher_is_better)
+        for place, (statistic, n_common) in zip(places, _against(best, column), strict=True):
+            marked[place][split] = statistic
             if n_common is not None:
                 n_tested += n_common >= MIN_PAIRS
                 too_few |= {n_common} if n_common < MIN_PAIRS else set()
@@ -89,16 +90,27 @@ def _is_equal(first: float, second: float) -> bool:
     return abs(first - second) <= _TIE * max(abs(first), abs(second))
 
 
-def _against(best: Statistic, other: Statistic) -> tuple[Statistic, int | None]:
-    """Return `other` with its mark, and the number of common seeds; None for the best."""
-    if other is best:
-        return replace(other, best=True), None
-    seeds = sorted(best.values.keys() & other.values.keys())
-    p_value = None
-    if len(seeds) >= MIN_PAIRS:
-        p_value = signed_rank_p_value([best.values[s] for s in seeds], [other.values[s] for s in seeds])
-    is_best = _is_equal(best.mean, other.mean) or (p_value is not None and p_value > ALPHA)
-    return replace(other, best=is_best, p_value=p_value), len(seeds)
+def _against(best: Statistic, column: list[Statistic]) -> Iterator[tuple[Statistic, int | None]]:
+    """Yield each statistic with its mark, and the number of seeds that it shares with the best; None for the best."""
+    paired: dict[tuple[int, ...], list[int]] = defaultdict(list)  # rows with these common seeds
+    ours, all_ours = best.values, tuple(sorted(best.values))
+    for place, other in enumerate(column):
+        theirs = other.values.keys()
+        paired[all_ours if ours.keys() == theirs else tuple(sorted(ours.keys() & theirs))].append(place)
+    p_values: dict[int, float] = {}
+    n_common: dict[int, int] = {}
+    for seeds, places in paired.items():
+        n_common |= dict.fromkeys(places, len(seeds))
+        if len(seeds) >= MIN_PAIRS:
+            rows = [[values[seed] for seed in seeds] for values in (column[place].values for place in places)]
+            p_values |= zip(places, signed_rank_p_values([ours[seed] for seed in seeds], rows), strict=True)
+    for place, other in enumerate(column):
+        if other is best:
+            yield replace(other, best=True), None
+        else:
+            p_value = p_values.get(place)
+            is_best = _is_equal(best.mean, other.mean) or (p_value is not None and p_value > ALPHA)
+            yield Statistic(other.mean, other.std, other.values, is_best, p_value, other.interval), n_common[place]
 
 
 def _notes(is_tested: bool, too_few: set[int]) -> tuple[str, ...]:

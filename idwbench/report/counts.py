@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from idwbench.report.labels import count_label
-from idwbench.results.records import StoredRun
+from idwbench.results.records import ReportedRun
 
 __all__ = ["Counted", "count_notes", "seed_notes"]
 
@@ -23,7 +23,7 @@ class Counted(Protocol):
         """Number of diverged runs."""
 
 
-def count_notes(rows: Sequence[Counted], runs: Sequence[StoredRun]) -> list[str]:
+def count_notes(rows: Sequence[Counted], runs: Sequence[ReportedRun]) -> list[str]:
     """Return notes on rows of one run, and on diverged, failed and unfinished runs."""
     counts = (
         (sum(row.n_diverged for row in rows), "diverged; not in the means."),

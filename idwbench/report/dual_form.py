@@ -12,7 +12,7 @@ from idwbench.report.dual_form_references import SHARES, published_accuracies, p
 from idwbench.report.replication import Replication, distinct_runs, replication_notes, replication_of
 from idwbench.report.settings import SettingRuns, constants_title, group_by_setting, varying_settings
 from idwbench.report.statistics import Statistic, statistic
-from idwbench.results.records import StoredRun
+from idwbench.results.records import ReportedRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DATASETS, PartsConfig
 from idwbench.runs.mlp import MlpConfig
@@ -93,24 +93,24 @@ class DualForm:
     notes: tuple[str, ...]
 
 
-def has_only_perceptrons(runs: Iterable[StoredRun]) -> bool:
+def has_only_perceptrons(runs: Iterable[ReportedRun]) -> bool:
     """Return whether all runs are of kind ``mlp``."""
-    return all(run.config.model.kind == "mlp" for run in runs)
+    return all(run.setting.model.kind == "mlp" for run in runs)
 
 
-def dual_form(runs: Sequence[StoredRun]) -> DualForm:
+def dual_form(runs: Sequence[ReportedRun]) -> DualForm:
     """Return the table of stored runs of kind ``mlp``, without other runs; a run that is given twice counts once.
 
     Raises:
         ConfigError: no run of kind ``mlp`` is complete or diverged.
     """
-    runs = [run for run in distinct_runs(runs) if run.config.model.kind == "mlp"]
+    runs = [run for run in distinct_runs(runs) if run.setting.model.kind == "mlp"]
     replication = replication_of(runs)
     ended = [run for run in runs if run.state in ("complete", "diverged")]
     if not ended:
         raise ConfigError("no run of kind mlp is complete", location=("table",), hint="run the sweep dual_form")
     groups = group_by_setting(ended, replication)
-    groups.sort(key=lambda group: list(DATASETS).index(group.runs[0].config.dataset.name))
+    groups.sort(key=lambda group: list(DATASETS).index(group.runs[0].setting.dataset.name))
     rows = tuple(_row(group, replication) for group in groups)
     varying = [name for name in varying_settings([group.settings for group in groups]) if name != "dataset"]
     return DualForm(

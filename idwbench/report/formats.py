@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from idwbench.errors import ConfigError, did_you_mean
@@ -17,10 +18,27 @@ if TYPE_CHECKING:
 
     from idwbench.report.terminal import TerminalReport
 
-__all__ = ["TABLE_FORMATS", "TableFormat", "find_renderer", "plain_text", "render", "terminal_report"]
+__all__ = [
+    "TABLE_FORMATS",
+    "TABLE_SUFFIXES",
+    "TableFormat",
+    "find_renderer",
+    "format_of",
+    "plain_text",
+    "render",
+    "terminal_report",
+]
 
 TableFormat = Literal["rich", "markdown", "latex", "csv", "json"]
 TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
+
+TABLE_SUFFIXES: dict[str, TableFormat] = {
+    ".csv": "csv",
+    ".json": "json",
+    ".md": "markdown",
+    ".tex": "latex",
+    ".txt": "rich",
+}
 
 _Table = TypeVar("_Table")
 
@@ -49,6 +67,18 @@ def terminal_report(report: Printable) -> TerminalReport:
     from idwbench.report.terminal import TerminalReport  # importing Rich is slow
 
     return TerminalReport(report)
+
+
+def format_of(path: Path) -> TableFormat:
+    """Return the format of a table that the ending of a file's name stands for.
+
+    Raises:
+        ConfigError: it stands for none; `location` is ``("output",)``.
+    """
+    if path.suffix.lower() in TABLE_SUFFIXES:
+        return TABLE_SUFFIXES[path.suffix.lower()]
+    problem = f"{f'the ending {path.suffix}' if path.suffix else 'a name without an ending'} stands for no format"
+    raise ConfigError(problem, location=("output",), hint=f"of tables: {', '.join(TABLE_SUFFIXES)}")
 
 
 def find_renderer(renderers: Mapping[str, Callable[[_Table], str]], table_format: str) -> Callable[[_Table], str]:

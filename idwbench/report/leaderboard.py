@@ -22,7 +22,7 @@ from idwbench.report.settings import (
 )
 from idwbench.report.statistics import SPLITS, Statistic, present_splits, split_statistics
 from idwbench.report.validation import Choice, best_by_validation, check_axes
-from idwbench.results.records import StoredRun
+from idwbench.results.records import ReportedRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import METRICS, headline_metric
 
@@ -82,7 +82,7 @@ class Leaderboard:
 
 
 def leaderboard(
-    runs: Sequence[StoredRun],
+    runs: Sequence[ReportedRun],
     metric: str | None = None,
     *,
     split: str | None = None,
@@ -111,7 +111,7 @@ def leaderboard(
     replication = replication_of(runs)
     name = _metric(runs, metric)
     kinds = kinds_with(runs, name)
-    ended = (run for run in runs if run.state in ("complete", "diverged") and run.config.model.kind in kinds)
+    ended = (run for run in runs if run.state in ("complete", "diverged") and run.setting.model.kind in kinds)
     groups = [group for group in group_by_setting(ended, replication) if is_shown(group.runs, name)]
     varying = varying_settings([group.settings for group in groups])
     chosen = _chosen(groups, varying, best_over, name)
@@ -146,11 +146,11 @@ def leaderboard(
     )
 
 
-def _metric(runs: Sequence[StoredRun], metric: str | None) -> str:
+def _metric(runs: Sequence[ReportedRun], metric: str | None) -> str:
     if metric is not None:
         check_metric(runs, metric)
         return metric
-    names = sorted({headline_metric(run.config.dataset.task).name for run in runs})
+    names = sorted({headline_metric(run.setting.dataset.task).name for run in runs})
     if len(names) != 1:
         problem = "the tasks of these runs have different metrics; give one" if names else "there are no runs"
         raise ConfigError(problem, location=("metric",), hint=f"one of: {', '.join(names)}" if names else "")

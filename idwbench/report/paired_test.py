@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["ALPHA", "MIN_PAIRS", "signed_rank_p_value"]
+__all__ = ["ALPHA", "MIN_PAIRS", "signed_rank_p_value", "signed_rank_p_values"]
 
 ALPHA = 0.05
 # The smallest p-value is 2/2⁵ = 0.0625 with five pairs and 2/2⁶ = 0.03125 with six.
 MIN_PAIRS = 6
 # Largest number of differences for the exact distribution.
 _EXACT_PAIRS = 200
+_EXACT_SUMS = 52  # bits of a double
 # Relative difference that counts as a tie, since metrics have rounding errors.
 _RELATIVE_TIE = 1e-12
 
@@ -27,23 +29,56 @@ def signed_rank_p_value(first: Sequence[float], second: Sequence[float]) -> floa
     are zero. `first` and `second` have finite values for the same seeds (Wilcoxon 1945, *Individual comparisons by
     ranking methods*).
     """
-    tie = _RELATIVE_TIE * max((abs(value) for value in (*first, *second)), default=0.0)
-    differences = [a - b for a, b in zip(first, second, strict=True) if abs(a - b) > tie]
-    doubled = _doubled_ranks([abs(difference) for difference in differences], tie)
-    positive = sum(rank for rank, difference in zip(doubled, differences, strict=True) if difference > 0)
+    tie = _RELATIVE_TIE * max(map(abs, (*first, *second)), default=0.0)
+    differences = [d for a, b in zip(first, second, strict=True) if abs(d := a - b) > tie]
+    doubled = _doubled_ranks([*map(abs, differences)], tie)
+    positive = sum([rank for rank, difference in zip(doubled, differences, strict=True) if difference > 0])
     smaller = min(positive, sum(doubled) - positive)
     if len(doubled) > _EXACT_PAIRS:
         # Mean Σr/2 and variance Σr²/4 of the doubled statistic, whose steps are 2: its continuity correction is 1.
         distance = (smaller + 1 - sum(doubled) / 2) / math.sqrt(sum(rank * rank for rank in doubled) / 4)
         return min(1.0, math.erfc(-distance / math.sqrt(2)))
-    # Probability of each sum of doubled ranks, up to the one observed.
+    # Up to 52 ranks all sums are exact, in any order, and large tables have few different ones.
+    ranks = sorted(doubled) if len(doubled) <= _EXACT_SUMS else doubled
+    return min(1.0, 2 * _probability(tuple(ranks), smaller))
+
+
+def signed_rank_p_values(best: Sequence[float], others: Sequence[Sequence[float]]) -> list[float]:
+    """Return `signed_rank_p_value` of `best` and each of `others`, which all have its number of values, at once."""
+    if len(best) > _EXACT_SUMS:
+        return [signed_rank_p_value(best, other) for other in others]
+    first, second = np.array(best), np.array(others)
+    tie = _RELATIVE_TIE * np.maximum(np.abs(first).max(), np.abs(second).max(1))[:, None]
+    differences = first - second
+    sizes = np.abs(differences)
+    sizes[sizes <= tie] = np.inf  # dropped, after all others
+    order = sizes.argsort(1, kind="stable")
+    ordered, place = np.take_along_axis(sizes, order, 1), np.arange(len(best))
+    with np.errstate(invalid="ignore"):
+        is_first = np.pad(~(np.diff(ordered) <= tie), ((0, 0), (1, 0)), constant_values=True)
+    is_last = np.pad(is_first[:, 1:], ((0, 0), (0, 1)), constant_values=True)
+    start = np.maximum.accumulate(np.where(is_first, place, 0), 1)
+    end = np.minimum.accumulate(np.where(is_last, place, len(best))[:, ::-1], 1)[:, ::-1]
+    doubled = np.where(np.isfinite(ordered), start + end + 2, 0)
+    positive = (doubled * (np.take_along_axis(differences, order, 1) > 0)).sum(1)
+    smaller = np.minimum(positive, doubled.sum(1) - positive)
+    counts = np.isfinite(ordered).sum(1)
+    return [
+        min(1.0, 2 * _probability(tuple(ranks[:n]), least))
+        for ranks, n, least in zip(doubled.tolist(), counts.tolist(), smaller.tolist(), strict=True)
+    ]
+
+
+@lru_cache(maxsize=10_000)
+def _probability(doubled: tuple[int, ...], smaller: int) -> float:
+    """Return the probability of a sum of doubled ranks, each counted with probability ½, up to `smaller`."""
     probabilities = np.zeros(smaller + 1)
     probabilities[0] = 1.0
     for rank in doubled:
         shifted = probabilities[: max(0, smaller + 1 - rank)].copy()
         probabilities /= 2
         probabilities[rank : rank + len(shifted)] += shifted / 2
-    return min(1.0, 2 * float(probabilities.sum()))
+    return float(probabilities.sum())
 
 
 def _doubled_ranks(magnitudes: Sequence[float], tie: float) -> list[int]:

@@ -78,11 +78,16 @@ REFERENCES: tuple[Reference, ...] = (
     ),
 )
 
+_BY_SIZE: dict[tuple[ReferenceSource, str, str, int], list[Reference]] = {}
+for _reference in REFERENCES:
+    _size = _reference.model.method, _reference.model.prototypes
+    _BY_SIZE.setdefault((_reference.source, _reference.dataset, *_size), []).append(_reference)
+
 
 def find_reference(source: ReferenceSource, dataset: DatasetConfig, model: ModelConfig) -> Reference | None:
     """Return the reference for exactly this model and data set, or None."""
-    for reference in REFERENCES:
-        if (reference.source, reference.dataset) == (source, dataset.name) and reference.model == model:
+    for reference in _BY_SIZE.get((source, dataset.name, model.method, model.prototypes), ()):
+        if reference.model == model:
             return reference if _same_data(dataset) else None
     return None
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from idwbench.results.records import StoredRun
+from idwbench.results.records import ReportedRun
 from idwbench.runs.datasets import DatasetConfig
 
-__all__ = ["Replication", "data_seed", "distinct_runs", "replication_notes", "replication_of"]
+__all__ = ["Replication", "data_seed", "distinct_runs", "group_alike", "replication_notes", "replication_of"]
+
+_Run = TypeVar("_Run", bound=ReportedRun)
 
 
 @dataclass(frozen=True)
@@ -29,41 +32,56 @@ class Replication:
 
     def data_key(self, dataset: DatasetConfig) -> str:
         """Return a text that is equal for data sets whose runs belong to one table."""
-        return _without_seed(dataset) if self.data_seeds(dataset) else dataset.model_dump_json(exclude={"path"})
+        return _without_seed(dataset) if self.data_seeds(dataset) else dataset.identity("path")
 
-    def seed(self, run: StoredRun) -> int:
+    def seed(self, run: ReportedRun) -> int:
         """Return the seed that distinguishes replicates, by which tests pair them: that of the data, or of the run."""
-        return data_seed(run.config.dataset) if self.data_seeds(run.config.dataset) else run.config.seed
+        return data_seed(run.setting.dataset) if self.data_seeds(run.setting.dataset) else run.seed
 
 
-def replication_of(runs: Iterable[StoredRun]) -> Replication:
+def replication_of(runs: Iterable[ReportedRun]) -> Replication:
     """Return the data sets whose seeds are replicates: with at most one run of each setting for each of their seeds."""
-    groups: dict[str, list[StoredRun]] = defaultdict(list)
-    for run in runs:
-        groups[_without_seed(run.config.dataset)].append(run)
-    found = {key: sorted({data_seed(run.config.dataset) for run in group}) for key, group in groups.items()}
+    groups: dict[str, list[list[ReportedRun]]] = defaultdict(list)
+    for alike in group_alike(runs):
+        groups[_without_seed(alike[0].setting.dataset)].append(alike)
+    found = {key: sorted({data_seed(runs[0].setting.dataset) for runs in group}) for key, group in groups.items()}
     return Replication({key: tuple(s) for key, s in found.items() if len(s) > 1 and _has_one_run_each(groups[key])})
 
 
-def distinct_runs(runs: Iterable[StoredRun]) -> list[StoredRun]:
+def group_alike(runs: Iterable[ReportedRun]) -> list[list[ReportedRun]]:
+    """Return runs grouped by the objects of their settings: those of a group are equal, and those of two may be."""
+    groups: dict[tuple[int, int, int], list[ReportedRun]] = {}
+    last, group = None, []
+    for run in runs:
+        setting = run.setting
+        if setting is not last:
+            last = setting
+            parts = id(setting.dataset), id(setting.model), id(setting.protocol)
+            group = groups.setdefault(parts, [])
+        group.append(run)
+    return list(groups.values())
+
+
+def distinct_runs(runs: Iterable[_Run]) -> list[_Run]:
     """Return each run once, and of runs that differ only in a seed without effect the first complete one."""
-    kept: dict[str, StoredRun] = {}
+    kept: dict[str, _Run] = {}
     for run in runs:
         key = run.run_key
-        if run.config.model.is_deterministic:
-            key = run.config.model_copy(update={"seed": 0}).run_key
+        if run.setting.model.is_deterministic:
+            key = run.setting.with_seed(0).run_key
             if key in kept and _preference(kept[key]) <= _preference(run):
                 continue
         kept[key] = run
     return list(kept.values())
 
 
-def replication_notes(runs: Sequence[StoredRun], replication: Replication) -> list[str]:
+def replication_notes(runs: Sequence[ReportedRun], replication: Replication) -> list[str]:
     """Return notes on what the spread is over, where it is not over the seeds of runs."""
-    seeds = {found for run in runs if (found := replication.data_seeds(run.config.dataset))}
-    notes = [f"Spread and tests: over {_seeds_label(found)} of the data." for found in sorted(seeds)]
-    alone = (run.config.model.is_deterministic and not replication.data_seeds(run.config.dataset) for run in runs)
-    if any(alone):
+    models = [(alike[0].setting.model, replication.data_seeds(alike[0].setting.dataset)) for alike in group_alike(runs)]
+    notes = [
+        f"Spread and tests: over {_seeds_label(found)} of the data." for found in sorted({s for _, s in models if s})
+    ]
+    if any(model.is_deterministic and not seeds for model, seeds in models):
         notes.append("The result of kernel regression does not depend on the seed; it counts once and has no spread.")
     return notes
 
@@ -74,21 +92,21 @@ def data_seed(dataset: DatasetConfig) -> int:
 
 
 def _without_seed(dataset: DatasetConfig) -> str:
-    return dataset.model_dump_json(exclude={"path", "seed"})
+    return dataset.identity("path", "seed")
 
 
-def _has_one_run_each(runs: Iterable[StoredRun]) -> bool:
+def _has_one_run_each(groups: Iterable[Sequence[ReportedRun]]) -> bool:
     seeds: dict[tuple[str, str, int], set[int]] = defaultdict(set)
-    for run in runs:
-        if not run.config.model.is_deterministic:
-            config = run.config
-            setting = config.model.model_dump_json(), config.protocol.model_dump_json(), data_seed(config.dataset)
-            seeds[setting].add(config.seed)
+    for alike in groups:
+        setting = alike[0].setting
+        if not setting.model.is_deterministic:
+            key = setting.model.identity(), setting.protocol.identity(), data_seed(setting.dataset)
+            seeds[key].update(run.seed for run in alike)
     return all(len(found) == 1 for found in seeds.values())
 
 
-def _preference(run: StoredRun) -> tuple[bool, int]:
-    return run.state != "complete", run.config.seed
+def _preference(run: ReportedRun) -> tuple[bool, int]:
+    return run.state != "complete", run.seed
 
 
 def _seeds_label(seeds: Collection[int]) -> str:

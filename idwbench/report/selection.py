@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import TypeVar
 
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.results.records import StoredRun
+from idwbench.report.availability import has_metric
+from idwbench.results.records import ReportedRun, StoredRun
 from idwbench.results.store import Results
 
-__all__ = ["select_runs"]
+__all__ = ["select_reported_runs", "select_runs"]
+
+_Run = TypeVar("_Run", bound=ReportedRun)
 
 
 def select_runs(
@@ -27,6 +31,44 @@ def select_runs(
     Raises:
         ConfigError: unknown name, or no run is left; `location` is ``(setting,)`` or ``("method",)``.
     """
+
+    def find(sweep: str | None, dataset: str | None) -> list[StoredRun]:
+        return results.find_runs(sweep=sweep, dataset=dataset)
+
+    return _selected(results, find, name, methods, prototypes, setting)
+
+
+def select_reported_runs(
+    results: Results,
+    name: str | None = None,
+    methods: Collection[str] = (),
+    prototypes: Collection[int] = (),
+    *,
+    metric: str | None = None,
+    setting: str = "table",
+) -> list[ReportedRun]:
+    """Return the runs of `select_runs` with what a table of a metric needs, which is faster; raises the same.
+
+    If no run has the metric, they have all metrics, which messages name.
+    """
+
+    def find(sweep: str | None, dataset: str | None) -> list[ReportedRun]:
+        found = results.find_reported_runs(sweep=sweep, dataset=dataset, metric=metric)
+        if metric is None or any(has_metric(run, metric) for run in found):
+            return [*found]
+        return [*results.find_runs(sweep=sweep, dataset=dataset)]
+
+    return _selected(results, find, name, methods, prototypes, setting)
+
+
+def _selected(
+    results: Results,
+    find: Callable[[str | None, str | None], list[_Run]],
+    name: str | None,
+    methods: Collection[str],
+    prototypes: Collection[int],
+    setting: str,
+) -> list[_Run]:
     datasets, sweeps = results.dataset_labels(), [sweep.name for sweep in results.list_sweeps()]
     if name is None:
         if len(datasets) != 1:
@@ -35,19 +77,24 @@ def select_runs(
             raise ConfigError("the name of a sweep or data set is missing", location=(setting,), hint=hint)
         name = datasets[0]
     if name in sweeps:
-        runs = results.find_runs(sweep=name)
+        runs = find(name, None)
     elif name in datasets:
-        runs = results.find_runs(dataset=name)
+        runs = find(None, name)
     else:
         hint = did_you_mean(name, {*datasets, *sweeps})
         raise ConfigError(f"nothing is called '{name}'", location=(setting,), hint=hint)
-    present = {run.config.model.method for run in runs}
+    if methods:
+        runs = _of_methods(runs, name, methods)
+    runs = [run for run in runs if not prototypes or run.setting.model.prototypes in prototypes]
+    if not runs:
+        raise ConfigError(f"no runs of {name} have that method and number of prototypes", location=(setting,))
+    return runs
+
+
+def _of_methods(runs: list[_Run], name: str, methods: Collection[str]) -> list[_Run]:
+    present = {run.setting.model.method for run in runs}
     for method in methods:
         if method not in present:
             hint = did_you_mean(method, present)
             raise ConfigError(f"no run of {name} is by '{method}'", location=("method",), hint=hint)
-    runs = [run for run in runs if not methods or run.config.model.method in methods]
-    runs = [run for run in runs if not prototypes or run.config.model.prototypes in prototypes]
-    if not runs:
-        raise ConfigError(f"no runs of {name} have that method and number of prototypes", location=(setting,))
-    return runs
+    return [run for run in runs if run.setting.model.method in methods]

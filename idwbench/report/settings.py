@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +9,8 @@ from typing import Any
 
 from idwbench.attention.methods import METHODS
 from idwbench.report.labels import setting_label
-from idwbench.report.replication import Replication
-from idwbench.results.records import StoredRun
+from idwbench.report.replication import Replication, group_alike
+from idwbench.results.records import ReportedRun
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.models import ModelConfig
 from idwbench.runs.settings import Settings
@@ -39,38 +38,36 @@ class SettingRuns:
     """Runs that differ only in the seed, and their settings from `flat_settings`."""
 
     settings: Mapping[str, Any]
-    runs: tuple[StoredRun, ...]
+    runs: tuple[ReportedRun, ...]
 
     @property
-    def complete(self) -> list[StoredRun]:
+    def complete(self) -> list[ReportedRun]:
         """The complete runs."""
         return [run for run in self.runs if run.state == "complete"]
 
 
-def group_by_setting(runs: Iterable[StoredRun], replication: Replication) -> list[SettingRuns]:
+def group_by_setting(runs: Iterable[ReportedRun], replication: Replication) -> list[SettingRuns]:
     """Return runs grouped by all settings but the seed, and but the seed of the data where that is a replicate."""
-    groups: dict[str, list[StoredRun]] = defaultdict(list)
-    for run in runs:
-        config = run.config
-        model = json.dumps(config.model.model_dump(), sort_keys=True)
-        identity = [replication.data_key(config.dataset), model, config.protocol.model_dump_json()]
-        groups["\n".join(identity)].append(run)
+    groups: dict[tuple[str, str, str], list[ReportedRun]] = defaultdict(list)
+    for alike in group_alike(runs):
+        setting = alike[0].setting
+        groups[replication.data_key(setting.dataset), setting.model.identity(), setting.protocol.identity()] += alike
     return [SettingRuns(_group_settings(group[0], replication), tuple(group)) for group in groups.values()]
 
 
-def _group_settings(run: StoredRun, replication: Replication) -> dict[str, Any]:
+def _group_settings(run: ReportedRun, replication: Replication) -> dict[str, Any]:
     settings = flat_settings(run)
-    if replication.data_seeds(run.config.dataset):
+    if replication.data_seeds(run.setting.dataset):
         del settings["dataset_seed"]
     return settings
 
 
-def flat_settings(run: StoredRun) -> dict[str, Any]:
+def flat_settings(run: ReportedRun) -> dict[str, Any]:
     """Return the settings of a run without its seed, named as the columns of `Results.to_frame`.
 
     ``dataset`` is the label, ``model`` the kind, and settings of the data set begin with ``dataset_``.
     """
-    config = run.config
+    config = run.setting
     model = dict(config.model)
     first = {"dataset": run.dataset, "method": config.model.method, "model": model.pop("kind")}
     counts = {"prototypes": model.pop("prototypes", None)}
@@ -110,7 +107,7 @@ def _dataset_settings(dataset: DatasetConfig, varying: Collection[str]) -> Itera
             yield setting_label(name, value)
 
 
-def constants_title(runs: Sequence[StoredRun], varying: Collection[str]) -> str:
+def constants_title(runs: Sequence[ReportedRun], varying: Collection[str]) -> str:
     """Return one line with the settings that do not vary among `runs`, without those at an optional default."""
     labels = sorted({run.dataset for run in runs})
     words = [labels[0] if len(labels) == 1 else f"{len(labels)} data sets"]
@@ -119,16 +116,16 @@ def constants_title(runs: Sequence[StoredRun], varying: Collection[str]) -> str:
         shown = (
             label
             for run in runs
-            for name, label in _labels(getattr(run.config, part))
+            for name, label in _labels(getattr(run.setting, part))
             if f"{prefix}{name}" not in varying and not ("method" in varying and name in _named_by_method(run))
         )
         words += dict.fromkeys(shown)
     return " · ".join(words)
 
 
-def _named_by_method(run: StoredRun) -> tuple[str, ...]:
+def _named_by_method(run: ReportedRun) -> tuple[str, ...]:
     """Return the settings of a model that are part of its name in tables."""
-    return getattr(run.config.model, "named_by_method", ())
+    return getattr(run.setting.model, "named_by_method", ())
 
 
 def _labels(settings: Settings) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from idwbench.results.records import StoredRun
+from idwbench.results.records import ReportedRun
 
 __all__ = ["SPLITS", "Interval", "Statistic", "present_splits", "split_statistics", "statistic"]
 
@@ -55,20 +55,24 @@ def statistic(by_seed: Mapping[int, float | None]) -> Statistic | None:
     if not n:
         return None
     # Relative to the lowest value, so that equal values have no spread; with `fsum` the order does not matter.
-    low = min(values.values())
-    mean = low + math.fsum(value - low for value in values.values()) / n
-    variance = math.fsum((value - mean) ** 2 for value in values.values()) / (n - 1) if n > 1 else None
+    found = [*values.values()]
+    low = min(found)
+    mean = low + math.fsum([value - low for value in found]) / n
+    variance = math.fsum([(value - mean) ** 2 for value in found]) / (n - 1) if n > 1 else None
     return Statistic(mean, None if variance is None else math.sqrt(variance), values)
 
 
 def split_statistics(
-    runs: Sequence[StoredRun], metric: str, seed_of: Callable[[StoredRun], int]
+    runs: Sequence[ReportedRun], metric: str, seed_of: Callable[[ReportedRun], int]
 ) -> dict[str, Statistic]:
     """Return the statistics of a metric of complete runs, which `seed_of` distinguishes, by split."""
-    others = sorted({split for run in runs for split, name in run.metrics if name == metric} - set(SPLITS))
-    found = {
-        split: statistic({seed_of(run): run.metric(metric, split) for run in runs}) for split in (*SPLITS, *others)
-    }
+    seeds, measured = [*map(seed_of, runs)], [run.metrics for run in runs]
+    splits = {split for metrics in measured for split, name in metrics if name == metric}
+    found = {}
+    for split in (*SPLITS, *sorted(splits - set(SPLITS))):
+        if split in splits:
+            key = (split, metric)
+            found[split] = statistic({seed: metrics.get(key) for seed, metrics in zip(seeds, measured, strict=True)})
     return {split: one for split, one in found.items() if one is not None}
 
 

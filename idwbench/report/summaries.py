@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,10 +12,17 @@ from idwbench.report.counts import count_notes
 from idwbench.report.intervals import interval_notes, with_intervals
 from idwbench.report.labels import count_label, protocol_label
 from idwbench.report.references import Reference, ReferenceSource, find_reference, reference_notes
-from idwbench.report.replication import Replication, data_seed, distinct_runs, replication_notes, replication_of
+from idwbench.report.replication import (
+    Replication,
+    data_seed,
+    distinct_runs,
+    group_alike,
+    replication_notes,
+    replication_of,
+)
 from idwbench.report.settings import dataset_words, method_order, ordered_parameters, sortable
 from idwbench.report.statistics import Statistic, split_statistics
-from idwbench.results.records import StoredRun
+from idwbench.results.records import ReportedRun
 from idwbench.runs.datasets import DATASETS, DatasetConfig, dataset_identity
 from idwbench.runs.metrics import METRICS, headline_metric
 from idwbench.runs.models import ModelConfig
@@ -88,7 +94,7 @@ class Report:
     sections: tuple[Section, ...]
 
 
-def summarise(runs: Sequence[StoredRun], metric: str | None = None, *, intervals: bool = False) -> Report:
+def summarise(runs: Sequence[ReportedRun], metric: str | None = None, *, intervals: bool = False) -> Report:
     """Return the summary of `runs` in any state; a run that is given twice counts once.
 
     Data sets that differ only in their seed are one section if each setting has one run on each of them; the spread is
@@ -103,11 +109,13 @@ def summarise(runs: Sequence[StoredRun], metric: str | None = None, *, intervals
     Raises:
         ConfigError: no run has that metric.
     """
-    groups: dict[str, list[StoredRun]] = defaultdict(list)
+    groups: dict[str, list[ReportedRun]] = defaultdict(list)
     runs = distinct_runs(runs)
     replication = replication_of(runs)
-    for run in sorted(runs, key=lambda run: data_seed(run.config.dataset)) if replication.pooled else runs:
-        groups[f"{replication.data_key(run.config.dataset)}{run.config.protocol.model_dump_json()}"].append(run)
+    by_data = sorted(runs, key=lambda run: data_seed(run.setting.dataset)) if replication.pooled else runs
+    for alike in group_alike(by_data):
+        setting = alike[0].setting
+        groups[f"{replication.data_key(setting.dataset)}{setting.protocol.identity()}"] += alike
     if metric is not None:
         check_metric(runs, metric)
     chosen = [group for group in groups.values() if metric is None or _can_show(group, metric)]
@@ -125,37 +133,38 @@ def summarise(runs: Sequence[StoredRun], metric: str | None = None, *, intervals
     return Report(tuple(sections))
 
 
-def _can_show(runs: list[StoredRun], metric: str) -> bool:
+def _can_show(runs: list[ReportedRun], metric: str) -> bool:
     return metric == _headline(runs[0]) or any(has_metric(run, metric) for run in runs)
 
 
-def _headline(run: StoredRun) -> str:
-    return headline_metric(run.config.dataset.task).name
+def _headline(run: ReportedRun) -> str:
+    return headline_metric(run.setting.dataset.task).name
 
 
-def _left_out(runs: list[StoredRun], metric: str, kinds: set[str]) -> list[str]:
+def _left_out(runs: list[ReportedRun], metric: str, kinds: set[str]) -> list[str]:
     """Return a note on runs of other sections that lack the metric, though their task may have it."""
     if metric not in METRICS:
         return []
     task = METRICS[metric].task
-    n = sum(task in (None, run.config.dataset.task) for run in lacking(runs, metric, kinds))
+    n = sum(task in (None, run.setting.dataset.task) for run in lacking(runs, metric, kinds))
     return [f"{count_label(n, 'complete run')} of other tables without the metric '{metric}'; not shown."] if n else []
 
 
 def _section(
     title: str,
-    runs: list[StoredRun],
+    runs: list[ReportedRun],
     metric: str | None,
     kinds: Mapping[str, set[str]],
     intervals: bool,
     replication: Replication,
 ) -> Section:
-    config = runs[0].config
+    config = runs[0].setting
     name = _headline(runs[0]) if metric is None else metric
-    groups: dict[str, list[StoredRun]] = defaultdict(list)
-    for run in runs:
-        if run.state in ("complete", "diverged") and run.config.model.kind in kinds[name]:
-            groups[json.dumps(run.config.model.model_dump(), sort_keys=True)].append(run)
+    groups: dict[str, list[ReportedRun]] = defaultdict(list)
+    for alike in group_alike(run for run in runs if run.state in ("complete", "diverged")):
+        model = alike[0].setting.model
+        if model.kind in kinds[name]:
+            groups[model.identity()] += alike
     shown = [group for group in groups.values() if is_shown(group, name)]
     rows = sorted((_row(group, name, replication) for group in shown), key=_row_order)
     comparison = compare([(row.model.prototypes, row.statistics) for row in rows], name)
@@ -182,10 +191,12 @@ def _section(
     )
 
 
-def _row(runs: list[StoredRun], metric: str, replication: Replication) -> Row:
-    config = runs[0].config
+def _row(runs: list[ReportedRun], metric: str, replication: Replication) -> Row:
+    config = runs[0].setting
     complete = [run for run in runs if run.state == "complete"]
-    model = config.model.replace_parameters(ordered_parameters(config.model))
+    model, ordered = config.model, ordered_parameters(config.model)
+    if [*ordered] != [*model.parameters]:
+        model = model.replace_parameters(ordered)
     found = {source: find_reference(source, config.dataset, model) for source in SOURCES if metric == "accuracy"}
     return Row(
         model=model,
@@ -203,8 +214,8 @@ def _row_order(row: Row) -> tuple[object, ...]:
     return (model.prototypes, method_order(model.method), sortable(model.parameters), sortable(others))
 
 
-def _section_order(run: StoredRun) -> tuple[object, ...]:
-    dataset, protocol = run.config.dataset, run.config.protocol
+def _section_order(run: ReportedRun) -> tuple[object, ...]:
+    dataset, protocol = run.setting.dataset, run.setting.protocol
     own = protocol == default_protocol(dataset.name)
     place = list(DATASETS).index(dataset.name)
     return (place, run.dataset, _order(dataset), not own, _order(protocol))
@@ -214,14 +225,14 @@ def _order(settings: Settings) -> tuple[object, ...]:
     return sortable({name: value for name, value in settings if name != "path"})
 
 
-def _section_titles(first_runs: list[StoredRun], replication: Replication) -> list[str]:
+def _section_titles(first_runs: list[ReportedRun], replication: Replication) -> list[str]:
     """Return titles with the settings of data sets that differ from the default or between sections."""
-    pooled = [len(replication.data_seeds(run.config.dataset)) for run in first_runs]
+    pooled = [len(replication.data_seeds(run.setting.dataset)) for run in first_runs]
     datasets = [
-        run.config.dataset.model_copy(update={"seed": 0} if n else {})
+        run.setting.dataset.model_copy(update={"seed": 0} if n else {})
         for run, n in zip(first_runs, pooled, strict=True)
     ]
     words = dataset_words([run.dataset for run in first_runs], datasets)
     words = [[*found, *([f"{n} seeds of the data"] if n else [])] for found, n in zip(words, pooled, strict=True)]
-    protocols = (protocol_label(run.config.protocol) for run in first_runs)
+    protocols = (protocol_label(run.setting.protocol) for run in first_runs)
     return [" · ".join([*found, protocol]) for found, protocol in zip(words, protocols, strict=True)]

@@ -6,16 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from idwbench.printing import printable
 from idwbench.report.layout import Printable, tables_of
+from idwbench.report.plain_table import Lines, column_width, plain_lines, shown_cell, shown_header
 from idwbench.report.tables import Cell, Column, Table
 
 __all__ = ["TerminalReport", "natural_width"]
+
+_GAP = 2  # between columns, and at both edges of the table
 
 
 class TerminalReport:
@@ -32,56 +35,55 @@ class TerminalReport:
         for place, table in enumerate(self.tables):
             if place:
                 yield Text()
-            yield from _parts(table, options, star)
+            yield from _parts(table, console, options, star)
 
 
-def _parts(table: Table, options: ConsoleOptions, star: bool) -> Iterator[RenderableType]:
+def _parts(table: Table, console: Console, options: ConsoleOptions, star: bool) -> Iterator[RenderableType]:
     columns, left_out = _fitting(table, options.max_width, star)
-    yield Text(table.title, style="bold")
+    yield Text(printable(table.title), style="bold")
     if not table.groups:
-        yield from (Text(f" {note}", style="dim") for note in table.notes)
+        yield from (Text(printable(f" {note}"), style="dim") for note in table.notes)
         return
-    yield _rich_table(table, columns, star)
+    plain = star and console.color_system is None and not options.ascii_only and not options.legacy_windows
+    lines = plain_lines(columns, table.groups, options.max_width) if plain else None
+    yield _rich_table(table, columns, star) if lines is None else Lines(lines)
     # No notes on the origin of references that are not shown.
     notes = [note for note in table.notes if not note.startswith(tuple(f"{header}:" for header in left_out))]
     if left_out:
         notes.append(f"Not shown in {options.max_width} columns: {', '.join(left_out)}.")
     for note in (table.caption("*" if star else "bold"), *notes):
-        yield Padding(Text(note, style="dim"), (0, 0, 0, 1))
+        yield Padding(Text(printable(note), style="dim"), (0, 0, 0, 1))
 
 
 def _fitting(table: Table, width: int, star: bool) -> tuple[tuple[Column, ...], list[str]]:
     """Return the columns that fit, and the headers of those left out."""
     columns, left_out = table.columns, []
+    widths = {column.name: column_width(column, star) + _GAP for column in columns}
     for name in table.removable:
-        if natural_width(columns, star) <= width:
+        if sum(widths.values()) <= width:
             break
         if name == "train spread":
             columns = tuple(replace(c, cells=c.short_cells) if c.name == "train" else c for c in columns)
+            widths |= {column.name: column_width(column, star) + _GAP for column in columns if column.name == "train"}
         else:
             left_out += [column.header for column in columns if column.name == name]
             columns = tuple(column for column in columns if column.name != name)
+            widths.pop(name, None)
     return columns, left_out
 
 
 def natural_width(columns: Sequence[Column], star: bool) -> int:
     """Return the width of the table without wrapping: that of Rich, which would lay the table out to measure it."""
-    width = 0
-    for column in columns:
-        cells = [_header(column), *(_plain(cell, column, star) for cell in column.cells)]
-        width += max(cell_len(line) for cell in cells for line in cell.split("\n")) + 2
-    return width
-
-
-def _header(column: Column) -> str:
-    return column.narrow_header or column.header
+    return sum(column_width(column, star) + _GAP for column in columns)
 
 
 def _rich_table(table: Table, columns: Sequence[Column], star: bool) -> RichTable:
     shown = RichTable(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, header_style="bold", padding=(0, 1))
     for column in columns:
         # Text, since Rich searches strings for markup and emoji.
-        shown.add_column(Text(_header(column)), justify="right" if column.numeric else "left", vertical="bottom")
+        shown.add_column(
+            Text(printable(shown_header(column))), justify="right" if column.numeric else "left", vertical="bottom"
+        )
     for place, group in enumerate(table.groups):
         last = place + 1 == len(table.groups) or table.groups[place + 1] != group
         shown.add_row(*(_text(column.cells[place], column, star) for column in columns), end_section=last)
@@ -89,8 +91,4 @@ def _rich_table(table: Table, columns: Sequence[Column], star: bool) -> RichTabl
 
 
 def _text(cell: Cell, column: Column, star: bool) -> Text:
-    return Text(_plain(cell, column, star), style="bold" if cell.best else "")
-
-
-def _plain(cell: Cell, column: Column, star: bool) -> str:
-    return cell.text + ("*" if cell.best else " ") if star and column.compared else cell.text
+    return Text(printable(shown_cell(cell, column, star)), style="bold" if cell.best else "")

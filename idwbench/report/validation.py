@@ -11,7 +11,7 @@ from idwbench.report.comparisons import higher_is_better, rounded
 from idwbench.report.labels import count_label
 from idwbench.report.settings import SettingRuns, sortable
 from idwbench.report.statistics import Statistic, statistic
-from idwbench.results.records import StoredRun
+from idwbench.results.records import ReportedRun
 from idwbench.runs.metrics import headline_metric
 
 __all__ = ["Choice", "best_by_validation", "check_axes"]
@@ -88,15 +88,15 @@ def _mean(group: SettingRuns, metric: str) -> Statistic | None:
     return statistic({place: run.metric(metric, _SPLIT) for place, run in enumerate(group.complete)})
 
 
-def _measured(runs: Sequence[StoredRun], metric: str, axes: Sequence[str]) -> str:
+def _measured(runs: Sequence[ReportedRun], metric: str, axes: Sequence[str]) -> str:
     """Return the metric to choose by; `runs` are complete."""
     name = metric
     if runs and all(run.metric(metric, _SPLIT) is None for run in runs):
-        name = headline_metric(runs[0].config.dataset.task).name
+        name = headline_metric(runs[0].setting.dataset.task).name
     lacking = [run for run in runs if run.metric(name, _SPLIT) is None]
     if lacking:
         # A study of patches has no such metric, whatever its data.
-        has_split = any(run.config.dataset.validation for run in lacking)
+        has_split = any(run.setting.dataset.validation for run in lacking)
         raise ConfigError(
             f"{len(lacking):,} of {count_label(len(runs), 'complete run')} have no validation {name}, by which "
             f"{', '.join(axes)} would be chosen",

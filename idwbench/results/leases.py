@@ -8,9 +8,10 @@ from typing import Any, get_args
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, select, update
 
+from idwbench.results.attempts import begin_attempts, end_attempts, lose_attempts
 from idwbench.results.processes import Owner, is_stale
 from idwbench.results.records import RESULT_STATES, EndedState
-from idwbench.results.rows import chunks
+from idwbench.results.rows import MOST_KEYS, chunks
 from idwbench.results.tables import runs
 
 __all__ = [
@@ -28,15 +29,20 @@ __all__ = [
 Reopened = dict[str, datetime | None]
 
 _ENDED = get_args(EndedState)
+_LEASE_QUERY = select(runs.c.run_key, runs.c.state, runs.c.finished_at, runs.c.host, runs.c.pid, runs.c.heartbeat_at)
 
 
 def pending_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> list[str]:
     """Return the runs of `run_keys` that are planned, reopened or stale, in order."""
     observer, now = Owner.current(), datetime.now(UTC)
-    free: set[str] = set()
-    for keys in chunks(run_keys):
-        free.update(row.run_key for row in _states(connection, keys) if _is_free(row, reopened, observer, now))
-    return [key for key in dict.fromkeys(run_keys) if key in free]
+    asked = [*dict.fromkeys(run_keys)]
+    if len(asked) <= MOST_KEYS:
+        rows = [*_states(connection, asked)]
+    else:  # of many, one query finds those that have not ended
+        rows = [*connection.execute(_LEASE_QUERY.where(runs.c.state.in_(["planned", "running"])))]
+        rows += [row for keys in chunks([*(reopened.keys() & set(asked))]) for row in _states(connection, keys)]
+    free = {row.run_key for row in rows if _is_free(row, reopened, observer, now)}
+    return [key for key in asked if key in free]
 
 
 def lease_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> list[str]:
@@ -45,7 +51,12 @@ def lease_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopen
     free: set[str] = set()
     for keys in chunks(run_keys):
         # SQLite has one write lock; PostgreSQL locks these rows.
-        found = [row.run_key for row in _states(connection, keys, lock=True) if _is_free(row, reopened, owner, now)]
+        rows = [row for row in _states(connection, keys, lock=True) if _is_free(row, reopened, owner, now)]
+        if stale := [row.run_key for row in rows if row.state == "running"]:
+            lose_attempts(connection, stale)
+        found = [row.run_key for row in rows]
+        if not found:
+            continue
         connection.execute(
             update(runs)
             .where(runs.c.run_key.in_(found))
@@ -60,6 +71,7 @@ def lease_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopen
                 heartbeat_at=now,
             )
         )
+        begin_attempts(connection, found)
         free.update(found)
     return [key for key in dict.fromkeys(run_keys) if key in free]
 
@@ -73,20 +85,25 @@ def release_runs(connection: Connection, run_keys: Sequence[str]) -> None:
     """Set the runs leased by this process to their previous state."""
     before = func.coalesce(runs.c.previous_state, "planned")
     _update_own(connection, run_keys, {"state": before, "previous_state": None, "heartbeat_at": None})
+    end_attempts(connection, run_keys, "released", datetime.now(UTC))
 
 
 def fail_runs(connection: Connection, run_keys: Sequence[str], error_text: str) -> None:
     """Record an error for the runs leased by this process; runs with a result keep it and their state."""
+    now = datetime.now(UTC)
+    # A message may quote bytes of a file, and a reason that cannot be stored would end the sweep.
+    error_text = error_text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
     kept = {"state": runs.c.previous_state, "previous_state": None, "error": error_text}
     _update_own(connection, run_keys, kept, runs.c.previous_state.in_(RESULT_STATES))
-    failed = {"state": "failed", "previous_state": None, "error": error_text, "finished_at": datetime.now(UTC)}
+    failed = {"state": "failed", "previous_state": None, "error": error_text, "finished_at": now}
     _update_own(connection, run_keys, failed)
+    end_attempts(connection, run_keys, "failed", now, error_text)
 
 
 def ended_runs(connection: Connection, run_keys: Sequence[str], states: Collection[EndedState]) -> Reopened:
     """Return the runs of `run_keys` in one of `states`, in order, with the time of their end."""
     ended: Reopened = {}
-    for keys in chunks(run_keys):
+    for keys in chunks(run_keys) if states else ():
         query = select(runs.c.run_key, runs.c.finished_at)
         query = query.where(and_(runs.c.run_key.in_(keys), runs.c.state.in_(states)))
         ended.update((row.run_key, row.finished_at) for row in connection.execute(query))
@@ -99,11 +116,8 @@ def is_reopened(row: Row[*tuple[Any, ...]], reopened: Reopened) -> bool:
 
 
 def _states(connection: Connection, keys: Sequence[str], *, lock: bool = False) -> Sequence[Row[*tuple[Any, ...]]]:
-    query = (
-        select(runs.c.run_key, runs.c.state, runs.c.finished_at, runs.c.host, runs.c.pid, runs.c.heartbeat_at)
-        .where(runs.c.run_key.in_(keys))
-        .order_by(runs.c.id)  # processes that lock rows in the same order cannot deadlock
-    )
+    # Processes that lock rows in the same order cannot deadlock.
+    query = _LEASE_QUERY.where(runs.c.run_key.in_(keys)).order_by(runs.c.id)
     return connection.execute(query.with_for_update() if lock else query).all()
 
 

@@ -9,10 +9,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, and_, bindparam, delete, insert, select, update
 
-from idwbench.results.rows import chunks, dataset_columns, planned_row
+from idwbench.errors import ResultsError
+from idwbench.results.rows import chunks, dataset_columns, planned_rows
 from idwbench.results.tables import runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import FileConfig, dataset_identity
+from idwbench.runs.settings import is_storable
 
 __all__ = ["plan_runs", "register_sweep"]
 
@@ -29,7 +31,7 @@ def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]
         for key in connection.execute(select(runs.c.run_key).where(runs.c.run_key.in_(keys))).scalars()
     }
     now = datetime.now(UTC)
-    missing = [planned_row(key, config, now) for key, config in by_key.items() if key not in stored]
+    missing = planned_rows({key: config for key, config in by_key.items() if key not in stored}, now)
     if missing:
         connection.execute(_insert_missing(connection), missing)
     _relocate(connection, by_key.values())
@@ -37,15 +39,19 @@ def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]
 
 
 def _insert_missing(connection: Connection) -> Any:
-    module = import_module(f"sqlalchemy.dialects.{connection.dialect.name}")
-    return module.insert(runs).on_conflict_do_nothing(index_elements=["run_key"])
+    return _dialect(connection).insert(runs).on_conflict_do_nothing(index_elements=["run_key"])
+
+
+def _dialect(connection: Connection) -> Any:
+    return import_module(f"sqlalchemy.dialects.{connection.dialect.name}")
 
 
 def _relocate(connection: Connection, planned: Iterable[RunConfig]) -> None:
     """Set the path and label of all runs on the same file content as `planned`."""
+    by_dataset = {id(config.dataset): config for config in planned}  # the runs of a sweep share them
     files = {
         dataset_identity(config.dataset): (config.dataset.path, config)
-        for config in planned
+        for config in by_dataset.values()
         if isinstance(config.dataset, FileConfig)
     }
     for path, config in files.values():
@@ -65,18 +71,29 @@ def _relocate(connection: Connection, planned: Iterable[RunConfig]) -> None:
 def register_sweep(
     connection: Connection, name: str, description: str, spec_text: str, configs: Sequence[RunConfig]
 ) -> list[str]:
-    """Store a sweep and its plan, add missing runs, and return the keys in order; removed runs stay stored."""
+    """Store a sweep and its plan, add missing runs, and return the keys in order; removed runs stay stored.
+
+    Raises:
+        ResultsError: a text has a character that cannot be stored.
+    """
+    for what, text in (("name", name), ("description", description), ("text", spec_text)):
+        if not is_storable(text):
+            raise ResultsError(f"the {what} of the sweep has a NUL or a lone surrogate, which no database can store")
     now = datetime.now(UTC)
     values = {"description": description, "spec": spec_text, "updated_at": now}
     sweep_id = connection.execute(select(sweeps.c.id).where(sweeps.c.name == name)).scalar_one_or_none()
     if sweep_id is None:
-        created = connection.execute(insert(sweeps).values(name=name, created_at=now, **values))
-        assert created.inserted_primary_key is not None
-        sweep_id = created.inserted_primary_key[0]
+        # Another process may register the same name at the same time: the later one waits, and replaces its plan.
+        new = _dialect(connection).insert(sweeps).values(name=name, created_at=now, **values)
+        new = new.on_conflict_do_update(index_elements=["name"], set_=values).returning(sweeps.c.id)
+        sweep_id = connection.execute(new).scalar_one()
     else:
         connection.execute(update(sweeps).where(sweeps.c.id == sweep_id).values(**values))
-    keys = plan_runs(connection, configs)
-    if keys != _planned_keys(connection, sweep_id):
+    keys = [*dict.fromkeys(config.run_key for config in configs)]
+    if keys == _planned_keys(connection, sweep_id):
+        _relocate(connection, configs)
+    else:
+        plan_runs(connection, configs)
         _replace_plan(connection, sweep_id, keys)
     return keys
 

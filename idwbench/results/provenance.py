@@ -1,33 +1,97 @@
-"""Provenance of results: the commit of this package, and the processor."""
+"""Provenance of results: the process, the versions, the commit of this package with its changes, and the processor."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 from functools import cache
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from idwbench.errors import ResultsError
-from idwbench.files import read_file
+from idwbench.files import file_sha256, read_file
+from idwbench.results.processes import Owner
+from idwbench.results.rows import package_versions
 
-__all__ = ["Checkout", "checkout_of", "cpu_model", "own_checkout"]
+__all__ = [
+    "Checkout",
+    "Provenance",
+    "changes_of",
+    "checkout_of",
+    "collect_provenance",
+    "cpu_model",
+    "own_changes",
+    "own_checkout",
+]
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _TIMEOUT_SECONDS = 5.0
+_PACKAGE = Path(__file__).parents[1]
+_MOST_CHARACTERS = 100_000
 
 
 class Checkout(TypedDict):
-    """A commit, and whether the files of the package differ from it."""
+    """A commit, and whether the files of the package differ from it; `diff` is the SHA-256 of the differences."""
 
     commit: str
     dirty: bool
+    diff: NotRequired[str]
+
+
+class Provenance(TypedDict):
+    """What produced results, apart from the settings; JSON.
+
+    Attributes:
+        host: The computer; with `pid` the process that trained.
+        platform: Operating system, processor architecture and C library.
+        cpu: Model of the processor.
+        versions: Of Python and packages, by name.
+        git: The checkout of this package, or None if it was installed.
+        changes: The text whose SHA-256 is in `git`, or None; the middle of a long one is left out.
+    """
+
+    host: str
+    pid: int
+    platform: str
+    cpu: str
+    versions: dict[str, str]
+    git: Checkout | None
+    changes: str | None
+
+
+def collect_provenance() -> Provenance:
+    """Return the provenance of what this process trains; git is asked once in a process."""
+    owner, git = Owner.current(), own_checkout()
+    return {
+        "host": owner.host,
+        "pid": owner.pid,
+        "platform": _platform(),
+        "cpu": cpu_model(),
+        "versions": package_versions(),
+        "git": git,
+        "changes": own_changes() if git is not None and "diff" in git else None,
+    }
+
+
+@cache
+def _platform() -> str:
+    return platform.platform()[:200]
 
 
 @cache
 def own_checkout() -> Checkout | None:
     """Return the checkout of this package, or None if it was installed."""
-    return checkout_of(Path(__file__).parents[1])
+    checkout = checkout_of(_PACKAGE)
+    if checkout is not None and checkout["dirty"] and (changes := own_changes()) is not None:
+        checkout = {**checkout, "diff": hashlib.sha256(changes.encode()).hexdigest()}
+    return checkout
+
+
+@cache
+def own_changes() -> str | None:
+    """Return the differences between this package and its commit."""
+    return changes_of(_PACKAGE)
 
 
 def checkout_of(package: Path) -> Checkout | None:
@@ -45,8 +109,33 @@ def checkout_of(package: Path) -> Checkout | None:
     return {"commit": commit, "dirty": any(not line.startswith("#") for line in lines)}
 
 
+def changes_of(package: Path) -> str | None:
+    """Return the output of ``git diff`` for `package`, with the checksums of new files; None if git does not answer."""
+    text = _git(package, "diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "--", ".")
+    names = _git(package, "ls-files", "--others", "--exclude-standard", "-z", "--", ".")
+    if text is None or names is None:
+        return None
+    new = [f"new file {name} {_checksum(package / name)}\n" for name in names.split("\0") if name]
+    return _shortened(text.replace("\0", "") + "".join(new))
+
+
+def _checksum(file: Path) -> str:
+    try:
+        return f"sha256 {file_sha256(file, ResultsError)}"
+    except ResultsError:
+        return "which cannot be read"
+
+
+def _shortened(text: str) -> str:
+    half, left_out = _MOST_CHARACTERS // 2, len(text) - _MOST_CHARACTERS
+    if left_out <= 0:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f"{text[:half]}\n… {left_out} characters left out; the whole has the SHA-256 {digest} …\n{text[-half:]}"
+
+
 def _git(folder: Path, *words: str) -> str | None:
-    """Return what git prints, or None if it fails or takes too long."""
+    """Return what git prints, or None if it fails or takes too long; other bytes than UTF-8 are replaced."""
     import subprocess
 
     # In a git hook these variables refer to the repository of the hook.

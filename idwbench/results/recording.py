@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from sqlalchemy import Connection, Row, Table, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, Table, delete, select, text, update
 
+from idwbench.results.attempts import finish_attempts
 from idwbench.results.leases import Reopened, is_reopened
 from idwbench.results.planning import plan_runs
 from idwbench.results.processes import Owner
-from idwbench.results.provenance import cpu_model
+from idwbench.results.provenance import Provenance
 from idwbench.results.records import RESULT_STATES
-from idwbench.results.rows import chunks, pack_array, package_versions
+from idwbench.results.rows import chunks, pack_array
 from idwbench.results.tables import arrays, curves, metrics, runs
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import RunResult
 
+if TYPE_CHECKING:
+    import numpy as np
+
 __all__ = ["add_metrics", "finish_runs"]
+
+_INSERT_DIFF = text("INSERT INTO diffs (sha256, content) VALUES (:digest, :changes) ON CONFLICT DO NOTHING")
 
 
 def finish_runs(
     connection: Connection,
     results: Sequence[RunResult],
     data_sha256: str | None,
-    git: Mapping[str, Any] | None,
+    provenance: Provenance,
     reopened: Reopened,
 ) -> list[str]:
-    """Write the results of runs that have none or are reopened; return their keys in order."""
+    """Write the results of runs that have none or are reopened; return their keys in order.
+
+    `provenance` is that of the process that trained, which need not be this one, which holds the leases.
+    """
     by_key = {result.config.run_key: result for result in results}
     stored = _stored_rows(connection, list(by_key))
     missing = [result.config for key, result in by_key.items() if key not in stored]
@@ -41,18 +50,24 @@ def finish_runs(
     rows = [stored[key] for key in by_key]
     rows = [row for row in rows if row.state not in RESULT_STATES or is_reopened(row, reopened)]
     if rows:
-        owner = Owner.current()
+        owner, now = Owner.current(), datetime.now(UTC)
         common = {
             "data_sha256": data_sha256,
-            "git": git,
-            "versions": package_versions(),
-            "host": owner.host,
-            "pid": owner.pid,
-            "finished_at": datetime.now(UTC),
+            "git": provenance["git"],
+            "versions": provenance["versions"],
+            "platform": provenance["platform"],
+            "host": provenance["host"],
+            "pid": provenance["pid"],
+            "finished_at": now,
         }
+        _store_changes(connection, provenance)
         # A run that is trained again has kept its old result.
         _delete(connection, [row.id for row in rows if {row.state, row.previous_state} & set(RESULT_STATES)])
-        _write(connection, {row.id: by_key[row.run_key] for row in rows}, common)
+        written = {row.id: by_key[row.run_key] for row in rows}
+        leased = {row.id: row.attempt for row in rows if row.state == "running" and Owner(row.host, row.pid) == owner}
+        numbers = finish_attempts(connection, written, leased, now, Owner(provenance["host"], provenance["pid"]))
+        last = {row.id: max(row.attempt, numbers[row.id]) for row in rows}
+        _write(connection, written, common, last, provenance["cpu"])
     return [row.run_key for row in rows]
 
 
@@ -68,8 +83,9 @@ def add_metrics(connection: Connection, found: Mapping[str, Metrics]) -> None:
 
 
 def _stored_rows(connection: Connection, run_keys: Sequence[str]) -> dict[str, Row[*tuple[Any, ...]]]:
-    """Return id, state, previous state and end of the stored runs by key; the rows stay locked."""
+    """Return id, states, end and lease of the stored runs by key; the rows stay locked."""
     query = select(runs.c.run_key, runs.c.id, runs.c.state, runs.c.previous_state, runs.c.finished_at)
+    query = query.add_columns(runs.c.host, runs.c.pid, runs.c.attempt)
     query = query.order_by(runs.c.id).with_for_update()
     return {
         row.run_key: row
@@ -84,27 +100,50 @@ def _delete(connection: Connection, run_ids: Sequence[int]) -> None:
             connection.execute(delete(table).where(table.c.run_id.in_(ids)))
 
 
-def _write(connection: Connection, results: Mapping[int, RunResult], common: dict[str, Any]) -> None:
-    for ids in chunks(list(results)):
-        connection.execute(update(runs).where(runs.c.id.in_(ids)).values(common))
-    rows = [{"row": run_id, **_outcome(result)} for run_id, result in results.items()]
-    connection.execute(update(runs).where(runs.c.id == bindparam("row")), rows)
+def _store_changes(connection: Connection, provenance: Provenance) -> None:
+    """Store the changes of the checkout, unless they are stored."""
+    git, changes = provenance["git"], provenance["changes"]
+    if git is not None and changes is not None and (digest := git.get("diff")) is not None:
+        connection.execute(_INSERT_DIFF, {"digest": digest, "changes": changes})
+
+
+def _write(
+    connection: Connection,
+    results: Mapping[int, RunResult],
+    common: dict[str, Any],
+    attempts: Mapping[int, int],
+    cpu: str,
+) -> None:
+    # The results of a stack have few different outcomes: one statement for each is faster than one for each run.
+    outcomes: dict[tuple[Any, ...], list[int]] = {}
+    for run_id, result in results.items():
+        outcomes.setdefault((attempts[run_id], *_outcome_key(result)), []).append(run_id)
+    for alike in outcomes.values():
+        values = {**common, "attempt": attempts[alike[0]], **_outcome(results[alike[0]], cpu)}
+        for ids in chunks(alike):
+            connection.execute(update(runs).where(runs.c.id.in_(ids)).values(values))
     measured = [(i, *key, float(v)) for i, run in results.items() for key, v in run.metrics.items() if math.isfinite(v)]
     _insert(connection, metrics, measured)
     _insert(connection, curves, [row for item in results.items() for row in _curve_rows(*item)])
-    if packed := [row for item in results.items() for row in _array_rows(*item)]:
-        connection.execute(insert(arrays), packed)
+    _insert(connection, arrays, [row for item in results.items() for row in _array_rows(*item)])
 
 
 def _insert(connection: Connection, table: Table, rows: list[tuple[Any, ...]]) -> None:
-    """Insert rows of numbers and text with the driver, in half the time of SQLAlchemy's insert, which converts them."""
+    """Insert rows with the driver, in half the time of SQLAlchemy's insert, which converts numbers, text and bytes."""
     if rows:
         marks = ", ".join(["?" if connection.dialect.name == "sqlite" else "%s"] * len(table.columns))
         names = ", ".join(table.columns.keys())
         connection.exec_driver_sql(f"INSERT INTO {table.name} ({names}) VALUES ({marks})", rows)
 
 
-def _outcome(result: RunResult) -> dict[str, Any]:
+def _outcome_key(result: RunResult) -> tuple[Any, ...]:
+    """Return what is equal for results with the same `_outcome`."""
+    process = result.engine, result.device, result.threads, result.instruction_set
+    durations = tuple(result.durations.items())
+    return (result.state, result.n_parameters, result.diverged_epoch, *process, result.seconds, durations)
+
+
+def _outcome(result: RunResult, cpu: str) -> dict[str, Any]:
     diverged = result.state == "diverged"
     return {
         "state": result.state,
@@ -115,17 +154,21 @@ def _outcome(result: RunResult) -> dict[str, Any]:
         "engine": result.engine,
         "device": result.device,
         "threads": result.threads,
-        "cpu": {"model": cpu_model(), "instruction_set": result.instruction_set},
+        "cpu": {"model": cpu, "instruction_set": result.instruction_set},
         "seconds": result.seconds,
+        "durations": dict(result.durations) or None,
     }
 
 
 def _curve_rows(run_id: int, result: RunResult) -> list[tuple[Any, ...]]:
-    return [
-        (run_id, point.epoch, *key, float(value) if math.isfinite(value) else None)
+    rows = [
+        (run_id, point.epoch, split, name, float(value))
         for point in result.curve
-        for key, value in point.values.items()
+        for (split, name), value in point.values.items()
     ]
+    if math.isfinite(sum(row[-1] for row in rows)):  # then all values are
+        return rows
+    return [row if math.isfinite(row[-1]) else (*row[:-1], None) for row in rows]
 
 
 @cache
@@ -133,14 +176,13 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
     return str(dtype)  # cached, since it takes longer than the insert
 
 
-def _array_rows(run_id: int, result: RunResult) -> list[dict[str, Any]]:
+def _array_rows(run_id: int, result: RunResult) -> list[tuple[Any, ...]]:
     return [
-        {
-            "run_id": run_id,
-            "name": name,
-            "dtype": _dtype_name(array.dtype),
-            "shape": list(array.shape),
-            "data": pack_array(name, array),
-        }
+        (run_id, name, _dtype_name(array.dtype), _shape_json(array.shape), pack_array(name, array))
         for name, array in result.arrays.items()
     ]
+
+
+@lru_cache(maxsize=64)
+def _shape_json(shape: tuple[int, ...]) -> str:
+    return json.dumps(shape, separators=(",", ":"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import Protocol
@@ -19,18 +19,18 @@ class _Renewable(Protocol):
 
 
 @contextmanager
-def renewed(results: _Renewable, run_keys: Sequence[str], *, interval: float = RENEWAL_SECONDS) -> Iterator[None]:
+def renewed(results: _Renewable, run_keys: Collection[str], *, interval: float = RENEWAL_SECONDS) -> Iterator[None]:
     """Renew the leases of `run_keys` every `interval` seconds in a thread, until the block ends.
 
-    An epoch may take longer than a lease lasts. A renewal that fails is retried after the next interval.
+    An epoch may take longer than a lease lasts. `run_keys` may change meanwhile. A renewal that fails is retried after
+    the next interval.
     """
     stop = Event()
-    keys = list(run_keys)
 
     def renew() -> None:
         while not stop.wait(interval):
             with suppress(ResultsError):
-                results.renew(keys)
+                results.renew(list(run_keys))
 
     thread = Thread(target=renew, name="idwbench-leases", daemon=True)
     thread.start()

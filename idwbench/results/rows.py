@@ -1,60 +1,85 @@
-"""Conversion of a `RunConfig` and of arrays to columns, and of a row to a `StoredRun`."""
+"""Conversion of a `RunConfig` and of arrays to columns, and of rows to `StoredRun`."""
 
 from __future__ import annotations
 
+import json
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import ValidationError
+from sqlalchemy import Text, cast, select
 
 from idwbench import __version__
-from idwbench.errors import ConfigError, ResultsError
-from idwbench.results.records import StoredRun
+from idwbench.errors import ResultsError
+from idwbench.results.configurations import Configurations
+from idwbench.results.records import RESULT_STATES, StoredRun
+from idwbench.results.tables import Json, runs
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.models import ModelConfig
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 __all__ = [
-    "STORED_RUN_COLUMNS",
+    "MOST_KEYS",
+    "STORED_RUN_QUERY",
+    "StoredRunReader",
     "chunks",
     "dataset_columns",
     "pack_array",
     "package_versions",
-    "planned_row",
-    "stored_run",
+    "planned_rows",
     "unpack_array",
 ]
 
 _Key = TypeVar("_Key")
-_CHUNK = 900  # SQLite may be limited to 999 parameters in one statement
+_SMALL_ARRAY = 2**16  # bytes; of the same shape as others in many runs
+MOST_KEYS = 900  # SQLite may be limited to 999 parameters in one statement
 
-STORED_RUN_COLUMNS = tuple(field.name for field in fields(StoredRun) if field.name != "metrics")
+_COLUMNS = tuple(field.name for field in fields(StoredRun) if field.name not in ("metrics", "retraining"))
+# JSON is read as text: equal texts are parsed once, and an error of a configuration can name the run.
+_TEXT_COLUMNS = tuple(name for name in _COLUMNS if isinstance(runs.c[name].type, Json))
+_JSON_COLUMNS = tuple(name for name in _TEXT_COLUMNS if name != "config")
+STORED_RUN_QUERY = select(
+    *(cast(runs.c[name], Text).label(name) if name in _TEXT_COLUMNS else runs.c[name] for name in _COLUMNS),
+    runs.c.seed,
+    runs.c.previous_state,
+)
 # Settings of the protocol with a column of their own.
 _PROTOCOL_COLUMNS = ("epochs", "batch_size", "learning_rate", "optimizer", "schedule")
 
 
 def chunks(keys: Sequence[_Key]) -> Iterator[Sequence[_Key]]:
     """Yield `keys` in parts that are short enough for one statement."""
-    for start in range(0, len(keys), _CHUNK):
-        yield keys[start : start + _CHUNK]
+    for start in range(0, len(keys), MOST_KEYS):
+        yield keys[start : start + MOST_KEYS]
 
 
-def planned_row(run_key: str, config: RunConfig, now: datetime) -> dict[str, Any]:
-    """Return the row of a planned run."""
+def planned_rows(configs: Mapping[str, RunConfig], now: datetime) -> list[dict[str, Any]]:
+    """Return the rows of planned runs, by their keys; what runs of one setting share is computed once."""
+    settings: dict[tuple[int, int, int], dict[str, Any]] = {}
+    rows = []
+    for run_key, config in configs.items():
+        parts = id(config.dataset), id(config.model), id(config.protocol)
+        if (shared := settings.get(parts)) is None:
+            shared = settings[parts] = _setting_columns(config, now)
+        content = {**shared["config"], "seed": config.seed}
+        rows.append({**shared, "run_key": run_key, "seed": config.seed, "config": content})
+    return rows
+
+
+def _setting_columns(config: RunConfig, now: datetime) -> dict[str, Any]:
     content = config.model_dump(mode="json")
     return {
-        "run_key": run_key,
         **dataset_columns(config),
         **_model_columns(config.model),
         "protocol": content["protocol"],
         **{name: getattr(config.protocol, name) for name in _PROTOCOL_COLUMNS},
-        "seed": config.seed,
         "config": content,
         "state": "planned",
         "attempt": 0,
@@ -85,26 +110,34 @@ def _model_columns(model: ModelConfig) -> dict[str, Any]:
     }
 
 
-def stored_run(row: Sequence[Any], metrics: Metrics) -> StoredRun:
-    """Return the run of a row of `STORED_RUN_COLUMNS`, with the configuration as JSON text.
+class StoredRunReader:
+    """Reads runs from rows of `STORED_RUN_QUERY`; what many runs share is parsed once."""
 
-    Raises:
-        ResultsError: the configuration is not valid.
-    """
-    values = dict(zip(STORED_RUN_COLUMNS, row, strict=True))
-    try:
-        config = RunConfig.model_validate_json(values.pop("config"))
-    except (ValidationError, ConfigError) as error:
-        run = f"run {values['run_key'][:12]}"
-        raise ResultsError(f"{run}: its stored configuration cannot be read: {_reason(error)}") from None
-    return StoredRun(config=config, metrics=metrics, **values)
+    def __init__(self) -> None:
+        self._configurations = Configurations()
+        self._parsed: dict[str, Any] = {}
 
+    def run(self, row: Sequence[Any], metrics: Metrics) -> StoredRun:
+        """Return the run of a row.
 
-def _reason(error: ValidationError | ConfigError) -> str:
-    if isinstance(error, ConfigError):
-        return str(error)
-    first = error.errors(include_url=False)[0]
-    return ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])
+        Raises:
+            ResultsError: the configuration is not valid.
+        """
+        *columns, seed, previous_state = row
+        values = dict(zip(_COLUMNS, columns, strict=True))
+        for name in _JSON_COLUMNS:
+            values[name] = self._parse(values[name])
+        config = self._configurations.read(values["run_key"], values.pop("config"), seed)
+        if values["state"] == "running" and previous_state in RESULT_STATES:
+            values |= {"state": previous_state, "retraining": True}
+        return StoredRun(config=config, metrics=metrics, **values)
+
+    def _parse(self, text: str | None) -> Any:
+        if text is None:
+            return None
+        if text not in self._parsed:
+            self._parsed[text] = json.loads(text)
+        return self._parsed[text]
 
 
 @cache
@@ -123,9 +156,22 @@ def package_versions() -> dict[str, str]:
 
 def pack_array(name: str, array: NDArray[np.generic]) -> bytes:
     """Return `array` as the bytes of a safetensors file with this one array."""
+    import numpy as np
     from safetensors.numpy import save
 
+    if 0 < array.nbytes <= _SMALL_ARRAY and array.dtype.isnative:
+        return _array_header(name, array.dtype, array.shape) + array.tobytes()
     return save({name: np.ascontiguousarray(array)})
+
+
+@lru_cache(maxsize=64)
+def _array_header(name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
+    """Return the bytes of a safetensors file before the numbers of its one array."""
+    import numpy as np
+    from safetensors.numpy import save
+
+    zeros = np.zeros(shape, dtype)
+    return save({name: zeros})[: -zeros.nbytes]
 
 
 def unpack_array(name: str, data: bytes) -> NDArray[np.generic]:

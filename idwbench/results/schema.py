@@ -14,8 +14,9 @@ from pathlib import Path
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from idwbench.errors import ResultsError
+from idwbench.errors import NoResultsError, OldResultsError, ResultsError
 from idwbench.results.connection import Database
+from idwbench.results.database_errors import explained
 
 __all__ = ["MIGRATIONS", "check_schema", "revisions", "stored_revision", "upgrade_schema"]
 
@@ -36,7 +37,10 @@ def stored_revision(connection: Connection) -> str | None:
     if connection.dialect.name == "sqlite":
         query = "SELECT count(*) FROM sqlite_master WHERE name = 'idwbench_version'"
     else:
-        query = "SELECT count(*) FROM pg_tables WHERE tablename = 'idwbench_version'"
+        query = (
+            "SELECT count(*) FROM pg_tables "
+            "WHERE tablename = 'idwbench_version' AND schemaname = ANY(current_schemas(false))"
+        )
     if not connection.exec_driver_sql(query).scalar_one():
         return None
     revision = connection.exec_driver_sql("SELECT version_num FROM idwbench_version").scalar_one_or_none()
@@ -47,19 +51,21 @@ def check_schema(database: Database) -> None:
     """Check that a database can be read without an upgrade.
 
     Raises:
-        ResultsError: the database does not exist, is empty or another program's, or has tables of another version.
+        NoResultsError: the database does not exist or is empty.
+        OldResultsError: it has tables of an older version.
+        ResultsError: it is another program's, or has newer tables.
     """
     if database.path is not None and not database.path.exists():
-        raise ResultsError("does not exist", file=database.label, hint=_NO_RESULTS)
+        raise NoResultsError("does not exist", file=database.label, hint=_NO_RESULTS)
     with database.read() as connection:
         revision = _own_revision(connection, database.label)
     if revision is None:
-        raise ResultsError("is empty", file=database.label, hint=_NO_RESULTS)
+        raise NoResultsError("is empty", file=database.label, hint=_NO_RESULTS)
     if _is_older(revision, database.label):
-        raise ResultsError(
+        raise OldResultsError(
             f"has tables of version {revision}, older than version {revisions()[-1]} of this idwbench",
             file=database.label,
-            hint="opening it for writing upgrades it and keeps a copy",
+            hint=f"opening it for writing upgrades it{'' if database.path is None else ' and keeps a copy'}",
         )
 
 
@@ -122,7 +128,7 @@ def _migrate(database: Database) -> None:
             _run_migrations(connection)
         except DBAPIError as error:
             newest = revisions()[-1]
-            problem = f"cannot be upgraded to version {newest} and was left unchanged: {error.orig}"
+            problem = f"cannot be upgraded to version {newest} and was left unchanged: {explained(error.orig)}"
             raise ResultsError(problem, file=database.label) from error
         if connection.dialect.name == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
             raise ResultsError("a migration broke references; it was left unchanged", file=database.label)

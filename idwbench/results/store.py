@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from idwbench.results import leases, planning, queries, recording
+from idwbench.results import attempts, leases, listing, planning, queries, recording, removal, run_queries, states
 from idwbench.results.connection import Database
-from idwbench.results.provenance import own_checkout
-from idwbench.results.records import EndedState, RunState, StoredRun, StoredSweep, SweepStatus
+from idwbench.results.filters import Condition, parse_filters
+from idwbench.results.listing import ArrayFacts, ListedState, RunRow
+from idwbench.results.provenance import Provenance, collect_provenance
+from idwbench.results.records import (
+    Attempt,
+    EndedState,
+    MeasuredRun,
+    RunState,
+    StoredRun,
+    StoredSweep,
+    SweepStatus,
+)
 from idwbench.results.schema import check_schema, upgrade_schema
+from idwbench.results.states import StoredState
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import CurvePoint, RunResult
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas
+    from numpy.typing import NDArray
 
 __all__ = ["Results"]
 
@@ -60,15 +72,17 @@ class Results:
         path = self._database.path
         return None if path is None else path.with_name(f"{path.name}.recordings")
 
+    def kept_open(self) -> AbstractContextManager[None]:
+        """Keep an SQLite file open until the block ends, which makes many small transactions faster."""
+        return self._database.kept_open()
+
     def plan(self, configs: Sequence[RunConfig]) -> list[str]:
         """Add missing runs as planned, without a sweep, and return all run keys, each once, in order."""
-        with self._database.write() as connection:
-            return planning.plan_runs(connection, configs)
+        return self._database.transact(planning.plan_runs, configs)
 
     def register_sweep(self, name: str, description: str, spec_text: str, configs: Sequence[RunConfig]) -> list[str]:
         """Store or replace a sweep and its plan, add missing runs as planned, and return its run keys in order."""
-        with self._database.write() as connection:
-            return planning.register_sweep(connection, name, description, spec_text, configs)
+        return self._database.transact(planning.register_sweep, name, description, spec_text, configs)
 
     def pending(self, run_keys: Sequence[str]) -> list[str]:
         """Return the runs of `run_keys` that are planned, reset or stale, in order."""
@@ -77,18 +91,15 @@ class Results:
 
     def lease(self, run_keys: Sequence[str]) -> list[str]:
         """Lease the pending runs of `run_keys` to this process and return them in order."""
-        with self._database.write() as connection:
-            return leases.lease_runs(connection, run_keys, self._reopened)
+        return self._database.transact(leases.lease_runs, run_keys, self._reopened)
 
     def renew(self, run_keys: Sequence[str]) -> None:
         """Renew leases of this process, which expire after 10 minutes for other hosts."""
-        with self._database.write() as connection:
-            leases.renew_leases(connection, run_keys)
+        self._database.transact(leases.renew_leases, run_keys)
 
     def release(self, run_keys: Sequence[str]) -> None:
         """End leases of this process; the runs get back their previous state."""
-        with self._database.write() as connection:
-            leases.release_runs(connection, run_keys)
+        self._database.transact(leases.release_runs, run_keys)
 
     def reset(self, run_keys: Sequence[str], states: Collection[EndedState]) -> list[str]:
         """Make runs in one of `states` pending for this object, and return them in order.
@@ -100,25 +111,24 @@ class Results:
         self._reopened.update(ended)
         return list(ended)
 
-    def finish(self, results: Sequence[RunResult], data_sha256: str | None = None) -> list[str]:
+    def finish(
+        self, results: Sequence[RunResult], data_sha256: str | None = None, provenance: Provenance | None = None
+    ) -> list[str]:
         """Write results and their provenance, and return the keys that were written.
 
         Missing runs are added. A run that already has a result keeps it unless it was `reset`. `data_sha256` is the
-        checksum of the training data.
+        checksum of the training data, and `provenance` that of the process that trained, by default this one.
         """
-        git = own_checkout()  # before the transaction, since git may be slow
-        with self._database.write() as connection:
-            return recording.finish_runs(connection, results, data_sha256, git, self._reopened)
+        provenance = provenance or collect_provenance()  # before the transaction, since git may be slow
+        return self._database.transact(recording.finish_runs, results, data_sha256, provenance, self._reopened)
 
     def add_metrics(self, metrics: Mapping[str, Metrics]) -> None:
         """Add metrics to complete runs, by run key; metrics that a run already has stay as they are."""
-        with self._database.write() as connection:
-            recording.add_metrics(connection, metrics)
+        self._database.transact(recording.add_metrics, metrics)
 
     def fail(self, run_keys: Sequence[str], error_text: str) -> None:
         """Record an error for runs leased by this process; runs with a result keep it and their state."""
-        with self._database.write() as connection:
-            leases.fail_runs(connection, run_keys, error_text)
+        self._database.transact(leases.fail_runs, run_keys, error_text)
         for key in run_keys:
             self._reopened.pop(key, None)
 
@@ -136,7 +146,20 @@ class Results:
             ResultsError: no sweep has that name.
         """
         with self._database.read() as connection:
-            return queries.find_runs(connection, dataset, sweep, states, methods)
+            return run_queries.find_runs(connection, dataset, sweep, states, methods)
+
+    def find_reported_runs(
+        self, *, dataset: str | None = None, sweep: str | None = None, metric: str | None = None
+    ) -> list[MeasuredRun]:
+        """Return the runs of a data set or a sweep without their provenance, in the order of `find_runs`.
+
+        They have the main metrics of their tasks and `metric`; kinds of runs that lack it have all of theirs.
+
+        Raises:
+            ResultsError: no sweep has that name.
+        """
+        with self._database.read() as connection:
+            return run_queries.find_reported_runs(connection, dataset, sweep, metric)
 
     def find_run(self, run_key: str) -> StoredRun:
         """Return the run whose key starts with `run_key`.
@@ -145,7 +168,25 @@ class Results:
             ResultsError: no such run, or several.
         """
         with self._database.read() as connection:
-            return queries.find_run(connection, run_key)
+            return run_queries.find_run(connection, run_key)
+
+    def attempts(self, run_key: str) -> list[Attempt]:
+        """Return the attempts at a run, in order.
+
+        Raises:
+            ResultsError: no run has that key.
+        """
+        with self._database.read() as connection:
+            return attempts.load_attempts(connection, run_key, datetime.now(UTC))
+
+    def load_changes(self, run_key: str) -> str | None:
+        """Return how the checkout that trained a run differed from its commit; None if it did not.
+
+        Raises:
+            ResultsError: no run has that key.
+        """
+        with self._database.read() as connection:
+            return queries.load_changes(connection, run_key)
 
     def load_curve(self, run_key: str) -> list[CurvePoint]:
         """Return the learning curve of a run, which may be empty; values that were not finite are NaN.
@@ -170,6 +211,73 @@ class Results:
         with self._database.read() as connection:
             return queries.load_arrays(connection, run_key)
 
+    def load_runs(self, run_keys: Sequence[str]) -> list[StoredRun]:
+        """Return the runs with these keys, in their order.
+
+        Raises:
+            ResultsError: no run has one of the keys.
+        """
+        with self._database.read() as connection:
+            return run_queries.load_runs(connection, run_keys)
+
+    def list_runs(
+        self,
+        where: Sequence[str | Condition] = (),
+        *,
+        sweep: str | None = None,
+        states: Collection[ListedState] | None = None,
+        limit: int | None = None,
+    ) -> list[RunRow]:
+        """Return light rows of the first `limit` runs that meet all conditions, in the order of the sweep or planning.
+
+        Args:
+            where: Comparisons of columns of `to_frame`, such as ``method=idw,neg_dist``, ``prototypes>=16``,
+                ``test_accuracy>0.95`` or ``finished_at>=2026-01-31``.
+            sweep: Only runs in the plan of this sweep.
+            states: Only runs in one of these states; ``stale`` runs have lost their process, ``retraining`` runs have
+                a result and are being trained again.
+            limit: The largest number of runs.
+
+        Raises:
+            ConfigError: unknown column, a value of the wrong type, or a word that no run has.
+            ResultsError: no sweep has that name.
+        """
+        conditions = parse_filters(where)
+        with self._database.read() as connection:
+            return listing.list_runs(connection, conditions, sweep, states, limit)
+
+    def array_facts(self, run_key: str) -> dict[str, ArrayFacts]:
+        """Return type and shape of the arrays of a run by name, without reading them.
+
+        Raises:
+            ResultsError: no run has that key.
+        """
+        with self._database.read() as connection:
+            return listing.array_facts(connection, run_key)
+
+    def sweeps_of(self, run_key: str) -> list[str]:
+        """Return the names of the sweeps whose plan has a run.
+
+        Raises:
+            ResultsError: no run has that key.
+        """
+        with self._database.read() as connection:
+            return listing.sweeps_of(connection, run_key)
+
+    def remove_runs(self, run_keys: Sequence[str]) -> removal.Removal:
+        """Remove runs with all that is stored of them, their recordings and checkpoints, and return what was done.
+
+        Runs in the plan of a sweep stay there and are planned again, so that the sweep does not seem complete.
+
+        Raises:
+            ResultsError: no run has one of the keys, or a process trains one of the runs; then none is removed.
+            OutputError: the runs were removed, but a file was not.
+        """
+        with self._database.write() as connection:
+            removed = removal.remove_runs(connection, run_keys)
+        removal.remove_files((self.recording_folder, self.checkpoint_folder), [*removed.removed, *removed.planned])
+        return removed
+
     def to_frame(self, *, sweep: str | None = None, dataset: str | None = None) -> pandas.DataFrame:
         """Return a table with one row for each run.
 
@@ -183,6 +291,16 @@ class Results:
         from idwbench.results.frame import runs_frame
 
         return runs_frame(self.find_runs(sweep=sweep, dataset=dataset))
+
+    def run_states(self, run_keys: Sequence[str]) -> dict[str, StoredState]:
+        """Return the states of the stored runs among `run_keys`; a running run that lost its process is ``stale``."""
+        with self._database.read() as connection:
+            return states.run_states(connection, run_keys)
+
+    def metric_values(self, run_keys: Sequence[str], name: str, split: str = "test") -> dict[str, float]:
+        """Return one metric of the runs of `run_keys` that have it, by run key."""
+        with self._database.read() as connection:
+            return states.metric_values(connection, run_keys, name, split)
 
     def sweep_status(self, name: str) -> SweepStatus:
         """Return the number of runs of a sweep in each state.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import PlainValidator, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -22,6 +23,11 @@ from idwbench.runs.settings import Seed, Settings, validated
 __all__ = ["RunConfig", "run_config"]
 
 RUN_KEY_VERSION = "idwbench-run-1"
+_KEY_START = hashlib.sha256(f"{RUN_KEY_VERSION}\n".encode())
+
+# Past pydantic's own, which are slow for attributes that are missing, and refuse changes.
+_get: Callable[[RunConfig, str], Any] = object.__getattribute__
+_set = object.__setattr__
 
 
 def _dataset(content: Any) -> Any:
@@ -39,7 +45,13 @@ else:
 
 
 class RunConfig(Settings):
-    """The settings of one run."""
+    """The settings of one run.
+
+    The run key is computed once, and the canonical JSON around the seed once for all runs that `with_seed` returns.
+    They are in slots, which `model_copy` and pickled runs do not take over.
+    """
+
+    __slots__ = ("_origin", "_parts", "_run_key")
 
     dataset: _DatasetField
     model: ModelConfig
@@ -71,9 +83,38 @@ class RunConfig(Settings):
 
     def canonical_json(self) -> str:
         """Return the run as JSON with sorted keys and no spaces, with the checksum but not the path of a file."""
-        content = self.model_dump(mode="json")
-        content["dataset"].pop("path", None)
-        return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+        before, after = self._around_seed()
+        return f"{before}{self.seed}{after}"
+
+    def _around_seed(self) -> tuple[str, str]:
+        """Return the canonical JSON before and after the seed, which all runs of one setting share."""
+        try:
+            return _get(self, "_parts")  # type: ignore[no-any-return]
+        except AttributeError:
+            parts = self._computed_parts()
+            _set(self, "_parts", parts)
+            return parts
+
+    def _computed_parts(self) -> tuple[str, str]:
+        try:
+            origin: RunConfig = _get(self, "_origin")
+            return origin._around_seed()
+        except AttributeError:
+            content = self.model_dump(mode="json")
+            content["dataset"].pop("path", None)
+            before = _json({name: value for name, value in content.items() if name < "seed"})
+            after = _json({name: value for name, value in content.items() if name > "seed"})
+            return f'{before[:-1]},"seed":', f",{after[1:]}" if after != "{}" else "}"
+
+    def with_seed(self, seed: int) -> RunConfig:
+        """Return the run with another seed, which is not checked; it shares all settings with this one."""
+        copy = RunConfig.__new__(RunConfig)
+        _set(copy, "__dict__", {**self.__dict__, "seed": seed})
+        _set(copy, "__pydantic_fields_set__", self.__pydantic_fields_set__)
+        _set(copy, "__pydantic_extra__", None)
+        _set(copy, "__pydantic_private__", None)
+        _set(copy, "_origin", self)
+        return copy
 
     @property
     def network(self) -> PrototypesConfig:
@@ -96,7 +137,18 @@ class RunConfig(Settings):
     @property
     def run_key(self) -> str:
         """SHA-256, in hexadecimal, of the version and the canonical JSON."""
-        return hashlib.sha256(f"{RUN_KEY_VERSION}\n{self.canonical_json()}".encode()).hexdigest()
+        try:
+            return _get(self, "_run_key")  # type: ignore[no-any-return]
+        except AttributeError:
+            digest = _KEY_START.copy()
+            digest.update(self.canonical_json().encode())
+            key = digest.hexdigest()
+            _set(self, "_run_key", key)
+            return key
+
+
+def _json(content: dict[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
 
 
 def run_config(dataset: Any, *, seed: int = 0, **settings: Any) -> RunConfig:

@@ -60,6 +60,11 @@ class _Dataset(Settings):
 
     validation: Annotated[int | float, BeforeValidator(_check_rows)] = added(0, "0.2.0", _VALIDATION)
 
+    @property
+    def drawn_numbers(self) -> dict[str, int]:
+        """How many numbers are drawn because of each setting of a size; empty for data that is read."""
+        return {}
+
 
 class TwoMoonsConfig(_Dataset):
     """Two interleaved half circles, with 100 and 20 points per class as in the authors' code.
@@ -74,6 +79,13 @@ class TwoMoonsConfig(_Dataset):
     holdout_per_class: Annotated[int, Field(ge=0, lt=2**31)] = 2000
     noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
     seed: Seed = 0
+
+    @property
+    def drawn_numbers(self) -> dict[str, int]:
+        """Two coordinates and a label for each point of two classes."""
+        return {
+            name: 6 * int(getattr(self, name)) for name in ("train_per_class", "test_per_class", "holdout_per_class")
+        }
 
 
 class DigitsConfig(_Dataset):
@@ -167,6 +179,11 @@ class SineConfig(_Dataset):
     noise: NonNegative = 0.2
     seed: Seed = 0
 
+    @property
+    def drawn_numbers(self) -> dict[str, int]:
+        """An input and a target for each row."""
+        return {name: 2 * int(getattr(self, name)) for name in ("train_size", "test_size", "holdout_size")}
+
 
 class Friedman1Config(_Dataset):
     """scikit-learn's ``make_friedman1``: ten features, five of them relevant; the holdout is without noise."""
@@ -178,6 +195,11 @@ class Friedman1Config(_Dataset):
     holdout_size: Annotated[int, Field(ge=0, lt=2**31)] = 2000
     noise: NonNegative = 1.0
     seed: Seed = 0
+
+    @property
+    def drawn_numbers(self) -> dict[str, int]:
+        """Ten features and a target for each row."""
+        return {name: 11 * int(getattr(self, name)) for name in ("train_size", "test_size", "holdout_size")}
 
 
 class DiabetesConfig(_Dataset):
@@ -201,6 +223,12 @@ class LookupConfig(_Dataset):
     mean: Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)] = 0.0
     seed: Seed = 0
     validation: Annotated[int, Field(ge=0, lt=2**31)] = added(0, "0.2.0", "Number of queries for validation.")
+
+    @property
+    def drawn_numbers(self) -> dict[str, int]:
+        """A key and a value for each item and query."""
+        sizes = {"items": self.items, "queries": self.queries, "validation": self.validation}
+        return {name: 2 * size * self.dimensions for name, size in sizes.items()}
 
 
 class FileConfig(_Dataset):
@@ -289,6 +317,9 @@ DatasetConfig = (
     | AesopConfig
     | WikiText2Config
 )
+# The kinds of the user's own files by suffix, and one suffix of each kind.
+_KIND_OF = {".npz": "npz", ".csv": "csv", ".tsv": "csv", ".txt": "text"}
+_SUFFIX_OF = {"npz": ".npz", "csv": ".csv", "text": ".txt"}
 DATASETS: dict[str, type[DatasetConfig]] = {kind.model_fields["name"].default: kind for kind in get_args(DatasetConfig)}
 
 
@@ -303,7 +334,7 @@ def dataset_label(dataset: DatasetConfig) -> str:
 
 
 def parse_dataset(content: Any) -> DatasetConfig:
-    """Return the settings for a name or a mapping; a name ending in .npz, .csv or .txt is the path of a file.
+    """Return the settings for a name or a mapping; a name ending in .npz, .csv, .tsv or .txt is the path of a file.
 
     Raises:
         ConfigError: unknown data set or key, or a value of the wrong type; `location` is the key.
@@ -321,11 +352,21 @@ def parse_dataset(content: Any) -> DatasetConfig:
         content = {**content, **_named(name)}
         name = content["name"]
     if name not in DATASETS:
-        raise ConfigError(f"unknown data set '{name}'", location=("name",), hint=did_you_mean(name, DATASETS))
+        raise ConfigError(f"unknown data set '{name}'", location=("name",), hint=_expected(name))
+    if issubclass(DATASETS[name], FileConfig) and "path" not in content:
+        problem = f"'path' is missing: the data set {name} is a file of your own"
+        raise ConfigError(problem, hint=f"give its path, such as data{_SUFFIX_OF[name]}")
     return validated(DATASETS[name], content)
 
 
 def _named(name: str) -> dict[str, Any]:
     """Return ``{"name": name}``, or the name and path of a file."""
-    kind = {".npz": "npz", ".csv": "csv", ".txt": "text"}.get(Path(name).suffix.lower())
+    kind = _KIND_OF.get(Path(name).suffix.lower())
     return {"name": kind, "path": name} if kind else {"name": name}
+
+
+def _expected(name: str) -> str:
+    """Return a hint at what is expected in place of an unknown name, which may be meant as the path of a file."""
+    if Path(name).suffix or "/" in name or "\\" in name:
+        return f"the name of a file ends in {', '.join(_KIND_OF)}"
+    return did_you_mean(name, DATASETS)

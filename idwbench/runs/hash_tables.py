@@ -94,6 +94,11 @@ class HashTableConfig(ModelSettings):
     def _declared(self) -> tuple[Parameter, ...]:
         return (*(self.score.parameters if self.score else ()), *get_weighting(self.weighting).parameters)
 
+    def numbers_in_memory(self, n_features: int, n_outputs: int, n_rows: int, batch_size: int) -> int:
+        """Keys and values, and the learned projections with gradients and the state of the optimizer."""
+        projections = 0 if self.projections == "none" else 8 * n_features * n_features
+        return n_rows * (n_features + n_outputs) + projections
+
     def check_dataset(self, dataset: DatasetConfig) -> None:
         """Raise `ConfigError` unless the data set is ``lookup``."""
         if dataset.name != "lookup":

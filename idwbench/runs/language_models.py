@@ -10,7 +10,7 @@ from idwbench.attention.definitions import ParameterValue
 from idwbench.attention.methods import METHODS, resolve_parameters
 from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DatasetConfig, LanguageConfig
-from idwbench.runs.model_settings import ModelSettings, given_method
+from idwbench.runs.model_settings import LAYER_NUMBERS, ModelSettings, given_method
 from idwbench.runs.networks import check_parameter_names
 from idwbench.runs.settings import Count, validated
 
@@ -62,6 +62,12 @@ class LanguageModelConfig(ModelSettings):
         if self.plugin_sha256 is not None:
             words.append(f"plugin {self.plugin_sha256[:8]}")
         return ", ".join(word for word in words if word)
+
+    def numbers_in_memory(self, n_features: int, n_outputs: int, n_rows: int, batch_size: int) -> int:
+        """Parameters with gradients and the state of the optimizer, and the inputs of blocks in a batch."""
+        embeddings = self.width * (2 * n_outputs + self.context)
+        blocks = self.depth * (12 * self.width * self.width + LAYER_NUMBERS)
+        return 3 * (embeddings + blocks) + self.depth * batch_size * self.context * self.width
 
     def check_dataset(self, dataset: DatasetConfig) -> None:
         """Raise `ConfigError` unless the data set is a text of characters."""

@@ -61,6 +61,12 @@ class LstmConfig(ModelSettings):
         words = [f"{name} {getattr(self, name)}" for name in ("embedding", "width", "context")]
         return ", ".join([*words, *([f"recorded in {self.record_dtype}"] if self.record else [])])
 
+    def numbers_in_memory(self, n_features: int, n_outputs: int, n_rows: int, batch_size: int) -> int:
+        """Parameters with gradients and the state of the optimizer, and the gates of a batch."""
+        of_lstm = 4 * self.width * (self.embedding + self.width)
+        parameters = of_lstm + n_outputs * (self.embedding + self.width)
+        return 3 * parameters + batch_size * self.context * (4 * self.width + self.embedding)
+
     def replace_parameters(self, values: Mapping[str, ParameterValue]) -> Self:
         """Return the same settings."""
         return self

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import cache
+from typing import TYPE_CHECKING
 
 from idwbench.runs.datasets import Task
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "ATTENTION_METRICS",
@@ -31,6 +35,7 @@ ATTENTION_METRICS = tuple(
 )
 # Values by split and name.
 Metrics = Mapping[tuple[str, str], float]
+MetricFunction = Callable[["NDArray[np.floating]", "NDArray[np.generic]"], float]
 
 
 @dataclass(frozen=True)
@@ -47,20 +52,26 @@ class MetricDefinition:
 
     name: str
     task: Task | None
-    function: Callable[[NDArray[np.floating], NDArray[np.generic]], float] | None
+    function: MetricFunction | None
     percent: bool
     higher_is_better: bool
 
 
 def _accuracy(logits: NDArray[np.floating], labels: NDArray[np.generic]) -> float:
-    return float((logits.argmax(1) == labels).mean())
+    import numpy as np
+
+    return int(np.count_nonzero(logits.argmax(1) == labels)) / len(labels)
 
 
 def _rmse(outputs: NDArray[np.floating], targets: NDArray[np.generic]) -> float:
+    import numpy as np
+
     return float(np.sqrt(np.mean((outputs.astype(np.float64) - targets.astype(np.float64)) ** 2)))
 
 
 def _r2(outputs: NDArray[np.floating], targets: NDArray[np.generic]) -> float:
+    import numpy as np
+
     truth = targets.astype(np.float64)
     residual = float(((outputs.astype(np.float64) - truth) ** 2).sum())
     total = float(((truth - truth.mean(0)) ** 2).sum())
@@ -72,6 +83,8 @@ def nearest_values(outputs: NDArray[np.floating], stored: NDArray[np.floating]) 
 
     The order of ‖o − v‖² is that of ‖v‖² − 2 o·v. Of equal distances the first counts.
     """
+    import numpy as np
+
     exact, asked = stored.astype(np.float64), outputs.astype(np.float64)
     is_finite = np.isfinite(asked).all(1)
     norms = np.einsum("ij,ij->i", exact, exact)
@@ -148,9 +161,10 @@ def evaluate(
     task: Task, split: str, outputs: NDArray[np.floating], targets: NDArray[np.generic]
 ) -> dict[tuple[str, str], float]:
     """Return the metrics of a task on one split, without those that are undefined (NaN)."""
-    found = {
-        (split, metric.name): metric.function(outputs, targets)
-        for metric in METRICS.values()
-        if metric.task == task and metric.function is not None
-    }
-    return {key: value for key, value in found.items() if np.isfinite(value)}
+    found = {(split, name): function(outputs, targets) for name, function in _functions(task)}
+    return {key: value for key, value in found.items() if math.isfinite(value)}
+
+
+@cache
+def _functions(task: Task) -> list[tuple[str, MetricFunction]]:
+    return [(m.name, m.function) for m in METRICS.values() if m.task == task and m.function is not None]

@@ -74,6 +74,11 @@ class MlpConfig(ModelSettings):
             words += [f"recorded in {self.record_dtype}", *([] if self.fold else ["not folded"])]
         return ", ".join(words)
 
+    def numbers_in_memory(self, n_features: int, n_outputs: int, n_rows: int, batch_size: int) -> int:
+        """Parameters with gradients and the state of the optimizer, and the units of a batch."""
+        parameters = self.width * (n_features + (self.depth - 1) * self.width + n_outputs)
+        return 3 * parameters + min(batch_size, n_rows) * self.depth * self.width
+
     def replace_parameters(self, values: Mapping[str, ParameterValue]) -> Self:
         """Return the same settings."""
         return self

@@ -8,10 +8,13 @@ from typing import Any, ClassVar, Self
 from idwbench.attention.definitions import Method, ParameterValue
 from idwbench.attention.methods import METHODS, get_method
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.datasets import DatasetConfig, dataset_label
 from idwbench.runs.settings import Settings
 
-__all__ = ["ModelSettings", "check_recording", "given_method"]
+__all__ = ["LAYER_NUMBERS", "ModelSettings", "check_recording", "given_method"]
+
+# The Python objects of a layer take at least as much memory as so many float32 numbers.
+LAYER_NUMBERS = 1_000
 
 
 class ModelSettings(Settings):
@@ -44,13 +47,24 @@ class ModelSettings(Settings):
         """
         if dataset.task == "language":
             kind = getattr(self, "kind", "")
-            problem = f"the data set {dataset.name} is a text, which the kind {kind} does not support"
-            hint = "set kind: transformer_lm or lstm_lm in a sweep or in Python"
+            problem = f"{dataset_label(dataset)} is a text, which the kind {kind} does not support"
+            hint = "give a .csv or .npz file or another data set; in a sweep or in Python, kind: lstm_lm takes texts"
             raise ConfigError(problem, location=("dataset",), hint=hint)
         if dataset.name == "sequence":
             kind = getattr(self, "kind", "")
             problem = f"the kind {kind} does not train on one data set after the other"
             raise ConfigError(problem, location=("dataset",), hint="choose joint, or kind: mlp")
+
+    def numbers_in_memory(self, n_features: int, n_outputs: int, n_rows: int, batch_size: int) -> int:
+        """Return a lower bound of the float32 numbers that a training holds at once; by default 0.
+
+        Args:
+            n_features: Columns of the inputs.
+            n_outputs: Classes, targets, or tokens of the vocabulary.
+            n_rows: Rows of the training data.
+            batch_size: That of the protocol.
+        """
+        return 0
 
     @classmethod
     @abstractmethod

@@ -73,6 +73,10 @@ class PrototypesConfig(ModelSettings):
             words.append(f"plugin {self.plugin_sha256[:8]}")
         return ", ".join(word for word in words if word)
 
+    def numbers_in_memory(self, n_features: int, n_outputs: int, n_rows: int, batch_size: int) -> int:
+        """Parameters, their gradients and the state of the optimizer, and scores and weights of a batch."""
+        return self.prototypes * (5 * (n_features + n_outputs) + 2 * min(batch_size, n_rows))
+
     @classmethod
     def parse(cls, settings: Mapping[str, Any]) -> Self:
         """Return the model for flat settings."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from idwbench.attention.definitions import Method, ParameterValue
 from idwbench.attention.methods import METHODS, get_method, resolve_parameters
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.runs.model_settings import ModelSettings
+from idwbench.runs.model_settings import LAYER_NUMBERS, ModelSettings
 from idwbench.runs.settings import Count, validated
 
 __all__ = [
@@ -109,6 +109,19 @@ class NetworkConfig(ModelSettings):
         if self.plugin_sha256 is not None:
             words.append(f"plugin {self.plugin_sha256[:8]}")
         return ", ".join(words)
+
+    def numbers_in_memory(self, n_features: int, n_outputs: int, n_rows: int, batch_size: int) -> int:
+        """Parameters of the widest layers and of the prototypes, with gradients and the state of the optimizer."""
+        width, further = self.width, self.depth - 1
+        if self.encoder == "conv":  # each layer doubles the channels; beyond 2^60 nothing fits anyway
+            width <<= min(further, 60)
+            of_encoder = (9 * width * width) // 2 if further else 0
+        elif self.encoder == "vit_tiny":
+            of_encoder = self.depth * (12 * width * width + LAYER_NUMBERS)
+        else:
+            of_encoder = n_features * width + further * (width * width + LAYER_NUMBERS)
+        of_head = self.prototypes * (width + n_outputs) if self.prototypes else width * n_outputs
+        return 3 * (of_encoder + of_head)
 
     @classmethod
     def parse(cls, settings: Mapping[str, Any]) -> Self:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Literal
 
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["CurvePoint", "FinishedState", "RunResult"]
 
@@ -42,6 +43,7 @@ class RunResult:
             (prototypes, outputs).
         n_parameters: Number of learned parameters; None if the run diverged.
         seconds: Wall-clock time of this run; in a stack, that of the stack divided by its runs.
+        durations: Seconds of ``set_up``, ``training`` and ``metrics``, as far as they were measured.
     """
 
     config: RunConfig
@@ -56,6 +58,7 @@ class RunResult:
     device: str
     threads: int
     instruction_set: str = field(default="")
+    durations: Mapping[str, float] = field(default_factory=dict)
 
     def metric(self, name: str, split: str = "test") -> float | None:
         """Return a metric of a split, or None."""

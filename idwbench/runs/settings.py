@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from typing import Annotated, Any, TypeVar
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
 
-__all__ = ["Count", "Fraction", "NonNegative", "Seed", "Settings", "added", "validated"]
+__all__ = ["Count", "Fraction", "NonNegative", "Seed", "Settings", "added", "is_storable", "validated"]
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Count = Annotated[int, Field(ge=1, lt=2**31)]
@@ -25,8 +26,15 @@ def added(default: Any, version: str, description: str = "") -> Any:
     return Field(default, description=description, json_schema_extra={_SINCE: version})
 
 
+def is_storable(text: str) -> bool:
+    """Return whether all databases can store a text: it has neither a NUL nor a lone surrogate."""
+    return re.search("[\0\ud800-\udfff]", text) is None
+
+
 class Settings(BaseModel):
     """Frozen settings that refuse unknown names and values of another type."""
+
+    __slots__ = ("_identities",)  # a cache that copies do not have
 
     # Classes are compiled when first used: a command uses few of them.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
@@ -38,6 +46,18 @@ class Settings(BaseModel):
             if name in content and getattr(self, name) == default:
                 del content[name]
         return content
+
+    def identity(self, *without: str) -> str:
+        """Return JSON that is equal for equal settings but those in `without`; it is computed once for an object."""
+        try:
+            known: dict[tuple[str, ...], str] = object.__getattribute__(self, "_identities")
+        except AttributeError:
+            known = {}
+            object.__setattr__(self, "_identities", known)
+        text = known.get(without)
+        if text is None:
+            text = known[without] = json.dumps(self.model_dump(mode="json", exclude=set(without)), sort_keys=True)
+        return text
 
 
 @cache

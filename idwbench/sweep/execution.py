@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from idwbench.data.folders import resolve_files
-from idwbench.errors import ResultsError, TrainingError
+from idwbench.errors import ResultsError, RunElsewhereError, TrainingError
+from idwbench.report.labels import setting_label
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import RESULT_STATES, EndedState, StoredRun, SweepStatus
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import dataset_identity
+from idwbench.runs.metrics import METRICS
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import SweepSpec, read_sweep
+from idwbench.sweep.trainer import Trainer, load_data, missing_requirements
+from idwbench.sweep.waiting import wait_for_others
 
 if TYPE_CHECKING:
-    from idwbench.data.dataset import Dataset
-    from idwbench.sweep.runner import Outcome
+    from idwbench.sweep.cluster.address import ClusterAddress
+    from idwbench.sweep.cluster.driver import ClusterRunner
+    from idwbench.sweep.search import Best
     from idwbench.training.selection import EngineName, EngineSelector
 
 __all__ = ["Retry", "run_sweep", "train"]
@@ -65,21 +68,24 @@ def train(
     if not retrain and (found := _finished(db, key)) is not None:
         return found
     # What can be wrong is found before the database is created or changed.
-    selector, dataset = _selector(engine, device), _load(config, data_dir)
+    selector, dataset = _selector(engine, device), load_data(config, data_dir)
     selector.check(config, dataset)
     results = Results(db)
     results.plan([config])
     results.reset([key], _RETRIED["all" if retrain else "failed"])
     if results.pending([key]):
-        to_do = [*_missing_requirements([config], results), config]
-        _prepare(to_do, selector, results, observer)
-        outcome = _run(to_do, results, selector, dataset, 1, observer)
-        if outcome.elsewhere:
-            raise ResultsError(f"run {key[:12]} is being trained by another process")
-        if outcome.failed:
+        trainer = Trainer(results, selector, observer or Observer(), jobs=1)
+        to_do = [*missing_requirements([config], results), config]
+        trainer.observer.planned(len(to_do), len(to_do), 0, 0)
+        trainer.prepare(to_do)
+        trainer.train(to_do, dataset)
+        if trainer.outcome.failed:
             error = (results.find_run(key).error or "").strip().splitlines()
             raise TrainingError(f"run {key[:12]} failed: {error[-1] if error else 'no reason was stored'}")
-    return results.find_run(key)
+    run = results.find_run(key)
+    if run.state in ("planned", "running"):
+        raise RunElsewhereError(f"run {key[:12]} is being trained by another process")
+    return run
 
 
 def _finished(db: str | PathLike[str], key: str) -> StoredRun | None:
@@ -100,7 +106,10 @@ def run_sweep(
     device: str = "cpu",
     jobs: int | None = None,
     data_dir: Path | None = None,
+    dask: str | None = None,
     observer: Observer | None = None,
+    wait: bool = False,
+    max_failures: int | None = None,
 ) -> SweepStatus:
     """Train the runs of a sweep that the database does not have, and return the status of the sweep.
 
@@ -112,7 +121,10 @@ def run_sweep(
         device: Device of the torch engine.
         jobs: Number of threads that train; by default one for each core, or one on a GPU.
         data_dir: Folder of the image archives.
+        dask: A Dask cluster that trains the runs: ``tcp://host:8786``, or ``local:2`` for two new processes.
         observer: Receives the progress.
+        wait: Whether to wait for the runs that other processes train, and to train those that they leave.
+        max_failures: End after this number of failed runs; those in work are released and stay to be trained.
 
     Each data set is loaded when its turn comes, so that only one is in memory.
 
@@ -120,112 +132,102 @@ def run_sweep(
         IdwbenchError: the file, the data or the database cannot be used. A failed run does not raise.
     """
     spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(Path(sweep))
-    # A device that is not available is found before the database is changed; the CPU always is.
-    selector = _selector(engine, device) if device != "cpu" else None
-    configs, results = plan(spec), Results(db)
-    keys = results.register_sweep(spec.name, spec.description, spec.source, configs)
-    results.reset(keys, _RETRIED[retry])
-    pending = set(results.pending(keys))
-    to_do = [config for config, key in zip(configs, keys, strict=True) if key in pending]
-    to_do = [*_missing_requirements(to_do, results), *to_do]
-    status = results.sweep_status(spec.name)
-    if observer is not None:
+    observer, address = observer or Observer(), _cluster_address(dask)
+    # A device that is not available is found before the database is changed; the CPU always is. Workers have their own.
+    selector = _selector(engine, device) if device != "cpu" and address is None else None
+    if spec.sampler is None:
+        configs, results = plan(spec), Results(db)
+        keys = results.register_sweep(spec.name, spec.description, spec.source, configs)
+        results.reset(keys, _RETRIED[retry])
+        pending = set(results.pending(keys))
+        to_do = [config for config, key in zip(configs, keys, strict=True) if key in pending]
+        to_do = [*missing_requirements(to_do, results), *to_do]
+        status = results.sweep_status(spec.name)
         failed = 0 if "failed" in _RETRIED[retry] else status.failed
         observer.planned(len(keys) + len(to_do) - len(pending), len(to_do), status.running, failed)
-    if to_do:
-        _run_by_dataset(to_do, results, selector or _selector(engine, device), data_dir, jobs, observer)
-        status = results.sweep_status(spec.name)
-    return status
+        if not to_do and not (wait and status.running):
+            return status
+        observer.pending(configs, keys, pending)
+    else:
+        results = Results(db)
+    selector = selector or _selector(engine if device == "cpu" else "torch", "cpu")
+    trainer = Trainer(results, selector, observer, data_dir, jobs, max_failures=max_failures)
+    with _cluster(address, engine, device, data_dir) as trainer.cluster:
+        if spec.sampler is not None:
+            _search(spec, trainer, retry)
+            by_key = {run.run_key: run.config for run in results.find_runs(sweep=spec.name)} if wait else {}
+        else:
+            trainer.train_all(to_do)
+            by_key = dict(zip(keys, configs, strict=True))
+        if wait:
+            wait_for_others(by_key, trainer)
+    return results.sweep_status(spec.name)
+
+
+class _EnoughFailures(Exception):
+    """Ends a search."""
+
+
+def _search(spec: SweepSpec, trainer: Trainer, retry: Retry | None) -> None:
+    """Train the runs of a sweep with a sampler, batch by batch; it waits for the runs that other processes train."""
+    from idwbench.sweep.search import largest_number_of_runs, run_search, searched_protocol
+
+    assert spec.sampler is not None
+    sampler, results, observer, is_planned = spec.sampler, trainer.results, trainer.observer, False
+
+    def train_missing(configs: Sequence[RunConfig], ended: int) -> None:
+        nonlocal is_planned
+        keys = [config.run_key for config in configs]
+        results.reset(keys, _RETRIED[retry])
+        pending = set(results.pending(keys))
+        to_do = [config for config, key in zip(configs, keys, strict=True) if key in pending]
+        if to_do:
+            if not is_planned:
+                total = largest_number_of_runs(spec)
+                observer.planned(total, total - ended - len(configs) + len(to_do), 0, 0)
+                is_planned = True
+            observer.pending(configs, keys, pending)
+            trainer.train_all([*missing_requirements(to_do, results), *to_do])
+        elif elsewhere := [key for key, state in results.run_states(keys).items() if state == "running"]:
+            observer.waiting(len(elsewhere))
+        if trainer.has_failed:
+            raise _EnoughFailures
+
+    searched = searched_protocol(spec)
+
+    def on_batch(best: Best | None) -> None:
+        if best is not None:
+            number = f"{100 * best.value:.2f} %" if METRICS[sampler.metric].percent else f"{best.value:.4g}"
+            protocol = best.config.protocol
+            words = [best.config.model.label, *(setting_label(name, getattr(protocol, name)) for name in searched)]
+            value = f"{sampler.objective.replace('_', ' ')} {number} with {' · '.join(words)}"
+            observer.note(f"trial {best.trials} of {sampler.trials}: best {value}")
+
+    with suppress(_EnoughFailures):
+        run_search(spec, results, train_missing, on_batch, retry=retry is not None)
+
+
+def _cluster_address(dask: str | None) -> ClusterAddress | None:
+    from idwbench.sweep.cluster.address import ClusterAddress
+
+    return None if dask is None else ClusterAddress.parse(dask)
+
+
+@contextmanager
+def _cluster(
+    address: ClusterAddress | None, engine: EngineName, device: str, data_dir: Path | None
+) -> Iterator[ClusterRunner | None]:
+    if address is None:
+        yield None
+        return
+    from idwbench.sweep.cluster.connection import connected
+    from idwbench.sweep.cluster.driver import ClusterRunner
+
+    with connected(address, device) as cluster:
+        yield ClusterRunner(cluster, engine, device, data_dir)
 
 
 def _selector(engine: EngineName, device: str) -> EngineSelector:
     from idwbench.training.selection import EngineSelector
 
     return EngineSelector(engine, device)
-
-
-def _load(config: RunConfig, data_dir: Path | None) -> Dataset:
-    from idwbench.data.loading import load_dataset
-
-    return load_dataset(config.dataset, data_dir)
-
-
-def _run_by_dataset(
-    configs: Sequence[RunConfig],
-    results: Results,
-    selector: EngineSelector,
-    data_dir: Path | None,
-    jobs: int | None,
-    observer: Observer | None,
-) -> None:
-    """Train runs data set by data set, in the order of the first run of each."""
-    groups: dict[str, list[RunConfig]] = {}
-    for config in configs:
-        groups.setdefault(dataset_identity(config.dataset), []).append(config)
-    for place, group in enumerate(groups.values()):
-        dataset = _load(group[0], data_dir)
-        for config in group:
-            selector.check(config, dataset)
-        if place == 0:
-            _prepare(configs, selector, results, observer)
-        _run(group, results, selector, dataset, jobs, observer)
-
-
-def _prepare(
-    configs: Sequence[RunConfig], selector: EngineSelector, results: Results, observer: Observer | None
-) -> None:
-    selector.results = results
-    selector.prepare(configs, (observer or Observer()).note)
-
-
-def _run(
-    configs: Sequence[RunConfig],
-    results: Results,
-    selector: EngineSelector,
-    dataset: Dataset,
-    jobs: int | None,
-    observer: Observer | None,
-) -> Outcome:
-    from idwbench.sweep.runner import run_pending
-    from idwbench.training.threads import available_cores, limited_threads
-
-    observer = observer or Observer()
-    # A GPU trains one large stack at a time.
-    n_jobs = jobs or (available_cores() if selector.device == "cpu" else 1)
-    required = {run.run_key for config in configs if (run := config.required) is not None}
-    first = [config for config in configs if required and config.run_key in required]
-    with limited_threads(1), _frozen_heap():
-        if first:
-            run_pending(first, results, selector, dataset, observer, n_jobs)
-            configs = [config for config in configs if config.run_key not in required]
-        # Another process may still train a network; the process that ends last makes the runs that need it.
-        waiting = {key for key in required if results.find_run(key).state in ("planned", "running")}
-        ready = [run for run in configs if run.required is None or run.required.run_key not in waiting]
-        outcome = run_pending(ready, results, selector, dataset, observer, n_jobs)
-        outcome.add("elsewhere", len(configs) - len(ready))
-        return outcome
-
-
-def _missing_requirements(configs: Sequence[RunConfig], results: Results) -> list[RunConfig]:
-    """Return the runs that runs of `configs` need and that have no result, added to the database."""
-    required = {run.run_key: run for config in configs if (run := config.required) is not None}
-    if not required:
-        return []
-    results.plan(list(required.values()))
-    results.reset(list(required), _RETRIED["failed"])
-    among = {config.run_key for config in configs}
-    return [required[key] for key in results.pending(list(required)) if key not in among]
-
-
-@contextmanager
-def _frozen_heap() -> Iterator[None]:
-    """Exclude the objects that are already loaded from garbage collection."""
-    was_enabled = gc.isenabled()
-    gc.freeze()
-    gc.enable()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        if not was_enabled:
-            gc.disable()

@@ -11,7 +11,18 @@ from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.models import model_setting_names, parse_model
 from idwbench.runs.protocol import Protocol, parse_protocol
 
-__all__ = ["MAX_RUNS", "Block", "Cell", "DataProtocol", "cells", "check_distinct", "read_grid", "within"]
+__all__ = [
+    "MAX_RUNS",
+    "Block",
+    "Cell",
+    "DataProtocol",
+    "cells",
+    "check_block",
+    "check_distinct",
+    "read_axes",
+    "read_grid",
+    "within",
+]
 
 MAX_RUNS = 1_000_000
 
@@ -58,17 +69,22 @@ def read_grid(content: Any, datasets: Sequence[DataProtocol], n_seeds: int) -> t
     grid = []
     for index, block in enumerate(content if isinstance(content, list) and content else [content]):
         with within(index):
-            grid.append(_read_axes(block))
+            grid.append(read_axes(block))
     n_runs = n_seeds * len(datasets) * sum(math.prod(map(len, block.values())) for block in grid)
     if n_runs > MAX_RUNS:
         raise ConfigError(f"expected at most {MAX_RUNS:,} runs, got {n_runs:,}")
     for index, block in enumerate(grid):
         with within(index):
-            _check_block(block, datasets)
+            check_block(block, datasets)
     return tuple(grid)
 
 
-def _read_axes(content: Any) -> Block:
+def read_axes(content: Any, *, ranges: bool = False) -> Block:
+    """Return the axes of one block; a range stays a mapping, and is refused unless `ranges`.
+
+    Raises:
+        ConfigError: an unknown setting, an empty axis, or a range.
+    """
     if not isinstance(content, dict) or not content:
         raise ConfigError("expected a mapping of axes, such as {method: [idw], prototypes: [16]}")
     known = {*model_setting_names(), *Protocol.model_fields}
@@ -77,10 +93,14 @@ def _read_axes(content: Any) -> Block:
             raise UnknownSettingError("unknown key", location=(name,), hint=did_you_mean(name, known))
         if values is None or values == []:
             raise ConfigError("the axis is empty, expected at least one value", location=(name,))
+        if isinstance(values, dict) and not ranges:
+            hint = "list the values, or add a sampler"
+            raise ConfigError("a range needs a sampler", location=(name,), hint=hint)
     return {name: tuple(values) if isinstance(values, list) else (values,) for name, values in content.items()}
 
 
-def _check_block(block: Block, datasets: Sequence[DataProtocol]) -> None:
+def check_block(block: Block, datasets: Sequence[DataProtocol]) -> None:
+    """Raise `ConfigError` if a cell is not valid for a data set; `location` is the axis and the index of the value."""
     of_model = {name: values for name, values in block.items() if name not in Protocol.model_fields}
     of_protocol = {name: values for name, values in block.items() if name not in of_model}
     protocols = dict.fromkeys(protocol for _, protocol in datasets)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from idwbench.errors import ResultsError
-from idwbench.results.records import StoredRun
+from idwbench.results.records import ReportedRun, StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.datasets import dataset_identity
 from idwbench.runs.metrics import Metrics
@@ -15,15 +16,16 @@ from idwbench.runs.models import MODELS
 __all__ = ["measure_runs", "unmeasured_runs"]
 
 _AT_ONCE = 50
+_Run = TypeVar("_Run", bound=ReportedRun)
 
 
-def unmeasured_runs(runs: Sequence[StoredRun]) -> list[StoredRun]:
+def unmeasured_runs(runs: Sequence[_Run]) -> list[_Run]:
     """Return the complete runs with keys and values that have no metric of prototype quality."""
     return [
         run
         for run in runs
         if run.state == "complete"
-        and {"keys", "values"} <= set(MODELS[run.config.model.kind].array_names)
+        and {"keys", "values"} <= set(MODELS[run.setting.model.kind].array_names)
         and run.metric("coverage", "train") is None
     ]
 

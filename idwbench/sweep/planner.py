@@ -2,24 +2,30 @@
 
 from collections.abc import Iterator
 
+from idwbench.results.garbage import paused_collection
 from idwbench.runs.config import RunConfig
 from idwbench.runs.models import ModelConfig, parse_model
 from idwbench.runs.protocol import Protocol, parse_protocol
 from idwbench.sweep.grid import Cell, cells
 from idwbench.sweep.spec import SweepSpec
 
-__all__ = ["plan"]
+__all__ = ["plan", "planned_runs"]
 
 
 def plan(spec: SweepSpec) -> tuple[RunConfig, ...]:
-    """Return the runs of a sweep, each once, in the order of data sets, blocks, `cells` and seeds (innermost).
+    """Return the runs of a sweep, see `planned_runs`."""
+    with paused_collection():
+        return tuple(planned_runs(spec))
+
+
+def planned_runs(spec: SweepSpec) -> Iterator[RunConfig]:
+    """Yield the runs of a sweep, each once, in the order of data sets, blocks, `cells` and seeds (innermost).
 
     A run whose result does not depend on the seed, such as kernel regression, is planned for the first seed only.
 
     Raises:
         ConfigError: a cell is not valid, in a specification that was not read from a file.
     """
-    runs: list[RunConfig] = []
     seen: set[str] = set()
     models = list(_models(spec))
     for dataset, default in spec.datasets:
@@ -30,10 +36,9 @@ def plan(spec: SweepSpec) -> tuple[RunConfig, ...]:
             if first.run_key in seen:
                 continue
             seen.add(first.run_key)
-            # Copies are not validated: the seeds have been checked.
-            seeds = spec.seeds[:1] if model.is_deterministic else spec.seeds
-            runs.extend(first.model_copy(update={"seed": seed}) for seed in seeds)
-    return tuple(runs)
+            yield first
+            if not model.is_deterministic:
+                yield from map(first.with_seed, spec.seeds[1:])
 
 
 def _models(spec: SweepSpec) -> Iterator[tuple[ModelConfig, Cell]]:

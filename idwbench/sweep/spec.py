@@ -10,9 +10,10 @@ from pydantic_core import PydanticCustomError
 from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.protocol import Protocol, default_protocol, parse_protocol
-from idwbench.runs.settings import Seed, Settings, validated
+from idwbench.runs.settings import Seed, Settings, is_storable, validated
 from idwbench.sweep.data_axes import read_datasets
 from idwbench.sweep.grid import MAX_RUNS, Block, DataProtocol, check_distinct, read_grid, within
+from idwbench.sweep.sampler import SamplerSettings, SearchBlock, read_sampler, read_space
 from idwbench.sweep.yaml_source import read_yaml
 
 __all__ = ["SweepSpec", "read_sweep"]
@@ -29,6 +30,8 @@ class SweepSpec:
         grid: Blocks of axes; each stands for the product of its axes.
         source: The text of the file.
         further_datasets: The other data sets, each with its protocol.
+        sampler: The search in place of a grid, which is then empty; or None.
+        space: The blocks of axes and ranges of the search.
     """
 
     name: str
@@ -39,6 +42,8 @@ class SweepSpec:
     grid: tuple[Block, ...]
     source: str = ""
     further_datasets: tuple[DataProtocol, ...] = ()
+    sampler: SamplerSettings | None = None
+    space: tuple[SearchBlock, ...] = ()
 
     @property
     def datasets(self) -> tuple[DataProtocol, ...]:
@@ -52,6 +57,12 @@ def _check_name(name: str) -> str:
     return name.strip()
 
 
+def _check_storable(text: str) -> str:
+    if not is_storable(text):
+        raise PydanticCustomError("text", "expected text without NUL and lone surrogates")
+    return text
+
+
 def _expand_count(seeds: object) -> object:
     if isinstance(seeds, int) and not isinstance(seeds, bool) and 1 <= seeds <= MAX_RUNS:
         return list(range(seeds))
@@ -63,12 +74,13 @@ def _expand_count(seeds: object) -> object:
 class _SweepFile(Settings):
     """The keys of a sweep file."""
 
-    name: Annotated[str, AfterValidator(_check_name)]
-    description: str = ""
+    name: Annotated[str, AfterValidator(_check_storable), AfterValidator(_check_name)]
+    description: Annotated[str, AfterValidator(_check_storable)] = ""
     dataset: Any
     protocol: Any = Field(default_factory=dict)
     seeds: Annotated[list[Seed], BeforeValidator(_expand_count)]
     grid: Any
+    sampler: Any = None
 
 
 def read_sweep(path: Path) -> SweepSpec:
@@ -86,11 +98,20 @@ def read_sweep(path: Path) -> SweepSpec:
             protocols = {one.name: parse_protocol(file.protocol, default_protocol(one.name)) for one in found}
         with within("seeds"):
             check_distinct(file.seeds, "seed {} is already in the list")
-        with within("grid"):
-            datasets = tuple((dataset, protocols[dataset.name]) for dataset in found)
-            grid = read_grid(file.grid, datasets, len(file.seeds))
+        datasets = tuple((dataset, protocols[dataset.name]) for dataset in found)
+        sampler: SamplerSettings | None = None
+        grid: tuple[Block, ...] = ()
+        space: tuple[SearchBlock, ...] = ()
+        if file.sampler is None:
+            with within("grid"):
+                grid = read_grid(file.grid, datasets, len(file.seeds))
+        else:
+            with within("sampler"):
+                sampler = read_sampler(file.sampler, datasets, len(file.seeds))
+            with within("grid"):
+                space = read_space(file.grid, datasets, sampler)
     except ConfigError as error:
         raise source.error(error) from None
     (dataset, protocol), *others = datasets
     seeds, description = tuple(file.seeds), file.description.strip()
-    return SweepSpec(file.name, description, dataset, protocol, seeds, grid, source.text, tuple(others))
+    return SweepSpec(file.name, description, dataset, protocol, seeds, grid, source.text, tuple(others), sampler, space)

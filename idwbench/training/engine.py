@@ -20,10 +20,19 @@ from numpy.typing import NDArray
 from idwbench.attention.definitions import Parameter
 from idwbench.attention.methods import METHODS
 from idwbench.data.dataset import Dataset
+from idwbench.models.quality import StackSearch
 from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
 
-__all__ = ["AbstractEngine", "SingleRunEngine", "batch_order", "check_stack", "stack_key"]
+__all__ = [
+    "AbstractEngine",
+    "SingleRunEngine",
+    "batch_order",
+    "batch_orders",
+    "check_stack",
+    "draw_orders",
+    "stack_key",
+]
 
 
 # Runs that are made one by one are stored together, some tenths of a second of work.
@@ -57,6 +66,10 @@ class AbstractEngine(ABC):
 
         `on_epoch` is called with the number of each finished epoch; an exception in it ends the training.
         """
+
+    def stack_search(self, dataset: Dataset) -> StackSearch | None:
+        """Return the fastest search for the neighbours of the keys of a stack, or None for that of NumPy."""
+        return None
 
     def stored(self, configs: Sequence[RunConfig]) -> None:  # noqa: B027  # most engines keep nothing
         """Delete what was kept in case the training of `configs` is interrupted: their results are stored now."""
@@ -98,10 +111,24 @@ def _shared(parameter: Parameter | None, value: float | str) -> str:
 
 def check_stack(configs: Sequence[RunConfig]) -> None:
     """Raise `ValueError` unless all of `configs` have the same stack key."""
-    if len({stack_key(config) for config in configs}) != 1:
+    # Runs of one setting share their parts.
+    settings = {(id(config.dataset), id(config.model), id(config.protocol)): config for config in configs}
+    if len({stack_key(config) for config in settings.values()}) != 1:
         raise ValueError("a stack holds runs of one data set, method, shape and protocol")
 
 
 def batch_order(generator: np.random.Generator, n_train: int) -> NDArray[np.int64]:
     """Return the order of the training data in one epoch; batches are consecutive slices."""
     return generator.permutation(n_train)
+
+
+def batch_orders(generator: np.random.Generator, n_train: int, n_epochs: int) -> NDArray[np.int64]:
+    """Return the `batch_order` of some epochs (epochs, n), drawn in one call: the same numbers in half the time."""
+    orders = np.tile(np.arange(n_train), (n_epochs, 1))
+    draw_orders(orders, generator)
+    return orders
+
+
+def draw_orders(orders: NDArray[np.int64], generator: np.random.Generator) -> None:
+    """Turn rows that count from 0 into the `batch_orders` of as many epochs."""
+    generator.permuted(orders, axis=1, out=orders)

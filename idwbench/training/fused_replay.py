@@ -6,8 +6,8 @@ import numpy as np
 
 from idwbench.data.dataset import Dataset
 from idwbench.runs.config import RunConfig
-from idwbench.training.fused_engine import FusedEngine, KernelRun
-from idwbench.training.kernels.epochs import Samples
+from idwbench.training.fused_engine import FusedEngine
+from idwbench.training.kernel_runs import KernelRun
 from idwbench.training.step_replay import AbstractReplay, Prototypes, Snapshot, Steps
 
 __all__ = ["FusedReplay"]
@@ -19,14 +19,11 @@ class FusedReplay(AbstractReplay):
     def __init__(self, config: RunConfig, dataset: Dataset) -> None:
         FusedEngine.prepare()
         self._run = KernelRun(config, dataset, dataset.moments)
-        train = self._run.samples["train"]
-        # Nothing is evaluated between steps.
-        self._nothing = Samples(train.inputs[:0], train.labels[:0], train.targets[:0])
         super().__init__(config, dataset, self._run.generator)
 
     def take(self, steps: Steps) -> None:
         """Take steps in one call: for the kernel each batch is an epoch."""
-        self._run.take_steps(steps.rows, steps.rate, steps.first, self._nothing)
+        self._run.take_steps(steps.rows, steps.rate, steps.first)
 
     def prototypes(self) -> Prototypes:
         """Return the present prototypes."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy.linalg.cython_blas  # noqa: F401  # the kernels' BLAS, loaded before threads are limited
 from numpy.typing import NDArray
 
 from idwbench.attention.methods import get_method

@@ -34,7 +34,7 @@ class LstmEngine(NextTokenEngine):
 
         Raises:
             RecordingError: there is no folder for recordings.
-            OutputError: there is not enough disk space.
+            FullDiskError: there is not enough disk space.
         """
         settings, protocol = config.model, config.protocol
         assert isinstance(settings, LstmConfig) and isinstance(model, LstmLanguageModel)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from idwbench.errors import FullDiskError
 from idwbench.training.module_training import ModuleTraining, Trained
 
 __all__ = ["recorded_training"]
@@ -17,10 +18,12 @@ def recorded_training(
 ) -> tuple[Trained, dict[str, NDArray[np.generic]], dict[tuple[str, str], float]]:
     """Train; also return the array that points to the recording, and for Adam the largest residual share of a layer.
 
-    The recording of an interrupted training is kept, to be continued; that of a diverged one is deleted. Without a
-    recorder there are no arrays and metrics.
+    The recording of an interrupted training is kept, to be continued. That of a diverged one is deleted, and one that
+    filled the disk before there was a checkpoint, from which it could be continued. Without a recorder there are no
+    arrays and metrics.
 
     Raises:
+        FullDiskError: there is no room for a checkpoint or the recording.
         OutputError: a checkpoint or the recording cannot be written.
     """
     recorder = training.recorder
@@ -32,6 +35,10 @@ def recorded_training(
             recorder.discard()
             return trained, {}, {}
         pointer = recorder.finish()
+    except FullDiskError:
+        if training.checkpoint is None or not training.checkpoint.path.exists():
+            recorder.discard()
+        raise
     finally:
         recorder.close()
     shares = [layer.residual_share for layer in recorder.facts.layers.values() if layer.residual_share is not None]

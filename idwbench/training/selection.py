@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
+from idwbench.machine import check_memory
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.training.engine import AbstractEngine
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
     from idwbench.dual.recordings import Recordings
     from idwbench.training.checkpoint_files import Checkpoints
 
-__all__ = ["EngineName", "EngineSelector"]
+__all__ = ["EngineName", "EngineSelector", "check_run_memory"]
 
 EngineName = Literal["auto", "fused", "torch"]
 
@@ -33,6 +37,13 @@ _CLASSES = {
 }
 
 
+def check_run_memory(config: RunConfig, dataset: Dataset) -> None:
+    """Raise `ConfigError` if the training of a run certainly does not fit into the memory of this machine."""
+    sizes = dataset.n_features, dataset.n_outputs, len(dataset.train), config.protocol.batch_size
+    needed = np.dtype(np.float32).itemsize * config.model.numbers_in_memory(*sizes)
+    check_memory(needed, lambda: config.model.label, ConfigError)
+
+
 class EngineSelector:
     """Selects the engine of each run; engines are created, and torch or Numba imported, when needed.
 
@@ -48,6 +59,8 @@ class EngineSelector:
             raise ConfigError(problem, location=("engine",), hint="choose torch")
         self.name, self.device, self.results = name, device, results
         self.report: Callable[[str], None] = lambda line: None
+        self.reported = ""  # the last line on engines
+        self.checkpoint_folder: Path | None = None  # in place of that of `results`
         self._engines: dict[str, AbstractEngine] = {}
         if device != "cpu":
             self._engine("torch")
@@ -61,9 +74,11 @@ class EngineSelector:
         return self._engine(self._name_for(config))
 
     def check(self, config: RunConfig, dataset: Dataset) -> None:
-        """Raise `ConfigError` if the data does not support a run, or the run that it needs."""
+        """Raise `ConfigError` if the data does not support a run, or the run that it needs, or memory is too small."""
         trained = config.required or config
         _engine_class(self._name_for(trained)).check(trained, dataset)
+        if self.device == "cpu":
+            check_run_memory(trained, dataset)
 
     def prepare(self, configs: Sequence[RunConfig], report: Callable[[str], None]) -> None:
         """Create the engines for `configs`, report them, and compile kernels; raises as `__call__`."""
@@ -75,10 +90,12 @@ class EngineSelector:
                 of_engine.append(config.model.method)
         for name in methods:
             self._engine(name)
-        if len(methods) == 1:
-            report(f"engine: {next(iter(methods))}")
-        else:
-            report("engine: " + "; ".join(f"{name} for {', '.join(names)}" for name, names in methods.items()))
+        line = f"engine: {next(iter(methods))}"
+        if len(methods) > 1:
+            line = "engine: " + "; ".join(f"{name} for {', '.join(names)}" for name, names in methods.items())
+        if line != self.reported:  # a search prepares batch by batch
+            report(line)
+            self.reported = line
         if "fused" in methods:
             from idwbench.training.fused_engine import FusedEngine
 
@@ -120,7 +137,8 @@ class EngineSelector:
     def _checkpoints(self) -> "Checkpoints":
         from idwbench.training.checkpoint_files import Checkpoints
 
-        return Checkpoints(None if self.results is None else self.results.checkpoint_folder, self.report)
+        folder = self.checkpoint_folder or (None if self.results is None else self.results.checkpoint_folder)
+        return Checkpoints(folder, self.report)
 
     def _recordings(self) -> "Recordings":
         from idwbench.dual.recordings import Recordings

@@ -15,7 +15,7 @@ from torch.nn import functional
 from idwbench.attention.methods import get_method
 from idwbench.attention.weightings import prototype_logits
 from idwbench.data.dataset import Dataset, FeatureMoments
-from idwbench.errors import ConfigError
+from idwbench.errors import ConfigError, did_you_mean
 from idwbench.models.initialisation import check_prototypes, initial_prototypes
 from idwbench.models.prototypes import stacked_outputs
 from idwbench.runs.config import RunConfig
@@ -27,6 +27,7 @@ from idwbench.training.optimizers import clip_gradients, optimizer_step
 
 __all__ = ["Stack", "TorchEngine", "resolve_device"]
 
+DEVICES = ("cpu", "cuda", "mps", "xpu")
 # Maximum size of the differences of one step (runs, batch, prototypes, features): 128 MB in float32.
 STEP_NUMBERS = 2**25
 MAX_STACK = 1024
@@ -43,6 +44,8 @@ def resolve_device(name: str) -> torch.device:
     Raises:
         ConfigError: torch or this machine does not have it.
     """
+    if name.partition(":")[0] not in DEVICES:
+        raise ConfigError(f"'{name}' is not available here", location=("device",), hint=did_you_mean(name, DEVICES))
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)

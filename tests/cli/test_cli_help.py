@@ -10,9 +10,20 @@ from typed import assert_one_line
 
 import idwbench
 from idwbench.cli import main
+from idwbench.cli.app import COMMANDS as COMMAND_NAMES
 from idwbench.cli.reference import reference
 
-COMMANDS = [["report"], [], ["train"], ["sweep"], ["explain"], ["patch"]]
+COMMANDS = [
+    ["report"],
+    [],
+    ["runs"],
+    ["runs", "list"],
+    ["runs", "export"],
+    ["train"],
+    ["sweep"],
+    ["explain"],
+    ["patch"],
+]
 HEAVY = {"torch", "torchvision", "numba", "pandas", "matplotlib", "sklearn", "sqlalchemy", "numpy", "scipy"}
 # One interpreter for all commands: after each, what it and those before it have loaded.
 PROGRAM = """
@@ -59,6 +70,13 @@ def test_the_program_keeps_its_exit_code_and_spares_the_interpreter_the_search_f
     assert steps == ["disable", "run", "freeze"]
 
 
+def test_a_bare_command_prints_its_help_and_no_error(run):
+    result = run()
+    assert "Usage: idwbench" in result.stdout and result.stderr == ""
+    assert all(f"│ {name} " in result.stdout for name in COMMAND_NAMES)
+    assert result.exit_code == 2
+
+
 def test_the_version_is_printed(run):
     assert run("--version").stdout == f"idwbench {idwbench.__version__}\n"
 
@@ -67,6 +85,10 @@ def test_the_version_is_printed(run):
     ("arguments", "words"),
     [
         (["trian"], "'train'"),
+        (["TRAIN"], "No such command 'TRAIN'. Did you mean 'train'?"),
+        (["frobnicate"], "No such command 'frobnicate'. Expected one of: explain, patch,"),
+        (["runs", "frobnicate"], "No such command 'frobnicate'. Expected one of: diff, export, list,"),
+        (["train", "--dataset", "two_moons", "--engine", "FUSED"], "'torch'. Did you mean 'fused'?"),
         (["sweep"], "file"),
         (["sweep", "a.yaml", "--retry", "some"], "some"),
         (["train"], "--dataset"),

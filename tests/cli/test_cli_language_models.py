@@ -59,5 +59,7 @@ def test_a_missing_text_and_a_folder_get_one_line_before_anything_is_stored(run,
 def test_train_says_that_a_text_needs_another_kind(run, tmp_path):
     text_file(tmp_path)
     result = run("train", "--dataset", "own.txt")
-    assert_one_line(result, 2, "--dataset: the data set text is a text, which the kind prototypes does not support")
+    assert_one_line(
+        result, 2, "--dataset: own.txt is a text, which the kind prototypes does not support (give a .csv or .npz"
+    )
     assert not (tmp_path / "results").exists()

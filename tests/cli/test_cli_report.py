@@ -57,6 +57,13 @@ def test_every_format_can_be_printed_and_written(swept, tmp_path, form):
         assert (tmp_path / "table.txt").read_text() == printed.stdout
 
 
+@pytest.mark.parametrize(("ending", "form"), [("csv", "csv"), ("MD", "markdown"), ("tex", "latex"), ("json", "json")])
+def test_the_ending_of_a_file_names_the_format_of_its_table(swept, tmp_path, ending, form):
+    assert swept("report", "--table", "small", "-o", f"table.{ending}").exit_code == 0
+    printed = swept("report", "--table", "small", "--format", form)
+    assert (tmp_path / f"table.{ending}").read_text() == printed.stdout
+
+
 def test_csv_and_json_hold_the_same_rows(swept):
     rows = list(csv.DictReader(io.StringIO(swept("report", "--table", "small", "--format", "csv").stdout)))
     records = json.loads(swept("report", "--table", "small", "--json").stdout)
@@ -184,6 +191,8 @@ def test_what_a_figure_leaves_out_is_named_on_stderr(swept, monkeypatch):
         (["--table", "small", "--figure", "keys"], "image"),
         (["--table", "small", "--figure", "moons", "-o", "a.jpg"], ".jpg"),
         (["--table", "small", "-o", "absent/table.md"], "does not exist"),
+        (["--table", "small", "-o", "table.html"], "--output: the ending .html stands for no format"),
+        (["--leaderboard", "small", "-o", "table"], "--output: a name without an ending stands for no format"),
         (["--leaderboard", "smal"], "--leaderboard: nothing is called 'smal' (did you mean 'small'?)"),
         (["--leaderboard", "small", "--metric", "acuracy"], "did you mean 'accuracy'?"),
         (["--table", "small", "--metric", "rmse"], "all 15 complete runs lack the metric 'rmse'"),

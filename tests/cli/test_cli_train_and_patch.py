@@ -123,8 +123,45 @@ def test_wrong_settings_are_refused_in_one_line(run, tmp_path, arguments, words)
     assert files(tmp_path) == set()
 
 
-def test_an_unknown_data_set_gets_the_nearest_name(run):
-    assert_one_line(run("train", "--dataset", "two_mons"), 2, "--dataset: unknown", "did you mean 'two_moons'?")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("two_mons", "unknown data set 'two_mons' (did you mean 'two_moons'?)"),
+        ("MNIST", "unknown data set 'MNIST' (did you mean 'mnist'?)"),
+        ("MNITS", "unknown data set 'MNITS' (did you mean 'mnist'?)"),
+        ("csv", "'path' is missing: the data set csv is a file of your own (give its path, such as data.csv)"),
+        ("text", "'path' is missing: the data set text is a file of your own (give its path, such as data.txt)"),
+        ("data.txt", "data.txt is a text, which the kind prototypes does not support (give a .csv or .npz file"),
+        ("data.xlsx", "unknown data set 'data.xlsx' (the name of a file ends in .npz, .csv, .tsv, .txt)"),
+        ("/dev/zero", "unknown data set '/dev/zero' (the name of a file ends in .npz"),
+    ],
+)
+def test_an_unknown_data_set_gets_the_nearest_name_or_what_is_expected(run, tmp_path, name, words):
+    assert_one_line(run("train", "--dataset", name), 2, f"--dataset: {words}")
+    assert files(tmp_path) == set()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "npz"])
+@pytest.mark.parametrize(("target", "found"), [("/dev/zero", "a pipe or a device"), ("/", "a folder")])
+def test_data_that_is_no_regular_file_is_refused(run, tmp_path, suffix, target, found):
+    link = tmp_path / f"link.{suffix}"
+    link.symlink_to(target)
+    assert_one_line(run("train", "--dataset", link), 1, f"{link}: is {found}, expected a file")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "words"),
+    [
+        (["--dataset-option", "train_per_class=2000000000"], 1, "--dataset-option train_per_class: the data set two_m"),
+        (["--prototypes", "2000000000"], 2, "idw · 2000000000 prototypes · p=2, ε=0.001 needs 320.0 GB of memory, and"),
+    ],
+)
+def test_sizes_that_do_not_fit_into_memory_are_refused_before_anything_is_stored(
+    run, tmp_path, monkeypatch, arguments, exit_code, words
+):
+    monkeypatch.setattr("idwbench.machine.free_memory", lambda: 16 * 10**9)
+    assert_one_line(run(*TRAIN, *arguments), exit_code, words, "16.0 GB are free")
+    assert files(tmp_path) == set()
 
 
 @pytest.mark.slow

@@ -61,12 +61,27 @@ def test_spaces_after_commas_and_a_byte_order_mark_do_no_harm(load):
     assert load(text).class_names == ("a", "b")
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_semicolons_and_tabs_separate_columns_where_the_header_has_no_comma(load, separator):
+    found = load(TABLE.replace(",", separator))
+    assert found.sha256 == load(TABLE).sha256
+    assert load(TABLE.replace("oak", "oak; old")).class_names == ("elm", "oak; old")
+
+
 def with_row(row):
     return TABLE + row + "\n"
 
 
 NO_KIND = "label: no column is named 'kind', the column to predict "
 REFUSED = {
+    "semicolons and tabs": (
+        "width;kind\theight\n" + "1;oak\t2\n" * 4,
+        NO_KIND + r"\(the header has no comma between columns",
+    ),
+    "decimal commas": (
+        TABLE.replace(",", ";") + "0,5;oak;1\n",
+        r"row 21, column 'width': '0,5' is not a number \(write decimal points",
+    ),
     "no label": (
         TABLE.replace("kind", "kinds", 1),
         NO_KIND + r"\(did you mean 'kinds'",

@@ -124,7 +124,7 @@ REFUSED = {
     "two label types": ({"y_test": np.array(list("3333"))}, r"y_train and y_test differ in type"),
     "objects": (
         {"y_train": np.array([Bomb()] * 8, dtype=object)},
-        r"y_train cannot be read as numbers",
+        r"y_train holds Python objects",
     ),
 }
 

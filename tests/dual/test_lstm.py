@@ -53,7 +53,8 @@ def test_errors_times_keys_are_the_gradients_of_autograd(length: int) -> None:
     codes = tokens()[: 4 * (length + 1)].view(4, length + 1)
     logits = model(codes[:, :-1])
     functional.cross_entropy(logits.flatten(0, 1), codes[:, 1:].flatten()).backward()
-    gates = gate_gradients(model.lstm, kept["inputs"], kept["states"], kept["gradients"])
+    gates, before = gate_gradients(model.lstm, kept["inputs"], kept["states"], kept["gradients"])
+    assert torch.equal(before, previous_states(kept["states"]))
     found = gates.flatten(0, 1).T
     keys = {"weight_ih_l0": kept["inputs"], "weight_hh_l0": previous_states(kept["states"])}
     for name, of_layer in keys.items():
@@ -72,7 +73,7 @@ def test_gates_that_the_forward_pass_kept_are_those_computed_again(units: int, b
     computed, kept = computed_gates(lstm, inputs, states.detach()), kept_gates(states)
     # Where torch has no oneDNN, nothing is kept.
     assert (kept is None) == (states.grad_fn.next_functions[0][0].name() != "MkldnnRnnLayerBackward0")
-    assert kept is None or (kept - computed).abs().max() < 1e-6
+    assert kept is None or (kept[..., : 4 * units] - computed).abs().max() < 1e-6
     assert kept_gates(lstm.double()(inputs.double())[0]) is None
 
 
@@ -80,9 +81,9 @@ def test_gates_that_do_not_give_the_states_are_not_used() -> None:
     lstm = nn.LSTM(3, 5, batch_first=True)
     inputs, gradients = torch.randn(2, 4, 3), torch.randn(2, 4, 5)
     states = lstm(inputs)[0].detach()
-    expected = gate_gradients(lstm, inputs, states, gradients)
-    for gates in (torch.full((4, 2, 4, 5), 0.5), torch.full((4, 2, 4, 5), torch.nan)):
-        assert torch.equal(gate_gradients(lstm, inputs, states, gradients, gates), expected)
+    expected = gate_gradients(lstm, inputs, states, gradients)[0]
+    for gates in (torch.full((4, 2, 20), 0.5), torch.full((4, 2, 20), torch.nan)):
+        assert torch.equal(gate_gradients(lstm, inputs, states, gradients, gates)[0], expected)
 
 
 def recorded(folder: Path, dtype: torch.dtype, n_epochs: int = 4) -> tuple[LstmLanguageModel, Recording]:
@@ -158,3 +159,20 @@ def test_slots_are_the_rows_of_the_windows_in_order(tmp_path: Path) -> None:
 def test_other_lstms_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="expected one layer of LSTM"):
         lstm_layers(nn.LSTM(2, 3, **{"batch_first": True, **options}))
+
+
+def test_states_that_are_not_numbers_give_no_numbers() -> None:
+    lstm = nn.LSTM(3, 5, batch_first=True)
+    inputs, states = torch.full((2, 4, 3), torch.nan), torch.full((2, 4, 5), torch.nan)
+    for gates in (None, torch.full((4, 2, 20), 0.5)):
+        assert gate_gradients(lstm, inputs, states, torch.ones(2, 4, 5), gates)[0].isnan().all()
+
+
+def test_a_gate_that_is_shut_gives_finite_gradients() -> None:
+    lstm = nn.LSTM(3, 5, batch_first=True)
+    with torch.no_grad():
+        lstm.bias_ih_l0[15:] = -1000  # the output gate is exactly 0
+    inputs, gradients = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0)), torch.ones(2, 4, 5)
+    states = lstm(inputs)[0].detach()
+    assert not states.any()
+    assert not gate_gradients(lstm, inputs, states, gradients)[0].any()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 from dataclasses import replace
@@ -7,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from idwbench.attention.definitions import Method
 from idwbench.attention.methods import METHODS
@@ -120,8 +123,6 @@ def test_a_file_that_is_not_a_model_is_refused_in_one_line(tmp_path, name):
     elif name == "state.pt":
         torch.save(torch.zeros(2), path)
     elif name == "other.safetensors":
-        from safetensors.torch import save_file
-
         save_file({"a": torch.zeros(1)}, path)
     with pytest.raises(ModelFileError, match=name) as error:
         load_model(path)
@@ -202,8 +203,6 @@ def test_parameters_that_the_method_does_not_have_so_are_refused_in_one_line(mod
 
 @pytest.mark.parametrize("facts", ["[1, 2]", "[" * 100_000, '{"format": "idwbench-model"}', "5", "{", "9" * 5000])
 def test_a_safetensors_file_with_other_facts_is_refused_in_one_line(tmp_path, facts):
-    from safetensors.torch import save_file
-
     save_file({"keys": torch.zeros(1)}, tmp_path / "odd.safetensors", {"idwbench-model": facts})
     with pytest.raises(ModelFileError, match=r"odd.safetensors: ") as error:
         load_model(tmp_path / "odd.safetensors")
@@ -244,6 +243,47 @@ def test_a_pt_file_with_a_flipped_byte_is_refused_or_the_same_model(model, tmp_p
         else:
             assert torch.equal(again.network.keys, model.network.keys)
             assert again.config == model.config
+
+
+def test_a_safetensors_file_with_other_numbers_or_facts_has_a_wrong_checksum(model, tmp_path):
+    save_model(model, tmp_path / "model.safetensors")
+    content = (tmp_path / "model.safetensors").read_bytes()
+    keys = model.network.keys.detach().numpy().tobytes()
+    for place in (content.index(keys) + 2, content.index(b"two_moons"), content.index(b"torch")):
+        changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+        (tmp_path / "changed.safetensors").write_bytes(changed)
+        with pytest.raises(ModelFileError, match=r"not an idwbench model: its checksum is wrong"):
+            load_model(tmp_path / "changed.safetensors")
+
+
+def test_a_safetensors_file_of_an_older_version_has_no_checksum(model, tmp_path):
+    save_model(model, tmp_path / "model.safetensors")
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        facts = json.loads(file.metadata()["idwbench-model"])
+    assert len(facts.pop("sha256")) == 64
+    save_file(tensors, tmp_path / "older.safetensors", {"idwbench-model": json.dumps(facts)})
+    assert load_model(tmp_path / "older.safetensors").config == model.config
+
+
+def test_objects_are_refused_without_a_word_of_how_to_load_them(tmp_path):
+    torch.save({"format": "idwbench-model", "x": print}, tmp_path / "hostile.pt")
+    (tmp_path / "raw.pt").write_bytes(pickle.dumps(print))
+    for name, problem in {
+        "hostile": "it holds Python objects, or is not a file of torch.save",
+        "raw": "it is not the zip archive that torch.save writes",
+    }.items():
+        with pytest.raises(ModelFileError) as error:
+            load_model(tmp_path / f"{name}.pt")
+        assert error.value.problem == f"not an idwbench model: {problem}"
+
+
+def test_an_expanded_tensor_of_few_numbers_is_refused(model, tmp_path):
+    save_model(model, tmp_path / "model.pt")
+    content = torch.load(tmp_path / "model.pt", weights_only=True)
+    torch.save(content | {"keys": torch.zeros(1).expand(5, 10**12)}, tmp_path / "huge.pt")
+    with pytest.raises(ModelFileError, match=r"keys is not a plain tensor"):
+        load_model(tmp_path / "huge.pt")
 
 
 def test_a_folder_is_not_a_model(tmp_path):

@@ -18,6 +18,8 @@ def write(folder, content: str | bytes):
         'x,label\n"0.0,1.0",upper\nmnist:test:17,5\n',
         '\ufeffx,label\r\n"0.0,1.0",upper\r\nmnist:test:17,5',
         'label, x\nupper, "0.0,1.0"\n5 , mnist:test:17 \n',
+        "x;label\n0.0,1.0;upper\nmnist:test:17;5\n",
+        "x\tlabel\n0.0,1.0\tupper\nmnist:test:17\t5\n",
     ],
 )
 def test_rows_are_texts_with_their_line(tmp_path, content):

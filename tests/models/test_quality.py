@@ -13,14 +13,23 @@ from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.models import neighbours
 from idwbench.models.neighbours import mutual_nearest, nearest
 from idwbench.models.quality import PrototypeQuality
+from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.metrics import METRICS, QUALITY_METRICS
+from idwbench.runs.results import RunResult
+from idwbench.training.stack_search import compiled_neighbours
 
 
 def prototypes(dataset: Dataset, n: int, seed: int = 0):
     generator = np.random.default_rng(seed)
     keys = generator.normal(size=(n, dataset.n_features)).astype(np.float32) * 2
     return keys, generator.normal(size=(n, dataset.n_outputs)).astype(np.float32)
+
+
+def a_result(keys, values) -> RunResult:
+    arrays = {} if keys is None else {"keys": keys, "values": values}
+    config = run_config("two_moons", prototypes=1)
+    return RunResult(config, "complete", (), {}, arrays, None, None, 1.0, "fused", "cpu", 1)
 
 
 def by_loops(dataset: Dataset, keys, values) -> dict[tuple[str, str], float]:
@@ -160,3 +169,32 @@ def test_the_metrics_of_quality_are_those_that_a_classification_has():
     dataset = make_dataset()
     found = PrototypeQuality(dataset).metrics(*prototypes(dataset, 5))
     assert {name for _, name in found} == set(QUALITY_METRICS) <= set(METRICS)
+
+
+@pytest.mark.parametrize("n", [1, 2, 9])
+@pytest.mark.parametrize(
+    "dataset",
+    [make_dataset(), make_dataset(validation=True), make_regression()],
+    ids=["classes", "split", "numbers"],
+)
+def test_the_metrics_of_a_stack_by_the_compiled_search_are_those_of_its_runs(dataset, n):
+    quality = PrototypeQuality(dataset)
+    runs = [prototypes(dataset, n, seed) for seed in range(3)]
+    runs.append((np.repeat(dataset.train.inputs[:1], n, axis=0), runs[0][1]))  # equal keys, on a training point
+    results = [a_result(keys, values) for keys, values in runs]
+    found = quality.stack_metrics([*results, a_result(None, None)], compiled_neighbours)
+    assert found == [*(quality.metrics(*run) for run in runs), {}]
+    assert found[:-1] == [quality.measured(result).metrics for result in results]
+
+
+def test_the_compiled_search_finds_the_neighbours_of_many_points():
+    points = np.random.default_rng(0).normal(size=(1300, 2)).astype(np.float32)
+    keys = np.random.default_rng(1).normal(size=(2, 5, 2)).astype(np.float32)
+    exact = points.astype(np.float64)
+    key_of, point_of, other_of = compiled_neighbours(np.ascontiguousarray(exact.T), (exact**2).sum(1), keys)
+    for run, own in enumerate(keys):
+        distances, apart = cdist(points, own), cdist(own, own)
+        np.fill_diagonal(apart, np.inf)
+        assert (key_of[run] == distances.argmin(1)).all()
+        assert (point_of[run] == distances.argmin(0)).all()
+        assert (other_of[run] == apart.argmin(1)).all()

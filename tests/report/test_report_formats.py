@@ -18,6 +18,7 @@ from idwbench.report.labels import method_table, value_label
 from idwbench.report.latex import escape_latex
 from idwbench.report.layout import tables_of
 from idwbench.report.summaries import Report, summarise
+from idwbench.report.tables import Cell, Column, Table
 from idwbench.report.terminal import TerminalReport, _rich_table, natural_width
 from idwbench.results.records import StoredRun
 
@@ -221,3 +222,32 @@ def test_the_natural_width_of_a_table_is_the_one_that_rich_measures(report):
             columns = table.columns[:n]
             measured = Measurement.get(console, options, _rich_table(table, columns, True)).maximum
             assert natural_width(columns, True) == measured
+
+
+def test_a_plain_table_is_that_of_rich(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    for width in (60, 80, 100, 140):
+        plain = plain_text(TerminalReport(report), width)
+        with monkeypatch.context() as patched:
+            patched.setattr("idwbench.report.terminal.plain_lines", lambda *_: None)
+            assert plain_text(TerminalReport(report), width) == plain
+
+
+@pytest.mark.parametrize(
+    "texts", [["a", "bc ", ""], ["日本", "ε=0.1", "x"], ["a\nb", "c", "d"], ["", "", ""], ["x" * 99, "b", "c"]]
+)
+def test_a_plain_table_of_any_text_is_that_of_rich(texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = tuple(
+        Column(name, header, numeric, tuple(Cell(text, best=place == 1) for place, text in enumerate(texts)), compared)
+        for name, header, numeric, compared in (
+            ("one", "one", False, False),
+            ("two", "two\nlines", True, True),
+            ("three", "", True, False),
+        )
+    )
+    for groups in ((1, 1, 1), (1, 2, 2), (1, 2, 3)):
+        table = Table("title", columns, groups, "Metric", "best", ("note",))
+        monkeypatch.setattr("idwbench.report.terminal.tables_of", lambda _, table=table: [table])
+        plain = plain_text(TerminalReport(Report(())), 40)
+        with monkeypatch.context() as patched:
+            patched.setattr("idwbench.report.terminal.plain_lines", lambda *_: None)
+            assert plain_text(TerminalReport(Report(())), 40) == plain

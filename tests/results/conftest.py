@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from postgresql import Server
 from sqlalchemy import Engine, event
 
 from idwbench.results.store import Results
@@ -23,9 +24,21 @@ def curve_point(epoch: int, rate: float, loss: float, accuracy: float) -> CurveP
     return CurvePoint(epoch, values)
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """The kind of database; a module whose tests concern only one kind overrides it."""
+    return str(request.param)
+
+
 @pytest.fixture
-def db(tmp_path: Path) -> str:
-    return str(tmp_path / "results" / "idwbench.db")
+def db(backend: str, request: pytest.FixtureRequest) -> str:
+    """A database that does not exist yet (SQLite) or has no tables (PostgreSQL), unless the test has a `store`."""
+    if backend == "sqlite":
+        return str(request.getfixturevalue("tmp_path") / "results" / "idwbench.db")
+    if "store" in request.fixturenames:
+        return str(request.getfixturevalue("emptied_database"))
+    server = request.getfixturevalue("postgresql_server")
+    return str(server.url(server.create()))
 
 
 @pytest.fixture(scope="session")
@@ -36,10 +49,28 @@ def new_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def tables_on_postgresql(postgresql_server: Server) -> str:
+    """The name of a database with the tables, which tests share one after the other."""
+    name = postgresql_server.create()
+    Results(postgresql_server.url(name))
+    return name
+
+
 @pytest.fixture
-def store(db: str, new_database: Path) -> Results:
-    Path(db).parent.mkdir()
-    shutil.copy(new_database, db)
+def emptied_database(postgresql_server: Server, tables_on_postgresql: str) -> str:
+    """The URL of a database with empty tables; deleting rows is much faster than creating a database."""
+    postgresql_server.execute(
+        "DELETE FROM runs", "DELETE FROM sweeps", "DELETE FROM diffs", database=tables_on_postgresql
+    )
+    return postgresql_server.url(tables_on_postgresql)
+
+
+@pytest.fixture
+def store(db: str, backend: str, request: pytest.FixtureRequest) -> Results:
+    if backend == "sqlite":
+        Path(db).parent.mkdir()
+        shutil.copy(request.getfixturevalue("new_database"), db)
     return Results(db)
 
 

@@ -59,6 +59,8 @@ def test_processes_that_start_at_once_do_every_run_once(db, context):
     workers = [context.Process(target=sweep_together, args=(db, barrier, sender)) for _, sender in pipes]
     for worker in workers:
         worker.start()
+    for _, sender in pipes:
+        sender.close()  # so that a process that fails ends the wait
     answers = [receiver.recv() if receiver.poll(60) else None for receiver, _ in pipes]
     for worker in workers:
         worker.join(60)
@@ -67,9 +69,8 @@ def test_processes_that_start_at_once_do_every_run_once(db, context):
     assert len(trained) == len(set(trained)) == RUNS
     runs = Results(db).find_runs(sweep="shared")
     assert {(run.state, run.attempt) for run in runs} == {("complete", 1)}
-    for receiver, sender in pipes:
+    for receiver, _ in pipes:
         receiver.close()
-        sender.close()
 
 
 def test_runs_of_a_process_that_died_are_taken_over(store, db, make_config, context):

@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 
 from idwbench.errors import ResultsError
-from idwbench.results import connection as connection_module
+from idwbench.results import database_errors, engines
 from idwbench.results.store import Results
+
+
+@pytest.fixture
+def backend():
+    return "sqlite"
 
 
 def test_reading_a_missing_database_is_refused_and_creates_nothing(tmp_path):
@@ -73,6 +78,15 @@ def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
         ("nonsense://host/results", "databases of kind 'nonsense' are not supported"),
         ("://", "neither a path nor a database URL"),
         ("postgresql+nonsense://host/results", "has no driver"),
+        (
+            "postgresql://localhost:abc/x",
+            r"^postgresql://localhost:abc/x: is not a valid URL \(expected postgresql://user",
+        ),
+        ("postgresql://[::1/x", "^postgresql://.*: is not a valid URL"),
+        ("sqlite:///x.db?foo=1", r"^sqlite:///x\.db\?foo=1: a URL of SQLite has a path only"),
+        ("sqlite://host/x.db", "a URL of SQLite has a path only"),
+        ("a\0b.db", "^the name of the database has a NUL character"),
+        ("a\ud800b.db", "is not the name of a file"),
         ("sqlite://", "in memory"),
         ("sqlite:///:memory:", "in memory"),
         ("", "the name of the database is empty"),
@@ -93,6 +107,28 @@ def test_a_missing_driver_is_named_and_the_password_is_not(monkeypatch):
     with pytest.raises(ResultsError, match="needs the Python package 'psycopg'") as caught:
         Results("postgresql://me:secret@host/results")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "driver", "hint"),
+    [
+        ("postgresql://host/results", "psycopg", "pip install 'idwbench[postgres]'"),
+        ("postgresql+psycopg2://host/results", "psycopg2", "pip install psycopg2-binary"),
+        ("postgresql+pg8000://host/results", "pg8000", "pip install pg8000"),
+    ],
+)
+def test_the_package_of_a_missing_driver_is_suggested(monkeypatch, url, driver, hint):
+    monkeypatch.setitem(sys.modules, driver, None)
+    with pytest.raises(ResultsError) as caught:
+        Results(url)
+    assert (caught.value.problem, caught.value.hint) == (f"needs the Python package '{driver}'", hint)
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:secret@host:abc/x", "postgresql://me:se:cr@et@[::1/x"])
+def test_a_url_that_cannot_be_parsed_is_shown_without_its_password(url):
+    with pytest.raises(ResultsError, match=r"^postgresql://me:\*\*\*@.*: is not a valid URL") as caught:
+        Results(url)
+    assert "se" not in caught.value.file.removeprefix("postgresql")
 
 
 def test_a_path_may_hold_any_characters(tmp_path, make_config):
@@ -135,7 +171,8 @@ def test_a_folder_without_write_access_can_be_read(store, db, make_config, monke
 
 
 def test_a_lock_that_stays_is_one_clear_line(db, make_config, monkeypatch):
-    monkeypatch.setattr(connection_module, "BUSY_TIMEOUT_SECONDS", 0.1)
+    for module in (database_errors, engines):
+        monkeypatch.setattr(module, "BUSY_TIMEOUT_SECONDS", 0.1)
     store = Results(db)
     with closing(sqlite3.connect(db, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -143,6 +180,26 @@ def test_a_lock_that_stays_is_one_clear_line(db, make_config, monkeypatch):
             store.plan([make_config(0)])
         other.execute("ROLLBACK")
     store.plan([make_config(0)])
+
+
+def test_a_file_that_is_kept_open_keeps_its_log_until_the_end(store, db, make_config):
+    log = Path(f"{db}-wal")
+    with store.kept_open():
+        for seed in range(2):
+            store.plan([make_config(seed)])
+            assert log.stat().st_size > 0
+        assert len(Results(db, read_only=True).find_runs()) == 2
+        Results(db).plan([make_config(2)])
+        assert log.exists()
+    assert not log.exists()
+    assert len(store.find_runs()) == 3
+
+
+def test_a_file_is_not_kept_open_after_an_error(store, db, make_config):
+    with pytest.raises(ZeroDivisionError), store.kept_open():
+        store.plan([make_config(0)])
+        raise ZeroDivisionError
+    assert not Path(f"{db}-wal").exists()
 
 
 def test_foreign_keys_are_on(store):

@@ -96,6 +96,12 @@ def test_a_failure_is_stored_with_its_reason(store, keys):
     assert store.find_run(keys[0]).finished_at is not None
 
 
+def test_a_reason_with_characters_that_cannot_be_stored_is_stored_with_escapes(store, keys):
+    store.lease(keys[:1])
+    store.fail(keys[:1], "bad name: a\0b\udcff ε")
+    assert store.find_run(keys[0]).error == r"bad name: a\x00b\udcff ε"
+
+
 def test_failed_runs_are_not_pending_until_they_are_reset(store, keys):
     store.lease(keys)
     store.fail(keys[1:3], "no")

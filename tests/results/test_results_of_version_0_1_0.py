@@ -66,8 +66,9 @@ def test_the_columns_of_runs_stay_as_they_were(upgraded):
     new, old = (rows(db, "SELECT * FROM runs ORDER BY id") for db in upgraded)
     kept = old[0].keys() - MOVED
     assert [{name: row[name] for name in kept} for row in new] == [{name: row[name] for name in kept} for row in old]
-    assert new[0].keys() - kept == {"model", "protocol", "n_parameters", "cpu"}
-    assert {(row["model"], row["cpu"]) for row in new} == {("prototypes", None)}
+    assert new[0].keys() - kept == {"model", "protocol", "n_parameters", "cpu", "platform", "durations"}
+    unknown = ("cpu", "platform", "durations")
+    assert {(row["model"], *(row[name] for name in unknown)) for row in new} == {("prototypes", None, None, None)}
     for row in new:
         assert json.loads(row["protocol"]) == json.loads(row["config"])["protocol"]
 
@@ -110,6 +111,20 @@ def test_the_other_tables_keep_every_row(upgraded, table, former):
     kept = rows(old, f"SELECT * FROM {former} ORDER BY 1, 2")
     assert kept
     assert rows(new, f"SELECT * FROM {table} ORDER BY 1, 2") == kept
+
+
+def test_each_run_that_was_started_gets_its_last_attempt(upgraded):
+    new, old = upgraded
+    former = [row for row in rows(old, "SELECT * FROM runs ORDER BY id") if row["attempt"]]
+    assert [tuple(row.values()) for row in rows(new, "SELECT * FROM attempts ORDER BY run_id")] == [
+        (
+            *(row[name] for name in ("id", "attempt", "state")),
+            None,
+            *(row[name] for name in ("host", "pid", "started_at", "finished_at", "seconds")),
+        )
+        for row in former
+    ]
+    assert {row["state"] for row in former} == {"complete", "diverged"}
 
 
 def test_opening_it_again_changes_nothing(upgraded):

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-import json
-
 import pytest
+from sqlalchemy import select
 
+from idwbench.errors import ResultsError
+from idwbench.results.tables import runs
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import NpzConfig
 
@@ -143,9 +144,19 @@ def test_a_large_sweep_is_registered_with_as_many_statements_as_a_small_one(stor
 def test_the_columns_of_a_run_hold_its_settings(store, make_config):
     store.plan([make_config(1, "neg_dist", 3, power=4.0, warmup_epochs=2)])
     with store._database.read() as connection:
-        (row,) = connection.exec_driver_sql("SELECT * FROM runs").mappings()
+        (row,) = connection.execute(select(runs)).mappings()
     assert (row["model"], row["method"], row["prototypes"], row["power"]) == ("prototypes", "neg_dist", 3, 4.0)
-    assert (row["epsilon"], row["plugin_sha256"], row["parameters"]) == (None, None, '{"power":4.0}')
+    assert (row["epsilon"], row["plugin_sha256"], row["parameters"]) == (None, None, {"power": 4.0})
     assert (row["epochs"], row["optimizer"], row["seed"]) == (25, "adam_amsgrad", 1)
-    assert json.loads(row["protocol"]) == json.loads(row["config"])["protocol"]
-    assert json.loads(row["protocol"])["warmup_epochs"] == 2
+    assert row["protocol"] == row["config"]["protocol"]
+    assert row["protocol"]["warmup_epochs"] == 2
+
+
+@pytest.mark.parametrize("place", ["name", "description", "text"])
+@pytest.mark.parametrize("character", ["\0", "\udcff"])
+def test_text_that_cannot_be_stored_is_refused_and_nothing_is_planned(store, make_config, place, character):
+    texts = {"name": "moons", "description": "", "text": "", place: f"a{character}b"}
+    problem = f"^the {place} of the sweep has a NUL or a lone surrogate, which no database can store$"
+    with pytest.raises(ResultsError, match=problem):
+        store.register_sweep(texts["name"], texts["description"], texts["text"], [make_config(0)])
+    assert store.list_sweeps() == store.find_runs() == []

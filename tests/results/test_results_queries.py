@@ -50,6 +50,14 @@ def test_a_key_that_fits_no_run_is_refused(filled, key):
         filled.find_run(key)
 
 
+@pytest.mark.parametrize("text", ["a\0", "\ud800", "a\udcff"])
+def test_text_that_no_database_holds_is_one_line(filled, text):
+    for find in (filled.find_run, filled.load_curve, lambda name: filled.find_runs(sweep=name)):
+        with pytest.raises(ResultsError) as caught:
+            find(text)
+        assert "\n" not in str(caught.value)
+
+
 def test_curves_and_arrays_of_an_unknown_run_are_refused(filled):
     for read in (filled.load_curve, filled.load_arrays):
         with pytest.raises(ResultsError, match="no run has the key 'ab'"):

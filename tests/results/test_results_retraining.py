@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from idwbench.report.formats import render
+from idwbench.report.selection import select_reported_runs
+from idwbench.report.summaries import summarise
 from idwbench.results.store import Results
 
 
@@ -48,16 +53,27 @@ def test_a_reset_is_forgotten_with_its_process(store, db, keys):
     assert Results(db).pending(keys) == keys[3:]
 
 
-def test_while_a_run_is_trained_again_it_is_running_and_its_old_result_is_there(store, keys):
+def test_while_a_run_is_trained_again_its_old_result_is_there_and_counts(store, keys):
     old = everything(store, keys[0])
     store.reset(keys[:1], ENDED)
     assert store.lease(keys[:1]) == keys[:1]
     assert store.pending(keys[:1]) == []
     assert store.lease(keys[:1]) == []
     assert store.sweep_status("moons").running == 1
-    facts, curve, arrays = everything(store, keys[0])
-    assert facts == ("running", *old[0][1:])
-    assert (curve, arrays) == old[1:]
+    assert everything(store, keys[0]) == old
+    assert [run.retraining for run in store.find_runs()] == [True, False, False, False]
+    assert [run.run_key for run in store.find_runs(states=["complete"])] == keys[:1]
+    assert store.find_runs(states=["running"]) == []
+    (reported, *_) = store.find_reported_runs(sweep="moons")
+    assert (reported.state, reported.metrics) == (old[0][0], old[0][1])
+    store.release(keys[:1])
+    assert not store.find_run(keys[0]).retraining
+
+
+def test_a_failed_run_that_is_trained_again_is_running(store, keys):
+    store.reset(keys[2:3], ENDED)
+    store.lease(keys[2:3])
+    assert (store.find_run(keys[2]).state, store.find_run(keys[2]).retraining) == ("running", False)
 
 
 def test_an_interrupted_retraining_leaves_every_run_as_it_had_ended(store, db, keys):
@@ -149,16 +165,59 @@ def test_a_retraining_whose_process_died_is_taken_over_and_still_keeps_the_resul
     assert everything(store, keys[0]) == before
 
 
-def test_the_leaderboard_counts_a_reset_run_until_it_is_leased(store, keys):
+def test_the_views_count_a_run_while_it_is_trained_again(store, keys):
     def counted():
         with store._database.read() as connection:
-            return connection.exec_driver_sql(
-                "SELECT n, n_diverged FROM leaderboard WHERE split = 'test' OR n = 0"
+            board = connection.exec_driver_sql(
+                "SELECT n, mean, n_diverged FROM leaderboard WHERE split = 'test' OR n = 0"
             ).all()
+            wide = connection.exec_driver_sql("SELECT state FROM runs_wide ORDER BY seed").scalars().all()
+        return board, wide
 
+    before = counted()
+    assert before == ([(1, 0.975, 1)], ["complete", "diverged", "failed", "planned"])
     store.reset(keys, ENDED)
-    assert counted() == [(1, 1)]
-    store.lease(keys[:1])
-    assert counted() == [(0, 1)]
-    store.release(keys[:1])
-    assert counted() == [(1, 1)]
+    store.lease(keys[:2])
+    assert counted() == before
+    with store._database.read() as connection:
+        again = connection.exec_driver_sql("SELECT retraining FROM runs_wide ORDER BY seed").scalars().all()
+    assert list(map(bool, again)) == [True, True, False, False]
+    store.lease(keys)
+    assert counted() == (before[0], ["complete", "diverged", "running", "running"])
+    store.release(keys)
+    assert counted() == before
+
+
+RETRY = """
+import os, sys
+from pathlib import Path
+from idwbench.sweep.execution import run_sweep
+from idwbench.sweep.observer import Observer
+
+class Killed(Observer):
+    def epoch(self, configs, epoch):
+        if configs[0].model.prototypes == 3:
+            os._exit(9)
+
+run_sweep(Path(sys.argv[1]), sys.argv[2], retry=sys.argv[3] or None, engine="torch", jobs=1,
+    observer=Killed() if sys.argv[3] else None)
+"""
+
+
+@pytest.mark.slow
+def test_a_report_counts_all_results_after_a_retry_was_killed_half_way(tmp_path):
+    file, db = tmp_path / "sweep.yaml", str(tmp_path / "results.db")
+    file.write_text(
+        "name: moons\ndataset: {name: two_moons, train_per_class: 5, holdout_per_class: 0}\n"
+        "protocol: {epochs: 1}\nseeds: 3\ngrid: {method: idw, prototypes: [2, 3]}\n"
+    )
+    before = []
+    for retry, code in (("", 0), ("all", 9)):
+        done = subprocess.run([sys.executable, "-c", RETRY, str(file), db, retry], capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        runs = select_reported_runs(Results(db, read_only=True), "moons")
+        before.append(render(summarise(runs), "json"))
+    assert before[0] == before[1]
+    status = Results(db).sweep_status("moons")
+    assert (status.complete, status.stale) == (3, 3)
+    assert [run.state for run in Results(db).find_runs()] == ["complete"] * 6

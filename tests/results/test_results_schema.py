@@ -1,30 +1,29 @@
 from __future__ import annotations
 
-import io
 import shutil
 import sqlite3
 from contextlib import closing
-from importlib import import_module
+from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from alembic.operations import Operations
+from sqlalchemy import update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from idwbench.errors import ResultsError
 from idwbench.results import schema
-from idwbench.results.planning import _insert_missing
 from idwbench.results.store import Results
-from idwbench.results.tables import metadata
+from idwbench.results.tables import metadata, runs
 
-HEAD = """
+NEWEST = schema.revisions()[-1]
+NEXT = f"{int(NEWEST) + 1:04}"
+HEAD = f"""
 from alembic import op
 import sqlalchemy as sa
-revision, down_revision = "0003", "0002"
+revision, down_revision = "{NEXT}", "{NEWEST}"
 def upgrade():
 """
 # Replaces `runs` by a changed copy: what refers to it must survive.
@@ -44,6 +43,11 @@ BREAKING = """
 """
 
 
+@pytest.fixture
+def backend():
+    return "sqlite"
+
+
 @pytest.fixture(autouse=True)
 def _migrations_run_once():
     """Here they run each time."""
@@ -56,7 +60,7 @@ def next_version(tmp_path, monkeypatch):
     def add(body: str) -> None:
         target = tmp_path / "migrations"
         shutil.copytree(schema.MIGRATIONS, target, ignore=shutil.ignore_patterns("__pycache__"))
-        (target / "versions" / "0003_next.py").write_text(HEAD + body)
+        (target / "versions" / f"{NEXT}_next.py").write_text(HEAD + body)
         monkeypatch.setattr(schema, "MIGRATIONS", target)
 
     return add
@@ -75,6 +79,7 @@ def backups(db):
     return list(Path(db).parent.glob("*.bak"))
 
 
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
 def test_the_tables_are_what_the_migrations_make(store):
     with store._database.read() as connection:
         ours = {"version_table": "idwbench_version", "compare_type": True}
@@ -89,24 +94,6 @@ def test_the_tables_suit_postgresql():
     assert "finished_at TIMESTAMP WITH TIME ZONE" in made["runs"]
     assert "data BYTEA NOT NULL" in made["arrays"]
     assert "ROWID" not in made["curves"]
-
-
-def test_the_newest_migration_suits_postgresql():
-    written = io.StringIO()
-    options = {"as_sql": True, "output_buffer": written}
-    with Operations.context(MigrationContext.configure(dialect_name="postgresql", opts=options)):
-        import_module("idwbench.results.migrations.versions.0002_metrics").upgrade()
-    statements = written.getvalue()
-    assert "protocol = config -> 'protocol'" in statements
-    assert "ALTER TABLE runs ALTER COLUMN protocol SET NOT NULL" in statements
-    assert "ALTER INDEX pk_curves RENAME TO pk_old_curves" in statements
-    assert "config - 'dataset' - 'protocol' - 'seed' AS model_settings" in statements
-    assert "string_agg(named.name, ', ')" in statements
-
-
-def test_planning_suits_postgresql():
-    statement = _insert_missing(SimpleNamespace(dialect=postgresql.dialect()))
-    assert "ON CONFLICT (run_key) DO NOTHING" in str(statement.compile(dialect=postgresql.dialect()))
 
 
 def test_a_new_database_is_made_with_its_folder(store, db):
@@ -131,17 +118,19 @@ def test_a_failing_migration_leaves_nothing_behind(store, db, make_config, next_
     store.plan([make_config(0)])
     before = names(db)
     next_version(FAILING)
-    with pytest.raises(ResultsError, match="cannot be upgraded to version 0003 and was left unchanged: no such table"):
+    with pytest.raises(
+        ResultsError, match=f"cannot be upgraded to version {NEXT} and was left unchanged: no such table"
+    ):
         Results(db)
     assert names(db) == before
-    assert query(db, "SELECT version_num FROM idwbench_version") == [("0002",)]
+    assert query(db, "SELECT version_num FROM idwbench_version") == [(NEWEST,)]
     assert len(query(db, "SELECT * FROM leaderboard")) == 0
 
 
 def test_a_failing_first_migration_leaves_no_table(tmp_path, next_version):
     next_version(FAILING)
     db = str(tmp_path / "new.db")
-    with pytest.raises(ResultsError, match="cannot be upgraded to version 0003"):
+    with pytest.raises(ResultsError, match=f"cannot be upgraded to version {NEXT}"):
         Results(db)
     assert names(db) == set()
 
@@ -163,8 +152,8 @@ def test_an_older_database_is_copied_before_it_is_upgraded(store, db, make_confi
     Results(db)
     Results(db)
     (copy,) = backups(db)
-    assert copy.name.startswith("idwbench.db.version-0002.")
-    assert query(copy, "SELECT version_num FROM idwbench_version") == [("0002",)]
+    assert copy.name.startswith(f"idwbench.db.version-{NEWEST}.")
+    assert query(copy, "SELECT version_num FROM idwbench_version") == [(NEWEST,)]
     assert len(query(copy, "SELECT * FROM runs")) == 1
     assert list(copy.parent.glob("*.tmp")) == []
 
@@ -182,9 +171,53 @@ def test_reading_never_upgrades(store, db, next_version):
     with pytest.raises(ResultsError) as caught:
         Results(db, read_only=True)
     error = caught.value
-    assert (error.file, error.problem) == (db, "has tables of version 0002, older than version 0003 of this idwbench")
+    assert (error.file, error.problem) == (
+        db,
+        f"has tables of version {NEWEST}, older than version {NEXT} of this idwbench",
+    )
     assert error.hint == "opening it for writing upgrades it and keeps a copy"
-    assert query(db, "SELECT version_num FROM idwbench_version") == [("0002",)]
+    assert query(db, "SELECT version_num FROM idwbench_version") == [(NEWEST,)]
+
+
+SOME_RUNS = [  # state, attempt, error; and the state, error and end of the attempt that is known of it
+    (("planned", 0, None), None),
+    (("planned", 2, None), ("released", None, False)),
+    (("running", 1, None), ("running", None, False)),
+    (("complete", 1, None), ("complete", None, True)),
+    (("complete", 2, "worker lost"), ("failed", "worker lost", False)),
+    (("diverged", 1, "not finite after epoch 2"), ("diverged", None, True)),
+    (("diverged", 2, "100% lost"), ("failed", "100% lost", False)),
+    (("failed", 3, "Traceback …"), ("failed", "Traceback …", True)),
+]
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+def test_the_last_attempt_at_each_run_of_version_0002_is_kept(db, tmp_path, monkeypatch, make_config):
+    older = tmp_path / "migrations"
+    shutil.copytree(schema.MIGRATIONS, older, ignore=shutil.ignore_patterns("__pycache__", "000[3-9]*"))
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "MIGRATIONS", older)
+        store = Results(db)
+        keys = store.plan([make_config(seed) for seed in range(len(SOME_RUNS))])
+        now = datetime(2026, 1, 31, tzinfo=UTC)
+        process = {"host": "elsewhere", "pid": 7, "started_at": now, "heartbeat_at": now}
+        with store._database.write() as connection:
+            for key, ((state, attempt, error), _) in zip(keys, SOME_RUNS, strict=True):
+                values = {"state": state, "attempt": attempt, "error": error, "seconds": 0.5, "finished_at": now}
+                if attempt:
+                    connection.execute(update(runs).where(runs.c.run_key == key).values(**process, **values))
+    upgraded = Results(db)
+    for key, ((_, attempt, _), known) in zip(keys, SOME_RUNS, strict=True):
+        found = upgraded.attempts(key)
+        if known is None:
+            assert found == []
+            continue
+        (one,) = found
+        state, error, has_ended = known
+        # The process of the running attempt has not renewed its lease for long.
+        assert (one.number, one.state, one.error) == (attempt, "lost" if state == "running" else state, error)
+        assert (one.host, one.pid, one.started_at) == ("elsewhere", 7, now)
+        assert (one.ended_at == now, one.seconds) == (has_ended or state == "running", 0.5 if has_ended else None)
 
 
 @pytest.mark.parametrize("read_only", [True, False])
@@ -193,7 +226,7 @@ def test_a_database_of_a_newer_version_is_refused(store, db, read_only):
         connection.execute("UPDATE idwbench_version SET version_num = '0815'")
     with pytest.raises(ResultsError) as caught:
         Results(db, read_only=read_only)
-    assert caught.value.problem == "has tables of version 0815, newer than version 0002 of this idwbench"
+    assert caught.value.problem == f"has tables of version 0815, newer than version {NEWEST} of this idwbench"
     assert caught.value.hint == "upgrade idwbench"
 
 
@@ -229,6 +262,6 @@ def test_the_write_ahead_log_is_switched_on_again(store, db):
 def test_a_failing_first_migration_leaves_the_journal_as_it_was(tmp_path, next_version):
     next_version(FAILING)
     db = str(tmp_path / "new.db")
-    with pytest.raises(ResultsError, match="cannot be upgraded to version 0003"):
+    with pytest.raises(ResultsError, match=f"cannot be upgraded to version {NEXT}"):
         Results(db)
     assert query(db, "PRAGMA journal_mode") == [("delete",)]

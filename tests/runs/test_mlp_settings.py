@@ -83,7 +83,7 @@ def test_a_mistake_gets_one_line(settings: dict[str, object], message: str) -> N
     [
         ("sine", "kind: mlp needs classes, and the data set sine has none (choose mnist, joint or sequence)"),
         ("lookup", "kind: mlp needs classes, and the data set lookup has none"),
-        ("aesop", "dataset: the data set aesop is a text, which the kind mlp does not support"),
+        ("aesop", "dataset: aesop is a text, which the kind mlp does not support"),
     ],
 )
 def test_data_without_classes_is_refused(dataset: str, message: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import pickle
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -205,3 +207,29 @@ def test_a_setting_that_was_added_counts_where_it_is_not_the_default(settings, b
 def test_the_place_of_a_file_is_not_part_of_the_key():
     here, there = (run_config(CsvConfig(path=path, sha256="ab" * 32)) for path in ("a/x.csv", "b/y.csv"))
     assert here.run_key == there.run_key
+
+
+def slow_key(run: RunConfig) -> str:
+    content = run.model_dump(mode="json")
+    content["dataset"].pop("path", None)
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    return hashlib.sha256(f"idwbench-run-1\n{text}".encode()).hexdigest()
+
+
+@pytest.mark.parametrize(("run", "key"), PINNED + PINNED_KINDS)
+def test_a_run_with_another_seed_has_the_key_that_it_has_alone(run, key):
+    for seed in (0, 5, 2**32 - 1):
+        other, alone = run.with_seed(seed), run.model_copy(update={"seed": seed})
+        assert other == alone
+        assert other.run_key == other.run_key == alone.run_key == slow_key(alone)
+        assert other.with_seed(run.seed).run_key == run.run_key == key
+
+
+def test_a_copy_does_not_take_over_the_key():
+    run = run_config("two_moons", seed=3)
+    assert run.run_key
+    other = run.model_copy(update={"protocol": run.protocol.model_copy(update={"epochs": 7})})
+    assert other.run_key == run_config("two_moons", seed=3, epochs=7).run_key == slow_key(other)
+    again = pickle.loads(pickle.dumps(run))
+    assert (again, again.run_key) == (run, run.run_key)
+    assert dict(run) == dict(run_config("two_moons", seed=3))

@@ -209,4 +209,4 @@ def test_the_plan_and_the_progress_name_the_data_set_of_each_run(write, tmp_path
     printed = CliRunner().invoke(app, ["sweep", file, "--dry-run"])
     assert "two_moons · test per class 2 · holdout per class 0 · noise 0.3 · idw · 2 prototypes" in printed.stdout
     trained = CliRunner().invoke(app, ["sweep", file, "--jobs", "2", "--db", str(tmp_path / "runs.db")])
-    assert "noise 0.3 · idw · 2 prototypes · p=2, ε=0.001 · 1 run" in trained.stderr
+    assert "noise 0.3 · idw · 2 prototypes · p=2, ε=0.001: test accuracy" in trained.stderr

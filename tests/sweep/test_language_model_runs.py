@@ -110,7 +110,7 @@ def test_an_interrupted_sweep_continues_to_the_same_bytes(sweep, tmp_path):
         ("power: [1, 2]", "powers: [1, 2]", "unknown key (did you mean 'power'?)"),
         ("context: 8", "context: 0", "input should be greater than or equal to 1, got 0"),
         ("name: text, path: own.txt", "name: two_moons", "transformer_lm needs a text, and the data set two_moons is"),
-        ("grid:", "grid:\n  - {method: idw, prototypes: 2}", "the data set text is a text, which the"),
+        ("grid:", "grid:\n  - {method: idw, prototypes: 2}", "own.txt is a text, which the kind"),
         ("path: own.txt", "path: none.txt", "none.txt: no such file"),
         ("path: own.txt", "path: own.txt, tokens: word", "input should be 'characters' or 'words', got 'word'"),
         ("path: own.txt", "path: own.txt, tokens: words", "kind: transformer_lm predicts characters"),

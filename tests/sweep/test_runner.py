@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from functools import partial
 
@@ -9,12 +10,12 @@ import numpy as np
 import pytest
 from blob_data import make_dataset
 
-from idwbench.errors import ResultsError
+from idwbench.errors import FullDiskError, ResultsError
 from idwbench.results.renewal import renewed as renewed_leases
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
-from idwbench.sweep import runner
+from idwbench.sweep import runner, stack_training
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.runner import run_pending, stacks
 from idwbench.training.engine import AbstractEngine
@@ -71,6 +72,15 @@ def planned(store, n):
     configs = [run(seed) for seed in range(n)]
     store.plan(configs)
     return configs
+
+
+def test_the_time_of_a_stack_is_divided_into_set_up_training_and_metrics(store, monkeypatch):
+    ticks = iter([10.0, 11.0, 11.5])  # the engine takes a second for two runs, their metrics half a second
+    monkeypatch.setattr(stack_training, "perf_counter", lambda: next(ticks))
+    run_pending(planned(store, 2), store, lambda config: FakeEngine(), DATASET, Observer())
+    for stored in store.find_runs():
+        assert stored.durations == {"set_up": 0.4, "training": 0.1, "metrics": 0.25}
+        assert stored.metric("coverage", "train") is not None
 
 
 def states(store):
@@ -143,3 +153,123 @@ def test_an_interrupted_run_is_released(store):
     with pytest.raises(KeyboardInterrupt):
         run_pending(planned(store, 4), store, lambda config: FakeEngine(before=interrupt), DATASET, Failures())
     assert set(states(store).values()) == {"planned"}
+
+
+def interrupting_waits(monkeypatch, n):
+    """Let the first `n` waits for the threads be interrupted, as by Ctrl-C."""
+    waits, wait = [], runner.wait
+
+    def interrupted_wait(futures, **options):
+        waits.append(options)
+        if len(waits) <= n:
+            raise KeyboardInterrupt
+        return wait(futures, **options)
+
+    monkeypatch.setattr(runner, "wait", interrupted_wait)
+
+
+def test_a_second_interruption_releases_the_runs_at_once_and_discards_what_is_still_trained(store, monkeypatch):
+    started, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    class SlowEngine(FakeEngine):
+        def train(self, configs, dataset, on_epoch=lambda epoch: None):
+            started.set()
+            assert may_end.wait(60)
+            try:
+                return super().train(configs, dataset, on_epoch)
+            finally:
+                ended.set()
+
+    class Interrupted(Failures):
+        def note(self, text):
+            raise KeyboardInterrupt
+
+    def wait_once(futures, timeout, return_when=None):
+        if return_when is not None:  # for the first error, not for the end of the threads
+            assert started.wait(60)
+            raise KeyboardInterrupt
+        return runner_wait(futures, timeout=0)
+
+    runner_wait = runner.wait
+    monkeypatch.setattr(runner, "wait", wait_once)
+    with pytest.raises(KeyboardInterrupt):
+        run_pending(planned(store, 4), store, lambda config: SlowEngine(stack=2), DATASET, Interrupted())
+    assert set(states(store).values()) == {"planned"}
+    may_end.set()
+    assert ended.wait(60)
+    for thread in threading.enumerate():
+        if thread.name.startswith("idwbench"):
+            thread.join(60)
+    assert set(states(store).values()) == {"planned"}
+
+
+def test_an_interruption_before_the_threads_are_waited_for_does_not_start_the_other_runs(store, monkeypatch):
+    interrupting_waits(monkeypatch, 1)
+    held = threading.Event()
+    engine = FakeEngine(stack=1, before=lambda configs: held.wait(60))
+
+    class Interrupted(Failures):
+        def note(self, text):
+            held.set()
+
+    monkeypatch.setattr(runner, "_PATIENCE_SECONDS", 0)
+    with pytest.raises(KeyboardInterrupt):
+        run_pending(planned(store, 9), store, lambda config: engine, DATASET, Interrupted())
+    assert len(engine.stacks) == 1
+    assert set(states(store).values()) == {"planned"}
+
+
+def test_what_fails_while_a_sweep_ends_is_released_instead_of_stored_as_failed(store, monkeypatch):
+    interrupting_waits(monkeypatch, 1)
+    held = threading.Event()
+
+    def fail(configs):
+        held.wait(60)
+        raise RuntimeError("cannot start a thread at the end of the interpreter")
+
+    class Interrupted(Failures):
+        def note(self, text):
+            held.set()
+
+    observer = Interrupted()
+    monkeypatch.setattr(runner, "_PATIENCE_SECONDS", 0)
+    with pytest.raises(KeyboardInterrupt):
+        run_pending(planned(store, 1), store, lambda config: FakeEngine(before=fail), DATASET, observer)
+    assert states(store) == {0: "planned"}
+    assert observer.failures == []
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_after_a_number_of_failures_no_run_is_started_and_the_rest_is_released(store, most):
+    configs, engine = planned(store, 12), FakeEngine(bad_seeds={1, 2, 3, 6}, stack=4)
+    outcome = run_pending(configs, store, lambda config: engine, DATASET, Failures(), max_failures=most)
+    assert outcome.failed == most
+    found = states(store)
+    assert sorted(found.values()) == ["complete"] + ["failed"] * most + ["planned"] * (11 - most)
+    assert found[0] == "complete"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_ends_the_sweep_instead_of_failing_run_after_run(store, number):
+    def write(configs):
+        try:
+            raise OSError(number, "No space left on device", "runs.db.checkpoints/1.safetensors")
+        except OSError as error:
+            raise ValueError("the checkpoint was not written") from error
+
+    with pytest.raises(FullDiskError, match=r"^runs.db.checkpoints/1.safetensors: cannot be written: No space left"):
+        run_pending(planned(store, 8), store, lambda config: FakeEngine(before=write), DATASET, Failures(), jobs=2)
+    assert set(states(store).values()) == {"planned"}
+
+
+def test_an_observer_learns_which_runs_another_process_has_taken(store, tmp_path):
+    class Taken(Failures):
+        taken_seeds = ()
+
+        def taken(self, configs):
+            self.taken_seeds += tuple(config.seed for config in configs)
+
+    configs, observer = planned(store, 4), Taken()
+    Results(str(tmp_path / "results.db")).lease([config.run_key for config in configs[1:3]])
+    run_pending(configs, store, lambda config: FakeEngine(), DATASET, observer)
+    assert observer.taken_seeds == (1, 2)

@@ -43,6 +43,7 @@ def error_of(tmp_path: Path, text: str) -> str:
 
 
 ROWS = "expected a number of rows, or a fraction between 0 and 1"
+STORABLE = "expected text without NUL and lone surrogates"
 TWO_MOONS = "expected one of: " + ", ".join(sorted(TwoMoonsConfig.model_fields))
 
 
@@ -200,6 +201,8 @@ def test_a_missing_data_file_is_an_error_where_it_is_named(tmp_path: Path, datas
         ("seeds: 3", "seeds: []", "5:8: seeds: expected a count from 1 to 1,000,000, or a list of seeds, got []"),
         ("name: small", "name: ''", "1:7: name: expected one line of text, got ''"),
         ("name: small", 'name: "a\\nb"', r"1:7: name: expected one line of text, got 'a\nb'"),
+        ("name: small", 'name: "a\\0b"', f"1:7: name: {STORABLE}, got 'a\\x00b'"),
+        ("A test", '"a\\ud800b"', f"2:14: description: {STORABLE}, got 'a\\ud800b'"),
         # of the wrong type
         ("name: small", "name: 3", "1:7: name: input should be a valid string, got 3"),
         ("seeds: 3", "seeds: true", "5:8: seeds: expected a count from 1 to 1,000,000, or a list of seeds, got True"),

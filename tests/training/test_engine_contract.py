@@ -71,8 +71,8 @@ def a_run(dataset: Dataset, method: str = "idw", **settings: object) -> RunConfi
 
 @pytest.fixture
 def random_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ENGINES:
-        monkeypatch.setattr(f"{type(make_engine(name)).__module__}.initial_prototypes", random_prototypes)
+    for module in ("torch_engine", "kernel_runs"):
+        monkeypatch.setattr(f"idwbench.training.{module}.initial_prototypes", random_prototypes)
 
 
 def assert_engines_equal_the_plain_loop(config: RunConfig, dataset: Dataset) -> None:

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import pytest
 import torch
-from blob_data import make_regression
+from blob_data import make_dataset, make_regression
 from float64_loop import assert_near_float64
 from starts import random_prototypes, small_runs
 
@@ -21,7 +21,9 @@ from idwbench.attention.methods import METHODS
 from idwbench.attention.weightings import attend
 from idwbench.data.dataset import Split, feature_moments
 from idwbench.runs.config import run_config
-from idwbench.training.fused_engine import FusedEngine, KernelRun
+from idwbench.training.engine import batch_order, batch_orders
+from idwbench.training.fused_engine import FusedEngine
+from idwbench.training.kernel_runs import KernelRun
 from idwbench.training.kernels import jit
 from idwbench.training.kernels.denormals import CAN_FLUSH, flush_denormals, restore_denormals
 from idwbench.training.kernels.elementary import exp32, log32
@@ -150,6 +152,37 @@ def test_a_method_without_a_kernel_is_refused(blobs):
         FusedEngine().train([config], blobs)
 
 
+@pytest.mark.parametrize("n_features", [3, 20])
+def test_a_run_of_a_stack_with_other_parameters_gives_the_bytes_of_the_run_alone(n_features):
+    dataset, engine = make_dataset(n_features=n_features), FusedEngine()
+    stack = [run for power in (3.0, 4.0) for run in runs(seeds=range(2), power=power)]
+    together = engine.train(stack, dataset)
+    assert len({result.arrays["keys"].tobytes() for result in together}) == len(stack)
+    assert all(same(engine.train([run], dataset)[0], result) for run, result in zip(stack, together, strict=True))
+
+
+def test_a_run_of_a_stack_that_diverges_leaves_the_others_alone(blobs, monkeypatch):
+    monkeypatch.setattr("idwbench.training.fused_engine.CALL_NUMBERS", 1)
+    monkeypatch.setattr("idwbench.training.kernel_runs.initial_prototypes", one_start_is_not_finite)
+    first, second = FusedEngine().train(runs(seeds=[0, 1]), blobs)
+    assert (first.state, first.diverged_epoch, first.curve) == ("diverged", 1, ())
+    assert (second.state, len(second.curve)) == ("complete", SETTINGS["epochs"])
+    assert same(second, FusedEngine().train(runs(seeds=[1]), blobs)[0])
+
+
+def one_start_is_not_finite(model, dataset, moments, generator):
+    keys, values = random_prototypes(model, dataset, moments, generator)
+    is_first = np.random.default_rng(0).bit_generator.state["state"]["inc"]
+    return (keys * np.nan if generator.bit_generator.state["state"]["inc"] == is_first else keys), values
+
+
+def test_orders_of_epochs_drawn_at_once_are_those_drawn_one_by_one():
+    one, other = np.random.default_rng(5), np.random.default_rng(5)
+    expected = [batch_order(one, 37) for _ in range(6)]
+    np.testing.assert_array_equal(batch_orders(other, 37, 6), expected)
+    assert one.bit_generator.state == other.bit_generator.state
+
+
 def test_every_built_in_method_has_a_kernel():
     assert all(FusedEngine.supports(runs(method)[0]) for method in METHODS)
 
@@ -158,7 +191,7 @@ def test_every_built_in_method_has_a_kernel():
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 @pytest.mark.parametrize("where", ["keys", "values"])
 def test_a_run_that_is_not_finite_ends(blobs, method, number, where, monkeypatch):
-    monkeypatch.setattr("idwbench.training.fused_engine.initial_prototypes", random_prototypes)
+    monkeypatch.setattr("idwbench.training.kernel_runs.initial_prototypes", random_prototypes)
     run = KernelRun(runs(method)[0], blobs, feature_moments(blobs.train.inputs))
     getattr(run.state, where)[0, 0, 0] = number
     assert run.train_epochs(0, 2) == 0
@@ -204,8 +237,8 @@ import warnings; warnings.simplefilter("error")
 import sys; sys.path[:0] = {path!r}
 import numpy as np
 from starts import random_prototypes, small_runs
-from idwbench.training import fused_engine
-fused_engine.initial_prototypes = random_prototypes
+from idwbench.training import fused_engine, kernel_runs
+kernel_runs.initial_prototypes = random_prototypes
 for config, dataset in small_runs():
     (result,) = fused_engine.FusedEngine().train([config], dataset)
     losses = np.array([point.values["train", "loss"] for point in result.curve])

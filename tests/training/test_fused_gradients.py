@@ -10,7 +10,7 @@ from idwbench.attention.methods import METHODS, get_method
 from idwbench.attention.weightings import prototype_logits, scores_of
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.runs.config import run_config
-from idwbench.training.fused_engine import KernelRun
+from idwbench.training.kernel_runs import KernelRun
 
 # (batch, prototypes, features, outputs): one of everything, both layouts of keys, and more inputs than a tile holds.
 SHAPES = [(1, 1, 1, 2), (4, 5, 2, 3), (7, 20, 15, 4), (5, 3, 16, 2), (4, 20, 50, 10), (70, 300, 17, 3), (9, 9, 3, 2)]
@@ -103,7 +103,10 @@ def plain_loss(method, given, inputs, labels, keys, values):
 @pytest.mark.parametrize(("method", "given"), CASES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_gradients_equal_those_of_autograd_in_float64(method, given, shape, task):
-    batch = problem(shape, task)
+    assert_gradients_equal_autograd(method, given, problem(shape, task))
+
+
+def assert_gradients_equal_autograd(method, given, batch):
     loss, *gradients = fused_loss_and_gradients(method, given, *batch)
     true_loss, *true_gradients = autograd_loss_and_gradients(method, given, *batch)
     assert loss == pytest.approx(true_loss, rel=5e-6)
@@ -112,6 +115,33 @@ def test_gradients_equal_those_of_autograd_in_float64(method, given, shape, task
         size = np.abs(truth).max() + 1e-12
         assert error.max() / size < 1e-4
         assert error.mean() / size < 1e-5
+
+
+@pytest.mark.parametrize(("method", "given"), CASES)
+@pytest.mark.parametrize("shape", [(5, 3, 16, 2), (9, 20, 50, 10), (70, 40, 17, 3)], ids=str)
+def test_gradients_by_matrix_products_equal_those_of_autograd_in_float64(method, given, shape, monkeypatch):
+    monkeypatch.setattr("idwbench.training.kernel_runs.PRODUCT_SIZES", (1, 1, 1))
+    assert_gradients_equal_autograd(method, given, problem(shape))
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5], ids=["few near pairs", "more than there is room for"])
+def test_squared_distances_by_products_are_exact_near_keys_too(share, monkeypatch):
+    monkeypatch.setattr("idwbench.training.kernel_runs.PRODUCT_SIZES", (1, 1, 1))
+    generator = np.random.default_rng(0)
+    inputs, keys = generator.normal(size=(64, 300)), generator.normal(size=(40, 300))
+    near = generator.random((64, 40)) < share
+    for b, p in zip(*np.nonzero(near), strict=True):
+        inputs[b] = keys[p] + generator.normal(size=300) * 10.0 ** generator.integers(-6, 0)
+    inputs[0] = keys[0]
+    inputs, keys = inputs.astype(np.float32), keys.astype(np.float32)
+    labels, values = np.zeros(64, np.int64), np.zeros((40, 2), np.float32)
+    run = kernel_run("idw", {}, inputs, labels, keys, values, batch_size=64)
+    assert run.scratch.by_products
+    run.train_epochs(0, 1)  # with values of 0 the keys stay
+    truth = ((inputs[:, None].astype(np.float64) - keys) ** 2).sum(-1)
+    assert truth[0, 0] == run.scratch.similarities[0, 0] == 0
+    # 300 terms, and the norms are at most 8 times what is computed by products.
+    np.testing.assert_allclose(run.scratch.similarities, truth, rtol=8 * np.sqrt(300) * 2**-24)
 
 
 @pytest.mark.parametrize(("method", "given"), [case for case in CASES if case[1].get("epsilon") != 0])
@@ -142,7 +172,7 @@ def scores_of_kernel_and_float64(method, given):
     """Return the scores of an input at 0 and keys at `DISTANCES`."""
     keys, values = DISTANCES[:, None], np.zeros((len(DISTANCES), 2), np.float32)
     run = kernel_run(method, given, np.zeros((1, 1), np.float32), np.zeros(1, np.int64), keys, values)
-    run.outputs("test")
+    run.train_epochs(0, 1)  # with values of 0 the keys stay
     at_zero = torch.zeros(1, 1, dtype=torch.float64)
     truth = scores_of(get_method(method), run.config.model.parameters, at_zero, torch.tensor(keys).double())
     return run.scratch.scores[0].astype(np.float64), truth[0].numpy()

@@ -2,5 +2,5 @@
 
 `elementary`: exp and log; `scores`: value and derivative of each score; `similarities`: x·k and d², and gradients of
 keys; `network`: weights, outputs and losses, forward and backward; `updates`: optimizers; `denormals`: flush to zero;
-`epochs`: the entry point; `jit`: compilation and cache.
+`epochs`: the entry point; `neighbours`: nearest keys of a stack; `jit`: compilation and cache.
 """

@@ -6,23 +6,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.training.kernels.denormals import flush_denormals, restore_denormals
-from idwbench.training.kernels.jit import entry_kernel, inlined_kernel, kernel
+from idwbench.training.kernels.jit import entry_kernel, kernel
+from idwbench.training.kernels.key_updates import update_keys
+from idwbench.training.kernels.memory import read_ahead
 from idwbench.training.kernels.network import (
-    Labels,
-    Scratch,
     backward,
     cross_entropy,
     fill_similarities,
     forward,
     squared_error,
 )
-from idwbench.training.kernels.scores import COSINE, SQ_DIST, Score
-from idwbench.training.kernels.similarities import Matrix, distance_gradient, dot_gradient
-from idwbench.training.kernels.updates import Optimizer, clip_gradients, step_factors, update_row
+from idwbench.training.kernels.scores import Score
+from idwbench.training.kernels.scratch import Labels, Matrix, Scratch
+from idwbench.training.kernels.updates import Optimizer, make_step, update_all
 
-__all__ = ["Progress", "Samples", "State", "run_epochs"]
+__all__ = ["Progress", "Samples", "Stack", "State", "run_stack"]
 
 ZERO = np.float32(0.0)
+# Rows of the next batch that are loaded ahead of it.
+READ_AHEAD = 8
 
 
 class Samples(NamedTuple):
@@ -34,7 +36,7 @@ class Samples(NamedTuple):
 
 
 class State(NamedTuple):
-    """Parameters with the state of the optimizer (see `update_row`).
+    """Parameters with the state of the optimizer (see `update_all`).
 
     Attributes:
         keys: (4, prototypes, features), or (4, features, prototypes) if `narrow`.
@@ -55,13 +57,41 @@ class Progress(NamedTuple):
         totals: Number of correct predictions on validation and test data after each epoch, or the sum of squared errors
             in the targets' own units, (epochs, 2).
         target_scale: Scale of the targets, (outputs,).
-        outputs: Outputs for the test data after the last epoch, (n, outputs).
+        validation_outputs, test_outputs, train_outputs, holdout_outputs: Outputs after the last epoch, (n, outputs);
+            those for training and holdout data are computed if there is room for the former.
     """
 
     losses: NDArray[np.float64]
     totals: NDArray[np.float64]
     target_scale: NDArray[np.float64]
-    outputs: Matrix
+    validation_outputs: Matrix
+    test_outputs: Matrix
+    train_outputs: Matrix
+    holdout_outputs: Matrix
+
+
+class Stack(NamedTuple):
+    """Several runs of one stack: what `Score`, `State` and `Progress` have of one run, with runs as leading axis.
+
+    Attributes:
+        parameters: The first and second parameter of the score of each run, (runs, 2).
+        keys, values: See `State`.
+        orders: Rows of the training data in the order of training, (runs, epochs, n).
+        finite: The number of epochs after which loss, keys and values of each run were finite, (runs,).
+    """
+
+    parameters: Matrix
+    keys: NDArray[np.float32]
+    values: NDArray[np.float32]
+    orders: NDArray[np.int64]
+    finite: NDArray[np.int64]
+    losses: NDArray[np.float64]
+    totals: NDArray[np.float64]
+    target_scale: NDArray[np.float64]
+    validation_outputs: NDArray[np.float32]
+    test_outputs: NDArray[np.float32]
+    train_outputs: NDArray[np.float32]
+    holdout_outputs: NDArray[np.float32]
 
 
 @kernel
@@ -73,32 +103,6 @@ def _copy_sample(samples: Samples, row: int, scratch: Scratch, b: int) -> None:
         scratch.labels[b] = samples.labels[row]
     for f in range(scratch.inputs.shape[1]):
         scratch.inputs[b, f] = samples.inputs[row, f]
-
-
-@inlined_kernel
-def _update(
-    score: Score, optimizer: Optimizer, n: int, state: State, scratch: Scratch, rate: np.float32, root: np.float32
-) -> None:
-    """Update keys and values with the coefficients of n inputs in `scratch`."""
-    inputs, coefficients = scratch.inputs[:n], scratch.coefficients[:n]
-    keys, narrow = state.keys[0], state.narrow
-    n_most = scratch.key_gradients.shape[0]
-    for first in range(0, keys.shape[0], n_most):
-        rows = scratch.key_gradients[: min(n_most, keys.shape[0] - first)]
-        if score.similarity == SQ_DIST:
-            distance_gradient(inputs, keys, narrow, first, coefficients, rows)
-        else:
-            dot_gradient(inputs, keys, narrow, first, coefficients, rows)
-        if score.similarity == COSINE:
-            for r in range(rows.shape[0]):
-                for j in range(rows.shape[1]):
-                    rows[r, j] -= scratch.norm_coefficients[j if narrow else first + r] * keys[first + r, j]
-        # If gradients are clipped, `key_gradients` has all rows, and this loop runs once.
-        clip_gradients(optimizer, rows, scratch.value_gradients)
-        for r in range(rows.shape[0]):
-            update_row(optimizer, state.keys, first + r, rows[r], rate, root)
-    for c in range(scratch.value_gradients.shape[0]):
-        update_row(optimizer, state.values, c, scratch.value_gradients[c], rate, root)
 
 
 @kernel
@@ -134,19 +138,73 @@ def _sum_squares(outputs: Matrix, targets: Matrix, target_scale: NDArray[np.floa
 
 
 @kernel
-def _copy_outputs(outputs: Matrix, n: int, into: Matrix, first: int) -> None:
+def _copy_outputs(outputs: Matrix, n: int, progress: Progress, evaluated: int, first: int) -> None:
+    validation, test, train = progress.validation_outputs, progress.test_outputs, progress.train_outputs
+    into = validation if evaluated == 0 else (test if evaluated == 1 else train)
+    if evaluated == 3:
+        into = progress.holdout_outputs
     for b in range(n):
         for c in range(outputs.shape[1]):
             into[first + b, c] = outputs[b, c]
 
 
 @entry_kernel
-def run_epochs(
+def run_stack(
     score: Score,
     optimizer: Optimizer,
     train: Samples,
     validation: Samples,
     test: Samples,
+    holdout: Samples,
+    batch_size: int,
+    rates: NDArray[np.float64],
+    first: int,
+    steps_done: int,
+    narrow: bool,
+    stack: Stack,
+    scratch: Scratch,
+) -> None:
+    """Train and evaluate runs one after the other, those that were finite in all epochs before `first`."""
+    control_word = flush_denormals()
+    for r in range(stack.keys.shape[0]):
+        if stack.finite[r] == first:
+            state = State(stack.keys[r], stack.values[r], narrow)
+            own = Score(score.similarity, score.formula, score.relu, stack.parameters[r, 0], stack.parameters[r, 1])
+            progress = Progress(
+                stack.losses[r],
+                stack.totals[r],
+                stack.target_scale,
+                stack.validation_outputs[r],
+                stack.test_outputs[r],
+                stack.train_outputs[r],
+                stack.holdout_outputs[r],
+            )
+            stack.finite[r] += _run_epochs(
+                own,
+                optimizer,
+                train,
+                validation,
+                test,
+                holdout,
+                stack.orders[r],
+                batch_size,
+                rates,
+                steps_done,
+                state,
+                scratch,
+                progress,
+            )
+    restore_denormals(control_word)
+
+
+@kernel
+def _run_epochs(
+    score: Score,
+    optimizer: Optimizer,
+    train: Samples,
+    validation: Samples,
+    test: Samples,
+    holdout: Samples,
     orders: NDArray[np.int64],
     batch_size: int,
     rates: NDArray[np.float64],
@@ -166,6 +224,7 @@ def run_epochs(
         train: Training data.
         validation: Validation data; may be empty.
         test: Test data.
+        holdout: More data, whose outputs are computed at the end; may be empty.
         orders: Rows of `train` in the order of training, (epochs, n).
         batch_size: Batch size; the last batch of an epoch may be smaller.
         rates: Learning rate of each epoch.
@@ -174,7 +233,6 @@ def run_epochs(
         scratch: Memory for at least `batch_size` inputs.
         progress: Filled.
     """
-    control_word = flush_denormals()
     n_epochs, n_train = orders.shape
     n_tile = scratch.scores.shape[0]
     regression = train.targets.shape[0] > 0
@@ -182,17 +240,20 @@ def run_epochs(
     while finite and epoch < n_epochs:
         loss = 0.0
         progress.totals[epoch, :] = 0.0
-        # Pass −1 trains, 0 and 1 evaluate.
-        for evaluated in range(-1, 2):
+        # Pass −1 trains, 0 and 1 evaluate after each epoch, 2 and 3 at the end.
+        at_end = epoch == n_epochs - 1 and progress.train_outputs.shape[0] > 0
+        for evaluated in range(-1, 4 if at_end else 2):
             training = evaluated < 0
-            samples = train if training else (test if evaluated == 1 else validation)
+            samples = validation if evaluated == 0 else (test if evaluated == 1 else train)
+            if evaluated == 3:
+                samples = holdout
             n_samples = n_train if training else samples.inputs.shape[0]
             n_most = batch_size if training else scratch.inputs.shape[0]
             for start in range(0, n_samples if finite else 0, n_most):
                 n = min(n_most, n_samples - start)
                 for b in range(n):
                     _copy_sample(samples, orders[epoch, start + b] if training else start + b, scratch, b)
-                fill_similarities(score, n, state.keys[0], state.narrow, scratch)
+                n_near = fill_similarities(score, n, state.keys[0], state.narrow, scratch)
                 scratch.norm_coefficients[:] = ZERO
                 scratch.value_gradients[:] = ZERO
                 for first in range(0, n, n_tile):
@@ -211,16 +272,19 @@ def run_epochs(
                             total = _sum_squares(scratch.outputs, targets, progress.target_scale)
                         else:
                             total = float(_count_correct(scratch.outputs, labels))
-                        progress.totals[epoch, evaluated] += total
-                        if evaluated == 1:
-                            _copy_outputs(scratch.outputs, n_here, progress.outputs, start + first)
+                        if evaluated < 2:
+                            progress.totals[epoch, evaluated] += total
+                        _copy_outputs(scratch.outputs, n_here, progress, evaluated, start + first)
                 if training:
                     step += 1
-                    rate, root = step_factors(optimizer, rates[epoch], step)
-                    _update(score, optimizer, n, state, scratch, rate, root)
+                    # The rows of the next batch arrive while the keys are updated.
+                    for place in range(start + n, min(start + n + READ_AHEAD, n_samples)):
+                        read_ahead(samples.inputs, orders[epoch, place])
+                    factors = make_step(optimizer, rates[epoch], step)
+                    update_keys(score, optimizer, n, n_near, state.keys, state.narrow, scratch, factors)
+                    update_all(optimizer, state.values, scratch.value_gradients, factors)
             if training:
                 finite = np.isfinite(loss) and _all_finite(state.keys) and _all_finite(state.values)
         progress.losses[epoch] = loss / max(n_train, 1)
         epoch += finite
-    restore_denormals(control_word)
     return epoch

@@ -4,84 +4,27 @@ Similarities and coefficients are computed for a batch, the rest for tiles of a 
 Values are stored as (outputs, prototypes), so that inner loops run over prototypes.
 """
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from idwbench.training.kernels.elementary import exp32
 from idwbench.training.kernels.jit import inlined_kernel, kernel
-from idwbench.training.kernels.scores import COSINE, SQ_DIST, Score, Vector, fill_scores
-from idwbench.training.kernels.similarities import Matrix, fill_dot_products, fill_sq_dist
+from idwbench.training.kernels.products import fill_by_products
+from idwbench.training.kernels.scores import COSINE, SQ_DIST, Score, fill_scores
+from idwbench.training.kernels.scratch import Labels, Matrix, Scratch
+from idwbench.training.kernels.similarities import fill_dot_products, fill_sq_dist
 
 __all__ = [
-    "Labels",
-    "Scratch",
     "backward",
     "cross_entropy",
     "fill_similarities",
     "forward",
-    "make_scratch",
     "squared_error",
 ]
-
-Labels = NDArray[np.int64]
 
 ZERO = np.float32(0.0)
 ONE = np.float32(1.0)
 TWO = np.float32(2.0)
 INFINITY = np.float32(np.inf)
-# A tile has 4 to 64 inputs and about this many pairs of input and prototype: 64 KB for each array.
-TILE_PAIRS = 16384
-
-
-class Scratch(NamedTuple):
-    """Reusable memory for a batch."""
-
-    inputs: Matrix  # (batch, features)
-    labels: Labels  # (batch,), of a classification
-    targets: Matrix  # (batch, outputs), of a regression
-    similarities: Matrix  # (batch, prototypes)
-    coefficients: Matrix  # (batch, prototypes), of inputs (or differences) in the gradient of a key
-    scores: Matrix  # (tile, prototypes)
-    derivatives: Matrix  # (tile, prototypes), of scores with respect to similarities
-    weights: Matrix  # (tile, prototypes)
-    weight_gradients: Matrix  # (tile, prototypes)
-    outputs: Matrix  # (tile, outputs)
-    output_gradients: Matrix  # (tile, outputs)
-    input_norms: Vector  # (batch,), 1/‖x‖ for cosine
-    key_norms: Vector  # (prototypes,), 1/‖k‖ for cosine
-    norm_coefficients: Vector  # (prototypes,), of each key in its own gradient, for cosine
-    key_gradients: Matrix  # (rows, columns), of some rows, or of all if gradients are clipped
-    value_gradients: Matrix  # (outputs, prototypes)
-
-
-def make_scratch(n_batch: int, keys: Matrix, values: Matrix, n_gradient_rows: int, narrow: bool) -> Scratch:
-    """Return memory for batches of at most `n_batch`; kernels that allocate compile slowly."""
-    n_outputs, n_prototypes = values.shape
-    n_tile = min(max(TILE_PAIRS // n_prototypes, 4), 64)
-
-    def numbers(*shape: int) -> NDArray[np.float32]:
-        return np.zeros(shape, np.float32)
-
-    return Scratch(
-        inputs=numbers(n_batch, keys.shape[0] if narrow else keys.shape[1]),
-        labels=np.zeros(n_batch, np.int64),
-        targets=numbers(n_batch, n_outputs),
-        similarities=numbers(n_batch, n_prototypes),
-        coefficients=numbers(n_batch, n_prototypes),
-        scores=numbers(n_tile, n_prototypes),
-        derivatives=numbers(n_tile, n_prototypes),
-        weights=numbers(n_tile, n_prototypes),
-        weight_gradients=numbers(n_tile, n_prototypes),
-        outputs=numbers(n_tile, n_outputs),
-        output_gradients=numbers(n_tile, n_outputs),
-        input_norms=numbers(n_batch),
-        key_norms=numbers(n_prototypes),
-        norm_coefficients=numbers(n_prototypes),
-        key_gradients=numbers(n_gradient_rows, keys.shape[1]),
-        value_gradients=numbers(n_outputs, n_prototypes),
-    )
 
 
 @kernel
@@ -105,15 +48,19 @@ def _normalise(n_inputs: int, keys: Matrix, narrow: bool, scratch: Scratch) -> N
 
 
 @inlined_kernel
-def fill_similarities(score: Score, n_inputs: int, keys: Matrix, narrow: bool, scratch: Scratch) -> None:
-    """Fill `scratch.similarities` for the first inputs."""
+def fill_similarities(score: Score, n_inputs: int, keys: Matrix, narrow: bool, scratch: Scratch) -> int:
+    """Fill `scratch.similarities` for the first inputs; return the number of near pairs, or −1 without products."""
     inputs, similarities = scratch.inputs[:n_inputs], scratch.similarities[:n_inputs]
-    if score.similarity == SQ_DIST:
+    n_near = -1
+    if scratch.by_products:
+        n_near = fill_by_products(score, n_inputs, keys, scratch)
+    elif score.similarity == SQ_DIST:
         fill_sq_dist(inputs, keys, narrow, similarities)
     else:
         fill_dot_products(inputs, keys, narrow, similarities)
-        if score.similarity == COSINE:
-            _normalise(n_inputs, keys, narrow, scratch)
+    if score.similarity == COSINE:
+        _normalise(n_inputs, keys, narrow, scratch)
+    return n_near
 
 
 @kernel

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from idwbench.training.kernels.jit import inlined_kernel, kernel
 
-__all__ = ["KEY_ROWS", "Matrix", "distance_gradient", "dot_gradient", "fill_dot_products", "fill_sq_dist"]
+__all__ = ["Matrix", "distance_gradient", "dot_gradient", "fill_dot_products", "fill_sq_dist", "four_coefficients"]
 
 Matrix = NDArray[np.float32]
 Term = Callable[[np.float32, np.float32], np.float32]
@@ -20,8 +20,6 @@ Term = Callable[[np.float32, np.float32], np.float32]
 ZERO = np.float32(0.0)
 # Number of inputs in one pass over the keys; they stay in the L1 cache.
 TILE = 8
-# Number of rows of the gradient in one pass over the inputs; they stay in the L1 cache.
-KEY_ROWS = 8
 
 
 @kernel
@@ -84,7 +82,7 @@ def _make_fill(term: Term) -> Callable[[Matrix, Matrix, bool, Matrix], None]:
 
 
 @inlined_kernel
-def _four_coefficients(
+def four_coefficients(
     coefficients: Matrix, p: int, b: int, last: int, used: bool
 ) -> tuple[np.float32, np.float32, np.float32, np.float32]:
     """Return the coefficients of key p and the four inputs from b, 0 after the last input or if not `used`."""
@@ -119,8 +117,8 @@ def _make_gradient(term: Term) -> Callable[[Matrix, Matrix, bool, int, Matrix, M
                 # Two rows at once use each input twice; an odd last row is paired with itself, with coefficients 0.
                 s = min(r + 1, last_row)
                 p, q = first + r, first + s
-                g0, g1, g2, g3 = _four_coefficients(coefficients, p, b0, last, True)
-                h0, h1, h2, h3 = _four_coefficients(coefficients, q, b0, last, s > r)
+                g0, g1, g2, g3 = four_coefficients(coefficients, p, b0, last, True)
+                h0, h1, h2, h3 = four_coefficients(coefficients, q, b0, last, s > r)
                 for f in range(n_features):
                     k, m = keys[p, f], keys[q, f]
                     x0, x1, x2, x3 = inputs[b0, f], inputs[b1, f], inputs[b2, f], inputs[b3, f]

@@ -8,7 +8,20 @@ from numpy.typing import NDArray
 from idwbench.runs.protocol import Protocol
 from idwbench.training.kernels.jit import kernel
 
-__all__ = ["Optimizer", "clip_gradients", "gradient_rows", "kernel_optimizer", "step_factors", "update_row"]
+__all__ = [
+    "KEY_ROWS",
+    "SGD",
+    "Optimizer",
+    "Step",
+    "adam_step",
+    "clip_gradients",
+    "clips",
+    "gradient_rows",
+    "kernel_optimizer",
+    "make_step",
+    "sgd_step",
+    "update_all",
+]
 
 ADAM_AMSGRAD, ADAM, SGD = range(3)
 CODES = {"adam_amsgrad": ADAM_AMSGRAD, "adam": ADAM, "sgd": SGD}
@@ -20,7 +33,8 @@ NEW_1 = np.float32(1 - DECAY_1)
 OLD_2 = np.float32(DECAY_2)
 NEW_2 = np.float32(1 - DECAY_2)
 GUARD = np.float32(1e-8)
-
+# Number of rows of the gradient in one pass over the inputs; they stay in the L1 cache.
+KEY_ROWS = 8
 
 Matrix = NDArray[np.float32]
 
@@ -44,17 +58,27 @@ def kernel_optimizer(protocol: Protocol) -> Optimizer:
     )
 
 
+class Step(NamedTuple):
+    """Factors of step t, counted from 1: rate/(1 − β₁ᵗ), or the rate itself for SGD, 1/√(1 − β₂ᵗ), and weight decay."""
+
+    rate: np.float32
+    root: np.float32
+    amsgrad: bool
+    decay: np.float32
+
+
 @kernel
-def step_factors(optimizer: Optimizer, rate: float, step: int) -> tuple[np.float32, np.float32]:
-    """Return rate/(1 − β₁ᵗ) and 1/√(1 − β₂ᵗ) of step t, counted from 1; for SGD the rate itself."""
+def make_step(optimizer: Optimizer, rate: float, step: int) -> Step:
+    """Return the factors of a step, counted from 1."""
     if optimizer.code == SGD:
-        return np.float32(rate), np.float32(1.0)
-    return np.float32(rate / (1 - DECAY_1**step)), np.float32(1 / np.sqrt(1 - DECAY_2**step))
+        return Step(np.float32(rate), np.float32(1.0), False, optimizer.weight_decay)
+    factor, root = np.float32(rate / (1 - DECAY_1**step)), np.float32(1 / np.sqrt(1 - DECAY_2**step))
+    return Step(factor, root, optimizer.code == ADAM_AMSGRAD, optimizer.weight_decay)
 
 
-def gradient_rows(optimizer: Optimizer, n_rows: int, n_usual: int) -> int:
-    """Return the number of rows of the gradient in memory: all of `n_rows` if its norm is needed."""
-    return n_rows if optimizer.gradient_clip > 0 else n_usual
+def gradient_rows(optimizer: Optimizer, n_rows: int, *, whole: bool) -> int:
+    """Return the number of rows of the gradient in memory: all of `n_rows` if `whole` or if its norm is needed."""
+    return n_rows if whole or optimizer.gradient_clip > 0 else KEY_ROWS
 
 
 @kernel
@@ -76,37 +100,49 @@ def clip_gradients(optimizer: Optimizer, gradient: Matrix, other_gradient: Matri
 
 
 @kernel
-def update_row(
-    optimizer: Optimizer,
-    state: NDArray[np.float32],
-    row: int,
-    gradient: NDArray[np.float32],
-    rate: np.float32,
-    root: np.float32,
-) -> None:
-    """Update one row with its gradient (columns,), to which weight decay is added; `rate, root` are `step_factors`.
+def clips(optimizer: Optimizer) -> bool:
+    """Return whether gradients are clipped."""
+    return optimizer.gradient_clip > 0
+
+
+@kernel
+def sgd_step(
+    optimizer: Optimizer, key: np.float32, velocity: np.float32, gradient: np.float32, step: Step
+) -> tuple[np.float32, np.float32]:
+    """Return a parameter and its momentum buffer after a step."""
+    velocity = optimizer.momentum * velocity + gradient
+    return key - step.rate * velocity, velocity
+
+
+@kernel
+def adam_step(
+    key: np.float32, mean: np.float32, square: np.float32, greatest: np.float32, gradient: np.float32, step: Step
+) -> tuple[np.float32, np.float32, np.float32, np.float32]:
+    """Return a parameter, the mean of its gradients, the mean of their squares, and its maximum after a step."""
+    mean += NEW_1 * (gradient - mean)
+    square = OLD_2 * square + NEW_2 * gradient * gradient
+    # Without amsgrad the mean square is the divisor.
+    before = greatest if step.amsgrad else ZERO
+    greatest = square if square > before else before
+    return key - step.rate * mean / (np.sqrt(greatest) * step.root + GUARD), mean, square, greatest
+
+
+@kernel
+def update_all(optimizer: Optimizer, state: NDArray[np.float32], gradient: Matrix, step: Step) -> None:
+    """Update parameters with their gradient (rows, columns), to which weight decay is added.
 
     `state` (4, rows, columns) has the parameters, the mean of gradients (or the momentum buffer of SGD), the mean of
-    their squares, and its maximum. Loops with more than five arrays would not be vectorised.
+    their squares, and its maximum.
     """
-    n = len(gradient)
-    if optimizer.weight_decay > ZERO:
-        for j in range(n):
-            gradient[j] += optimizer.weight_decay * state[0, row, j]
+    n = state.shape[1] * state.shape[2]
+    numbers, slope = state.reshape((4, n)), gradient.ravel()
     if optimizer.code == SGD:
         for j in range(n):
-            state[1, row, j] = optimizer.momentum * state[1, row, j] + gradient[j]
-            state[0, row, j] -= rate * state[1, row, j]
+            key = numbers[0, j]
+            numbers[0, j], numbers[1, j] = sgd_step(optimizer, key, numbers[1, j], slope[j] + step.decay * key, step)
         return
     for j in range(n):
-        state[1, row, j] += NEW_1 * (gradient[j] - state[1, row, j])
-    if optimizer.code == ADAM:
-        # Without a previous maximum the mean square is the divisor.
-        state[3, row, :] = ZERO
-    for j in range(n):
-        square = OLD_2 * state[2, row, j] + NEW_2 * gradient[j] * gradient[j]
-        greatest = state[3, row, j]
-        state[2, row, j] = square
-        state[3, row, j] = square if square > greatest else greatest
-    for j in range(n):
-        state[0, row, j] -= rate * state[1, row, j] / (np.sqrt(state[3, row, j]) * root + GUARD)
+        key = numbers[0, j]
+        numbers[0, j], numbers[1, j], numbers[2, j], numbers[3, j] = adam_step(
+            key, numbers[1, j], numbers[2, j], numbers[3, j], slope[j] + step.decay * key, step
+        )

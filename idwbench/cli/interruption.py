@@ -1,0 +1,97 @@
+"""Signals that end a command: one line with what was done, and the exit code 128 plus the signal's number."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+import typer
+
+from idwbench.cli.echo import echo
+from idwbench.errors import IdwbenchError
+
+__all__ = ["Interruption", "interruptible"]
+
+# Ctrl-C, the end given by `kill`, `timeout` and cluster schedulers, and a closed terminal (not on Windows).
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+# A terminal and a shell may both send a signal for one press of a key.
+_SECONDS_APART = 0.3
+
+
+class Interruption(KeyboardInterrupt):
+    """A signal asked the command to end."""
+
+
+@contextmanager
+def interruptible(status: Callable[[], str]) -> Iterator[None]:
+    """Turn SIGINT, SIGTERM and SIGHUP into one line with the `status`, and exit code 130, 143 or 129.
+
+    A signal that the caller ignores stays ignored: SIGHUP under ``nohup``, SIGINT in background jobs of a shell. The
+    handlers are restored at the end.
+    """
+    handler = _Handler()
+    handler.install()
+    try:
+        yield
+    except KeyboardInterrupt:
+        handler.is_ending = True
+        echo(f"interrupted: {_described(status)}", err=True)
+        _exit(128 + (handler.number or signal.SIGINT))
+    finally:
+        handler.restore()
+
+
+class _Handler:
+    """Raises `Interruption` in the main thread for each signal, until the command is ending."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self.is_ending = False
+        self.before: dict[int, Any] = {}
+        self.last = -_SECONDS_APART
+
+    def install(self) -> None:
+        """Handle the signals that the process does not ignore; Python allows it in the main thread only."""
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                    self.before[number] = signal.signal(number, self.receive)
+
+    def restore(self) -> None:
+        """Restore the handlers from before."""
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def receive(self, number: int, frame: FrameType | None) -> None:
+        """Raise `Interruption`, unless the previous one was just raised."""
+        now = time.monotonic()
+        if self.is_ending or now - self.last < _SECONDS_APART:
+            return
+        self.last = now
+        self.number = self.number or number
+        raise Interruption
+
+
+def _described(status: Callable[[], str]) -> str:
+    try:
+        return status()
+    except IdwbenchError:  # such as a database that does not exist yet
+        return "nothing was stored"
+
+
+def _exit(code: int) -> None:
+    main = threading.main_thread()
+    if any(thread is not main and not thread.daemon for thread in threading.enumerate()):
+        # After a second signal trainings are not waited for, but the interpreter would wait for their threads.
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+    raise typer.Exit(code) from None

@@ -1,0 +1,74 @@
+"""`idwbench runs replay`: train a stored run again and compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+from idwbench.cli.echo import echo
+from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Json, Plugins, load_plugins
+from idwbench.cli.runs_options import RunKey
+
+if TYPE_CHECKING:
+    from idwbench.sweep.replay import Replay
+
+__all__ = ["runs_replay"]
+
+
+def runs_replay(
+    run: RunKey,
+    db: Database = DEFAULT_DATABASE,
+    data_dir: DataDir = None,
+    plugin: Plugins = None,
+    json: Json = False,
+) -> None:
+    """Train a stored run again, with its engine and on its device, and compare the results.
+
+    Prints `identical` if the state, all metrics, the curve and the bytes of all arrays are equal, else how far they are
+    apart and what differs in the environment; the exit code is then 1. The stored result does not change.
+    """
+    load_plugins(plugin)
+    from idwbench.cli.interruption import interruptible
+    from idwbench.cli.progress import RunProgress
+    from idwbench.sweep.replay import replay_run
+
+    with interruptible(lambda: "the stored result is as it was"), RunProgress() as progress:
+        replay = replay_run(run, db, data_dir=data_dir, observer=progress)
+    echo(_as_json(replay) if json else "\n".join(_lines(replay)))
+    if not replay.identical:
+        raise typer.Exit(1)
+
+
+def _as_json(replay: Replay) -> str:
+    from json import dumps
+
+    from idwbench.cli.runs_differences import facts_of_arrays
+
+    metrics = {"_".join(key): {"stored": pair[0], "new": pair[1]} for key, pair in replay.metrics.items()}
+    facts = {"run_key": replay.run.run_key, "identical": replay.identical, "states": replay.states}
+    facts |= {"metrics": metrics, "curve_difference": replay.curve, "arrays": facts_of_arrays(replay.arrays)}
+    return dumps({**facts, "environment": replay.environment}, indent=1, default=str)
+
+
+def _lines(replay: Replay) -> Iterator[str]:
+    from idwbench.cli.runs_differences import array_line, difference_table, metric_table
+
+    heads = ("stored", "new")
+    if replay.identical:
+        yield "identical"
+    else:
+        if replay.states[0] != replay.states[1]:
+            yield f"state: stored {replay.states[0]}, new {replay.states[1]}"
+        differing = {key: pair for key, pair in replay.metrics.items() if pair[0] != pair[1]}
+        yield from metric_table(differing, heads)
+        if replay.metrics and not differing:
+            yield "metrics: equal"
+        for name, difference in replay.arrays.items():
+            yield f"array {array_line(name, difference)}"
+        apart = "other epochs" if replay.curve is None else f"largest difference {replay.curve:.4g}"
+        yield "curve: equal" if replay.curve == 0 else f"curve: {apart}"
+        if not replay.environment:
+            yield "environment: equal"
+    yield from difference_table("environment", replay.environment, heads)

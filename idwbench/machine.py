@@ -1,0 +1,72 @@
+"""The memory of this machine: what cannot fit is refused before it is allocated."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from idwbench.errors import IdwbenchError, Location
+
+__all__ = ["check_memory", "free_memory", "readable_bytes"]
+
+# Less is not compared with the free memory, which takes time to find out.
+_SMALL = 2**30
+# Limits of containers, in the two versions of Linux's control groups.
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def check_memory(
+    needed: int, what: str | Callable[[], str], failure: type[IdwbenchError], location: Location = ()
+) -> None:
+    """Check that this machine has so many free bytes of memory.
+
+    Args:
+        needed: A lower bound of the bytes.
+        what: What needs them, for the message, or a function that returns it.
+        failure: Class of the error.
+        location: Location of the error.
+
+    Raises:
+        IdwbenchError: of class `failure`, if it has not.
+    """
+    if needed < _SMALL:
+        return
+    free = free_memory()
+    if needed > free:
+        name = what if isinstance(what, str) else what()
+        problem = f"{name} needs {readable_bytes(needed)} of memory, and {readable_bytes(free)} are free"
+        raise failure(problem, location=location)
+
+
+def free_memory() -> int:
+    """Return the bytes that this process can still allocate: free memory and swap, within the limits of a container."""
+    import psutil
+
+    free: int = psutil.virtual_memory().available + psutil.swap_memory().free
+    return min([free, *_limits()])
+
+
+def _limits() -> list[int]:
+    found = []
+    for path in map(Path, _LIMITS):
+        try:
+            found.append(int(path.read_text()))
+        except (OSError, ValueError):  # no such file, or the word "max"
+            continue
+    if sys.platform != "win32":
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        found += [limit] if limit != resource.RLIM_INFINITY else []
+    return found
+
+
+def readable_bytes(number: int) -> str:
+    """Return a number of bytes as text, such as ``6.2 GB``."""
+    if number > 10**15:
+        return "more than 1,000 TB"
+    for power, unit in ((12, "TB"), (9, "GB"), (6, "MB")):
+        if number >= 10**power:
+            return f"{number / 10**power:,.1f} {unit}"
+    return f"{max(1, round(number / 1000))} kB"

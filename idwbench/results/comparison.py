@@ -1,0 +1,165 @@
+"""What differs between two runs: settings, metrics, curves, arrays, and the environment of their training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from idwbench.results.records import StoredRun
+from idwbench.runs.config import RunConfig
+from idwbench.runs.metrics import Metrics
+from idwbench.runs.results import CurvePoint
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from idwbench.results.store import Results
+
+__all__ = [
+    "ArrayDifference",
+    "Comparison",
+    "array_differences",
+    "compare_runs",
+    "curve_difference",
+    "differing",
+    "environment",
+    "metric_names",
+    "run_settings",
+]
+
+
+@dataclass(frozen=True)
+class ArrayDifference:
+    """The difference of two arrays of one name.
+
+    Attributes:
+        identical: Whether type, shape and bytes are equal.
+        largest: The largest absolute difference; None where it is not defined: one is missing, or the shapes differ, or
+            the values are no numbers. Equal values that are not finite differ by 0.
+        shapes: Of both; None for a missing one.
+    """
+
+    identical: bool
+    largest: float | None
+    shapes: tuple[tuple[int, ...] | None, tuple[int, ...] | None]
+
+
+def run_settings(config: RunConfig) -> dict[str, Any]:
+    """Return the settings of a run by name, defaults included, as the columns of `Results.to_frame`."""
+    model = dict(config.model)
+    parameters = model.pop("parameters", {})
+    return {
+        **{f"dataset_{name}": value for name, value in config.dataset},
+        "model": model.pop("kind"),
+        "method": config.model.method,
+        **model,
+        **parameters,
+        **dict(config.protocol),
+        "seed": config.seed,
+    }
+
+
+def environment(run: StoredRun) -> dict[str, Any]:
+    """Return what the result of a run may depend on besides its settings: versions, processor, commit, data, …."""
+    found: dict[str, Any] = {
+        name: getattr(run, name, None) for name in ("engine", "device", "threads", "host", "platform")
+    }
+    found |= {f"cpu {name.replace('_', ' ')}": value for name, value in (run.cpu or {}).items()}
+    found |= {f"{name} version": value for name, value in (run.versions or {}).items()}
+    found |= {f"git {name.replace('_', ' ')}": value for name, value in (run.git or {}).items()}
+    found["data sha256"] = run.data_sha256
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the entries of two mappings that differ, by name, with None for a missing one."""
+    names = dict.fromkeys((*one, *other))
+    return {name: (one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)}
+
+
+def metric_names(*metrics: Metrics) -> list[tuple[str, str]]:
+    """Return the splits and names of all metrics, each once, in the order of the splits."""
+    from idwbench.runs.metrics import METRICS, SPLITS
+
+    order = {name: place for place, name in enumerate(METRICS)}
+    splits = {name: place for place, name in enumerate(SPLITS)}
+    found = dict.fromkeys(key for of_run in metrics for key in of_run)
+    return sorted(found, key=lambda key: (splits.get(key[0], len(splits)), order.get(key[1], len(order)), key))
+
+
+def array_differences(
+    one: Mapping[str, NDArray[np.generic]], other: Mapping[str, NDArray[np.generic]]
+) -> dict[str, ArrayDifference]:
+    """Return the differences of the arrays of two runs by name."""
+    return {name: _array_difference(one.get(name), other.get(name)) for name in sorted({*one, *other})}
+
+
+def _array_difference(one: NDArray[np.generic] | None, other: NDArray[np.generic] | None) -> ArrayDifference:
+    import numpy as np
+
+    shapes = (None if one is None else one.shape, None if other is None else other.shape)
+    if one is None or other is None or one.shape != other.shape:
+        return ArrayDifference(False, None, shapes)
+    if one.dtype == other.dtype and one.tobytes() == other.tobytes():
+        return ArrayDifference(True, 0.0, shapes)
+    if not all(np.issubdtype(array.dtype, np.number) or array.dtype == bool for array in (one, other)):
+        return ArrayDifference(False, None, shapes)
+    a, b = one.astype(np.float64), other.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):
+        distances = np.where(same, 0.0, np.abs(a - b))
+    return ArrayDifference(False, float(distances.max(initial=0.0)), shapes)
+
+
+def curve_difference(one: Sequence[CurvePoint], other: Sequence[CurvePoint]) -> float | None:
+    """Return the largest difference of two learning curves, 0 for identical ones; None if they have other points."""
+    if [(p.epoch, set(p.values)) for p in one] != [(p.epoch, set(p.values)) for p in other]:
+        return None
+    pairs = [(p.values[key], q.values[key]) for p, q in zip(one, other, strict=True) for key in p.values]
+    return max((abs(a - b) for a, b in pairs if not _same(a, b)), default=0.0)
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or not (math.isfinite(one) or math.isfinite(other))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs, and what differs.
+
+    Attributes:
+        runs: Both.
+        settings: The settings that differ, by name: both values, None where a run has no such setting.
+        metrics: All metrics by split and name: both values, None for a missing one.
+        curve: Largest difference of the learning curves; None if they have other points.
+        arrays: Differences of the arrays by name.
+        environment: What differs between the environments, by name.
+    """
+
+    runs: tuple[StoredRun, StoredRun]
+    settings: dict[str, tuple[Any, Any]]
+    metrics: dict[tuple[str, str], tuple[float | None, float | None]]
+    curve: float | None
+    arrays: dict[str, ArrayDifference]
+    environment: dict[str, tuple[Any, Any]]
+
+
+def compare_runs(results: Results, one: str, other: str) -> Comparison:
+    """Compare two stored runs, given by their keys or the beginnings of these.
+
+    Raises:
+        ResultsError: no such run, or several.
+    """
+    first, second = runs = (results.find_run(one), results.find_run(other))
+    names = metric_names(first.metrics, second.metrics)
+    return Comparison(
+        runs=runs,
+        settings=differing(run_settings(first.config), run_settings(second.config)),
+        metrics={key: (first.metrics.get(key), second.metrics.get(key)) for key in names},
+        curve=curve_difference(*(results.load_curve(run.run_key) for run in runs)),
+        arrays=array_differences(*(results.load_arrays(run.run_key) for run in runs)),
+        environment=differing(environment(first), environment(second)),
+    )

@@ -1,0 +1,107 @@
+"""Removal of runs, with the files that belong to them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, select, update
+
+from idwbench.errors import OutputError, ResultsError
+from idwbench.results.processes import Owner, is_stale
+from idwbench.results.rows import chunks
+from idwbench.results.tables import arrays, attempts, curves, metrics, runs, sweep_runs
+
+__all__ = ["Removal", "remove_files", "remove_runs"]
+
+_CONFIGURATION = {
+    *("id", "run_key", "dataset", "dataset_name", "dataset_parameters", "model", "method", "prototypes", "power"),
+    *("epsilon", "parameters", "plugin_sha256", "epochs", "batch_size", "learning_rate", "optimizer", "schedule"),
+    *("protocol", "seed", "config", "created_at"),
+}
+_PLANNED: dict[str, Any] = {"state": "planned", "attempt": 0}
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The keys of runs that are gone, and of those that are planned again since they are in the plan of a sweep."""
+
+    removed: tuple[str, ...]
+    planned: tuple[str, ...]
+
+
+def remove_runs(connection: Connection, run_keys: Sequence[str]) -> Removal:
+    """Remove runs with their metrics, curves, arrays and attempts; those in the plan of a sweep become planned.
+
+    Raises:
+        ResultsError: no run has one of the keys, or a process trains one of the runs; then none is removed.
+    """
+    keys = list(dict.fromkeys(run_keys))
+    found = {row.run_key: row for part in chunks(keys) for row in _locked(connection, part)}
+    for key in keys:
+        if key not in found:
+            raise ResultsError(f"no run has the key '{key}'")
+    _check_idle(found.values())
+    in_plans: set[int] = set()
+    ids = [row.id for row in found.values()]
+    for part in chunks(ids):
+        in_plans.update(connection.execute(select(sweep_runs.c.run_id).where(sweep_runs.c.run_id.in_(part))).scalars())
+        for table in (metrics, curves, arrays, attempts):
+            connection.execute(delete(table).where(table.c.run_id.in_(part)))
+    kept = [key for key in keys if found[key].id in in_plans]
+    gone = [key for key in keys if found[key].id not in in_plans]
+    outcome: dict[str, Any] = {name: None for name in {*runs.columns.keys()} - _CONFIGURATION} | _PLANNED
+    for part in chunks([found[key].id for key in kept]):
+        connection.execute(update(runs).where(runs.c.id.in_(part)).values(outcome))
+    for part in chunks([found[key].id for key in gone]):
+        connection.execute(delete(runs).where(runs.c.id.in_(part)))
+    return Removal(tuple(gone), tuple(kept))
+
+
+def _locked(connection: Connection, run_keys: Sequence[str]) -> Sequence[Row[*tuple[Any, ...]]]:
+    query = select(runs.c.id, runs.c.run_key, runs.c.state, runs.c.host, runs.c.pid, runs.c.heartbeat_at)
+    return connection.execute(query.where(runs.c.run_key.in_(run_keys)).order_by(runs.c.id).with_for_update()).all()
+
+
+def _check_idle(found: Iterable[Row[*tuple[Any, ...]]]) -> None:
+    observer, now = Owner.current(), datetime.now(UTC)
+    in_work = [
+        row
+        for row in found
+        if row.state == "running" and not is_stale(row.host, row.pid, row.heartbeat_at, observer=observer, now=now)
+    ]
+    if in_work:
+        first = in_work[0]
+        others = f" and {len(in_work) - 1} more are" if len(in_work) > 1 else " is"
+        problem = f"run {first.run_key[:12]}{others} being trained by process {first.pid} on {first.host}"
+        raise ResultsError(f"{problem}: nothing was removed", hint="stop that process first")
+
+
+def remove_files(folders: Iterable[Path | None], run_keys: Iterable[str]) -> None:
+    """Delete the recordings and checkpoints of runs: what begins with their keys in `folders`.
+
+    Raises:
+        OutputError: one cannot be deleted.
+    """
+    keys = set(run_keys)
+    for folder in folders:
+        if folder is None or not folder.is_dir():
+            continue
+        for path in sorted(folder.iterdir()):
+            if path.name.partition(".")[0] in keys:
+                _delete(path)
+
+
+def _delete(path: Path) -> None:
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        problem = f"cannot be deleted ({error.strerror or error}); the run was removed"
+        raise OutputError(problem, file=path) from None

@@ -1,0 +1,1 @@
+"""Sweeps on a Dask cluster: the driver leases and stores runs, the workers train them."""

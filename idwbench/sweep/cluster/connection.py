@@ -1,0 +1,220 @@
+"""Connection to a Dask cluster, which is started first if it is local."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
+from typing import Any
+
+from idwbench.errors import ClusterError
+from idwbench.sweep.cluster.address import ClusterAddress
+
+__all__ = ["Cluster", "connected"]
+
+CONNECT_SECONDS = 4.0
+_LOGGERS = ("distributed", "distributed.client", "distributed.gc", "tornado", "tornado.application", "asyncio")
+# A run that loses its worker twice is then trained alone, which finds out whether it is the cause.
+_LOCAL_SETTINGS = {
+    "distributed.scheduler.allowed-failures": 1,
+    # By default a process that is just being restarted 15 seconds after the loss of its predecessor is given up.
+    "distributed.deploy.lost-worker-timeout": "1 day",
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.disk": False,
+    "distributed.diagnostics.nvml": False,
+    "distributed.comm.timeouts.connect": "10s",
+}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A connected cluster.
+
+    Attributes:
+        client: The `distributed.Client`.
+        label: The address as it was given.
+        resources: What each task needs of its worker.
+    """
+
+    client: Any
+    label: str
+    resources: dict[str, float] = field(default_factory=dict)
+
+    def n_threads(self) -> int:
+        """Return the number of threads of all workers that have the resources.
+
+        Raises:
+            ClusterError: the connection is lost.
+        """
+        with self._connected():
+            workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        return sum(worker["nthreads"] for worker in workers if self.resources.keys() <= worker["resources"].keys())
+
+    def submit(self, function: Callable[..., object], argument: object, key: str) -> Any:
+        """Send a task, which some worker with the resources does, and return its future.
+
+        Raises:
+            ClusterError: the connection is lost.
+        """
+        with self._connected():
+            return self.client.submit(function, argument, key=key, pure=False, resources=self.resources or None)
+
+    def lost(self) -> ClusterError:
+        """Return the error of a lost connection."""
+        return ClusterError(f"the connection to {self.label} is lost", hint="the same command continues")
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        try:
+            yield
+        except (Exception, asyncio.CancelledError):  # Dask has no common class for them
+            raise self.lost() from None
+
+
+@contextmanager
+def connected(address: ClusterAddress, device: str = "cpu") -> Iterator[Cluster]:
+    """Connect to a cluster, and at the end close what was started. On a GPU each task needs the resource ``GPU``.
+
+    Raises:
+        ClusterError: the package `distributed` is missing, or nothing answers at the address as a scheduler does.
+    """
+    resources = {} if device == "cpu" else {"GPU": 1.0}
+    try:
+        import distributed
+    except ModuleNotFoundError as error:
+        problem = f"needs the Python package '{error.name}'"
+        raise ClusterError(problem, location=("dask",), hint="pip install 'idwbench[cluster]'") from None
+    with _quiet():
+        if address.workers:
+            with _local_cluster(address.workers, resources) as scheduler, _client(scheduler, address) as client:
+                yield Cluster(client, address.text, resources)
+        else:
+            _check_scheduler(address.text, distributed)
+            with _client(address.text, address) as client:
+                yield Cluster(client, address.text, resources)
+
+
+@contextmanager
+def _local_cluster(workers: int, resources: dict[str, float]) -> Iterator[Any]:
+    """Start worker processes with one thread each, on the loopback interface only."""
+    import dask
+    from distributed import LocalCluster
+
+    def start() -> Any:
+        # The processes inherit this: a terminal sends Ctrl-C to all of them, and it is for the driver alone.
+        if hasattr(signal, "pthread_sigmask"):
+            resource_tracker.ensure_running()  # would unblock SIGINT again
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+        return LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            memory_limit=0,
+            resources=resources,
+            silence_logs=logging.CRITICAL,
+        )
+
+    with dask.config.set(_LOCAL_SETTINGS):
+        try:
+            cluster, interruption = _uninterrupted(start)
+        except Exception as error:  # of the operating system, or of a process that ended
+            raise ClusterError(f"{workers} processes cannot be started", hint=_reason(error)) from None
+        try:
+            if interruption is not None:
+                raise interruption
+            yield cluster
+        finally:
+            _uninterrupted(cluster.close)
+
+
+def _uninterrupted(function: Callable[[], Any]) -> tuple[Any, KeyboardInterrupt | None]:
+    """Call a function in a thread; return its result, and an interruption of the main thread in the meantime.
+
+    Dask cannot be interrupted while it starts or ends processes.
+    """
+    interruption = None
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(function)
+        while not future.done():
+            try:
+                wait([future])
+            except KeyboardInterrupt as error:
+                interruption = error
+    return future.result(), interruption
+
+
+@contextmanager
+def _client(scheduler: Any, address: ClusterAddress) -> Iterator[Any]:
+    from distributed import Client
+
+    try:
+        client = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
+    except Exception as error:  # what a server of another kind answers can raise any exception
+        raise _unreachable(address.text, error) from None
+    with client:
+        yield client
+
+
+def _check_scheduler(address: str, distributed: Any) -> None:
+    """Check that a scheduler answers; a `Client` that cannot connect takes long to give up."""
+
+    async def identity() -> dict[str, Any]:
+        arguments = distributed.Security().get_connection_args("client")
+        comm = await distributed.core.connect(address, timeout=CONNECT_SECONDS, **arguments)
+        try:
+            answer = distributed.core.send_recv(comm, op="identity")
+            found: dict[str, Any] = await asyncio.wait_for(answer, CONNECT_SECONDS)
+            return found
+        finally:
+            comm.abort()
+
+    try:
+        kind = asyncio.run(identity())["type"]
+    except Exception as error:  # as above
+        raise _unreachable(address, error) from None
+    if kind != "Scheduler":
+        raise ClusterError(f"{address} is the address of a {kind.lower()}, expected that of a scheduler")
+
+
+def _unreachable(address: str, error: Exception) -> ClusterError:
+    if "ssl_context" in str(error):
+        hint = "set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, …__CLIENT__CERT and …__CLIENT__KEY"
+        return ClusterError(f"{address} needs certificates", hint=hint)
+    return ClusterError(f"no Dask scheduler answers at {address}", hint=_reason(error))
+
+
+def _reason(error: BaseException | None) -> str:
+    """Return what the operating system says, such as ``Connection refused``, or the first line of the error."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    while error is not None:
+        if isinstance(error, OSError) and error.strerror:
+            return error.strerror
+        if found := re.search(r"\[Errno -?\d+\] ([^\n]+)", str(error)):
+            return found[1]
+        error = error.__cause__ or error.__context__
+    return first
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep log lines and warnings of Dask from stderr: what matters to the user is said by the driver."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"(distributed|dask|tornado|asyncio)\b")
+            yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,195 @@
+"""`SamplerSettings` and `read_space`: a search among ranges and choices in place of a grid."""
+
+# No postponed annotations: pydantic would compile each of them again.
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from idwbench.errors import ConfigError, did_you_mean, dotted
+from idwbench.runs.metrics import METRICS, SPLITS, headline_metric
+from idwbench.runs.protocol import parse_protocol
+from idwbench.runs.settings import Count, Seed, Settings, validated
+from idwbench.sweep.grid import MAX_RUNS, Block, DataProtocol, check_block, read_axes, within
+
+__all__ = ["Range", "SamplerSettings", "SearchBlock", "read_sampler", "read_space", "rungs"]
+
+_SPLIT = "validation"
+# The golden ratio: no fraction of a whole number is whole.
+_NO_FRACTION_OF_INTEGERS = 0.6180339887498949
+_Number = Annotated[int | float, Field(allow_inf_nan=False)]
+
+
+class SamplerSettings(Settings):
+    """The settings of a search: an Optuna sampler, the number of trials, and what they are judged by.
+
+    A trial is one setting with all seeds of the sweep. `batch` trials are chosen at a time, from the results of all
+    earlier batches, so that a search does not depend on the number of processes. With a `pruner` a trial first has
+    `min_epochs` epochs; of the trials so far one in `reduction` goes on to `reduction` times as many, up to the
+    epochs of the protocol.
+    """
+
+    optuna: Literal["tpe", "random", "gp"]
+    trials: Count
+    objective: str
+    seed: Seed = 0
+    batch: Count = 8
+    pruner: Literal["asha", "hyperband"] | None = None
+    min_epochs: Count = 1
+    reduction: Annotated[int, Field(ge=2, le=100)] = 3
+
+    @property
+    def metric(self) -> str:
+        """The name of the metric, of the validation rows."""
+        return self.objective.removeprefix(f"{_SPLIT}_")
+
+    @model_validator(mode="after")
+    def _check_objective(self) -> Self:
+        split, _, metric = self.objective.partition("_")
+        if split in SPLITS and split != _SPLIT and metric in METRICS:
+            problem = f"a search is judged by validation rows, not by {split} rows"
+            raise ConfigError(problem, location=("objective",), hint=f"did you mean '{_SPLIT}_{metric}'?")
+        if self.objective.removeprefix(f"{_SPLIT}_") not in METRICS or split != _SPLIT:
+            usual = [f"{_SPLIT}_{name}" for name, found in METRICS.items() if found.task is not None]
+            meant = f"{_SPLIT}_{self.objective}" if self.objective in METRICS else self.objective
+            hint = f"did you mean '{meant}'?" if meant != self.objective else did_you_mean(meant, usual)
+            raise ConfigError(f"unknown objective '{self.objective}'", location=("objective",), hint=hint)
+        return self
+
+
+class _RangeSettings(Settings):
+    """A range in a sweep file."""
+
+    low: _Number
+    high: _Number
+    log: bool = False
+    step: Annotated[int | float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, drawn evenly or in their logarithm; `whole` for integers."""
+
+    low: float
+    high: float
+    log: bool
+    step: float | None
+    whole: bool
+
+
+# Axes of a search by name: values to choose from, or a range.
+SearchBlock = Mapping[str, tuple[Any, ...] | Range]
+
+
+def read_sampler(content: Any, datasets: Sequence[DataProtocol], n_seeds: int) -> SamplerSettings:
+    """Return the settings of a search on one data set.
+
+    Raises:
+        ConfigError: an unknown key or value, several data sets, an objective that the data set does not have, or a
+            pruner that cannot follow it; `location` is the key.
+    """
+    sampler = validated(SamplerSettings, content)
+    if len(datasets) > 1:
+        raise ConfigError(f"a search needs one data set, got {len(datasets)}")
+    if sampler.trials * n_seeds > MAX_RUNS:
+        raise ConfigError(f"expected at most {MAX_RUNS:,} runs, got {sampler.trials * n_seeds:,}", location=("trials",))
+    dataset, protocol = datasets[0]
+    metric = METRICS[sampler.metric]
+    if metric.task not in (None, dataset.task):
+        names = [f"{_SPLIT}_{name}" for name, found in METRICS.items() if found.task == dataset.task]
+        problem = f"{metric.name} is a metric of {metric.task}, and {dataset.name} is {dataset.task}"
+        raise ConfigError(problem, location=("objective",), hint=did_you_mean(sampler.objective, names))
+    if not dataset.validation:
+        hint = f"set validation, as in dataset: {{name: {dataset.name}, validation: 0.2}}"
+        raise ConfigError("the data set has no validation rows", location=("objective",), hint=hint)
+    if sampler.pruner is not None:
+        headline = headline_metric(dataset.task).name
+        if sampler.metric != headline:
+            problem = f"a pruner reads learning curves, which have {_SPLIT}_{headline} only"
+            raise ConfigError(problem, location=("objective",))
+        if dataset.name == "sequence":
+            raise ConfigError("a sequence of data sets cannot be pruned", location=("pruner",))
+        if sampler.min_epochs > protocol.epochs:
+            problem = f"expected at most the {protocol.epochs} epochs of the protocol, got {sampler.min_epochs}"
+            raise ConfigError(problem, location=("min_epochs",))
+        try:
+            parse_protocol({"epochs": sampler.min_epochs}, protocol)
+        except ConfigError as error:  # such as for the epochs of its warm-up
+            problem = f"{dotted(error.location)} of the protocol: {error.problem}"
+            raise ConfigError(problem, location=("min_epochs",)) from None
+    return sampler
+
+
+def read_space(content: Any, datasets: Sequence[DataProtocol], sampler: SamplerSettings) -> tuple[SearchBlock, ...]:
+    """Return the blocks of a grid in which an axis may also be a range ``{low: 0.5, high: 16, log: true}``.
+
+    A range has whole numbers if its setting is a whole number. Both ends are checked with all choices.
+
+    Raises:
+        ConfigError: as `idwbench.sweep.grid.read_grid`, and for a range that is empty, or a step with a logarithm.
+    """
+    space: list[SearchBlock] = []
+    for index, block in enumerate(content if isinstance(content, list) and content else [content]):
+        with within(index):
+            axes = read_axes(block, ranges=True)
+            if sampler.pruner is not None and "epochs" in axes:
+                raise ConfigError("a pruner sets the epochs", location=("epochs",))
+            space.append(_block(axes, datasets))
+    return tuple(space)
+
+
+def _block(axes: Block, datasets: Sequence[DataProtocol]) -> SearchBlock:
+    ranges: dict[str, _RangeSettings] = {}
+    for name, (first, *_) in axes.items():
+        if isinstance(first, dict):
+            with within(name):
+                ranges[name] = _range(first)
+    lows: Block = {name: (ranges[name].low,) if name in ranges else values[:1] for name, values in axes.items()}
+    ends = {name: (ranges[name].low, ranges[name].high) if name in ranges else values for name, values in axes.items()}
+    try:
+        check_block(ends, datasets)
+    except ConfigError as error:
+        name, *rest = map(str, error.location or ("",))
+        if name not in ranges or not rest:
+            raise
+        location = (name, ("low", "high")[int(rest[0])])
+        raise ConfigError(error.problem, location=location, hint=error.hint) from None
+    found: dict[str, tuple[Any, ...] | Range] = dict(axes)
+    for name, one in ranges.items():
+        found[name] = Range(one.low, one.high, one.log, one.step, _is_whole(name, one, lows, datasets))
+    return found
+
+
+def _is_whole(name: str, one: _RangeSettings, lows: Block, datasets: Sequence[DataProtocol]) -> bool:
+    """Return whether a setting takes whole numbers only: a fraction between the ends is not valid."""
+    between = one.low + (one.high - one.low) * _NO_FRACTION_OF_INTEGERS
+    try:
+        check_block({**lows, name: (between,)}, datasets)
+    except ConfigError as error:
+        return error.location[:1] == (name,)
+    return False
+
+
+def _range(content: Any) -> _RangeSettings:
+    found = validated(_RangeSettings, content)
+    if not found.low < found.high:
+        raise ConfigError(f"expected more than low ({found.low}), got {found.high}", location=("high",))
+    if found.log and found.low <= 0:
+        raise ConfigError(f"a logarithm needs numbers above 0, got {found.low}", location=("low",))
+    if found.log and found.step is not None:
+        raise ConfigError("has no meaning with log", location=("step",))
+    return found
+
+
+def rungs(sampler: SamplerSettings, epochs: int) -> tuple[int, ...]:
+    """Return the numbers of epochs that a trial is trained for, one after the other; without a pruner all at once."""
+    found = [epochs]
+    if sampler.pruner is not None:
+        found = []
+        rung = sampler.min_epochs
+        while rung < epochs:
+            found.append(rung)
+            rung *= sampler.reduction
+        found.append(epochs)
+    return tuple(found)

@@ -1,0 +1,40 @@
+"""Training of a stack with the metrics of prototype quality, and the durations of both."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+
+from idwbench.data.dataset import Dataset
+from idwbench.models.quality import PrototypeQuality
+from idwbench.runs.config import RunConfig
+from idwbench.runs.results import RunResult
+from idwbench.training.engine import AbstractEngine
+
+__all__ = ["train_stack"]
+
+
+def train_stack(
+    engine: AbstractEngine,
+    stack: Sequence[RunConfig],
+    dataset: Dataset,
+    quality: PrototypeQuality,
+    on_epoch: Callable[[int], None] = lambda epoch: None,
+) -> list[RunResult]:
+    """Return the results of a stack with the metrics of quality and with durations.
+
+    Each run has the same share of the metrics and of the set-up, which is all time of the engine that is no training.
+    """
+    started = perf_counter()
+    trained = engine.train(stack, dataset, on_epoch)
+    ended = perf_counter()
+    qualities = quality.stack_metrics(trained, engine.stack_search(dataset))
+    set_up = max(0.0, ended - started - sum(result.seconds for result in trained)) / len(stack)
+    metrics = (perf_counter() - ended) / len(stack)
+    return [
+        replace(
+            result,
+            metrics={**result.metrics, **found},
+            durations={"set_up": set_up, "training": result.seconds, "metrics": metrics},
+        )
+        for result, found in zip(trained, qualities, strict=True)
+    ]

@@ -1,0 +1,133 @@
+"""`Trainer`: trains given runs data set by data set, with the settings of one command."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from idwbench.results.records import EndedState
+from idwbench.results.store import Results
+from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import dataset_identity
+from idwbench.sweep.observer import Observer
+from idwbench.sweep.outcome import Outcome
+
+if TYPE_CHECKING:
+    from idwbench.data.dataset import Dataset
+    from idwbench.sweep.cluster.driver import ClusterRunner
+    from idwbench.training.selection import EngineSelector
+
+__all__ = ["Trainer", "load_data", "missing_requirements"]
+
+
+@dataclass
+class Trainer:
+    """Trains runs that are in the database.
+
+    Attributes:
+        jobs: Number of threads that train; None for one for each core, or one on a GPU.
+        cluster: Trains in place of this process, if there is one.
+        max_failures: No run is started after this number of failed runs.
+        outcome: What became of all runs so far.
+    """
+
+    results: Results
+    selector: EngineSelector
+    observer: Observer
+    data_dir: Path | None = None
+    jobs: int | None = None
+    cluster: ClusterRunner | None = None
+    max_failures: int | None = None
+    outcome: Outcome = field(default_factory=Outcome)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there are `max_failures` failed runs."""
+        return self.max_failures is not None and self.outcome.failed >= self.max_failures
+
+    def train_all(self, configs: Sequence[RunConfig]) -> None:
+        """Train runs data set by data set, in the order of the first run of each; only one data set is in memory."""
+        groups: dict[str, list[RunConfig]] = {}
+        for config in configs:
+            groups.setdefault(dataset_identity(config.dataset), []).append(config)
+        for place, group in enumerate(groups.values()):
+            if self.has_failed:
+                return
+            dataset = load_data(group[0], self.data_dir)
+            # No check depends on the seed, and runs of one setting share their parts.
+            for config in {(id(run.dataset), id(run.model), id(run.protocol)): run for run in group}.values():
+                self.selector.check(config, dataset)
+            if place == 0:
+                self.prepare(configs)
+            self.train(group, dataset)
+
+    def prepare(self, configs: Sequence[RunConfig]) -> None:
+        """Create the engines of runs and compile kernels."""
+        self.selector.results = self.results
+        self.selector.prepare(configs, self.observer.note)
+
+    def train(self, configs: Sequence[RunConfig], dataset: Dataset) -> None:
+        """Train runs on one data set, those that others need first."""
+        from idwbench.training.threads import limited_threads
+
+        required = {run.run_key for config in configs if (run := config.required) is not None}
+        first = [config for config in configs if required and config.run_key in required]
+        with limited_threads(1), _frozen_heap(), self.results.kept_open():
+            if first:
+                self._run_pending(first, dataset)
+                configs = [config for config in configs if config.run_key not in required]
+            # Another process may still train a network; the process that ends last makes the runs that need it.
+            waiting = {key for key in required if self.results.find_run(key).state in ("planned", "running")}
+            ready = [run for run in configs if run.required is None or run.required.run_key not in waiting]
+            self.outcome.add("elsewhere", len(configs) - len(ready))
+            self._run_pending(ready, dataset)
+
+    def _run_pending(self, configs: Sequence[RunConfig], dataset: Dataset) -> None:
+        from idwbench.sweep import runner
+        from idwbench.training.threads import available_cores
+
+        if self.has_failed:
+            return
+        run_pending = runner.run_pending if self.cluster is None else self.cluster.run_pending
+        # A GPU trains one large stack at a time.
+        jobs = self.jobs or (available_cores() if self.selector.device == "cpu" else 1)
+        left = None if self.max_failures is None else self.max_failures - self.outcome.failed
+        found = run_pending(configs, self.results, self.selector, dataset, self.observer, jobs, left)
+        self.outcome.include(found)
+
+
+def load_data(config: RunConfig, data_dir: Path | None) -> Dataset:
+    """Return the data set of a run."""
+    from idwbench.data.loading import load_dataset
+
+    return load_dataset(config.dataset, data_dir)
+
+
+def missing_requirements(configs: Sequence[RunConfig], results: Results) -> list[RunConfig]:
+    """Return the runs that runs of `configs` need and that have no result, added to the database."""
+    required = {run.run_key: run for config in configs if (run := config.required) is not None}
+    if not required:
+        return []
+    results.plan(list(required.values()))
+    failed: tuple[EndedState] = ("failed",)
+    results.reset(list(required), failed)
+    among = {config.run_key for config in configs}
+    return [required[key] for key in results.pending(list(required)) if key not in among]
+
+
+@contextmanager
+def _frozen_heap() -> Iterator[None]:
+    """Exclude the objects that are already loaded from garbage collection."""
+    was_enabled = gc.isenabled()
+    gc.freeze()
+    gc.enable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if not was_enabled:
+            gc.disable()

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+import typer
+
+from idwbench.cli.interruption import Interruption, interruptible
+from idwbench.errors import NoResultsError
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def _heard_signals():
+    """As in a shell: nothing is ignored."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_becomes_one_line_and_an_exit_code(capsys, number):
+    with pytest.raises(typer.Exit) as ended, interruptible(lambda: "2 of 6 done"):
+        os.kill(os.getpid(), number)
+        threading.Event().wait(60)
+    assert ended.value.exit_code == 128 + number
+    assert capsys.readouterr().err == "interrupted: 2 of 6 done\n"
+
+
+def test_handlers_are_restored_at_the_end():
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    with interruptible(lambda: ""):
+        assert all(signal.getsignal(number) != before[number] for number in SIGNALS)
+    assert {number: signal.getsignal(number) for number in SIGNALS} == before
+    with pytest.raises(ValueError), interruptible(lambda: ""):
+        raise ValueError
+    assert {number: signal.getsignal(number) for number in SIGNALS} == before
+
+
+def test_an_ignored_signal_stays_ignored():
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with interruptible(lambda: ""):
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        os.kill(os.getpid(), signal.SIGHUP)
+
+
+def test_a_status_that_cannot_be_read_is_no_error(capsys):
+    def status():
+        raise NoResultsError("does not exist")
+
+    with pytest.raises(typer.Exit), interruptible(status):
+        raise Interruption
+    assert capsys.readouterr().err == "interrupted: nothing was stored\n"
+
+
+def test_signals_while_the_status_is_read_do_not_cut_the_line(capsys):
+    def status():
+        os.kill(os.getpid(), signal.SIGTERM)
+        return "2 of 6 done"
+
+    with pytest.raises(typer.Exit) as ended, interruptible(status):
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait(60)
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err == "interrupted: 2 of 6 done\n"
+
+
+def test_another_thread_may_use_it_without_signals():
+    seen = []
+
+    def work():
+        with interruptible(lambda: ""):
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [signal.default_int_handler]

@@ -1,0 +1,162 @@
+"""Whatever is given as sweep file, model file or command line: one line, exit code 1 or 2, and nothing written.
+
+The long version (IDWBENCH_TORTURE=1) has 1,000 sweep files, 300 model files and 100 command lines. All are the same in
+each run; a case is repeated by its number.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mutations import mutated_model, mutated_text
+from typer.testing import CliRunner, Result
+from wrong_commands import wrong_command
+
+from idwbench.cli.app import app
+from idwbench.data.loading import load_dataset
+from idwbench.errors import ModelFileError, SpecError
+from idwbench.models.checkpoints import load_model, save_model, saved_model
+from idwbench.runs.config import run_config
+from idwbench.runs.datasets import parse_dataset
+from idwbench.sweep.spec import SweepSpec, read_sweep
+
+pytestmark = pytest.mark.slow
+
+LONG = os.environ.get("IDWBENCH_TORTURE") == "1"
+SWEEPS = sorted(Path(__file__).parents[2].glob("sweeps/**/*.yaml"))
+SWEEP = "name: one\ndataset: two_moons\nseeds: 1\ngrid: {method: idw, prototypes: 2}\n"
+MOST_PLANNED = 500  # runs of a mutated sweep that is still valid
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("IDWBENCH_DB", raising=False)
+    return tmp_path
+
+
+def typed(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def problem(result: Result, *codes: int) -> str:
+    """Return what is wrong with the answer to wrong input; nothing if it is as it should be."""
+    if not isinstance(result.exception, SystemExit):
+        return f"{result.exception!r}"
+    if result.exit_code not in codes:
+        return f"exit code {result.exit_code}: {result.stderr}"
+    if result.stdout or len(result.stderr.splitlines()) != 1 or not result.stderr.rstrip("\n").isprintable():
+        return f"printed {result.stdout!r} and {result.stderr!r}"
+    return ""
+
+
+def names(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def show(capsys: pytest.CaptureFixture[str], what: str, counted: Counter[str]) -> None:
+    """Print the figures of the long version."""
+    if LONG:
+        with capsys.disabled():
+            print(f"\n{what}: {', '.join(f'{number} {name}' for name, number in sorted(counted.items()))}")
+
+
+def n_runs(spec: SweepSpec) -> int:
+    blocks = sum(math.prod(map(len, block.values())) for block in spec.grid)
+    return len(spec.seeds) * len(spec.datasets) * blocks
+
+
+@pytest.mark.parametrize("part", range(20 if LONG else 3))
+def test_mutated_sweep_files_are_refused_in_one_line_or_planned(part, folder, capsys):
+    wrong, counted = [], Counter()
+    for case in range(50 * part, 50 * (part + 1)):
+        draw = random.Random(f"sweep {case}")
+        path = folder / "mutated.yaml"
+        path.write_bytes(mutated_text(draw, draw.choice(SWEEPS).read_text()))
+        try:
+            spec = read_sweep(path)
+        except SpecError:
+            found, kind = problem(typed("sweep", path, "--db", "none.db"), 2), "refused"
+        except Exception as error:
+            found, kind = f"{error!r}", "failed"
+        else:  # planned without training
+            found, kind = "", "valid"
+            if n_runs(spec) <= MOST_PLANNED:
+                result = typed("sweep", path, "--dry-run", "--db", "none.db")
+                found = "" if result.exit_code == 0 else f"planned: {result.stderr} {result.exception!r}"
+        counted[kind] += 1
+        wrong += [f"{case}: {found}"] if found else []
+    show(capsys, "sweep files", counted)
+    assert not wrong, "\n".join(wrong)
+    assert names(folder) == {"mutated.yaml"}
+    assert counted["refused"] > 25 and counted["valid"] > 0
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> dict[str, bytes]:
+    """Small models by the name of their file: with a patch, and of a regression."""
+    folder, generator = tmp_path_factory.mktemp("models"), np.random.default_rng(0)
+    found = {}
+    for name, outputs in {"two_moons": 2, "sine": 1}.items():
+        dataset = load_dataset(parse_dataset(name))
+        shapes = {"keys": (4, dataset.n_features), "values": (4, outputs)}
+        arrays = {key: generator.normal(size=shape).astype(np.float32) for key, shape in shapes.items()}
+        model = saved_model(run_config(name, prototypes=4), dataset, arrays, engine="torch", device="cpu")
+        if dataset.class_names:
+            model = model.patch([0.0, 1.0], 1)
+        for suffix in (".pt", ".safetensors"):
+            save_model(model, folder / f"{name}{suffix}")
+            found[f"{name}{suffix}"] = (folder / f"{name}{suffix}").read_bytes()
+    return found
+
+
+@pytest.mark.parametrize("part", range(10 if LONG else 2))
+def test_mutated_model_files_are_refused_in_one_line_or_read(part, folder, models, capsys):
+    wrong, counted = [], Counter()
+    for case in range(30 * part, 30 * (part + 1)):
+        draw = random.Random(f"model {case}")
+        path = folder / draw.choice(sorted(models))
+        path.write_bytes(mutated_model(draw, models[path.name], path.suffix))
+        commands = [("patch", path, "--list"), ("explain", path, "--x", "0.5,1.0" if "moons" in path.name else "0.5")]
+        try:
+            load_model(path)
+        except ModelFileError:
+            counted["refused"] += 1
+            answers = [problem(typed(*command), 2) for command in commands]
+        except Exception as error:
+            counted["failed"] += 1
+            answers = [f"{error!r}"]
+        else:
+            counted["read"] += 1
+            results = [typed(*command) for command in commands]
+            answers = [problem(result, 1, 2) for result in results if result.exit_code != 0]
+        wrong += [f"{case}: {answer}" for answer in answers if answer]
+        path.unlink()
+    show(capsys, "model files", counted)
+    assert not wrong, "\n".join(wrong)
+    assert names(folder) == set()
+    assert counted["refused"] > 10  # how many can still be read depends on the bytes of the models
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_wrong_command_lines_are_refused_in_one_line(part, folder, models, capsys):
+    wrong, counted = [], Counter()
+    for name, content in models.items():
+        (folder / name).write_bytes(content)
+    (folder / "sweep.yaml").write_text(SWEEP)
+    (folder / "table.csv").write_text("a,b,label\n1,2,x\n2,3,y\n3,4,x\n4,5,y\n")
+    before = names(folder)
+    for case in range(25 * part, 25 * (part + 1)):
+        arguments = wrong_command(random.Random(f"command {case}"))
+        found = problem(typed(*arguments), 1, 2)
+        counted[arguments[0]] += 1
+        wrong += [f"{case}: {' '.join(arguments)}: {found}"] if found else []
+        assert names(folder) == before, arguments
+    show(capsys, "command lines", counted)
+    assert not wrong, "\n".join(wrong)

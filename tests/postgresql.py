@@ -1,0 +1,132 @@
+"""A PostgreSQL server for the tests: in a folder of its own, without a network port, and stopped at the end.
+
+Its programs (``initdb``, ``pg_ctl``) are looked for on the path and in the version folders of Debian and Homebrew.
+PostgreSQL refuses to run as root: then it runs as the user ``postgres``, or ``nobody``.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Server", "missing_program", "running_server"]
+
+_FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin")
+_PROGRAMS = ("initdb", "pg_ctl")
+# Nothing survives a test run, so nothing is forced to disk.
+_SETTINGS = {
+    "listen_addresses": "",  # connections by a socket in the folder only
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "autovacuum": "off",
+    "shared_buffers": "32MB",
+    "max_connections": "60",
+    "max_wal_size": "256MB",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "jit": "off",
+}
+
+
+def _program(name: str) -> Path | None:
+    """Return the newest program of that name."""
+    if (found := shutil.which(name)) is not None:
+        return Path(found).resolve()
+    paths = [path for folder in _FOLDERS for path in Path("/").glob(f"{folder[1:]}/{name}")]
+    return max(paths, key=_version, default=None)
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    return tuple(int(digits) for digits in "".join(c if c.isdigit() else " " for c in str(path)).split())
+
+
+def missing_program() -> str | None:
+    """Return the name of a program of the server that is not installed, or None."""
+    return next((name for name in _PROGRAMS if _program(name) is None), None)
+
+
+@dataclass
+class Server:
+    """A running server; `folder` holds its socket."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self._names = (f"test_{number}" for number in count(1))
+
+    def url(self, database: str = "postgres", *, user: str = "idwbench", **query: str) -> str:
+        """Return the URL of a database."""
+        options = "&".join([f"host={self.folder}", *(f"{name}={value}" for name, value in query.items())])
+        return f"postgresql://{user}@/{database}?{options}"
+
+    def execute(self, *statements: str, database: str = "postgres") -> list[Any]:
+        """Run statements, each by itself, and return the rows of the last."""
+        import psycopg
+
+        rows: list[Any] = []
+        with psycopg.connect(host=str(self.folder), user="idwbench", dbname=database, autocommit=True) as connection:
+            for statement in statements:
+                cursor = connection.execute(statement)  # type: ignore[call-overload]
+                rows = cursor.fetchall() if cursor.description else []
+        return rows
+
+    def create(self, template: str = "template0") -> str:
+        """Create a database and return its name."""
+        name = next(self._names)
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return name
+
+
+@contextmanager
+def running_server(**settings: str) -> Iterator[Server]:
+    """Start a server, with `settings` in addition to those above, and stop it at the end."""
+    # Sockets have short paths, and the folders of pytest cannot be entered by another user.
+    folder = Path(tempfile.mkdtemp(prefix="idwbench-pg-"))
+    data = folder / "data"
+    user = _other_user() if os.geteuid() == 0 else None
+    try:
+        if user is not None:
+            os.chown(folder, user.pw_uid, user.pw_gid)
+        _run("initdb", user, "--pgdata", data, "--username=idwbench", "--auth=trust", "--encoding=UTF8",
+             "--no-locale", "--no-sync", "--no-instructions")  # fmt: skip
+        options = {**_SETTINGS, "unix_socket_directories": str(folder), **settings}
+        with (data / "postgresql.conf").open("a") as file:
+            file.writelines(f"{name} = '{value}'\n" for name, value in options.items())
+        _run("pg_ctl", user, "--pgdata", data, "--log", folder / "log", "--wait", "--timeout=60", "start")
+        try:
+            yield Server(folder)
+        finally:
+            _run("pg_ctl", user, "--pgdata", data, "--mode=immediate", "--wait", "stop")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _other_user() -> pwd.struct_passwd:
+    known = {entry.pw_name: entry for entry in pwd.getpwall()}
+    return known.get("postgres") or known["nobody"]
+
+
+def _run(name: str, user: pwd.struct_passwd | None, *words: str | Path) -> None:
+    program = _program(name)
+    assert program is not None
+    identity: dict[str, Any] = {}
+    if user is not None:
+        identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    # The server keeps what it inherits open: its output goes to a file, not to a pipe that would then never end.
+    with tempfile.TemporaryFile() as output:
+        done = subprocess.run(
+            [program, *words], cwd="/", stdin=subprocess.DEVNULL, stdout=output, stderr=output, **identity
+        )
+        output.seek(0)
+        if done.returncode:
+            raise RuntimeError(f"{name} failed: {output.read().decode(errors='replace')}")

@@ -1,0 +1,305 @@
+"""What concerns PostgreSQL alone: connecting, roles, isolation, deadlocks, and older tables."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from sqlalchemy import make_url, text
+
+from idwbench.errors import DatabaseFullError, ResultsError
+from idwbench.results import connection as connection_module
+from idwbench.results import planning
+from idwbench.results.schema import revisions
+from idwbench.results.store import Results
+
+
+@pytest.fixture
+def backend():
+    return "postgresql"
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "postgresql.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def server(postgresql_server):
+    return postgresql_server
+
+
+def name_of(url):
+    """Return the database of a URL."""
+    return make_url(url).database
+
+
+def failing(code, message="told so"):
+    """Return SQL that fails with one of PostgreSQL's error codes."""
+    return f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}', MESSAGE = '{message}'; END $$"
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("postgresql://nobody@/postgres?host={folder}", 'role "nobody" does not exist'),
+        ("postgresql://idwbench@/nowhere?host={folder}", 'database "nowhere" does not exist'),
+        ("postgresql://idwbench@/postgres?host={folder}/none", "connection failed|No such file"),
+        ("postgresql://idwbench@localhost:1/postgres?connect_timeout=5", "Connection refused"),
+        ("postgresql://idwbench@localhost:99999/postgres", "invalid port number"),
+        ("postgresql://idwbench@/postgres?host={folder}&foo=1", 'invalid connection option "foo"'),
+        ("postgresql://idwbench@/postgres?host={folder}&connect_timeout=soon", "connect_timeout"),
+        ("postgresql://a\ud800b@/postgres?host={folder}", "is not a valid URL"),
+    ],
+)
+def test_a_database_that_cannot_be_reached_is_one_line(server, place, message, read_only):
+    with pytest.raises(ResultsError, match=message) as caught:
+        Results(place.format(folder=server.folder), read_only=read_only)
+    assert "\n" not in str(caught.value)
+
+
+def test_reading_an_empty_database_is_refused_and_creates_nothing(server, db):
+    with pytest.raises(ResultsError) as caught:
+        Results(db, read_only=True)
+    assert (caught.value.problem, caught.value.hint) == ("is empty", "no results are stored there yet")
+    tables = "SELECT * FROM pg_tables WHERE schemaname = 'public'"
+    assert server.execute(tables, database=name_of(db)) == []
+
+
+@pytest.fixture
+def reader(store, db, server):
+    """The URL of a role that may read the tables and nothing else."""
+    database = name_of(db)
+    server.execute(
+        "CREATE ROLE reader LOGIN", "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader", database=database
+    )
+    yield db.replace("idwbench@", "reader@")
+    server.execute("DROP OWNED BY reader", "DROP ROLE reader", database=database)
+
+
+def test_a_role_that_may_only_read_reads(store, reader, make_config, make_result):
+    store.finish([make_result(make_config(0))])
+    for results in (Results(reader, read_only=True), Results(reader)):
+        assert results.find_runs() == store.find_runs()
+        assert results.load_arrays(make_config(0).run_key).keys() == {"keys", "values"}
+
+
+def test_a_role_that_may_only_read_cannot_write_and_is_told_in_one_line(store, reader, make_config, make_result):
+    results = Results(reader)
+    keys = store.plan([make_config(0)])
+    for write in (
+        lambda: results.plan([make_config(1)]),
+        lambda: results.register_sweep("moons", "", "", [make_config(0)]),
+        lambda: results.lease(keys),
+        lambda: results.finish([make_result(make_config(0))]),
+    ):
+        with pytest.raises(ResultsError, match="cannot be used: permission denied for table") as caught:
+            write()
+        assert "\n" not in str(caught.value)
+    assert [run.state for run in store.find_runs()] == ["planned"]
+
+
+def test_a_role_that_may_not_create_tables_is_told_in_one_line(reader, server):
+    url = server.url(server.create(), user="reader")
+    with pytest.raises(ResultsError, match=r"was left unchanged: .*permission denied for schema public") as caught:
+        Results(url)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_roles_of_the_page_can_do_what_it_says(server, make_config):
+    set_up, reading = (block.split(";\n")[:-1] for block in re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL))
+    try:
+        server.execute(*set_up)
+        written = Results(server.url("results", user="trainer"))
+        written.register_sweep("moons", "", "", [make_config(0)])
+        server.execute(*reading, database="results")
+        read = Results(server.url("results", user="reader"), read_only=True)
+        assert read.find_runs() == written.find_runs(sweep="moons")
+        with pytest.raises(ResultsError, match="permission denied"):
+            Results(server.url("results", user="reader")).plan([make_config(1)])
+    finally:
+        server.execute("DROP DATABASE results", "DROP ROLE reader", "DROP ROLE trainer")
+
+
+def test_a_read_only_server_is_one_line(store, db, make_config):
+    read_only = Results(f"{db}&options=-cdefault_transaction_read_only%3Don")
+    with pytest.raises(ResultsError, match="cannot be used: cannot execute INSERT in a read-only transaction"):
+        read_only.plan([make_config(0)])
+
+
+def test_a_full_disk_of_the_server_is_one_line(store, db, make_config):
+    with pytest.raises(DatabaseFullError) as caught:
+        store._database.transact(lambda connection: connection.execute(text(failing("53100"))))
+    error = caught.value
+    assert (error.problem, error.exit_code) == ("the disk is full", 1)
+    assert error.hint == "what was stored is kept; make room on the server and start again"
+
+
+def test_text_that_is_too_long_for_its_column_is_one_line(store):
+    with pytest.raises(ResultsError, match="value too long") as caught:
+        store.register_sweep("x" * 201, "", "", [])
+    assert "\n" not in str(caught.value)
+    assert store.list_sweeps() == []
+
+
+def test_a_violated_constraint_is_a_programming_error(store, make_config):
+    store.plan([make_config(0)])
+    with pytest.raises(Exception, match="ck_runs_state") as caught, store._database.write() as connection:
+        connection.exec_driver_sql("UPDATE runs SET state = 'paused'")
+    assert not isinstance(caught.value, ResultsError)
+
+
+@pytest.mark.parametrize("code", ["40001", "40P01", "55P03"])
+def test_a_transaction_that_conflicts_is_repeated_a_limited_number_of_times(store, monkeypatch, code):
+    monkeypatch.setattr(connection_module, "_PAUSE_SECONDS", 0.0)
+    tries = []
+
+    def conflict(connection, times):
+        tries.append(times)
+        if len(tries) < times:
+            connection.execute(text(failing(code)))
+        return "done"
+
+    assert store._database.transact(conflict, 4) == "done"
+    assert len(tries) == 4
+    tries.clear()
+    with pytest.raises(ResultsError, match="told so"):
+        store._database.transact(conflict, times=100)
+    assert len(tries) == connection_module._TRIES
+
+
+def test_another_error_is_not_repeated(store):
+    tries = []
+
+    def fail(connection):
+        tries.append(1)
+        connection.execute(text(failing("53200", "out of memory")))
+
+    with pytest.raises(ResultsError, match="out of memory"):
+        store._database.transact(fail)
+    assert len(tries) == 1
+
+
+@pytest.mark.slow
+def test_transactions_that_wait_for_each_other_both_succeed(store, make_config):
+    """Each locks one run and then that of the other: PostgreSQL ends one of the two, which is repeated."""
+    keys = store.plan([make_config(seed) for seed in range(2)])
+    both_locked, tries = threading.Barrier(2), []
+
+    def touch(connection, first, second):
+        tries.append(first)
+        update = text("UPDATE runs SET attempt = attempt + 1 WHERE run_key = :key")
+        connection.execute(text("SET LOCAL deadlock_timeout = '10ms'"))
+        connection.execute(update, {"key": first})
+        if len(tries) <= 2:
+            both_locked.wait(60)
+        connection.execute(update, {"key": second})
+
+    threads = [threading.Thread(target=store._database.transact, args=(touch, *pair)) for pair in (keys, keys[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(tries) == 3
+    assert [run.attempt for run in store.find_runs()] == [2, 2]
+
+
+def test_a_transaction_that_cannot_be_serialised_is_repeated(store, make_config):
+    (key,) = store.plan([make_config(0)])
+    seen = []
+
+    def count(connection):
+        connection.execute(text("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"))
+        seen.append(connection.execute(text("SELECT attempt FROM runs")).scalar_one())
+        if len(seen) == 1:
+            store.lease([key])  # by another connection, while this one is in its transaction
+        connection.execute(text("UPDATE runs SET attempt = attempt + 10"))
+
+    store._database.transact(count)
+    assert seen == [0, 1]
+    assert store.find_run(key).attempt == 11
+
+
+def test_the_isolation_does_not_depend_on_the_server(store, db, make_config):
+    other = Results(f"{db}&options=-cdefault_transaction_isolation%3Dserializable")
+    show = text("SHOW transaction_isolation")
+    assert other._database.transact(lambda connection: connection.execute(show).scalar_one()) == "read committed"
+    with other._database.read() as connection:
+        assert connection.execute(show).scalar_one() == "repeatable read"
+
+
+def test_of_two_that_create_a_sweep_the_later_waits_and_replaces_its_plan(store, db, server, make_config):
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    later = threading.Thread(target=Results(db).register_sweep, args=("moons", "later", "", [make_config(1)]))
+    with store._database.write() as connection:
+        planning.register_sweep(connection, "moons", "first", "", [make_config(0)])
+        later.start()
+        while server.execute(waiting, database=name_of(db)) == [(0,)]:
+            assert later.is_alive()
+    later.join(60)
+    (sweep,) = store.list_sweeps()
+    assert sweep.description == "later"
+    assert [run.config for run in store.find_runs(sweep="moons")] == [make_config(1)]
+
+
+def test_a_reader_sees_one_state_of_the_database(store, make_config):
+    query = text("SELECT count(*) FROM runs")
+    with store._database.read() as connection:
+        assert connection.execute(query).scalar_one() == 0
+        store.plan([make_config(0)])
+        assert connection.execute(query).scalar_one() == 0
+    assert len(store.find_runs()) == 1
+
+
+def test_tables_in_another_schema_are_not_taken_for_ours(server, make_config):
+    name = server.create()
+    Results(server.url(name)).plan([make_config(0)])
+    server.execute("CREATE SCHEMA second", database=name)
+    second = Results(server.url(name, options="-csearch_path%3Dsecond"))
+    assert second.find_runs() == []
+    assert len(Results(server.url(name)).find_runs()) == 1
+
+
+def test_tables_of_version_0_1_0_are_upgraded_with_all_they_hold(server, db, old_db):
+    """The rows of the SQLite file that version 0.1.0 wrote, in the tables that it made on PostgreSQL."""
+    made = Results(old_db)  # the same rows, upgraded on SQLite
+    with closing(sqlite3.connect(next(iter(sorted(made._database.path.parent.glob("*.bak")))))) as old:
+        old.row_factory = sqlite3.Row
+        rows = {
+            table: list(map(dict, old.execute(f"SELECT * FROM {table}")))
+            for table in ("runs", "sweeps", "sweep_runs", "curves", "tensors")
+        }
+    from idwbench.results.connection import Database
+
+    with Database.at(db).write() as connection:
+        with Operations.context(MigrationContext.configure(connection)):
+            import_module("idwbench.results.migrations.versions.0001_results").upgrade()
+        connection.execute(text("CREATE TABLE idwbench_version (version_num VARCHAR(32) PRIMARY KEY)"))
+        connection.execute(text("INSERT INTO idwbench_version VALUES ('0001')"))
+        for table, content in rows.items():
+            columns = list(content[0])
+            types = dict(
+                connection.execute(
+                    text("SELECT column_name, data_type FROM information_schema.columns WHERE table_name = :table"),
+                    {"table": table},
+                ).all()
+            )
+            values = ", ".join(f"CAST(:{name} AS {types[name]})" for name in columns)
+            connection.execute(text(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})"), content)
+    with pytest.raises(ResultsError, match="has tables of version 0001, older than version"):
+        Results(db, read_only=True)
+    upgraded = Results(db)
+    assert upgraded.find_runs() == made.find_runs()
+    for run in made.find_runs():
+        assert upgraded.load_curve(run.run_key) == made.load_curve(run.run_key)
+        assert upgraded.attempts(run.run_key) == made.attempts(run.run_key)
+        for name, array in made.load_arrays(run.run_key).items():
+            assert upgraded.load_arrays(run.run_key)[name].tobytes() == array.tobytes()
+    assert upgraded.sweep_status("moons") == made.sweep_status("moons")
+    assert server.execute("SELECT version_num FROM idwbench_version", database=name_of(db)) == [(revisions()[-1],)]

@@ -1,0 +1,267 @@
+"""A search chooses settings by validation rows, stores nothing but runs, and goes on where it was interrupted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from idwbench.errors import IdwbenchError, ResultsError, SpecError, TrainingError
+from idwbench.results.store import Results
+from idwbench.runs.config import RunConfig
+from idwbench.runs.results import RunResult
+from idwbench.sweep.execution import run_sweep
+from idwbench.sweep.observer import Observer
+from idwbench.sweep.sampler import Range, rungs
+from idwbench.sweep.search import run_search
+from idwbench.sweep.spec import SweepSpec, read_sweep
+
+DATA = "{name: two_moons, train_per_class: 10, test_per_class: 5, holdout_per_class: 0, validation: 6, noise: 0.3}"
+SAMPLER = "{optuna: tpe, trials: 12, batch: 4, objective: validation_accuracy}"
+GRID = """{method: idw, prototypes: {low: 2, high: 8}, power: {low: 1, high: 8, log: true},
+  learning_rate: {low: 1.0e-3, high: 0.5, log: true}, initialisation: [mean, samples]}"""
+
+
+def text(sampler: str = SAMPLER, grid: str = GRID, data: str = DATA, protocol: str = "{epochs: 4}") -> str:
+    return f"name: s\ndataset: {data}\nprotocol: {protocol}\nseeds: 2\nsampler: {sampler}\ngrid: {grid}\n"
+
+
+def read(folder: Path, content: str) -> SweepSpec:
+    file = folder / "s.yaml"
+    file.write_text(content, encoding="utf-8")
+    return read_sweep(file)
+
+
+def error_of(folder: Path, content: str) -> str:
+    with pytest.raises(SpecError) as caught:
+        read(folder, content)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    return message.removeprefix(f"{folder / 's.yaml'}:")
+
+
+def planned_keys(db: Path) -> list[str]:
+    return [run.run_key for run in Results(db).find_runs(sweep="s")]
+
+
+class Interruption(Observer):
+    """Interrupts a search after some stacks."""
+
+    def __init__(self, stacks: int) -> None:
+        self.left = stacks
+
+    def finished(self, results: object) -> None:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+def test_ranges_have_whole_numbers_where_the_setting_has(tmp_path: Path) -> None:
+    (block,) = read(tmp_path, text()).space
+    assert block["prototypes"] == Range(2, 8, log=False, step=None, whole=True)
+    assert block["power"] == Range(1, 8, log=True, step=None, whole=False)
+    assert block["initialisation"] == ("mean", "samples")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            text("{optuna: tpe, trials: 5, objective: test_accuracy}"),
+            "judged by validation rows, not by test rows (did you mean 'validation_accuracy'?)",
+        ),
+        (text("{optuna: tpe, trials: 5, objective: accuracy}"), "unknown objective 'accuracy' (did you mean 'valid"),
+        (text("{optuna: tpe, trials: 5, objective: validation_rmse}"), "rmse is a metric of regression"),
+        (text("{optuna: tqe, trials: 5, objective: validation_accuracy}"), "5:19: sampler.optuna: "),
+        (text("{optuna: tpe, trails: 5, objective: validation_accuracy}"), "did you mean 'trials'?"),
+        (text(data="two_moons"), "the data set has no validation rows (set validation"),
+        (text(data="[digits, two_moons]"), "a search needs one data set, got 2"),
+        (text("{optuna: tpe, trials: 600000, objective: validation_accuracy}"), "at most 1,000,000 runs, got 1,200"),
+        (text(grid="{method: idw, prototypes: {low: 2}}"), "grid.prototypes: 'high' is missing"),
+        (text(grid="{method: idw, prototypes: {low: 8, high: 2}}"), "expected more than low (8), got 2"),
+        (text(grid="{method: idw, prototypes: {low: 0, high: 2}}"), "grid.prototypes.low: "),
+        (text(grid="{method: idw, prototypes: {low: 2, high: 2.5}}"), "grid.prototypes.high: "),
+        (text(grid="{method: idw, prototypes: 4, power: {low: 0, high: 2, log: true}}"), "needs numbers above 0"),
+        (text(grid="{method: idw, prototypes: 4, power: {low: 1, high: 2, log: true, step: 1}}"), "no meaning with"),
+        (
+            text(SAMPLER.replace("}", ", pruner: asha, min_epochs: 9}")),
+            "sampler.min_epochs: expected at most the 4 epochs",
+        ),
+        (
+            text(SAMPLER.replace("}", ", pruner: asha}"), protocol="{epochs: 4, warmup_epochs: 2}"),
+            "sampler: warmup_epochs of the protocol: expected fewer than the 1 epochs, got 2",
+        ),
+        (
+            text(SAMPLER.replace("accuracy}", "coverage, pruner: asha}").replace("batch: 4, ", "")),
+            "which have validation_accuracy only",
+        ),
+        (text(SAMPLER.replace("}", ", pruner: asha}"), "{method: idw, prototypes: 4, epochs: 3}"), "sets the epochs"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_in_one_line(tmp_path: Path, content: str, expected: str) -> None:
+    assert expected in error_of(tmp_path, content)
+
+
+def test_a_range_without_a_sampler_is_refused(tmp_path: Path) -> None:
+    content = text().replace(f"sampler: {SAMPLER}\n", "")
+    assert "a range needs a sampler (list the values, or add a sampler)" in error_of(tmp_path, content)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pruner", ["", ", pruner: asha", ", pruner: hyperband, reduction: 2"])
+def test_an_interrupted_search_ends_with_the_same_runs(tmp_path: Path, pruner: str) -> None:
+    spec = read(tmp_path, text(SAMPLER.replace("}", pruner + "}")))
+    whole, part = tmp_path / "whole.db", tmp_path / "part.db"
+    run_sweep(spec, whole)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(spec, part, jobs=1, observer=Interruption(7))
+    before = {run.run_key: run.finished_at for run in Results(part).find_runs(states=("complete",))}
+    assert 0 < len(before) < len(planned_keys(whole))
+    status = run_sweep(spec, part)
+    after = {run.run_key: run for run in Results(part).find_runs()}
+    assert planned_keys(part) == planned_keys(whole)
+    assert status.complete == status.total == len(after)
+    assert {key: after[key].finished_at for key in before} == before
+
+
+@pytest.mark.slow
+def test_a_finished_search_trains_nothing_and_more_trials_continue_it(tmp_path: Path) -> None:
+    db = tmp_path / "runs.db"
+    run_sweep(read(tmp_path, text()), db)
+    first = planned_keys(db)
+    run_sweep(read(tmp_path, text()), db)
+    assert all(run.attempt == 1 for run in Results(db).find_runs())
+    run_sweep(read(tmp_path, text(SAMPLER.replace("12", "16"))), db)
+    assert planned_keys(db)[: len(first)] == first
+    assert len(planned_keys(db)) == len(first) + 8
+
+
+def test_a_search_returns_the_setting_with_the_best_mean_on_validation_rows(tmp_path: Path) -> None:
+    spec = read(tmp_path, text("{optuna: random, trials: 6, objective: validation_accuracy}"))
+    results = Results(tmp_path / "runs.db")
+    trained: list[RunConfig] = []
+
+    def train(configs: Sequence[RunConfig], ended: int) -> None:
+        from idwbench.data.loading import load_dataset
+        from idwbench.sweep.runner import run_pending
+        from idwbench.training.selection import EngineSelector
+
+        trained.extend(configs)
+        run_pending(configs, results, EngineSelector(), load_dataset(spec.dataset), Observer())
+
+    best = run_search(spec, results, train)
+    by_setting: dict[str, list[float]] = {}
+    for run in results.find_runs(sweep="s"):
+        found = run.metric("accuracy", "validation")
+        assert found is not None
+        by_setting.setdefault(run.config.model_copy(update={"seed": 0}).run_key, []).append(found)
+    means = {key: sum(values) / len(values) for key, values in by_setting.items()}
+    assert best is not None
+    assert best.value == max(means.values()) == means[best.config.run_key]
+    assert len(trained) == len({config.run_key for config in trained}) == 2 * len(means)
+
+
+@pytest.mark.slow
+def test_a_pruned_trial_has_no_runs_with_all_epochs(tmp_path: Path) -> None:
+    spec = read(tmp_path, text("{optuna: random, trials: 9, objective: validation_accuracy, pruner: asha}"))
+    run_sweep(spec, tmp_path / "runs.db")
+    epochs = [run.config.protocol.epochs for run in Results(tmp_path / "runs.db").find_runs()]
+    assert spec.sampler is not None
+    assert set(epochs) == set(rungs(spec.sampler, 4)) == {1, 3, 4}
+    assert epochs.count(1) == 18 > epochs.count(3) >= epochs.count(4) > 0
+
+
+class Counts(Observer):
+    """Counts runs, and keeps the lines."""
+
+    def __init__(self) -> None:
+        self.numbers, self.ended, self.lines = (0, 0), 0, list[str]()
+
+    def planned(self, total: int, to_do: int, running: int, failed: int) -> None:
+        self.numbers = total, to_do
+
+    def finished(self, results: Sequence[RunResult]) -> None:
+        self.ended += len(results)
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def test_runs_of_a_search_that_are_trained_again_are_to_do(tmp_path: Path) -> None:
+    grid = "{method: idw, prototypes: 4, epsilon: {low: 1.0e-4, high: 0.1}, learning_rate: {low: 0.001, high: 0.1}}"
+    spec = read(tmp_path, text("{optuna: random, trials: 4, batch: 2, objective: validation_accuracy}", grid))
+    for retry in (None, "all"):
+        counts = Counts()
+        run_sweep(spec, tmp_path / "runs.db", retry=retry, observer=counts)
+        assert (counts.numbers, counts.ended) == ((8, 8), 8)
+    best = [line for line in counts.lines if "best" in line]
+    assert len(best) == 2
+    assert all("learning rate" in line for line in best)  # also what is no setting of the model
+
+
+def test_a_search_waits_for_stored_runs_that_another_process_trains_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = read(tmp_path, text("{optuna: random, trials: 2, objective: validation_accuracy}"))
+    db = tmp_path / "runs.db"
+    run_sweep(spec, db)
+    other, key = Results(db), planned_keys(db)[0]
+    other.reset([key], ("complete",))
+    assert other.lease([key]) == [key]
+    assert run_sweep(spec, db).running == 1
+    released: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        released.append(seconds)
+        other.release([key])
+
+    monkeypatch.setattr("idwbench.sweep.waiting.time", SimpleNamespace(sleep=sleep))
+    status = run_sweep(spec, db, wait=True)
+    assert (status.running, status.complete) == (0, status.total)
+    assert len(released) == 1
+
+
+def test_blocks_of_a_search_are_alternatives(tmp_path: Path) -> None:
+    grid = "\n  - {method: idw, prototypes: {low: 2, high: 8}}"
+    grid += "\n  - {kind: kernel_regression, kernel: gaussian, bandwidth: {low: 0.1, high: 2}}"
+    spec = read(tmp_path, text("{optuna: random, trials: 8, objective: validation_accuracy}", grid))
+    run_sweep(spec, tmp_path / "runs.db")
+    kinds = [run.config.model.kind for run in Results(tmp_path / "runs.db").find_runs()]
+    # Kernel regression does not depend on the seed.
+    assert set(kinds) == {"prototypes", "kernel_regression"}
+    assert kinds.count("prototypes") % 2 == 0
+
+
+def test_runs_without_the_metric_of_the_objective_end_the_search_in_one_line(tmp_path: Path) -> None:
+    spec = read(tmp_path, text("{optuna: random, trials: 2, objective: validation_coverage}"))
+    with pytest.raises(TrainingError, match=r"have no validation_coverage; they have .*validation_accuracy"):
+        run_sweep(spec, tmp_path / "runs.db")
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ResultsError, match=r"needs the Python package 'optuna' \(pip install 'idwbench\[search\]'\)"):
+        run_sweep(read(tmp_path, text()), tmp_path / "runs.db")
+    assert issubclass(ResultsError, IdwbenchError)
+
+
+def test_the_sweep_of_the_page_of_searches_is_read(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/search.md").read_text(encoding="utf-8")
+    spec = read(tmp_path, page.split("```yaml\n")[1].split("```")[0])
+    assert spec.sampler is not None
+    keys = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")}
+    assert {*type(spec.sampler).model_fields} - {"reduction"} <= keys | {"low", "high"}
+
+
+def test_a_dry_run_prints_the_space_of_a_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from idwbench.cli.plan_output import print_plan
+
+    print_plan(read(tmp_path, text()), str(tmp_path / "runs.db"), False)
+    out, err = capsys.readouterr()
+    assert "prototypes: 2 to 8" in out.splitlines()
+    assert "initialisation: mean, samples" in out.splitlines()
+    assert err == "s: 12 trials of 2 seeds by tpe; each depends on the results before\n"
+    assert not (tmp_path / "runs.db").exists()

@@ -1,0 +1,169 @@
+"""Sweeps of which other processes train a part."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import update
+from typer.testing import CliRunner
+
+from idwbench.cli.app import app
+from idwbench.errors import RunElsewhereError
+from idwbench.results.processes import Owner
+from idwbench.results.store import Results
+from idwbench.results.tables import runs as run_table
+from idwbench.runs.config import run_config
+from idwbench.sweep import waiting
+from idwbench.sweep.execution import run_sweep, train
+from idwbench.sweep.observer import Observer
+from idwbench.sweep.planner import plan
+from idwbench.sweep.spec import read_sweep
+
+TEXT = """\
+name: shared
+dataset: {name: two_moons, train_per_class: 10, test_per_class: 5, holdout_per_class: 0}
+protocol: {epochs: 1}
+seeds: 4
+grid: {method: idw, prototypes: 2}
+"""
+
+
+class Waiting(Observer):
+    def __init__(self):
+        self.waits, self.taken_overs, self.trained = [], [], 0
+
+    def waiting(self, left):
+        self.waits.append(left)
+
+    def taken_over(self, runs):
+        self.taken_overs.append(runs)
+
+    def finished(self, results):
+        self.trained += len(results)
+
+
+@pytest.fixture
+def spec(tmp_path):
+    (tmp_path / "shared.yaml").write_text(TEXT)
+    return read_sweep(tmp_path / "shared.yaml")
+
+
+@pytest.fixture
+def db(tmp_path):
+    return str(tmp_path / "shared.db")
+
+
+@pytest.fixture
+def other(db, spec, monkeypatch):
+    """The first three runs are leased by a process on another host; returns a function that acts as this process."""
+    store = Results(db)
+    keys = [config.run_key for config in plan(spec)]
+    store.register_sweep(spec.name, "", "", plan(spec))
+
+    def act(action):
+        with monkeypatch.context() as patched:
+            patched.setattr(Owner, "current", classmethod(lambda cls: cls("elsewhere", 7)))
+            return action(store, keys[:3])
+
+    act(lambda store, keys: store.lease(keys))
+    return act
+
+
+def seen_last(db, age):
+    with Results(db)._database.write() as connection:
+        seen = datetime.now(UTC) - age
+        connection.execute(update(run_table).where(run_table.c.host == "elsewhere").values(heartbeat_at=seen))
+
+
+def test_without_waiting_a_sweep_leaves_runs_that_are_in_work_elsewhere(spec, db, other):
+    status = run_sweep(spec, db)
+    assert (status.complete, status.running) == (1, 3)
+
+
+def test_a_sweep_waits_with_growing_pauses_for_the_runs_that_others_train(spec, db, other, monkeypatch):
+    pauses, observer = [], Waiting()
+    reference = Results(db + ".reference")
+    run_sweep(spec, db + ".reference")
+
+    def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 9:
+            other(lambda store, keys: store.fail(keys[:1], "no luck"))
+        if len(pauses) == 10:
+            other(lambda store, keys: store.release(keys[1:]))
+        assert len(pauses) < 11
+
+    monkeypatch.setattr(waiting.time, "sleep", pause)
+    status = run_sweep(spec, db, observer=observer, wait=True)
+    assert (status.complete, status.failed, status.running) == (3, 1, 0)
+    assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30]
+    assert observer.waits == [3] * 9 + [2]
+    assert (observer.taken_overs, observer.trained) == ([2], 3)
+    assert reference.sweep_status("shared").complete == 4
+
+
+def test_a_sweep_that_waits_takes_over_runs_whose_process_is_silent(spec, db, other, monkeypatch):
+    observer = Waiting()
+    monkeypatch.setattr(waiting.time, "sleep", lambda seconds: seen_last(db, timedelta(minutes=11)))
+    status = run_sweep(spec, db, observer=observer, wait=True)
+    assert status.complete == 4
+    assert (observer.waits, observer.taken_overs) == ([3], [3])
+
+
+def test_a_sweep_that_is_done_does_not_wait(spec, db, monkeypatch):
+    monkeypatch.setattr(waiting.time, "sleep", lambda seconds: pytest.fail("slept"))
+    for _ in range(2):
+        assert run_sweep(spec, db, wait=True).complete == 4
+
+
+def test_an_interruption_ends_the_wait(spec, db, other, monkeypatch):
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(waiting.time, "sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(spec, db, wait=True)
+    status = Results(db).sweep_status("shared")
+    assert (status.complete, status.running) == (1, 3)
+
+
+def test_a_study_of_a_network_that_is_trained_elsewhere_is_waited_for_without_haste(tmp_path, monkeypatch):
+    (tmp_path / "study.yaml").write_text(
+        TEXT.replace("seeds: 4", "seeds: 1").replace("grid: {", "grid: {kind: patch_study, cases: special, ")
+    )
+    spec, db = read_sweep(tmp_path / "study.yaml"), str(tmp_path / "study.db")
+    network = run_config(spec.datasets[0][0], method="idw", prototypes=2, epochs=1, seed=0)
+    store = Results(db)
+    key = plan(spec)[0].required.run_key
+    assert store.plan([network]) == [key]
+    with monkeypatch.context() as patched:
+        patched.setattr(Owner, "current", classmethod(lambda cls: cls("elsewhere", 7)))
+        store.lease([key])
+    pauses = []
+
+    def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            seen_last(db, timedelta(minutes=11))
+
+    monkeypatch.setattr(waiting.time, "sleep", pause)
+    observer = Waiting()
+    assert run_sweep(spec, db, wait=True, observer=observer).complete == 1
+    assert pauses == [0.5, 1, 2]
+    assert observer.taken_overs == [2]  # the network and its study
+
+
+def test_a_run_that_another_process_trains_is_no_result(spec, db, other):
+    first, *_ = plan(spec)
+    with pytest.raises(RunElsewhereError, match=f"run {first.run_key[:12]} is being trained by another process"):
+        train(first, db)
+
+
+def test_the_command_line_gives_exit_code_3_for_a_run_that_another_process_trains(spec, db, other):
+    settings = ["--prototypes", "2", "--epochs", "1", "--db", db]
+    for option in ("train_per_class=10", "test_per_class=5", "holdout_per_class=0"):
+        settings += ["--dataset-option", option]
+    result = CliRunner().invoke(app, ["train", "--dataset", "two_moons", *settings])
+    assert result.exit_code == 3
+    assert result.stderr.splitlines()[-1].endswith("is being trained by another process")

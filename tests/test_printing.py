@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+
+import pytest
+
+from idwbench.printing import printable
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("p=2, ε=0.001 · ± 1\n\tb", "p=2, ε=0.001 · ± 1\n\tb"),
+        ("\x1b[31mred\x07\r\0", r"\x1b[31mred\x07\r\x00"),
+        ("a\u202eb\u2066", r"a\u202eb\u2066"),
+        ("\x7f\x9b\x85\u2028", r"\u007f\u009b\u0085\u2028"),
+        ("\ud800", r"\ud800"),
+        ("\U000e0041", r"\udb40\udc41"),
+        ("می\u200cخواهم\u3000日本\u00a0", "می\u200cخواهم\u3000日本\u00a0"),
+    ],
+)
+def test_what_controls_a_terminal_is_escaped_and_writing_is_not(text, shown):
+    assert printable(text) == shown
+
+
+def test_one_line_keeps_nothing_that_is_not_printable():
+    assert printable("a\nb\u00a0", kept="") == r"a\nb\u00a0"
+
+
+def test_no_control_character_of_unicode_passes():
+    text = printable("".join(map(chr, range(sys.maxunicode + 1))), kept="")
+    assert text.isprintable()
+    passed = printable("".join(map(chr, range(sys.maxunicode + 1))))
+    assert {unicodedata.category(char) for char in passed} & {"Cc", "Cf", "Cs", "Zl", "Zp"} == {"Cc", "Cf"}
+    assert {char for char in passed if unicodedata.category(char) in ("Cc", "Cf")} == set("\n\t\u200c\u200d")
+
+
+def test_json_stays_json():
+    content = {"a": "\x1b\x7f\x9b\u202e\U000e0041 é"}
+    assert json.loads(printable(json.dumps(content, ensure_ascii=False))) == content

@@ -1,0 +1,82 @@
+"""`kill -9` of the driver at random moments; the same command is typed again each time."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from torture_database import contents, is_sound, most_written, query, record_results, states
+from torture_drivers import start
+from torture_sweeps import FULL, sweep_text
+
+pytestmark = pytest.mark.slow
+
+KILLS, SETTINGS, SEEDS = (200, 150, 2) if FULL else (20, 16, 2)
+REAL_KILLS = 20 if FULL else 1  # of these, on a command line that is started anew
+MOST_STEPS = 16 if FULL else 24  # so that all kills come before the last run is stored
+
+
+def kill_real_command(folder: Path, moment: float) -> None:
+    """Start the command with a new interpreter, and kill it some time after it has planned the sweep."""
+    command = [sys.executable, "-m", "idwbench", "sweep", "torture.yaml", "--db", "torture.db", "-j", "2"]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "to go" in process.stderr.readline()
+        time.sleep(moment)
+        process.send_signal(signal.SIGKILL)
+
+
+def kill_driver(folder: Path, steps: int, moment: float) -> None:
+    """Start the command in a fork, and kill it some time after it has taken some steps."""
+    driver = start(folder / "log", "sweep", "torture.yaml", "--db", "torture.db", "-j", 2, is_stepping=True)
+    driver.take_steps(steps)
+    time.sleep(moment)
+    driver.kill()
+
+
+def test_a_sweep_whose_driver_is_killed_again_and_again_ends_like_one_that_was_left_alone(tmp_path, sweep, capsys):
+    sweep.write_text(sweep_text(SETTINGS, SEEDS))
+    db, n = tmp_path / "torture.db", SETTINGS * SEEDS
+    record_results(db)
+    random_moments = random.Random(0)
+    progress = []
+    for number in range(KILLS):
+        # From the first instant to some milliseconds after a step, so also within transactions.
+        steps, moment = random_moments.randrange(MOST_STEPS), random_moments.uniform(0, 0.01)
+        if number % (KILLS // REAL_KILLS) == 0:
+            kill_real_command(tmp_path, 10 * moment)
+        else:
+            kill_driver(tmp_path, steps, moment if steps else 10 * moment)
+        progress.append(states(db).get("complete", 0))
+    assert is_sound(db)
+
+    last = start(tmp_path / "log", "sweep", "torture.yaml", "--db", "torture.db", "-j", 2)
+    assert last.wait() == 0, last.output
+    alone = start(tmp_path / "log", "sweep", "torture.yaml", "--db", "alone.db", "-j", 2)
+    assert alone.wait() == 0, alone.output
+    assert "Traceback" not in last.output
+
+    assert states(db) == {"complete": n}
+    assert most_written(db) == 1  # no run got a result twice
+    assert query(db, "SELECT count(*), count(DISTINCT run_key) FROM written") == [(n, n)]
+    # Each start of a run is an attempt: one is complete, and the others lost their process.
+    assert query(db, "SELECT count(*) FROM attempts WHERE state = 'complete'") == [(n,)]
+    lost = query(db, "SELECT count(*) FROM attempts WHERE state = 'lost'")[0][0]
+    assert query(db, "SELECT count(*) FROM attempts") == [(n + lost,)]
+    assert is_sound(db)
+    assert contents(db) == contents(tmp_path / "alone.db")
+    # The kills hit what they were meant to hit: begun runs, and a sweep that was not done yet.
+    assert lost > 0
+    assert 0 < progress[KILLS // 2] < n
+    assert not FULL or progress[-1] < n
+    if FULL:
+        with capsys.disabled():
+            print(f"\n{KILLS} kills (SIGKILL) of a sweep of {n} runs, {REAL_KILLS} of them of a new interpreter:")
+            hits = sum(done < n for done in progress)
+            print(f"{n} complete, {hits} kills before the last run was stored, {lost} trainings lost,")
+            print("none stored twice, metrics, curves and arrays equal to the byte to a sweep left alone")

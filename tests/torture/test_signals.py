@@ -1,0 +1,156 @@
+"""Signals that end a command: one line, the right count and exit code, and no run that stays `running`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from functools import partial
+from multiprocessing import get_context
+
+import pytest
+from torture_database import record_results, states
+from torture_drivers import WAIT_SECONDS, start
+from torture_sweeps import sweep_text
+
+pytestmark = pytest.mark.slow
+
+COMMAND = ("sweep", "torture.yaml", "--db", "torture.db", "-j", 2)
+SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+
+
+@pytest.fixture
+def db(tmp_path, sweep):
+    """Four runs that train until they are told to end."""
+    sweep.write_text(sweep_text(2, 2, epochs=3))
+    path = tmp_path / "torture.db"
+    record_results(path)
+    return path
+
+
+@pytest.fixture
+def events():
+    return [get_context("forkserver").Event() for _ in range(3)]
+
+
+def hear_signals():
+    """A caller in the background of a shell ignores SIGINT, and its children with it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def train_until(may_end, is_training, at_every_epoch, noted):
+    """Let trainings wait, either at every epoch, where they can be stopped, or within one."""
+    from idwbench.cli.progress import SweepProgress
+    from idwbench.training.fused_engine import FusedEngine
+
+    train, note = FusedEngine.train, SweepProgress.note
+
+    def wait_for_the_end(self, configs, dataset, on_epoch=lambda epoch: None):
+        is_training.set()
+        if not at_every_epoch:
+            assert may_end.wait(WAIT_SECONDS)
+        while not may_end.is_set():
+            on_epoch(1)
+            threading.Event().wait(0.001)
+        return train(self, configs, dataset, on_epoch)
+
+    def noting(self, text):
+        note(self, text)
+        if "another interruption" in text:
+            noted.set()
+
+    hear_signals()
+    FusedEngine.train, SweepProgress.note = wait_for_the_end, noting
+
+
+def last_line(driver):
+    assert "Traceback" not in driver.output
+    return driver.output.splitlines()[-1]
+
+
+def send(driver, number):
+    os.kill(driver.process.pid, number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_releases_the_runs_and_ends_in_one_line(tmp_path, db, events, number):
+    may_end, is_training, noted = events
+    driver = start(tmp_path / "log", *COMMAND, prepare=partial(train_until, may_end, is_training, True, noted))
+    assert is_training.wait(WAIT_SECONDS)
+    send(driver, number)
+    assert driver.wait() == SIGNALS[number]
+    assert last_line(driver) == "interrupted: 0 of 4 done; the same command continues"
+    assert states(db) == {"planned": 4}
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_second_signal_does_not_wait_for_the_epoch_and_the_count_is_right(tmp_path, db, events, number):
+    may_end, is_training, noted = events
+    driver = start(tmp_path / "log", *COMMAND, prepare=partial(train_until, may_end, is_training, False, noted))
+    assert is_training.wait(WAIT_SECONDS)
+    send(driver, number)
+    assert noted.wait(WAIT_SECONDS)
+    send(driver, number)
+    assert driver.wait() == SIGNALS[number]
+    assert last_line(driver) == "interrupted: 0 of 4 done; the same command continues"
+    assert states(db) == {"planned": 4}
+
+
+def slow_release(may_end, is_training, releasing):
+    """Say when runs are being released, and give the caller time for another signal."""
+    from idwbench.results.store import Results
+
+    release = Results.release
+
+    def released(self, keys):
+        releasing.set()
+        threading.Event().wait(0.5)
+        release(self, keys)
+
+    train_until(may_end, is_training, True, releasing)
+    Results.release = released
+
+
+def test_signals_while_the_first_is_handled_leave_no_run_running(tmp_path, db, events):
+    may_end, is_training, releasing = events
+    driver = start(tmp_path / "log", *COMMAND, prepare=partial(slow_release, may_end, is_training, releasing))
+    assert is_training.wait(WAIT_SECONDS)
+    for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):
+        send(driver, number)
+    assert releasing.wait(WAIT_SECONDS)
+    for _ in range(5):
+        threading.Event().wait(0.1)
+        send(driver, signal.SIGINT)
+    assert driver.wait() == 130
+    assert last_line(driver) == "interrupted: 0 of 4 done; the same command continues"
+    assert states(db) == {"planned": 4}
+
+
+def ignore(number, may_end, is_training, noted):
+    train_until(may_end, is_training, True, noted)
+    signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path, db, events, number):
+    may_end, is_training, noted = events
+    driver = start(tmp_path / "log", *COMMAND, prepare=partial(ignore, number, may_end, is_training, noted))
+    assert is_training.wait(WAIT_SECONDS)
+    send(driver, number)
+    may_end.set()
+    assert driver.wait() == 0, driver.output
+    assert states(db) == {"complete": 4}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_training_of_one_run(tmp_path, events, number):
+    may_end, is_training, noted = events
+    command = ("train", "--dataset", "two_moons", "--prototypes", 2, "--epochs", 1, "--db", "torture.db")
+    driver = start(tmp_path / "log", *command, prepare=partial(train_until, may_end, is_training, True, noted))
+    assert is_training.wait(WAIT_SECONDS)
+    send(driver, number)
+    assert driver.wait() == SIGNALS[number]
+    assert last_line(driver) == "interrupted: nothing new was stored"
+    assert states(tmp_path / "torture.db") == {"planned": 1}

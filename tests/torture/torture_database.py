@@ -1,0 +1,60 @@
+"""What a database holds, and a record that the database itself keeps of each result that is written."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+_RECORD = """
+CREATE TABLE IF NOT EXISTS written (run_key TEXT, state TEXT);
+CREATE TRIGGER IF NOT EXISTS record_results AFTER UPDATE OF state ON runs
+WHEN NEW.state IN ('complete', 'diverged', 'failed') AND OLD.state IS NOT NEW.state
+BEGIN INSERT INTO written VALUES (NEW.run_key, NEW.state); END;
+"""
+_METRICS = "SELECT r.run_key, m.split, m.name, m.value FROM runs r JOIN metrics m ON m.run_id = r.id"
+_CURVES = "SELECT r.run_key, c.epoch, c.split, c.name, c.value FROM runs r JOIN curves c ON c.run_id = r.id"
+_ARRAYS = "SELECT r.run_key, a.name, a.dtype, a.shape, a.data FROM runs r JOIN arrays a ON a.run_id = r.id"
+
+
+def record_results(db: Path) -> None:
+    """Create the database, which then records each run that gets a result."""
+    from idwbench.results.store import Results
+
+    Results(db)
+    with closing(sqlite3.connect(db)) as connection:
+        connection.executescript(_RECORD)
+
+
+def query(db: Path, text: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(db, timeout=60)) as connection:
+        return connection.execute(text).fetchall()
+
+
+def contents(db: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """All metrics, curves and arrays, to the byte."""
+    tables = {"metrics": _METRICS, "curves": _CURVES, "arrays": _ARRAYS}
+    return {name: sorted(query(db, text), key=str) for name, text in tables.items()}
+
+
+def results_by_run(db: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """The metrics, curves and arrays of each run that has some."""
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for rows in contents(db).values():
+        for key, *row in rows:
+            found.setdefault(key, []).append(tuple(row))
+    return found
+
+
+def states(db: Path) -> dict[str, int]:
+    return dict(query(db, "SELECT state, count(*) FROM runs GROUP BY state"))
+
+
+def most_written(db: Path) -> int:
+    """The largest number of times that a result was written for one run."""
+    return query(db, "SELECT max(n) FROM (SELECT count(*) AS n FROM written GROUP BY run_key)")[0][0] or 0
+
+
+def is_sound(db: Path) -> bool:
+    return query(db, "PRAGMA integrity_check") == [("ok",)] and query(db, "PRAGMA foreign_key_check") == []
