@@ -85,9 +85,11 @@ family-full-networks: $(VENV)/.installed
 
 DUAL_NETWORKS := dual_form
 DUAL_MEMORIES := dual_history dual_keys lstm lstm_history
+dual: BEGIN := $(shell date +%s)
 dual: $(VENV)/.installed
 	$(MAKE) --no-print-directory -j 2 dual-networks dual-memories
 	$(BIN)/idwbench report --dual -o results/dual --db results/dual.db --force
+	@echo "make dual took $$((($$(date +%s) - $(BEGIN)) / 60)) minutes"
 
 dual-networks: $(VENV)/.installed
 	$(call sweep_each,$(DUAL_NETWORKS),results/dual.db)
