@@ -32,6 +32,7 @@ __all__ = [
     "UnknownSettingError",
     "did_you_mean",
     "dotted",
+    "first_line",
 ]
 
 Location = tuple[str | int, ...]
@@ -221,3 +222,8 @@ def did_you_mean(word: str, valid: Iterable[str]) -> str:
     if near:
         return f"did you mean '{near[0]}'?"
     return f"expected one of: {', '.join(words)}" if words else ""
+
+
+def first_line(error: BaseException | None) -> str:
+    """Return the first line of the text of an error; empty if it has none."""
+    return (str(error).strip().splitlines() or [""])[0]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Force, Json, Plugins, load_plugins
+from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Force, Json, Plugins, Query, load_plugins
 from idwbench.errors import ExplanationError
 
 if TYPE_CHECKING:
@@ -22,15 +22,7 @@ def explain(
     model: Annotated[
         str, typer.Argument(help="A model file (.pt or .safetensors), or the key of a stored run or its beginning.")
     ],
-    x: Annotated[
-        str | None,
-        typer.Option(
-            "--x",
-            help="Input in the data's own units: numbers (0.0,1.0), an .npy or image file, or DATASET:SPLIT:INDEX "
-            "(mnist:test:17).",
-            show_default=False,
-        ),
-    ] = None,
+    x: Query = None,
     prompt: Annotated[
         str | None, typer.Option(help="Text that a recorded lstm_lm reads, in place of --x.", show_default=False)
     ] = None,

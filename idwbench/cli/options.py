@@ -20,6 +20,7 @@ __all__ = [
     "Jobs",
     "Json",
     "Plugins",
+    "Query",
     "key_values",
     "load_plugins",
 ]
@@ -52,6 +53,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
 Plugins = Annotated[
     list[Path] | None,
     typer.Option("--plugin", help="Python file that registers methods; may be repeated.", show_default=False),
+]
+
+
+Query = Annotated[
+    str | None,
+    typer.Option(
+        "--x",
+        help="Input in the data's own units: numbers (0.0,1.0), an .npy or image file, or DATASET:SPLIT:INDEX "
+        "(mnist:test:17).",
+        show_default=False,
+    ),
 ]
 
 

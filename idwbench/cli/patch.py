@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idwbench.cli.options import DataDir, Force, Json, Plugins, load_plugins
+from idwbench.cli.options import DataDir, Force, Json, Plugins, Query, load_plugins
 from idwbench.errors import PatchError
 
 if TYPE_CHECKING:
@@ -22,15 +22,7 @@ __all__ = ["patch"]
 
 def patch(
     model: Annotated[Path, typer.Argument(help="The model file (.pt or .safetensors) of an idw model.")],
-    x: Annotated[
-        str | None,
-        typer.Option(
-            "--x",
-            help="Input in the data's own units: numbers (0.0,1.0), an .npy or image file, or DATASET:SPLIT:INDEX "
-            "(mnist:test:17).",
-            show_default=False,
-        ),
-    ] = None,
+    x: Query = None,
     label: Annotated[
         str | None, typer.Option(help="Target class of --x: its name or number.", show_default=False)
     ] = None,

@@ -21,7 +21,7 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 @pytest.fixture
 def db(tmp_path, sweep):
-    """Four runs that train until they are told to end."""
+    """A sweep of four runs that train until an event is set."""
     sweep.write_text(sweep_text(2, 2, epochs=3))
     path = tmp_path / "torture.db"
     record_results(path)

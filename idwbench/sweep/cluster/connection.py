@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from typing import Any
 
-from idwbench.errors import ClusterError
+from idwbench.errors import ClusterError, first_line
 from idwbench.sweep.cluster.address import ClusterAddress
 
 __all__ = ["Cluster", "connected"]
@@ -194,7 +194,7 @@ def _unreachable(address: str, error: Exception) -> ClusterError:
 
 def _reason(error: BaseException | None) -> str:
     """Return what the operating system says, such as ``Connection refused``, or the first line of the error."""
-    first = (str(error).strip().splitlines() or [""])[0]
+    first = first_line(error)
     while error is not None:
         if isinstance(error, OSError) and error.strerror:
             return error.strerror
