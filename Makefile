@@ -8,7 +8,7 @@ INPUTS := pyproject.toml constraints.txt
 # `make test JOBS=auto` is done sooner where processors are idle.
 JOBS ?= 0
 
-.PHONY: help demo paper family family-tables family-networks family-full family-full-texts family-full-networks dual dual-networks dual-memories test test-fast test-numerics torture lint check bench docs clean
+.PHONY: help demo paper family family-tables family-networks family-full family-full-texts family-full-networks dual dual-networks dual-memories test test-fast test-numerics torture test-oldest lint check bench docs linkcheck package clean
 
 help:
 	@echo "make demo   train, table and draw the paper's Two Moons figure in results/"
@@ -23,7 +23,10 @@ help:
 	@echo "make lint   ruff, mypy and import-linter"
 	@echo "make check  lint and test"
 	@echo "make bench  measure speed: both engines beside a plain PyTorch loop"
-	@echo "make docs   write docs/cli.md from the command line"
+	@echo "make docs   build the documentation in build/docs, and docs/cli.md from the command line"
+	@echo "make linkcheck      follow the links of the documentation to other sites"
+	@echo "make package        build the wheel and the source archive in dist/"
+	@echo "make test-oldest    run the tests with the oldest supported versions of the dependencies"
 	@echo "make clean  remove the virtual environment and caches"
 
 # An empty file in the environment marks what was installed and from which inputs; it is touched only when pip succeeds.
@@ -108,7 +111,7 @@ test-numerics: $(VENV)/.installed-dev
 
 # Short versions of these tests are part of `make test`.
 torture: $(VENV)/.installed-dev
-	IDWBENCH_TORTURE=1 $(BIN)/python -m pytest -n 0 tests/torture tests/fuzz
+	IDWBENCH_TORTURE=1 $(BIN)/python -m pytest -n 0 tests/torture tests/fuzz tests/packaging
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -121,8 +124,32 @@ check: lint test
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks
 
+# The source folder is the repository: links between README.md, docs/ and results/published/ are the same on the site.
+SPHINX := $(BIN)/python -m sphinx -q -W --keep-going -c docs -d build/doctrees
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m idwbench.cli.reference docs/cli.md
+	$(SPHINX) . build/docs
+	@echo "the site: build/docs/index.html"
+
+linkcheck: $(VENV)/.installed-dev
+	$(SPHINX) -b linkcheck . build/linkcheck
+
+package: $(VENV)/.installed-dev
+	$(BIN)/python -m build --no-isolation
+
+# The oldest supported version of each direct dependency. PyTorch stays at the pinned version: older ones need other wheels.
+OLDEST := .venv-oldest
+$(OLDEST)/.installed: pyproject.toml constraints.txt tests/packaging/oldest.py
+	@test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python tests/packaging/oldest.py > $(OLDEST)/requirements.txt
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -r $(OLDEST)/requirements.txt -e .
+	@touch $@
+
+# Old packages warn of what they use of newer ones, so that warnings are no errors here. Pins, building and the site are of
+# the development environment. Compiled kernels depend on the version of Numba and have a folder of their own.
+test-oldest: $(OLDEST)/.installed
+	NUMBA_CACHE_DIR=$(CURDIR)/$(OLDEST)/numba $(OLDEST)/bin/python -m pytest -n $(JOBS) -o filterwarnings=default \
+		--ignore tests/test_constraints.py --ignore tests/packaging/test_wheel.py
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(OLDEST) build dist docs/gallery *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

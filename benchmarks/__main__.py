@@ -11,7 +11,9 @@ import numpy as np
 import torch
 
 from benchmarks import engines, program
+from benchmarks.baselines import baselines
 from benchmarks.dual import dual
+from benchmarks.estimator import estimator
 from benchmarks.kernels import kernel_regression
 from benchmarks.layers import layers
 from benchmarks.lstm import lstm
@@ -51,6 +53,8 @@ PARTS: dict[str, Callable[[Dataset], None]] = {
     "dual": dual,
     "lstm": lstm,
     "kernel_regression": kernel_regression,
+    "baselines": baselines,
+    "estimator": estimator,
     "attribution": attribution,
 }
 # Parts that take long: they run only if they are named.

@@ -23,7 +23,7 @@ __all__ = ["lstm"]
 
 SWEEP = Path(__file__).parents[1] / "sweeps" / "lstm_history.yaml"
 # Steps and pairs of trainings by text.
-SIZES = {"aesop": (200, 3), "wikitext_2": (60, 2)}
+SIZES = {"aesop": (200, 5), "wikitext_2": (60, 3)}
 
 
 def lstm(mnist: Dataset) -> None:

@@ -11,10 +11,16 @@ if TYPE_CHECKING:
     from idwbench.attention.layers import MultiheadAttention, SelfAttention
     from idwbench.attention.weightings import attend, scores
     from idwbench.claims.verdicts import judge_claims
+    from idwbench.estimators.classifier import PrototypeClassifier
+    from idwbench.estimators.kernel_regressor import KernelRegressor
+    from idwbench.estimators.regressor import PrototypeRegressor
     from idwbench.explanations.explain import explain
     from idwbench.explanations.passages import explain_prompt
+    from idwbench.exports.model import export_model, model_card
     from idwbench.models.checkpoints import load_model
+    from idwbench.models.imported import import_prototypes
     from idwbench.models.kernel_regression import kernel_regression
+    from idwbench.page.writing import write_page
     from idwbench.plugins import register
     from idwbench.publications.folder import write_publication
     from idwbench.results.store import Results
@@ -24,43 +30,57 @@ if TYPE_CHECKING:
     from idwbench.training.key_replay import key_history
 
 __all__ = [
+    "KernelRegressor",
     "MultiheadAttention",
+    "PrototypeClassifier",
+    "PrototypeRegressor",
     "Results",
     "SelfAttention",
     "attend",
     "explain",
     "explain_prompt",
+    "export_model",
+    "import_prototypes",
     "judge_claims",
     "kernel_regression",
     "key_history",
     "load_model",
     "measure_runs",
+    "model_card",
     "register",
     "run_config",
     "run_sweep",
     "scores",
     "train",
+    "write_page",
     "write_publication",
 ]
 __version__ = "0.2.0"
 
 _HOMES = {
+    "KernelRegressor": "idwbench.estimators.kernel_regressor",
     "MultiheadAttention": "idwbench.attention.layers",
+    "PrototypeClassifier": "idwbench.estimators.classifier",
+    "PrototypeRegressor": "idwbench.estimators.regressor",
     "Results": "idwbench.results.store",
     "SelfAttention": "idwbench.attention.layers",
     "attend": "idwbench.attention.weightings",
     "explain": "idwbench.explanations.explain",
     "explain_prompt": "idwbench.explanations.passages",
+    "export_model": "idwbench.exports.model",
+    "import_prototypes": "idwbench.models.imported",
     "judge_claims": "idwbench.claims.verdicts",
     "kernel_regression": "idwbench.models.kernel_regression",
     "key_history": "idwbench.training.key_replay",
     "load_model": "idwbench.models.checkpoints",
     "measure_runs": "idwbench.sweep.measurement",
+    "model_card": "idwbench.exports.model",
     "register": "idwbench.plugins",
     "run_config": "idwbench.runs.config",
     "run_sweep": "idwbench.sweep.execution",
     "scores": "idwbench.attention.weightings",
     "train": "idwbench.sweep.execution",
+    "write_page": "idwbench.page.writing",
     "write_publication": "idwbench.publications.folder",
 }
 

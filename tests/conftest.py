@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,12 +15,6 @@ from postgresql import Server, missing_program, running_server
 
 from idwbench.attention.methods import METHODS
 from idwbench.data.dataset import Dataset
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-# The SQL that makes a new database, as the first real migration of this process left it.
-_new_database: list[str] = []
 
 
 def pytest_configure() -> None:
@@ -43,35 +35,6 @@ def _no_method_outlives_its_test():
     yield
     METHODS.clear()
     METHODS.update(before)
-
-
-@pytest.fixture(autouse=True)
-def _migrations_run_once() -> Iterator[None]:
-    """Make new SQLite databases by the statements that the first needed: Alembic takes far longer.
-
-    Tests of migrations override this fixture in their file.
-    """
-    schema = sys.modules.get("idwbench.results.schema")
-    if schema is None:
-        yield
-        return
-    migrate = schema._run_migrations
-
-    def run_migrations(connection: Connection) -> None:
-        is_new = connection.dialect.name == "sqlite" and schema.stored_revision(connection) is None
-        if not is_new or not _new_database:
-            migrate(connection)
-        else:
-            for statement in _new_database:
-                connection.exec_driver_sql(statement)
-        if is_new and not _new_database:
-            # The first and last statements are BEGIN and COMMIT.
-            _new_database[:] = [*connection.connection.driver_connection.iterdump()][1:-1]
-
-    # Not by the fixture `monkeypatch`: used here, it would undo what a test patched only after all other fixtures.
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(schema, "_run_migrations", run_migrations)
-        yield
 
 
 @pytest.fixture

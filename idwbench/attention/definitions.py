@@ -24,6 +24,7 @@ class Parameter:
         exclusive: Whether the lower bound is excluded.
         maximum: Upper bound of the absolute value.
         choices: The valid words; empty for a number.
+        words: Words that are valid beside numbers.
         special: Numbers for which the score has a simpler form; such runs have stacks of their own.
         whole: Whether a number must be whole.
     """
@@ -38,6 +39,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     special: tuple[float, ...] = ()
     whole: bool = False
+    words: tuple[str, ...] = ()
 
     def parse(self, value: object) -> ParameterValue:
         """Return `value` as a float or a word.
@@ -50,6 +52,11 @@ class Parameter:
                 hint = did_you_mean(str(value), self.choices)
                 raise ConfigError(f"{value!r} is not valid", location=(self.name,), hint=hint)
             return str(value)
+        if self.words and isinstance(value, str):
+            if value not in self.words:
+                hint = did_you_mean(value, self.words)
+                raise ConfigError(f"{value!r} is no number and not valid", location=(self.name,), hint=hint)
+            return value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(f"expected a number, got {value!r}", location=(self.name,))
         number = float(value) if abs(value) < 1e300 else math.inf

@@ -23,10 +23,12 @@ import idwbench
 from idwbench.cli.echo import echo
 from idwbench.cli.errors import OneLineCommand, usage_line
 
-__all__ = ["COMMANDS", "app", "run"]
+__all__ = ["COMMANDS", "FUNCTIONS", "app", "run"]
 
 # Each is a function in the module of its name, which is imported when the command is used.
-COMMANDS = ("train", "sweep", "report", "runs", "explain", "patch")
+COMMANDS = ("train", "sweep", "report", "runs", "explain", "patch", "card", "export", "import")
+# Those whose functions have another name: Python keeps the word import for itself.
+FUNCTIONS = {"export": "export_model", "import": "import_model"}
 
 
 class LazyCommands(Mapping[str, Any]):
@@ -38,7 +40,7 @@ class LazyCommands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self.names:
             raise KeyError(name)
-        return _command(self.prefix + name)
+        return _command(self.prefix + name, name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -48,7 +50,8 @@ class LazyCommands(Mapping[str, Any]):
 
 
 @cache
-def _command(function: str) -> Any:
+def _command(function: str, name: str) -> Any:
+    function = FUNCTIONS.get(function, function)
     module = import_module(f"idwbench.cli.{function}")
     made = typer.Typer(add_completion=False)
     if names := getattr(module, "SUBCOMMANDS", None):
@@ -57,7 +60,6 @@ def _command(function: str) -> Any:
         group.name = function
         group.commands = LazyCommands(names, f"{function}_")  # type: ignore[assignment]  # it is only read
         return group
-    name = function.rpartition("_")[2]
     made.command(name, cls=getattr(module, "COMMAND_CLASS", OneLineCommand))(getattr(module, function))
     return typer.main.get_command(made)
 

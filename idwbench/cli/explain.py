@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Force, Json, Plugins, Query, load_plugins
+from idwbench.cli.options import (
+    DEFAULT_DATABASE,
+    Database,
+    DataDir,
+    Force,
+    Json,
+    ModelOrRun,
+    Plugins,
+    Query,
+    load_plugins,
+)
 from idwbench.errors import ExplanationError
 
 if TYPE_CHECKING:
@@ -19,9 +29,7 @@ __all__ = ["explain"]
 
 
 def explain(
-    model: Annotated[
-        str, typer.Argument(help="A model file (.pt or .safetensors), or the key of a stored run or its beginning.")
-    ],
+    model: ModelOrRun,
     x: Query = None,
     prompt: Annotated[
         str | None, typer.Option(help="Text that a recorded lstm_lm reads, in place of --x.", show_default=False)

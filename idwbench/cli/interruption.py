@@ -43,7 +43,7 @@ def interruptible(status: Callable[[], str]) -> Iterator[None]:
     except KeyboardInterrupt:
         handler.is_ending = True
         echo(f"interrupted: {_described(status)}", err=True)
-        _exit(128 + (handler.number or signal.SIGINT))
+        _exit(128 + (handler.number or signal.SIGINT), set(threading.enumerate()) - handler.threads)
     finally:
         handler.restore()
 
@@ -56,6 +56,7 @@ class _Handler:
         self.is_ending = False
         self.before: dict[int, Any] = {}
         self.last = -_SECONDS_APART
+        self.threads = set(threading.enumerate())  # those of a caller, if the command is run in its process
 
     def install(self) -> None:
         """Handle the signals that the process does not ignore; Python allows it in the main thread only."""
@@ -86,9 +87,9 @@ def _described(status: Callable[[], str]) -> str:
         return "nothing was stored"
 
 
-def _exit(code: int) -> None:
-    main = threading.main_thread()
-    if any(thread is not main and not thread.daemon for thread in threading.enumerate()):
+def _exit(code: int, threads: set[threading.Thread]) -> None:
+    """End with `code`, without waiting for the `threads` that the command has started."""
+    if any(thread.is_alive() and not thread.daemon for thread in threads):
         # After a second signal trainings are not waited for, but the interpreter would wait for their threads.
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):

@@ -19,6 +19,7 @@ __all__ = [
     "Force",
     "Jobs",
     "Json",
+    "ModelOrRun",
     "Plugins",
     "Query",
     "key_values",
@@ -50,6 +51,9 @@ Jobs = Annotated[
 Device = Annotated[str, typer.Option("--device", help="Device of the torch engine: cpu, cuda, mps.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
+ModelOrRun = Annotated[
+    str, typer.Argument(help="A model file (.pt or .safetensors), or the key of a stored run or its beginning.")
+]
 Plugins = Annotated[
     list[Path] | None,
     typer.Option("--plugin", help="Python file that registers methods; may be repeated.", show_default=False),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from idwbench.cli.completion import complete_table
 from idwbench.cli.echo import echo
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Force, Json, Plugins, load_plugins
 
@@ -22,7 +23,7 @@ __all__ = ["report"]
 _SELECTION = {"table", "method", "prototypes", "data_dir", "output"}
 _OPTIONS: dict[str | None, set[str]] = {
     None: {"json", "data_dir"},
-    "table": {*_SELECTION, "format", "json", "metric", "interval", "measure"},
+    "table": {*_SELECTION, "format", "json", "metric", "interval", "measure", "by_dataset", "split"},
     "leaderboard": {*_SELECTION - {"table"}, *("format", "json", "metric", "interval", "measure")}
     | {"split", "top", "best_over"},
     "figure": {*_SELECTION, "show"},
@@ -30,6 +31,7 @@ _OPTIONS: dict[str | None, set[str]] = {
     "paper": {"output", "data_dir", "format", "json", "measure"},
     "family": {"output", "data_dir", "format", "json"},
     "dual": {"output", "data_dir", "format", "json"},
+    "html": {*_SELECTION - {"output"}, "metric", "top"},
 }
 _PUBLICATIONS = ("paper", "family", "dual")
 
@@ -41,12 +43,18 @@ def report(
     table: Annotated[
         str | None,
         typer.Option(
-            help="Name of a sweep or data set. Without it the content of the database is listed.", show_default=False
+            help="Name of a sweep or data set. Without it the content of the database is listed.",
+            show_default=False,
+            autocompletion=complete_table,
         ),
     ] = None,
     leaderboard: Annotated[
         str | None,
-        typer.Option(help="Name of a sweep or data set, whose settings are sorted by a metric.", show_default=False),
+        typer.Option(
+            help="Name of a sweep or data set, whose settings are sorted by a metric.",
+            show_default=False,
+            autocompletion=complete_table,
+        ),
     ] = None,
     figure: Annotated[
         str | None,
@@ -85,10 +93,14 @@ def report(
     interval: Annotated[
         bool, typer.Option("--interval", help="Add 95 % bootstrap intervals of the means over seeds.")
     ] = False,
+    by_dataset: Annotated[
+        bool, typer.Option("--by-dataset", help="With --table: one row for each model and a column for each data set.")
+    ] = False,
     split: Annotated[
         str | None,
         typer.Option(
-            help="Split that a leaderboard is sorted by: test, holdout, validation or train. [default: test]",
+            help="Split that a leaderboard is sorted by, or that --by-dataset shows: test, holdout, validation or "
+            "train. [default: test]",
             show_default=False,
         ),
     ] = None,
@@ -123,6 +135,12 @@ def report(
     dual: Annotated[
         bool, typer.Option("--dual", help="Write those of the dual form of gradient descent to the folder -o.")
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write one HTML file to look at in a browser: all sweeps, or that of --table.", show_default=False
+        ),
+    ] = None,
     db: Database = DEFAULT_DATABASE,
     data_dir: DataDir = None,
     plugin: Plugins = None,
@@ -138,10 +156,10 @@ def report(
     """
     output_kind = _check_together(
         {"leaderboard": leaderboard, "figure": figure, "claims": claims, "paper": paper, "family": family}
-        | {"dual": dual},
+        | {"dual": dual, "html": html},
         {"table": table, "method": method, "prototypes": prototypes, "output": output, "format": format, "json": json}
         | {"metric": metric, "interval": interval, "measure": measure, "split": split, "top": top}
-        | {"best_over": best_over, "show": show},
+        | {"best_over": best_over, "show": show, "by_dataset": by_dataset},
     )
     table_format = _table_format(output_kind, format, output, json)
     load_plugins(plugin)
@@ -152,6 +170,10 @@ def report(
         report_publication(
             output_kind, db, output, format or "png", data_dir, measured=measure, force=force, as_json=json
         )
+    elif html is not None:
+        from idwbench.cli.page import write_html
+
+        write_html(db, html, table, method or (), prototypes or (), metric, top, data_dir, force=force)
     elif output_kind == "claims":
         from idwbench.cli.claims import report_claims
 
@@ -180,6 +202,11 @@ def report(
 
                 axes = [] if best_over is None else [axis.strip() for axis in best_over.split(",")]
                 shown = make_leaderboard(runs, metric, split=split, top=top, best_over=axes, intervals=interval)
+            elif by_dataset:
+                from idwbench.report.by_dataset import by_dataset as side_by_side
+                from idwbench.report.summaries import summarise
+
+                shown = side_by_side(summarise(runs, metric), split)
             elif metric is None and not interval and has_only_perceptrons(runs):
                 shown = dual_form(runs)
             else:
@@ -205,6 +232,10 @@ def _check_together(kinds: Mapping[str, Any], options: Mapping[str, Any]) -> str
             raise ConfigError(f"cannot be combined with --{kind}", location=(name,))
         takers = [f"--{taker}" for taker, taken in _OPTIONS.items() if taker is not None and name in taken]
         raise ConfigError(f"only with {' or '.join(takers)}", location=(name,))
+    if kind == "table" and options["split"] is not None and not options["by_dataset"]:
+        raise ConfigError("only with --leaderboard or --by-dataset", location=("split",))
+    if options["by_dataset"] and options["interval"]:
+        raise ConfigError("cannot be combined with --by-dataset", location=("interval",))
     of_figures = options["format"] in _FIGURE_FORMATS
     if options["format"] is not None and of_figures != (kind in _PUBLICATIONS):
         needed = " or ".join(f"--{name}" for name in _PUBLICATIONS)

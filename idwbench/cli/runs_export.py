@@ -19,7 +19,11 @@ __all__ = ["COMMAND_CLASS", "runs_export"]
 COMMAND_CLASS = SelectingCommand
 
 Format = Literal["model", "csv", "parquet", "tensorboard", "mlflow"]
-_SUFFIXES: dict[str, Format] = {".pt": "model", ".safetensors": "model", ".csv": "csv", ".parquet": "parquet"}
+_SUFFIXES: dict[str, Format] = {
+    **dict.fromkeys((".pt", ".safetensors", ".onnx", ".py", ".skops"), "model"),
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
 
 
 def runs_export(
@@ -28,7 +32,8 @@ def runs_export(
         typer.Option(
             "-o",
             "--output",
-            help="File to write: .pt or .safetensors (a model), .csv or .parquet; or a folder with --format.",
+            help="File to write: .pt, .safetensors, .onnx, .py or .skops (a model), .csv or .parquet; or a folder with "
+            "--format.",
             show_default=False,
         ),
     ],
@@ -89,9 +94,9 @@ def _kind(given: Format | None, output: Path) -> Format:
 
 def _write(kind: Format, results: Results, keys: list[str], output: Path, data_dir: Path | None, force: bool) -> int:
     if kind == "model":
-        from idwbench.exports.model import export_model
+        from idwbench.exports.model import export_run
 
-        return export_model(results, keys, output, data_dir, overwrite=force)
+        return export_run(results, keys, output, data_dir, overwrite=force)
     if kind == "tensorboard":
         from idwbench.exports.tensorboard import export_tensorboard
 

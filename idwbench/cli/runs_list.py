@@ -45,7 +45,9 @@ def runs_list(
     elif rows:
         from idwbench.cli.runs_table import run_lines, terminal_width
 
-        lines = map(printable, run_lines(rows, terminal_width()))
+        lines = [*run_lines(rows, terminal_width())]
+        if not "".join(lines).isprintable():
+            lines = [*map(printable, lines)]
         sys.stdout.write("\n".join(lines) + "\n")  # echo would search a long text for colours
     else:
         echo("no runs", err=True)

@@ -71,9 +71,10 @@ def _lines(results: Results, run: StoredRun, width: int) -> Iterator[str]:
     from idwbench.cli.runs_table import time_label
     from idwbench.report.labels import plain_value, value_label
     from idwbench.results.comparison import environment, metric_names, run_settings
+    from idwbench.results.records import last_line_of_error
 
     yield f"run {run.run_key}"
-    yield f"{run.dataset} · {run.config.model.label} · seed {run.config.seed}"
+    yield f"{run.label} · seed {run.seed}"
     state = f"{run.state} in epoch {run.diverged_epoch}" if run.diverged_epoch else run.state
     state += ", being trained again" if getattr(run, "retraining", False) else ""
     facts: dict[str, Any] = {"state": state, "training time": time_label(run.seconds)}
@@ -101,7 +102,7 @@ def _lines(results: Results, run: StoredRun, width: int) -> Iterator[str]:
         for one in attempts:
             times = [f"{time:%Y-%m-%d %H:%M:%S}" if time else "" for time in (one.started_at, one.ended_at)]
             process = f"process {one.pid} on {one.host}" if one.host else ""
-            reason = (one.error or "").strip().rpartition("\n")[2]
+            reason = last_line_of_error(one.error)
             words = (f"{one.number}", one.state, " to ".join(filter(None, times)), process, reason)
             yield "  " + " · ".join(filter(None, words))
     if run.error:

@@ -13,7 +13,7 @@ from idwbench.runs.datasets import TableFileConfig
 from idwbench.runs.models import PrototypesConfig
 from idwbench.runs.protocol import Protocol
 
-__all__ = ["DATASET_SETTINGS", "number", "with_settings"]
+__all__ = ["DATASET_SETTINGS", "number", "with_parameters", "with_settings"]
 
 # Settings of data sets with an option of their own; the others are given as KEY=VALUE.
 DATASET_SETTINGS = ("validation", "task")
@@ -23,25 +23,36 @@ _Command = TypeVar("_Command", bound=Callable[..., None])
 
 def with_settings(command: _Command) -> _Command:
     """Replace the ``**settings`` argument of a command by one option for each setting."""
+    return _with_options(command, [*_parameters(), *_options()], after="seed")
+
+
+def with_parameters(command: _Command) -> _Command:
+    """Replace the ``**parameters`` argument of a command by one option for each parameter of the methods."""
+    return _with_options(command, list(_parameters()), after="method")
+
+
+def _with_options(command: _Command, made: list[inspect.Parameter], after: str) -> _Command:
     signature = inspect.signature(command, eval_str=True)
     fixed = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    made = list(_options())
     names = {p.name for p in made}
 
     def run(**arguments: Any) -> None:
         given = {name: arguments.pop(name) for name in list(arguments) if name in names}
         command(**arguments, **{name: value for name, value in given.items() if value is not None})
 
-    place = [p.name for p in fixed].index("seed") + 1
+    place = [p.name for p in fixed].index(after) + 1
     parameters = [*fixed[:place], *made, *fixed[place:]]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     return run  # type: ignore[return-value]
 
 
-def _options() -> Iterator[inspect.Parameter]:
+def _parameters() -> Iterator[inspect.Parameter]:
     for name, parameter in all_parameters().items():
         yield _option(name, str if parameter.choices else float, f"{parameter.help} Of {_methods(name)}.")
+
+
+def _options() -> Iterator[inspect.Parameter]:
     for settings, names in (
         (PrototypesConfig, ("initialisation",)),
         (Protocol, tuple(Protocol.model_fields)),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from idwbench.cli.completion import complete_sweep
 from idwbench.cli.echo import echo
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Device, Engine, Jobs, Json, Plugins, load_plugins
 from idwbench.errors import ConfigError
@@ -24,7 +24,14 @@ _LINES = 1_000  # at once
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(help="The sweep file (YAML).")],
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            help="The sweep file (YAML), or the name of a shipped sweep (see --list).",
+            show_default=False,
+            autocompletion=complete_sweep,
+        ),
+    ] = None,
     db: Database = DEFAULT_DATABASE,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the runs and their states without training.")
@@ -55,6 +62,9 @@ def sweep(
         ),
     ] = None,
     plugin: Plugins = None,
+    list_shipped: Annotated[
+        bool, typer.Option("--list", help="List the sweeps that come with idwbench, and end.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Train the runs of a sweep file that the database does not have.
@@ -62,13 +72,20 @@ def sweep(
     The same command continues after an interruption, a crash, or a change of the grid. The exit code is 1 if runs
     failed, and 3 if other processes have not ended all runs; diverged runs are results.
     """
+    if list_shipped:
+        _list_shipped(json)
+        return
+
     from idwbench.cli.plan_output import dataset_labels, print_plan
+    from idwbench.sweep.shipped import sweep_path
     from idwbench.sweep.spec import read_sweep
 
+    if file is None:
+        raise ConfigError("missing argument 'FILE': a sweep file, or the name of a shipped sweep (--list)")
     if fail_fast and max_failures is not None:
         raise ConfigError("cannot be combined with --fail-fast", location=("max_failures",))
     load_plugins(plugin)
-    spec = read_sweep(file)
+    spec = read_sweep(sweep_path(file))
     if dry_run:
         print_plan(spec, db, json)
         return
@@ -104,6 +121,20 @@ def sweep(
     if status.failed:
         _print_failures(spec, db, progress.label if progress.settings else None)
     raise typer.Exit(_exit_code(status, progress.n_failed, most))
+
+
+def _list_shipped(as_json: bool) -> None:
+    from idwbench.sweep.shipped import shipped_descriptions
+
+    found = shipped_descriptions()
+    if as_json:
+        import json
+
+        echo(json.dumps([{"name": name, "description": text} for name, text in found.items()]))
+        return
+    width = max(map(len, found), default=0)
+    for name, text in found.items():
+        echo(f"{name:{width}}  {text}")
 
 
 def _exit_code(status: SweepStatus, n_failed: int, most: int | None) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idwbench.attention.methods import METHODS
+from idwbench.cli.completion import complete_dataset, complete_method
 from idwbench.cli.echo import echo
 from idwbench.cli.options import (
     DEFAULT_DATABASE,
@@ -40,9 +41,12 @@ def train(
         typer.Option(
             help=f"{', '.join(_NAMES)}, or the path of a .npz, .csv or .tsv file.",
             show_default=False,
+            autocompletion=complete_dataset,
         ),
     ],
-    method: Annotated[str, typer.Option(help=f"{', '.join(METHODS)}, or a plugin's.")] = "idw",
+    method: Annotated[
+        str, typer.Option(help=f"{', '.join(METHODS)}, or a plugin's.", autocompletion=complete_method)
+    ] = "idw",
     prototypes: Annotated[int, typer.Option(help="Number of prototypes.")] = 16,
     seed: Annotated[int, typer.Option(help="Seed of initialisation and batch order.")] = 0,
     output: Annotated[
@@ -124,12 +128,9 @@ def _print_run(run: StoredRun, output: Path | None, as_json: bool) -> None:
     if run.state == "diverged":
         echo(f"diverged in epoch {run.diverged_epoch}")
 
-    from idwbench.runs.metrics import METRICS, SPLITS
+    from idwbench.cli.metric_lines import metric_lines
 
-    of_task = [name for name, metric in METRICS.items() if metric.task is not None]
-    for split, name in ((split, name) for split in SPLITS for name in sorted(of_task)):
-        if (value := run.metric(name, split)) is not None:
-            percent = METRICS[name].percent
-            echo(f"{split} {name} {100 * value:.2f} %" if percent else f"{split} {name} {value:.4g}")
+    for line in metric_lines(run.metrics):
+        echo(line)
     if output:
         echo(f"model {output}")

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.runs.datasets import DatasetConfig, Task
-from idwbench.runs.metrics import evaluate, nearest_values
+from idwbench.runs.metrics import evaluate, evaluate_classifiers, nearest_values
 
 __all__ = ["Dataset", "FeatureMoments", "Scaling", "Split", "array_sha256", "feature_moments"]
 
 _ROWS_AT_ONCE = 512
+_ROWS_OF_SUMS, _FEW_FEATURES = 64, 16
 
 FeatureMoments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -65,12 +66,15 @@ class Split:
         tasks: The number (n,) of the part that each row comes from, int64 from 0; None for data without parts.
         characters: In a text of words, the characters (n,) from each label to the token after it: the word and what
             separates it from the next. None for all other data.
+        weights: Weights (n,) of the rows in the loss and the initialisation, float32 of mean 1; None for equal weights.
+            Only the fused engine knows them.
     """
 
     inputs: NDArray[np.float32]
     targets: NDArray[np.int64] | NDArray[np.float32]
     tasks: NDArray[np.int64] | None = None
     characters: NDArray[np.int64] | None = None
+    weights: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         """Check the arrays; compiled kernels do not."""
@@ -84,6 +88,9 @@ class Split:
             )
         if self.tasks is not None and (self.tasks.dtype, self.tasks.shape) != (np.dtype(np.int64), (len(inputs),)):
             raise ValueError(f"expected int64 tasks ({len(inputs)},), got {self.tasks.dtype} {self.tasks.shape}")
+        weights = self.weights
+        if weights is not None and (weights.dtype, weights.shape) != (np.dtype(np.float32), (len(inputs),)):
+            raise ValueError(f"expected float32 weights ({len(inputs)},), got {weights.dtype} {weights.shape}")
         if not (inputs.flags.c_contiguous and targets.flags.c_contiguous):
             raise ValueError("expected contiguous arrays")
 
@@ -168,7 +175,7 @@ class Dataset:
     @cached_property
     def moments(self) -> FeatureMoments:
         """The `feature_moments` of the training inputs."""
-        return feature_moments(self.train.inputs)
+        return feature_moments(self.train.inputs, self.train.weights)
 
     @cached_property
     def groups(self) -> list[NDArray[np.int64]]:
@@ -200,20 +207,54 @@ class Dataset:
             found[split, "recall"] = float(((nearest >= 0) & (stored[nearest] == targets).all(1)).mean())
         return found
 
+    def stack_metrics(self, split: str, outputs: NDArray[np.floating]) -> list[dict[tuple[str, str], float]]:
+        """Return the `metrics` of each of some models, from their `outputs` (models, n, outputs)."""
+        if self.task == "classification":
+            return evaluate_classifiers(split, outputs, self.splits[split].labels)
+        return [self.metrics(split, own) for own in outputs]
+
 
 def _n_distinct(inputs: NDArray[np.float32]) -> int:
     return len({row.tobytes() for row in inputs})
 
 
-def feature_moments(inputs: NDArray[np.float32]) -> FeatureMoments:
+def feature_moments(inputs: NDArray[np.float32], weights: NDArray[np.float32] | None = None) -> FeatureMoments:
     """Return mean and standard deviation (n − 1; 0 for one row) of each feature.
 
-    It works in blocks, as float64 doubles the memory.
+    It works in blocks that stay in the cache, as float64 doubles the memory. With weights w of mean 1 the mean is
+    Σ w x / n, and the variance Σ w (x − mean)² / (n − 1).
     """
-    blocks = [inputs[:, start : start + 64] for start in range(0, inputs.shape[1], 64)]
-    means = [block.mean(0, dtype=np.float64) for block in blocks]
-    stds = [block.std(0, ddof=min(1, len(inputs) - 1), dtype=np.float64) for block in blocks]
-    return np.concatenate(means), np.concatenate(stds)
+    n, divisor = len(inputs), max(1, len(inputs) - 1)
+    if weights is not None:
+        total = weights.sum(dtype=np.float64)
+        mean = _column_sums(inputs, weights=weights) / total
+        return mean, np.sqrt(_column_sums(inputs, mean, weights) * (n / total) / divisor)
+    # Columns that NumPy adds up in another order: those of a narrow array, and one that was a block of its own.
+    n_wide = 0 if inputs.shape[1] < _FEW_FEATURES else inputs.shape[1] - (inputs.shape[1] % 64 == 1)
+    wide, narrow = inputs[:, :n_wide], inputs[:, n_wide:]
+    mean = _column_sums(wide) / n
+    std = np.sqrt(_column_sums(wide, mean) / divisor)
+    others = narrow.mean(0, dtype=np.float64), narrow.std(0, ddof=n - divisor, dtype=np.float64)
+    return np.concatenate([mean, others[0]]), np.concatenate([std, others[1]])
+
+
+def _column_sums(
+    inputs: NDArray[np.float32], mean: NDArray[np.float64] | None = None, weights: NDArray[np.float32] | None = None
+) -> NDArray[np.float64]:
+    """Return Σ w x, or Σ w (x − mean)², over the rows of `inputs` (n, features), added one after the other."""
+    block = np.empty((_ROWS_OF_SUMS + 1, inputs.shape[1]))
+    total = np.zeros(inputs.shape[1])
+    for start in range(0, len(inputs), _ROWS_OF_SUMS):
+        rows = inputs[start : start + _ROWS_OF_SUMS]
+        part = block[1 : len(rows) + 1]
+        np.subtract(rows, 0.0 if mean is None else mean, out=part)
+        if mean is not None:
+            np.multiply(part, part, out=part)
+        if weights is not None:
+            part *= weights[start : start + _ROWS_OF_SUMS, None]
+        block[0] = total
+        np.add.reduce(block[: len(rows) + 1], axis=0, out=total)
+    return total
 
 
 def array_sha256(*arrays: NDArray[np.generic]) -> str:

@@ -3,6 +3,7 @@
 import io
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from idwbench.files import read_file
 from idwbench.machine import check_memory
 from idwbench.runs.datasets import NpzConfig
 
-__all__ = ["KEYS", "load_npz"]
+__all__ = ["KEYS", "checked_rows", "load_npz", "read_npz"]
 
 KEYS = ("X_train", "y_train", "X_test", "y_test")
 
@@ -33,15 +34,15 @@ def load_npz(config: NpzConfig, folder: Path) -> RawData:
     Raises:
         DatasetError: the file is not valid, or the arrays do not fit together.
     """
-    arrays = _read(Path(config.path))
+    arrays = read_npz(Path(config.path), KEYS)
     rows = {2: "(n, features)", 3: "(n, height, width)"}
-    inputs = {key: _checked(key, arrays[key], rows) for key in ("X_train", "X_test")}
+    inputs = {key: checked_rows(key, arrays[key], rows) for key in ("X_train", "X_test")}
     _check_fit(arrays)
     class_names: tuple[str, ...] = ()
     targets: Arrays
     if config.task == "regression":
         rows = {1: "(n,)", 2: "(n, outputs)"}
-        targets = {key: _checked(key, arrays[key], rows) for key in ("y_train", "y_test")}
+        targets = {key: checked_rows(key, arrays[key], rows) for key in ("y_train", "y_test")}
         if targets["y_train"].shape[1] != targets["y_test"].shape[1]:
             raise DatasetError(f"y_train has shape {arrays['y_train'].shape}, y_test {arrays['y_test'].shape}")
     else:
@@ -60,18 +61,24 @@ def load_npz(config: NpzConfig, folder: Path) -> RawData:
     )
 
 
-def _read(path: Path) -> Arrays:
+def read_npz(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> Arrays:
+    """Return the named arrays of an ``.npz`` file, the optional ones if it has them; nothing is unpickled.
+
+    Raises:
+        DatasetError: the file cannot be read, lacks an array, or does not fit into memory.
+    """
     file = io.BytesIO(read_file(path, DatasetError))
     if not zipfile.is_zipfile(file):
         raise DatasetError("not an .npz file (numpy.savez writes one)")
     try:
         with np.load(file, allow_pickle=False) as stored:
-            for key in KEYS:
+            for key in required:
                 if key not in stored.files:
                     raise DatasetError(f"{key!r} is missing", hint=did_you_mean(key, stored.files))
+            keys = [*required, *(key for key in optional if key in stored.files)]
             sizes = {member.filename.removesuffix(".npy"): member.file_size for member in stored.zip.infolist()}
-            check_memory(sum(sizes.get(key, 0) for key in KEYS), "the content of the file", DatasetError)
-            return {key: _member(stored, key) for key in KEYS}
+            check_memory(sum(sizes.get(key, 0) for key in keys), "the content of the file", DatasetError)
+            return {key: _member(stored, key) for key in keys}
     except (OSError, zipfile.BadZipFile) as error:
         raise DatasetError(f"cannot be read ({error})") from None
 
@@ -88,8 +95,17 @@ def _member(stored: Any, key: str) -> NDArray[Any]:
     return array
 
 
-def _checked(key: str, array: NDArray[Any], shapes: dict[int, str]) -> NDArray[np.float64]:
-    """Return finite numbers (n, columns); `shapes` are the valid shapes by number of axes."""
+def checked_rows(key: str, array: NDArray[Any], shapes: dict[int, str]) -> NDArray[np.float64]:
+    """Return finite numbers (n, columns).
+
+    Args:
+        key: What messages call the array.
+        array: The array.
+        shapes: The valid shapes by number of axes.
+
+    Raises:
+        DatasetError: it has another shape, is empty, or holds something that is no finite number.
+    """
     if array.ndim not in shapes:
         raise DatasetError(f"{key} has shape {array.shape}; expected {' or '.join(shapes.values())}")
     if array.dtype.kind not in "buif":

@@ -8,9 +8,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from idwbench.dual.lstm_workspace import LstmWorkspace, kept_workspace
 from idwbench.dual.recorder import Recorder, Weights
 
-__all__ = ["computed_gates", "gate_gradients", "kept_gates", "lstm_layers", "previous_states", "record_lstm"]
+__all__ = [
+    "computed_gates",
+    "gate_gradients",
+    "joined_gate_gradients",
+    "lstm_layers",
+    "previous_states",
+    "record_lstm",
+]
 
 
 def lstm_layers(lstm: nn.LSTM, name: str = "lstm") -> dict[str, Weights]:
@@ -35,10 +43,10 @@ def lstm_layers(lstm: nn.LSTM, name: str = "lstm") -> dict[str, Weights]:
 def record_lstm(recorder: Recorder, lstm: nn.LSTM, name: str = "lstm") -> RemovableHandle:
     """Deliver the inputs and gradients of the two `lstm_layers` to a recorder in each step.
 
-    The gates are no outputs of a module, so that hooks do not see them: at each backward pass they are taken from the
-    forward pass if it kept them (`kept_gates`) or computed again from the inputs x_t and the states h_t, and their
-    gradients are computed by backpropagation through time. The initial state must
-    be zero. What a later layer does with the states is known from their gradient; the final state must not be used.
+    The gates are no outputs of a module, so that hooks do not see them: their gradients are taken from what the
+    backward pass left in its workspace (`joined_gate_gradients`), or computed again (`gate_gradients`). The initial
+    state must be zero. What a later layer does with the states is known from their gradient; the final state must not
+    be used.
 
     Args:
         recorder: A recorder of the `lstm_layers`.
@@ -52,15 +60,26 @@ def _after_forward(
     recorder: Recorder, name: str, lstm: nn.LSTM, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, object]
 ) -> None:
     states = outputs[0]
-    if states.requires_grad:
-        keys, found, gates = inputs[0].detach(), states.detach(), kept_gates(states)
+    if not states.requires_grad:
+        return
+    keys, found = inputs[0].detach(), states.detach()
 
-        def deliver(gradients: Tensor) -> None:
-            of_gates, before = gate_gradients(lstm, keys, found, gradients, gates)
-            recorder.take(f"{name}.input", keys, of_gates)
-            recorder.take(f"{name}.recurrent", before, of_gates)
+    def deliver(of_gates: Tensor, before: Tensor) -> None:
+        recorder.take(f"{name}.input", keys, of_gates)
+        recorder.take(f"{name}.recurrent", before, of_gates)
 
-        states.register_hook(deliver)  # type: ignore[no-untyped-call]
+    def after_backward(found_gradients: tuple[Tensor | None, ...], gradients: tuple[Tensor, ...]) -> None:
+        above = gradients[0].detach().transpose(0, 1)
+        of_bias = found_gradients[3]  # None without a bias, or if it is not trained
+        joined = None if of_bias is None else joined_gate_gradients(workspace, found, above, of_bias)
+        deliver(*(joined or gate_gradients(lstm, keys, found, above)))
+
+    kept = kept_workspace(states, keys.shape[-1])
+    if kept is None:
+        states.register_hook(lambda above: deliver(*gate_gradients(lstm, keys, found, above)))  # type: ignore[no-untyped-call]
+    else:
+        node, workspace = kept
+        node.register_hook(after_backward)
 
 
 def previous_states(states: Tensor) -> Tensor:
@@ -69,9 +88,7 @@ def previous_states(states: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def gate_gradients(
-    lstm: nn.LSTM, inputs: Tensor, states: Tensor, gradients: Tensor, gates: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def gate_gradients(lstm: nn.LSTM, inputs: Tensor, states: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradient of the gates' pre-activations (batch, length, 4·units), and h_{t−1} (batch, length, units).
 
     The gates are in the order i, f, g, o of torch.
@@ -85,8 +102,6 @@ def gate_gradients(
         inputs: x_t (batch, length, features).
         states: h_t (batch, length, units).
         gradients: Gradient of h_t by all that follows but the LSTM itself, (batch, length, units).
-        gates: i, f, g, o of the forward pass (length, batch, at least 4·units), or None to compute them. They are not
-            used if they do not give the states h_t.
     """
     from idwbench.dual.lstm_kernels import find_gate_gradients  # imports numba
 
@@ -94,41 +109,40 @@ def gate_gradients(
     of_gates = weight_hh.new_empty(*states.shape[:2], len(weight_hh))
     before = weight_hh.new_empty(states.shape)
     read = states.cpu().transpose(0, 1).contiguous(), gradients.cpu().contiguous(), weight_hh
-    arrays = [part.numpy() for part in (*read, of_gates, before)]
-    if gates is None or not find_gate_gradients(gates.numpy(), True, *arrays):
-        find_gate_gradients(computed_gates(lstm, inputs, states).numpy(), False, *arrays)
+    find_gate_gradients(
+        computed_gates(lstm, inputs, states).numpy(), *(part.numpy() for part in (*read, of_gates, before))
+    )
     return of_gates, before
 
 
-def kept_gates(states: Tensor) -> Tensor | None:
-    """Return the gates that the forward pass kept for the backward pass, or None.
+def joined_gate_gradients(
+    workspace: LstmWorkspace, states: Tensor, gradients: Tensor, of_bias: Tensor
+) -> tuple[Tensor, Tensor] | None:
+    """Return `gate_gradients` from what the backward pass left, or None if the sum is not the gradient of a bias.
 
-    They are i, f, g, o at the beginning of each row (length, batch, at least 4·units). oneDNN, which computes an LSTM
-    in float32 on a CPU, keeps them at the beginning of its workspace, in rows whose lengths are multiples of 64 bytes
-    but not of 1,024. This is not documented: what is found must be compared.
+    Args:
+        workspace: The workspace after the backward pass.
+        states: h_t (batch, length, units).
+        gradients: Gradient of h_t by all that follows but the LSTM itself, (batch, length, units).
+        of_bias: Gradient of a bias (4·units).
     """
-    node = states.grad_fn
-    while node is not None and node.name() == "TransposeBackward0":
-        node = node.next_functions[0][0]
-    workspace = getattr(node, "_saved_result3", None)
-    if node is None or node.name() != "MkldnnRnnLayerBackward0" or workspace is None:
-        return None
-    batch, length, units = states.shape
-    row = -(-4 * units // 16) * 16
-    row += 16 * (row % 256 == 0)
-    numbers = workspace.view(torch.uint8).flatten()[: 4 * length * batch * row]
-    if len(numbers) < 4 * length * batch * row:
-        return None
-    gates: Tensor = numbers.view(torch.float32).view(length, batch, row)
-    return gates
+    from idwbench.dual.lstm_kernels import join_gate_gradients  # imports numba
+
+    of_gates = states.new_empty(*states.shape[:2], len(of_bias))
+    before = states.new_empty(states.shape)
+    kept = workspace.gates, workspace.cells, workspace.of_states, workspace.of_cells
+    read = states.transpose(0, 1).contiguous(), gradients.contiguous(), of_bias.detach()
+    correct = join_gate_gradients(*(part.numpy() for part in (*kept, *read, of_gates, before)))
+    return (of_gates, before) if correct else None
 
 
 @torch.no_grad()
 def computed_gates(lstm: nn.LSTM, inputs: Tensor, states: Tensor) -> Tensor:
     """Return i, f, g, o (length, batch, 4·units) from x_t (batch, length, features) and h_t (batch, length, units)."""
     x, before = (part.cpu().transpose(0, 1) for part in (inputs, previous_states(states)))
-    weight_ih, weight_hh, bias_ih, bias_hh = (parameter.cpu() for parameter in lstm.all_weights[0])
-    flat = torch.addmm(bias_ih + bias_hh, x.flatten(0, 1), weight_ih.T).addmm_(before.flatten(0, 1), weight_hh.T)
+    weight_ih, weight_hh, *biases = (parameter.cpu() for parameter in lstm.all_weights[0])
+    bias = biases[0] + biases[1] if biases else weight_ih.new_zeros(len(weight_ih))
+    flat = torch.addmm(bias, x.flatten(0, 1), weight_ih.T).addmm_(before.flatten(0, 1), weight_hh.T)
     gates = flat.view(*x.shape[:2], 4, lstm.hidden_size)
     gates[:, :, :2].sigmoid_()
     gates[:, :, 2].tanh_()

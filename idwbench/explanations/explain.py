@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from os import PathLike, fspath
@@ -16,9 +15,10 @@ from idwbench.errors import ExplanationError, TrainingError, did_you_mean
 from idwbench.explanations.answers import ExplainedAnswer
 from idwbench.explanations.queries import Request
 from idwbench.models.saved import SavedModel
+from idwbench.models.stored import find_stored_run, stored_model
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import StoredRun
-from idwbench.results.store import Results
+from idwbench.results.store import Results, results_to_read
 from idwbench.runs.lstm import LstmConfig
 from idwbench.runs.mlp import MlpConfig
 from idwbench.runs.networks import LINEAR, NetworkConfig
@@ -26,8 +26,6 @@ from idwbench.runs.networks import LINEAR, NetworkConfig
 __all__ = ["EXPLAINED_KINDS", "explain", "find_run"]
 
 EXPLAINED_KINDS = ("prototypes", "kernel_regression", "network", "mlp")
-_SUFFIXES = (".pt", ".safetensors")
-_KEY = re.compile(r"[0-9a-fA-F]{1,64}")
 
 Model = SavedModel | StoredRun | str | PathLike[str]
 
@@ -76,8 +74,7 @@ def explain(
 
         _check_layer(layer, (PROTOTYPES,))
         return explain_prototypes(model, request)
-    store = results if isinstance(results, Results) else Results(results, read_only=True)
-    return _explain_run(store, model, request)
+    return _explain_run(results_to_read(results), model, request)
 
 
 def find_run(model: str, results: Results | str | PathLike[str]) -> StoredRun | None:
@@ -87,13 +84,7 @@ def find_run(model: str, results: Results | str | PathLike[str]) -> StoredRun | 
         ExplanationError: it is neither.
         ResultsError: no such run, or several.
     """
-    if Path(model).suffix in _SUFFIXES:
-        return None
-    if not _KEY.fullmatch(model):
-        problem = f"'{model}' is neither a model file ({', '.join(_SUFFIXES)}) nor the key of a stored run"
-        raise ExplanationError(problem, location=("model",))
-    store = results if isinstance(results, Results) else Results(results, read_only=True)
-    return store.find_run(model)
+    return find_stored_run(model, results, ExplanationError)
 
 
 def _found(model: str, results: Results | str | PathLike[str]) -> SavedModel | StoredRun:
@@ -122,7 +113,6 @@ def _explain_run(results: Results, run: StoredRun, request: Request) -> Explaine
         return explain_history(config, recording, request.dataset(config), request)
     if model.kind == "prototypes":
         from idwbench.explanations.prototypes import PROTOTYPES, explain_prototypes
-        from idwbench.models.stored import stored_model
 
         _check_layer(request.layer, (PROTOTYPES,))
         return explain_prototypes(stored_model(results, run, request.data_dir), request)

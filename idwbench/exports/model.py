@@ -1,41 +1,192 @@
-"""A stored run as a model file."""
+"""A trained model as a file: a model file, or one that other programs use without idwbench."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike, fspath
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from idwbench.errors import ConfigError
-from idwbench.files import check_model_path, check_output
-from idwbench.results.store import Results
+from idwbench.errors import ConfigError, ModelFileError, OutputError, TrainingError
+from idwbench.exports.packages import require
+from idwbench.files import check_output, write_file
+from idwbench.results import DEFAULT_DATABASE
+from idwbench.results.records import StoredRun
+from idwbench.results.store import Results, results_to_read
+from idwbench.runs.networks import NetworkConfig
 
-__all__ = ["export_model"]
+if TYPE_CHECKING:
+    from idwbench.models.saved import SavedModel
+
+__all__ = ["MODEL_SUFFIXES", "ModelFormat", "export_model", "export_run", "find_model", "model_card", "model_format"]
+
+ModelFormat = Literal["onnx", "numpy", "skops", "pt", "safetensors"]
+MODEL_SUFFIXES: dict[str, ModelFormat] = {
+    ".onnx": "onnx",
+    ".py": "numpy",
+    ".skops": "skops",
+    ".pt": "pt",
+    ".safetensors": "safetensors",
+}
+_PACKAGES: dict[str, str] = {"onnx": "onnx", "skops": "skops"}
+
+Database = Results | str | PathLike[str]
 
 
 def export_model(
-    results: Results, run_keys: Sequence[str], path: Path, data_dir: Path | None = None, *, overwrite: bool = False
-) -> int:
-    """Write the model of one run, the same bytes as after its training, and return 1.
+    model: SavedModel | StoredRun | str | PathLike[str],
+    path: str | PathLike[str],
+    *,
+    format: ModelFormat | None = None,
+    overwrite: bool = False,
+    results: Database = DEFAULT_DATABASE,
+    data_dir: Path | None = None,
+) -> None:
+    """Write a trained model as a file that other programs use without idwbench.
+
+    Prototype networks have all formats, and stored runs of kind ``network`` ``onnx``, if their encoder is ``mlp`` or
+    ``conv``.
+
+    - ``onnx``: a graph from inputs in the data's own units to labels and probabilities, see `onnx_content`.
+    - ``numpy``: a Python module of one file that needs only NumPy, see `numpy_source`.
+    - ``skops``: a fitted scikit-learn estimator, see `skops_content`.
+    - ``pt``, ``safetensors``: a model file of idwbench.
 
     Args:
-        results: The database.
-        run_keys: One run, complete and of kind ``prototypes``.
-        path: A name that ends in ``.pt`` or ``.safetensors``.
-        data_dir: Folder of the image archives: the file has the scaling of the data.
+        model: A model, a model file (.pt, .safetensors), a stored run, or its key or the beginning of it.
+        path: The file to write.
+        format: The format; by default that of the ending ``.onnx``, ``.py``, ``.skops``, ``.pt`` or ``.safetensors``.
         overwrite: Whether a file may be replaced.
+        results: The database of stored runs.
+        data_dir: Folder of the image archives: the model of a stored run has the scaling of its data.
+
+    Raises:
+        OutputError: another ending, a method of a plugin, a missing package, or the file cannot be written.
+        ModelFileError: the model file cannot be read.
+        ResultsError: no such run.
+        TrainingError: the run has no model.
+        DatasetError: the data of the run cannot be loaded.
+    """
+    target = Path(path)
+    chosen = model_format(target, format)
+    check_output(target, overwrite=overwrite)
+    found = _found(model, results)
+    if isinstance(found, StoredRun) and isinstance(found.config.model, NetworkConfig):
+        content = _network_content(results, found, chosen, data_dir)
+    else:
+        content = _content(find_model(found, results, data_dir), chosen)
+    write_file(target, content, overwrite=overwrite)
+
+
+def export_run(
+    results: Results, run_keys: Sequence[str], path: Path, data_dir: Path | None = None, *, overwrite: bool = False
+) -> int:
+    """Write the model of one run by `export_model`, and return 1.
+
+    A model file has the same bytes as after the training of the run.
 
     Raises:
         ConfigError: not exactly one run.
         TrainingError: the run has no model.
         OutputError: the file cannot be written.
     """
-    check_model_path(path)
+    model_format(path)
     check_output(path, overwrite=overwrite)
     if len(run_keys) != 1:
         raise ConfigError(f"a model file has one model, but {len(run_keys)} runs are selected", location=("runs",))
-    from idwbench.models.checkpoints import save_model
+    export_model(results.load_runs(run_keys)[0], path, overwrite=overwrite, results=results, data_dir=data_dir)
+    return 1
+
+
+def model_card(
+    model: SavedModel | StoredRun | str | PathLike[str],
+    results: Database = DEFAULT_DATABASE,
+    *,
+    data_dir: Path | None = None,
+) -> dict[str, Any]:
+    """Return the card of a model: data, checksum, protocol, metrics, patches, versions and run key.
+
+    Arguments and errors as for `export_model`; see `idwbench.models.model_card.saved_model_card`.
+    """
+    from idwbench.data.loading import load_dataset
+    from idwbench.models.model_card import network_card, saved_model_card
+
+    found = _found(model, results)
+    if isinstance(found, StoredRun) and isinstance(found.config.model, NetworkConfig):
+        return network_card(found, load_dataset(found.config.dataset, data_dir))
+    return saved_model_card(find_model(found, results, data_dir))
+
+
+def find_model(
+    model: SavedModel | StoredRun | str | PathLike[str],
+    results: Database = DEFAULT_DATABASE,
+    data_dir: Path | None = None,
+) -> SavedModel:
+    """Return a model that is given as it is, by its file, or by its run; errors as for `export_model`."""
     from idwbench.models.stored import stored_model
 
-    run = results.load_runs(run_keys)[0]
-    save_model(stored_model(results, run, data_dir), path, overwrite=overwrite)
-    return 1
+    found = _found(model, results)
+    return stored_model(results_to_read(results), found, data_dir) if isinstance(found, StoredRun) else found
+
+
+def _found(model: SavedModel | StoredRun | str | PathLike[str], results: Database) -> SavedModel | StoredRun:
+    """Return the model of a file, or the run of a key; models and runs as they are."""
+    if not isinstance(model, str | PathLike):
+        return model
+    from idwbench.models.checkpoints import load_model
+    from idwbench.models.stored import find_stored_run
+
+    run = find_stored_run(fspath(model), results, ModelFileError)
+    return load_model(model) if run is None else run
+
+
+def model_format(path: Path, format: ModelFormat | None = None) -> ModelFormat:
+    """Return the format of a file, given or by its ending, and check that its package is installed.
+
+    Raises:
+        OutputError: the ending names none, or the package is missing.
+    """
+    chosen = format or MODEL_SUFFIXES.get(path.suffix)
+    if chosen is None or chosen not in MODEL_SUFFIXES.values():
+        raise OutputError(f"expected a name ending in {', '.join(MODEL_SUFFIXES)}", file=path)
+    if chosen in _PACKAGES:
+        require(_PACKAGES[chosen], chosen)
+    return chosen
+
+
+def _content(model: SavedModel, format: ModelFormat) -> bytes:
+    if format in ("pt", "safetensors"):
+        from idwbench.models.checkpoints import model_content
+
+        return model_content(model, f".{format}")
+    from idwbench.exports.array_model import array_model
+
+    arrays = array_model(model)
+    if format == "skops":
+        from idwbench.exports.skops_model import skops_content
+
+        return skops_content(arrays)
+    if format == "numpy":
+        from idwbench.exports.numpy_module import numpy_source
+
+        return numpy_source(arrays).encode()
+    from idwbench.exports.onnx_model import onnx_content
+
+    return onnx_content(arrays)
+
+
+def _network_content(results: Database, run: StoredRun, format: ModelFormat, data_dir: Path | None) -> bytes:
+    if format != "onnx":
+        raise OutputError("a run of kind network can only be exported as .onnx")
+    from idwbench.data.loading import load_dataset
+    from idwbench.exports.onnx_network import network_content
+    from idwbench.models.model_card import network_card
+    from idwbench.models.network import network_from_arrays
+
+    settings = run.config.model
+    assert isinstance(settings, NetworkConfig)
+    if run.state != "complete":
+        raise TrainingError(f"the run is {run.state}: it has no network")
+    dataset = load_dataset(run.config.dataset, data_dir)
+    network = network_from_arrays(settings, dataset, results_to_read(results).load_arrays(run.run_key))
+    return network_content(network, dataset, network_card(run, dataset))

@@ -37,47 +37,70 @@ def canonical_factor(kernel: Kernel, features: int) -> float:
     return math.exp((kernel.roughness(features) - _GAUSSIAN.roughness(features)) / (features + 4))
 
 
-def scott_bandwidth(keys: Array, kernel: Kernel = _GAUSSIAN) -> float:
+def scott_bandwidth(keys: Array, kernel: Kernel = _GAUSSIAN, row_weights: Array | None = None) -> float:
     """Return h = c σ n^(−1/(features + 4)), where σ² is the mean over features of the variance (n − 1) of `keys`.
 
     Scott (1992), "Multivariate Density Estimation", Eq. 6.42, with one bandwidth for all features. The rule is for
-    Gaussians; c is the `canonical_factor` of the kernel.
+    Gaussians; c is the `canonical_factor` of the kernel. With weights n is their sum, as if a key of weight w were
+    there w times.
 
     Raises:
         ConfigError: fewer than two distinct keys.
     """
     n, features = keys.shape
-    variance = float(keys.var(0, ddof=1, dtype=np.float64).mean()) if n > 1 else 0.0
+    if row_weights is None:
+        variance = float(keys.var(0, ddof=1, dtype=np.float64).mean()) if n > 1 else 0.0
+    else:
+        n = float(row_weights.sum(dtype=np.float64))
+        mean = row_weights @ keys.astype(np.float64) / n
+        variance = float((row_weights @ (keys - mean) ** 2).mean() / (n - 1)) if n > 1 and len(keys) > 1 else 0.0
     if variance == 0:
         raise ConfigError("Scott's rule needs at least two distinct keys", location=("bandwidth",))
     return float(canonical_factor(kernel, features) * np.sqrt(variance) * n ** (-1 / (features + 4)))
 
 
 def leave_one_out_errors(
-    keys: Array, values: Array, kernel: Kernel, candidates: Sequence[Mapping[str, float]]
+    keys: Array,
+    values: Array,
+    kernel: Kernel,
+    candidates: Sequence[Mapping[str, float]],
+    row_weights: Array | None = None,
 ) -> NDArray[np.float64]:
     """Return the mean squared error of the values (keys, outputs), each predicted from all others, by candidate.
 
     Nothing is fitted again: without pair i, the estimate at k_i is (ŷ_i − a_ii v_i)/(1 − a_ii), computed as the sums
     over j ≠ i, since a_ii is 1 for `shepard` with ε = 0. A key without neighbours is predicted by the mean of the
-    values. A candidate has the values of all parameters of the kernel.
+    values. A candidate has the values of all parameters of the kernel. A key of weight w > 1 counts as w copies, of
+    which one is left out.
     """
-    sums = np.concatenate([values, np.ones((len(values), 1), values.dtype)], axis=1)
+    ones = np.concatenate([values, np.ones((len(values), 1), values.dtype)], axis=1)
+    weights = np.ones(len(values), values.dtype) if row_weights is None else row_weights
+    sums, is_left_out = ones * weights[:, None], weights <= 1
     mean = values.mean(0, dtype=np.float64)
+    if row_weights is not None:
+        mean = row_weights @ values.astype(np.float64) / row_weights.sum(dtype=np.float64)
     errors = np.zeros(len(candidates))
     for rows, sq_dist in PairwiseDistances(keys).parts(keys):
         own = np.arange(rows.start, rows.stop)
-        sq_dist[own - rows.start, own] = np.inf
+        alone = own[is_left_out[own]]
+        sq_dist[alone - rows.start, alone] = np.inf
         for index, parameters in enumerate(candidates):
-            found = (kernel.weights(sq_dist.copy(), parameters) @ sums).astype(np.float64)
+            of_pairs = kernel.weights(sq_dist.copy(), parameters)
+            found = (of_pairs @ sums).astype(np.float64)
+            if len(alone) < len(own):
+                found -= np.where(is_left_out[own], 0.0, of_pairs[own - rows.start, own])[:, None] * ones[rows]
             total = found[:, -1:]
             predicted = np.where(total > 0, found[:, :-1] / np.where(total > 0, total, 1), mean)
-            errors[index] += float(((predicted - values[rows]) ** 2).sum())
-    return errors / values.size
+            errors[index] += float((((predicted - values[rows]) ** 2) * weights[rows, None]).sum())
+    return np.asarray(errors / (float(weights.sum(dtype=np.float64)) * values.shape[1]))
 
 
 def leave_one_out_parameters(
-    keys: Array, values: Array, kernel: Kernel, others: Mapping[str, float] | None = None
+    keys: Array,
+    values: Array,
+    kernel: Kernel,
+    others: Mapping[str, float] | None = None,
+    row_weights: Array | None = None,
 ) -> dict[str, float]:
     """Return the parameters with the smallest of the `leave_one_out_errors`: a bandwidth, or the power of `shepard`.
 
@@ -96,7 +119,7 @@ def leave_one_out_parameters(
 
     def best(numbers: NDArray[np.float64]) -> int:
         candidates = [{**(others or {}), name: float(number)} for number in numbers]
-        return int(leave_one_out_errors(keys, values, kernel, candidates).argmin())
+        return int(leave_one_out_errors(keys, values, kernel, candidates, row_weights).argmin())
 
     coarse = np.geomspace(smallest, largest, _COARSE)
     place = best(coarse)

@@ -1,9 +1,11 @@
 """Model files: keys, values, scaling, configuration and provenance in one ``.pt`` or ``.safetensors``.
 
 No objects are unpickled: ``.pt`` is read with ``torch.load(weights_only=True)``. A model file has no time stamp, so
-that the same run gives the same bytes.
+that the same run gives the same bytes. Both have the model card for other readers: the entry ``model.json`` of the zip
+archive, and of the metadata of ``.safetensors``.
 """
 
+import hashlib
 import io
 import json
 import platform
@@ -27,14 +29,17 @@ from idwbench.data.dataset import Dataset, Scaling, array_sha256
 from idwbench.errors import ConfigError, ModelFileError
 from idwbench.files import check_model_path, read_file, write_file
 from idwbench.models.contents import FACTS, REGRESSION_TENSORS, TENSORS, check_parameters, check_tensors, parse_facts
+from idwbench.models.model_card import CARD_NAME, card_text, metrics_of_task, saved_model_card
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.saved import SavedModel
 from idwbench.runs.config import RunConfig
+from idwbench.runs.metrics import Metrics
 
-__all__ = ["load_model", "save_model", "saved_model"]
+__all__ = ["load_model", "model_content", "save_model", "saved_model", "versions_here"]
 
 FORMAT = "idwbench-model"
 CHECKSUM = "sha256"  # of tensors and facts, in .safetensors; a .pt file is a zip archive, which has its own
+CARD_CHECKSUM = "card_sha256"  # a fact of .safetensors
 # 1: classification; 2: regression, with the scaling of the targets.
 VERSIONS = (1, 2)
 
@@ -48,6 +53,7 @@ def saved_model(
     device: str,
     versions: Mapping[str, str] | None = None,
     data_sha256: str | None = None,
+    metrics: Metrics | None = None,
 ) -> SavedModel:
     """Return the model of a run on `dataset`, with its provenance.
 
@@ -59,6 +65,7 @@ def saved_model(
         device: Device of the training.
         versions: Versions of Python and packages at the training; those of this process if not given.
         data_sha256: Checksum of the training data; that of `dataset` if not given.
+        metrics: Those of the run; the model keeps the ones that its task has.
     """
     keys, values = (torch.from_numpy(np.asarray(arrays[name])) for name in ("keys", "values"))
     return SavedModel(
@@ -73,8 +80,9 @@ def saved_model(
             "engine": engine,
             "device": device,
             "data_sha256": data_sha256 or dataset.sha256,
-            "versions": dict(sorted((versions or _versions_here(engine)).items())),
+            "versions": dict(sorted((versions or versions_here(engine)).items())),
         },
+        metrics=metrics_of_task(metrics or {}, dataset.task),
     )
 
 
@@ -99,7 +107,7 @@ def save_model(
     """
     target = Path(path)
     check_model_path(target)
-    content = _serialised(model, target.suffix)
+    content = model_content(model, target.suffix)
     again = _parsed(content, target)
     if check is not None:
         check(again)
@@ -116,7 +124,8 @@ def load_model(path: str | PathLike[str]) -> SavedModel:
     return _parsed(read_file(Path(path), ModelFileError), Path(path))
 
 
-def _versions_here(engine: str) -> dict[str, str]:
+def versions_here(engine: str) -> dict[str, str]:
+    """Return the versions of Python and the packages that an engine trains with, in this process."""
     versions = {
         "idwbench": idwbench.__version__,
         "python": platform.python_version(),
@@ -126,7 +135,8 @@ def _versions_here(engine: str) -> dict[str, str]:
     return versions | {"numba": version("numba")} if engine == "fused" else versions
 
 
-def _serialised(model: SavedModel, suffix: str) -> bytes:
+def model_content(model: SavedModel, suffix: str) -> bytes:
+    """Return the bytes of a model file with the ending ``.pt`` or ``.safetensors``."""
     tensors = {name: getattr(model.network, name).detach().cpu().contiguous() for name in ("keys", "values")}
     scalings = [("scaling", model.scaling), ("target", model.target_scaling)]
     for name, scaling in scalings[:1] if model.class_names else scalings:
@@ -140,13 +150,32 @@ def _serialised(model: SavedModel, suffix: str) -> bytes:
         "class_names": list(model.class_names),
         "provenance": dict(model.provenance),
         "patches": [_interned(patch) for patch in model.patches],
+        "metrics": _interned({split: dict(values) for split, values in model.metrics.items()}),
+        "patched_metrics": _interned({split: dict(values) for split, values in model.patched_metrics.items()}),
     }
+    card = card_text(saved_model_card(model))
     if suffix == ".safetensors":
-        # One entry, since safetensors does not keep the order of several.
-        return safetensors.torch.save(tensors, {FORMAT: json.dumps({**facts, CHECKSUM: _checksum(facts, tensors)})})
+        return _safetensors_content(facts | {CARD_CHECKSUM: _text_sha256(card)}, tensors, card)
     buffer = io.BytesIO()
     torch.save({**facts, **tensors}, buffer)
+    with zipfile.ZipFile(buffer, "a") as archive:
+        # In the folder of the others, since torch expects one; the time is that of no clock.
+        archive.writestr(zipfile.ZipInfo(f"{archive.namelist()[0].partition('/')[0]}/{CARD_NAME}"), card)
     return buffer.getvalue()
+
+
+def _safetensors_content(facts: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], card: str) -> bytes:
+    content = safetensors.torch.save(dict(tensors))
+    start = 8 + int.from_bytes(content[:8], "little")
+    # Not by safetensors, which does not keep the order of several entries.
+    entries = {FORMAT: json.dumps({**facts, CHECKSUM: _checksum(facts, tensors)}), CARD_NAME: card}
+    header = json.dumps({"__metadata__": entries, **json.loads(content[8:start])}).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[start:]
+
+
+def _text_sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _interned(content: Any) -> Any:
@@ -199,12 +228,15 @@ def _pt_fields(content: bytes) -> Any:
 def _safetensors_fields(content: bytes) -> Any:
     tensors = safetensors.torch.load(content)
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    facts = json.loads(header.get("__metadata__", {}).get(FORMAT, "null"))
+    entries = header.get("__metadata__", {})
+    facts = json.loads(entries.get(FORMAT, "null"))
     if not isinstance(facts, dict):
         return None
     expected = facts.pop(CHECKSUM, None)  # files of version 0.2.0 have none
     if expected is not None and expected != _checksum(facts, tensors):
         raise ValueError("its checksum is wrong")
+    if CARD_NAME in entries and _text_sha256(entries[CARD_NAME]) != facts.get(CARD_CHECKSUM):
+        raise ValueError("the checksum of its model card is wrong")
     return {**facts, **tensors}
 
 
@@ -232,6 +264,8 @@ def _built(fields: dict[str, Any], path: Path) -> SavedModel:
         target_scaling=Scaling(*targets) if targets else Scaling.identity(),
         provenance=facts.provenance,
         patches=tuple(facts.patches),
+        metrics=facts.metrics,
+        patched_metrics=facts.patched_metrics,
     )
 
 

@@ -5,15 +5,16 @@ import math
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from idwbench.attention.definitions import Method
 from idwbench.attention.methods import resolve_parameters
 from idwbench.errors import ModelFileError
 from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import UnknownConfig
 from idwbench.runs.models import PrototypesConfig
-from idwbench.runs.settings import Count
+from idwbench.runs.settings import Count, validated
 
 __all__ = [
     "FACTS",
@@ -30,19 +31,30 @@ __all__ = [
 
 TENSORS = ("keys", "values", "scaling_mean", "scaling_std")
 REGRESSION_TENSORS = ("target_mean", "target_std")
+_SplitMetrics = dict[str, dict[str, Annotated[float, Field(allow_inf_nan=False)]]]
 FACTS = ("config", "image_shape", "class_names", "provenance", "patches")
 
 
+def _with_unknown_data(content: Any) -> Any:
+    """Return the content of a run, whose data may be unknown: in no other place this is the name of a data set."""
+    dataset = content.get("dataset") if isinstance(content, dict) else None
+    if not isinstance(dataset, dict) or dataset.get("name") != "unknown":
+        return content
+    return {**content, "dataset": validated(UnknownConfig, dataset)}
+
+
 class ModelFacts(BaseModel):
-    """The content of a model file without its tensors."""
+    """The content of a model file without its tensors; files of version 0.1.0 have no metrics."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
-    config: RunConfig
+    config: Annotated[RunConfig, BeforeValidator(_with_unknown_data)]
     image_shape: Annotated[list[Count], Field(min_length=2, max_length=2)] | None
     class_names: list[str]
     provenance: dict[str, Any]
     patches: list[dict[str, Any]]
+    metrics: _SplitMetrics = {}
+    patched_metrics: _SplitMetrics = {}
 
 
 class ReplacedEta(BaseModel):
@@ -106,7 +118,7 @@ def parse_facts(content: dict[str, Any]) -> ModelFacts:
         ValueError: one is missing or of a wrong type.
     """
     try:
-        facts = ModelFacts.model_validate({name: content[name] for name in FACTS if name in content})
+        facts = ModelFacts.model_validate({name: content[name] for name in ModelFacts.model_fields if name in content})
         # A .pt file can be written as .safetensors, whose metadata is JSON.
         json.dumps(facts.model_dump(mode="json"), allow_nan=False)
     except ValidationError as error:

@@ -1,19 +1,15 @@
-"""What a patch must achieve: criteria, and checks of the float32 model against them."""
+"""What a patch must achieve, without torch; the checks of a model against it are in `patch_checks`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from idwbench.errors import PatchError
-from idwbench.models.prototypes import PrototypeNetwork
 
 __all__ = [
     "CRITERION_TOLERANCE",
@@ -21,19 +17,20 @@ __all__ = [
     "Criterion",
     "Requirement",
     "lead_of",
-    "missing_leads",
+    "log_sum_exp",
+    "missing_lead",
     "other_logits",
     "relative_unit",
     "required_lead",
 ]
+
+Logits = NDArray[np.float64]
 
 # Smaller values of η could vanish in float32.
 SMALLEST_ETA = 1e-30
 # Tolerances of the float32 model, relative to the criterion and to the largest logit.
 CRITERION_TOLERANCE = 1e-4
 LOGIT_TOLERANCE = 1e-5
-# Rows of the batch in which a query must hold too.
-SMALLEST_BATCH = 64
 
 
 @dataclass(frozen=True)
@@ -88,53 +85,26 @@ class Requirement:
     lead: float
 
 
-@torch.no_grad()
-def missing_leads(network: PrototypeNetwork, required: Sequence[Requirement]) -> NDArray[np.float64]:
-    """Return how much each requirement lacks of its lead, (n,), positive where the float32 model does not meet it.
-
-    Each query is evaluated alone and in a batch with the others; tolerance as in `check_patch`.
-    """
-    if not required:
-        return np.zeros(0)
-    queries = np.stack([one.key for one in required])
-    copies = -(-SMALLEST_BATCH // len(queries))
-    batches = [batch.view(copies, len(queries), -1) for batch in _evaluations(network, np.tile(queries, (copies, 1)))]
-    missing = np.zeros(len(queries))
-    for place, one in enumerate(required):
-        evaluations = [*_evaluations(network, one.key[None]), *(batch[:, place] for batch in batches)]
-        missing[place] = _missing_lead(torch.cat(evaluations), one)
-    return missing
-
-
-def _evaluations(network: PrototypeNetwork, queries: NDArray[np.float32]) -> list[Tensor]:
-    """Return the outputs of predictions and those of the forward pass, which round differently."""
-    return [torch.from_numpy(network.outputs(queries)), network(torch.from_numpy(queries))]
-
-
-def _missing_lead(logits: Tensor, required: Requirement) -> float:
-    """Return what the worst of some evaluations (n, classes) of one query lacks of the lead; 0 if nothing."""
-    label, exact = required.label, logits.double()
-    lead = float(lead_of(exact, label, required.criterion).min())
-    tolerance = CRITERION_TOLERANCE * abs(required.lead) + LOGIT_TOLERANCE * float(exact.abs().max())
-    if bool((logits.argmax(-1) == label).all()) and lead >= required.lead - tolerance:
-        return 0.0
-    return max(required.lead - lead, 0.0) + tolerance + SMALLEST_ETA
-
-
-def relative_unit(label: int, logits: Tensor) -> float:
+def relative_unit(label: int, logits: Logits) -> float:
     """Return the unit of a relative margin: Δ, or max |z| if Δ = 0."""
-    return abs(float(other_logits(logits, label).max() - logits[label])) or float(logits.abs().max()) or 1.0
+    return abs(float(other_logits(logits, label).max() - logits[label])) or float(np.abs(logits).max()) or 1.0
 
 
-def other_logits(logits: Tensor, label: int) -> Tensor:
+def other_logits(logits: Logits, label: int) -> Logits:
     """Return the logits of all classes but `label`, (…, classes − 1)."""
-    return torch.cat([logits[..., :label], logits[..., label + 1 :]], -1)
+    return np.delete(logits, label, axis=-1)
 
 
-def lead_of(logits: Tensor, label: int, criterion: Criterion) -> Tensor:
-    """Return the difference of the label's logit to the next, or for a confidence its log-odds."""
+def lead_of(logits: Logits, label: int, criterion: Criterion) -> Logits:
+    """Return the difference (…) of the label's logit to the next, or for a confidence its log-odds."""
     others = other_logits(logits, label)
-    return logits[..., label] - (others.logsumexp(-1) if criterion.kind == "confidence" else others.amax(-1))
+    next_logit = np.logaddexp.reduce(others, axis=-1) if criterion.kind == "confidence" else others.max(-1)
+    return np.asarray(logits[..., label] - next_logit)
+
+
+def log_sum_exp(logits: Logits) -> float:
+    """Return log Σ exp(z) of logits (classes,)."""
+    return float(np.logaddexp.reduce(logits))
 
 
 def required_lead(criterion: Criterion) -> float:
@@ -144,3 +114,13 @@ def required_lead(criterion: Criterion) -> float:
     if criterion.kind == "logit_margin":
         return criterion.amount
     return math.log(criterion.amount / (1 - criterion.amount))
+
+
+def missing_lead(logits: NDArray[np.float64], required: Requirement) -> float:
+    """Return what the worst of some evaluations (n, classes) of one query lacks of the lead; 0 if nothing."""
+    label = required.label
+    lead = float(lead_of(logits, label, required.criterion).min())
+    tolerance = CRITERION_TOLERANCE * abs(required.lead) + LOGIT_TOLERANCE * float(np.abs(logits).max())
+    if (logits.argmax(-1) == label).all() and lead >= required.lead - tolerance:
+        return 0.0
+    return max(required.lead - lead, 0.0) + tolerance + SMALLEST_ETA

@@ -13,6 +13,7 @@ from idwbench.models.criteria import (
     Criterion,
     Requirement,
     lead_of,
+    log_sum_exp,
     other_logits,
     relative_unit,
     required_lead,
@@ -65,7 +66,8 @@ def start_of(network: PrototypeNetwork, demand: Demand, answered: int) -> Start:
         PatchError: a confidence with which the label would not win, or a value beyond float32.
     """
     label, criterion = demand.label, demand.criterion
-    ratio, logits = logits_at(network, demand.query)
+    ratio, exact = logits_at(network, demand.query)
+    logits = exact.numpy()
     kept = 1.0 if demand.keep_logits else ratio / (1 + ratio)
     remaining = logits * kept  # after a patch with η = 0
     others = other_logits(remaining, label)
@@ -74,7 +76,7 @@ def start_of(network: PrototypeNetwork, demand: Demand, answered: int) -> Start:
     elif criterion.kind == "logit_margin":
         lead = criterion.amount
     else:
-        spread = float(others.logsumexp(0) - others.max())
+        spread = log_sum_exp(others) - float(others.max())
         lead = required_lead(criterion) + spread
         if lead <= 0:
             least = 1 / (1 + math.exp(spread))
@@ -83,7 +85,7 @@ def start_of(network: PrototypeNetwork, demand: Demand, answered: int) -> Start:
     gap = float(others.max() - remaining[label])
     is_met = answered == label and bool(lead_of(logits, label, criterion) >= required_lead(criterion))
     eta = rounded_eta((1 + ratio) * (max(gap, 0.0) + lead), criterion)
-    return Start(logits.numpy(), answered, is_met, lead, eta)
+    return Start(logits, answered, is_met, lead, eta)
 
 
 def later_requirement(key: NDArray[np.float32], label: int, criterion: Criterion) -> Requirement:

@@ -43,7 +43,10 @@ def check_prototypes(model: PrototypesConfig, dataset: Dataset) -> None:
 
 def check_baseline(model: BaselineConfig, dataset: Dataset) -> None:
     """Check that the data has enough training inputs for the prototypes of a baseline; raises as `check_prototypes`."""
-    k_means = model.method == "kmeans"
+    k_means = model.method != "samples"
+    if model.method == "kmeans_per_class":
+        _sizes(model.prototypes, dataset, k_means=True)
+        return
     _check_number(model.prototypes, dataset.n_distinct if k_means else len(dataset.train), k_means=k_means)
 
 
@@ -68,6 +71,8 @@ def initial_prototypes(
     ``samples``: keys are training inputs drawn without replacement. ``kmeans``: keys are the centres of k-means
     (scikit-learn's `KMeans`, one start). Both divide the prototypes equally among the classes, as far as these are
     large enough; a regression counts as one class. Values are 1 for the class of the key, or the (mean) target.
+
+    Weights of the training rows are those of ``mean`` and of ``kmeans``, and the odds with which ``samples`` are drawn.
 
     Args:
         model: Initialisation and number of prototypes.
@@ -94,12 +99,14 @@ def initial_prototypes(
 
 
 def baseline_prototypes(model: BaselineConfig, dataset: Dataset, seed: int) -> Prototypes:
-    """Return keys and values of a baseline, from all training inputs whatever their class.
+    """Return keys and values of a baseline, from all training inputs whatever their class, or class by class.
 
     Raises:
         ConfigError: as `initial_prototypes`.
     """
     check_baseline(model, dataset)
+    if model.method == "kmeans_per_class":
+        return _from_data(model.prototypes, dataset, np.random.default_rng(seed), k_means=True)
     inputs, targets = dataset.train.inputs, _targets(dataset)
     if model.method == "kmeans":
         return _centres(model.prototypes, inputs, targets, seed)
@@ -116,15 +123,20 @@ def _from_data(n: int, dataset: Dataset, generator: np.random.Generator, *, k_me
     inputs, targets = dataset.train.inputs, _targets(dataset)
     sizes = _sizes(n, dataset, k_means=k_means)
     which = "" if dataset.task == "regression" else " of one class"
+    weights = dataset.train.weights
     parts = [
-        _centres(count, inputs[rows], targets[rows], int(generator.integers(2**31)), which)
+        _centres(count, inputs[rows], targets[rows], int(generator.integers(2**31)), which, _chosen(weights, rows))
         if k_means
-        else _drawn(count, inputs[rows], targets[rows], generator)
+        else _drawn(count, inputs[rows], targets[rows], generator, _chosen(weights, rows))
         for count, rows in zip(_shares(n, sizes, generator), dataset.groups, strict=True)
         if count
     ]
     keys, values = zip(*parts, strict=True)
     return np.concatenate(keys), np.concatenate(values)
+
+
+def _chosen(weights: NDArray[np.float32] | None, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
+    return None if weights is None else weights[rows].astype(np.float64)
 
 
 def _targets(dataset: Dataset) -> NDArray[np.float32]:
@@ -158,14 +170,24 @@ def _shares(n: int, sizes: Sequence[int], generator: np.random.Generator) -> lis
 
 
 def _drawn(
-    n: int, inputs: NDArray[np.float32], targets: NDArray[np.float32], generator: np.random.Generator
+    n: int,
+    inputs: NDArray[np.float32],
+    targets: NDArray[np.float32],
+    generator: np.random.Generator,
+    weights: NDArray[np.float64] | None = None,
 ) -> Prototypes:
-    rows = generator.choice(len(inputs), size=n, replace=False)
+    odds = None if weights is None else weights / weights.sum()
+    rows = generator.choice(len(inputs), size=n, replace=False, p=odds)
     return inputs[rows], targets[rows]
 
 
 def _centres(
-    n: int, inputs: NDArray[np.float32], targets: NDArray[np.float32], random_state: int, which: str = ""
+    n: int,
+    inputs: NDArray[np.float32],
+    targets: NDArray[np.float32],
+    random_state: int,
+    which: str = "",
+    weights: NDArray[np.float64] | None = None,
 ) -> Prototypes:
     """Return the centres of `n` clusters and their mean targets; an error adds `which` to the number of clusters."""
     from sklearn.cluster import KMeans  # its import takes a second
@@ -173,9 +195,13 @@ def _centres(
 
     # Sums split over threads differ in the last bits, and a limit set outside holds for another thread's OpenMP.
     with threadpool_limits(1, user_api="openmp"):
-        clusters = KMeans(n, n_init=1, random_state=random_state).fit(inputs)
+        clusters = KMeans(n, n_init=1, random_state=random_state).fit(inputs, sample_weight=weights)
     if (n_found := len(np.unique(clusters.labels_))) < n:  # float32 cannot tell some inputs apart
         problem = f"expected at most {n_found}{which}, the number of clusters that k-means can separate, got {n}"
         raise ConfigError(problem, location=("prototypes",))
-    means = [targets[clusters.labels_ == label].mean(0, dtype=np.float64) for label in range(n)]
+    if weights is None:
+        means = [targets[clusters.labels_ == label].mean(0, dtype=np.float64) for label in range(n)]
+    else:
+        members = [clusters.labels_ == label for label in range(n)]
+        means = [np.average(targets[of].astype(np.float64), axis=0, weights=weights[of]) for of in members]
     return clusters.cluster_centers_.astype(np.float32), np.stack(means).astype(np.float32)

@@ -24,9 +24,10 @@ from idwbench.attention.distances import HIT_SQ_DIST, squared_distances
 from idwbench.attention.scores import idw
 from idwbench.attention.weightings import attention_weights
 from idwbench.errors import PatchConflictError
-from idwbench.models.criteria import Criterion, Requirement, missing_leads, other_logits, required_lead
+from idwbench.models.criteria import Criterion, Requirement, log_sum_exp, other_logits, required_lead
 from idwbench.models.demands import Demand, Start, later_requirement, start_of
 from idwbench.models.linear_programme import smallest_etas, unmet_rows
+from idwbench.models.patch_checks import missing_leads
 from idwbench.models.patching import Patch, apply_patches, check_query, rounded_eta
 from idwbench.models.prototypes import PrototypeNetwork
 
@@ -187,13 +188,13 @@ class _Solver:
     def _patches(self, own: _Mask, etas: NDArray[np.float64], logits: _LinearLogits) -> list[Patch | None]:
         places = np.flatnonzero(own)
         rounded = [rounded_eta(eta, self.demands[place].criterion) for place, eta in zip(places, etas, strict=True)]
-        after = torch.from_numpy(self._with_etas(logits, own, np.array(rounded)))
+        after = self._with_etas(logits, own, np.array(rounded))
         patches: list[Patch | None] = [None] * len(own)
         for place, eta in zip(places, rounded, strict=True):
             patches[place] = self._patch(int(place), eta, after[place])
         return patches
 
-    def _patch(self, place: int, eta: float, logits: torch.Tensor) -> Patch:
+    def _patch(self, place: int, eta: float, logits: NDArray[np.float64]) -> Patch:
         start, demand = self.starts[place], self.demands[place]
         criterion = demand.criterion
         is_relative = criterion.kind == "margin"
@@ -207,7 +208,7 @@ class _Solver:
             criterion_used=replace(criterion, amount=criterion.amount * float(self.factors[place]))
             if is_relative
             else criterion,
-            confidence=float(logits.softmax(0)[demand.label]),
+            confidence=math.exp(float(logits[demand.label]) - log_sum_exp(logits)),
             logit_margin=float(logits[demand.label] - other_logits(logits, demand.label).max()),
             logits=start.logits.astype(np.float32) if demand.keep_logits else None,
         )

@@ -37,15 +37,24 @@ class KernelRegression:
         parameters: The numbers of its parameters.
         keys: (keys, features), float32 or float64, which is the type of all results.
         values: (keys, outputs), of the same type.
+        row_weights: Factors (keys,) of the weights of the keys, of the same type; None for equal factors.
     """
 
     kernel: Kernel
     parameters: Mapping[str, float]
     keys: Array
     values: Array
+    row_weights: Array | None = None
 
     @classmethod
-    def of(cls, kernel: str, parameters: Mapping[str, ParameterValue], keys: Array, values: Array) -> KernelRegression:
+    def of(
+        cls,
+        kernel: str,
+        parameters: Mapping[str, ParameterValue],
+        keys: Array,
+        values: Array,
+        row_weights: Array | None = None,
+    ) -> KernelRegression:
         """Return the regression with parameters that are numbers or rules, see `idwbench.attention.kernels.RULES`.
 
         Raises:
@@ -55,10 +64,10 @@ class KernelRegression:
         numbers = {name: value for name, value in parameters.items() if not isinstance(value, str)}
         rules = set(parameters.values()) - set(numbers.values())
         if "scott" in rules:
-            numbers["bandwidth"] = scott_bandwidth(keys, chosen)
+            numbers["bandwidth"] = scott_bandwidth(keys, chosen, row_weights)
         elif "loo" in rules:
-            numbers = {**leave_one_out_parameters(keys, values, chosen, numbers)}
-        return cls(chosen, numbers, keys, values)
+            numbers = {**leave_one_out_parameters(keys, values, chosen, numbers, row_weights)}
+        return cls(chosen, numbers, keys, values, row_weights)
 
     @cached_property
     def _distances(self) -> PairwiseDistances:
@@ -67,6 +76,8 @@ class KernelRegression:
     def predict(self, queries: Array) -> Array:
         """Return the estimates (queries, outputs); NaN for a query without neighbours, whose weights are all 0."""
         sums = np.concatenate([self.values, np.ones((len(self.values), 1), self.values.dtype)], axis=1)
+        if self.row_weights is not None:
+            sums *= self.row_weights[:, None]
         found = np.empty((len(queries), sums.shape[1]), self.values.dtype)
         for rows, sq_dist in self._distances.parts(queries):
             np.matmul(self.kernel.weights(sq_dist, self.parameters), sums, out=found[rows])
@@ -78,6 +89,8 @@ class KernelRegression:
         found = np.empty((len(queries), len(self.keys)), self.keys.dtype)
         for rows, sq_dist in self._distances.parts(queries):
             found[rows] = self.kernel.weights(sq_dist, self.parameters)
+        if self.row_weights is not None:
+            found *= self.row_weights
         with np.errstate(invalid="ignore"):
             return np.asarray(found / found.sum(1, keepdims=True))
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from idwbench.errors import PatchConflictError, PatchError
 from idwbench.models.contents import PatchRecord
-from idwbench.models.criteria import Criterion, missing_leads
+from idwbench.models.criteria import Criterion
 from idwbench.models.demands import Demand, later_requirement
 from idwbench.models.joint_patches import solve_together
+from idwbench.models.patch_checks import missing_leads
 from idwbench.models.patch_records import RecordedPatch, recorded_patches
 from idwbench.models.patching import Patch, apply_patches, make_patch
 from idwbench.models.prototypes import PrototypeNetwork
@@ -104,7 +105,7 @@ def without_patch(model: SavedModel, number: int) -> Addition:
         if "replaced" in record:
             record["replaced"] = _renumbered(record["replaced"], number)
     rest = _network(network, network.keys.detach()[keep], network.values.detach()[keep])
-    left = Addition(replace(model, network=rest, patches=tuple(records)), ())
+    left = Addition(replace(model, network=rest, patches=tuple(records), patched_metrics={}), ())
     held = {patch.number - (patch.number > number) for patch in patches if patch.holds and patch.number != number}
     if removed.replaced:
         former = _with_former_etas(left.model, removed)
@@ -138,7 +139,7 @@ def _with_former_etas(model: SavedModel, removed: PatchRecord) -> Addition:
         values[row] = torch.tensor(former.value)
     network = _network(model.network, model.network.keys.detach(), values)
     numbers = tuple(former.number for former in removed.replaced)
-    return Addition(replace(model, network=network, patches=tuple(records)), (), numbers)
+    return Addition(replace(model, network=network, patches=tuple(records), patched_metrics={}), (), numbers)
 
 
 def _solved_again(
@@ -180,7 +181,8 @@ def _added(
     keys = torch.cat([model.network.keys.detach(), *(torch.from_numpy(patch.key)[None] for _, patch in made)])
     network = _network(model.network, keys, values)
     records += [_record(x, patch) | ({"replaced": replaced} if replaced else {}) for x, patch in made]
-    return Addition(replace(model, network=network, patches=tuple(records)), tuple(patches), tuple(changed))
+    patched = replace(model, network=network, patches=tuple(records), patched_metrics={})
+    return Addition(patched, tuple(patches), tuple(changed))
 
 
 def _rows(model: SavedModel, numbers: Sequence[int]) -> list[int]:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from idwbench.errors import ModelFileError, PatchError
 from idwbench.models.contents import PatchRecord, parse_patch
-from idwbench.models.criteria import Criterion, missing_leads
+from idwbench.models.criteria import Criterion
 from idwbench.models.demands import Demand, later_requirement
+from idwbench.models.patch_checks import missing_leads
 
 if TYPE_CHECKING:
     from idwbench.models.saved import SavedModel

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -33,16 +32,9 @@ from torch import Tensor
 
 from idwbench.attention.scores import idw
 from idwbench.errors import PatchError
-from idwbench.models.criteria import (
-    SMALLEST_ETA,
-    Criterion,
-    Requirement,
-    lead_of,
-    missing_leads,
-    other_logits,
-    relative_unit,
-    required_lead,
-)
+from idwbench.models.criteria import Criterion, Requirement
+from idwbench.models.patch_checks import missing_leads
+from idwbench.models.patch_solution import Answer, Patch, rounded_eta, smallest_patch
 from idwbench.models.prototypes import PrototypeNetwork
 
 __all__ = [
@@ -56,27 +48,6 @@ __all__ = [
     "make_patch",
     "rounded_eta",
 ]
-
-
-@dataclass(frozen=True)
-class Patch(Requirement):
-    """One prototype to add, and what it must achieve.
-
-    Attributes:
-        eta: The value is η e_c, or with `logits` z(q) + η e_c.
-        label_before: The model's answer before the patch.
-        criterion_used: The criterion that η was computed for; a larger margin if float32 requires it.
-        confidence: P(c) at the query after the patch, in float64.
-        logit_margin: z'_c − max_{k≠c} z'_k at the query after the patch, in float64.
-        logits: z(q), (classes,), if the value keeps the logits; else None.
-    """
-
-    eta: float
-    label_before: int
-    criterion_used: Criterion
-    confidence: float
-    logit_margin: float
-    logits: NDArray[np.float32] | None = None
 
 
 def make_patch(
@@ -100,20 +71,12 @@ def make_patch(
     criterion = criterion or Criterion()
     check_query(network, query, label)
     ratio, logits = logits_at(network, query)
-    answered = int(network.predict(query[None])[0])
-    if answered == label and lead_of(logits, label, criterion) >= required_lead(criterion):
-        return None
-    attempt = criterion
-    while True:
-        patch = _solve(query, label, ratio, logits, criterion, attempt, answered, keep_logits)
-        try:
-            check_patch(apply_patch(network, patch), patch)
-        except PatchError:
-            if criterion.kind != "margin" or attempt.amount > 1e6:
-                raise
-            attempt = replace(attempt, amount=attempt.amount * 10)
-        else:
-            return patch
+    answer = Answer(query, ratio, logits.numpy(), int(network.predict(query[None])[0]))
+
+    def check(patch: Patch) -> None:
+        check_patch(apply_patch(network, patch), patch)
+
+    return smallest_patch(answer, label, criterion, check, keep_logits=keep_logits)
 
 
 def check_patch(network: PrototypeNetwork, patch: Requirement) -> None:
@@ -182,69 +145,3 @@ def logits_at(network: PrototypeNetwork, query: NDArray[np.float32]) -> tuple[fl
         weights = scores.softmax(0)
         ratio = math.exp(math.log(epsilon) + float(scores.logsumexp(0))) if epsilon > 0 else 0.0
     return ratio, weights @ network.values.detach().cpu().double()
-
-
-def _solve(
-    query: NDArray[np.float32],
-    label: int,
-    ratio: float,
-    logits: Tensor,
-    criterion: Criterion,
-    attempt: Criterion,
-    answered: int,
-    keep_logits: bool,
-) -> Patch:
-    # The logits z after the patch are factor · z / (1 + r), and η / (1 + r) more for the label.
-    factor = 1 + ratio if keep_logits else ratio
-    eta = _eta(label, ratio, factor, logits, attempt)
-    after = logits * (factor / (1 + ratio))
-    after[label] += eta / (1 + ratio)
-    return Patch(
-        key=query,
-        label=label,
-        eta=eta,
-        label_before=answered,
-        criterion=criterion,
-        criterion_used=attempt,
-        lead=relative_unit(label, logits) * criterion.amount * factor / (1 + ratio)
-        if criterion.kind == "margin"
-        else required_lead(criterion),
-        confidence=float(after.softmax(0)[label]),
-        logit_margin=float(after[label] - other_logits(after, label).max()),
-        logits=logits.float().numpy() if keep_logits else None,
-    )
-
-
-def _eta(label: int, ratio: float, factor: float, logits: Tensor, criterion: Criterion) -> float:
-    """Return η rounded to float32."""
-    others = other_logits(logits, label)
-    gap = float(others.max() - logits[label])
-    if criterion.kind == "margin":
-        eta = factor * gap + criterion.amount * factor * relative_unit(label, logits)
-    elif criterion.kind == "logit_margin":
-        eta = factor * gap + criterion.amount * (1 + ratio)
-    else:
-        shrunk = others * (factor / (1 + ratio))
-        tie = 1 / (1 + math.exp(float(shrunk.logsumexp(0) - shrunk.max())))
-        if criterion.amount <= tie:
-            raise PatchError(
-                f"the label would not win with probability {criterion.amount:g}, it needs above {tie:.6g}",
-                location=("confidence",),
-            )
-        eta = (float(shrunk.logsumexp(0)) + required_lead(criterion)) * (1 + ratio) - factor * float(logits[label])
-    return rounded_eta(eta, criterion)
-
-
-def rounded_eta(eta: float, criterion: Criterion) -> float:
-    """Return η rounded to float32, and not below 1e-30.
-
-    Raises:
-        PatchError: float32 cannot represent it.
-    """
-    with np.errstate(over="ignore"):
-        rounded = float(np.float32(max(eta, SMALLEST_ETA)))
-    if not math.isfinite(rounded):
-        raise PatchError(
-            f"float32 cannot hold the value for {criterion.amount:g}", location=(criterion.kind,), hint="try less"
-        )
-    return rounded

@@ -147,8 +147,12 @@ class PrototypeQuality:
             columns["train", "key_agreement"] = _fractions(labels == train.labels[point_of])
             for name, split in self.dataset.splits.items():
                 own = key_of if name == "train" else search(self._columns[name], None, keys)[0]
-                right = np.take_along_axis(labels, own, 1) == split.labels
-                columns[name, "nearest_key_accuracy"] = _fractions(right)
+                # Run by run, since the arrays of all together are larger than the processor's cache.
+                right = [
+                    _fraction(of_keys.take(nearest) == split.labels)
+                    for of_keys, nearest in zip(labels, own, strict=True)
+                ]
+                columns[name, "nearest_key_accuracy"] = np.array(right)
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 

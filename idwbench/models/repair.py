@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -161,7 +161,7 @@ def undo(model: SavedModel, number: int, *, data_dir: Path | None = None) -> Rep
     broken = _broken(after)
     return Repair(
         before=model,
-        after=after,
+        after=_with_metrics(after, effects),
         effects=effects,
         warnings=_warnings(unmeasured, _broken_warning(broken)),
         solved_again=undone.solved_again,
@@ -185,7 +185,7 @@ def _repaired(
     broken = _broken(after)
     return Repair(
         before=model,
-        after=after,
+        after=_with_metrics(after, effects),
         inputs=tuple(given),
         patches=added.patches,
         effects=effects,
@@ -195,6 +195,12 @@ def _repaired(
         solved_again=added.solved_again,
         broken=broken,
     )
+
+
+def _with_metrics(model: SavedModel, effects: dict[str, SplitEffect]) -> SavedModel:
+    """Return a model with the accuracies that were measured with its patches."""
+    measured = {name: {"accuracy": effect.accuracy_after} for name, effect in effects.items()} if model.patches else {}
+    return replace(model, patched_metrics=measured)
 
 
 def _warnings(*texts: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from idwbench.models.patch_records import RecordedPatch
 
 __all__ = ["Explanation", "SavedModel"]
+
+SplitMetrics = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class SavedModel:
         target_scaling: Scaling of the targets of a regression.
         provenance: Run key, engine, device, checksum of the data, versions.
         patches: Input, label, η and criterion of each patch, oldest first.
+        metrics: By split and name, without the patches; empty if they are not known.
+        patched_metrics: The same with all patches; empty if there are none or they were not measured.
     """
 
     network: PrototypeNetwork
@@ -67,6 +71,8 @@ class SavedModel:
     target_scaling: Scaling = field(default_factory=Scaling.identity)
     provenance: dict[str, Any] = field(default_factory=dict)
     patches: tuple[dict[str, Any], ...] = ()
+    metrics: SplitMetrics = field(default_factory=dict)
+    patched_metrics: SplitMetrics = field(default_factory=dict)
 
     @property
     def n_features(self) -> int:

@@ -1,15 +1,37 @@
 """Models of runs in the results database."""
 
+import re
+from os import PathLike
 from pathlib import Path
 
 from idwbench.data.loading import load_dataset
-from idwbench.errors import TrainingError
+from idwbench.errors import IdwbenchError, TrainingError
 from idwbench.models.checkpoints import saved_model
 from idwbench.models.saved import SavedModel
 from idwbench.results.records import StoredRun
-from idwbench.results.store import Results
+from idwbench.results.store import Results, results_to_read
 
-__all__ = ["stored_model"]
+__all__ = ["find_stored_run", "stored_model"]
+
+_SUFFIXES = (".pt", ".safetensors")
+_KEY = re.compile(r"[0-9a-fA-F]{1,64}")
+
+
+def find_stored_run(
+    model: str, results: Results | str | PathLike[str], failure: type[IdwbenchError]
+) -> StoredRun | None:
+    """Return the stored run of a key or its beginning, or None if `model` is the name of a model file.
+
+    Raises:
+        IdwbenchError: of class `failure`, if it is neither.
+        ResultsError: no such run, or several.
+    """
+    if Path(model).suffix in _SUFFIXES:
+        return None
+    if not _KEY.fullmatch(model):
+        problem = f"'{model}' is neither a model file ({', '.join(_SUFFIXES)}) nor the key of a stored run"
+        raise failure(problem, location=("model",))
+    return results_to_read(results).find_run(model)
 
 
 def stored_model(results: Results, run: StoredRun, data_dir: Path | None = None) -> SavedModel:
@@ -32,4 +54,5 @@ def stored_model(results: Results, run: StoredRun, data_dir: Path | None = None)
         device=run.device or "",
         versions=run.versions,
         data_sha256=run.data_sha256,
+        metrics=run.metrics,
     )

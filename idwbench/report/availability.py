@@ -49,7 +49,7 @@ def kinds_with(runs: Iterable[ReportedRun], metric: str) -> set[str]:
 
 def has_metric(run: ReportedRun, metric: str) -> bool:
     """Return whether the run has the metric on some split."""
-    return metric in [name for _, name in run.metrics]
+    return ("test", metric) in run.metrics or metric in [name for _, name in run.metrics]
 
 
 def is_shown(runs: Sequence[ReportedRun], metric: str) -> bool:
@@ -73,11 +73,11 @@ def availability_notes(runs: Sequence[ReportedRun], metric: str, kinds: Collecti
     """
     n = len(lacking(runs, metric, kinds))
     notes = [f"{count_label(n, 'complete run')} without the metric '{metric}'; not in the means."] if n else []
-    shown = any(run.setting.model.kind in kinds for run in runs)
     others: dict[str, list[ReportedRun]] = defaultdict(list)
     for run in runs:
         if run.setting.model.kind not in kinds:
             others[run.setting.model.kind].append(run)
+    shown = sum(map(len, others.values())) < len(runs)
     for kind, left_out in sorted(others.items()):
         note = f"{count_label(len(left_out), 'run')} of kind {kind}, which has no metric '{metric}'; not shown."
         names = sorted({name for run in left_out for _, name in run.metrics})

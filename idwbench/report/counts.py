@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -25,10 +26,11 @@ class Counted(Protocol):
 
 def count_notes(rows: Sequence[Counted], runs: Sequence[ReportedRun]) -> list[str]:
     """Return notes on rows of one run, and on diverged, failed and unfinished runs."""
+    states = Counter(run.state for run in runs)
     counts = (
         (sum(row.n_diverged for row in rows), "diverged; not in the means."),
-        (sum(run.state == "failed" for run in runs), "failed; not shown."),
-        (sum(run.state in ("planned", "running") for run in runs), "not finished; not shown."),
+        (states["failed"], "failed; not shown."),
+        (states["planned"] + states["running"], "not finished; not shown."),
     )
     notes = ["n = 1: no spread."] if any(row.n == 1 for row in rows) else []
     return notes + [f"{count_label(n, 'run')} {text}" for n, text in counts if n]

@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from idwbench.report.by_dataset import ByDataset
 from idwbench.report.dual_form import DualForm
 from idwbench.report.dual_form_layout import dual_form_fields, dual_form_records
 from idwbench.report.layout import Printable
@@ -39,6 +40,8 @@ _SETTINGS = (
 
 def export_fields(report: Printable) -> tuple[str, ...]:
     """Return the keys of `report_records`."""
+    if isinstance(report, ByDataset):
+        return export_fields(report.report)
     if isinstance(report, DualForm):
         return dual_form_fields(report)
     if isinstance(report, Report):
@@ -55,8 +58,11 @@ def export_fields(report: Printable) -> tuple[str, ...]:
 def report_records(report: Printable) -> list[dict[str, Any]]:
     """Return one mapping for each row; all have the same keys.
 
-    In a report ``dataset_config`` and ``parameters`` are nested mappings.
+    In a report ``dataset_config`` and ``parameters`` are nested mappings. With data sets as columns it has the same
+    rows.
     """
+    if isinstance(report, ByDataset):
+        return report_records(report.report)
     if isinstance(report, DualForm):
         return dual_form_records(report)
     if isinstance(report, Report):

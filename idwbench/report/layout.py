@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from idwbench.report.by_dataset import ByDataset, by_dataset_tables
 from idwbench.report.columns import (
     TWO_LINES,
     count_column,
@@ -25,7 +26,7 @@ from idwbench.report.tables import MISSING, Column, Table
 
 __all__ = ["Printable", "board_table", "section_table", "tables_of"]
 
-Printable = Report | Leaderboard | DualForm
+Printable = Report | ByDataset | Leaderboard | DualForm
 # Left out by narrow terminals, in this order.
 _REMOVABLE = (
     *("train spread", "learned", "train interval", "train", "authors", "paper"),
@@ -38,6 +39,8 @@ def tables_of(report: Printable) -> tuple[Table, ...]:
     """Return the tables of a report or leaderboard; none if there is nothing to show."""
     if isinstance(report, DualForm):
         return dual_form_tables(report)
+    if isinstance(report, ByDataset):
+        return by_dataset_tables(report)
     if isinstance(report, Report):
         return tuple(section_table(section) for section in report.sections)
     return (board_table(report),) if report.rows or report.notes else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
@@ -10,7 +10,10 @@ from rich.segment import Segment
 
 from idwbench.report.tables import Cell, Column
 
-__all__ = ["Lines", "column_width", "plain_lines", "shown_cell", "shown_header"]
+__all__ = ["NARROW", "Lines", "column_width", "plain_lines", "shown_cell", "shown_header"]
+
+# Characters of usual tables, which are one cell wide.
+NARROW = frozenset(map(chr, range(ord(" "), ord("~") + 1))) | frozenset("±–·×√²εσ")
 
 
 class Lines:
@@ -57,31 +60,29 @@ def plain_lines(columns: Sequence[Column], groups: Sequence[Hashable], width: in
 def _aligned(column: Column) -> tuple[list[str], list[str]] | None:
     """Return the lines of the header and the cells, all of one width; None if they cannot be shown as they are."""
     head = shown_header(column).split("\n")
-    cells = [shown_cell(cell, column, True) for cell in column.cells]
-    width = max(map(_width, (*head, *cells)))
-    if not width or not all(text.isprintable() for text in (*head, *cells)):
+    texts = [*head, *(shown_cell(cell, column, True) for cell in column.cells)]
+    measure = _measure(texts)
+    width = max(map(measure, texts))
+    if not width or not "".join(texts).isprintable():
         return None
-    align = _right if column.numeric else _left
-    return [align(text, width) for text in head], [align(text, width) for text in cells]
-
-
-def _left(text: str, width: int) -> str:
-    return text + " " * (width - _width(text))
-
-
-def _right(text: str, width: int) -> str:
-    text = text.rstrip()  # as Rich does
-    return " " * (width - _width(text)) + text
+    if column.numeric:
+        texts = [text.rstrip() for text in texts]  # as Rich does
+        texts = [" " * (width - measure(text)) + text for text in texts]
+    else:
+        texts = [text + " " * (width - measure(text)) for text in texts]
+    return texts[: len(head)], texts[len(head) :]
 
 
 def column_width(column: Column, star: bool) -> int:
     """Return the width of a column without wrapping."""
     cells = (shown_header(column), *(shown_cell(cell, column, star) for cell in column.cells))
-    return max(_width(line) for cell in cells for line in (cell.split("\n") if "\n" in cell else (cell,)))
+    lines = "\n".join(cells).split("\n")
+    return max(map(_measure(lines), lines))
 
 
-def _width(text: str) -> int:
-    return len(text) if text.isascii() else cell_len(text)
+def _measure(texts: Sequence[str]) -> Callable[[str], int]:
+    """Return the function that measures the width of one of `texts`: `len` if all their characters are narrow."""
+    return len if NARROW.issuperset("".join(texts)) else cell_len
 
 
 def shown_header(column: Column) -> str:

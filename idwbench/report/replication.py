@@ -36,6 +36,8 @@ class Replication:
 
     def seed(self, run: ReportedRun) -> int:
         """Return the seed that distinguishes replicates, by which tests pair them: that of the data, or of the run."""
+        if not self.pooled:
+            return run.seed
         return data_seed(run.setting.dataset) if self.data_seeds(run.setting.dataset) else run.seed
 
 
@@ -64,8 +66,11 @@ def group_alike(runs: Iterable[ReportedRun]) -> list[list[ReportedRun]]:
 
 def distinct_runs(runs: Iterable[_Run]) -> list[_Run]:
     """Return each run once, and of runs that differ only in a seed without effect the first complete one."""
+    given = [*runs]
+    if not any(group[0].setting.model.is_deterministic for group in group_alike(given)):
+        return [*{run.run_key: run for run in given}.values()]
     kept: dict[str, _Run] = {}
-    for run in runs:
+    for run in given:
         key = run.run_key
         if run.setting.model.is_deterministic:
             key = run.setting.with_seed(0).run_key
@@ -77,18 +82,24 @@ def distinct_runs(runs: Iterable[_Run]) -> list[_Run]:
 
 def replication_notes(runs: Sequence[ReportedRun], replication: Replication) -> list[str]:
     """Return notes on what the spread is over, where it is not over the seeds of runs."""
-    models = [(alike[0].setting.model, replication.data_seeds(alike[0].setting.dataset)) for alike in group_alike(runs)]
+    settings = (alike[0].setting for alike in group_alike(runs))
+    models = [(setting.model, replication.data_seeds(setting.dataset)) for setting in settings]
     notes = [
         f"Spread and tests: over {_seeds_label(found)} of the data." for found in sorted({s for _, s in models if s})
     ]
-    if any(model.is_deterministic and not seeds for model, seeds in models):
-        notes.append("The result of kernel regression does not depend on the seed; it counts once and has no spread.")
+    alone = [model for model, seeds in models if model.is_deterministic and not seeds]
+    names = sorted({"kernel regression" if model.kind == "kernel_regression" else model.method for model in alone})
+    if len(names) == 1:
+        notes.append(f"The result of {names[0]} does not depend on the seed; it counts once and has no spread.")
+    elif names:
+        listed = f"{', '.join(names[:-1])} and {names[-1]}"
+        notes.append(f"The results of {listed} do not depend on the seed; they count once and have no spread.")
     return notes
 
 
 def data_seed(dataset: DatasetConfig) -> int:
     """Return the seed of a data set, 0 if it has none."""
-    return int(dict(dataset).get("seed", 0))
+    return int(getattr(dataset, "seed", 0))
 
 
 def _without_seed(dataset: DatasetConfig) -> str:

@@ -12,7 +12,8 @@ from idwbench.report.labels import setting_label
 from idwbench.report.replication import Replication, group_alike
 from idwbench.results.records import ReportedRun
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.models import ModelConfig
+from idwbench.runs.models import ModelConfig, ScikitLearnConfig
+from idwbench.runs.scikit_learn_methods import SCIKIT_LEARN_METHODS
 from idwbench.runs.settings import Settings
 
 __all__ = [
@@ -80,10 +81,17 @@ def flat_settings(run: ReportedRun) -> dict[str, Any]:
 
 def varying_settings(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the names that have at least two values among the mappings that have the name."""
-    values: dict[str, set[Any]] = {}
-    for name in setting_names(settings):
-        values[name] = {one[name] for one in settings if name in one}
-    return tuple(name for name, found in values.items() if len(found) > 1)
+    return tuple(name for name in setting_names(settings) if _varies(name, settings))
+
+
+def _varies(name: str, settings: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a setting has several values; a parameter of scikit-learn's methods, among runs of one method."""
+    values: dict[str, set[Any]] = defaultdict(set)
+    for one in settings:
+        if name in one:
+            method = SCIKIT_LEARN_METHODS.get(one.get("method", "")) if one.get("model") == "scikit_learn" else None
+            values[method.name if method is not None and method.takes(name) else ""].add(one[name])
+    return any(len(found) > 1 for found in values.values())
 
 
 def dataset_words(labels: Sequence[str], datasets: Sequence[DatasetConfig]) -> list[list[str]]:
@@ -132,7 +140,9 @@ def _labels(settings: Settings) -> Iterator[tuple[str, str]]:
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         if name == "parameters":
-            yield from ((parameter, setting_label(parameter, number)) for parameter, number in value.items())
+            usual = settings.usual_parameters if isinstance(settings, ScikitLearnConfig) else {}
+            shown = {name: number for name, number in value.items() if name not in usual or usual[name] != number}
+            yield from ((parameter, setting_label(parameter, number)) for parameter, number in shown.items())
         elif name in ("method", "kernel", "similarity"):
             yield "method", settings.method  # type: ignore[attr-defined]  # a model
         elif name not in _UNTITLED and (field.is_required() or value != field.default):

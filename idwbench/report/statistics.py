@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from math import fsum, isfinite, sqrt
+from typing import Any, Literal
 
 from idwbench.results.records import ReportedRun
 
@@ -50,29 +50,34 @@ class Statistic:
 
 def statistic(by_seed: Mapping[int, float | None]) -> Statistic | None:
     """Return the statistic of the finite values; None if there are none."""
-    values = {seed: value for seed, value in by_seed.items() if value is not None and math.isfinite(value)}
-    n = len(values)
-    if not n:
+    return _statistic(by_seed.keys(), [*by_seed.values()])
+
+
+def _statistic(seeds: Iterable[int], found: list[Any]) -> Statistic | None:
+    values = dict(zip(seeds, found, strict=True))
+    if None in found or not all(map(isfinite, found)):
+        values = {seed: value for seed, value in values.items() if value is not None and isfinite(value)}
+    if not values:
         return None
     # Relative to the lowest value, so that equal values have no spread; with `fsum` the order does not matter.
-    found = [*values.values()]
-    low = min(found)
-    mean = low + math.fsum([value - low for value in found]) / n
-    variance = math.fsum([(value - mean) ** 2 for value in found]) / (n - 1) if n > 1 else None
-    return Statistic(mean, None if variance is None else math.sqrt(variance), values)
+    numbers, n = [*values.values()], len(values)
+    low = min(numbers)
+    mean = low + fsum([value - low for value in numbers]) / n
+    variance = fsum([(value - mean) ** 2 for value in numbers]) / (n - 1) if n > 1 else None
+    return Statistic(mean, None if variance is None else sqrt(variance), values)
 
 
 def split_statistics(
     runs: Sequence[ReportedRun], metric: str, seed_of: Callable[[ReportedRun], int]
 ) -> dict[str, Statistic]:
     """Return the statistics of a metric of complete runs, which `seed_of` distinguishes, by split."""
-    seeds, measured = [*map(seed_of, runs)], [run.metrics for run in runs]
-    splits = {split for metrics in measured for split, name in metrics if name == metric}
-    found = {}
-    for split in (*SPLITS, *sorted(splits - set(SPLITS))):
-        if split in splits:
-            key = (split, metric)
-            found[split] = statistic({seed: metrics.get(key) for seed, metrics in zip(seeds, measured, strict=True)})
+    measured = {seed_of(run): run.metrics for run in runs}
+    tables = [*measured.values()]
+    columns = {split: [table.get((split, metric)) for table in tables] for split in SPLITS}
+    if sum(map(len, tables)) > sum(len(column) - column.count(None) for column in columns.values()):
+        others = {split for table in tables for split, name in table if name == metric}.difference(SPLITS)
+        columns |= {split: [table.get((split, metric)) for table in tables] for split in sorted(others)}
+    found = {split: _statistic(measured, column) for split, column in columns.items()}
     return {split: one for split, one in found.items() if one is not None}
 
 

@@ -160,16 +160,27 @@ def _section(
 ) -> Section:
     config = runs[0].setting
     name = _headline(runs[0]) if metric is None else metric
-    groups: dict[str, list[ReportedRun]] = defaultdict(list)
-    for alike in group_alike(run for run in runs if run.state in ("complete", "diverged")):
-        model = alike[0].setting.model
-        if model.kind in kinds[name]:
-            groups[model.identity()] += alike
-    shown = [group for group in groups.values() if is_shown(group, name)]
-    rows = sorted((_row(group, name, replication) for group in shown), key=_row_order)
-    comparison = compare([(row.model.prototypes, row.statistics) for row in rows], name)
+    alike = group_alike(run for run in runs if run.state in ("complete", "diverged"))
+    groups = _by_model([group for group in alike if group[0].setting.model.kind in kinds[name]])
+    shown = [group for group in groups if is_shown(group, name)]
+    models = [_with_ordered_parameters(group[0].setting.model) for group in shown]
+    order = _order_of_rows(models)
+    models, shown = [models[place] for place in order], [shown[place] for place in order]
+    completed = [[run for run in group if run.state == "complete"] for group in shown]
+    found = [split_statistics(complete, name, replication.seed) for complete in completed]
+    comparison = compare([*zip((model.prototypes for model in models), found, strict=True)], name)
     statistics = with_intervals(comparison.statistics) if intervals else comparison.statistics
-    rows = [replace(row, statistics=marked) for row, marked in zip(rows, statistics, strict=True)]
+    rows = [
+        Row(
+            model=model,
+            n=len(complete),
+            n_diverged=len(group) - len(complete),
+            statistics=by_split,
+            n_parameters=next((run.n_parameters for run in complete if run.n_parameters is not None), None),
+            references=_references(config.dataset, model) if name == "accuracy" else {},
+        )
+        for model, group, complete, by_split in zip(models, shown, completed, statistics, strict=True)
+    ]
     sources = {source for row in rows for source in row.references}
     return Section(
         title=title,
@@ -180,7 +191,7 @@ def _section(
         rows=tuple(rows),
         is_tested=comparison.is_tested,
         notes=(
-            *replication_notes([run for group in shown for run in group], replication),
+            *replication_notes([group[0] for group in shown], replication),
             *comparison.notes,
             *(interval_notes(statistics) if intervals else ()),
             *count_notes(rows, runs),
@@ -191,27 +202,35 @@ def _section(
     )
 
 
-def _row(runs: list[ReportedRun], metric: str, replication: Replication) -> Row:
-    config = runs[0].setting
-    complete = [run for run in runs if run.state == "complete"]
-    model, ordered = config.model, ordered_parameters(config.model)
-    if [*ordered] != [*model.parameters]:
-        model = model.replace_parameters(ordered)
-    found = {source: find_reference(source, config.dataset, model) for source in SOURCES if metric == "accuracy"}
-    return Row(
-        model=model,
-        n=len(complete),
-        n_diverged=len(runs) - len(complete),
-        statistics=split_statistics(complete, metric, replication.seed),
-        n_parameters=next((run.n_parameters for run in complete if run.n_parameters is not None), None),
-        references={source: reference for source, reference in found.items() if reference is not None},
-    )
+def _by_model(groups: list[list[ReportedRun]]) -> list[list[ReportedRun]]:
+    """Return groups with equal models as one; the identity of a model takes time, and few are needed."""
+    models = [group[0].setting.model for group in groups]
+    if len({(model.method, model.prototypes, frozenset(model.parameters.items())) for model in models}) == len(models):
+        return groups
+    found: dict[str, list[ReportedRun]] = defaultdict(list)
+    for model, group in zip(models, groups, strict=True):
+        found[model.identity()] += group
+    return [*found.values()]
 
 
-def _row_order(row: Row) -> tuple[object, ...]:
-    model = row.model
-    others = model.model_dump(exclude={"prototypes", "method", "parameters"})
-    return (model.prototypes, method_order(model.method), sortable(model.parameters), sortable(others))
+def _references(dataset: DatasetConfig, model: ModelConfig) -> dict[ReferenceSource, Reference]:
+    found = {source: find_reference(source, dataset, model) for source in SOURCES}
+    return {source: reference for source, reference in found.items() if reference is not None}
+
+
+def _with_ordered_parameters(model: ModelConfig) -> ModelConfig:
+    ordered = ordered_parameters(model)
+    return model if [*ordered] == [*model.parameters] else model.replace_parameters(ordered)
+
+
+def _order_of_rows(models: Sequence[ModelConfig]) -> list[int]:
+    """Return the places of the models by prototypes, method, parameters, and their other settings."""
+    keys = [(model.prototypes, method_order(model.method), sortable(model.parameters)) for model in models]
+    others: Sequence[object] = ()
+    if len(set(keys)) < len(keys):
+        excluded = {"prototypes", "method", "parameters"}
+        others = [sortable(model.model_dump(exclude=excluded)) for model in models]
+    return sorted(range(len(keys)), key=[*zip(keys, others or keys, strict=True)].__getitem__)
 
 
 def _section_order(run: ReportedRun) -> tuple[object, ...]:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Select, and_, func, insert, select, update
 
 from idwbench.errors import ResultsError
 from idwbench.results.processes import Owner, is_stale
 from idwbench.results.records import Attempt, AttemptState
 from idwbench.results.rows import chunks
+from idwbench.results.statements import converted, insert_rows, update_rows
 from idwbench.results.tables import attempts, runs
 from idwbench.runs.results import RunResult
 
@@ -21,12 +22,11 @@ __all__ = ["begin_attempts", "end_attempts", "finish_attempts", "load_attempts",
 _FIELDS = ("number", "state", "error", "host", "pid", "started_at", "ended_at", "seconds")
 
 
-def begin_attempts(connection: Connection, run_keys: Sequence[str]) -> None:
-    """Add a running attempt for each of the runs that were just leased; `run_keys` fit one statement."""
-    leased = select(
-        runs.c.id, runs.c.attempt, bindparam("running", "running"), runs.c.host, runs.c.pid, runs.c.started_at
-    ).where(runs.c.run_key.in_(run_keys))
-    connection.execute(insert(attempts).from_select(["run_id", "number", "state", "host", "pid", "started_at"], leased))
+def begin_attempts(connection: Connection, numbers: Mapping[int, int], owner: Owner, now: datetime) -> None:
+    """Add a running attempt of this process for runs that were just leased, by row, with the number of each."""
+    started_at = converted(attempts.c.started_at, now, connection.dialect)
+    rows = [(run_id, number, "running", owner.host, owner.pid, started_at) for run_id, number in numbers.items()]
+    insert_rows(connection, attempts, rows, ("run_id", "number", "state", "host", "pid", "started_at"))
 
 
 def lose_attempts(connection: Connection, run_keys: Sequence[str]) -> None:
@@ -80,9 +80,7 @@ def finish_attempts(
         alike.setdefault((numbers[run_id], result.state, result.seconds), []).append(run_id)
     for (number, state, seconds), ended in alike.items():
         values = {"state": state, "error": None, "host": trainer.host, "pid": trainer.pid, "ended_at": now}
-        for ids in chunks(ended):
-            own = and_(attempts.c.run_id.in_(ids), attempts.c.number == number)
-            connection.execute(update(attempts).where(own).values(**values, seconds=seconds))
+        update_rows(connection, attempts, "run_id", ended, {**values, "seconds": seconds}, f"number = {number}")
     for ids in chunks(others):  # another process trains these runs in vain
         running = and_(attempts.c.state == "running", attempts.c.run_id.in_(ids))
         connection.execute(update(attempts).where(running).values(state="lost", ended_at=now))

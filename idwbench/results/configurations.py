@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from idwbench.errors import ConfigError, ResultsError
 from idwbench.runs.config import RunConfig
+from idwbench.runs.models import ModelConfig
 
 __all__ = ["Configurations"]
 
@@ -18,7 +21,7 @@ class Configurations:
 
     def __init__(self) -> None:
         self._settings: dict[str, RunConfig] = {}
-        self._parts: dict[str, Any] = {}
+        self._known: dict[tuple[str, str], Any] = {}
 
     def read(self, run_key: str, text: str, seed: int) -> RunConfig:
         """Return the configuration of a run; see `setting`."""
@@ -39,29 +42,66 @@ class Configurations:
         setting = _without_seed(text, seed)
         config = self._settings.get(setting)
         if config is None:
-            config = self._settings[setting] = self._joined(run_key, text, seed)
+            config = self._settings[setting] = self._joined(run_key, text, seed, _parts(setting))
         return config
 
-    def _joined(self, run_key: str, text: str, seed: int) -> RunConfig:
+    def _joined(self, run_key: str, text: str, seed: int, texts: Mapping[str, str]) -> RunConfig:
         """Return a configuration, with the data set, model and protocol of earlier ones if their JSON is equal."""
-        names = _part_names(text)
-        if names is not None and all(name in self._parts for name in names.values()):
-            parts = {part: self._parts[name] for part, name in names.items()}
-            return RunConfig.model_construct(**parts, seed=seed)
+        known = {name: self._known[name, part] for name, part in texts.items() if (name, part) in self._known}
+        if "dataset" in known and "protocol" in known:
+            if "model" not in known and (model := _model(text)) is not None:
+                known["model"] = self._known["model", texts["model"]] = model
+            if "model" in known:
+                return RunConfig.model_construct(**known, seed=seed)
         config = _parse(run_key, text)
-        for part, name in (names or {}).items():
-            config.__dict__[part] = self._parts.setdefault(name, getattr(config, part))
+        if texts and _is_json(texts["dataset"]) and _is_json(texts["protocol"]):
+            for name, part in texts.items():
+                config.__dict__[name] = self._known.setdefault((name, part), getattr(config, name))
         return config
 
 
-def _part_names(text: str) -> dict[str, str] | None:
-    """Return a text for the data set, the model and the protocol, which equal ones share; None for JSON of no run."""
+def _parts(setting: str) -> dict[str, str]:
+    """Return the JSON of the data set and of the protocol up to its first brace, and what is left, by name.
+
+    Texts are empty for a run whose JSON has other names. Only JSON that ends at this brace is itself JSON.
+    """
+    found = {}
+    for name in ("dataset", "protocol"):
+        before, key, after = setting.partition(f'"{name}":')
+        part, brace, after = after.partition("}")
+        if key in after:  # a name of two things, or of none
+            return {}
+        found[name], setting = part + brace, f"{before}{key}{after}"
+    return {**found, "model": setting}
+
+
+def _is_json(text: str) -> bool:
     try:
-        content = json.loads(text)
-        dataset, protocol, _ = (content.pop(name) for name in ("dataset", "protocol", "seed"))
-    except (ValueError, KeyError, TypeError, AttributeError):
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _model(text: str) -> ModelConfig | None:
+    """Return the model of a run, or None if its JSON cannot be read alone."""
+    content = json.loads(text)
+    model = content.pop("model", None)
+    for name in ("dataset", "protocol", "seed"):
+        content.pop(name, None)
+    if model is None:
+        model = {**content, "kind": "prototypes"}
+    elif content:
         return None
-    return {"dataset": f"dataset {dataset}", "model": f"model {content}", "protocol": f"protocol {protocol}"}
+    try:
+        return _models().validate_python(model)
+    except (ValueError, ConfigError):
+        return None
+
+
+@cache
+def _models() -> TypeAdapter[ModelConfig]:
+    return TypeAdapter(ModelConfig)
 
 
 def _without_seed(text: str, seed: int) -> str:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from idwbench.errors import ResultsError
 from idwbench.results.database_errors import BUSY_TIMEOUT_SECONDS, explained, is_conflict, is_locked, translated
-from idwbench.results.engines import IMMEDIATE, parse_place, postgresql_engine, sqlite_engine
+from idwbench.results.engines import IMMEDIATE, UNCHECKED, parse_place, postgresql_engine, sqlite_engine
 
 __all__ = ["Database"]
 
@@ -137,10 +137,8 @@ class Database:
             connection.close()
 
     def without_foreign_keys(self) -> Database:
-        """Return the database with SQLite's foreign keys off, which cannot be changed within a transaction."""
-        if self.path is None:
-            return self
-        return replace(self, engine=sqlite_engine(self.path, self.read_only, foreign_keys=False))
+        """Return the database with transactions in which SQLite does not check or follow references."""
+        return self if self.path is None else replace(self, engine=self.engine.execution_options(**{UNCHECKED: True}))
 
     def use_write_ahead_log(self) -> None:
         """Set the persistent write-ahead mode of an SQLite file, in which readers do not block the writer.

@@ -18,9 +18,11 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from idwbench.errors import ResultsError
 from idwbench.results.database_errors import BUSY_TIMEOUT_SECONDS
 
-__all__ = ["IMMEDIATE", "parse_place", "postgresql_engine", "sqlite_engine"]
+__all__ = ["IMMEDIATE", "UNCHECKED", "parse_place", "postgresql_engine", "sqlite_engine", "to_json"]
 
-IMMEDIATE = "idwbench_immediate"  # the execution option of transactions that take SQLite's write lock at the start
+# Execution options of transactions: on SQLite they take the write lock at the start, or check no references.
+IMMEDIATE = "idwbench_immediate"
+UNCHECKED = "idwbench_unchecked"
 _EXPECTED = "expected the path of a file, sqlite:///… or postgresql://…"
 _SEPARATORS = tuple(filter(None, ("/", os.sep, os.altsep)))
 _PACKAGES = {"psycopg": "'idwbench[postgres]'", "psycopg2": "psycopg2-binary"}
@@ -95,7 +97,7 @@ def postgresql_engine(url: URL, read_only: bool) -> Engine:
     label, driver = url.render_as_string(hide_password=True), url.get_driver_name()
     options = {"postgresql_readonly": True} if read_only else {}
     try:
-        engine = create_engine(url, poolclass=NullPool, json_serializer=_to_json, execution_options=options)
+        engine = create_engine(url, poolclass=NullPool, json_serializer=to_json, execution_options=options)
     except NoSuchModuleError:
         raise ResultsError(f"SQLAlchemy has no driver '{url.drivername}'", file=label) from None
     except ImportError as error:
@@ -108,7 +110,7 @@ def postgresql_engine(url: URL, read_only: bool) -> Engine:
     return engine
 
 
-def sqlite_engine(path: Path, read_only: bool, *, foreign_keys: bool = True) -> Engine:
+def sqlite_engine(path: Path, read_only: bool) -> Engine:
     """Return an engine without a pool, whose transactions begin where SQLAlchemy says."""
 
     def connect() -> sqlite3.Connection:
@@ -119,12 +121,12 @@ def sqlite_engine(path: Path, read_only: bool, *, foreign_keys: bool = True) -> 
             isolation_level=None,  # the driver would begin late, and never before a CREATE TABLE
             check_same_thread=False,
         )
-        connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
+        connection.execute("PRAGMA foreign_keys = ON")
         # The leaderboard needs it, and SQLite is often built without mathematical functions.
         connection.create_function("sqrt", 1, _sqrt, deterministic=True)
         return connection
 
-    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool, json_serializer=_to_json)
+    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool, json_serializer=to_json)
     event.listen(engine, "begin", _begin)
     return engine
 
@@ -143,9 +145,12 @@ def _sqrt(value: float | None) -> float | None:
 
 
 def _begin(connection: Connection) -> None:
-    immediate = connection.get_execution_options().get(IMMEDIATE, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+    options = connection.get_execution_options()
+    if options.get(UNCHECKED, False):  # within a transaction it cannot be changed; no other uses this connection
+        connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(IMMEDIATE, False) else "BEGIN")
 
 
-def _to_json(value: Any) -> str:
+def to_json(value: Any) -> str:
+    """Return a value as the databases store it: JSON with sorted keys and no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

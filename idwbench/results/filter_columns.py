@@ -37,6 +37,8 @@ _COLUMNS: dict[str, ColumnElement[Any]] = {
     },
     "state": state_of_result,
 }
+# Settings of a kind of run that are parameters of another: the kernel of a support vector machine.
+_ALSO_PARAMETERS = ("kernel",)
 # Columns with few distinct texts, of which a wrong one gets the nearest.
 _WORDS = ("dataset", "dataset_name", "model", "method", "optimizer", "schedule", "state", "engine", "device", "host")
 
@@ -210,6 +212,8 @@ def _setting_test(condition: Condition) -> SettingTest | None:
         return SettingTest(condition, [_json_text(runs.c.protocol, name)], {"": protocol[name]}, "")
     if name in models:
         paths = [_json_text(runs.c.config, name), _json_text(runs.c.config, "model", name)]
+        if name in _ALSO_PARAMETERS:
+            paths.append(_json_text(runs.c.parameters, name))
         return SettingTest(condition, paths, models[name], "model")
     return _parameter_test(condition) if name in parameters else None
 

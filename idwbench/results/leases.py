@@ -6,12 +6,13 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, get_args
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, update
 
 from idwbench.results.attempts import begin_attempts, end_attempts, lose_attempts
 from idwbench.results.processes import Owner, is_stale
 from idwbench.results.records import RESULT_STATES, EndedState
 from idwbench.results.rows import MOST_KEYS, chunks
+from idwbench.results.statements import update_rows
 from idwbench.results.tables import runs
 
 __all__ = [
@@ -29,7 +30,10 @@ __all__ = [
 Reopened = dict[str, datetime | None]
 
 _ENDED = get_args(EndedState)
-_LEASE_QUERY = select(runs.c.run_key, runs.c.state, runs.c.finished_at, runs.c.host, runs.c.pid, runs.c.heartbeat_at)
+_LEASE_QUERY = select(
+    *(runs.c.id, runs.c.run_key, runs.c.state, runs.c.previous_state, runs.c.attempt, runs.c.finished_at),
+    *(runs.c.host, runs.c.pid, runs.c.heartbeat_at),
+)
 
 
 def pending_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> list[str]:
@@ -54,25 +58,17 @@ def lease_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopen
         rows = [row for row in _states(connection, keys, lock=True) if _is_free(row, reopened, owner, now)]
         if stale := [row.run_key for row in rows if row.state == "running"]:
             lose_attempts(connection, stale)
-        found = [row.run_key for row in rows]
-        if not found:
-            continue
-        connection.execute(
-            update(runs)
-            .where(runs.c.run_key.in_(found))
-            .values(
-                state="running",
-                # A stale run already has a previous state.
-                previous_state=case((runs.c.state.in_(_ENDED), runs.c.state), else_=runs.c.previous_state),
-                host=owner.host,
-                pid=owner.pid,
-                attempt=runs.c.attempt + 1,
-                started_at=now,
-                heartbeat_at=now,
-            )
-        )
-        begin_attempts(connection, found)
-        free.update(found)
+        attempts: dict[tuple[str | None, int], list[int]] = {}
+        for row in rows:
+            # A stale run already has a previous state.
+            previous = row.state if row.state in _ENDED else row.previous_state
+            attempts.setdefault((previous, row.attempt + 1), []).append(row.id)
+        for (previous, attempt), ids in attempts.items():
+            process = {"host": owner.host, "pid": owner.pid, "started_at": now}
+            leased = {"state": "running", "previous_state": previous, "attempt": attempt, "heartbeat_at": now}
+            update_rows(connection, runs, "id", ids, {**leased, **process})
+            begin_attempts(connection, dict.fromkeys(ids, attempt), owner, now)
+        free.update(row.run_key for row in rows)
     return [key for key in dict.fromkeys(run_keys) if key in free]
 
 

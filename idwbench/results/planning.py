@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
-from sqlalchemy import Connection, Integer, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, select, update
 
 from idwbench.errors import ResultsError
-from idwbench.results.rows import chunks, dataset_columns, planned_rows
+from idwbench.results.planned_rows import PLANNED_COLUMNS, dataset_columns, planned_rows
+from idwbench.results.rows import chunks
+from idwbench.results.statements import insert_rows, parameter_mark
 from idwbench.results.tables import runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import FileConfig, dataset_identity
@@ -31,15 +33,11 @@ def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]
         for key in connection.execute(select(runs.c.run_key).where(runs.c.run_key.in_(keys))).scalars()
     }
     now = datetime.now(UTC)
-    missing = planned_rows({key: config for key, config in by_key.items() if key not in stored}, now)
-    if missing:
-        connection.execute(_insert_missing(connection), missing)
+    missing = {key: config for key, config in by_key.items() if key not in stored}
+    rows = planned_rows(missing, now, connection.dialect)
+    insert_rows(connection, runs, rows, PLANNED_COLUMNS, new_only="run_key")
     _relocate(connection, by_key.values())
     return list(by_key)
-
-
-def _insert_missing(connection: Connection) -> Any:
-    return _dialect(connection).insert(runs).on_conflict_do_nothing(index_elements=["run_key"])
 
 
 def _dialect(connection: Connection) -> Any:
@@ -107,10 +105,7 @@ def _planned_keys(connection: Connection, sweep_id: int) -> list[str]:
 def _replace_plan(connection: Connection, sweep_id: int, keys: Sequence[str]) -> None:
     connection.execute(delete(sweep_runs).where(sweep_runs.c.sweep_id == sweep_id))
     if keys:
-        found = select(bindparam("sweep", type_=Integer), bindparam("place", type_=Integer), runs.c.id).where(
-            runs.c.run_key == bindparam("key")
-        )
-        connection.execute(
-            insert(sweep_runs).from_select(["sweep_id", "position", "run_id"], found),
-            [{"sweep": sweep_id, "place": place, "key": key} for place, key in enumerate(keys)],
-        )
+        mark = parameter_mark(connection)
+        query = f"SELECT {mark}, {mark}, id FROM runs WHERE run_key = {mark}"
+        rows = [(sweep_id, place, key) for place, key in enumerate(keys)]
+        connection.exec_driver_sql(f"INSERT INTO sweep_runs (sweep_id, position, run_id) {query}", rows)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, Select, func, select
 
 from idwbench.errors import ResultsError, did_you_mean
 from idwbench.results.processes import Owner, is_stale
@@ -29,6 +29,7 @@ __all__ = [
     "load_changes",
     "load_curve",
     "load_curves",
+    "plain_rows",
     "run_row",
     "sweep_id",
     "sweep_status",
@@ -123,3 +124,10 @@ def run_row(connection: Connection, run_key: str) -> Row[*tuple[Any, ...]]:
     if found is None:
         raise ResultsError(f"no run has the key '{run_key}'")
     return found
+
+
+def plain_rows(connection: Connection, query: Select[*tuple[Any, ...]]) -> Iterable[Any]:
+    """Return the rows of texts and numbers as the driver gives them, which is faster."""
+    cursor: Any = connection.execute(query).cursor
+    rows: Iterable[Any] = cursor
+    return rows

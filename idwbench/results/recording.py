@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, Table, delete, select, text, update
+from sqlalchemy import Connection, Row, delete, select, text
 
 from idwbench.results.attempts import finish_attempts
 from idwbench.results.leases import Reopened, is_reopened
@@ -18,9 +18,10 @@ from idwbench.results.processes import Owner
 from idwbench.results.provenance import Provenance
 from idwbench.results.records import RESULT_STATES
 from idwbench.results.rows import chunks, pack_array
+from idwbench.results.statements import insert_rows, insert_values, update_rows
 from idwbench.results.tables import arrays, curves, metrics, runs
 from idwbench.runs.metrics import Metrics
-from idwbench.runs.results import RunResult
+from idwbench.runs.results import Curve, CurvePoint, RunResult
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +80,7 @@ def add_metrics(connection: Connection, found: Mapping[str, Metrics]) -> None:
         query = select(metrics.c.run_id, metrics.c.split, metrics.c.name).where(metrics.c.run_id.in_(some))
         known.update(tuple(row) for row in connection.execute(query))
     rows = [(ids[key], *name, float(v)) for key in ids for name, v in found[key].items() if math.isfinite(v)]
-    _insert(connection, metrics, [row for row in rows if row[:3] not in known])
+    insert_rows(connection, metrics, [row for row in rows if row[:3] not in known])
 
 
 def _stored_rows(connection: Connection, run_keys: Sequence[str]) -> dict[str, Row[*tuple[Any, ...]]]:
@@ -120,20 +121,44 @@ def _write(
         outcomes.setdefault((attempts[run_id], *_outcome_key(result)), []).append(run_id)
     for alike in outcomes.values():
         values = {**common, "attempt": attempts[alike[0]], **_outcome(results[alike[0]], cpu)}
-        for ids in chunks(alike):
-            connection.execute(update(runs).where(runs.c.id.in_(ids)).values(values))
-    measured = [(i, *key, float(v)) for i, run in results.items() for key, v in run.metrics.items() if math.isfinite(v)]
-    _insert(connection, metrics, measured)
-    _insert(connection, curves, [row for item in results.items() for row in _curve_rows(*item)])
-    _insert(connection, arrays, [row for item in results.items() for row in _array_rows(*item)])
+        update_rows(connection, runs, "id", alike, values)
+    _insert_metrics(connection, results)
+    _insert_curves(connection, results)
+    insert_rows(connection, arrays, [row for item in results.items() for row in _array_rows(*item)])
 
 
-def _insert(connection: Connection, table: Table, rows: list[tuple[Any, ...]]) -> None:
-    """Insert rows with the driver, in half the time of SQLAlchemy's insert, which converts numbers, text and bytes."""
-    if rows:
-        marks = ", ".join(["?" if connection.dialect.name == "sqlite" else "%s"] * len(table.columns))
-        names = ", ".join(table.columns.keys())
-        connection.exec_driver_sql(f"INSERT INTO {table.name} ({names}) VALUES ({marks})", rows)
+def _insert_metrics(connection: Connection, results: Mapping[int, RunResult]) -> None:
+    alike: dict[tuple[tuple[str, str], ...], dict[int, list[float]]] = {}  # most runs of a stack have the same metrics
+    for run_id, result in results.items():
+        finite = {key: float(value) for key, value in result.metrics.items() if math.isfinite(value)}
+        alike.setdefault(tuple(finite), {})[run_id] = [*finite.values()]
+    for keys, values in alike.items():
+        insert_values(connection, metrics, keys, values)
+
+
+def _insert_curves(connection: Connection, results: Mapping[int, RunResult]) -> None:
+    alike: dict[tuple[tuple[tuple[str, str], ...], int], dict[int, Sequence[float | None]]] = {}
+    rows: list[tuple[Any, ...]] = []
+    for run_id, result in results.items():
+        if isinstance(curve := result.curve, Curve):
+            alike.setdefault((curve.names, len(curve)), {})[run_id] = _only_finite(curve.values)
+        else:
+            rows += _curve_rows(run_id, curve)
+    for (names, n_epochs), values in alike.items():
+        insert_values(connection, curves, _curve_keys(names, n_epochs), values)
+    insert_rows(connection, curves, rows)
+
+
+@lru_cache(maxsize=16)
+def _curve_keys(names: tuple[tuple[str, str], ...], n_epochs: int) -> tuple[tuple[int, str, str], ...]:
+    return tuple((epoch, split, name) for epoch in range(1, n_epochs + 1) for split, name in names)
+
+
+def _only_finite(values: Sequence[float]) -> Sequence[float | None]:
+    """Return values with None in place of what is not finite."""
+    if math.isfinite(sum(values)):  # then all values are
+        return values
+    return [value if math.isfinite(value) else None for value in values]
 
 
 def _outcome_key(result: RunResult) -> tuple[Any, ...]:
@@ -160,15 +185,10 @@ def _outcome(result: RunResult, cpu: str) -> dict[str, Any]:
     }
 
 
-def _curve_rows(run_id: int, result: RunResult) -> list[tuple[Any, ...]]:
-    rows = [
-        (run_id, point.epoch, split, name, float(value))
-        for point in result.curve
-        for (split, name), value in point.values.items()
-    ]
-    if math.isfinite(sum(row[-1] for row in rows)):  # then all values are
-        return rows
-    return [row if math.isfinite(row[-1]) else (*row[:-1], None) for row in rows]
+def _curve_rows(run_id: int, curve: Sequence[CurvePoint]) -> list[tuple[Any, ...]]:
+    keys = [(run_id, point.epoch, *key) for point in curve for key in point.values]
+    values = _only_finite([float(value) for point in curve for value in point.values.values()])
+    return [(*key, value) for key, value in zip(keys, values, strict=True)]
 
 
 @cache

@@ -18,12 +18,14 @@ __all__ = [
     "Attempt",
     "AttemptState",
     "EndedState",
+    "FailedRun",
     "MeasuredRun",
     "ReportedRun",
     "RunState",
     "StoredRun",
     "StoredSweep",
     "SweepStatus",
+    "last_line_of_error",
 ]
 
 RunState = Literal["planned", "running", "complete", "diverged", "failed"]
@@ -152,9 +154,35 @@ class StoredRun:
         """The seed."""
         return self.config.seed
 
+    @property
+    def label(self) -> str:
+        """Data set and model."""
+        return f"{self.dataset} · {self.config.model.label}"
+
     def metric(self, name: str, split: str = "test") -> float | None:
         """Return a metric of a split, or None."""
         return self.metrics.get((split, name))
+
+
+@dataclass(frozen=True)
+class FailedRun:
+    """A run whose last attempt failed; `error` is the last line of the message."""
+
+    run_key: str
+    label: str
+    seed: int
+    error: str
+    ended_at: datetime | None
+
+    @classmethod
+    def of(cls, run: StoredRun) -> FailedRun:
+        """Return what is shown of a stored run that failed."""
+        return cls(run.run_key, run.label, run.seed, last_line_of_error(run.error), run.finished_at)
+
+
+def last_line_of_error(error: str | None) -> str:
+    """Return the last line of a stored error, or an empty text: of a traceback it is the message."""
+    return (error or "").strip().rpartition("\n")[2]
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
-"""Conversion of a `RunConfig` and of arrays to columns, and of rows to `StoredRun`."""
+"""Conversion of arrays to columns, and of rows to `StoredRun`."""
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from datetime import datetime
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,9 +16,7 @@ from idwbench.errors import ResultsError
 from idwbench.results.configurations import Configurations
 from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.results.tables import Json, runs
-from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
-from idwbench.runs.models import ModelConfig
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,10 +27,8 @@ __all__ = [
     "STORED_RUN_QUERY",
     "StoredRunReader",
     "chunks",
-    "dataset_columns",
     "pack_array",
     "package_versions",
-    "planned_rows",
     "unpack_array",
 ]
 
@@ -50,64 +45,12 @@ STORED_RUN_QUERY = select(
     runs.c.seed,
     runs.c.previous_state,
 )
-# Settings of the protocol with a column of their own.
-_PROTOCOL_COLUMNS = ("epochs", "batch_size", "learning_rate", "optimizer", "schedule")
 
 
 def chunks(keys: Sequence[_Key]) -> Iterator[Sequence[_Key]]:
     """Yield `keys` in parts that are short enough for one statement."""
     for start in range(0, len(keys), MOST_KEYS):
         yield keys[start : start + MOST_KEYS]
-
-
-def planned_rows(configs: Mapping[str, RunConfig], now: datetime) -> list[dict[str, Any]]:
-    """Return the rows of planned runs, by their keys; what runs of one setting share is computed once."""
-    settings: dict[tuple[int, int, int], dict[str, Any]] = {}
-    rows = []
-    for run_key, config in configs.items():
-        parts = id(config.dataset), id(config.model), id(config.protocol)
-        if (shared := settings.get(parts)) is None:
-            shared = settings[parts] = _setting_columns(config, now)
-        content = {**shared["config"], "seed": config.seed}
-        rows.append({**shared, "run_key": run_key, "seed": config.seed, "config": content})
-    return rows
-
-
-def _setting_columns(config: RunConfig, now: datetime) -> dict[str, Any]:
-    content = config.model_dump(mode="json")
-    return {
-        **dataset_columns(config),
-        **_model_columns(config.model),
-        "protocol": content["protocol"],
-        **{name: getattr(config.protocol, name) for name in _PROTOCOL_COLUMNS},
-        "config": content,
-        "state": "planned",
-        "attempt": 0,
-        "created_at": now,
-    }
-
-
-def dataset_columns(config: RunConfig) -> dict[str, Any]:
-    """Return the columns of the data set; its parameters are without the path of a file."""
-    return {
-        "dataset": config.dataset_label,
-        "dataset_name": config.dataset.name,
-        "dataset_parameters": config.dataset.model_dump(mode="json", exclude={"name", "path"}),
-    }
-
-
-def _model_columns(model: ModelConfig) -> dict[str, Any]:
-    """Return the columns of a model; NULL for settings that it does not have, or that a rule chooses."""
-    content = model.model_dump(mode="json")
-    parameters = content.get("parameters", {})
-    numbers = {name: value for name, value in parameters.items() if not isinstance(value, str)}
-    return {
-        "model": model.kind,
-        "parameters": parameters,
-        "method": model.method,
-        **{name: content.get(name) for name in ("prototypes", "plugin_sha256")},
-        **{name: numbers.get(name) for name in ("power", "epsilon")},
-    }
 
 
 class StoredRunReader:

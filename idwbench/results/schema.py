@@ -1,6 +1,6 @@
 """The version of the tables, in the table ``idwbench_version``, and upgrades.
 
-Alembic is imported only if there is something to create or upgrade.
+Alembic is imported only if there is something to upgrade, or to create on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -18,9 +18,19 @@ from idwbench.errors import NoResultsError, OldResultsError, ResultsError
 from idwbench.results.connection import Database
 from idwbench.results.database_errors import explained
 
-__all__ = ["MIGRATIONS", "check_schema", "revisions", "stored_revision", "upgrade_schema"]
+__all__ = [
+    "MIGRATIONS",
+    "STATEMENT_END",
+    "check_schema",
+    "new_tables_file",
+    "revisions",
+    "run_migrations",
+    "stored_revision",
+    "upgrade_schema",
+]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+STATEMENT_END = ";\n\n"
 # Number of PostgreSQL's advisory lock for migrations.
 _LOCK = 0x1D3B
 _FEW = 3
@@ -125,7 +135,8 @@ def _migrate(database: Database) -> None:
         if revision is not None and database.path is not None:
             _back_up(database.path, revision)
         try:
-            _run_migrations(connection)
+            if revision is not None or not _create_tables(connection):
+                run_migrations(connection)
         except DBAPIError as error:
             newest = revisions()[-1]
             problem = f"cannot be upgraded to version {newest} and was left unchanged: {explained(error.orig)}"
@@ -134,7 +145,22 @@ def _migrate(database: Database) -> None:
             raise ResultsError("a migration broke references; it was left unchanged", file=database.label)
 
 
-def _run_migrations(connection: Connection) -> None:
+def new_tables_file() -> Path:
+    """Return the path of the file with the statements that make a new SQLite database of the newest version."""
+    return MIGRATIONS / f"sqlite_{revisions()[-1]}.sql"
+
+
+def _create_tables(connection: Connection) -> bool:
+    """Make the newest tables in an empty SQLite database without migrations; return whether it was possible."""
+    if connection.dialect.name != "sqlite" or not new_tables_file().exists():
+        return False
+    for statement in new_tables_file().read_text(encoding="utf-8").split(STATEMENT_END):
+        connection.exec_driver_sql(statement)
+    return True
+
+
+def run_migrations(connection: Connection) -> None:
+    """Bring the tables to the newest version by Alembic, in the transaction of `connection`."""
     from alembic import command
     from alembic.config import Config
 

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     import pandas
     from numpy.typing import NDArray
 
-__all__ = ["Results"]
+    from idwbench.results.progress import SweepProgress
+
+__all__ = ["Results", "results_to_read"]
 
 
 class Results:
@@ -120,7 +122,9 @@ class Results:
         checksum of the training data, and `provenance` that of the process that trained, by default this one.
         """
         provenance = provenance or collect_provenance()  # before the transaction, since git may be slow
-        return self._database.transact(recording.finish_runs, results, data_sha256, provenance, self._reopened)
+        # All that is written refers to runs that the transaction has read; SQLite would look for the run of each value.
+        database = self._database.without_foreign_keys()
+        return database.transact(recording.finish_runs, results, data_sha256, provenance, self._reopened)
 
     def add_metrics(self, metrics: Mapping[str, Metrics]) -> None:
         """Add metrics to complete runs, by run key; metrics that a run already has stay as they are."""
@@ -311,6 +315,17 @@ class Results:
         with self._database.read() as connection:
             return queries.sweep_status(connection, name)
 
+    def sweep_progress(self, name: str, now: datetime | None = None) -> SweepProgress:
+        """Return how far a sweep is at `now`: states, rate, time left, processes that train, and the last failures.
+
+        Raises:
+            ResultsError: no sweep has that name.
+        """
+        from idwbench.results.progress import sweep_progress
+
+        with self._database.read() as connection:
+            return sweep_progress(connection, name, now or datetime.now(UTC))
+
     def list_sweeps(self) -> list[StoredSweep]:
         """Return all sweeps by name."""
         with self._database.read() as connection:
@@ -320,3 +335,8 @@ class Results:
         """Return the labels of the data sets of all runs, sorted."""
         with self._database.read() as connection:
             return queries.dataset_labels(connection)
+
+
+def results_to_read(results: Results | str | PathLike[str]) -> Results:
+    """Return a database as it is, or that of a path or URL, opened to read; raises `ResultsError` like `Results`."""
+    return results if isinstance(results, Results) else Results(results, read_only=True)

@@ -2,9 +2,9 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from idwbench.errors import ConfigError, did_you_mean
@@ -14,6 +14,9 @@ __all__ = [
     "DATASETS",
     "LARGEST_VOCABULARY",
     "AesopConfig",
+    "BlobsConfig",
+    "BreastCancerConfig",
+    "CirclesConfig",
     "CsvConfig",
     "DatasetConfig",
     "DiabetesConfig",
@@ -21,6 +24,10 @@ __all__ = [
     "FashionMnistConfig",
     "FileConfig",
     "Friedman1Config",
+    "GaussianQuantilesConfig",
+    "Hastie102Config",
+    "HypercubeConfig",
+    "IrisConfig",
     "JointConfig",
     "LanguageConfig",
     "LookupConfig",
@@ -33,7 +40,9 @@ __all__ = [
     "Task",
     "TextConfig",
     "TwoMoonsConfig",
+    "UnknownConfig",
     "WikiText2Config",
+    "WineConfig",
     "dataset_identity",
     "dataset_label",
     "parse_dataset",
@@ -95,6 +104,112 @@ class DigitsConfig(_Dataset):
     task: Literal["classification"] = added("classification", "0.2.0")
     test_fraction: Fraction = 0.2
     seed: Seed = 0
+
+
+class _ShippedTable(_Dataset):
+    """A table of classes that scikit-learn ships, split by class; needs no download."""
+
+    task: Literal["classification"] = "classification"
+    test_fraction: Fraction = 0.2
+    seed: Seed = 0
+
+
+class IrisConfig(_ShippedTable):
+    """scikit-learn's 150 irises: four lengths and widths, three species."""
+
+    name: Literal["iris"] = "iris"
+
+
+class WineConfig(_ShippedTable):
+    """scikit-learn's 178 wines: 13 chemical measurements, three growers."""
+
+    name: Literal["wine"] = "wine"
+
+
+class BreastCancerConfig(_ShippedTable):
+    """scikit-learn's 569 tumours: 30 measurements of cell nuclei, malignant or benign."""
+
+    name: Literal["breast_cancer"] = "breast_cancer"
+
+
+class _DrawnClasses(_Dataset):
+    """Points of classes that are drawn; the holdout is a further sample."""
+
+    numbers_of_a_row: ClassVar[int] = 3
+
+    task: Literal["classification"] = "classification"
+    train_size: Count = 200
+    test_size: Count = 200
+    holdout_size: Annotated[int, Field(ge=0, lt=2**31)] = 2000
+    seed: Seed = 0
+
+    @property
+    def drawn_numbers(self) -> dict[str, int]:
+        """The features and the label of each row."""
+        names = ("train_size", "test_size", "holdout_size")
+        return {name: self._row * int(getattr(self, name)) for name in names}
+
+    @property
+    def _row(self) -> int:
+        return int(getattr(self, "features", self.numbers_of_a_row - 1)) + 1
+
+
+class CirclesConfig(_DrawnClasses):
+    """scikit-learn's ``make_circles``: a circle inside another, whose radius is `factor`, with noise."""
+
+    name: Literal["circles"] = "circles"
+    noise: NonNegative = 0.1
+    factor: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.5
+
+
+class BlobsConfig(_DrawnClasses):
+    """scikit-learn's ``make_blobs``: one Gaussian for each class, with the standard deviation `spread`."""
+
+    name: Literal["blobs"] = "blobs"
+    classes: Annotated[int, Field(ge=2, le=10_000)] = 5
+    features: Count = 2
+    spread: NonNegative = 2.0
+
+
+class HypercubeConfig(_DrawnClasses):
+    """scikit-learn's ``make_classification``: two Gaussian clusters for each class, at vertices of a hypercube.
+
+    Only the `informative` ones of the features depend on the class. A fraction `flipped` of the labels is random.
+    """
+
+    name: Literal["hypercube"] = "hypercube"
+    classes: Annotated[int, Field(ge=2, le=10_000)] = 3
+    features: Count = 10
+    informative: Count = 5
+    flipped: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.01
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.informative > self.features:
+            problem = f"expected at most the {self.features} features, got {self.informative}"
+            raise ConfigError(problem, location=("informative",))
+        if 2 * self.classes > 2 ** min(self.informative, 20):
+            problem = f"{self.classes} classes of two clusters need more vertices than {self.informative} features have"
+            raise ConfigError(problem, location=("classes",))
+        return self
+
+
+class GaussianQuantilesConfig(_DrawnClasses):
+    """scikit-learn's ``make_gaussian_quantiles``: normal points, with equal classes by the distance to the origin."""
+
+    name: Literal["gaussian_quantiles"] = "gaussian_quantiles"
+    classes: Annotated[int, Field(ge=2, le=10_000)] = 3
+    features: Count = 2
+
+
+class Hastie102Config(_DrawnClasses):
+    """scikit-learn's ``make_hastie_10_2``: ten normal features, two classes by the sum of their squares."""
+
+    numbers_of_a_row: ClassVar[int] = 11
+
+    name: Literal["hastie_10_2"] = "hastie_10_2"
+    train_size: Count = 1000
+    test_size: Count = 1000
 
 
 class MnistConfig(_Dataset):
@@ -300,9 +415,24 @@ class TextConfig(LanguageConfig, FileConfig):
     test_fraction: Fraction = 0.1
 
 
+class UnknownConfig(_Dataset):
+    """The data of prototypes that were made elsewhere, of which nothing is known; only in model files, not by name."""
+
+    name: Literal["unknown"] = "unknown"
+    task: Literal["classification", "regression"] = "classification"
+
+
 DatasetConfig = (
     TwoMoonsConfig
     | DigitsConfig
+    | IrisConfig
+    | WineConfig
+    | BreastCancerConfig
+    | CirclesConfig
+    | BlobsConfig
+    | HypercubeConfig
+    | GaussianQuantilesConfig
+    | Hastie102Config
     | MnistConfig
     | FashionMnistConfig
     | JointConfig

@@ -22,6 +22,7 @@ __all__ = [
     "MetricDefinition",
     "Metrics",
     "evaluate",
+    "evaluate_classifiers",
     "headline_metric",
     "nearest_values",
 ]
@@ -60,7 +61,19 @@ class MetricDefinition:
 def _accuracy(logits: NDArray[np.floating], labels: NDArray[np.generic]) -> float:
     import numpy as np
 
-    return int(np.count_nonzero(logits.argmax(1) == labels)) / len(labels)
+    return int(np.count_nonzero(_is_right(logits, labels))) / len(labels)
+
+
+def _is_right(logits: NDArray[np.floating], labels: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """Return where the argmax of the last axis of `logits` (..., n, classes) is the label (n,)."""
+    import numpy as np
+
+    if logits.shape[-1] != 2:
+        return np.asarray(logits.argmax(-1) == labels)
+    # In a small part of the time; for argmax, too, the first NaN is the largest number.
+    first, second = logits[..., 0], logits[..., 1]
+    is_second = (second > first) | (np.isnan(second) & ~np.isnan(first))
+    return np.asarray(is_second == (labels == 1))
 
 
 def _rmse(outputs: NDArray[np.floating], targets: NDArray[np.generic]) -> float:
@@ -114,6 +127,9 @@ METRICS: dict[str, MetricDefinition] = {
         MetricDefinition("perplexity", "language", None, percent=False, higher_is_better=False),
         MetricDefinition("loss", None, None, percent=False, higher_is_better=False),
         MetricDefinition("seconds_per_step", None, None, percent=False, higher_is_better=False),
+        MetricDefinition("fit_seconds", None, None, percent=False, higher_is_better=False),
+        MetricDefinition("predict_seconds", None, None, percent=False, higher_is_better=False),
+        MetricDefinition("converged", None, None, percent=True, higher_is_better=True),
         MetricDefinition("activation_memory", None, None, percent=False, higher_is_better=False),
         MetricDefinition("queries_without_neighbours", None, None, percent=False, higher_is_better=False),
         MetricDefinition("coverage", None, None, percent=False, higher_is_better=False),
@@ -163,6 +179,16 @@ def evaluate(
     """Return the metrics of a task on one split, without those that are undefined (NaN)."""
     found = {(split, name): function(outputs, targets) for name, function in _functions(task)}
     return {key: value for key, value in found.items() if math.isfinite(value)}
+
+
+def evaluate_classifiers(
+    split: str, logits: NDArray[np.floating], labels: NDArray[np.generic]
+) -> list[dict[tuple[str, str], float]]:
+    """Return what `evaluate` returns for each of some models, from their `logits` (models, n, classes)."""
+    import numpy as np
+
+    right = np.count_nonzero(_is_right(logits, labels), axis=1)
+    return [{(split, "accuracy"): n / len(labels)} for n in right.tolist()]
 
 
 @cache

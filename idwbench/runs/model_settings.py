@@ -23,12 +23,15 @@ class ModelSettings(Settings):
     Attributes:
         array_names: The arrays of a complete run.
         defaults: Settings of a run from Python.
-        is_deterministic: Whether the seed of a run does not affect its result, since only the data may be random.
     """
 
     array_names: ClassVar[tuple[str, ...]] = ()
     defaults: ClassVar[Mapping[str, Any]] = {}
-    is_deterministic: ClassVar[bool] = False
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether the seed of a run does not affect its result, since only the data may be random."""
+        return False
 
     @property
     def studied(self) -> "ModelSettings | None":

@@ -18,6 +18,8 @@ from idwbench.runs.lstm import LstmConfig
 from idwbench.runs.mlp import MlpConfig
 from idwbench.runs.model_settings import ModelSettings, given_method
 from idwbench.runs.networks import ATTENTION_PREFIX, NetworkConfig
+from idwbench.runs.scikit_learn import ScikitLearnConfig
+from idwbench.runs.scikit_learn_methods import SCIKIT_LEARN_METHODS
 from idwbench.runs.settings import Count, added, validated
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "NetworkConfig",
     "PatchStudyConfig",
     "PrototypesConfig",
+    "ScikitLearnConfig",
     "model_setting_names",
     "parse_model",
 ]
@@ -148,14 +151,16 @@ class BaselineConfig(ModelSettings):
     """Prototypes that are not learned by gradient descent; a prediction is the value of the nearest key.
 
     ``kmeans``: the centres of k-means of the training inputs, with the class frequencies (or the mean target) of their
-    clusters as values. ``samples``: random training inputs with their labels or targets.
+    clusters as values. ``kmeans_per_class``: the centres of k-means of each class with its label; the prototypes are
+    divided equally among the classes, as those of the initialisation ``kmeans``. ``samples``: random training inputs
+    with their labels or targets.
     """
 
     array_names: ClassVar[tuple[str, ...]] = ("keys", "values")
     defaults: ClassVar[Mapping[str, Any]] = {"prototypes": 16}
 
     kind: Literal["baseline"] = "baseline"
-    method: Literal["kmeans", "samples"]
+    method: Literal["kmeans", "kmeans_per_class", "samples"]
     prototypes: Count
 
     @property
@@ -181,6 +186,13 @@ class BaselineConfig(ModelSettings):
         """Return the same settings."""
         return self
 
+    def check_dataset(self, dataset: DatasetConfig) -> None:
+        """Raise `ConfigError` for a text, a sequence, and for k-means of each class on a regression."""
+        super().check_dataset(dataset)
+        if self.method == "kmeans_per_class" and dataset.task != "classification":
+            problem = f"kmeans_per_class needs classes, and {dataset.name} has none"
+            raise ConfigError(problem, location=("method",), hint="choose kmeans")
+
     @classmethod
     def parse(cls, settings: Mapping[str, Any]) -> Self:
         """Return the model for flat settings."""
@@ -195,11 +207,15 @@ class KernelRegressionConfig(ModelSettings):
     """
 
     defaults: ClassVar[Mapping[str, Any]] = {"kernel": "gaussian"}
-    is_deterministic: ClassVar[bool] = True
 
     kind: Literal["kernel_regression"] = "kernel_regression"
     kernel: str
     parameters: dict[str, ParameterValue]
+
+    @property
+    def is_deterministic(self) -> bool:
+        """True: only the data may be random."""
+        return True
 
     @property
     def method(self) -> str:
@@ -241,6 +257,7 @@ _AnyConfig = (
     | PatchStudyConfig
     | BaselineConfig
     | KernelRegressionConfig
+    | ScikitLearnConfig
     | HashTableConfig
     | NetworkConfig
     | LanguageModelConfig
@@ -253,6 +270,7 @@ MODELS: dict[str, type[_AnyConfig]] = {
     "patch_study": PatchStudyConfig,
     "baseline": BaselineConfig,
     "kernel_regression": KernelRegressionConfig,
+    "scikit_learn": ScikitLearnConfig,
     "hash_table": HashTableConfig,
     "network": NetworkConfig,
     "transformer_lm": LanguageModelConfig,
@@ -263,12 +281,17 @@ _DERIVED = ("parameters", "plugin_sha256")
 
 
 def model_setting_names() -> list[str]:
-    """Return the names of all flat settings of models: fields, and parameters of methods, kernels and weightings."""
+    """Return the names of all flat settings of models: fields, and parameters of methods, kernels and weightings.
+
+    Those of scikit-learn's methods are among them.
+    """
     fields = [name for kind in MODELS.values() for name in kind.model_fields if name not in _DERIVED]
     of_kernels = [parameter.name for kernel in KERNELS.values() for parameter in kernel.parameters]
     of_weightings = [parameter.name for weighting in WEIGHTINGS.values() for parameter in weighting.parameters]
     of_attention = [f"{ATTENTION_PREFIX}{name}" for name in all_parameters()]
-    return [*dict.fromkeys([*fields, *all_parameters(), *of_kernels, *of_weightings, *of_attention])]
+    of_scikit_learn = [parameter.name for method in SCIKIT_LEARN_METHODS.values() for parameter in method.parameters]
+    names = [*fields, *all_parameters(), *of_kernels, *of_weightings, *of_attention, *of_scikit_learn]
+    return [*dict.fromkeys(names)]
 
 
 def parse_model(settings: Mapping[str, Any]) -> ModelConfig:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, overload
 
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["CurvePoint", "FinishedState", "RunResult"]
+__all__ = ["Curve", "CurvePoint", "FinishedState", "RunResult"]
 
 FinishedState = Literal["complete", "diverged"]
 
@@ -32,6 +32,42 @@ class CurvePoint:
     values: Metrics
 
 
+@dataclass(frozen=True, eq=False)
+class Curve(Sequence[CurvePoint]):
+    """A learning curve whose points have the same names, as numbers; it equals any sequence of the same points.
+
+    Attributes:
+        names: Split and name of the values of each point.
+        values: Those of the first epoch, then those of the second, and so on.
+    """
+
+    names: tuple[tuple[str, str], ...]
+    values: Sequence[float]
+
+    def __len__(self) -> int:
+        return len(self.values) // len(self.names)
+
+    @overload
+    def __getitem__(self, place: int) -> CurvePoint: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[CurvePoint, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> CurvePoint | tuple[CurvePoint, ...]:
+        places = range(len(self))[place]
+        return tuple(map(self._point, places)) if isinstance(places, range) else self._point(places)
+
+    def _point(self, place: int) -> CurvePoint:
+        start = place * len(self.names)
+        values = self.values[start : start + len(self.names)]
+        return CurvePoint(place + 1, dict(zip(self.names, values, strict=True)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @dataclass(frozen=True)
 class RunResult:
     """The result of one training; a diverged run has no arrays and metrics.
@@ -48,7 +84,7 @@ class RunResult:
 
     config: RunConfig
     state: FinishedState
-    curve: tuple[CurvePoint, ...]
+    curve: Sequence[CurvePoint]
     metrics: Metrics
     arrays: Mapping[str, NDArray[np.generic]]
     n_parameters: int | None
@@ -63,3 +99,9 @@ class RunResult:
     def metric(self, name: str, split: str = "test") -> float | None:
         """Return a metric of a split, or None."""
         return self.metrics.get((split, name))
+
+    def measured(self, metrics: Metrics, durations: Mapping[str, float]) -> RunResult:
+        """Return this result with further metrics and with durations."""
+        copy = object.__new__(RunResult)  # `dataclasses.replace` takes some times as long
+        copy.__dict__.update(self.__dict__, metrics={**self.metrics, **metrics}, durations=durations)
+        return copy

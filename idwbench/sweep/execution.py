@@ -18,6 +18,7 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import METRICS
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.planner import plan
+from idwbench.sweep.shipped import sweep_path
 from idwbench.sweep.spec import SweepSpec, read_sweep
 from idwbench.sweep.trainer import Trainer, load_data, missing_requirements
 from idwbench.sweep.waiting import wait_for_others
@@ -74,7 +75,7 @@ def train(
     results.plan([config])
     results.reset([key], _RETRIED["all" if retrain else "failed"])
     if results.pending([key]):
-        trainer = Trainer(results, selector, observer or Observer(), jobs=1)
+        trainer = Trainer(results, selector, observer or Observer())
         to_do = [*missing_requirements([config], results), config]
         trainer.observer.planned(len(to_do), len(to_do), 0, 0)
         trainer.prepare(to_do)
@@ -114,7 +115,7 @@ def run_sweep(
     """Train the runs of a sweep that the database does not have, and return the status of the sweep.
 
     Args:
-        sweep: A sweep file, or the result of `read_sweep`.
+        sweep: A sweep file, the name of a shipped sweep such as ``two_moons``, or the result of `read_sweep`.
         db: The results database: a path, or an SQLAlchemy URL.
         retry: Retrain runs in this state.
         engine: ``fused``, ``torch``, or ``auto`` for fused where it supports a run.
@@ -131,18 +132,19 @@ def run_sweep(
     Raises:
         IdwbenchError: the file, the data or the database cannot be used. A failed run does not raise.
     """
-    spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(Path(sweep))
+    spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(sweep_path(sweep))
     observer, address = observer or Observer(), _cluster_address(dask)
     # A device that is not available is found before the database is changed; the CPU always is. Workers have their own.
     selector = _selector(engine, device) if device != "cpu" and address is None else None
     if spec.sampler is None:
         configs, results = plan(spec), Results(db)
-        keys = results.register_sweep(spec.name, spec.description, spec.source, configs)
-        results.reset(keys, _RETRIED[retry])
-        pending = set(results.pending(keys))
-        to_do = [config for config, key in zip(configs, keys, strict=True) if key in pending]
-        to_do = [*missing_requirements(to_do, results), *to_do]
-        status = results.sweep_status(spec.name)
+        with results.kept_open():
+            keys = results.register_sweep(spec.name, spec.description, spec.source, configs)
+            results.reset(keys, _RETRIED[retry])
+            pending = set(results.pending(keys))
+            to_do = [config for config, key in zip(configs, keys, strict=True) if key in pending]
+            to_do = [*missing_requirements(to_do, results), *to_do]
+            status = results.sweep_status(spec.name)
         failed = 0 if "failed" in _RETRIED[retry] else status.failed
         observer.planned(len(keys) + len(to_do) - len(pending), len(to_do), status.running, failed)
         if not to_do and not (wait and status.running):

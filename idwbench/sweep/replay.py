@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Replay", "replay_run"]
 
 # Metrics of the cost of a training, which differ from one to the next.
-_COSTS = ("seconds_per_step", "activation_memory")
+_COSTS = ("seconds_per_step", "activation_memory", "fit_seconds", "predict_seconds")
 
 
 @dataclass(frozen=True)

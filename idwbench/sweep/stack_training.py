@@ -1,7 +1,6 @@
 """Training of a stack with the metrics of prototype quality, and the durations of both."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from time import perf_counter
 
 from idwbench.data.dataset import Dataset
@@ -31,10 +30,6 @@ def train_stack(
     set_up = max(0.0, ended - started - sum(result.seconds for result in trained)) / len(stack)
     metrics = (perf_counter() - ended) / len(stack)
     return [
-        replace(
-            result,
-            metrics={**result.metrics, **found},
-            durations={"set_up": set_up, "training": result.seconds, "metrics": metrics},
-        )
+        result.measured(found, {"set_up": set_up, "training": result.seconds, "metrics": metrics})
         for result, found in zip(trained, qualities, strict=True)
     ]

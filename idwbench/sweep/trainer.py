@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from idwbench.training.selection import EngineSelector
 
 __all__ = ["Trainer", "load_data", "missing_requirements"]
+
+# Garbage is collected after as many new objects; the results of some hundred small runs have fewer.
+_NEW_OBJECTS = 20_000
 
 
 @dataclass
@@ -92,7 +96,8 @@ class Trainer:
 
         if self.has_failed:
             return
-        run_pending = runner.run_pending if self.cluster is None else self.cluster.run_pending
+        local = partial(runner.run_pending, spare_cores=self.selector.spare_cores)
+        run_pending = local if self.cluster is None else self.cluster.run_pending
         # A GPU trains one large stack at a time.
         jobs = self.jobs or (available_cores() if self.selector.device == "cpu" else 1)
         left = None if self.max_failures is None else self.max_failures - self.outcome.failed
@@ -121,13 +126,15 @@ def missing_requirements(configs: Sequence[RunConfig], results: Results) -> list
 
 @contextmanager
 def _frozen_heap() -> Iterator[None]:
-    """Exclude the objects that are already loaded from garbage collection."""
-    was_enabled = gc.isenabled()
+    """Exclude the objects that are already loaded from garbage collection, and collect less often."""
+    was_enabled, thresholds = gc.isenabled(), gc.get_threshold()
     gc.freeze()
+    gc.set_threshold(max(_NEW_OBJECTS, thresholds[0]), *thresholds[1:])
     gc.enable()
     try:
         yield
     finally:
         gc.unfreeze()
+        gc.set_threshold(*thresholds)
         if not was_enabled:
             gc.disable()

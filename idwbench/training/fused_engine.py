@@ -19,7 +19,10 @@ from idwbench.training.engine import AbstractEngine, check_stack
 from idwbench.training.kernel_runs import KernelRun, KernelRuns
 from idwbench.training.kernels.jit import cache_holds_code, with_repaired_cache
 from idwbench.training.kernels.scores import KERNEL_SCORES
+from idwbench.training.kernels.team import MOST_MEMBERS
+from idwbench.training.product_team import work_on_nothing
 from idwbench.training.stack_search import MOST_FEATURES, compiled_neighbours
+from idwbench.training.threads import SpareCores
 
 __all__ = ["FusedEngine", "instruction_set"]
 
@@ -28,17 +31,24 @@ CALL_NUMBERS = 2**29
 # Overhead of a sample, as a number of differences.
 SAMPLE_NUMBERS = 1024
 # Number of differences in a bundle of runs, some tenths of a second.
-BUNDLE_NUMBERS = 2**29
-MAX_BUNDLE = 100
+BUNDLE_NUMBERS = 5 * 2**28
+MAX_BUNDLE = 250
 
 _compiling = threading.Lock()
 _compiled = threading.Event()
 
 
 class FusedEngine(AbstractEngine):
-    """Trains runs of built-in methods with Numba, one after the other; thread-safe."""
+    """Trains runs of built-in methods with Numba, one after the other; thread-safe.
+
+    Args:
+        spare_cores: Cores that a large run may use beside its own; none by default.
+    """
 
     name = "fused"
+
+    def __init__(self, spare_cores: SpareCores | None = None) -> None:
+        self.spare_cores = spare_cores or SpareCores()
 
     @staticmethod
     def needs_compiling() -> bool:
@@ -83,7 +93,7 @@ class FusedEngine(AbstractEngine):
         self.prepare()
         started = time.perf_counter()
         runs = KernelRuns(configs, dataset, dataset.moments)
-        _train_chunks(runs, on_epoch)
+        _train_chunks(runs, on_epoch, self.spare_cores)
         return _results(runs, time.perf_counter() - started)
 
     def stack_search(self, dataset: Dataset) -> StackSearch | None:
@@ -92,14 +102,20 @@ class FusedEngine(AbstractEngine):
         return compiled_neighbours if is_compiled and dataset.n_features <= MOST_FEATURES else None
 
 
-def _train_chunks(runs: KernelRuns, on_epoch: Callable[[int], None]) -> None:
+def _train_chunks(runs: KernelRuns, on_epoch: Callable[[int], None], spare_cores: SpareCores) -> None:
     """Train to the last epoch, or to the first in which loss, keys or values of no run are finite."""
     epochs = runs.protocol.epochs
     numbers = len(runs.configs) * len(runs.dataset.train) * (runs.keys[0, 0].size + SAMPLE_NUMBERS)
-    chunk = max(1, CALL_NUMBERS // numbers)
+    # A bundle is trained in one call.
+    chunk = max(1, (CALL_NUMBERS if len(runs.configs) == 1 else BUNDLE_NUMBERS) // numbers)
     for first in range(0, epochs, chunk):
         last = min(first + chunk, epochs)
-        runs.train(first, last)
+        if runs.can_share:
+            with spare_cores.claimed(MOST_MEMBERS - 1) as more:
+                runs.threads = 1 + more
+                runs.train(first, last)
+        else:
+            runs.train(first, last)
         finite = int(runs.finite.max())
         for epoch in range(first, min(finite + 1, last)):
             on_epoch(epoch + 1)
@@ -109,31 +125,38 @@ def _train_chunks(runs: KernelRuns, on_epoch: Callable[[int], None]) -> None:
 
 def _results(runs: KernelRuns, seconds: float) -> list[RunResult]:
     """Return the results of trained runs; `seconds` is the time of all."""
-    return [_result(runs, r, seconds / len(runs.configs)) for r in range(len(runs.configs))]
+    keys, values = runs.prototypes()
+    n_parameters, n_epochs = keys[0].size + values[0].size, runs.protocol.epochs
+    metrics, finite = _metrics(runs), runs.finite.tolist()
+    return [
+        RunResult(
+            config=config,
+            state="complete" if finite[r] == n_epochs else "diverged",
+            curve=curve,
+            metrics=metrics.get(r, {}),
+            arrays={"keys": keys[r], "values": values[r]} if finite[r] == n_epochs else {},
+            n_parameters=n_parameters if finite[r] == n_epochs else None,
+            diverged_epoch=None if finite[r] == n_epochs else finite[r] + 1,
+            seconds=seconds / len(runs.configs),
+            engine=FusedEngine.name,
+            device="cpu",
+            threads=runs.most_threads,
+            instruction_set=instruction_set(),
+        )
+        for r, (config, curve) in enumerate(zip(runs.configs, runs.curves(), strict=True))
+    ]
 
 
-def _result(runs: KernelRuns, r: int, seconds: float) -> RunResult:
-    dataset, finite = runs.dataset, int(runs.finite[r])
-    complete = finite == runs.protocol.epochs
-    keys = runs.keys[r, 0].T if runs.narrow else runs.keys[r, 0]
-    arrays = {"keys": np.array(keys, order="C"), "values": np.array(runs.values[r, 0].T, order="C")}
-    metrics: dict[tuple[str, str], float] = {}
-    for split in dataset.splits if complete else ():
-        metrics |= dataset.metrics(split, runs.outputs[split][r])
-    return RunResult(
-        config=runs.configs[r],
-        state="complete" if complete else "diverged",
-        curve=tuple(runs.curves[r]),
-        metrics=metrics,
-        arrays=arrays if complete else {},
-        n_parameters=sum(array.size for array in arrays.values()) if complete else None,
-        diverged_epoch=None if complete else finite + 1,
-        seconds=seconds,
-        engine=FusedEngine.name,
-        device="cpu",
-        threads=1,
-        instruction_set=instruction_set(),
-    )
+def _metrics(runs: KernelRuns) -> dict[int, dict[tuple[str, str], float]]:
+    """Return the metrics of the runs that are complete, by their place in the stack."""
+    complete = np.flatnonzero(runs.finite == runs.protocol.epochs)
+    found: dict[int, dict[tuple[str, str], float]] = {r: {} for r in complete.tolist()}
+    for split in runs.dataset.splits:
+        outputs = runs.outputs[split]
+        chosen = outputs if len(complete) == len(outputs) else outputs[complete]
+        for own, metrics in zip(found.values(), runs.dataset.stack_metrics(split, chosen), strict=True):
+            own |= metrics
+    return found
 
 
 @cache
@@ -149,5 +172,7 @@ def _train_nothing() -> None:
     split = Split(np.zeros((1, 1), np.float32), np.zeros(1, np.int64))
     config = run_config("two_moons", prototypes=1, epochs=1, batch_size=1)
     dataset = Dataset(config.dataset, split, split, None, Scaling.identity(), None, ("",), "")
-    KernelRun(config, dataset, (np.zeros(1), np.zeros(1))).train_epochs(0, 1)
+    run = KernelRun(config, dataset, (np.zeros(1), np.zeros(1)))
+    run.train_epochs(0, 1)
+    work_on_nothing(run.keys[0, 0], run.scratch)
     compiled_neighbours(np.zeros((1, 1)), np.zeros(1), np.zeros((1, 1, 1), np.float32))

@@ -1,7 +1,7 @@
 """Runs of one stack in the compiled kernels: their parameters, data and results in arrays."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import numpy as np
@@ -13,13 +13,15 @@ from idwbench.models.initialisation import initial_prototypes
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import learning_rate
-from idwbench.runs.results import CurvePoint
-from idwbench.training.engine import draw_orders
+from idwbench.runs.results import Curve
 from idwbench.training.kernels.epochs import Samples, Stack, State, run_stack
 from idwbench.training.kernels.memory import aligned_zeros
 from idwbench.training.kernels.scores import kernel_score
 from idwbench.training.kernels.scratch import make_scratch
+from idwbench.training.kernels.team import CAN_SHARE, LEAST_PRODUCTS
 from idwbench.training.kernels.updates import gradient_rows, kernel_optimizer
+from idwbench.training.product_team import product_team
+from idwbench.training.stack_orders import stack_orders
 
 __all__ = ["KernelRun", "KernelRuns"]
 
@@ -31,7 +33,13 @@ PRODUCT_SIZES = (32, 64, 64)
 
 
 class KernelRuns:
-    """The training of runs of one stack, one after the other in each call of the kernel."""
+    """The training of runs of one stack, one after the other in each call of the kernel.
+
+    Attributes:
+        can_share: Whether several threads can share the products of a run: it is large, and alone in its stack.
+        threads: Number of threads of the next call, if it can be shared; the results do not depend on it.
+        most_threads: The largest number of threads of a call.
+    """
 
     def __init__(self, configs: Sequence[RunConfig], dataset: Dataset, moments: FeatureMoments) -> None:
         self.configs, self.dataset, self.protocol = configs, dataset, configs[0].protocol
@@ -47,18 +55,26 @@ class KernelRuns:
         sizes = n_trained, configs[0].model.prototypes, dataset.n_features
         products = not self.narrow and all(size >= least for size, least in zip(sizes, PRODUCT_SIZES, strict=True))
         n_rows = gradient_rows(self.optimizer, self.keys.shape[2], whole=self.narrow or products)
+        self.can_share = CAN_SHARE and products and len(configs) == 1 and math.prod(sizes) >= LEAST_PRODUCTS
+        self.threads = self.most_threads = 1
         self.scratch = make_scratch(
-            n_batch, self.keys[0, 0], self.values[0, 0], n_rows, narrow=self.narrow, by_products=products
+            n_batch,
+            self.keys[0, 0],
+            self.values[0, 0],
+            n_rows,
+            narrow=self.narrow,
+            by_products=products,
         )
         self.samples = {name: _samples(split) for name, split in dataset.splits.items()}
         train = self.samples["train"]
-        self.nothing = Samples(train.inputs[:0], train.labels[:0], train.targets[:0])
+        self.nothing = Samples(train.inputs[:0], train.labels[:0], train.targets[:0], train.weights)
         for name in ("validation", "holdout"):
             self.samples.setdefault(name, self.nothing)
         self.target_scale = np.ones(dataset.n_outputs) * dataset.target_scaling.std
         self.outputs = {name: self._new_outputs(len(samples.inputs)) for name, samples in self.samples.items()}
         self.finite = np.zeros(len(configs), np.int64)
-        self.curves: list[list[CurvePoint]] = [[] for _ in configs]
+        self.curve_names = self._curve_names()
+        self.curve_values = np.zeros((len(configs), self.protocol.epochs, len(self.curve_names)))
 
     def _initial_state(self, moments: FeatureMoments) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return keys and values, each (runs, 4, rows, columns) with zeros for the state of the optimizer."""
@@ -75,28 +91,33 @@ class KernelRuns:
         return np.empty((len(self.configs), n, self.dataset.n_outputs), np.float32)
 
     def train(self, first: int, last: int) -> None:
-        """Train epochs from `first` to `last` (exclusive) of the runs that are still finite, and add to their curves.
+        """Train epochs from `first` to `last` (exclusive) of the runs that are still finite.
 
         `outputs` (runs, n, outputs) by split are those after the last epoch of the protocol.
         """
         n_train, n_epochs = len(self.dataset.train), last - first
-        orders = np.tile(np.arange(n_train), (len(self.generators), n_epochs, 1))
-        for order, generator in zip(orders, self.generators, strict=True):
-            draw_orders(order, generator)
+        orders = stack_orders(self.generators, n_train, n_epochs)
         rates = np.array([learning_rate(self.protocol, epoch) for epoch in range(first, last)])
         losses, totals = self._new_progress(n_epochs)
         steps_done = first * math.ceil(n_train / self.protocol.batch_size)
         is_last = last == self.protocol.epochs
         self._call_kernel(orders, rates, first, steps_done, losses, totals, at_end=is_last)
-        columns = {
-            ("train", "learning_rate"): [rates.tolist()] * len(self.configs),
-            ("train", "loss"): losses.tolist(),
-            **self._headlines(totals),
-        }
-        epochs = range(first + 1, last + 1)
-        for r, finite in enumerate(self.finite.tolist()):
-            rows = zip(epochs[: max(0, finite - first)], *(column[r] for column in columns.values()), strict=False)
-            self.curves[r] += [CurvePoint(epoch, dict(zip(columns, row, strict=True))) for epoch, *row in rows]
+        columns = [np.broadcast_to(rates, losses.shape), losses, *self._headlines(totals)]
+        np.stack(columns, axis=2, out=self.curve_values[:, first:last])
+
+    def prototypes(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return copies of keys (runs, prototypes, features) and values (runs, prototypes, outputs)."""
+        keys = self.keys[:, 0].transpose(0, 2, 1) if self.narrow else self.keys[:, 0]
+        return np.array(keys, order="C"), np.array(self.values[:, 0].transpose(0, 2, 1), order="C")
+
+    def curves(self) -> list[Curve]:
+        """Return the curves of the runs, up to the last epoch that was finite."""
+        finite = self.finite.tolist()
+        if min(finite) == self.protocol.epochs:
+            values = self.curve_values.reshape(len(finite), -1).tolist()
+        else:
+            values = [own[:n].ravel().tolist() for own, n in zip(self.curve_values, finite, strict=True)]
+        return [Curve(self.curve_names, own) for own in values]
 
     def _call_kernel(
         self,
@@ -125,35 +146,41 @@ class KernelRuns:
             train_outputs=outputs["train"] if at_end else outputs["train"][:, :0],
             holdout_outputs=outputs["holdout"],
         )
-        run_stack(
-            self.score,
-            self.optimizer,
-            self.samples["train"],
-            self.samples["validation"] if evaluated else self.nothing,
-            self.samples["test"] if evaluated else self.nothing,
-            self.samples["holdout"],
-            self.protocol.batch_size,
-            rates,
-            first,
-            steps_done,
-            self.narrow,
-            stack,
-            self.scratch,
-        )
+        threads = self.threads if self.can_share else 1
+        self.most_threads = max(self.most_threads, threads)
+        with product_team(threads, self.keys[0, 0], self.scratch):
+            run_stack(
+                self.score,
+                self.optimizer,
+                self.samples["train"],
+                self.samples["validation"] if evaluated else self.nothing,
+                self.samples["test"] if evaluated else self.nothing,
+                self.samples["holdout"],
+                self.protocol.batch_size,
+                rates,
+                first,
+                steps_done,
+                self.narrow,
+                stack,
+                self.scratch,
+            )
 
     def _new_progress(self, n_epochs: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return np.zeros((len(self.configs), n_epochs)), np.zeros((len(self.configs), n_epochs, 2))
 
-    def _headlines(self, totals: NDArray[np.float64]) -> dict[tuple[str, str], list[list[float]]]:
-        """Return the headline metric of each run after each epoch by split, from the totals of the kernel."""
-        task, splits = self.dataset.task, self.dataset.splits
-        found = {}
+    def _curve_names(self) -> tuple[tuple[str, str], ...]:
+        evaluated = [split for split in ("validation", "test") if split in self.dataset.splits]
+        headlines = [(split, headline_metric(self.dataset.task).name) for split in evaluated]
+        return (("train", "learning_rate"), ("train", "loss"), *headlines)
+
+    def _headlines(self, totals: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+        """Yield the headline metric of each run after each epoch (runs, epochs), from the totals of the kernel."""
+        splits = self.dataset.splits
         for place, split in enumerate(("validation", "test")):
             if split in splits:
                 means = totals[:, :, place] / len(splits[split])
-                metric = means if task == "classification" else np.sqrt(means / self.dataset.n_outputs)
-                found[split, headline_metric(task).name] = metric.tolist()
-        return found
+                is_classification = self.dataset.task == "classification"
+                yield means if is_classification else np.sqrt(means / self.dataset.n_outputs)
 
 
 class KernelRun(KernelRuns):
@@ -161,8 +188,13 @@ class KernelRun(KernelRuns):
 
     def __init__(self, config: RunConfig, dataset: Dataset, moments: FeatureMoments) -> None:
         super().__init__([config], dataset, moments)
-        self.config, self.generator, self.curve = config, self.generators[0], self.curves[0]
+        self.config, self.generator = config, self.generators[0]
         self.state = State(self.keys[0], self.values[0], self.narrow)
+
+    @property
+    def curve(self) -> Curve:
+        """The curve, up to the last epoch that was finite."""
+        return self.curves()[0]
 
     def train_epochs(self, first: int, last: int) -> int:
         """Train epochs from `first` to `last` (exclusive); return the first that was not finite, or `last`."""
@@ -170,11 +202,18 @@ class KernelRun(KernelRuns):
         self.train(first, last)
         return int(self.finite[0])
 
-    def take_steps(self, rows: NDArray[np.int64], rate: float, steps_done: int) -> None:
-        """Take steps at a rate on rows (steps, batch) of the training data, without evaluation."""
+    def take_steps(
+        self, rows: NDArray[np.int64], rate: float | NDArray[np.float64], steps_done: int
+    ) -> NDArray[np.float64]:
+        """Take steps at a rate, or rates (steps,), on rows (steps, batch) of the training data; return their losses.
+
+        Nothing is evaluated. With more rows than the batch size, each of `steps` is several, such as an epoch.
+        """
         self.finite[:] = 0
         rates = np.full(len(rows), rate)
-        self._call_kernel(rows[None], rates, 0, steps_done, *self._new_progress(len(rows)), evaluated=False)
+        losses, totals = self._new_progress(len(rows))
+        self._call_kernel(rows[None], rates, 0, steps_done, losses, totals, evaluated=False)
+        return np.asarray(losses[0])
 
 
 def _distinct(configs: Sequence[RunConfig]) -> list[RunConfig]:
@@ -189,6 +228,8 @@ def _samples(split: Split) -> Samples:
         labels = split.labels.view()
     else:
         targets = cast(NDArray[np.float32], split.targets).view()
-    inputs = split.inputs.view()
-    inputs.flags.writeable = labels.flags.writeable = targets.flags.writeable = False
-    return Samples(inputs, labels, targets)
+    weights = np.empty(0, np.float32) if split.weights is None else split.weights.view()
+    samples = Samples(split.inputs.view(), labels, targets, weights)
+    for array in samples:
+        array.flags.writeable = False
+    return samples

@@ -13,6 +13,7 @@ from idwbench.machine import check_memory
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.training.engine import AbstractEngine
+from idwbench.training.threads import SpareCores
 
 if TYPE_CHECKING:
     from idwbench.dual.recordings import Recordings
@@ -28,6 +29,7 @@ _CLASSES = {
     "fused": ("fused_engine", "FusedEngine"),
     "baseline": ("baseline_engine", "BaselineEngine"),
     "kernel_regression": ("kernel_regression_engine", "KernelRegressionEngine"),
+    "scikit_learn": ("scikit_learn_engine", "ScikitLearnEngine"),
     "hash_table": ("hash_table_engine", "HashTableEngine"),
     "network": ("network_engine", "NetworkEngine"),
     "transformer_lm": ("language_model_engine", "LanguageModelEngine"),
@@ -48,6 +50,7 @@ class EngineSelector:
     """Selects the engine of each run; engines are created, and torch or Numba imported, when needed.
 
     `results` has the trained runs that studies of patches read, and the folders for checkpoints and recordings.
+    `spare_cores` are those that large runs may claim.
 
     Raises:
         ConfigError: the fused engine on another device than the CPU, or the device is not available.
@@ -61,6 +64,7 @@ class EngineSelector:
         self.report: Callable[[str], None] = lambda line: None
         self.reported = ""  # the last line on engines
         self.checkpoint_folder: Path | None = None  # in place of that of `results`
+        self.spare_cores = SpareCores()
         self._engines: dict[str, AbstractEngine] = {}
         if device != "cpu":
             self._engine("torch")
@@ -126,6 +130,8 @@ class EngineSelector:
         engine: Callable[..., AbstractEngine] = _engine_class(name)
         if name == "torch":
             return engine(self.device)
+        if name == "fused":
+            return engine(self.spare_cores)
         if name in ("network", "transformer_lm", "lstm_lm", "mlp"):
             return engine(self.device, self._checkpoints(), self._recordings())
         if name == "patch_study":

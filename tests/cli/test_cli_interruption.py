@@ -80,3 +80,16 @@ def test_another_thread_may_use_it_without_signals():
     thread.start()
     thread.join()
     assert seen == [signal.default_int_handler]
+
+
+def test_a_thread_of_the_caller_does_not_end_its_process(capsys):
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    try:
+        with pytest.raises(typer.Exit) as ended, interruptible(lambda: "2 of 6 done"):
+            raise Interruption
+    finally:
+        end.set()
+        thread.join()
+    assert ended.value.exit_code == 130

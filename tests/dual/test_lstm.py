@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,13 +16,13 @@ from torch.nn import functional
 from idwbench.dual.disk_space import folder_bytes, recording_bytes
 from idwbench.dual.facts import RecordingFacts
 from idwbench.dual.lstm import (
-    computed_gates,
     gate_gradients,
-    kept_gates,
+    joined_gate_gradients,
     lstm_layers,
     previous_states,
     record_lstm,
 )
+from idwbench.dual.lstm_workspace import LstmWorkspace, kept_workspace
 from idwbench.dual.recorder import Recorder
 from idwbench.dual.recording import Recording
 from idwbench.models.lstm import LstmLanguageModel
@@ -65,25 +67,114 @@ def test_errors_times_keys_are_the_gradients_of_autograd(length: int) -> None:
         assert (found.sum(1) - bias.grad).abs().max() < 1e-10
 
 
-@pytest.mark.parametrize(("units", "batch", "length"), [(5, 4, 6), (64, 1, 3), (128, 8, 2)])
-def test_gates_that_the_forward_pass_kept_are_those_computed_again(units: int, batch: int, length: int) -> None:
-    lstm = nn.LSTM(3, units, batch_first=True)
-    inputs = torch.randn(batch, length, 3, generator=torch.Generator().manual_seed(0))
+class Backward:
+    """A forward and a backward pass of an LSTM in float32, with what the latter left."""
+
+    def __init__(self, features: int, units: int, batch: int, length: int) -> None:
+        draws = torch.Generator().manual_seed(0)
+        self.lstm = nn.LSTM(features, units, batch_first=True)
+        self.inputs = torch.randn(batch, length, features, generator=draws)
+        states = self.lstm(self.inputs)[0]
+        kept = kept_workspace(states, features)
+        assert kept is not None, "the tests of workspaces need a torch with oneDNN"
+        self.workspace = kept[1]
+        self.above = torch.randn(batch, length, units, generator=draws)
+        states.backward(self.above)
+        self.states, self.of_bias = states.detach(), self.lstm.bias_ih_l0.grad
+
+    def joined(self, workspace: LstmWorkspace, of_bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+        return joined_gate_gradients(workspace, self.states, self.above, of_bias)
+
+
+SHAPES = [(3, 5, 4, 6), (3, 64, 1, 3), (200, 64, 1, 3), (64, 128, 8, 2), (6, 5, 4, 1), (32, 256, 4, 3)]
+
+
+@pytest.mark.parametrize(("features", "units", "batch", "length"), SHAPES)
+def test_gradients_that_the_backward_pass_left_are_those_computed_again(
+    features: int, units: int, batch: int, length: int
+) -> None:
+    done = Backward(features, units, batch, length)
+    joined = done.joined(done.workspace, done.of_bias)
+    gates, before = gate_gradients(done.lstm, done.inputs, done.states, done.above)
+    assert joined is not None and torch.equal(joined[1], before)
+    assert (joined[0] - gates).abs().max() < 2e-6 * gates.abs().max()
+
+
+@pytest.mark.parametrize("part", ["gates", "cells", "of_states", "of_cells"])
+@pytest.mark.parametrize("number", [0.0, 0.5, torch.nan])
+def test_a_workspace_that_does_not_give_the_gradient_of_the_bias_is_not_used(part: str, number: float) -> None:
+    done = Backward(3, 5, 4, 6)
+    assert done.joined(done.workspace, done.of_bias) is not None
+    other = torch.full_like(getattr(done.workspace, part), number)
+    assert done.joined(replace(done.workspace, **{part: other}), done.of_bias) is None
+
+
+def test_there_is_no_workspace_in_float64_or_of_another_length() -> None:
+    lstm, inputs = nn.LSTM(3, 5, batch_first=True), torch.randn(2, 4, 3)
     states = lstm(inputs)[0]
-    computed, kept = computed_gates(lstm, inputs, states.detach()), kept_gates(states)
-    # Where torch has no oneDNN, nothing is kept.
-    assert (kept is None) == (states.grad_fn.next_functions[0][0].name() != "MkldnnRnnLayerBackward0")
-    assert kept is None or (kept[..., : 4 * units] - computed).abs().max() < 1e-6
-    assert kept_gates(lstm.double()(inputs.double())[0]) is None
+    assert kept_workspace(states, 3) is not None
+    assert kept_workspace(states, 10_000) is None
+    assert kept_workspace(lstm.double()(inputs.double())[0], 3) is None
+    assert kept_workspace(states.detach(), 3) is None
 
 
-def test_gates_that_do_not_give_the_states_are_not_used() -> None:
-    lstm = nn.LSTM(3, 5, batch_first=True)
-    inputs, gradients = torch.randn(2, 4, 3), torch.randn(2, 4, 5)
-    states = lstm(inputs)[0].detach()
-    expected = gate_gradients(lstm, inputs, states, gradients)[0]
-    for gates in (torch.full((4, 2, 20), 0.5), torch.full((4, 2, 20), torch.nan)):
-        assert torch.equal(gate_gradients(lstm, inputs, states, gradients, gates)[0], expected)
+class Taken:
+    """A recorder that keeps keys and gradients in memory."""
+
+    def __init__(self) -> None:
+        self.layers: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def take(self, name: str, keys: torch.Tensor, gradients: torch.Tensor) -> None:
+        self.layers[name] = keys, gradients
+
+
+BIASES = ("bias_ih_l0", "bias_hh_l0")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("frozen", [BIASES[:1], BIASES[1:], BIASES, None], ids=["ih", "hh", "both", "no_bias"])
+def test_an_lstm_whose_bias_is_not_trained_is_recorded(frozen: tuple[str, ...] | None, dtype: torch.dtype) -> None:
+    lstm = nn.LSTM(3, 5, batch_first=True, bias=frozen is not None, dtype=dtype)
+    for name in frozen or ():
+        getattr(lstm, name).requires_grad_(False)
+    taken, draws = Taken(), torch.Generator().manual_seed(0)
+    record_lstm(cast(Recorder, taken), lstm)
+    states = lstm(torch.randn(4, 6, 3, dtype=dtype, generator=draws))[0]
+    states.backward(torch.randn(4, 6, 5, dtype=dtype, generator=draws))
+    for name, weight in (("lstm.input", lstm.weight_ih_l0), ("lstm.recurrent", lstm.weight_hh_l0)):
+        keys, gradients = (part.flatten(0, 1) for part in taken.layers[name])
+        assert (gradients.T @ keys - weight.grad).abs().max() < 1e-5 * weight.grad.abs().max()
+
+
+def test_a_frozen_lstm_is_recorded_with_the_gradients_of_its_gates() -> None:
+    lstm, inputs = nn.LSTM(3, 5, batch_first=True), torch.randn(4, 6, 3, requires_grad=True)
+    usual, frozen = Taken(), Taken()
+    for taken in (usual, frozen):
+        lstm.requires_grad_(taken is usual)
+        handle = record_lstm(cast(Recorder, taken), lstm)
+        lstm(inputs)[0].square().sum().backward()
+        handle.remove()
+    for name, (_, expected) in usual.layers.items():
+        assert (frozen.layers[name][1] - expected).abs().max() < 1e-5 * expected.abs().max()
+
+
+def test_a_recording_is_the_same_where_the_workspace_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = recorded(tmp_path / "usual", torch.float32)[1]
+
+    def shuffled(states: torch.Tensor, features: int) -> tuple[Any, LstmWorkspace] | None:
+        kept = kept_workspace(states, features)
+        assert kept is not None
+        return kept[0], replace(kept[1], cells=kept[1].of_cells, of_cells=kept[1].cells)
+
+    for name, replacement in (("shuffled", shuffled), ("none", lambda states, features: None)):
+        monkeypatch.setattr("idwbench.dual.lstm.kept_workspace", replacement)
+        other = recorded(tmp_path / name, torch.float32)[1]
+        for layer, memory in usual.layers.items():
+            expected, found = memory.output_gradients(slice(None)), other.layers[layer].output_gradients(slice(None))
+            assert np.abs(found - expected).max() < 1e-5 * np.abs(expected).max()
+            np.testing.assert_array_equal(other.layers[layer].keys(slice(None)), memory.keys(slice(None)))
 
 
 def recorded(folder: Path, dtype: torch.dtype, n_epochs: int = 4) -> tuple[LstmLanguageModel, Recording]:
@@ -164,8 +255,7 @@ def test_other_lstms_are_refused(options: dict[str, object]) -> None:
 def test_states_that_are_not_numbers_give_no_numbers() -> None:
     lstm = nn.LSTM(3, 5, batch_first=True)
     inputs, states = torch.full((2, 4, 3), torch.nan), torch.full((2, 4, 5), torch.nan)
-    for gates in (None, torch.full((4, 2, 20), 0.5)):
-        assert gate_gradients(lstm, inputs, states, torch.ones(2, 4, 5), gates)[0].isnan().all()
+    assert gate_gradients(lstm, inputs, states, torch.ones(2, 4, 5))[0].isnan().all()
 
 
 def test_a_gate_that_is_shut_gives_finite_gradients() -> None:
@@ -173,6 +263,15 @@ def test_a_gate_that_is_shut_gives_finite_gradients() -> None:
     with torch.no_grad():
         lstm.bias_ih_l0[15:] = -1000  # the output gate is exactly 0
     inputs, gradients = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0)), torch.ones(2, 4, 5)
-    states = lstm(inputs)[0].detach()
+    states = lstm(inputs)[0]
     assert not states.any()
-    assert not gate_gradients(lstm, inputs, states, gradients)[0].any()
+    kept = kept_workspace(states, 3)
+    assert kept is not None
+    states.backward(gradients)
+    bias = lstm.bias_ih_l0.grad
+    assert bias is not None
+    for found in (
+        gate_gradients(lstm, inputs, states.detach(), gradients),
+        joined_gate_gradients(kept[1], states.detach(), gradients, bias),
+    ):
+        assert found is not None and not found[0].any()

@@ -192,6 +192,11 @@ def test_the_compiled_search_finds_the_neighbours_of_many_points():
     keys = np.random.default_rng(1).normal(size=(2, 5, 2)).astype(np.float32)
     exact = points.astype(np.float64)
     key_of, point_of, other_of = compiled_neighbours(np.ascontiguousarray(exact.T), (exact**2).sum(1), keys)
+    for n in (5, 4):  # without the nearest points, keys are searched in pairs
+        np.testing.assert_array_equal(
+            compiled_neighbours(np.ascontiguousarray(exact.T), None, keys[:, :n])[0],
+            [cdist(points, own[:n]).argmin(1) for own in keys],
+        )
     for run, own in enumerate(keys):
         distances, apart = cdist(points, own), cdist(own, own)
         np.fill_diagonal(apart, np.inf)

@@ -25,7 +25,8 @@ def stored_run() -> Callable[..., StoredRun]:
         n_parameters: int = 15_880,
         **settings: Any,
     ) -> StoredRun:
-        config = run_config(dataset, seed=seed, **{"prototypes": 20, **settings})
+        counts = {} if settings.get("kind") == "scikit_learn" else {"prototypes": 20}
+        config = run_config(dataset, seed=seed, **{**counts, **settings})
         name = headline_metric(config.dataset.task).name
         values = {"test": test, "holdout": holdout, "train": train, "validation": validation}
         found = {(split, name): value for split, value in values.items() if value is not None}

@@ -251,3 +251,11 @@ def test_a_plain_table_of_any_text_is_that_of_rich(texts: list[str], monkeypatch
         with monkeypatch.context() as patched:
             patched.setattr("idwbench.report.terminal.plain_lines", lambda *_: None)
             assert plain_text(TerminalReport(Report(())), 40) == plain
+
+
+def test_characters_that_tables_take_for_narrow_are_one_cell_wide_in_rich():
+    from rich.cells import cell_len
+
+    from idwbench.report.plain_table import NARROW
+
+    assert {cell_len(character) for character in NARROW} == {1}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import json
 
 import pytest
 
@@ -9,6 +10,7 @@ from idwbench.report.selection import select_reported_runs
 from idwbench.report.summaries import summarise
 from idwbench.results.configurations import Configurations
 from idwbench.results.store import Results
+from idwbench.runs.datasets import CsvConfig
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import read_sweep
 
@@ -135,3 +137,13 @@ def test_reading_leaves_the_collection_of_garbage_as_it_was(sweeps):
     with pytest.raises(Exception, match="no sweep"):
         Results(sweeps, read_only=True).find_runs(sweep="none")
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("path", ["data.csv", 'a},"protocol":{"epochs":1}.csv', 'a}, "model": {}.csv', "{}.csv"])
+def test_runs_share_no_part_of_a_configuration_that_differs_beside_braces_in_a_name(make_config, path):
+    reader, moons = Configurations(), [make_config(seed, prototypes=n) for seed in (1, 2) for n in (2, 3)]
+    files = [CsvConfig(path=found, sha256="0" * 64) for found in (path, f"{path}.csv")]
+    configs = [*moons, *(run.model_copy(update={"dataset": file}) for file in files for run in moons)]
+    for config in configs:
+        text = json.dumps(config.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        assert reader.read(config.run_key, text, config.seed) == config

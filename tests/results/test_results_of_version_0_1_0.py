@@ -143,9 +143,9 @@ def test_an_upgrade_that_is_interrupted_changes_nothing(old_db, monkeypatch):
         run(connection)
         raise KeyboardInterrupt
 
-    run = schema._run_migrations
+    run = schema.run_migrations
     before = content(old_db)
-    monkeypatch.setattr(schema, "_run_migrations", interrupted)
+    monkeypatch.setattr(schema, "run_migrations", interrupted)
     with pytest.raises(KeyboardInterrupt):
         Results(old_db)
     assert content(old_db) == before

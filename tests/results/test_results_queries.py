@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from idwbench.errors import ResultsError
+from idwbench.results.store import results_to_read
 
 
 @pytest.fixture
@@ -42,6 +43,17 @@ def test_a_beginning_that_fits_several_runs_is_refused(store, make_config):
     digit, _ = Counter(key[0] for key in keys).most_common(1)[0]
     with pytest.raises(ResultsError, match=f"several runs have a key that begins with '{digit}'"):
         store.find_run(digit)
+
+
+def test_results_to_read_are_those_given_or_those_of_a_path(filled, db, tmp_path):
+    assert results_to_read(filled) is filled
+    read = results_to_read(db)
+    assert len(read.find_runs()) == len(filled.find_runs())
+    with pytest.raises(ResultsError):
+        read.plan([])
+    with pytest.raises(ResultsError, match="does not exist"):
+        results_to_read(tmp_path / "none.db")
+    assert not (tmp_path / "none.db").exists()
 
 
 @pytest.mark.parametrize("key", ["", "zz", "%", "_", "0" * 64])

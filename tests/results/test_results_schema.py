@@ -15,6 +15,8 @@ from sqlalchemy.schema import CreateTable
 
 from idwbench.errors import ResultsError
 from idwbench.results import schema
+from idwbench.results.connection import Database
+from idwbench.results.new_database import migrated_statements
 from idwbench.results.store import Results
 from idwbench.results.tables import metadata, runs
 
@@ -48,11 +50,6 @@ def backend():
     return "sqlite"
 
 
-@pytest.fixture(autouse=True)
-def _migrations_run_once():
-    """Here they run each time."""
-
-
 @pytest.fixture
 def next_version(tmp_path, monkeypatch):
     """Add one migration to the package."""
@@ -75,8 +72,41 @@ def names(db):
     return {row[0] for row in query(db, "SELECT name FROM sqlite_master")}
 
 
+def content(db):
+    """All tables, indexes and views by name."""
+    rows = query(db, "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name")
+    return [(*row, None if sql is None else definitions(sql)) for *row, sql in rows]
+
+
+def definitions(sql):
+    """The lines of a statement; Alembic repeats the constraints and indexes of a table in any order."""
+    lines = [line.strip().rstrip(",") for line in sql.strip().splitlines()]
+    return sorted(lines) if sql.startswith("CREATE TABLE") else lines
+
+
 def backups(db):
     return list(Path(db).parent.glob("*.bak"))
+
+
+def test_a_new_database_is_what_the_migrations_make(store, db, tmp_path):
+    migrated = Database.at(str(tmp_path / "migrated.db"))
+    with migrated.without_foreign_keys().write() as connection:
+        schema.run_migrations(connection)
+    assert content(db) == content(migrated.path)
+    assert query(db, "SELECT * FROM idwbench_version") == query(migrated.path, "SELECT * FROM idwbench_version")
+
+
+def test_the_file_of_the_newest_tables_is_up_to_date():
+    statements = schema.new_tables_file().read_text().removesuffix(";\n").split(schema.STATEMENT_END)
+    assert sorted(map(definitions, statements)) == sorted(map(definitions, migrated_statements()))
+
+
+def test_a_new_database_gets_migrations_that_no_file_of_tables_has(db, next_version):
+    Path(db).parent.mkdir()
+    next_version(BATCH)
+    Results(db)
+    assert "mood" in {row[1] for row in query(db, "PRAGMA table_info(runs)")}
+    assert query(db, "SELECT version_num FROM idwbench_version") == [(NEXT,)]
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])

@@ -128,7 +128,10 @@ def test_studies_that_differ_in_their_cases_alone_have_different_labels():
             "{kind: [baseline, 3], method: kmeans, prototypes: 3}",
             f"6:23: grid[0].kind[1]: unknown kind of model 3 (expected one of: {', '.join(sorted(MODELS))})",
         ),
-        ("{kind: baseline, method: idw, prototypes: 3}", "grid[0].method: input should be 'kmeans' or 'samples'"),
+        (
+            "{kind: baseline, method: idw, prototypes: 3}",
+            "grid[0].method: input should be 'kmeans', 'kmeans_per_class' or 'samples'",
+        ),
         ("{kind: baseline, method: kmeans, prototypes: 3, power: 2}", "grid[0].power: unknown key"),
         ("{kind: baseline, method: kmeans, prototypes: 3, cases: wrong}", "grid[0].cases: unknown key"),
         ("{kind: baseline, prototypes: 3}", "grid[0]: 'method' is missing"),

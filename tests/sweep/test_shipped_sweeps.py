@@ -28,6 +28,9 @@ PAPER_RUNS = {
     "paper_patches_mnist": 5,
 }
 RUNS = PAPER_RUNS | {
+    "baselines": 800,
+    "baselines_mnist": 39,
+    "baselines_regression": 150,
     "two_moons": 210,
     "two_moons_power": 200,
     "mnist": 6,

@@ -19,11 +19,6 @@ def _warm(_stopped_at_the_end: None) -> None:
     start_warm_server()
 
 
-@pytest.fixture(autouse=True)
-def _migrations_run_once() -> None:
-    """The drivers are processes of their own, which migrate by themselves."""
-
-
 @pytest.fixture
 def sweep(tmp_path: Path) -> Path:
     return tmp_path / "torture.yaml"

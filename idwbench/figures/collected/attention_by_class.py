@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from idwbench.explanations.history import LinearLayers
     from idwbench.results.store import Results
 
-__all__ = ["attention_by_class_figure", "first_wrong_row"]
+__all__ = ["attention_by_class_figure", "attention_panels", "first_wrong_row"]
 
 _MOST_PANELS = 4
 
@@ -40,6 +40,20 @@ def attention_by_class_figure(store: Results, runs: Sequence[StoredRun], data_di
     Raises:
         ConfigError: no complete run of kind ``mlp`` has a recording, or the inputs are not images.
     """
+    panels, sources, left_out = attention_panels(store, runs, data_dir)
+    return Drawing(draw_attention_by_class(panels, sources=sources), left_out)
+
+
+def attention_panels(
+    store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None, top: int = 1
+) -> tuple[list[AttentionPanel], tuple[str, ...], tuple[str, ...]]:
+    """Return the panels of the figure, their data sets and protocols, and what is left out.
+
+    A panel has the `top` training samples with the largest attention of each layer.
+
+    Raises:
+        ConfigError: no complete run of kind ``mlp`` has a recording, or the inputs are not images.
+    """
     selection = select_runs_of_kind(runs, "mlp")
     panels, left_out, missing = [], list(selection.left_out), []
     rows = [(section, row) for section in selection.sections for row in section.rows if row.n and _is_recorded(row)]
@@ -48,21 +62,21 @@ def attention_by_class_figure(store: Results, runs: Sequence[StoredRun], data_di
     for section, row in rows[:_MOST_PANELS]:
         run = min(runs_of_row(selection.runs, section, row), key=lambda run: run.config.seed)
         try:
-            panels.append(_panel(store, run, data_dir))
+            panels.append(_panel(store, run, data_dir, top))
         except RecordingError as error:
             missing.append(f"not drawn: {section.dataset}: {error}")
     if not panels:
         problem = missing[0].removeprefix("not drawn: ") if missing else "no complete run of kind 'mlp' was recorded"
         raise ConfigError(problem, location=("figure",))
     titles = dict.fromkeys(section.title for section, _ in rows[:_MOST_PANELS])
-    return Drawing(draw_attention_by_class(panels, sources=tuple(titles)), (*left_out, *missing))
+    return panels, tuple(titles), (*left_out, *missing)
 
 
 def _is_recorded(row: Row) -> bool:
     return isinstance(row.model, MlpConfig) and row.model.record
 
 
-def _panel(store: Results, run: StoredRun, data_dir: Path | None) -> AttentionPanel:
+def _panel(store: Results, run: StoredRun, data_dir: Path | None, top: int) -> AttentionPanel:
     from idwbench.dual.recording import open_recording
     from idwbench.explanations.history import LinearLayers, explain_history
 
@@ -70,7 +84,7 @@ def _panel(store: Results, run: StoredRun, data_dir: Path | None) -> AttentionPa
     load = cache(load_dataset)
     dataset = load(run.config.dataset, data_dir)
     row = first_wrong_row(dataset, LinearLayers.of_memories(list(recording.layers.values())))
-    request = Request(f"{run.config.dataset_label}:test:{row}", top=1, data_dir=data_dir, load=load)
+    request = Request(f"{run.config.dataset_label}:test:{row}", top=top, data_dir=data_dir, load=load)
     explained = explain_history(run.config, recording, dataset, request)
     return AttentionPanel(f"{_data_label(run)} · {explained.model}", explained)
 

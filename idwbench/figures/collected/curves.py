@@ -24,7 +24,7 @@ from idwbench.runs.results import CurvePoint
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["curves_figure"]
+__all__ = ["curve_rows", "curves_figure"]
 
 _MOST_SECTIONS, _MOST_COLUMNS = 4, 4
 _MOST_SETTINGS = {True: 10, False: len(DASHES)}  # of a method: if it is the only one, and otherwise
@@ -40,6 +40,16 @@ def curves_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | No
     Raises:
         ConfigError: no complete run has a learning curve.
     """
+    rows, source, left_out = curve_rows(store, runs)
+    return Drawing(draw_curves(rows, source=source), left_out)
+
+
+def curve_rows(store: Results, runs: Sequence[StoredRun]) -> tuple[list[CurveRow], str, tuple[str, ...]]:
+    """Return the rows of the figure, the data set and protocol if there is one, and what is left out.
+
+    Raises:
+        ConfigError: no complete run has a learning curve.
+    """
     selection = select_runs_of_kind(runs)
     left_out = list(selection.left_out)
     if more := [section.title for section in selection.sections[_MOST_SECTIONS:]]:
@@ -51,8 +61,7 @@ def curves_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | No
         rows += _rows(selection, section, points, left_out, heading=section.title if len(sections) > 1 else "")
     if not any(panel.curves for row in rows for panel in row.panels):
         raise ConfigError("no run to draw has a learning curve", location=("figure",))
-    figure = draw_curves(rows, source=sections[0].title if len(sections) == 1 else "")
-    return Drawing(figure, tuple(left_out))
+    return rows, sections[0].title if len(sections) == 1 else "", tuple(left_out)
 
 
 def _rows(selection: Selection, section: Section, points: Points, left_out: list[str], heading: str) -> list[CurveRow]:
@@ -73,8 +82,8 @@ def _rows(selection: Selection, section: Section, points: Points, left_out: list
         ("test", metric.name, f"test {metric_label(metric.name).replace(' (lower is better)', '')}", metric.percent),
         ("train", "loss", "training loss", False),
     )
-    rows = []
-    for place, (split, name, label, percent) in enumerate(axes):
+    rows: list[CurveRow] = []
+    for split, name, label, percent in axes:
         panels = []
         for count in counts[:_MOST_COLUMNS]:
             curves = [
@@ -85,7 +94,7 @@ def _rows(selection: Selection, section: Section, points: Points, left_out: list
             found = [curve for curve in curves if curve is not None]
             panels.append(CurvePanel(count_label(count, "prototype"), found))
         if any(panel.curves for panel in panels):
-            rows.append(CurveRow("" if place else heading, label, percent, name == "loss", panels))
+            rows.append(CurveRow("" if rows else heading, label, percent, name == "loss", panels))
     return rows
 
 

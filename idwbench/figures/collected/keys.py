@@ -10,7 +10,7 @@ from idwbench.attention.methods import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
-from idwbench.figures.collected.selection import Model, select_runs_of_kind, stored_models
+from idwbench.figures.collected.selection import Model, select_runs_with_keys, stored_models
 from idwbench.figures.drawing import Drawing
 from idwbench.figures.keys import KeysPanel, draw_keys
 from idwbench.figures.registry import figure_of_runs
@@ -47,7 +47,7 @@ def image_models(
     Raises:
         ConfigError: no complete run, or the inputs are not images of classes.
     """
-    selection = select_runs_of_kind(runs)
+    selection = select_runs_with_keys(runs)
     section, left_out = selection.first()
     models, unusable = stored_models(store, selection, section)
     dataset = load_dataset(section.dataset_config, data_dir)
@@ -59,14 +59,17 @@ def image_models(
 
 def keys_are_points(model: Model) -> bool:
     """Return whether the keys are points among the inputs; those of dot products are directions, without units."""
+    if model.row.model.kind in ("baseline", "scikit_learn"):
+        return True
     return get_method(model.row.model.method).initialisation != "kaiming"
 
 
 def model_title(section: Section, model: Model) -> str:
     """Return method, parameters, seed and the test metric over seeds: ``idw · p=2, ε=0.001 · seed 0 · …``."""
     config, test = model.row.model, model.row.statistics.get("test")
-    prototypes = count_label(config.prototypes, "prototype")
-    words = [config.method, config.parameters_label, prototypes, f"seed {model.run.config.seed}"]
+    prototypes = count_label(config.prototypes or len(model.keys), "prototype")
+    parameters = "" if config.kind == "baseline" else config.parameters_label  # all say "nearest key"
+    words = [config.method, parameters, prototypes, f"seed {model.run.config.seed}"]
     own = value_label(section.metric, model.run.metric(section.metric) or 0.0)
     over = f" ({value_label(section.metric, test.mean, test.std)}, n={test.n})" if test and test.n > 1 else ""
     return " · ".join(word for word in [*words, f"test accuracy {own} %{over}"] if word)

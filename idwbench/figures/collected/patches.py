@@ -24,7 +24,7 @@ from idwbench.runs.datasets import dataset_identity
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["KIND", "patches_figure", "trained_network"]
+__all__ = ["KIND", "patch_panels", "patches_figure", "trained_network"]
 
 KIND = "patch_study"
 _EXACT = 0  # the place of the exact η among the criteria of a study
@@ -40,6 +40,19 @@ def patches_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | N
     Raises:
         ConfigError: no complete patch study, or its data does not have two classes in two dimensions.
     """
+    panels, data, source, left_out = patch_panels(store, runs, data_dir)
+    figure = draw_patches(panels, data.train, data.test, data.extent, data.dataset.class_names, source=source)
+    return Drawing(figure, left_out)
+
+
+def patch_panels(
+    store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None
+) -> tuple[list[PatchPanel], PlaneData, str, tuple[str, ...]]:
+    """Return the panels of the figure, their data, the model with data set and protocol, and what is left out.
+
+    Raises:
+        ConfigError: no complete patch study, or its data does not have two classes in two dimensions.
+    """
     studies, source, left_out = _first_setting(runs)
     data = plane_data(load_dataset(studies[0].config.dataset, data_dir))
     by_prototypes: dict[int, list[Study]] = defaultdict(list)
@@ -50,8 +63,7 @@ def patches_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | N
         for case in range(len(next(iter(by_prototypes.values()))[0][1]["labels"]))
         for prototypes in sorted(by_prototypes)
     ]
-    figure = draw_patches(panels, data.train, data.test, data.extent, data.dataset.class_names, source=source)
-    return Drawing(figure, left_out)
+    return panels, data, source, left_out
 
 
 def trained_network(study: StoredRun) -> str:

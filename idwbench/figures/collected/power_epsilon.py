@@ -27,7 +27,7 @@ from idwbench.runs.metrics import METRICS, headline_metric
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["QUALITY", "power_epsilon_figure", "power_epsilon_heatmap_figure"]
+__all__ = ["QUALITY", "power_epsilon_figure", "power_epsilon_heatmap_figure", "power_epsilon_maps"]
 
 # Metrics of the quality of prototypes, on the training data.
 QUALITY = ("relative_coverage", "key_distance", "dead_keys")
@@ -72,6 +72,16 @@ def power_epsilon_heatmap_figure(store: Results, runs: Sequence[StoredRun], data
     Raises:
         ConfigError: fewer than two pairs of power and epsilon.
     """
+    maps, source, left_out = power_epsilon_maps(runs)
+    return Drawing(draw_heat_maps(maps, source=source), left_out)
+
+
+def power_epsilon_maps(runs: Sequence[StoredRun]) -> tuple[list[HeatMap], str, tuple[str, ...]]:
+    """Return the heat maps of the figure, the model with its data set and protocol, and what is left out.
+
+    Raises:
+        ConfigError: fewer than two pairs of power and epsilon.
+    """
     grid = _grid(runs)
     headline = headline_metric(grid.section.dataset_config.task).name
     stored = {key for run in grid.runs for key in run.metrics}
@@ -80,7 +90,7 @@ def power_epsilon_heatmap_figure(store: Results, runs: Sequence[StoredRun], data
     maps = [_heat_map(grid, split, name) for split, name in shown]
     missing = [name for name in QUALITY if ("train", name) not in stored]
     left_out = (f"not drawn: {', '.join(missing)}, which no run has",) if missing else ()
-    return Drawing(draw_heat_maps(maps, source=grid.source), (*grid.left_out, *left_out))
+    return maps, grid.source, (*grid.left_out, *left_out)
 
 
 def _grid(runs: Sequence[StoredRun]) -> _Grid:

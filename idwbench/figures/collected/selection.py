@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,7 +20,15 @@ from idwbench.results.records import StoredRun
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["Model", "Selection", "first_run", "runs_of_row", "select_runs_of_kind", "stored_models"]
+__all__ = [
+    "Model",
+    "Selection",
+    "first_run",
+    "runs_of_row",
+    "select_runs_of_kind",
+    "select_runs_with_keys",
+    "stored_models",
+]
 
 _FEW = 3
 
@@ -69,9 +78,30 @@ def select_runs_of_kind(runs: Sequence[StoredRun], kind: str = "prototypes") -> 
     chosen = tuple(run for run in runs if run.config.model.kind == kind)
     if not any(run.state == "complete" for run in chosen):
         raise ConfigError(f"no run of kind '{kind}' is complete", location=("figure",))
+    return _selection(runs, chosen)
+
+
+def select_runs_with_keys(runs: Sequence[StoredRun]) -> Selection:
+    """Return the runs of prototype networks, or without any the baselines that have keys: k-means, class means, ….
+
+    Raises:
+        ConfigError: no such run is complete.
+    """
+    baselines = tuple(run for run in runs if run.config.model.kind == "baseline" or _has_class_means(run))
+    if any(run.config.model.kind == "prototypes" for run in runs) or not any(r.state == "complete" for r in baselines):
+        return select_runs_of_kind(runs)
+    return _selection(runs, baselines)
+
+
+def _has_class_means(run: StoredRun) -> bool:
+    return run.config.model.kind == "scikit_learn" and run.config.model.method == "nearest_centroid"
+
+
+def _selection(runs: Sequence[StoredRun], chosen: tuple[StoredRun, ...]) -> Selection:
     sections = [section for section in summarise(chosen).sections if any(row.n for row in section.rows)]
-    others = sorted({str(run.config.model.kind) for run in runs} - {kind})
-    left_out = [f"not drawn: {count_label(_count(runs, other), 'run')} of kind '{other}'" for other in others]
+    drawn = {id(run) for run in chosen}
+    others = Counter(str(run.config.model.kind) for run in runs if id(run) not in drawn)
+    left_out = [f"not drawn: {count_label(n, 'run')} of kind '{kind}'" for kind, n in sorted(others.items())]
     return Selection(tuple(sections), chosen, tuple(left_out))
 
 
@@ -103,6 +133,8 @@ def runs_of_row(runs: Sequence[StoredRun], section: Section, row: Row) -> list[S
 def _drawable(section: Section) -> tuple[list[Row], tuple[str, ...]]:
     """Return the rows whose method is registered in the version that was trained."""
     complete = [row for row in section.rows if row.n]
+    if all(row.model.kind in ("baseline", "scikit_learn") for row in complete):
+        return complete, ()
     for row in complete:
         if row.model.method not in METHODS:
             problem = f"method '{row.model.method}' is not registered"
@@ -119,7 +151,3 @@ def _belongs(run: StoredRun, section: Section, row: Row) -> bool:
     config = run.config
     same = config.model == row.model and config.protocol == section.protocol
     return same and section.has_data(config.dataset)
-
-
-def _count(runs: Sequence[StoredRun], kind: str) -> int:
-    return sum(run.config.model.kind == kind for run in runs)

@@ -15,9 +15,10 @@ from idwbench.training.kernels.network import (
     fill_similarities,
     forward,
     squared_error,
+    weighted_loss,
 )
 from idwbench.training.kernels.scores import Score
-from idwbench.training.kernels.scratch import Labels, Matrix, Scratch
+from idwbench.training.kernels.scratch import Labels, Matrix, Scratch, Vector
 from idwbench.training.kernels.updates import Optimizer, make_step, update_all
 
 __all__ = ["Progress", "Samples", "Stack", "State", "run_stack"]
@@ -28,11 +29,15 @@ READ_AHEAD = 8
 
 
 class Samples(NamedTuple):
-    """Inputs (n, features) with labels (n,) or targets (n, outputs); the other of the two is empty."""
+    """Inputs (n, features) with labels (n,) or targets (n, outputs); the other of the two is empty.
+
+    `weights` (n,) multiply the loss of each row; empty for equal weights.
+    """
 
     inputs: Matrix
     labels: Labels
     targets: Matrix
+    weights: Vector
 
 
 class State(NamedTuple):
@@ -235,7 +240,7 @@ def _run_epochs(
     """
     n_epochs, n_train = orders.shape
     n_tile = scratch.scores.shape[0]
-    regression = train.targets.shape[0] > 0
+    regression, weighted = train.targets.shape[0] > 0, train.weights.shape[0] > 0
     step, epoch, finite = steps_done, 0, True
     while finite and epoch < n_epochs:
         loss = 0.0
@@ -262,7 +267,10 @@ def _run_epochs(
                     targets = scratch.targets[first : first + n_here]
                     forward(score, first, n_here, state.values[0], scratch)
                     if training:
-                        if regression:
+                        if weighted:
+                            rows = orders[epoch, start + first : start + first + n_here]
+                            loss += weighted_loss(regression, n, rows, train.weights, scratch, labels, targets)
+                        elif regression:
                             loss += squared_error(n_here, n, targets, scratch.outputs, scratch.output_gradients)
                         else:
                             loss += cross_entropy(n_here, n, labels, scratch.outputs, scratch.output_gradients)

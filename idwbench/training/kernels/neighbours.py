@@ -37,6 +37,23 @@ def _keep_nearest(products: Numbers, norm: float, j: float, least: Numbers, inde
 
 
 @exact_kernel
+def _keep_nearest_of_two(
+    first: Numbers, second: Numbers, doubled: Numbers, norms: Numbers, j: int, least: Numbers, index: Numbers
+) -> None:
+    """Replace what is further than keys `j` and `j` + 1 from points with two features, without memory for products."""
+    a, b, norm, place = doubled[j, 0], doubled[j, 1], norms[j], float(j)
+    c, d, next_norm, next_place = doubled[j + 1, 0], doubled[j + 1, 1], norms[j + 1], float(j + 1)
+    for i in range(len(first)):
+        x, y, before, at = first[i], second[i], least[i], index[i]
+        squared = (x * a + y * b) + norm
+        at = place if squared < before else at
+        before = squared if squared < before else before
+        squared = (x * c + y * d) + next_norm
+        index[i] = next_place if squared < before else at
+        least[i] = squared if squared < before else before
+
+
+@exact_kernel
 def _search(
     columns: Numbers, point_norms: Numbers, doubled: Numbers, norms: Numbers, key_of: Indices, point_of: Indices
 ) -> None:
@@ -48,7 +65,11 @@ def _search(
         size = min(_BLOCK, n - start)
         least[:] = np.inf
         index[:] = 0.0
-        for j in range(n_keys):
+        n_done = n_keys - n_keys % 2 if columns.shape[0] == 2 and len(point_of) == 0 else 0
+        for j in range(0, n_done, 2):
+            first, second = columns[0, start : start + size], columns[1, start : start + size]
+            _keep_nearest_of_two(first, second, doubled, norms, j, least[:size], index[:size])
+        for j in range(n_done, n_keys):
             _fill_products(columns, start, doubled[j], squared[:size])
             _keep_nearest(squared[:size], norms[j], float(j), least[:size], index[:size])
             for b in range(size if len(point_of) else 0):

@@ -10,7 +10,7 @@ from idwbench.training.kernels.elementary import exp32
 from idwbench.training.kernels.jit import inlined_kernel, kernel
 from idwbench.training.kernels.products import fill_by_products
 from idwbench.training.kernels.scores import COSINE, SQ_DIST, Score, fill_scores
-from idwbench.training.kernels.scratch import Labels, Matrix, Scratch
+from idwbench.training.kernels.scratch import Labels, Matrix, Scratch, Vector
 from idwbench.training.kernels.similarities import fill_dot_products, fill_sq_dist
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "fill_similarities",
     "forward",
     "squared_error",
+    "weighted_loss",
 ]
 
 ZERO = np.float32(0.0)
@@ -152,6 +153,27 @@ def squared_error(n_inputs: int, n_batch: int, targets: Matrix, outputs: Matrix,
             loss += float(error) * float(error)
             gradients[b, c] = share * error
     return float(loss / n_outputs)
+
+
+@kernel
+def weighted_loss(
+    regression: bool, n_batch: int, rows: Labels, weights: Vector, scratch: Scratch, labels: Labels, targets: Matrix
+) -> float:
+    """Return the loss of a tile, and fill its gradients, with the loss of each row times its weight.
+
+    `weights` (n,) are those of all training data, `rows` (tile,) the rows in the tile.
+    """
+    loss = 0.0
+    for b in range(len(rows)):
+        outputs, gradients = scratch.outputs[b : b + 1], scratch.output_gradients[b : b + 1]
+        weight = weights[rows[b]]
+        if regression:
+            loss += weight * squared_error(1, n_batch, targets[b : b + 1], outputs, gradients)
+        else:
+            loss += weight * cross_entropy(1, n_batch, labels[b : b + 1], outputs, gradients)
+        for c in range(gradients.shape[1]):
+            gradients[0, c] *= weight
+    return loss
 
 
 @kernel

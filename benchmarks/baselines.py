@@ -1,0 +1,79 @@
+"""What fits and predictions cost: scikit-learn's methods and prototypes on the data sets of the sweep `baselines`.
+
+Processor time on one thread. Prediction is that of the test rows, by torch for networks of prototypes. Their training
+includes the metrics of each epoch, which scikit-learn's methods do not have.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from benchmarks.tables import header, row
+from idwbench.attention.methods import get_method
+from idwbench.data.dataset import Dataset
+from idwbench.data.loading import load_dataset
+from idwbench.models.initialisation import baseline_prototypes
+from idwbench.models.neighbours import nearest_index
+from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.models.scikit_learn import fit, make_estimator
+from idwbench.runs.config import RunConfig
+from idwbench.runs.models import BaselineConfig
+from idwbench.runs.scikit_learn import ScikitLearnConfig
+from idwbench.sweep.planner import plan
+from idwbench.sweep.spec import read_sweep
+from idwbench.training.fused_engine import FusedEngine
+
+__all__ = ["baselines"]
+
+SWEEP = Path(__file__).parents[1] / "sweeps/baselines.yaml"
+ROUNDS = 3
+LARGE = "digits"
+_Result = TypeVar("_Result")
+
+
+def baselines(mnist: Dataset) -> None:
+    """Each model on each of the ten data sets with seed 0: the median of three rounds, in milliseconds."""
+    configs = [config for config in plan(read_sweep(SWEEP)) if getattr(config.dataset, "seed", 0) == 0]
+    datasets = {config.dataset: load_dataset(config.dataset) for config in configs}
+    FusedEngine.prepare()
+    times: dict[str, dict[str, tuple[float, float]]] = {}
+    for config in configs:
+        found = [_measured(config, datasets[config.dataset]) for _ in range(ROUNDS + 1)][1:]
+        times.setdefault(config.model.label, {})[config.dataset.name] = (
+            statistics.median(fitted for fitted, _ in found),
+            statistics.median(predicted for _, predicted in found),
+        )
+    titles = (f"fit, `{LARGE}`", f"predict, `{LARGE}`", "fit, ten sets", "predict, ten sets")
+    header("model", *titles, numbers=len(titles))
+    for label, by_dataset in times.items():
+        sums = np.sum([*by_dataset.values()], axis=0)
+        row(label, *(f"{1000 * seconds:,.1f}" for seconds in (*by_dataset[LARGE], *sums)))
+
+
+def _measured(config: RunConfig, dataset: Dataset) -> tuple[float, float]:
+    """Return the seconds of a fit and of the prediction of the test rows."""
+    model, inputs = config.model, dataset.test.inputs
+    if isinstance(model, ScikitLearnConfig):
+        estimator = make_estimator(model, dataset.task, dataset.n_outputs, config.seed)
+        seconds, fitted = _timed(lambda: fit(model, estimator, dataset))
+        return seconds, _timed(lambda: fitted.outputs(inputs))[0]
+    if isinstance(model, BaselineConfig):
+        seconds, (keys, values) = _timed(lambda: baseline_prototypes(model, dataset, config.seed))
+        return seconds, _timed(lambda: values[nearest_index(inputs, keys)])[0]
+    seconds, (result,) = _timed(lambda: FusedEngine().train([config], dataset))
+    arrays = (torch.from_numpy(np.array(result.arrays[name], np.float32)) for name in ("keys", "values"))
+    network = PrototypeNetwork(get_method(model.method), model.parameters, *arrays)
+    return seconds, _timed(lambda: network.predict(inputs))[0]
+
+
+def _timed(work: Callable[[], _Result]) -> tuple[float, _Result]:
+    started = time.process_time()
+    found = work()
+    return time.process_time() - started, found

@@ -1,0 +1,150 @@
+"""Configuration of the documentation site, which `make docs` builds.
+
+The source folder is the root of the repository, so that relative links between README.md, docs/ and
+results/published/ are the same on the site and on a code host.
+"""
+
+from __future__ import annotations
+
+import ast
+import logging
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from pygments.lexers.special import TextLexer
+
+import idwbench
+
+ROOT = Path(__file__).parents[1]
+logging.getLogger("alembic").setLevel(logging.WARNING)  # the examples make databases
+
+project, author = "idwbench", "the idwbench authors"
+copyright = "the idwbench authors, MIT licence"
+version = release = idwbench.__version__
+html_title = f"idwbench {version}"
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+]
+root_doc = "docs/index"
+include_patterns = ["*.md", "docs/**.md", "docs/**.rst", "results/published/**.md"]
+exclude_patterns = [".*", "benchmarks", "build", "dist", "examples", "idwbench", "idwbench.egg-info", "tests"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+html_theme = "furo"
+html_show_sourcelink = False
+html_copy_source = False
+
+myst_heading_anchors = 4  # the anchors of a code host
+nitpicky = True
+# Types in signatures are those of other libraries, whose inventories are not at hand, or of internal modules.
+nitpick_ignore_regex = [("py:(class|data|obj)", ".*")]
+napoleon_google_docstring, napoleon_numpy_docstring = True, False
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_type_aliases = {name: name for name in ("ArrayLike", "NDArray")}
+autodoc_preserve_defaults = True
+default_role = "code"  # `x` in a docstring
+python_maximum_signature_line_length = 100
+copybutton_prompt_text = "$ "
+copybutton_only_copy_prompt_lines = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "docs/gallery",
+    "filename_pattern": r"\.py$",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "write_computation_times": False,
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "min_reported_time": 1e9,
+    "remove_config_comments": True,
+}
+
+linkcheck_anchors = False
+linkcheck_timeout = 20
+
+
+def imported_names() -> dict[str, list[str]]:
+    """Return what the Python blocks of the pages import from modules of the package, by module."""
+    names: dict[str, set[str]] = {}
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+            for node in ast.walk(ast.parse(block)):
+                if isinstance(node, ast.ImportFrom) and str(node.module).startswith("idwbench."):
+                    names.setdefault(str(node.module), set()).update(alias.name for alias in node.names)
+    return {module: sorted(names[module]) for module in sorted(names)}
+
+
+def described(qualified: str, member: Any) -> str:
+    """Return the directive that documents a member."""
+    if isinstance(member, type):
+        return f".. autoclass:: {qualified}\n   :members:\n"
+    return f".. autofunction:: {qualified}\n" if callable(member) else f".. autodata:: {qualified}\n"
+
+
+def section(title: str, underline: str) -> str:
+    """Return a heading."""
+    return f"{title}\n{underline * len(title)}\n"
+
+
+def public_names() -> str:
+    """Return the sections of the names of ``idwbench.__all__``."""
+    found = [described(f"idwbench.{name}", getattr(idwbench, name)) for name in sorted(idwbench.__all__, key=str.lower)]
+    return "\n".join(found)
+
+
+def names_of_modules() -> str:
+    """Return the sections of the names that the pages import from modules."""
+    public = [getattr(idwbench, name) for name in idwbench.__all__]
+    parts = []
+    for module, names in imported_names().items():
+        members = {name: getattr(import_module(module), name) for name in names}
+        found = [described(f"{module}.{name}", one) for name, one in members.items() if one not in public]
+        if found and module != "idwbench.errors":
+            parts += [section(module, "-"), *found]
+    return "\n".join(parts)
+
+
+def fill_api(app: Any, docname: str, source: list[str]) -> None:
+    """Replace the two markers of the page of the API by what the package declares."""
+    if docname == "docs/api":
+        text = source[0].replace(".. public names", public_names())
+        source[0] = text.replace(".. names of modules", names_of_modules())
+
+
+def add_title(app: Any, docname: str, source: list[str]) -> None:
+    """Give a published table a title; its file begins with a heading of the third level, or with none."""
+    if docname.startswith("results/published/") and not source[0].startswith("# "):
+        title = docname.rpartition("/")[2].replace("_", " ").capitalize()
+        source[0] = f"# {title}\n\n" + re.sub(r"^### ", "## ", source[0], flags=re.MULTILINE)
+
+
+def add_entrance(app: Any, exception: Exception | None) -> None:
+    """Write the page at the root of the site, which leads to the first page."""
+    if exception is None and app.builder.name == "html":
+        target = f"{root_doc}.html"
+        page = f'<!doctype html><title>{project}</title><meta http-equiv="refresh" content="0; url={target}">'
+        Path(app.outdir, "index.html").write_text(f'{page}<a href="{target}">{project}</a>\n', encoding="utf-8")
+
+
+def is_left_out(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out the methods by which scikit-learn routes metadata: their text refers to its own pages."""
+    return True if name.startswith("set_") and name.endswith("_request") else None
+
+
+def setup(app: Any) -> None:
+    """Connect the functions above, and show CSV blocks as text."""
+    app.connect("source-read", fill_api)
+    app.connect("source-read", add_title)
+    app.connect("build-finished", add_entrance)
+    app.connect("autodoc-skip-member", is_left_out)
+    app.add_lexer("csv", TextLexer)

@@ -1,0 +1,60 @@
+"""`idwbench card`: what a model file says of its model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from idwbench.cli.echo import echo
+from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Json, ModelOrRun, Plugins, load_plugins
+from idwbench.printing import printable
+
+__all__ = ["card"]
+
+
+def card(
+    model: ModelOrRun,
+    db: Database = DEFAULT_DATABASE,
+    data_dir: DataDir = None,
+    plugin: Plugins = None,
+    json: Json = False,
+) -> None:
+    """Print the card of a model: its data, protocol, accuracies, patches, versions and run key."""
+    from idwbench.exports.model import model_card
+    from idwbench.models.model_card import card_text
+
+    load_plugins(plugin)
+    found = model_card(model, db, data_dir=data_dir)
+    if json:
+        echo(card_text(found))
+        return
+    for name, text in _lines(found):
+        echo(f"{name:<20}  {printable(text, kept='')}")
+
+
+def _lines(card: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return names and texts of what a card has, without what is empty."""
+    dataset = card["dataset"] or {}
+    image = "x".join(map(str, card["image_shape"] or ()))
+    facts = {
+        "model": card["model"],
+        "score": card["formula"],
+        "prototypes": card["prototypes"],
+        "features": f"{card['features']}{f' ({image} pixels)' if image else ''}",
+        "classes" if card["classes"] else "outputs": ", ".join(card["classes"]) or card["outputs"],
+        "dataset": dataset.get("label"),
+        "sha256 of the data": dataset.get("sha256"),
+        "protocol": _pairs(card["protocol"]),
+        "seed": card["seed"],
+        **{f"{split} metrics": _pairs(values) for split, values in card["metrics"].items()},
+        "patches": len(card["patches"]),
+        **{f"{split}, patched": _pairs(values) for split, values in (card["metrics_with_patches"] or {}).items()},
+        "run key": card["run_key"],
+        **{name: text for name, text in card["provenance"].items() if name != "versions"},
+        "versions": _pairs(card["provenance"].get("versions")),
+    }
+    return [(name, str(fact)) for name, fact in facts.items() if fact not in (None, "")]
+
+
+def _pairs(facts: dict[str, Any] | None) -> str:
+    shown = {name: f"{fact:.6g}" if isinstance(fact, float) else fact for name, fact in (facts or {}).items()}
+    return ", ".join(f"{name} {fact}" for name, fact in shown.items())

@@ -1,0 +1,92 @@
+"""`idwbench runs watch`: the progress of sweeps that other processes train."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from idwbench.cli.echo import echo
+from idwbench.cli.options import DEFAULT_DATABASE, Database, Json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from idwbench.results.progress import SweepProgress
+    from idwbench.results.store import Results
+
+__all__ = ["runs_watch"]
+
+
+def runs_watch(
+    sweep: Annotated[
+        str | None, typer.Argument(help="Name of a sweep; all that have not ended if not given.", show_default=False)
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Print the progress once and end.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks at the database.")] = 2.0,
+    db: Database = DEFAULT_DATABASE,
+    json: Json = False,
+) -> None:
+    """Watch sweeps while other processes train them, until all runs have ended or Ctrl-C is pressed.
+
+    For each sweep: the number of runs in each state, the runs per minute of the last ten minutes, the time left, the
+    processes that train, and the last failures. The database is only read. Without a terminal a line is printed
+    whenever a number changes; --json prints the progress once.
+    """
+    from idwbench.results.store import Results
+
+    results = Results(db, read_only=True)
+    names = [sweep] if sweep is not None else _unfinished(results)
+    found = [results.sweep_progress(name) for name in names]
+    if json:
+        from idwbench.cli.watch_output import as_json
+
+        echo(as_json(found))
+    elif once or not found:
+        from idwbench.cli.watch_output import plain_lines
+
+        for line in plain_lines(found):
+            echo(line)
+    elif sys.stdout.isatty():
+        _show(results, names, interval)
+    else:
+        _print_changes(results, names, interval)
+
+
+def _unfinished(results: Results) -> list[str]:
+    """Return the names of the sweeps that have not ended, or if all have, of all."""
+    names = [stored.name for stored in results.list_sweeps()]
+    return [name for name in names if results.sweep_progress(name).to_do] or names
+
+
+def _looks(results: Results, names: Sequence[str], interval: float) -> Iterator[list[SweepProgress]]:
+    """Yield the progress until all runs have ended."""
+    while True:
+        found = [results.sweep_progress(name) for name in names]
+        yield found
+        if not any(one.to_do for one in found):
+            return
+        time.sleep(interval)
+
+
+def _show(results: Results, names: Sequence[str], interval: float) -> None:
+    from idwbench.cli.watch_output import LiveView
+
+    with LiveView() as view:
+        for found in _looks(results, names, interval):
+            view.show(found)
+
+
+def _print_changes(results: Results, names: Sequence[str], interval: float) -> None:
+    """Print a line about each sweep whenever one of its numbers changes."""
+    from idwbench.cli.progress import status_line
+
+    shown: dict[str, str] = {}
+    for found in _looks(results, names, interval):
+        for one in found:
+            line = status_line(one.name, one.status)
+            if shown.get(one.name) != line:
+                shown[one.name] = line
+                echo(line)

@@ -1,0 +1,1 @@
+"""Estimators of scikit-learn: prototype networks and kernel regression, without torch."""

@@ -1,0 +1,97 @@
+"""`ArrayModel`: a prototype network as arrays and numbers, which exports write in their own form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.attention import array_scores
+from idwbench.attention.definitions import ParameterValue
+from idwbench.data.dataset import Dataset, Scaling
+from idwbench.errors import OutputError
+from idwbench.models.array_weights import array_weighting
+from idwbench.models.model_card import saved_model_card
+from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.models.saved import SavedModel
+
+__all__ = ["ArrayModel", "array_model", "head_arrays"]
+
+
+@dataclass(frozen=True)
+class ArrayModel:
+    """A prototype network without torch.
+
+    Attributes:
+        method: Name of the method, which is built in.
+        parameters: All its parameters.
+        keys: (prototypes, features), in scaled units.
+        values: (prototypes, outputs).
+        scaling: Scaling of the inputs.
+        target_scaling: Scaling of the targets of a regression.
+        class_names: One name for each class; empty for a regression.
+        card: The model card.
+    """
+
+    method: str
+    parameters: Mapping[str, ParameterValue]
+    keys: NDArray[np.float32]
+    values: NDArray[np.float32]
+    scaling: Scaling
+    target_scaling: Scaling
+    class_names: tuple[str, ...]
+    card: dict[str, Any]
+
+    @property
+    def of_distances(self) -> bool:
+        """Whether the score is a function of squared distances."""
+        return self.method in array_scores.DISTANCE_SCORES
+
+    @property
+    def score(self) -> Callable[..., Any]:
+        """The score: a function of squared distances, or of inputs and keys."""
+        return (array_scores.DISTANCE_SCORES if self.of_distances else array_scores.PRODUCT_SCORES)[self.method]
+
+    @property
+    def weighting(self) -> Callable[..., Any]:
+        """The function from scores to weights."""
+        return array_weighting(self.method, self.parameters)
+
+    def weights(self, inputs: Any, keys: Any) -> Any:
+        """Return the weights (n, prototypes) for scaled inputs (n, features) and keys in float64."""
+        compared = (array_scores.squared_distances(inputs, keys),) if self.of_distances else (inputs, keys)
+        return self.weighting(self.score(*compared, **self.parameters))
+
+
+def array_model(model: SavedModel) -> ArrayModel:
+    """Return the arrays of a model.
+
+    Raises:
+        OutputError: its method is not built in.
+    """
+    scalings = model.scaling, model.target_scaling
+    return _arrays(model.network, *scalings, model.class_names, saved_model_card(model))
+
+
+def head_arrays(head: PrototypeNetwork, dataset: Dataset, card: dict[str, Any]) -> ArrayModel:
+    """Return the arrays of a head of prototypes, whose inputs are features; raises as `array_model`."""
+    return _arrays(head, Scaling.identity(), dataset.target_scaling, dataset.class_names, card)
+
+
+def _arrays(
+    network: PrototypeNetwork,
+    scaling: Scaling,
+    target_scaling: Scaling,
+    class_names: tuple[str, ...],
+    card: dict[str, Any],
+) -> ArrayModel:
+    name = network.method.name
+    if name not in array_scores.ARRAY_METHODS or network.method.sha256 is not None:
+        problem = f"the method '{name}' cannot be exported: a plugin defines it"
+        raise OutputError(problem, hint=f"supported are {', '.join(array_scores.ARRAY_METHODS)}")
+    keys, values = (part.detach().cpu().numpy() for part in (network.keys, network.values))
+    parameters = network.parameters_of_method
+    return ArrayModel(name, parameters, keys, values, scaling, target_scaling, class_names, card)

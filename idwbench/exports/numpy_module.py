@@ -1,0 +1,117 @@
+"""A prototype network as a Python module of one file that needs only NumPy."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.attention import array_scores
+from idwbench.attention.methods import METHODS
+from idwbench.exports.array_model import ArrayModel
+from idwbench.exports.numpy_parts import CLASSIFIER, EXPLANATION, HEAD, REGRESSOR, SHARED
+from idwbench.models.model_card import CARD_NAME, card_text
+
+__all__ = ["numpy_source"]
+
+_LONGEST_LIST = 64  # numbers; larger arrays are in base64
+_LINE = 100
+_CONSTANTS = ("HIT_SQ_DIST", "EXP_BOUND")
+_WEIGHTINGS = {
+    "softmax": "w_j = exp(s_j) / Σ_i exp(s_i)",
+    "shared_by_hits": "w_j = exp(s_j) / Σ_i exp(s_i); keys at distance 0 share the weight equally",
+    "relu": "w_j = max(0, s_j)",
+}
+
+
+def numpy_source(model: ArrayModel) -> str:
+    """Return the text of the module; the functions of its formulas are those of `idwbench.attention.array_scores`.
+
+    It has ``predict``, ``explain`` and, for a classifier, ``logits`` and ``predict_proba``; inputs are in the data's
+    own units. All of it is computed in float64 from the model's float32 arrays; inputs are scaled to float32 first, as
+    the model does. Names of classes and of the data, which can hold any character, are written as ASCII.
+    """
+    functions = _needed(model)
+    names = ("CLASSES",) if model.class_names else ()
+    targets = () if model.class_names else (("TARGET_MEAN", "mean"), ("TARGET_STD", "std"))
+    return "\n".join(
+        [
+            HEAD.format(
+                model=model.card["model"],
+                formula=METHODS[model.method].formula,
+                distance=",  d = ‖x − k_j‖" if model.of_distances else "",
+                weighting=_WEIGHTINGS[model.weighting.__name__],
+                outputs="the predictions, before their scaling" if targets else "the logits",
+                functions="explain" if targets else "predict_proba, logits and explain",
+                file=CARD_NAME,
+                card=card_text(model.card),
+            ),
+            *(f"{name} = {list(model.class_names)!a}" for name in names),
+            _array("MEAN", model.scaling.mean),
+            _array("STD", model.scaling.std),
+            *(_array(name, getattr(model.target_scaling, part)) for name, part in targets),
+            _array("KEYS", model.keys),
+            _array("VALUES", model.values),
+            *(f"{name} = {getattr(array_scores, name)!r}" for name in _CONSTANTS if _uses(functions, name)),
+            "",
+            *(f"\n{inspect.getsource(function)}" for function in functions),
+            SHARED.format(weighting=model.weighting.__name__, score=_score(model)),
+            REGRESSOR if targets else CLASSIFIER,
+            EXPLANATION.format(outputs="predict" if targets else "logits"),
+        ]
+    )
+
+
+def _score(model: ArrayModel) -> str:
+    """Return the call of the score as text."""
+    compared = "squared_distances(inputs, KEYS)" if model.of_distances else "inputs, KEYS"
+    numbers = "".join(f", {name}={value!r}" for name, value in model.parameters.items())
+    return f"{model.score.__name__}({compared}{numbers})"
+
+
+def _needed(model: ArrayModel) -> list[Callable[..., Any]]:
+    """Return the functions of the formulas that a module needs, in the order of their definition."""
+    waiting: list[Callable[..., Any]] = [model.score, model.weighting, array_scores.softmax]
+    if model.of_distances:
+        waiting.append(array_scores.squared_distances)
+    found: dict[str, Callable[..., Any]] = {}
+    while waiting:
+        function = waiting.pop()
+        found[function.__name__] = function
+        named = (getattr(array_scores, name, None) for name in function.__code__.co_names)
+        waiting += [other for other in named if inspect.isfunction(other) and other.__name__ not in found]
+    return sorted(found.values(), key=lambda function: function.__code__.co_firstlineno)
+
+
+def _uses(functions: list[Callable[..., Any]], name: str) -> bool:
+    return any(name in function.__code__.co_names for function in functions)
+
+
+def _array(name: str, array: NDArray[np.floating]) -> str:
+    """Return an assignment of an array: its numbers if they are few, else base64 of its bytes in little-endian."""
+    kind = array.dtype.name
+    if array.size <= _LONGEST_LIST:
+        return f"{name} = np.array({_numbers(array)}, np.{kind}).astype(np.float64)"
+    little = array.astype(array.dtype.newbyteorder("<"))
+    text = base64.b64encode(little.tobytes()).decode()
+    lines = "\n".join(text[start : start + _LINE] for start in range(0, len(text), _LINE))
+    return f'{name} = _decoded("{little.dtype.str}", {array.shape}, """\n{lines}\n""")'
+
+
+def _numbers(array: NDArray[np.floating]) -> str:
+    """Return nested lists of the shortest texts from which each number is read back exactly."""
+    if array.ndim == 0:
+        return next(_shortest(array.reshape(1)))
+    if array.ndim == 1:
+        return f"[{', '.join(_shortest(array))}]"
+    return f"[{', '.join(map(_numbers, array))}]"
+
+
+def _shortest(numbers: NDArray[np.floating]) -> Iterator[str]:
+    for number in numbers:
+        text = str(number)
+        yield text if numbers.dtype.type(float(text)) == number else repr(float(number))

@@ -1,0 +1,134 @@
+"""An ONNX graph recorded from NumPy expressions.
+
+A `GraphArray` takes part in NumPy's operators and functions, and each adds a node to its graph. All numbers are float64
+unless they are cast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import DTypeLike, NDArray
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+__all__ = ["Graph", "GraphArray"]
+
+_OPERATORS: dict[Any, str] = {
+    np.add: "Add",
+    np.subtract: "Sub",
+    np.multiply: "Mul",
+    np.true_divide: "Div",
+    np.matmul: "MatMul",
+    np.maximum: "Max",
+    np.minimum: "Min",
+    np.negative: "Neg",
+    np.absolute: "Abs",
+    np.exp: "Exp",
+    np.log: "Log",
+    np.sqrt: "Sqrt",
+    np.equal: "Equal",
+    np.greater: "Greater",
+    np.less_equal: "LessOrEqual",
+}
+
+
+class Graph:
+    """Nodes and constants of a graph, in the order in which they were added.
+
+    Attributes:
+        nodes: The nodes.
+        constants: The constants.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[NodeProto] = []
+        self.constants: list[TensorProto] = []
+        self._names: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+
+    def add(self, operator: str, *operands: Any, name: str = "", **attributes: Any) -> GraphArray:
+        """Add a node and return its result, with a name of its own if none is given; numbers become constants."""
+        inputs = [part.name if isinstance(part, GraphArray) else self.constant(part).name for part in operands]
+        result = name or f"{operator.lower()}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [result], name=result, **attributes))
+        return GraphArray(self, result)
+
+    def constant(self, content: Any, name: str = "") -> GraphArray:
+        """Return a constant; equal ones are stored once. Numbers of Python are float64."""
+        array = np.asarray(content)
+        if array.dtype.kind == "U":
+            return self._stored(helper.make_tensor(name, TensorProto.STRING, array.shape, array.tolist()))
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._names:
+            self._names[key] = name or f"constant_{len(self.constants)}"
+            self._stored(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), self._names[key]))
+        return GraphArray(self, self._names[key], array.shape)
+
+    def _stored(self, tensor: TensorProto) -> GraphArray:
+        self.constants.append(tensor)
+        return GraphArray(self, tensor.name, tuple(tensor.dims))
+
+
+class GraphArray(NDArrayOperatorsMixin):
+    """The result of a node, an input or a constant of a graph.
+
+    Attributes:
+        graph: The graph.
+        name: The name in the graph.
+        shape: The shape of a constant; empty for others.
+    """
+
+    def __init__(self, graph: Graph, name: str, shape: Sequence[int] = ()) -> None:
+        self.graph, self.name, self.shape = graph, name, tuple(shape)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
+        if method != "__call__" or options:
+            return NotImplemented
+        if ufunc is np.square:
+            return self.graph.add("Mul", self, self)
+        return self.graph.add(_OPERATORS[ufunc], *operands) if ufunc in _OPERATORS else NotImplemented
+
+    def __array_function__(self, function: Any, types: Any, operands: Any, options: Any) -> Any:
+        if function not in _FUNCTIONS:
+            return NotImplemented
+        return _FUNCTIONS[function](self.graph, *operands, **options)
+
+    @property
+    def T(self) -> GraphArray:  # the name that NumPy gives it
+        """The transpose of a matrix."""
+        return self.graph.add("Transpose", self, perm=[1, 0])
+
+    def astype(self, dtype: DTypeLike) -> GraphArray:
+        """Return the same numbers in another type; the shape of a constant is kept."""
+        cast = self.graph.add("Cast", self, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+        return GraphArray(self.graph, cast.name, self.shape)
+
+
+def _axes(*axes: int) -> NDArray[np.int64]:
+    return np.array(axes, np.int64)
+
+
+def _sum(graph: Graph, array: Any, axis: int, keepdims: bool = False) -> GraphArray:
+    return graph.add("ReduceSum", array, _axes(axis), keepdims=int(keepdims))
+
+
+def _max(graph: Graph, array: Any, axis: int, keepdims: bool = False) -> GraphArray:
+    return graph.add("ReduceMax", array, axes=[axis], keepdims=int(keepdims))
+
+
+def _where(graph: Graph, condition: Any, left: Any, right: Any) -> GraphArray:
+    return graph.add("Where", condition, left, right)
+
+
+def _expand_dims(graph: Graph, array: Any, axis: int) -> GraphArray:
+    return graph.add("Unsqueeze", array, _axes(axis))
+
+
+_FUNCTIONS: dict[Any, Callable[..., GraphArray]] = {
+    np.sum: _sum,
+    np.max: _max,
+    np.where: _where,
+    np.expand_dims: _expand_dims,
+}

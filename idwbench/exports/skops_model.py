@@ -1,0 +1,91 @@
+"""A prototype network as a fitted scikit-learn estimator, in a file of skops."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from idwbench.data.dataset import Scaling
+from idwbench.exports.array_model import ArrayModel
+from idwbench.models.model_card import card_text
+
+__all__ = ["TRUSTED_TYPES", "fitted_estimator", "skops_content"]
+
+# What skops must be told to load, beside the types of NumPy and scikit-learn that it knows.
+TRUSTED_TYPES = (
+    "idwbench.estimators.classifier.PrototypeClassifier",
+    "idwbench.estimators.regressor.PrototypeRegressor",
+)
+# The numbers of objects in the schema of skops, and in the names of its arrays.
+_NUMBER = re.compile(r'(?<="__id__": )[0-9]+|(?<=")[0-9]+(?=\.npy")')
+
+
+def skops_content(model: ArrayModel) -> bytes:
+    """Return the bytes of a file of skops with the `fitted_estimator` of a model; it holds no pickled objects.
+
+    ``skops.io.load(path, trusted=TRUSTED_TYPES)`` reads it; the same model gives the same bytes.
+    """
+    import skops.io
+
+    return _without_addresses(skops.io.dumps(fitted_estimator(model)))
+
+
+def fitted_estimator(model: ArrayModel) -> Any:
+    """Return the model as a fitted estimator that takes inputs in the data's own units.
+
+    It is a `PrototypeClassifier`, whose classes are the names of the classes, or a `PrototypeRegressor`, which predicts
+    in the targets' own units; behind a `StandardScaler` in a `Pipeline` if the model scales its inputs. Its attribute
+    ``model_card_`` is the model card as JSON.
+    """
+    from idwbench.estimators.classifier import PrototypeClassifier
+    from idwbench.estimators.regressor import PrototypeRegressor
+
+    given: dict[str, Any] = {"method": model.method, "parameters": dict(model.parameters)}
+    fitted: Any
+    if model.class_names:
+        order = np.argsort(model.class_names)  # scikit-learn sorts classes
+        classes = np.array(model.class_names)[order]
+        fitted = PrototypeClassifier.from_prototypes(model.keys, model.values[:, order], classes, **given)
+    else:
+        n_outputs, targets = model.values.shape[1], model.target_scaling
+        values, mean = model.values.astype(np.float64) * targets.std, np.broadcast_to(targets.mean, n_outputs)
+        fitted = PrototypeRegressor.from_prototypes(model.keys, values, intercept=mean, **given)
+    fitted.model_card_ = card_text(model.card)
+    return _behind_scaler(fitted, model.scaling) if _is_scaled(model.scaling) else fitted
+
+
+def _is_scaled(scaling: Scaling) -> bool:
+    return bool(np.any(scaling.mean != 0) or np.any(scaling.std != 1))
+
+
+def _behind_scaler(fitted: Any, scaling: Scaling) -> Any:
+    """Return a fitted pipeline of the scaling and an estimator."""
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler()
+    mean, std = (np.broadcast_to(part, fitted.n_features_in_).copy() for part in (scaling.mean, scaling.std))
+    scaler.mean_, scaler.scale_, scaler.var_ = mean, std, std**2
+    scaler.n_features_in_, scaler.n_samples_seen_ = fitted.n_features_in_, 1
+    return Pipeline([("scaling", scaler), ("prototypes", fitted)])
+
+
+def _without_addresses(content: bytes) -> bytes:
+    """Return a file of skops with numbers from 0 in place of addresses in memory, and without times."""
+    numbers: dict[str, str] = {}
+
+    def numbered(found: re.Match[str]) -> str:
+        return numbers.setdefault(found[0], str(len(numbers)))
+
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as given, zipfile.ZipFile(made, "w") as written:
+        schema = _NUMBER.sub(numbered, given.read("schema.json").decode())
+        for entry in given.namelist():
+            stem = entry.removesuffix(".npy")
+            name = f"{numbers[stem]}.npy" if stem in numbers else entry
+            written.writestr(zipfile.ZipInfo(name), schema if entry == "schema.json" else given.read(entry))
+    return made.getvalue()

@@ -1,0 +1,186 @@
+"""scikit-learn's estimators for the settings of runs, their predictions, and what they learn."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.attention.definitions import Parameter, ParameterValue
+from idwbench.data.dataset import Dataset
+from idwbench.errors import ConfigError
+from idwbench.runs.datasets import Task
+from idwbench.runs.scikit_learn import ScikitLearnConfig
+
+__all__ = ["FittedEstimator", "check_data", "fit", "make_estimator"]
+
+# The words of settings for values of scikit-learn.
+_WORDS: dict[ParameterValue, object] = {"none": None, "all": None, "true": True, "false": False}
+
+
+def check_data(model: ScikitLearnConfig, dataset: Dataset) -> None:
+    """Check that the training data is enough for a method.
+
+    Raises:
+        ConfigError: fewer than two classes; more neighbours than training rows, more components than features, no class
+            of two rows for class means, or a class of one row if some are put aside to stop early.
+    """
+    n, chosen = len(dataset.train), model.parameters
+    _check_at_most("n_neighbors", chosen, n, "training rows")
+    _check_at_most("n_components", chosen, dataset.n_features, "features")
+    if dataset.task == "regression":
+        return
+    sizes = [len(rows) for rows in dataset.groups]
+    present = [size for size in sizes if size]
+    if len(present) < 2 and model.method != "knn":
+        problem = f"{model.method} needs training rows of at least two classes, got {len(present)}"
+        raise ConfigError(problem, location=("method",))
+    if model.method == "nearest_centroid" and n == len(present):
+        raise ConfigError("nearest_centroid needs a class of two training rows", location=("method",))
+    puts_aside = chosen.get("early_stopping") == "true" or (chosen.get("early_stopping") == "auto" and n > 10_000)
+    if puts_aside and min(present) < 2:
+        name = dataset.class_names[sizes.index(1)]
+        problem = f"needs two training rows of each class, and '{name}' has one"
+        raise ConfigError(problem, location=("early_stopping",), hint="choose false")
+
+
+def _check_at_most(name: str, chosen: dict[str, ParameterValue], most: int, which: str) -> None:
+    value = chosen.get(name, 0.0)
+    if not isinstance(value, str) and value > most:
+        problem = f"expected at most {most}, the number of {which}, got {int(value)}"
+        raise ConfigError(problem, location=(name,))
+
+
+def make_estimator(model: ScikitLearnConfig, task: Task, n_outputs: int, seed: int) -> Any:
+    """Return the estimator that is not fitted: a pipeline if there are several steps.
+
+    Args:
+        model: Its settings.
+        task: ``classification`` or ``regression``.
+        n_outputs: Number of targets of a regression; methods with one target are fitted once for each.
+        seed: The ``random_state`` of methods that have one.
+    """
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    declared = {parameter.name: parameter for parameter in model.definition.parameters}
+    chosen = {name: _value(declared[name], value) for name, value in model.parameters.items()}
+    steps = _steps(model.method, chosen, task, seed)
+    if task == "regression" and n_outputs > 1 and model.method in ("svr", "hist_gradient_boosting"):
+        from sklearn.multioutput import MultiOutputRegressor
+
+        steps = [MultiOutputRegressor(*steps)]
+    steps = [*([StandardScaler()] if model.standardise else []), *steps]
+    return make_pipeline(*steps) if len(steps) > 1 else steps[0]
+
+
+def _value(parameter: Parameter, value: ParameterValue) -> Any:
+    if isinstance(value, str):
+        return _WORDS.get(value, value)
+    return int(value) if parameter.whole else value
+
+
+def _steps(method: str, chosen: dict[str, Any], task: Task, seed: int) -> list[Any]:
+    from sklearn import ensemble, linear_model, neighbors, svm
+
+    classes = task == "classification"
+    if method == "knn":
+        return [(neighbors.KNeighborsClassifier if classes else neighbors.KNeighborsRegressor)(**chosen)]
+    if method == "nca_knn":
+        of_neighbours = {name: chosen.pop(name) for name in ("n_neighbors", "weights")}
+        analysis = neighbors.NeighborhoodComponentsAnalysis(**chosen, random_state=seed)
+        return [analysis, neighbors.KNeighborsClassifier(**of_neighbours)]
+    if method == "random_forest":
+        if chosen["max_features"] == "default":
+            del chosen["max_features"]
+        forest = ensemble.RandomForestClassifier if classes else ensemble.RandomForestRegressor
+        return [forest(**chosen, random_state=seed)]
+    if method == "hist_gradient_boosting":
+        chosen["learning_rate"] = chosen.pop("shrinkage")
+        boosting = ensemble.HistGradientBoostingClassifier if classes else ensemble.HistGradientBoostingRegressor
+        return [boosting(**chosen, random_state=seed)]
+    makers = {
+        "nearest_centroid": neighbors.NearestCentroid,
+        "svc": svm.SVC,
+        "svr": svm.SVR,
+        "logistic_regression": linear_model.LogisticRegression,
+        "ridge": linear_model.Ridge,
+        "linear_regression": linear_model.LinearRegression,
+    }
+    return [makers[method](**chosen)]
+
+
+class FittedEstimator:
+    """A fitted estimator; `fit` makes it."""
+
+    def __init__(self, model: ScikitLearnConfig, estimator: Any, dataset: Dataset) -> None:
+        self.model, self.estimator, self.dataset = model, estimator, dataset
+
+    def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return (n, outputs) for scaled inputs (n, features): 1 for the predicted class, or scaled predictions."""
+        predicted = self.estimator.predict(inputs)
+        if self.dataset.task == "classification":
+            one_hot: NDArray[np.float32] = np.eye(self.dataset.n_outputs, dtype=np.float32)[predicted]
+            return one_hot
+        return np.asarray(predicted, np.float32).reshape(len(inputs), self.dataset.n_outputs)
+
+    @property
+    def _last(self) -> Any:
+        return self.estimator[-1] if hasattr(self.estimator, "steps") else self.estimator
+
+    @property
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """Class means as keys (classes, features) in the units of scaled data, with one-hot values; none of others."""
+        if self.model.method != "nearest_centroid":
+            return {}
+        keys = self._last.centroids_
+        if self.model.standardise:
+            keys = self.estimator[0].inverse_transform(keys)
+        values = np.eye(self.dataset.n_outputs, dtype=np.float32)[self._last.classes_]
+        return {"keys": np.ascontiguousarray(keys, np.float32), "values": values}
+
+    @property
+    def n_parameters(self) -> int | None:
+        """Number of learned numbers: coefficients, class means, projections, or nodes of trees.
+
+        None for gradient boosting, which does not show its trees. Training rows that are kept are not counted.
+        """
+        last, method = self._last, self.model.method
+        parts = last.estimators_ if method in ("svr",) and hasattr(last, "estimators_") else [last]
+        if method == "nearest_centroid":
+            return sum(array.size for array in self.arrays.values())
+        if method == "nca_knn":
+            return int(self.estimator[-2].components_.size)
+        if method in ("svc", "svr"):
+            return sum(int(part.dual_coef_.size + np.size(part.intercept_)) for part in parts)
+        if method == "random_forest":
+            return sum(int(tree.tree_.node_count) for tree in last.estimators_)
+        if method == "hist_gradient_boosting":
+            return None
+        return 0 if method == "knn" else int(last.coef_.size + np.size(last.intercept_))
+
+    @property
+    def converged(self) -> bool | None:
+        """Whether an optimisation ended before its largest number of iterations; None for a method without one."""
+        if self.model.method == "logistic_regression":
+            return bool(np.max(self._last.n_iter_) < self._last.max_iter)
+        if self.model.method == "nca_knn":
+            return bool(self.estimator[-2].n_iter_ < self.estimator[-2].max_iter)
+        return None
+
+
+def fit(model: ScikitLearnConfig, estimator: Any, dataset: Dataset) -> FittedEstimator:
+    """Fit the estimator of a model to the scaled training inputs, and to labels or scaled targets."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    targets = dataset.train.targets
+    if dataset.task == "regression" and dataset.n_outputs == 1:
+        targets = targets[:, 0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a metric says it
+        # Of class means: a constant pixel does not matter to distances.
+        warnings.filterwarnings("ignore", "self.within_class_std_dev_", UserWarning)
+        estimator.fit(dataset.train.inputs, targets)
+    return FittedEstimator(model, estimator, dataset)

@@ -1,0 +1,258 @@
+"""Vega-Lite specifications of the charts, by altair; the page adds the colours of text, axes and background."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.figures.curves import Curve
+from idwbench.figures.heat_maps import HeatMap
+
+__all__ = ["bar_chart", "curve_chart", "heat_map_chart", "packed", "plane_chart", "round_number", "vega_dash"]
+
+_HEIGHT, _CELL = 190, 30  # pixels
+_POINTS = 40  # the most epochs of a curve
+_LOGARITHMIC = 50.0  # ratio of the largest to the smallest mean from which colours are logarithmic
+_BRIGHT = 0.55  # brightness of a cell from which its text is dark
+_DASHES: dict[str, list[float]] = {"-": [1, 0], "--": [6, 3], "-.": [6, 2, 1.5, 2], ":": [1.5, 2.5]}
+
+
+def round_number(value: float, digits: int = 4) -> float | None:
+    """Return `value` with that many significant digits; None if it is not finite, which JSON cannot write."""
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+
+
+def vega_dash(dash: str) -> list[float]:
+    """Return the dashes of a line of Matplotlib as those of Vega."""
+    return _DASHES[dash]
+
+
+def curve_chart(
+    curves: Sequence[Curve], label: str, *, percent: bool, logarithmic: bool, domain: tuple[float, float]
+) -> dict[str, Any]:
+    """Return lines of means over seeds, with bands of mean ± sample standard deviation within the range of the seeds.
+
+    `domain` is the range of values of all panels that share the axis.
+    """
+    import altair as alt
+
+    rows = [row for curve in curves for row in _points(curve, 100.0 if percent else 1.0)]
+    names = [curve.label for curve in curves]
+    colour = alt.Color("c:N", scale=alt.Scale(domain=names, range=[curve.colour for curve in curves]), legend=None)
+    dash = alt.StrokeDash(
+        "c:N", scale=alt.Scale(domain=names, range=[vega_dash(curve.dash) for curve in curves]), legend=None
+    )
+    scale = alt.Scale(
+        **({"type": "log"} if logarithmic and domain[0] > 0 else {"zero": False}), domain=list(domain), nice=False
+    )
+    axis = alt.Axis(title=None, tickCount=5, format="~r")
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        x=alt.X(
+            "e:Q",
+            axis=alt.Axis(title="epoch", values=_ticks(curves), format="d"),
+            scale=alt.Scale(nice=False, zero=False),
+        ),
+        color=colour,
+    )
+    y = alt.Y("m:Q", scale=scale, axis=axis)
+    tooltip = [
+        alt.Tooltip("c:N", title="setting"),
+        alt.Tooltip("e:Q", title="epoch"),
+        alt.Tooltip("m:Q", title=label),
+        alt.Tooltip("s:Q", title="std"),
+        alt.Tooltip("n:Q", title="seeds"),
+    ]
+    layers = alt.layer(
+        base.mark_area(opacity=0.18, clip=True).encode(y=alt.Y("l:Q", scale=scale, axis=axis), y2="h:Q"),
+        base.mark_line(strokeWidth=1.8, clip=True).encode(y=y, strokeDash=dash),
+        base.mark_point(size=70, filled=True, opacity=0).encode(y=y, tooltip=tooltip),
+    ).properties(width="container", height=_HEIGHT)
+    return _spec(layers)
+
+
+def heat_map_chart(heat_map: HeatMap) -> dict[str, Any]:
+    """Return a cell for each power and epsilon, dark (worst) to light (best), with mean and spread as text."""
+    import altair as alt
+
+    factor = 100.0 if heat_map.percent else 1.0
+    means = [cell.statistic.mean for cell in heat_map.cells.values() if cell.statistic is not None]
+    brightness = _brightness(means, heat_map.higher_is_better)
+    rows = []
+    for (power, epsilon), cell in sorted(heat_map.cells.items()):
+        place: dict[str, Any] = {"p": f"{power:g}", "e": f"{epsilon:g}"}
+        if cell.statistic is None:
+            rows.append({**place, "b": None, "t": "diverged", "s": "", "n": 0, "ink": "light"})
+            continue
+        found = cell.statistic
+        bright = brightness(found.mean)
+        rows.append(
+            {
+                **place,
+                "b": round_number(bright),
+                "t": _short(factor * found.mean),
+                "s": "" if found.std is None else f"± {_short(factor * found.std)}",
+                "n": found.n,
+                "ink": "dark" if bright > _BRIGHT else "light",
+            }
+        )
+    powers, epsilons = (
+        [f"{number:g}" for number in sorted({place[axis] for place in heat_map.cells})] for axis in (0, 1)
+    )
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        x=alt.X("e:O", sort=epsilons, axis=alt.Axis(title="ε", labelAngle=0, domain=False, ticks=False)),
+        y=alt.Y("p:O", sort=powers[::-1], axis=alt.Axis(title="p", titleAngle=0, domain=False, ticks=False)),
+        tooltip=[
+            alt.Tooltip("p:O", title="p"),
+            alt.Tooltip("e:O", title="ε"),
+            alt.Tooltip("t:N", title="mean"),
+            alt.Tooltip("s:N", title="spread"),
+            alt.Tooltip("n:Q", title="seeds"),
+        ],
+    )
+    ink = alt.Color("ink:N", scale=alt.Scale(domain=["dark", "light"], range=["#10161D", "#FFFFFF"]), legend=None)
+    chart = alt.layer(
+        base.mark_rect().encode(color=alt.Color("b:Q", scale=alt.Scale(scheme="viridis", domain=[0, 1]), legend=None)),
+        base.mark_text(fontSize=12).encode(text="t:N", color=ink),
+    ).resolve_scale(color="independent")
+    return _spec(chart.properties(width="container", height=_CELL * len(powers)))
+
+
+def plane_chart(
+    train: NDArray[np.floating],
+    labels: NDArray[np.integer],
+    keys: NDArray[np.floating],
+    values: NDArray[np.floating],
+    numbers: NDArray[np.integer],
+    class_names: Sequence[str],
+    colours: Sequence[str],
+) -> dict[str, Any]:
+    """Return training points and, larger, keys with their `numbers` in the colour of the class of their value."""
+    import altair as alt
+
+    classes = values.argmax(1)
+    points = [
+        {"x": round_number(float(x)), "y": round_number(float(y)), "c": class_names[label]}
+        for (x, y), label in zip(train, labels, strict=True)
+    ]
+    found = [
+        {
+            "x": round_number(float(x)),
+            "y": round_number(float(y)),
+            "c": class_names[label],
+            "k": f"{number}",
+            "v": ", ".join(f"{number:.3g}" for number in value),
+        }
+        for number, (x, y), label, value in zip(numbers, keys, classes, values, strict=True)
+    ]
+    colour = alt.Color("c:N", scale=alt.Scale(domain=list(class_names), range=list(colours)), legend=None)
+    axis = alt.Axis(title=None, tickCount=4)
+    scale = alt.Scale(zero=False)
+    x, y = alt.X("x:Q", axis=axis, scale=scale), alt.Y("y:Q", axis=axis, scale=scale)
+    tooltip = [
+        alt.Tooltip("k:N", title="key"),
+        alt.Tooltip("c:N", title="class of its value"),
+        alt.Tooltip("v:N", title="values"),
+    ]
+    dots = alt.Chart(alt.InlineData(values=points)).mark_point(filled=True, size=12, opacity=0.35)
+    diamonds = alt.Chart(alt.InlineData(values=found)).mark_point(
+        filled=True, shape="diamond", size=110, opacity=1, stroke="#FFFFFF", strokeWidth=1
+    )
+    chart = alt.layer(dots.encode(x=x, y=y, color=colour), diamonds.encode(x=x, y=y, color=colour, tooltip=tooltip))
+    return _spec(chart.properties(width="container", height=220))
+
+
+def bar_chart(values: Mapping[str, float], marked: str | None, label: str) -> dict[str, Any]:
+    """Return a bar for each name; that of `marked` is in the colour of the answer."""
+    import altair as alt
+
+    rows = [{"n": name, "v": round_number(value), "m": name == marked} for name, value in values.items()]
+    colour = alt.Color("m:N", scale=alt.Scale(domain=[True, False], range=["#D55E00", "#0072B2"]), legend=None)
+    chart = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_bar()
+        .encode(
+            x=alt.X("n:N", sort=list(values), axis=alt.Axis(title=None, labelAngle=0 if _is_short(values) else -40)),
+            y=alt.Y("v:Q", axis=alt.Axis(title=label, tickCount=4, format="~s")),
+            color=colour,
+            tooltip=[alt.Tooltip("n:N", title="class"), alt.Tooltip("v:Q", title=label)],
+        )
+    )
+    return _spec(chart.properties(width="container", height=150))
+
+
+def _ticks(curves: Sequence[Curve]) -> list[int]:
+    """Return whole numbers of epochs, evenly spaced."""
+    from matplotlib.ticker import MaxNLocator
+
+    low, high = (function([function(curve.x) for curve in curves]) for function in (min, max))
+    found = MaxNLocator(nbins=6, integer=True).tick_values(low, high)
+    return [int(number) for number in found if low <= number <= high]
+
+
+def _is_short(names: Mapping[str, float]) -> bool:
+    return max(map(len, names), default=0) <= 3
+
+
+def _points(curve: Curve, factor: float) -> list[dict[str, Any]]:
+    """Return the mean, its band and the number of seeds at no more than `_POINTS` epochs, the last among them."""
+    chosen = np.unique(np.linspace(0, len(curve.x) - 1, min(len(curve.x), _POINTS)).round().astype(int))
+    rows = []
+    for place in chosen:
+        values = factor * curve.values[:, place]
+        values = values[np.isfinite(values)]
+        if not len(values):
+            continue
+        mean, std = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
+        low, high = max(mean - std, float(values.min())), min(mean + std, float(values.max()))
+        numbers = {"m": round_number(mean), "l": round_number(low), "h": round_number(high), "s": round_number(std, 2)}
+        rows.append({"c": curve.label, "e": int(curve.x[place]), **numbers, "n": len(values)})
+    return rows
+
+
+def _brightness(means: Sequence[float], higher_is_better: bool) -> Any:
+    """Return a function from means to 0 (worst) … 1 (best); logarithmic if they differ by a factor of 50."""
+    low, high = (min(means), max(means)) if means else (0.0, 1.0)
+    logarithmic = low > 0 and high / low >= _LOGARITHMIC
+    scale = math.log if logarithmic else float
+
+    def found(mean: float) -> float:
+        if high == low:
+            return 1.0
+        share = (scale(mean) - scale(low)) / (scale(high) - scale(low))
+        return share if higher_is_better else 1 - share
+
+    return found
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}" if 1 <= abs(value) < 1_000 else f"{value:.3g}"
+
+
+def _spec(chart: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = chart.to_dict()
+    # The page embeds charts of one version, and sets colours and sizes of text.
+    for name in ("$schema", "config"):
+        spec.pop(name, None)
+    datasets = spec.pop("datasets", {})
+    for part in (spec, *spec.get("layer", ())):
+        if "data" in part:
+            part["data"] = {"columns": packed(datasets[part["data"]["name"]])}
+    return spec
+
+
+def packed(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return rows as columns, which are shorter; texts are places in a list of ``words``. The script undoes it."""
+    columns: dict[str, Any] = {}
+    for name in rows[0] if rows else ():
+        found = [row[name] for row in rows]
+        if all(isinstance(value, str) for value in found) and len({*found}) < len(found):
+            words = [*dict.fromkeys(found)]
+            places = {word: place for place, word in enumerate(words)}
+            columns[name] = {"words": words, "places": [places[word] for word in found]}
+        else:
+            columns[name] = found
+    return columns

@@ -1,0 +1,101 @@
+"""Learning curves of the best settings of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idwbench.errors import ConfigError
+from idwbench.figures.curves import Curve, CurvePanel, CurveRow
+from idwbench.page.charts import curve_chart, vega_dash
+from idwbench.page.parts import Chart, Legend, Panels, Part, sentences
+from idwbench.results.records import StoredRun
+
+if TYPE_CHECKING:
+    from idwbench.results.store import Results
+
+__all__ = ["curves_part"]
+
+_TEXT = (
+    "Mean over seeds against the epoch. The band is the mean ± sample standard deviation, within the range of the "
+    "seeds."
+)
+
+
+def curves_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> Part | None:
+    """Return the section of learning curves; None if no run has one."""
+    from idwbench.figures.collected.curves import curve_rows
+
+    try:
+        rows, _, others = curve_rows(results, runs)
+    except ConfigError:
+        return None
+    panels: list[Panels] = []
+    heading = ""
+    for row in rows:
+        is_new = bool(row.heading) or not panels
+        heading = row.heading or heading
+        found = _panels(row, heading)
+        if is_new:
+            panels.append(found)
+        elif len(found.charts) == len(panels[-1].charts) == 1:
+            panels[-1] = _side_by_side(panels[-1], found, heading)
+        else:
+            same = found.legend == panels[-1].legend
+            panels.append(replace(found, legend=()) if same else found)
+    return Part("curves", "Learning curves", _TEXT, sentences([*left_out, *others]), panels=tuple(panels))
+
+
+def _side_by_side(first: Panels, second: Panels, heading: str) -> Panels:
+    """Return two panels as one row, each under the name of its metric."""
+    charts = tuple(
+        replace(chart, title=f"{panels.title.removesuffix(f' · {heading}')} · {chart.title}")
+        for panels in (first, second)
+        for chart in panels.charts
+    )
+    legend = dict.fromkeys((*first.legend, *second.legend))
+    return Panels(heading, charts, tuple(legend))
+
+
+def _panels(row: CurveRow, heading: str) -> Panels:
+    factor = 100.0 if row.percent else 1.0
+    shown = [panel for panel in row.panels if panel.curves]
+    domain = _domain(shown, factor)
+    charts = tuple(
+        Chart(
+            panel.title,
+            f"{row.label} against the epoch for {panel.title}, {len(panel.curves)} settings",
+            curve_chart(panel.curves, row.label, percent=row.percent, logarithmic=row.logarithmic, domain=domain),
+        )
+        for panel in shown
+    )
+    legend = {
+        curve.label: Legend(curve.label, curve.colour, _dashes(curve)) for panel in shown for curve in panel.curves
+    }
+    unit = " in %" if row.percent and "%" not in row.label else ""
+    title = f"{row.label}{unit}"
+    title = f"{title[:1].upper()}{title[1:]}"
+    return Panels(f"{title} · {heading}" if heading else title, charts, tuple(legend.values()))
+
+
+def _dashes(curve: Curve) -> str:
+    """Return the dashes of a line in SVG; an empty text for a solid line."""
+    return "" if curve.dash == "-" else " ".join(f"{length:g}" for length in vega_dash(curve.dash))
+
+
+def _domain(panels: Sequence[CurvePanel], factor: float) -> tuple[float, float]:
+    """Return the range of the means with a margin, which the panels of a row share."""
+    means = np.concatenate([np.nanmean(_seen(curve.values), axis=0) for panel in panels for curve in panel.curves])
+    low, high = factor * float(means.min()), factor * float(means.max())
+    margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+    return (low - margin if low - margin > 0 or low <= 0 else 0.8 * low, high + margin)
+
+
+def _seen(values: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return the columns in which a seed has a finite value."""
+    finite = np.where(np.isfinite(values), values, np.nan)
+    return finite[:, np.isfinite(finite).any(axis=0)]

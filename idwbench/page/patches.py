@@ -1,0 +1,113 @@
+"""Patched inputs before and after, from studies of patches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from idwbench.errors import IdwbenchError
+from idwbench.figures.drawing import percent_label
+from idwbench.page.parts import Part, PatchCase, PatchState, sentences
+from idwbench.page.pictures import image_picture, plane_picture
+from idwbench.report.labels import count_label
+from idwbench.results.records import StoredRun
+from idwbench.runs.models import PatchStudyConfig
+
+if TYPE_CHECKING:
+    from idwbench.figures.collected.plane import PlaneData
+    from idwbench.figures.patches import PatchPanel
+    from idwbench.results.store import Results
+
+__all__ = ["patches_part"]
+
+_MOST = 12
+_EXACT = 0  # the place of the exact η among the criteria of a study
+_PLANE = (
+    "Regions of the two classes before and after one added prototype (star), with training points and keys (diamonds). "
+    "Accuracies are means ± sample standard deviation over the seeds that needed the patch; the pictures show the "
+    "lowest of these seeds."
+)
+_IMAGES = "The first test images that were answered wrongly: the answer before and after one added prototype."
+
+
+def patches_part(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) -> Part | None:
+    """Return the section of patches; None without complete studies of patches, or without their data."""
+    studies = [run for run in runs if isinstance(run.config.model, PatchStudyConfig) and run.state == "complete"]
+    if not studies:
+        return None
+    for text, find in ((_PLANE, _in_plane), (_IMAGES, _of_images)):
+        try:
+            cases, notes = find(results, studies, data_dir)
+        except IdwbenchError:
+            continue
+        if cases:
+            return Part("patches", "Patches", text, sentences(notes), patches=tuple(cases[:_MOST]))
+    return None
+
+
+def _in_plane(
+    results: Results, studies: Sequence[StoredRun], data_dir: Path | None
+) -> tuple[list[PatchCase], Sequence[str]]:
+    from idwbench.figures.collected.patches import patch_panels
+
+    panels, data, source, left_out = patch_panels(results, studies, data_dir)
+    shown = [panel for panel in panels if panel.n_patched and panel.picture is not None]
+    shown.sort(key=lambda panel: panel.prototypes)
+    others = len(panels) - len(shown[:_MOST])
+    notes = [
+        f"shown: {source}",
+        *left_out,
+        f"not drawn: {count_label(others, 'case')}, most of which need no patch" if others else "",
+    ]
+    return [_plane_case(panel, data) for panel in shown[:_MOST]], notes
+
+
+def _plane_case(panel: PatchPanel, data: PlaneData) -> PatchCase:
+    picture = panel.picture
+    assert picture is not None
+    before, after = (percent_label(one.mean, one.std) for one in panel.test)
+    states = []
+    for label, probability, text in (
+        ("before", picture.before, f"test accuracy {before} %"),
+        ("after", picture.after, f"test accuracy {after} %"),
+    ):
+        if probability is None:
+            continue
+        drawn = plane_picture(
+            probability, data.extent, data.train, picture.keys, picture.values, panel.point, panel.label
+        )
+        states.append(PatchState(drawn, label, text))
+    name = data.dataset.class_names[panel.label]
+    point = f"({panel.point[0]:g}, {panel.point[1]:g})".replace("-", "−")
+    title = f"{count_label(panel.prototypes, 'prototype')}: {point} → class {name}"
+    if panel.n_patched < panel.n:
+        title += f", needed in {panel.n_patched} of {panel.n} seeds"
+    return PatchCase(title, tuple(states))
+
+
+def _of_images(
+    results: Results, studies: Sequence[StoredRun], data_dir: Path | None
+) -> tuple[list[PatchCase], Sequence[str]]:
+    from idwbench.data.loading import load_dataset
+
+    study = min(studies, key=lambda run: run.config.seed)
+    dataset = load_dataset(study.config.dataset, data_dir)
+    if dataset.image_shape is None:
+        return [], ()
+    arrays = results.load_arrays(study.run_key)
+    inputs = dataset.scaling.invert(np.asarray(arrays["inputs"], np.float32))
+    labels, before = (np.asarray(arrays[name], np.int64) for name in ("labels", "labels_before"))
+    eta, changed = np.asarray(arrays["eta"])[_EXACT], np.asarray(arrays["changed_test"])[_EXACT]
+    cases = []
+    for case in range(min(_MOST, len(labels))):
+        picture = image_picture(inputs[case].reshape(dataset.image_shape))
+        wrong, right = (dataset.class_names[int(label[case])] for label in (before, labels))
+        others = count_label(int(changed[case]), "other test answer")
+        text = f"before, {right} after; η = {float(eta[case]):.3g}; {others} changed"
+        cases.append(PatchCase(f"Label {right}", (PatchState(picture, wrong, text),), small=True))
+    label = f"{study.config.model.label} · seed {study.config.seed}"
+    left = len(labels) - len(cases)
+    return cases, [f"shown: {label}", f"not drawn: {count_label(left, 'other case')}" if left else ""]

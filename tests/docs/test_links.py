@@ -1,0 +1,82 @@
+"""Links and images lead somewhere, on the site and on a code host; links to other sites are well formed.
+
+Whether other sites answer is checked by `make linkcheck`, which needs a network.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from blocks import PAGES, ROOT, page_text
+from PIL import Image
+
+PUBLISHED = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "results/published").rglob("*.md"))
+ALL = [*PAGES, "CHANGES.md", *PUBLISHED]
+
+
+def prose(page: str) -> str:
+    return re.sub(r"^```.*?^```$", "", page_text(page), flags=re.DOTALL | re.MULTILINE)
+
+
+def links(page: str) -> list[str]:
+    return re.findall(r"\]\(<?([^)>\s]+)>?\)", prose(page))
+
+
+def anchors(page: str) -> set[str]:
+    """The anchors of the headings, as code hosts and the site make them."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#{1,6} (.+)$", prose(page), flags=re.MULTILINE):
+        text = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
+        slug = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+        numbered = (f"{slug}-{n}" for n in range(1, 100))
+        found.add(slug if slug not in found else next(one for one in numbered if one not in found))
+    return found
+
+
+@pytest.mark.parametrize("page", ALL)
+def test_every_link_of_the_page_leads_to_a_file_and_to_a_heading_in_it(page):
+    for link in links(page):
+        if re.match(r"[a-z]+:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        file = (ROOT / page).parent / target if target else ROOT / page
+        assert file.is_file(), f"{page}: {link}"
+        if anchor:
+            assert anchor in anchors(str(file.resolve().relative_to(ROOT))), f"{page}: {link}"
+
+
+@pytest.mark.parametrize("page", ALL)
+def test_every_image_of_the_page_can_be_read_and_has_a_description(page):
+    for text, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", prose(page)):
+        with Image.open((ROOT / page).parent / target) as image:
+            assert min(image.size) > 50
+        assert len(text) > 5, f"{page}: {target} has no description"
+
+
+def test_links_to_other_sites_are_https_and_well_formed():
+    found = {link for page in ALL for link in links(page) if re.match(r"[a-z]+:", link)}
+    assert "https://arxiv.org/abs/2310.18805" in found
+    for link in found:
+        parts = urlsplit(link)
+        assert parts.scheme == "https", link
+        assert re.fullmatch(r"([a-z0-9-]+\.)+[a-z]{2,}", parts.netloc), link
+
+
+def test_an_address_in_a_text_is_a_link():
+    """Bare addresses are not links everywhere."""
+    for page in ALL:
+        without = re.sub(r"`[^`]*`", "", prose(page))
+        bare = re.findall(r"(?<![(<\"])https?://[^\s)>]+", without)
+        assert not bare, f"{page}: {bare}"
+
+
+def test_the_site_has_every_page_and_the_readme_leads_to_it():
+    index, readme = page_text("docs/index.md"), page_text("README.md")
+    for page in PAGES:
+        name = Path(page).stem
+        if page.startswith("docs/") and name not in ("index", "published"):
+            assert re.search(rf"^{name}$", index, flags=re.MULTILINE), name
+            assert f"(docs/{name}.md" in readme, name

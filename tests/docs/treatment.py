@@ -1,0 +1,48 @@
+"""What is not simply run: every block that is not named here is run as it is.
+
+- PARSED: commands that take minutes, or need what a test does not have. The command line must accept them, and the
+  sweep files that they name must exist; a prefix "" stands for all commands of the page.
+- PROGRAMS: commands of other programs, with the reason for which they are not run.
+- COMPILED: Python blocks that are only compiled. ELSEWHERE: Python blocks that another test runs, with its file.
+- SHORTER: options that keep a command short, or let it be repeated.
+"""
+
+from __future__ import annotations
+
+PARSED: dict[tuple[str, str], str] = {
+    ("README.md", "idwbench sweep sweeps/dual_history.yaml"): "records 3.8 GB",
+    ("README.md", "idwbench explain RUN_KEY"): "needs the recording above",
+    ("README.md", "idwbench train --dataset mnist"): "needs the archives of MNIST; tests/test_mnist_end_to_end.py",
+    ("README.md", "idwbench patch mnist.pt"): "needs the model above",
+    ("docs/cluster.md", ""): "needs a cluster; tests/sweep/test_cluster_driver.py",
+    ("docs/hash_table.md", ""): "minutes: 24,970 tables",
+    ("docs/key_history.md", ""): "needs the long training of the first block",
+    ("docs/lstm.md", ""): "minutes, and a recording of gigabytes",
+    ("docs/mlp.md", ""): "minutes: fifteen perceptrons on MNIST",
+    ("docs/postgresql.md", ""): "needs a server; tests/cli/test_cli_postgresql.py",
+    ("docs/quality.md", ""): "tests/cli/test_cli_claims.py",
+    ("docs/completion.md", ""): "writes to the home folder; tests/cli/test_cli_completion.py",
+}
+PROGRAMS: dict[str, str] = {
+    "source .venv/bin/activate": "the tests run in an environment",
+    "python3 -m venv .venv": "tests/packaging/test_wheel.py makes environments",
+    ".venv/bin/pip install .": "tests/packaging/test_wheel.py installs",
+    "dask ": "needs a cluster",
+    "openssl ": "makes keys for a cluster",
+    "export DASK_": "settings of a cluster",
+}
+COMPILED: dict[tuple[str, int], str] = {("docs/cluster.md", 0): "needs Slurm"}
+ELSEWHERE: dict[str, str] = {
+    "docs/attribution.md": "tests/test_attribution_docs.py",
+    "docs/database.md": "tests/results/test_results_docs.py",
+    "docs/dual_form.md": "tests/dual/test_docs_of_dual_form.py",
+    "docs/kernel_regression.md": "tests/sweep/test_kernel_regression_runs.py",
+}
+SHORTER: dict[tuple[str, str], list[str]] = {
+    ("README.md", "idwbench train --plugin"): ["--epochs", "1"],
+    ("docs/explain.md", "idwbench train"): ["--epochs", "3"],
+    ("docs/patching.md", "idwbench train"): ["--epochs", "5"],
+    ("docs/patching.md", "idwbench patch"): ["--force"],
+}
+# Languages of blocks that are not code, or are checked by other tests: SQL by tests/results/test_results_docs.py.
+NOT_CODE = {"", "csv", "sql", "text", "toml", "{toctree}"}

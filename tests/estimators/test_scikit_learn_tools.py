@@ -1,0 +1,148 @@
+"""The estimators inside scikit-learn: pipelines, searches, containers, routing, files."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from functools import cache
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import skops.io
+from sklearn import config_context
+from sklearn.base import BaseEstimator
+from sklearn.ensemble import BaggingClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from tables import NAMES, rows
+
+from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor
+
+FAST = {"n_prototypes": 4, "epochs": 30, "random_state": 0}
+
+
+@cache
+def fitted() -> list[BaseEstimator]:
+    X, y = rows()
+    numbers = X[:, 0]
+    return [
+        PrototypeClassifier(**FAST).fit(X, y).patch(X[0], "top"),
+        PrototypeRegressor(**FAST).fit(X, np.stack([numbers, numbers], 1)),
+        KernelRegressor().fit(X, numbers, sample_weight=np.arange(len(X))),
+        KernelRegressor("shepard", power="loo").fit(X, numbers),
+        PrototypeClassifier.from_prototypes(X[:3], np.eye(3), [1, 5, 9], power=4),
+        PrototypeRegressor.from_prototypes(X[:3], [1, 2, 3], method="gaussian", parameters={"sigma_squared": 3}),
+    ]
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_a_saved_estimator_predicts_the_same_and_skops_trusts_all_but_the_class(place):
+    model, (X, _) = fitted()[place], rows()
+    memory = io.BytesIO()
+    joblib.dump(model, memory)
+    data = skops.io.dumps(model)
+    own = f"{type(model).__module__}.{type(model).__name__}"
+    assert skops.io.get_untrusted_types(data=data) == [own]
+    memory.seek(0)
+    for again in (joblib.load(memory), skops.io.loads(data, trusted=[own])):
+        np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_pipelines_searches_and_several_processes_work():
+    X, y = rows()
+    pipeline = make_pipeline(StandardScaler(), PrototypeClassifier(**FAST))
+    grid = {"prototypeclassifier__power": np.array([1.0, 2.0]), "prototypeclassifier__n_prototypes": np.array([3, 6])}
+    search = GridSearchCV(pipeline, grid, cv=2, n_jobs=2).fit(X, y)
+    assert search.best_score_ > 0.8
+    alone = cross_val_score(pipeline, X, y, cv=3)
+    np.testing.assert_array_equal(cross_val_score(pipeline, X, y, cv=3, n_jobs=2), alone)
+    assert BaggingClassifier(PrototypeClassifier(**FAST), 3, random_state=0).fit(X, y).score(X, y) > 0.8
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+def test_data_frames_give_names_in_and_out(container):
+    X, y = rows()
+    make = pd.DataFrame if container == "pandas" else pl.DataFrame
+    frame, labels = make(dict(zip(NAMES, X.T, strict=True))), (pd if container == "pandas" else pl).Series(y)
+    model = PrototypeClassifier(**FAST).set_output(transform=container).fit(frame, labels)
+    np.testing.assert_array_equal(model.feature_names_in_, NAMES)
+    weights = model.transform(frame)
+    assert isinstance(weights, make)
+    assert list(weights.columns) == [f"prototypeclassifier{j}" for j in range(4)]
+    np.testing.assert_allclose(weights.to_numpy().sum(1), 1)
+    np.testing.assert_array_equal(model.predict(frame), PrototypeClassifier(**FAST).fit(X, y).predict(X))
+    assert model.explain(frame[:1]).prediction == model.explain(X[0]).prediction == y[0]
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame.rename({"width": "w"} if container == "polars" else str.upper, **axis(container)))
+    kernel = KernelRegressor().fit(frame, X[:, 0])
+    np.testing.assert_array_equal(kernel.feature_names_in_, NAMES)
+
+
+def axis(container: str) -> dict[str, str]:
+    return {"axis": "columns"} if container == "pandas" else {}
+
+
+def test_sample_weights_are_routed():
+    X, y = rows()
+    weights = np.arange(len(X)) % 4
+    with config_context(enable_metadata_routing=True):
+        model = PrototypeClassifier(**FAST).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        found = cross_validate(model, X, y, cv=2, params={"sample_weight": weights}, return_estimator=True)
+        direct = PrototypeClassifier(**FAST).fit(X[30:], y[30:], weights[30:])
+        partial = PrototypeClassifier().set_partial_fit_request(sample_weight=True, classes=True)
+        assert {"sample_weight", "classes"} == {*partial.get_metadata_routing().partial_fit.requests}
+    assert len(found["estimator"][0].prototypes_) == len(direct.prototypes_)
+    assert not np.array_equal(found["estimator"][0].prototypes_, PrototypeClassifier(**FAST).fit(X, y).prototypes_)
+
+
+@pytest.mark.parametrize("labels", [[True, False], [-1, 1], [2.0, 7.0], ["b", "a"]], ids=str)
+def test_labels_of_any_type_come_back(labels):
+    X, y = rows()
+    named = np.array(labels)[(y == "low").astype(int)]
+    model = PrototypeClassifier(random_state=0).fit(X, named)
+    assert model.classes_.dtype == named.dtype
+    assert model.score(X, named) > 0.9
+    assert model.decision_function(X).shape == (60,)
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("made", [PrototypeClassifier, PrototypeRegressor, KernelRegressor])
+def test_an_estimator_that_is_not_fitted_says_so(made):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        made().predict([[0.0]])
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        made().explain([0.0])
+    name = "kernel" if made is KernelRegressor else "method"
+    failed = made(**{name: "none"})
+    with pytest.raises(ValueError, match=f"{name}: "):
+        failed.fit([[0.0], [1.0]], [0, 1])
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        failed.predict([[0.0]])
+
+
+WITHOUT_TORCH = """
+import io, sys
+import joblib, numpy as np
+from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor
+X = np.random.default_rng(0).normal(size=(40, 3)); y = X[:, 0] > 0
+model = PrototypeClassifier(4, epochs=2, random_state=0).fit(X, y)
+model = model.patch(X[0], not y[0], confidence=0.9).partial_fit(X, y)
+for made in (model, PrototypeRegressor(4, epochs=2).fit(X, X), KernelRegressor("shepard", power="loo").fit(X, X)):
+    made.predict(X), str(made.explain(X[0]))
+    joblib.dump(made, io.BytesIO())
+assert "matplotlib" not in sys.modules
+assert "<img" in model._repr_mimebundle_()["text/html"]
+print([name for name in ("torch", "sqlalchemy", "typer") if name in sys.modules])
+"""
+
+
+@pytest.mark.slow
+def test_nothing_imports_torch():
+    result = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"

@@ -1,0 +1,79 @@
+"""Models of all methods with scaled inputs, and the inputs that are hard for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from blob_data import make_dataset, make_regression
+from numpy.typing import NDArray
+
+from idwbench.data.dataset import Scaling
+from idwbench.models.checkpoints import saved_model
+from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.models.saved import SavedModel
+from idwbench.runs.config import run_config
+
+METHODS: list[tuple[str, dict[str, Any]]] = [
+    ("fc_relu", {}),
+    ("scaled_dot", {"scale": "features"}),
+    ("scaled_dot", {"scale": "prototypes"}),
+    ("cosine", {"temperature": 0.1}),
+    ("neg_dist", {"power": 2}),
+    ("neg_dist", {"power": 7.5}),
+    ("gaussian", {"sigma_squared": 0.5}),
+    ("inv_dist", {"power": 2, "epsilon": 1e-3}),
+    ("inv_dist", {"power": 2, "epsilon": 1e-12}),
+    ("inv_dist", {"power": 2, "epsilon": 0}),
+    ("inv_dist", {"power": 3, "epsilon": 1e-3}),
+    ("inv_dist", {"power": 3, "epsilon": 0}),
+    ("idw", {"power": 2, "epsilon": 1e-3}),
+    ("idw", {"power": 2, "epsilon": 0}),
+    ("idw", {"power": 0.5, "epsilon": 0}),
+    ("idw", {"power": 7.5, "epsilon": 1e-40}),
+    ("idw", {"power": 64, "epsilon": 1e-3}),
+]
+NAMES = [" ".join(map(str, [name, *parameters.values()])) for name, parameters in METHODS]
+SCALING = Scaling(np.array([100.0, -3.0, 0.001]), np.array([7.0, 0.1, 1e-5]))
+
+
+def made_model(method: str = "idw", *, regression: bool = False, **parameters: Any) -> SavedModel:
+    """Return a model with five prototypes, of which two have the same key."""
+    dataset = replace(make_regression() if regression else make_dataset(), scaling=SCALING)
+    generator = np.random.default_rng(0)
+    keys = generator.normal(size=(5, 3)).astype(np.float32)
+    keys[4] = keys[3]
+    values = (2 * generator.normal(size=(5, dataset.n_outputs))).astype(np.float32)
+    config = run_config(dataset.config, method=method, prototypes=5, **parameters)
+    metrics = {("train", "rmse" if regression else "accuracy"): 0.75, ("test", "coverage"): 2.0}
+    arrays = {"keys": keys, "values": values}
+    return saved_model(config, dataset, arrays, engine="torch", device="cpu", metrics=metrics)
+
+
+def hard_inputs(model: SavedModel) -> NDArray[np.float64]:
+    """Return inputs (n, 3) in the data's own units: random ones, keys, near keys, and the mean, which scales to 0."""
+    generator = np.random.default_rng(1)
+    keys = model.network.keys.detach().numpy().astype(np.float64)
+    scaled = [generator.normal(size=(20, 3)), keys, keys + 1e-5 * generator.normal(size=keys.shape), np.zeros((1, 3))]
+    return model.scaling.invert(np.concatenate(scaled))
+
+
+def far_inputs(model: SavedModel) -> NDArray[np.float64]:
+    """Return inputs that are a thousand and a billion standard deviations away."""
+    directions = np.random.default_rng(2).normal(size=(6, 3))
+    return model.scaling.invert(np.concatenate([1e3 * directions, 1e9 * directions]))
+
+
+def exact_outputs(model: SavedModel, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the outputs of the network in float64, for inputs that are scaled to float32."""
+    network = model.network
+    keys, values = network.keys.detach().double(), network.values.detach().double()
+    exact = PrototypeNetwork(network.method, network.parameters_of_method, keys, values)
+    with torch.no_grad():
+        return exact(torch.from_numpy(model.scaling.apply(inputs)).double()).numpy()
+
+
+def largest_value(model: SavedModel) -> float:
+    return float(model.network.values.detach().abs().max())

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from blob_data import make_dataset, make_regression
+from numpy.typing import NDArray
+
+import idwbench
+from idwbench.data.dataset import Dataset, Scaling
+from idwbench.errors import OutputError
+from idwbench.exports.onnx_network import network_content
+from idwbench.models.network import Network, initial_network, load_network
+from idwbench.results.store import Results
+from idwbench.runs.networks import NetworkConfig
+
+CARD = {"kind": "network", "model": "a network"}
+SCALING = Scaling(np.full(24, 2.0), np.linspace(0.5, 3, 24))
+
+
+def image_data() -> Dataset:
+    return replace(make_dataset(n_features=24), image_shape=(4, 6), scaling=SCALING)
+
+
+def made_network(dataset: Dataset, **settings: Any) -> Network:
+    """Return an untrained network whose head and biases are not 0."""
+    network = initial_network(NetworkConfig.parse(settings), dataset, np.random.default_rng(0)).eval()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+    return network
+
+
+def run_onnx(content: bytes | str, inputs: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, {"inputs": inputs}), strict=True))
+
+
+@pytest.mark.parametrize("encoder", ["mlp", "conv"])
+@pytest.mark.parametrize("head", ["linear", "idw", "cosine"])
+def test_an_onnx_file_computes_what_a_network_computes(encoder, head):
+    dataset = image_data()
+    prototypes = {} if head == "linear" else {"prototypes": 4}
+    network = made_network(dataset, encoder=encoder, head=head, width=5, depth=2, **prototypes)
+    inputs = dataset.scaling.invert(dataset.test.inputs)
+    found = run_onnx(network_content(network, dataset, CARD), inputs)
+    expected = network.outputs(dataset.test.inputs)
+    np.testing.assert_allclose(found["logits"], expected, rtol=0, atol=1e-5)
+    with torch.no_grad():
+        exact = copy.deepcopy(network).double()(torch.from_numpy(dataset.test.inputs).double()).numpy()
+    bound = 2e-7 * np.abs(exact).max() if encoder == "mlp" else 1e-5  # convolutions are in float32
+    np.testing.assert_allclose(found["logits"], exact, rtol=0, atol=bound)
+    assert found["label"].tolist() == [dataset.class_names[label] for label in expected.argmax(1)]
+    assert ("weights" in found) == (head != "linear")
+
+
+def test_a_network_for_regression_predicts_in_the_units_of_its_targets():
+    dataset = make_regression()
+    network = made_network(dataset, encoder="mlp", head="idw", prototypes=4, width=5)
+    found = run_onnx(network_content(network, dataset, CARD), dataset.test.inputs.astype(np.float64))
+    expected = dataset.target_scaling.invert(network.outputs(dataset.test.inputs))
+    np.testing.assert_allclose(found["predictions"], expected, rtol=0, atol=1e-5)
+
+
+def test_a_transformer_is_refused_in_one_line():
+    dataset = image_data()
+    network = made_network(dataset, encoder="vit_tiny", width=8, depth=1, heads=2, patch=2)
+    with pytest.raises(OutputError, match=r"an encoder vit_tiny cannot be exported \(supported are mlp and conv\)"):
+        network_content(network, dataset, CARD)
+
+
+def test_a_stored_network_is_exported_with_its_card_as_onnx_only(tmp_path):
+    data = {"name": "two_moons", "train_per_class": 20, "test_per_class": 10, "holdout_per_class": 10}
+    settings = {"kind": "network", "encoder": "mlp", "head": "idw", "prototypes": 4, "width": 6, "epochs": 1}
+    run = idwbench.train(idwbench.run_config(data, **settings), tmp_path / "r.db")
+    results = Results(tmp_path / "r.db", read_only=True)
+    path = tmp_path / "model.onnx"
+    idwbench.export_model(run.run_key, path, results=results)
+    found = run_onnx(str(path), np.array([[0.0, 1.0], [1.0, -0.5]]))
+    network = load_network(results, run.run_key)
+    np.testing.assert_allclose(found["logits"], network.outputs(np.float32([[0, 1], [1, -0.5]])), rtol=0, atol=1e-5)
+    card = idwbench.model_card(run, results)
+    meta = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).get_modelmeta()
+    assert json.loads(meta.custom_metadata_map["model.json"]) == card
+    assert (card["method"], card["run_key"], card["prototypes"]) == ("mlp+idw", run.run_key, 4)
+    assert card["metrics"]["test"]["accuracy"] == run.metric("accuracy")
+    for name in ("model.py", "model.skops", "model.pt"):
+        with pytest.raises(OutputError, match=r"a run of kind network can only be exported as \.onnx"):
+            idwbench.export_model(run, tmp_path / name, results=results)

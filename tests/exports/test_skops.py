@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skops.io
+from made_models import METHODS, NAMES, exact_outputs, far_inputs, hard_inputs, made_model
+
+from idwbench.data.dataset import Scaling
+from idwbench.exports.model import export_model, model_card
+from idwbench.exports.skops_model import TRUSTED_TYPES
+from idwbench.models.imported import import_prototypes
+
+
+@pytest.fixture
+def exported(tmp_path):
+    """Export a model and load it with the documented types only."""
+
+    def export(model):
+        export_model(model, tmp_path / "model.skops", overwrite=True)
+        return skops.io.load(tmp_path / "model.skops", trusted=TRUSTED_TYPES)
+
+    return export
+
+
+@pytest.mark.parametrize(("method", "parameters"), METHODS, ids=NAMES)
+def test_a_skops_file_holds_the_model_as_an_estimator(method, parameters, exported):
+    model = made_model(method, **parameters)
+    estimator = exported(model)
+    inputs = np.concatenate([hard_inputs(model), far_inputs(model)])
+    exact = exact_outputs(model, inputs)
+    terms = np.exp(exact - exact.max(1, keepdims=True))
+    np.testing.assert_allclose(estimator.predict_proba(inputs), terms / terms.sum(1, keepdims=True), rtol=0, atol=1e-9)
+    np.testing.assert_array_equal(estimator.predict(hard_inputs(model)), model.predict(hard_inputs(model)))
+    assert json.loads(estimator[-1].model_card_) == model_card(model)
+
+
+@pytest.mark.parametrize("method", ["idw", "fc_relu"])
+def test_a_regressor_predicts_in_the_units_of_its_targets(method, exported):
+    model = made_model(method, regression=True)
+    inputs = hard_inputs(model)
+    np.testing.assert_allclose(exported(model).predict(inputs), exact_outputs(model, inputs) * 3 + 5, rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["idw", "fc_relu"])
+def test_a_regressor_keeps_the_mean_of_its_targets_when_it_is_trained_further(method, exported):
+    model = made_model(method, regression=True)
+    model = replace(model, target_scaling=Scaling(np.array(1000.0), np.array(3.0)), scaling=Scaling.identity())
+    regressor, inputs = exported(model), hard_inputs(model)
+    before = regressor.predict(inputs)
+    np.testing.assert_allclose(before, exact_outputs(model, inputs) * 3 + 1000, rtol=1e-12)
+    regressor.set_params(learning_rate=1e-6).partial_fit(inputs, before)
+    np.testing.assert_allclose(regressor.predict(inputs), before, atol=1e-2)
+
+
+def test_classes_are_sorted_and_a_model_that_scales_nothing_needs_no_pipeline(exported):
+    model = replace(made_model(), class_names=("9", "10", "1"), scaling=Scaling.identity())
+    estimator = exported(model)
+    assert estimator.classes_.tolist() == ["1", "10", "9"]
+    inputs = np.random.default_rng(3).normal(size=(20, 3))
+    np.testing.assert_array_equal(estimator.predict(inputs), model.predict(inputs))
+
+
+def test_the_same_model_gives_the_same_file(tmp_path):
+    for name in ("first.skops", "second.skops"):
+        export_model(made_model(power=3), tmp_path / name)
+    assert (tmp_path / "first.skops").read_bytes() == (tmp_path / "second.skops").read_bytes()
+    assert set(skops.io.get_untrusted_types(file=tmp_path / "first.skops")) <= set(TRUSTED_TYPES)
+
+
+def test_the_example_of_the_page_of_exports_loads_the_documented_types_only(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    import_prototypes([[0.0, 1.0], [1.0, -0.5]], labels=["upper", "lower"]).save("model.pt")
+    page = (Path(__file__).parents[2] / "docs/exports.md").read_text(encoding="utf-8")
+    [example] = [text for text in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) if "skops" in text]
+    exec(compile(example, "docs/exports.md", "exec"), {})
+    types, labels = capsys.readouterr().out.splitlines()
+    assert types == str(TRUSTED_TYPES)
+    assert labels == "['upper' 'lower']"

@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.neighbors import NearestCentroid
+
+import idwbench
+from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor
+from idwbench.data.loading import load_dataset
+from idwbench.errors import ConfigError, ModelFileError
+from idwbench.models.checkpoints import load_model
+from idwbench.models.effects import measured_effects
+from idwbench.models.imported import import_prototypes
+from idwbench.models.neighbours import nearest_index
+from idwbench.runs.datasets import parse_dataset
+
+MOONS = {"name": "two_moons", "train_per_class": 30, "test_per_class": 10, "holdout_per_class": 10}
+KEYS = np.array([[0.0, 0.0], [1.0, 0.5], [2.0, -0.5]])
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return load_dataset(parse_dataset(dict(MOONS)))
+
+
+def test_the_centres_of_k_means_get_the_class_frequencies_of_their_training_inputs(moons):
+    raw = moons.scaling.invert(moons.train.inputs)
+    clusters = KMeans(4, n_init=1, random_state=0).fit(raw)
+    model = import_prototypes(clusters, dataset=MOONS)
+    np.testing.assert_allclose(
+        model.scaling.invert(model.network.keys.detach().numpy()), clusters.cluster_centers_, rtol=1e-6
+    )
+    labels = clusters.predict(raw)
+    expected = [np.eye(2)[moons.train.labels[labels == cluster]].mean(0) for cluster in range(4)]
+    np.testing.assert_allclose(model.network.values.detach().numpy(), expected, rtol=1e-6)
+    accuracy = (model.network.predict(moons.test.inputs) == moons.test.labels).mean()
+    assert model.metrics["test"] == {"accuracy": accuracy}
+    assert model.metrics.keys() == {"train", "test", "holdout"}
+    assert model.provenance["imported_from"] == "KMeans"
+    assert model.provenance["data_sha256"] == moons.sha256
+    assert "run_key" not in model.provenance
+
+
+def test_a_prototype_that_is_nearest_to_no_input_takes_the_targets_of_the_nearest(moons):
+    far = np.array([[0.0, 0.0], [50.0, 50.0]])
+    values = import_prototypes(far, dataset=MOONS).network.values.detach().numpy()
+    nearest = nearest_index(moons.scaling.apply(far[1:]), moons.train.inputs)
+    np.testing.assert_array_equal(values[1], np.eye(2)[moons.train.labels[nearest[0]]])
+
+
+def test_nearest_centroids_become_labelled_prototypes_with_and_without_data(moons):
+    raw = moons.scaling.invert(moons.train.inputs)
+    names = np.array(moons.class_names)[moons.train.labels]
+    centroids = NearestCentroid().fit(raw, names)
+    alone, with_data = import_prototypes(centroids), import_prototypes(centroids, dataset=MOONS)
+    assert (alone.class_names, with_data.class_names) == (("lower", "upper"), ("upper", "lower"))
+    np.testing.assert_array_equal(alone.predict(raw), centroids.predict(raw))
+    assert alone.metrics == {}
+    assert idwbench.model_card(alone)["dataset"] is None
+    assert idwbench.model_card(with_data)["dataset"]["label"] == "two_moons"
+
+
+def test_labels_that_are_numbers_of_classes_with_names_count_from_0():
+    model = import_prototypes(KEYS, labels=[1, 0, 1], dataset=MOONS)
+    np.testing.assert_array_equal(model.predict(KEYS), ["lower", "upper", "lower"])
+
+
+def test_class_names_in_another_order_than_those_of_the_data_tell_which_column_is_which(moons):
+    raw = moons.scaling.invert(moons.train.inputs)
+    values = np.array([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6]])
+    reversed_names = moons.class_names[::-1]
+    expected = import_prototypes(KEYS, values, dataset=MOONS)
+    found = import_prototypes(KEYS, values[:, ::-1], class_names=reversed_names, dataset=MOONS)
+    assert (found.class_names, found.metrics) == (moons.class_names, expected.metrics)
+    np.testing.assert_array_equal(found.predict(raw), expected.predict(raw))
+    labelled = import_prototypes(KEYS, labels=[1, 0, 1], class_names=reversed_names, dataset=MOONS)
+    np.testing.assert_array_equal(labelled.predict(KEYS), ["upper", "lower", "upper"])
+
+
+def test_all_names_of_the_data_are_needed_for_each_column():
+    keys = np.ones((2, 4))
+    names = load_dataset(parse_dataset("iris")).class_names
+    for columns, message in (
+        (2, "values: expected 3 columns, the classes, got 2"),
+        (3, f"class_names: expected those of the data set, of which '{names[2]}' is missing"),
+    ):
+        with pytest.raises(ModelFileError, match=f"^{message}"):
+            import_prototypes(keys, np.eye(2, columns), class_names=names[:2], dataset="iris")
+
+
+def test_prototypes_may_be_in_scaled_units(moons):
+    scaled = import_prototypes(moons.train.inputs[:3], labels=["upper"] * 3, dataset=MOONS, scaled=True)
+    np.testing.assert_array_equal(scaled.network.keys.detach().numpy(), moons.train.inputs[:3])
+
+
+def test_values_without_classes_are_targets_in_their_own_units():
+    model = import_prototypes(KEYS, [10.0, 20.0, 30.0], power=3, epsilon=0)
+    assert model.class_names == ()
+    np.testing.assert_allclose(model.predict(KEYS), [[10], [20], [30]])
+    sine = {"name": "sine", "train_size": 40, "test_size": 20, "holdout_size": 20}
+    data = load_dataset(parse_dataset(dict(sine)))
+    keys = np.linspace(-3, 3, 15)[:, None]
+    model = import_prototypes(keys, np.sin(keys), dataset=sine, power=4)
+    errors = model.predict(data.scaling.invert(data.test.inputs)) - data.target_scaling.invert(data.test.targets)
+    assert model.metrics["test"]["rmse"] == pytest.approx(np.sqrt((errors**2).mean()), rel=1e-6)
+    assert import_prototypes(keys, dataset=sine).metrics["test"]["rmse"] < 1
+
+
+@pytest.mark.parametrize("ending", ["pt", "safetensors"])
+def test_an_imported_model_is_saved_read_patched_and_exported(ending, tmp_path):
+    np.savez(tmp_path / "three.npz", keys=KEYS, labels=np.array([0, 1, 1]), class_names=np.array(["0", "1", "2"]))
+    model = import_prototypes(tmp_path / "three.npz")
+    model.save(tmp_path / f"model.{ending}")
+    again = load_model(tmp_path / f"model.{ending}")
+    assert again.provenance == model.provenance
+    assert again.config == model.config
+    patched = again.patch([5.0, 5.0], "2")
+    assert patched.predict([[5.0, 5.0]]).tolist() == ["2"]
+    assert measured_effects(again, patched) == (
+        {},
+        "the effect on other inputs is not measured: the data set of the prototypes is not known",
+    )
+    idwbench.export_model(patched, tmp_path / "model.py")
+    names: dict[str, Any] = {}
+    exec((tmp_path / "model.py").read_text(), names)
+    assert names["predict"]([[5.0, 5.0], [0.0, 0.1]]).tolist() == ["2", "0"]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"method": "cosine", "parameters": {"temperature": 0.1}}, {"method": "fc_relu"}, {"power": 5.0}]
+)
+def test_an_estimator_of_the_library_keeps_its_method_and_parameters(settings, moons):
+    raw = moons.scaling.invert(moons.train.inputs)
+    labels = np.array(moons.class_names)[moons.train.labels]  # upper, lower: not in ascending order
+    fitted = PrototypeClassifier(4, random_state=0, epochs=5, **settings).fit(raw, labels)
+    model = import_prototypes(fitted)
+    np.testing.assert_allclose(
+        model.network.outputs(raw.astype(np.float32)), fitted._outputs(raw), rtol=1e-4, atol=1e-5
+    )
+    assert import_prototypes(fitted, method=fitted.method_, **fitted.parameters_).config == model.config
+    with_data = import_prototypes(fitted, dataset=MOONS, scaled=True)
+    assert with_data.class_names == moons.class_names
+    expected = fitted.predict(moons.test.inputs) == np.array(moons.class_names)[moons.test.labels]
+    assert with_data.metrics["test"]["accuracy"] == expected.mean()
+
+
+def test_an_estimator_is_refused_with_another_method_or_parameter_and_with_an_intercept():
+    regressor = PrototypeRegressor.from_prototypes(KEYS, [1.0, 2.0, 3.0], power=4)
+    np.testing.assert_allclose(import_prototypes(regressor).predict(KEYS)[:, 0], regressor.predict(KEYS), rtol=1e-6)
+    added = PrototypeRegressor.from_prototypes(KEYS, [1.0, 2.0, 3.0], method="fc_relu", intercept=1.0)
+    for fitted, arguments, message in (
+        (regressor, {"method": "neg_dist"}, "method: expected 'idw', that of the PrototypeRegressor, got 'neg_dist'"),
+        (regressor, {"power": 2}, "power: expected 4.0, that of the PrototypeRegressor, got 2"),
+        (added, {}, "PrototypeRegressor adds intercept_ to its sums, which a model of prototypes cannot"),
+        (KernelRegressor().fit(KEYS, KEYS[:, 0]), {}, "KernelRegressor has prototypes_ but no method_ and parameters_"),
+    ):
+        with pytest.raises(ModelFileError, match=f"^{message}"):
+            import_prototypes(fitted, **arguments)
+
+
+def test_images_keep_their_shape():
+    model = import_prototypes(np.zeros((2, 4, 5)), labels=["a", "b"])
+    assert (model.image_shape, model.n_features) == ((4, 5), 20)
+
+
+LABELS = {"labels": [0, 1, 1]}
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing to predict": ({}, r"values and labels are missing \(give one of them, or a data set"),
+    "both": ({"values": [1, 2, 3], **LABELS}, "it has values and labels; expected one of them"),
+    "too few labels": ({"labels": [0, 1]}, "labels: expected 3, one for each prototype, got 2"),
+    "labels of fractions": ({"labels": [0.5, 1, 2]}, r"labels: expected integers or texts \(n,\), got float64 \(3,\)"),
+    "one class": ({"labels": ["a"] * 3}, "labels: every label is 'a'; at least two classes are needed"),
+    "an unknown class": (
+        {"labels": ["upper", "lower", "middle"], "dataset": MOONS},
+        r"labels\[2\]: no class is called 'middle' \(expected one of: lower, upper\)",
+    ),
+    "NaN in values": ({"values": [1, np.nan, 3]}, r"values\[1\] is nan; expected finite numbers"),
+    "columns of values": (
+        {"values": np.ones((3, 4)), "class_names": ["a", "b"]},
+        "values: expected 2 columns, the classes, got 4",
+    ),
+    "targets of the data": (
+        {"values": np.ones((3, 4)), "dataset": {"name": "friedman1", "train_size": 9}},
+        "prototypes: expected 10 features, those of the data, got 2",
+    ),
+    "labels of a regression": (
+        {**LABELS, "dataset": {"name": "lookup", "items": 2, "dimensions": 2, "queries": 2}},
+        "labels: the data set is a regression; expected values",
+    ),
+    "names that the data does not have": (
+        {"values": np.ones((3, 2)), "class_names": ["upper", "lover"], "dataset": MOONS},
+        r"class_names: expected those of the data set, which has no class 'lover' \(did you mean 'lower'\?\)",
+    ),
+    "names and no values": (
+        {"class_names": ["0", "1"], "dataset": MOONS},
+        "class_names: expected those of the data set, which has no class '0'",
+    ),
+    "names for a regression": (
+        {
+            "values": np.ones((3, 2)),
+            "class_names": ["a", "b"],
+            "dataset": {"name": "lookup", "items": 2, "dimensions": 2, "queries": 2},
+        },
+        "class_names: expected those of the data set, which is a regression and has none",
+    ),
+    "equal names": ({**LABELS, "class_names": ["a", "a"]}, "class_names: expected at least two names, all different"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_arrays_that_do_not_fit_are_refused_in_one_line(what):
+    arguments, message = REFUSED[what]
+    with pytest.raises(ModelFileError, match=f"^{message}"):
+        import_prototypes(KEYS, **arguments)
+
+
+@pytest.mark.parametrize("wrong", ["a\0b", "\ud800", "b\udfff"])
+def test_texts_that_an_export_cannot_write_are_refused(wrong, tmp_path):
+    message = "a text has a NUL or a lone surrogate$"
+    with pytest.raises(ModelFileError, match=f"^labels: {message}"):
+        import_prototypes(KEYS, labels=["a", wrong, "b"])
+    np.savez(tmp_path / "three.npz", keys=KEYS, class_names=np.array([wrong, "c"]), **LABELS)
+    with pytest.raises(ModelFileError, match=f"class_names: {message}"):
+        import_prototypes(tmp_path / "three.npz")
+
+
+def test_texts_with_numbers_that_are_no_code_points_are_refused():
+    labels = np.array([0x110000, 97, 98], np.uint32).view("<U1")
+    with pytest.raises(ModelFileError, match=r"^labels: a text is not valid Unicode$"):
+        import_prototypes(KEYS, labels=labels)
+
+
+def test_prototypes_that_are_no_numbers_are_refused():
+    for wrong, message in (
+        (KEYS[0], r"prototypes has shape \(2,\); expected \(prototypes, features\) or"),
+        (np.where(KEYS > 1, np.inf, KEYS), r"prototypes\[2, 0\] is inf; expected finite numbers"),
+        ([["a", "b"]], "prototypes is of type <U1; expected numbers"),
+        ([[1, 2], [3]], r"prototypes: expected an array \(prototypes, features\)"),
+        (np.empty((0, 2)), "prototypes is empty"),
+        (KMeans(2), r"KMeans is not fitted, or has no prototypes \(one of prototypes_, cluster_centers_"),
+    ):
+        with pytest.raises(ModelFileError, match=message):
+            import_prototypes(wrong, labels=[0, 1, 1])
+    with pytest.raises(ConfigError, match="method 'idw' does not take 'sigma'"):
+        import_prototypes(KEYS, **LABELS, sigma=2)
+
+
+def test_a_file_that_is_no_npz_of_numbers_is_refused_with_its_name(tmp_path):
+    path = tmp_path / "centres.npz"
+    lies = io.BytesIO()
+    np.lib.format.write_array_header_1_0(lies, {"descr": "<f8", "fortran_order": False, "shape": (2**40, 2)})
+    with zipfile.ZipFile(tmp_path / "lies.npz", "w") as archive:
+        archive.writestr("keys.npy", lies.getvalue())
+    objects = tmp_path / "objects.npz"
+    np.savez(objects, keys=np.array([{"a": print}]), labels=[1])
+    other = tmp_path / "other.npz"
+    np.savez(other, centres=KEYS)
+    pickled = tmp_path / "pickled.npz"
+    pickled.write_bytes(pickle.dumps(KEYS))
+    for file, message in (
+        (path, "no such file"),
+        (pickled, "not an .npz file"),
+        (objects, "keys holds Python objects, which are not loaded"),
+        (other, r"'prototypes' is missing \(an array \(prototypes, features\)\)"),
+        (tmp_path / "lies.npz", "keys cannot be read as numbers or texts"),
+    ):
+        with pytest.raises(ModelFileError, match=message) as caught:
+            import_prototypes(str(file))
+        assert caught.value.file == str(file)
+        assert "\n" not in str(caught.value)

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+
+import idwbench
+from idwbench.errors import ModelFileError
+from idwbench.models.checkpoints import load_model, save_model
+from idwbench.models.model_card import card_text, saved_model_card
+from idwbench.models.repair import repair, undo
+from idwbench.models.saved import SavedModel
+from idwbench.models.stored import stored_model
+from idwbench.results.store import Results
+
+DATA = {"name": "two_moons", "train_per_class": 20, "test_per_class": 10, "holdout_per_class": 10}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Results:
+    path = tmp_path_factory.mktemp("card") / "results.db"
+    idwbench.train(idwbench.run_config(dict(DATA), prototypes=4, epochs=3, seed=5), path)
+    return Results(path)
+
+
+@pytest.fixture(scope="module")
+def model(results) -> SavedModel:
+    return stored_model(results, results.find_runs()[0])
+
+
+def card_in(path) -> dict:
+    """Read the card as a program without idwbench would."""
+    if path.suffix == ".pt":
+        with zipfile.ZipFile(path) as archive:
+            return json.loads(archive.read("archive/model.json"))
+    with safe_open(path, "np") as file:
+        return json.loads(file.metadata()["model.json"])
+
+
+def test_a_card_says_data_protocol_accuracies_and_run(results, model):
+    run = results.find_runs()[0]
+    card = idwbench.model_card(run.run_key[:12], results)
+    assert card == idwbench.model_card(model) == idwbench.model_card(run, results)
+    assert card["dataset"] == {
+        "label": "two_moons",
+        "sha256": run.data_sha256,
+        "settings": run.config.dataset.model_dump(mode="json"),
+    }
+    assert card["protocol"]["epochs"] == 3
+    assert (card["seed"], card["run_key"]) == (5, run.run_key)
+    for split in ("train", "test", "holdout"):
+        assert card["metrics"][split] == {"accuracy": run.metric("accuracy", split)}
+    assert (card["metrics_with_patches"], card["patches"]) == (None, [])
+    assert card["provenance"]["versions"] == run.versions
+    assert json.loads(card_text(card)) == card
+
+
+@pytest.mark.parametrize("ending", ["pt", "safetensors"])
+def test_a_model_file_holds_its_card_for_other_readers_and_the_same_bytes_again(model, ending, tmp_path):
+    paths = [tmp_path / f"{name}.{ending}" for name in ("first", "again", "read")]
+    model.save(paths[0])
+    model.save(paths[1])
+    load_model(paths[0]).save(paths[2])
+    assert card_in(paths[0]) == saved_model_card(model) == saved_model_card(load_model(paths[0]))
+    assert paths[0].read_bytes() == paths[1].read_bytes() == paths[2].read_bytes()
+
+
+@pytest.mark.parametrize("ending", ["pt", "safetensors"])
+def test_a_card_that_was_changed_is_noticed(model, ending, tmp_path):
+    path = tmp_path / f"model.{ending}"
+    model.save(path)
+    content = path.read_bytes()
+    place = content.rindex(b'"prototypes": 4' if ending == "pt" else b'\\"prototypes\\": 4')
+    path.write_bytes(content[:place] + content[place:].replace(b": 4", b": 9", 1))
+    with pytest.raises(ModelFileError, match=r"checksum of (archive/model.json|its model card) is wrong"):
+        load_model(path)
+
+
+def test_a_card_has_the_patches_and_the_accuracies_that_were_measured_with_them(model, tmp_path):
+    names = model.class_names
+    patched = repair(model, "5,5", names[1 - names.index(str(model.predict([[5.0, 5.0]])[0]))])
+    card = saved_model_card(patched.after)
+    assert [patch["x"] for patch in card["patches"]] == ["5,5"]
+    assert card["prototypes"] == 5
+    assert card["metrics"] == saved_model_card(model)["metrics"]
+    measured = {name: {"accuracy": effect.accuracy_after} for name, effect in patched.effects.items()}
+    assert card["metrics_with_patches"] == measured
+    patched.save(tmp_path / "patched.pt")
+    assert saved_model_card(load_model(tmp_path / "patched.pt")) == card
+    assert saved_model_card(undo(patched.after, 1).after) == saved_model_card(model)
+
+
+def test_metrics_with_patches_are_not_kept_for_other_patches(model):
+    patched = repair(model, "5,5", str(1 - model.class_names.index(str(model.predict([[5.0, 5.0]])[0])))).after
+    again = patched.patch([-5.0, 5.0], 1 - model.class_names.index(str(model.predict([[-5.0, 5.0]])[0])))
+    assert len(again.patches) == 2
+    assert saved_model_card(again)["metrics_with_patches"] is None
+
+
+def test_metrics_that_are_added_to_a_run_later_do_not_change_its_model_file(results, model):
+    run = results.find_runs()[0]
+    assert {name for _, name in run.metrics} > {"accuracy"}
+    assert {name for found in model.metrics.values() for name in found} == {"accuracy"}
+
+
+def test_a_file_of_an_older_version_has_no_metrics_and_a_card_all_the_same(model, tmp_path):
+    save_model(model, tmp_path / "model.pt")
+    content = torch.load(tmp_path / "model.pt", weights_only=True)
+    for name in ("metrics", "patched_metrics"):
+        del content[name]
+    torch.save(content, tmp_path / "older.pt")
+    card = idwbench.model_card(tmp_path / "older.pt")
+    assert card == {**saved_model_card(model), "metrics": {}}
+
+
+def test_a_card_in_a_file_of_numbers_that_are_not_finite_is_refused(model, tmp_path):
+    save_model(model, tmp_path / "model.pt")
+    content = torch.load(tmp_path / "model.pt", weights_only=True)
+    content["metrics"] = {"test": {"accuracy": np.nan}}
+    torch.save(content, tmp_path / "nan.pt")
+    with pytest.raises(ModelFileError, match=r"damaged model file: metrics\.test\.accuracy"):
+        load_model(tmp_path / "nan.pt")

@@ -1,0 +1,63 @@
+"""What pyproject.toml, CITATION.cff and CHANGES.md say of the package."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from oldest import PINNED, requirements
+from packaging.requirements import Requirement
+from ruamel.yaml import YAML
+
+import idwbench
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_the_development_environment_has_all_extras():
+    extras = dict(PROJECT["optional-dependencies"])
+    development = set(extras.pop("dev"))
+    assert {"cluster", "docs", "postgres", "search"} <= set(extras)
+    for name, requirements_of_extra in extras.items():
+        assert set(requirements_of_extra) <= development, name
+
+
+def test_every_dependency_has_a_lower_bound_that_the_oldest_environment_installs():
+    lines = [Requirement(line) for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]]
+    bounds = {line.name: [(one.operator, one.version) for one in line.specifier] for line in lines}
+    assert all(len(bound) == 1 and bound[0][0] == ">=" for bound in bounds.values())
+    oldest = {line.name: str(line.specifier) for line in map(Requirement, requirements())}
+    assert {"numpy", "pandas", "scikit-learn", "sqlalchemy", "typer", "numba", "pytest"} <= set(oldest)
+    for name, version in oldest.items():
+        assert name in PINNED or version == f"=={bounds[name][0][1]}"
+
+
+# The keys of the Citation File Format 1.2.0 that a file of a program and an article need.
+CITATION_KEYS = {"abstract", "authors", "cff-version", "keywords", "license", "message", "references", "title", "type"}
+CITATION_KEYS |= {"date-released", "doi", "identifiers", "repository-code", "url", "version"}
+REFERENCE_KEYS = {"authors", "identifiers", "notes", "title", "type", "url", "year"}
+
+
+def test_the_citation_names_this_version_and_the_paper():
+    citation = YAML(typ="safe", pure=True).load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= set(citation) <= CITATION_KEYS  # what the format requires
+    assert citation["cff-version"] == "1.2.0" and citation["type"] == "software"
+    assert citation["version"] == PROJECT["version"] == idwbench.__version__
+    assert citation["license"] == PROJECT["license"] == "MIT"
+    [paper] = citation["references"]
+    assert {"type", "title", "authors"} <= set(paper) <= REFERENCE_KEYS
+    assert paper["url"] == "https://arxiv.org/abs/2310.18805"
+    assert {"type": "other", "value": "arXiv:2310.18805"} in paper["identifiers"]
+
+
+def test_the_licence_and_the_changes_of_this_version_are_there():
+    assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License")
+    changes = (ROOT / "CHANGES.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## .*\b{re.escape(idwbench.__version__)}\b", changes, flags=re.MULTILINE)
+
+
+def test_classifiers_name_the_python_versions_that_may_install_it():
+    named = {text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)}
+    assert min(named, key=lambda version: int(version[2:])) == PROJECT["requires-python"].removeprefix(">=") == "3.11"

@@ -1,0 +1,106 @@
+"""The built packages run without the repository.
+
+Wheel and source archive are built, and each is installed in a new environment. The other packages are those of the
+environment of the tests, behind the installed one on the path. The demo trains a small sweep with the torch engine and
+plans a shipped one; at full size (``make torture``) it trains the shipped one, with the fused engine.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ("idwbench", "sweeps", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGES.md")
+SOURCES += ("CITATION.cff", "CONTRIBUTING.md", "constraints.txt")
+SWEEP = "name: small\ndataset: two_moons\nseeds: 2\ngrid: {method: idw, prototypes: 4}\n"
+# Nothing of the repository is on the path of the new environments.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "IDWBENCH_DB")}
+
+pytestmark = pytest.mark.slow
+
+
+def succeeds(program: Sequence[str | Path], folder: Path) -> str:
+    """Run a program and return what it printed."""
+    result = subprocess.run(program, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
+    assert result.returncode == 0, f"{program}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """The folder of the wheel and the source archive; the wheel is built from the archive."""
+    folder = tmp_path_factory.mktemp("package")
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in SOURCES:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=ignored)
+        else:
+            shutil.copyfile(source, folder / name)
+    succeeds([sys.executable, "-m", "build", "--no-isolation", "--outdir", folder / "dist", "."], folder)
+    return folder / "dist"
+
+
+def installed(package: Path, folder: Path) -> Path:
+    """Install a package in a new environment, and return the folder of its programs."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    [site] = folder.glob("lib/python3.*/site-packages")
+    (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    python = folder / "bin/python"
+    options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--no-compile"]
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "install", *options]
+    succeeds([*map(str, pip), str(package)], folder)
+    where = succeeds([python, "-c", "import idwbench; print(idwbench.__file__)"], folder)
+    assert Path(where.strip()).is_relative_to(site)
+    return folder / "bin"
+
+
+@pytest.mark.parametrize("ending", [".whl", ".tar.gz"])
+def test_the_demo_runs_in_an_empty_folder_without_the_repository(built, ending, tmp_path):
+    [package] = built.glob(f"*{ending}")
+    program = installed(package, tmp_path / "environment") / "idwbench"
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    names = [line.split()[0] for line in succeeds([program, "sweep", "--list"], folder).splitlines()]
+    assert sorted(names) == sorted(path.stem for path in (ROOT / "sweeps").rglob("*.yaml"))
+    assert succeeds([program, "sweep", "two_moons", "--dry-run"], folder).count("missing") == 210
+    if ending == ".whl":
+        run_demo(program, folder)
+
+
+def run_demo(program: Path, folder: Path) -> None:
+    name = "two_moons" if os.environ.get("IDWBENCH_TORTURE") else "small"
+    (folder / "small.yaml").write_text(SWEEP)
+    # A new environment has no compiled kernels, which take twenty seconds to make; torch needs none.
+    sweep = ["two_moons"] if name == "two_moons" else ["small.yaml", "--engine", "torch"]
+    succeeds([program, "sweep", *sweep], folder)
+    assert "idw" in succeeds([program, "report", "--table", name], folder)
+    if name == "two_moons":
+        succeeds([program, "report", "--figure", "moons", "--table", name, "-o", "moons.png"], folder)
+        assert (folder / "moons.png").stat().st_size > 10_000
+
+
+def test_the_packages_hold_the_sweeps_and_neither_tests_nor_results(built):
+    import tarfile
+    import zipfile
+
+    [wheel], [archive] = built.glob("*.whl"), built.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as opened:
+        inside = set(opened.namelist())
+    shipped = {f"idwbench/{path.relative_to(ROOT)}" for path in (ROOT / "sweeps").rglob("*.yaml")}
+    assert shipped <= inside
+    assert {name.split("/")[0].split("-")[0] for name in inside} == {"idwbench"}
+    with tarfile.open(archive) as opened_archive:
+        folders = {name.split("/")[1] for name in opened_archive.getnames() if "/" in name}
+    assert {"idwbench", "sweeps", "LICENSE", "CITATION.cff", "CHANGES.md"} <= folders
+    assert not folders & {"tests", "results", "docs", "benchmarks", "examples"}
+    assert max(wheel.stat().st_size, archive.stat().st_size) < 3_000_000

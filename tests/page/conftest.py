@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import made_pages
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+from idwbench.page.writing import write_page
+from idwbench.results.store import Results
+
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
+)
+
+
+@pytest.fixture(scope="session")
+def filled_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    return write_page(made_pages.filled(folder / "filled.db"), folder / "filled.html")
+
+
+@pytest.fixture(scope="session")
+def half_filled_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    return write_page(made_pages.half_filled(folder / "half.db"), folder / "half.html")
+
+
+@pytest.fixture(scope="session")
+def empty_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    return write_page(Results(folder / "empty.db"), folder / "empty.html")
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    """Chromium with an empty profile and without network services; `.ci/run` installs it."""
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("needs Chromium: Debian's packages chromium and chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    found = webdriver.Chrome(options=options, service=Service(driver))
+    found.set_script_timeout(60)
+    yield found
+    found.quit()

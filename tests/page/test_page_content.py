@@ -1,0 +1,216 @@
+"""What a page contains, without a browser."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import made_pages
+import numpy as np
+import pytest
+from PIL import Image
+
+from idwbench.errors import ConfigError, OutputError, OutputExistsError
+from idwbench.page import content as page_content_module
+from idwbench.page.charts import packed
+from idwbench.page.chosen import choose_runs, rank_settings
+from idwbench.page.content import page_content
+from idwbench.page.parts import Part
+from idwbench.page.pictures import image_picture, key_picture
+from idwbench.page.writing import write_page
+from idwbench.results.store import Results
+
+MOST = 5_000_000  # bytes
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return made_pages.filled(tmp_path_factory.mktemp("filled") / "filled.db")
+
+
+def data_of(path: Path) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', path.read_text(), re.S)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def part(results: Results, group: str, name: str, **selection: Any) -> Part:
+    content = page_content(results, group, top=500, **selection)
+    return next(found for found in content.groups[0].parts if found.name == name)
+
+
+def unpacked(picture: str) -> np.ndarray:
+    file = base64.b64decode(picture.removeprefix("data:image/png;base64,"))
+    return np.asarray(Image.open(io.BytesIO(file)).convert("RGB"))
+
+
+def test_the_page_is_one_file_below_five_megabytes_that_may_load_nothing(filled_page: Path) -> None:
+    text = filled_page.read_text()
+    assert len(text.encode()) < MOST
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    assert policy[1].startswith("default-src 'none'; script-src 'unsafe-inline';")
+    assert "unsafe-eval" not in policy[1]
+    own = re.sub(r"<script>.*?</script>", "", text, flags=re.S)  # the libraries name their licences by address
+    assert not re.search(r'(src|href)="(?!data:|#)', own)
+
+
+def test_every_text_of_a_user_is_escaped(filled_page: Path, half_filled_page: Path) -> None:
+    for page in (filled_page, half_filled_page):
+        text = page.read_text()
+        assert made_pages.EVIL not in text
+        assert "&lt;script&gt;" in text
+        assert text.count("</script>") == 3  # data, libraries, own script
+    assert "<img src=x" not in filled_page.read_text()
+
+
+def test_the_same_database_gives_the_same_bytes(filled: Results, tmp_path: Path) -> None:
+    pages = [write_page(filled, tmp_path / f"{name}.html").read_bytes() for name in "ab"]
+    assert pages[0] == pages[1]
+
+
+def test_the_leaderboard_of_the_page_is_that_of_the_report(filled: Results) -> None:
+    from idwbench.report.layout import board_table
+    from idwbench.report.leaderboard import leaderboard
+
+    (table,) = part(filled, "moons", "leaderboard").tables
+    assert table == board_table(leaderboard(filled.find_runs(sweep="moons")))
+    (short,) = page_content(filled, "moons", top=3).groups[0].parts[0].tables
+    assert len(short.groups) == 3
+    assert "The first 3 of 8 rows." in short.notes
+
+
+def test_a_selection_leaves_out_the_other_runs(filled: Results) -> None:
+    content = page_content(filled, methods=["idw"], prototypes=[4], top=500)
+    assert [group.group.name for group in content.groups] == ["moons"]
+    assert content.groups[0].group.counts == {"complete": 8}
+    with pytest.raises(ConfigError, match="no runs have that method and number of prototypes"):
+        page_content(filled, methods=["idw"], prototypes=[77], top=500)
+
+
+def test_a_heat_map_has_a_cell_for_each_power_and_epsilon(filled: Results) -> None:
+    (panels,) = part(filled, "moons", "heat-maps").panels
+    (chart,) = panels.charts
+    cells = chart.spec["data"]["columns"]
+    assert cells["n"] == [2, 2, 2, 2]
+    assert {*cells["p"]["words"]} == {"2", "8"}
+    assert [float(text) for text in cells["t"]] == pytest.approx([98.35, 96.35, 94.35, 92.35], abs=0.06)
+
+
+def test_curves_are_means_over_seeds_with_a_band(filled: Results) -> None:
+    accuracy = part(filled, "moons", "curves").panels[0]
+    four = next(chart for chart in accuracy.charts if chart.title == "4 prototypes")
+    columns = four.spec["data"]["columns"]
+    words, places = columns["c"]["words"], columns["c"]["places"]
+    of_best = [row for row, place in enumerate(places) if words[place] == "idw p=2, ε=0.001"]
+    assert [columns["e"][row] for row in of_best] == [1, 2, 3]
+    # The seeds of the first setting have accuracies 0.99 and 0.977 after the last epoch.
+    last = of_best[-1]
+    assert (columns["m"][last], columns["n"][last]) == (pytest.approx(98.35), 2)
+    assert (columns["l"][last], columns["h"][last]) == (pytest.approx(97.7), pytest.approx(99.0))
+
+
+def test_the_nearest_training_images_are_those_of_a_search_by_brute_force(filled: Results) -> None:
+    from idwbench.data.loading import load_dataset
+
+    name = f"a{made_pages.EVIL}"
+    grids = part(filled, name, "prototypes").grids
+    grid = next(grid for grid in grids if grid.title.startswith("idw"))
+    run = next(run for run in filled.find_runs(sweep=name) if run.config.model.method == "idw")
+    keys = np.asarray(filled.load_arrays(run.run_key)["keys"], np.float64)
+    train = load_dataset(run.config.dataset).train.inputs.astype(np.float64)
+    assert grid.data is not None
+    for tile in grid.data["keys"]:
+        distances = np.sqrt(((train - keys[tile["number"]]) ** 2).sum(1))
+        found = [near["row"] for near in tile["nearest"]]
+        assert sorted(distances[found]) == pytest.approx(sorted(distances)[:5])
+        assert [near["distance"] for near in tile["nearest"]] == pytest.approx(distances[found], rel=5e-3)
+        assert {*found} <= {*grid.data["images"]}
+
+
+def test_without_the_data_set_keys_are_drawn_without_training_images(
+    filled: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from idwbench.data import loading
+    from idwbench.errors import DatasetError
+
+    def missing(*arguments: object) -> None:
+        raise DatasetError("no such folder")
+
+    monkeypatch.setattr(loading, "load_dataset", missing)
+    found = part(filled, f"a{made_pages.EVIL}", "prototypes")
+    assert all(grid.data is not None and not grid.data["images"] for grid in found.grids)
+    assert "Without training images, since digits is not at hand: no such folder." in found.notes
+
+
+def test_pictures_of_keys_are_white_at_zero_and_those_of_images_at_the_lowest_value() -> None:
+    key = np.array([[0.0, 1.0], [-1.0, 0.0]])
+    picture = unpacked(key_picture(key))
+    assert picture.shape == (2, 2, 3)
+    assert picture[0, 0].tolist() == picture[1, 1].tolist() == [255, 255, 255]
+    assert picture[0, 1].tolist() == [17, 20, 24]
+    assert picture[1, 0, 2] > picture[1, 0, 0]  # negative is blue
+    image = unpacked(image_picture(np.array([[3.0, 5.0], [4.0, 3.0]])))
+    assert image[..., 0].tolist() == [[255, 0], [image[1, 0, 0], 255]]
+    assert 100 < image[1, 0, 0] < 150
+
+
+def test_packed_rows_hold_the_same_values() -> None:
+    rows = [{"c": "a", "v": 1.5}, {"c": "b", "v": None}, {"c": "a", "v": 2.0}]
+    columns = packed(rows)
+    words = columns["c"]["words"]
+    assert [words[place] for place in columns["c"]["places"]] == ["a", "b", "a"]
+    assert columns["v"] == [1.5, None, 2.0]
+    assert packed([]) == {}
+
+
+def test_charts_show_a_limited_number_of_settings(filled: Results) -> None:
+    ranked = rank_settings(filled.find_runs(sweep="moons"))
+    means = [setting.mean for setting in ranked]
+    assert means == sorted(means, reverse=True)
+    one_method = [setting for setting in ranked if setting.method == "idw"] * 20
+    chosen = choose_runs(one_method)
+    assert len(chosen.run_keys) == 10 * 2
+    assert chosen.left_out == ("10 of 80 settings: the best of each method and number of prototypes",)
+
+
+def test_groups_beyond_the_budget_keep_the_head_of_their_leaderboard(
+    filled: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_content_module, "_BUDGET", 10)
+    first, second = page_content(filled, top=500).groups
+    assert [part.name for part in first.parts] == ["leaderboard", "curves", "prototypes"]
+    assert [part.name for part in second.parts] == ["leaderboard", "more"]
+
+
+def test_a_page_without_charts_has_no_libraries(empty_page: Path) -> None:
+    assert len(empty_page.read_bytes()) < 60_000
+    text = empty_page.read_text()
+    assert "The database has no runs yet." in text
+    assert "idwbench sweep" not in text  # the library does not know the command line
+
+
+def test_a_file_is_replaced_only_if_asked_for(filled: Results, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text("mine")
+    with pytest.raises(OutputExistsError):
+        write_page(filled, path)
+    assert path.read_text() == "mine"
+    write_page(filled, path, "moons", overwrite=True)
+    assert "<title>moons · idwbench</title>" in path.read_text()
+
+
+@pytest.mark.parametrize("package", ["altair", "jinja2", "vl_convert"])
+def test_a_missing_package_is_named_with_its_extra(
+    filled: Results, tmp_path: Path, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, package, raising=False)
+    monkeypatch.setattr("idwbench.exports.packages.find_spec", lambda name: None if name == package else name)
+    with pytest.raises(OutputError, match=rf"needs the Python package '{package}' \(pip install 'idwbench\[html\]'\)"):
+        write_page(filled, tmp_path / "page.html")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,230 @@
+"""The page in a headless Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_pages import EVIL
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+Open = Callable[..., webdriver.Chrome]
+BOARD = ".part[id$=leaderboard] .table"
+AXE = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+_SERIOUS = """
+const done = arguments[0];
+axe.run().then((found) => done(
+  found.violations.filter((one) => ["serious", "critical"].includes(one.impact))
+    .map((one) => `${one.id}: ${one.nodes.length} × ${one.nodes[0].html.slice(0, 200)}`)
+));
+"""
+# Charts are drawn when they come into view.
+_ALL_DRAWN = """
+const plots = [...document.querySelectorAll(".group:not([hidden]) .plot")];
+const next = plots.find((plot) => !plot.querySelector("svg"));
+next?.scrollIntoView();
+return next ? null : plots.length;
+"""
+
+
+@pytest.fixture
+def opened(browser: webdriver.Chrome) -> Open:
+    """Return a function that opens a page with a width of the window and a colour scheme."""
+
+    def open_page(path: Path, width: int = 1280, scheme: str = "light") -> webdriver.Chrome:
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        browser.get("about:blank")
+        browser.get_log("browser")  # forget those of other pages
+        browser.get(path.as_uri())
+        return browser
+
+    return open_page
+
+
+def groups(browser: webdriver.Chrome) -> list[str]:
+    found = browser.find_elements(By.ID, "group")
+    return [option.text for option in Select(found[0]).options] if found else []
+
+
+def show(browser: webdriver.Chrome, name: str) -> None:
+    Select(browser.find_element(By.ID, "group")).select_by_visible_text(name)
+
+
+def draw_all(browser: webdriver.Chrome) -> int:
+    return WebDriverWait(browser, 30, 0.05).until(
+        lambda found: (n := found.execute_script(_ALL_DRAWN)) is not None and (n, True)
+    )[0]
+
+
+def shown(browser: webdriver.Chrome, selector: str) -> list[WebElement]:
+    return browser.find_elements(By.CSS_SELECTOR, f".group:not([hidden]) {selector}")
+
+
+def column(browser: webdriver.Chrome, name: str) -> list[str]:
+    heads = [head.text for head in shown(browser, f"{BOARD} thead th")]
+    place = heads.index(name) + 1
+    return [cell.text for cell in shown(browser, f"{BOARD} tbody tr td:nth-child({place})")]
+
+
+def problems(browser: webdriver.Chrome) -> list[Any]:
+    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+
+@pytest.mark.parametrize("page", ["filled_page", "half_filled_page", "empty_page"])
+def test_the_page_draws_all_charts_without_an_error_on_the_console(
+    opened: Open, page: str, request: pytest.FixtureRequest
+) -> None:
+    browser = opened(request.getfixturevalue(page))
+    drawn = 0
+    for name in groups(browser) or [None]:
+        if name is not None:
+            show(browser, name)
+        drawn += draw_all(browser)
+    assert problems(browser) == []
+    assert (drawn > 0) == (page != "empty_page")
+
+
+def test_a_click_on_a_head_sorts_and_a_second_click_turns_the_order(opened: Open, filled_page: Path) -> None:
+    browser = opened(filled_page)
+    show(browser, "moons")
+    ranks = column(browser, "rank")
+    head = next(head for head in shown(browser, f"{BOARD} thead th") if head.text == "test")
+    head.find_element(By.TAG_NAME, "button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert column(browser, "rank") == ranks
+    head.find_element(By.TAG_NAME, "button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    means = [float(text.split()[0]) for text in column(browser, "test")]
+    assert means == sorted(means)
+    assert means[0] < means[-1]
+
+
+def test_negative_numbers_are_sorted_as_numbers(opened: Open, filled_page: Path) -> None:
+    browser = opened(filled_page)
+    show(browser, "moons")
+    table = shown(browser, ".part[id$=prototypes] .table")[0]
+    head = table.find_elements(By.CSS_SELECTOR, "thead th")[1]
+    for order in ("descending", "ascending"):  # the table is folded, and cannot be clicked
+        browser.execute_script("arguments[0].click()", head.find_element(By.TAG_NAME, "button"))
+        assert head.get_attribute("aria-sort") == order
+    cells = table.find_elements(By.CSS_SELECTOR, "tbody tr td:nth-child(2)")
+    found = [float(str(cell.get_attribute("textContent")).replace("−", "-")) for cell in cells]
+    assert found == sorted(found) and found[0] < 0 < found[-1]
+
+
+def test_the_keyboard_sorts_and_filters(opened: Open, filled_page: Path) -> None:
+    browser = opened(filled_page)
+    show(browser, "moons")
+    head = next(head for head in shown(browser, f"{BOARD} thead th") if head.text == "method")
+    button = head.find_element(By.TAG_NAME, "button")
+    browser.execute_script("arguments[0].focus()", button)
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert column(browser, "method") == sorted(column(browser, "method"))
+    search = shown(browser, ".filters input")[0]
+    search.send_keys("NEG dist")
+    assert set(column(browser, "method")) == {"neg_dist"}
+    assert shown(browser, ".shown")[0].text == "2 of 8 rows"
+    search.send_keys("zzz")
+    assert "No row has all of this." in shown(browser, f"{BOARD} tbody")[0].text
+
+
+def test_the_lists_of_values_filter_rows(opened: Open, filled_page: Path) -> None:
+    browser = opened(filled_page)
+    show(browser, "moons")
+    label = next(label for label in shown(browser, ".filters label") if label.text.startswith("method"))
+    Select(label.find_element(By.TAG_NAME, "select")).select_by_visible_text("neg_dist")
+    assert column(browser, "method") == ["neg_dist", "neg_dist"]
+
+
+def test_a_key_shows_its_values_and_its_nearest_training_images(opened: Open, filled_page: Path) -> None:
+    browser = opened(filled_page)
+    show(browser, next(name for name in groups(browser) if name != "moons"))
+    idw = next(part for part in shown(browser, ".network") if part.text.startswith("idw"))
+    tile = idw.find_elements(By.CSS_SELECTOR, ".tile")[1]
+    browser.execute_script("arguments[0].focus()", tile)
+    browser.switch_to.active_element.send_keys(Keys.SPACE)
+    assert tile.get_attribute("aria-pressed") == "true"
+    assert len(idw.find_elements(By.CSS_SELECTOR, ".detail tbody tr")) == 10
+    assert len(idw.find_elements(By.CSS_SELECTOR, ".nearest img")) == 5
+    directions = next(part for part in shown(browser, ".network") if part.text.startswith("scaled_dot"))
+    assert "directions, not points" in directions.text
+
+
+def test_names_and_errors_of_users_are_text_and_not_html(
+    opened: Open, filled_page: Path, half_filled_page: Path
+) -> None:
+    browser = opened(filled_page)
+    assert f"a{EVIL}" in groups(browser)
+    show(browser, f"a{EVIL}")
+    assert shown(browser, "h1")[0].text == f"a{EVIL}"
+    assert "onerror" in shown(browser, ".lead")[0].text
+    assert browser.title == "Results · idwbench"
+    browser = opened(half_filled_page)
+    shown(browser, ".failures summary")[0].click()
+    assert f"ValueError: {EVIL}" in shown(browser, ".failures")[0].text
+    assert browser.title == "Results · idwbench"
+
+
+def test_the_states_of_a_sweep_in_work_are_counted(opened: Open, half_filled_page: Path) -> None:
+    browser = opened(half_filled_page)
+    assert shown(browser, ".states p")[0].text.split("\n") == [
+        *("3 complete", "2 running", "8 planned", "1 diverged", "2 failed", "of 16 runs")
+    ]
+
+
+def test_the_page_fits_a_window_of_400_pixels(opened: Open, filled_page: Path) -> None:
+    browser = opened(filled_page, width=400)
+    for name in groups(browser):
+        show(browser, name)
+        draw_all(browser)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(opened: Open, filled_page: Path, half_filled_page: Path, scheme: str) -> None:
+    for page in (filled_page, half_filled_page):
+        browser = opened(page, scheme=scheme)
+        assert browser.execute_script("return document.documentElement.dataset.theme") == scheme
+        browser.execute_script(AXE)
+        for name in groups(browser) or [None]:
+            if name is not None:
+                show(browser, name)
+            for tile in shown(browser, ".tile")[-1:]:
+                tile.click()
+            draw_all(browser)
+            assert browser.execute_async_script(_SERIOUS) == []
+
+
+def test_the_switch_changes_the_colours_of_the_page_and_of_its_charts(opened: Open, filled_page: Path) -> None:
+    browser = opened(filled_page)
+    show(browser, "moons")
+    draw_all(browser)
+    line = "return document.querySelector('.group:not([hidden]) .plot svg .mark-line path').getAttribute('stroke')"
+    before = browser.execute_script(line)
+    switch = browser.find_element(By.ID, "theme")
+    switch.click()
+    assert switch.get_attribute("aria-pressed") == "true"
+    assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(18, 23, 29)"
+    WebDriverWait(browser, 20, 0.05).until(lambda found: found.execute_script(line) != before)
+    assert problems(browser) == []
+
+
+def test_the_address_opens_a_group(opened: Open, filled_page: Path) -> None:
+    browser = opened(filled_page)
+    show(browser, "moons")
+    address = browser.current_url
+    assert "#" in address
+    browser.get("about:blank")
+    browser.get(address)
+    assert shown(browser, "h1")[0].text == "moons"

@@ -1,0 +1,130 @@
+"""Reports with data sets as columns: means of each data set, marks in each column, and mean ranks by SciPy."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from idwbench.errors import ConfigError
+from idwbench.report.by_dataset import by_dataset
+from idwbench.report.formats import TABLE_FORMATS, render
+from idwbench.report.layout import tables_of
+from idwbench.report.summaries import summarise
+
+SETS = ("two_moons", "digits", "iris", "wine", "blobs")
+MODELS = ({"kind": "scikit_learn", "method": "knn"}, {"kind": "scikit_learn", "method": "svc"}, {"method": "idw"})
+PROTOCOL = {"epochs": 5, "batch_size": 4, "learning_rate": 0.1}
+
+
+def settings_of(model: dict) -> dict:
+    return {**model, **PROTOCOL, **({} if "kind" in model else {"prototypes": 8})}
+
+
+@pytest.fixture
+def accuracies() -> np.ndarray:
+    """By data set, model and seed of the data; two models tie on the first data set."""
+    found = np.random.default_rng(0).uniform(0.5, 1, (len(SETS), len(MODELS), 5)).round(3)
+    found[0, 1] = found[0, 0]
+    return found
+
+
+@pytest.fixture
+def report(stored_run, accuracies):
+    runs = [
+        stored_run(value, dataset={"name": name, "seed": seed}, train=0.9, **settings_of(model))
+        for name, of_models in zip(SETS, accuracies, strict=True)
+        for model, values in zip(MODELS, of_models, strict=True)
+        for seed, value in enumerate(values.tolist())
+    ]
+    return summarise(runs)
+
+
+def columns(tables) -> dict[str, list[str]]:
+    return {column.name: [cell.text for cell in column.cells] for table in tables for column in table.columns}
+
+
+def test_a_cell_is_the_mean_and_spread_of_a_model_on_a_data_set(report, accuracies):
+    tables = tables_of(by_dataset(report))
+    assert [[column.name for column in table.columns] for table in tables] == [
+        ["method", "setting", "prototypes", "two_moons", "digits", "iris", "wine"],
+        ["method", "setting", "prototypes", "blobs", "rank"],
+    ]
+    found = columns(tables)
+    assert found["method"] == ["knn", "svc", "idw"] and found["prototypes"] == ["–", "–", "8"]
+    for name, of_models in zip(SETS, 100 * accuracies, strict=True):
+        assert found[name] == [f"{values.mean():.2f} ± {values.std(ddof=1):.2f}" for values in of_models]
+
+
+def test_the_best_of_each_column_is_marked_whatever_the_number_of_prototypes(report, accuracies):
+    marked = {
+        column.name: [cell.best for cell in column.cells]
+        for table in tables_of(by_dataset(report))
+        for column in table.columns
+        if column.compared
+    }
+    means = accuracies.mean(2)
+    for name, of_models in zip(SETS, means, strict=True):
+        assert marked[name] == np.isclose(of_models, of_models.max(), rtol=1e-12).tolist()
+
+
+def test_the_mean_rank_is_over_all_data_sets_and_ties_share_theirs(report, accuracies):
+    ranks = rankdata(-accuracies.mean(2), axis=1).mean(0)
+    assert columns(tables_of(by_dataset(report)))["rank"] == [f"{rank:.1f}" for rank in ranks]
+
+
+def test_a_model_that_a_data_set_lacks_has_no_mean_rank(stored_run):
+    runs = [
+        stored_run(0.8, dataset=name, **settings_of(model))
+        for name in SETS[:2]
+        for model in MODELS
+        if name != "digits" or "kind" in model
+    ]
+    found = columns(tables_of(by_dataset(summarise(runs))))
+    assert found["digits"] == ["80.00", "80.00", "–"]
+    assert found["rank"] == ["1.8", "1.8", "–"]
+
+
+def test_the_split_can_be_chosen_and_is_named(report):
+    shown = by_dataset(report, "train")
+    assert columns(tables_of(shown))["iris"] == ["90.00 ± 0.00"] * 3
+    assert "on the split train" in tables_of(shown)[0].metric
+    with pytest.raises(ConfigError) as caught:
+        by_dataset(report, "tset")
+    assert str(caught.value) == "split: no run has accuracy on a split 'tset' (did you mean 'test'?)"
+
+
+def test_settings_of_data_sets_that_are_not_the_default_are_noted(stored_run):
+    runs = [
+        stored_run(0.8, dataset={"name": name, "seed": seed, **extra}, **settings_of(MODELS[0]))
+        for name, extra in (("two_moons", {"noise": 0.3}), ("iris", {}))
+        for seed in range(2)
+    ]
+    *_, table = tables_of(by_dataset(summarise(runs)))
+    assert table.notes[0] == "two_moons · noise 0.3."
+    assert "Spread and tests: over the 2 seeds 0 to 1 of the data." in table.notes
+
+
+def test_tasks_with_different_metrics_are_refused(stored_run):
+    runs = [stored_run(0.8, dataset=name, **settings_of(MODELS[0])) for name in ("iris", "sine")]
+    with pytest.raises(ConfigError) as caught:
+        by_dataset(summarise(runs))
+    problem = "metric: the tasks of these runs have different metrics; give one (one of: accuracy, rmse)"
+    assert str(caught.value) == problem
+
+
+@pytest.mark.parametrize("form", TABLE_FORMATS)
+def test_every_format_has_all_models(report, form):
+    text = render(by_dataset(report), form)
+    assert all(name in text for name in ("knn", "svc", "idw"))
+
+
+def test_records_are_those_of_the_report(report):
+    assert render(by_dataset(report), "csv") == render(report, "csv")
+    assert len(json.loads(render(by_dataset(report), "json"))) == len(SETS) * len(MODELS)
+
+
+def test_no_runs_have_no_table():
+    assert tables_of(by_dataset(summarise([]))) == ()
