@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,28 +33,28 @@ from idwbench.training.fused_engine import FusedEngine
 __all__ = ["baselines"]
 
 SWEEP = Path(__file__).parents[1] / "sweeps/baselines.yaml"
-ROUNDS = 3
 LARGE = "digits"
 _Result = TypeVar("_Result")
 
 
 def baselines(mnist: Dataset) -> None:
-    """Each model on each of the ten data sets with seed 0: the median of three rounds, in milliseconds."""
-    configs = [config for config in plan(read_sweep(SWEEP)) if getattr(config.dataset, "seed", 0) == 0]
-    datasets = {config.dataset: load_dataset(config.dataset) for config in configs}
+    """Each model on the ten data sets, in milliseconds: mean ± standard deviation over the seeds of the data."""
     FusedEngine.prepare()
-    times: dict[str, dict[str, tuple[float, float]]] = {}
-    for config in configs:
-        found = [_measured(config, datasets[config.dataset]) for _ in range(ROUNDS + 1)][1:]
-        times.setdefault(config.model.label, {})[config.dataset.name] = (
-            statistics.median(fitted for fitted, _ in found),
-            statistics.median(predicted for _, predicted in found),
-        )
+    times: dict[str, dict[int, dict[str, tuple[float, float]]]] = {}
+    for config in plan(read_sweep(SWEEP)):
+        dataset, seed = load_dataset(config.dataset), getattr(config.dataset, "seed", 0)
+        _measured(config, dataset)  # loads what a first fit needs
+        times.setdefault(config.model.label, {}).setdefault(seed, {})[config.dataset.name] = _measured(config, dataset)
     titles = (f"fit, `{LARGE}`", f"predict, `{LARGE}`", "fit, ten sets", "predict, ten sets")
     header("model", *titles, numbers=len(titles))
-    for label, by_dataset in times.items():
-        sums = np.sum([*by_dataset.values()], axis=0)
-        row(label, *(f"{1000 * seconds:,.1f}" for seconds in (*by_dataset[LARGE], *sums)))
+    for label, by_seed in times.items():
+        cells = [(*by_dataset[LARGE], *np.sum([*by_dataset.values()], axis=0)) for by_dataset in by_seed.values()]
+        row(label, *(_spread(column) for column in zip(*cells, strict=True)))
+
+
+def _spread(seconds: Sequence[float]) -> str:
+    """Return mean ± sample standard deviation in milliseconds."""
+    return f"{1000 * statistics.mean(seconds):,.1f} ± {1000 * statistics.stdev(seconds):,.1f}"
 
 
 def _measured(config: RunConfig, dataset: Dataset) -> tuple[float, float]:
