@@ -69,7 +69,7 @@ def test_pipelines_searches_and_several_processes_work():
 def test_data_frames_give_names_in_and_out(container):
     X, y = rows()
     make = pd.DataFrame if container == "pandas" else pl.DataFrame
-    frame, labels = make(dict(zip(NAMES, X.T, strict=True))), (pd if container == "pandas" else pl).Series(y)
+    frame, labels = make(dict(zip(map(str, NAMES), X.T, strict=True))), (pd if container == "pandas" else pl).Series(y)
     model = PrototypeClassifier(**FAST).set_output(transform=container).fit(frame, labels)
     np.testing.assert_array_equal(model.feature_names_in_, NAMES)
     weights = model.transform(frame)
