@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.errors import PatchError
-from idwbench.models.array_weights import array_weights, scores_on_arrays
+from idwbench.models.array_weights import array_weighting, array_weights, scores_on_arrays
 from idwbench.models.criteria import Criterion, missing_lead
-from idwbench.models.patch_solution import Answer, Patch, smallest_patch
+from idwbench.models.patch_solution import Answer, Patch, smallest_patch, weight_ratio
 
 __all__ = ["added_prototype", "solve_patch"]
 
@@ -36,12 +35,9 @@ def solve_patch(
     keys, values = prototypes
     epsilon = float(parameters["epsilon"])
     scores = scores_on_arrays("idw", parameters, query[None], keys)
-    logits = (array_weights("idw", parameters, query[None], keys) @ values.astype(np.float64))[0]
-    hits = np.isposinf(scores[0])
-    if hits.any():
-        ratio = float(hits.sum())
-    else:
-        ratio = math.exp(math.log(epsilon) + float(np.logaddexp.reduce(scores[0]))) if epsilon > 0 else 0.0
+    logits = (array_weighting("idw", parameters)(scores) @ values.astype(np.float64))[0]
+    n_hits = int(np.isposinf(scores).sum())
+    ratio = weight_ratio(n_hits, float(np.logaddexp.reduce(scores[0])), epsilon)
 
     def check(patch: Patch) -> None:
         patched_keys, patched_values = added_prototype(prototypes, patch)

@@ -15,7 +15,7 @@ from idwbench.models.model_card import card_text
 
 __all__ = ["TRUSTED_TYPES", "fitted_estimator", "skops_content"]
 
-# What skops must be told to load, beside the types of NumPy and scikit-learn that it knows.
+# The types that a caller must trust when skops loads a file; those of NumPy and scikit-learn are trusted by default.
 TRUSTED_TYPES = (
     "idwbench.estimators.classifier.PrototypeClassifier",
     "idwbench.estimators.regressor.PrototypeRegressor",

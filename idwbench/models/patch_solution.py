@@ -21,7 +21,7 @@ from idwbench.models.criteria import (
     required_lead,
 )
 
-__all__ = ["Answer", "Patch", "rounded_eta", "smallest_patch"]
+__all__ = ["Answer", "Patch", "rounded_eta", "smallest_patch", "weight_ratio"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,13 @@ class Patch(Requirement):
     confidence: float
     logit_margin: float
     logits: NDArray[np.float32] | None = None
+
+
+def weight_ratio(n_hits: int, log_sum: float, epsilon: float) -> float:
+    """Return r = S/w' at a query: the number of keys that it hits, or ε·S from log S, and 0 with ε = 0."""
+    if n_hits:
+        return float(n_hits)
+    return math.exp(math.log(epsilon) + log_sum) if epsilon > 0 else 0.0
 
 
 @dataclass(frozen=True)

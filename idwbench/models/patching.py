@@ -21,7 +21,6 @@ overshoots by a factor of 1 + 1/(εS).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,7 +33,7 @@ from idwbench.attention.scores import idw
 from idwbench.errors import PatchError
 from idwbench.models.criteria import Criterion, Requirement
 from idwbench.models.patch_checks import missing_leads
-from idwbench.models.patch_solution import Answer, Patch, rounded_eta, smallest_patch
+from idwbench.models.patch_solution import Answer, Patch, rounded_eta, smallest_patch, weight_ratio
 from idwbench.models.prototypes import PrototypeNetwork
 
 __all__ = [
@@ -138,10 +137,7 @@ def logits_at(network: PrototypeNetwork, query: NDArray[np.float32]) -> tuple[fl
     inputs = torch.from_numpy(query).double()[None]
     scores = idw(inputs, network.keys.detach().cpu().double(), power=power, epsilon=epsilon)[0]
     hits = torch.isposinf(scores)
-    if hits.any():
-        weights = hits.double() / hits.sum()
-        ratio = float(hits.sum())
-    else:
-        weights = scores.softmax(0)
-        ratio = math.exp(math.log(epsilon) + float(scores.logsumexp(0))) if epsilon > 0 else 0.0
+    n_hits = int(hits.sum())
+    weights = hits.double() / n_hits if n_hits else scores.softmax(0)
+    ratio = weight_ratio(n_hits, float(scores.logsumexp(0)), epsilon)
     return ratio, weights @ network.values.detach().cpu().double()

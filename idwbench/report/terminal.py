@@ -16,7 +16,7 @@ from idwbench.report.layout import Printable, tables_of
 from idwbench.report.plain_table import Lines, column_width, plain_lines, shown_cell, shown_header
 from idwbench.report.tables import Cell, Column, Table
 
-__all__ = ["TerminalReport", "natural_width"]
+__all__ = ["TerminalReport"]
 
 _GAP = 2  # between columns, and at both edges of the table
 
@@ -70,11 +70,6 @@ def _fitting(table: Table, width: int, star: bool) -> tuple[tuple[Column, ...], 
             columns = tuple(column for column in columns if column.name != name)
             widths.pop(name, None)
     return columns, left_out
-
-
-def natural_width(columns: Sequence[Column], star: bool) -> int:
-    """Return the width of the table without wrapping: that of Rich, which would lay the table out to measure it."""
-    return sum(column_width(column, star) + _GAP for column in columns)
 
 
 def _rich_table(table: Table, columns: Sequence[Column], star: bool) -> RichTable:

@@ -17,9 +17,10 @@ from idwbench.report.formats import TABLE_FORMATS, plain_text, render
 from idwbench.report.labels import method_table, value_label
 from idwbench.report.latex import escape_latex
 from idwbench.report.layout import tables_of
+from idwbench.report.plain_table import column_width
 from idwbench.report.summaries import Report, summarise
 from idwbench.report.tables import Cell, Column, Table
-from idwbench.report.terminal import TerminalReport, _rich_table, natural_width
+from idwbench.report.terminal import _GAP, TerminalReport, _rich_table
 from idwbench.results.records import StoredRun
 
 Make = Callable[..., StoredRun]
@@ -221,7 +222,7 @@ def test_the_natural_width_of_a_table_is_the_one_that_rich_measures(report):
         for n in range(1, len(table.columns) + 1):
             columns = table.columns[:n]
             measured = Measurement.get(console, options, _rich_table(table, columns, True)).maximum
-            assert natural_width(columns, True) == measured
+            assert sum(column_width(column, True) + _GAP for column in columns) == measured
 
 
 def test_a_plain_table_is_that_of_rich(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
