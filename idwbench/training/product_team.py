@@ -20,9 +20,11 @@ def product_team(threads: int, keys: Matrix, scratch: Scratch) -> Iterator[None]
         keys: The keys that are trained (prototypes, features).
         scratch: Memory of the run, with room for shared products.
     """
+    if threads <= 1:
+        yield
+        return
     team, helpers = team_in(scratch.labels), list[Thread]()
-    if threads > 1:
-        start(team)
+    start(team)
     try:
         for member in range(1, min(threads, MOST_MEMBERS)):
             # A daemon does not keep a process alive whose main thread was interrupted twice.

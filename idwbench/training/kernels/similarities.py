@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 
 from idwbench.training.kernels.jit import inlined_kernel, kernel
 
-__all__ = ["Matrix", "distance_gradient", "dot_gradient", "fill_dot_products", "fill_sq_dist", "four_coefficients"]
+__all__ = [
+    "Matrix",
+    "Term",
+    "difference",
+    "distance_gradient",
+    "dot_gradient",
+    "fill_dot_products",
+    "fill_sq_dist",
+    "four_coefficients",
+    "given_input",
+]
 
 Matrix = NDArray[np.float32]
 Term = Callable[[np.float32, np.float32], np.float32]
@@ -33,12 +43,14 @@ def _sq_difference(x: np.float32, k: np.float32) -> np.float32:
 
 
 @kernel
-def _input(x: np.float32, k: np.float32) -> np.float32:
+def given_input(x: np.float32, k: np.float32) -> np.float32:
+    """Return x, the gradient of x·k."""
     return x
 
 
 @kernel
-def _difference(x: np.float32, k: np.float32) -> np.float32:
+def difference(x: np.float32, k: np.float32) -> np.float32:
+    """Return k − x, half the gradient of ‖x − k‖²."""
     return k - x
 
 
@@ -130,6 +142,6 @@ def _make_gradient(term: Term) -> Callable[[Matrix, Matrix, bool, int, Matrix, M
 
 fill_dot_products = _make_fill(_product)
 fill_sq_dist = _make_fill(_sq_difference)
-dot_gradient = _make_gradient(_input)
+dot_gradient = _make_gradient(given_input)
 # Half the gradient of d²: the coefficients include the factor 2.
-distance_gradient = _make_gradient(_difference)
+distance_gradient = _make_gradient(difference)
