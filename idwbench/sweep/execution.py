@@ -176,11 +176,14 @@ def _search(spec: SweepSpec, trainer: Trainer, retry: Retry | None) -> None:
 
     assert spec.sampler is not None
     sampler, results, observer, is_planned = spec.sampler, trainer.results, trainer.observer, False
+    reset = set[str]()
 
     def train_missing(configs: Sequence[RunConfig], ended: int) -> None:
         nonlocal is_planned
         keys = [config.run_key for config in configs]
-        results.reset(keys, _RETRIED[retry])
+        # A setting that is drawn again has been trained again.
+        results.reset([key for key in keys if key not in reset], _RETRIED[retry])
+        reset.update(keys)
         pending = set(results.pending(keys))
         to_do = [config for config, key in zip(configs, keys, strict=True) if key in pending]
         if to_do:

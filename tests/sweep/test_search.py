@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,7 +14,7 @@ from idwbench.errors import IdwbenchError, ResultsError, SpecError, TrainingErro
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
-from idwbench.sweep.execution import run_sweep
+from idwbench.sweep.execution import Retry, run_sweep
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.sampler import Range, rungs
 from idwbench.sweep.search import run_search
@@ -200,6 +201,22 @@ def test_runs_of_a_search_that_are_trained_again_are_to_do(tmp_path: Path) -> No
     best = [line for line in counts.lines if "best" in line]
     assert len(best) == 2
     assert all("learning rate" in line for line in best)  # also what is no setting of the model
+
+
+@pytest.mark.parametrize("retry", ["all", "failed"])
+def test_a_setting_that_is_drawn_twice_is_trained_again_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retry: Retry
+) -> None:
+    grid = "{method: idw, prototypes: [2, 3], initialisation: mean}"
+    spec = read(tmp_path, text("{optuna: random, trials: 6, batch: 2, objective: validation_accuracy}", grid))
+    db = tmp_path / "runs.db"
+    error = Mock(side_effect=TrainingError("no room"))
+    monkeypatch.setattr("idwbench.sweep.runner.train_stack", error)
+    run_sweep(spec, db)
+    run_sweep(spec, db, retry=retry)
+    keys, results = planned_keys(db), Results(db)
+    failures = [[attempt.state for attempt in results.attempts(key)].count("failed") for key in keys]
+    assert failures == [2] * 4
 
 
 def test_a_search_waits_for_stored_runs_that_another_process_trains_again(
