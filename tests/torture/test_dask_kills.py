@@ -65,13 +65,20 @@ class Driver:
 
     def workers(self) -> list[psutil.Process]:
         children = psutil.Process(self.process.pid).children(recursive=True)
-        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        return [child for child in children if is_worker(child)]
 
     def end(self) -> int:
         assert self.process.stderr is not None
         with self.process:  # closes the pipe
             self.lines.extend(self.process.stderr)
         return self.process.returncode
+
+
+def is_worker(process: psutil.Process) -> bool:
+    try:
+        return "spawn_main" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # a killed one, whose parent has not noticed
+        return False
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from torture_sweeps import FULL, sweep_text
 
 pytestmark = pytest.mark.slow
 
-KILLS, SETTINGS, SEEDS = (200, 150, 2) if FULL else (20, 16, 2)
+KILLS, SETTINGS, SEEDS = (200, 150, 2) if FULL else (20, 32, 2)
 REAL_KILLS = 20 if FULL else 1  # of these, on a command line that is started anew
 MOST_STEPS = 16 if FULL else 24  # so that all kills come before the last run is stored
 
