@@ -38,7 +38,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class CurvePanel:
-    """The curves of one number of prototypes."""
+    """The curves of one number of prototypes; without a title if no model has any."""
 
     title: str
     curves: Sequence[Curve]

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupContent", "PageContent", "page_content"]
 
-_MOST_RUNS_FOR_CLAIMS = 20_000
-_BUDGET = 3_200_000  # characters of the sections of all groups, so that a page stays below 5 MB
+_MOST_RUNS_FOR_CLAIMS = 50_000
+_BUDGET = 3_600_000  # characters of the sections of all groups, so that a page stays below 5 MB
 _HEAD = 20  # rows of the leaderboards beyond it
 _LEFT_OUT = "Curves and pictures of this sweep are left out, to keep the page small. A page of it alone has them."
 # Kinds of runs with a section of their own, which has few of them.
@@ -80,13 +80,12 @@ def page_content(
 def _contents(
     results: Results, groups: Sequence[RunGroup], metric: str | None, top: int, data_dir: Path | None
 ) -> Iterator[GroupContent]:
-    """Yield the groups; those after the first `_BUDGET` characters have the head of their leaderboard alone."""
+    """Yield the groups; from the first that `_BUDGET` has no room for they have the head of their leaderboard alone."""
     used = 0
     for group in groups:
-        if used < _BUDGET:
-            parts = tuple(_parts(results, group, metric, top, data_dir))
-            used += sum(map(size_of, parts))
-        else:
+        parts = tuple(_parts(results, group, metric, top, data_dir)) if used < _BUDGET else ()
+        used += sum(map(size_of, parts))
+        if used >= _BUDGET:
             parts = (leaderboard_part(group, metric, min(top, _HEAD)), Part("more", "More", _LEFT_OUT))
         yield GroupContent(group, parts)
 

@@ -53,7 +53,7 @@ def curves_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[
 def _side_by_side(first: Panels, second: Panels, heading: str) -> Panels:
     """Return two panels as one row, each under the name of its metric."""
     charts = tuple(
-        replace(chart, title=f"{panels.title.removesuffix(f' · {heading}')} · {chart.title}")
+        replace(chart, title=" · ".join(filter(None, (panels.title.removesuffix(f" · {heading}"), chart.title))))
         for panels in (first, second)
         for chart in panels.charts
     )
@@ -68,7 +68,7 @@ def _panels(row: CurveRow, heading: str) -> Panels:
     charts = tuple(
         Chart(
             panel.title,
-            f"{row.label} against the epoch for {panel.title}, {len(panel.curves)} settings",
+            ", ".join(filter(None, (f"{row.label} against the epoch", panel.title, f"{len(panel.curves)} settings"))),
             curve_chart(panel.curves, row.label, percent=row.percent, logarithmic=row.logarithmic, domain=domain),
         )
         for panel in shown

@@ -106,6 +106,41 @@ def test_several_protocols_have_a_block_each() -> None:
     assert_no_words_overlap(drawing.figure)
 
 
+def network(**settings: object) -> list[StoredRun]:
+    configs = [run_config("two_moons", seed=seed, kind="network", encoder="mlp", **settings) for seed in (0, 1)]
+    return [made_run(config) for config in configs]
+
+
+def test_models_of_other_names_than_methods_of_attention_have_a_colour_each() -> None:
+    drawing = drawn([run for width in range(4, 16) for run in network(width=width)])
+    lines = drawing.figure.axes[0].get_lines()
+    styles = [(line.get_color(), line.get_linestyle()) for line in lines]
+    assert len(set(styles)) == len(styles) == 12
+    assert {style for _, style in styles[:10]} == {"-"}
+    assert drawing.left_out == ()
+    assert not any("prototypes" in text for text in words(drawing.figure))
+
+
+def test_a_column_is_for_networks_without_prototypes_if_others_have_some() -> None:
+    figure = drawn([*network(), *network(head="idw", prototypes=4)]).figure
+    assert {"without prototypes", "4 prototypes"} <= set(words(figure))
+
+
+def test_runs_of_a_kind_without_epochs_are_counted() -> None:
+    baseline = stored(kind="baseline", method="samples")
+    runs = [*stored(), *baseline]
+    curves = {run.run_key: points(3, 0.5) for run in runs[:2]}
+    drawing = curves_figure(Store(curves=curves), runs)  # type: ignore[arg-type]
+    assert drawing.left_out == (f"not drawn: {len(baseline)} runs of kind 'baseline'",)
+
+
+def test_a_curve_has_two_epochs() -> None:
+    runs = stored()
+    curves = {run.run_key: points(1, 0.5) for run in runs}
+    with pytest.raises(ConfigError, match="no run to draw has a learning curve"):
+        curves_figure(Store(curves=curves), runs)  # type: ignore[arg-type]
+
+
 def test_runs_without_curves_are_refused() -> None:
     with pytest.raises(ConfigError, match="no run to draw has a learning curve"):
         curves_figure(Store(), stored())  # type: ignore[arg-type]

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from idwbench.attention.methods import METHODS
 from idwbench.errors import ConfigError
-from idwbench.figures.collected.selection import Selection, runs_of_row, select_runs_of_kind
+from idwbench.figures.collected.selection import Selection, runs_of_row, select_runs_of_kinds
 from idwbench.figures.curves import DASHES, Curve, CurvePanel, CurveRow, draw_curves
-from idwbench.figures.drawing import Drawing, class_colour, method_colour
+from idwbench.figures.drawing import CLASS_COLOURS, Drawing, class_colour, method_colour
 from idwbench.figures.registry import figure_of_runs
 from idwbench.report.labels import count_label, metric_label
 from idwbench.report.summaries import Row, Section
@@ -50,17 +51,18 @@ def curve_rows(store: Results, runs: Sequence[StoredRun]) -> tuple[list[CurveRow
     Raises:
         ConfigError: no complete run has a learning curve.
     """
-    selection = select_runs_of_kind(runs)
+    points = store.load_curves([run.run_key for run in runs if run.state == "complete"])
+    kinds = {str(run.config.model.kind) for run in runs if len(points.get(run.run_key, ())) > 1}
+    if not kinds:
+        raise ConfigError("no run to draw has a learning curve", location=("figure",))
+    selection = select_runs_of_kinds(runs, kinds)
     left_out = list(selection.left_out)
     if more := [section.title for section in selection.sections[_MOST_SECTIONS:]]:
         left_out.append(f"not drawn: {count_label(len(more), 'other data set or protocol')}, beginning with {more[0]}")
     sections = selection.sections[:_MOST_SECTIONS]
-    points = store.load_curves([run.run_key for run in selection.runs if run.state == "complete"])
     rows = []
     for section in sections:
         rows += _rows(selection, section, points, left_out, heading=section.title if len(sections) > 1 else "")
-    if not any(panel.curves for row in rows for panel in row.panels):
-        raise ConfigError("no run to draw has a learning curve", location=("figure",))
     return rows, sections[0].title if len(sections) == 1 else "", tuple(left_out)
 
 
@@ -92,21 +94,28 @@ def _rows(selection: Selection, section: Section, points: Points, left_out: list
                 if _label(row.model) in styles
             ]
             found = [curve for curve in curves if curve is not None]
-            panels.append(CurvePanel(count_label(count, "prototype"), found))
+            title = count_label(count, "prototype") if count else "without prototypes" if any(counts) else ""
+            panels.append(CurvePanel(title, found))
         if any(panel.curves for panel in panels):
             rows.append(CurveRow("" if rows else heading, label, percent, name == "loss", panels))
     return rows
 
 
 def _styles(models: Sequence[ModelConfig]) -> tuple[Styles, list[str]]:
-    """Return colour and dash by label, and the labels that are left out: there are not enough dashes.
+    """Return colour and dash by label, and the labels that are left out: there are not enough of them.
 
-    The colour is that of the method. If there is one method, each setting has a colour.
+    The colour is that of the method. If there is one method, or if models have other names than those of methods of
+    attention, each setting has a colour.
     """
     settings: dict[str, list[str]] = defaultdict(list)
     for model in models:
         if _label(model) not in settings[model.method]:
             settings[model.method].append(_label(model))
+    if not settings.keys() <= METHODS.keys():
+        labels = [label for group in settings.values() for label in group]
+        n_colours, most = len(CLASS_COLOURS), len(CLASS_COLOURS) * len(DASHES)
+        found = {label: (class_colour(place), DASHES[place // n_colours]) for place, label in enumerate(labels[:most])}
+        return found, labels[most:]
     alone = len(settings) == 1
     styles, omitted = {}, []
     for method, labels in settings.items():
@@ -122,11 +131,11 @@ def _label(model: ModelConfig) -> str:
 
 
 def _curve(runs: Sequence[StoredRun], points: Points, which: tuple[str, str], styles: Styles) -> Curve | None:
-    """Return the values of all seeds at all epochs, NaN where a run has none; None if no run has any."""
+    """Return the values of all seeds at all epochs, NaN where a run has none; None for fewer than two epochs."""
     curves = [{point.epoch: point.values.get(which, np.nan) for point in points[run.run_key]} for run in runs]
     epochs = sorted({epoch for curve in curves for epoch in curve})
     values = np.array([[curve.get(epoch, np.nan) for epoch in epochs] for curve in curves], np.float64)
-    if not np.isfinite(values).any():
+    if len(epochs) < 2 or not np.isfinite(values).any():
         return None
     label = _label(runs[0].config.model)
     colour, dash = styles[label]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ __all__ = [
     "first_run",
     "runs_of_row",
     "select_runs_of_kind",
+    "select_runs_of_kinds",
     "select_runs_with_keys",
     "stored_models",
 ]
@@ -79,6 +80,11 @@ def select_runs_of_kind(runs: Sequence[StoredRun], kind: str = "prototypes") -> 
     if not any(run.state == "complete" for run in chosen):
         raise ConfigError(f"no run of kind '{kind}' is complete", location=("figure",))
     return _selection(runs, chosen)
+
+
+def select_runs_of_kinds(runs: Sequence[StoredRun], kinds: Collection[str]) -> Selection:
+    """Return the runs of these kinds of models, of which some are complete, and their sections."""
+    return _selection(runs, tuple(run for run in runs if run.config.model.kind in kinds))
 
 
 def select_runs_with_keys(runs: Sequence[StoredRun]) -> Selection:
