@@ -20,7 +20,7 @@ from idwbench.page import content as page_content_module
 from idwbench.page.charts import packed
 from idwbench.page.chosen import choose_runs, rank_settings
 from idwbench.page.content import page_content
-from idwbench.page.parts import Part
+from idwbench.page.parts import Part, size_of
 from idwbench.page.pictures import image_picture, key_picture
 from idwbench.page.writing import write_page
 from idwbench.results.store import Results
@@ -182,10 +182,14 @@ def test_charts_show_a_limited_number_of_settings(filled: Results) -> None:
 def test_groups_beyond_the_budget_keep_the_head_of_their_leaderboard(
     filled: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_content_module, "_BUDGET", 10)
+    whole = page_content(filled, top=500).groups
+    monkeypatch.setattr(page_content_module, "_BUDGET", sum(map(size_of, whole[0].parts)) + 1)
     first, second = page_content(filled, top=500).groups
     assert [part.name for part in first.parts] == ["leaderboard", "curves", "prototypes"]
     assert [part.name for part in second.parts] == ["leaderboard", "more"]
+    monkeypatch.setattr(page_content_module, "_BUDGET", 10)
+    for group in page_content(filled, top=500).groups:
+        assert [part.name for part in group.parts] == ["leaderboard", "more"]
 
 
 def test_a_page_without_charts_has_no_libraries(empty_page: Path) -> None:
