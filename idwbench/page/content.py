@@ -80,12 +80,12 @@ def page_content(
 def _contents(
     results: Results, groups: Sequence[RunGroup], metric: str | None, top: int, data_dir: Path | None
 ) -> Iterator[GroupContent]:
-    """Yield the groups; from the first that `_BUDGET` has no room for they have the head of their leaderboard alone."""
+    """Yield the groups; of several, those from the first beyond `_BUDGET` have the head of their leaderboard alone."""
     used = 0
     for group in groups:
         parts = tuple(_parts(results, group, metric, top, data_dir)) if used < _BUDGET else ()
         used += sum(map(size_of, parts))
-        if used >= _BUDGET:
+        if used >= _BUDGET and len(groups) > 1:
             parts = (leaderboard_part(group, metric, min(top, _HEAD)), Part("more", "More", _LEFT_OUT))
         yield GroupContent(group, parts)
 

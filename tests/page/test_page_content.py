@@ -190,6 +190,8 @@ def test_groups_beyond_the_budget_keep_the_head_of_their_leaderboard(
     monkeypatch.setattr(page_content_module, "_BUDGET", 10)
     for group in page_content(filled, top=500).groups:
         assert [part.name for part in group.parts] == ["leaderboard", "more"]
+    (alone,) = page_content(filled, whole[0].group.name, top=500).groups
+    assert [part.name for part in alone.parts] == ["leaderboard", "curves", "prototypes"]
 
 
 def test_a_page_without_charts_has_no_libraries(empty_page: Path) -> None:

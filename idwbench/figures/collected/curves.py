@@ -52,9 +52,7 @@ def curve_rows(store: Results, runs: Sequence[StoredRun]) -> tuple[list[CurveRow
         ConfigError: no complete run has a learning curve.
     """
     points = store.load_curves([run.run_key for run in runs if run.state == "complete"])
-    kinds = {str(run.config.model.kind) for run in runs if len(points.get(run.run_key, ())) > 1}
-    if not kinds:
-        raise ConfigError("no run to draw has a learning curve", location=("figure",))
+    kinds = {str(run.config.model.kind) for run in runs if points.get(run.run_key)}
     selection = select_runs_of_kinds(runs, kinds)
     left_out = list(selection.left_out)
     if more := [section.title for section in selection.sections[_MOST_SECTIONS:]]:
@@ -63,6 +61,8 @@ def curve_rows(store: Results, runs: Sequence[StoredRun]) -> tuple[list[CurveRow
     rows = []
     for section in sections:
         rows += _rows(selection, section, points, left_out, heading=section.title if len(sections) > 1 else "")
+    if not any(panel.curves for row in rows for panel in row.panels):
+        raise ConfigError("no run to draw has a learning curve", location=("figure",))
     return rows, sections[0].title if len(sections) == 1 else "", tuple(left_out)
 
 
@@ -131,7 +131,7 @@ def _label(model: ModelConfig) -> str:
 
 
 def _curve(runs: Sequence[StoredRun], points: Points, which: tuple[str, str], styles: Styles) -> Curve | None:
-    """Return the values of all seeds at all epochs, NaN where a run has none; None for fewer than two epochs."""
+    """Return the values of all seeds at all epochs, NaN where a run has none; None without any, or for one epoch."""
     curves = [{point.epoch: point.values.get(which, np.nan) for point in points[run.run_key]} for run in runs]
     epochs = sorted({epoch for curve in curves for epoch in curve})
     values = np.array([[curve.get(epoch, np.nan) for epoch in epochs] for curve in curves], np.float64)
