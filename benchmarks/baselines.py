@@ -24,8 +24,8 @@ from idwbench.models.neighbours import nearest_index
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.scikit_learn import fit, make_estimator
 from idwbench.runs.config import RunConfig
-from idwbench.runs.models import BaselineConfig
-from idwbench.runs.scikit_learn import ScikitLearnConfig
+from idwbench.runs.kinds.baseline import BaselineConfig
+from idwbench.runs.kinds.scikit_learn import ScikitLearnConfig
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import read_sweep
 from idwbench.training.fused_engine import FusedEngine

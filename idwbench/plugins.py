@@ -21,7 +21,7 @@ from idwbench.attention.methods import METHODS, register_method
 from idwbench.errors import IdwbenchError, PluginError, did_you_mean
 from idwbench.files import file_sha256, read_file
 from idwbench.runs.config import RunConfig
-from idwbench.runs.models import PatchStudyConfig
+from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.protocol import Protocol
 
 __all__ = [

@@ -9,7 +9,7 @@ from idwbench.errors import ConfigError, DatasetError
 from idwbench.machine import check_memory, free_memory
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
-from idwbench.runs.models import MODELS
+from idwbench.runs.kinds.models import MODELS
 
 HUGE = 2_000_000_000
 

@@ -10,7 +10,7 @@ import typer
 
 from idwbench.attention.methods import METHODS, all_parameters
 from idwbench.runs.datasets import TableFileConfig
-from idwbench.runs.models import PrototypesConfig
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol
 
 __all__ = ["DATASET_SETTINGS", "number", "with_parameters", "with_settings"]

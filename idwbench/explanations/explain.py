@@ -19,9 +19,9 @@ from idwbench.models.stored import find_stored_run, stored_model
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results, results_to_read
-from idwbench.runs.lstm import LstmConfig
-from idwbench.runs.mlp import MlpConfig
-from idwbench.runs.networks import LINEAR, NetworkConfig
+from idwbench.runs.kinds.lstm_lm import LstmConfig
+from idwbench.runs.kinds.mlp import MlpConfig
+from idwbench.runs.kinds.network import LINEAR, NetworkConfig
 
 __all__ = ["EXPLAINED_KINDS", "explain", "find_run"]
 

@@ -16,8 +16,8 @@ from idwbench.explanations.training_rows import training_item
 from idwbench.explanations.weighted import WeightedMemory, explain_weighted
 from idwbench.models.kernel_regression import KernelRegression, training_values
 from idwbench.runs.config import RunConfig
+from idwbench.runs.kinds.kernel_regression import KernelRegressionConfig
 from idwbench.runs.metrics import Metrics
-from idwbench.runs.models import KernelRegressionConfig
 
 __all__ = ["TRAINING_DATA", "KernelAttention", "explain_kernel_regression"]
 

@@ -18,7 +18,7 @@ from idwbench.explanations.training_text import TrainingText
 from idwbench.models.lstm import LstmLanguageModel
 from idwbench.models.text_model import TextModel, find_language_model
 from idwbench.results.store import Results
-from idwbench.runs.lstm import LstmConfig
+from idwbench.runs.kinds.lstm_lm import LstmConfig
 
 __all__ = ["HITS", "explain_prompt"]
 

@@ -13,7 +13,7 @@ from idwbench.files import check_output, write_file
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results, results_to_read
-from idwbench.runs.networks import NetworkConfig
+from idwbench.runs.kinds.network import NetworkConfig
 
 if TYPE_CHECKING:
     from idwbench.models.saved import SavedModel

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.runs.models import PatchStudyConfig
+from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
 __all__ = ["CRITERIA", "MARGIN", "Floats", "IdwNetwork", "State", "softmax", "squared_distances"]
 

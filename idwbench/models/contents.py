@@ -13,7 +13,7 @@ from idwbench.attention.methods import resolve_parameters
 from idwbench.errors import ModelFileError
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import UnknownConfig
-from idwbench.runs.models import PrototypesConfig
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.settings import Count, validated
 
 __all__ = [

@@ -28,7 +28,7 @@ from torch import Tensor
 from idwbench.attention.distances import stacked_product, unit_vectors
 from idwbench.attention.weighting_functions import get_weighting
 from idwbench.attention.weightings import scores_of, weights_of
-from idwbench.runs.hash_tables import HashTableConfig
+from idwbench.runs.kinds.hash_table import HashTableConfig
 
 if TYPE_CHECKING:
     from idwbench.results.records import StoredRun

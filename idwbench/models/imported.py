@@ -26,7 +26,7 @@ from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.saved import SavedModel
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import UnknownConfig
-from idwbench.runs.models import PrototypesConfig
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 
 __all__ = ["import_prototypes"]
 

@@ -11,7 +11,9 @@ from idwbench.attention.definitions import Initialisation
 from idwbench.attention.methods import get_method
 from idwbench.data.dataset import Dataset, FeatureMoments
 from idwbench.errors import ConfigError
-from idwbench.runs.models import BaselineConfig, NetworkConfig, PrototypesConfig
+from idwbench.runs.kinds.baseline import BaselineConfig
+from idwbench.runs.kinds.network import NetworkConfig
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 
 __all__ = [
     "baseline_prototypes",

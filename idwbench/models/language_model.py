@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from idwbench.attention.definitions import ParameterValue
 from idwbench.models.next_token import NextTokenModel
 from idwbench.models.transformer import Transformer, initialise_transformer
-from idwbench.runs.language_models import LanguageModelConfig
+from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
 
 __all__ = ["LanguageModel"]
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from idwbench.models.next_token import NextTokenModel
-from idwbench.runs.lstm import LstmConfig
+from idwbench.runs.kinds.lstm_lm import LstmConfig
 
 __all__ = ["LstmLanguageModel"]
 

@@ -14,7 +14,7 @@ from idwbench.data.dataset import Dataset
 from idwbench.errors import TrainingError
 from idwbench.models.batched_outputs import outputs_in_parts
 from idwbench.results.store import Results
-from idwbench.runs.mlp import MlpConfig
+from idwbench.runs.kinds.mlp import MlpConfig
 
 __all__ = ["MultilayerPerceptron", "initial_mlp", "load_mlp", "mlp_from_arrays"]
 

@@ -13,8 +13,8 @@ from idwbench.models.saved import SavedModel, SplitMetrics
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import UnknownConfig
+from idwbench.runs.kinds.network import NetworkConfig
 from idwbench.runs.metrics import METRICS, SPLITS, Metrics
-from idwbench.runs.networks import NetworkConfig
 
 __all__ = ["CARD_NAME", "card_text", "metrics_of_task", "network_card", "saved_model_card"]
 

@@ -23,7 +23,7 @@ from idwbench.models.encoders.vit_tiny import VitTiny
 from idwbench.models.initialisation import check_prototypes, head_config, initial_prototypes
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.results.store import Results
-from idwbench.runs.networks import LINEAR, NetworkConfig, check_encoder
+from idwbench.runs.kinds.network import LINEAR, NetworkConfig, check_encoder
 
 __all__ = ["Network", "check_network", "feature_dataset", "initial_network", "load_network", "network_from_arrays"]
 

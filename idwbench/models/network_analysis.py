@@ -11,8 +11,8 @@ from idwbench.models.network import Network, feature_dataset
 from idwbench.models.patch_study import study_patches
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.quality import PrototypeQuality
-from idwbench.runs.models import PatchStudyConfig
-from idwbench.runs.networks import NetworkConfig
+from idwbench.runs.kinds.network import NetworkConfig
+from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
 __all__ = ["head_metrics", "nearest_rows"]
 

@@ -16,7 +16,7 @@ from idwbench.errors import ConfigError
 from idwbench.models.closed_form import CRITERIA, MARGIN, Floats, IdwNetwork, State, softmax, squared_distances
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.quality import PrototypeQuality
-from idwbench.runs.models import PatchStudyConfig
+from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
 __all__ = ["SPECIAL_POINTS", "calibration_error", "study_patches"]
 

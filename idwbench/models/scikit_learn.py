@@ -12,7 +12,7 @@ from idwbench.attention.definitions import Parameter, ParameterValue
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.runs.datasets import Task
-from idwbench.runs.scikit_learn import ScikitLearnConfig
+from idwbench.runs.kinds.scikit_learn import ScikitLearnConfig
 
 __all__ = ["FittedEstimator", "check_data", "fit", "make_estimator"]
 

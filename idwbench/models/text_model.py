@@ -18,8 +18,8 @@ from idwbench.models.next_token import NextTokenModel, bits_per_character
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.datasets import LanguageConfig
-from idwbench.runs.language_models import LanguageModelConfig
-from idwbench.runs.lstm import LstmConfig
+from idwbench.runs.kinds.lstm_lm import LstmConfig
+from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
 
 __all__ = ["TextModel", "find_language_model", "load_language_model", "text_model_from_arrays"]
 

@@ -14,7 +14,7 @@ from idwbench.page.parts import Part, PatchCase, PatchState, sentences
 from idwbench.page.pictures import image_picture, plane_picture
 from idwbench.report.labels import count_label
 from idwbench.results.records import StoredRun
-from idwbench.runs.models import PatchStudyConfig
+from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
 if TYPE_CHECKING:
     from idwbench.figures.collected.plane import PlaneData

@@ -21,8 +21,8 @@ from idwbench.report.columns import text_column
 from idwbench.report.labels import value_label
 from idwbench.report.tables import Table
 from idwbench.results.records import ReportedRun
+from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.metrics import headline_metric
-from idwbench.runs.models import MODELS
 
 if TYPE_CHECKING:
     from idwbench.data.dataset import Dataset

@@ -12,7 +12,7 @@ from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import parse_dataset
-from idwbench.runs.models import parse_model
+from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.protocol import default_protocol
 from idwbench.sweep.grid import cells
 

@@ -15,7 +15,7 @@ from idwbench.report.statistics import Statistic, statistic
 from idwbench.results.records import ReportedRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DATASETS, PartsConfig
-from idwbench.runs.mlp import MlpConfig
+from idwbench.runs.kinds.mlp import MlpConfig
 
 __all__ = ["DualForm", "DualFormRow", "LayerShares", "TaskAccuracy", "dual_form", "has_only_perceptrons"]
 

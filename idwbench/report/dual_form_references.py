@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import PartsConfig
-from idwbench.runs.mlp import MlpConfig
+from idwbench.runs.kinds.mlp import MlpConfig
 
 __all__ = ["REFERENCE_NOTE", "SHARES", "published_accuracies", "published_shares"]
 

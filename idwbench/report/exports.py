@@ -23,7 +23,7 @@ from idwbench.report.leaderboard import BoardRow, Leaderboard
 from idwbench.report.settings import setting_names
 from idwbench.report.statistics import SPLITS, Statistic, present_splits
 from idwbench.report.summaries import SOURCES, Report, Row, Section
-from idwbench.runs.models import PrototypesConfig
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol
 
 __all__ = ["csv_text", "export_fields", "json_text", "render_csv", "render_json", "report_records"]

@@ -14,7 +14,7 @@ from idwbench.report.labels import plain_value, setting_label
 from idwbench.report.tables import MISSING, Table
 from idwbench.results.records import StoredRun
 from idwbench.runs.datasets import LookupConfig
-from idwbench.runs.models import ModelConfig
+from idwbench.runs.kinds.models import ModelConfig
 
 __all__ = ["Capacities", "LookupRuns", "capacity_table", "lookup_capacities", "lookup_runs"]
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from idwbench.report.labels import protocol_label
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.models import ModelConfig, parse_model
+from idwbench.runs.kinds.models import ModelConfig, parse_model
 from idwbench.runs.protocol import Protocol, default_protocol
 
 __all__ = ["REFERENCES", "Reference", "ReferenceSource", "find_reference", "reference_notes"]

@@ -12,7 +12,8 @@ from idwbench.report.labels import setting_label
 from idwbench.report.replication import Replication, group_alike
 from idwbench.results.records import ReportedRun
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.models import ModelConfig, ScikitLearnConfig
+from idwbench.runs.kinds.models import ModelConfig
+from idwbench.runs.kinds.scikit_learn import ScikitLearnConfig
 from idwbench.runs.scikit_learn_methods import SCIKIT_LEARN_METHODS
 from idwbench.runs.settings import Settings
 

@@ -24,8 +24,8 @@ from idwbench.report.settings import dataset_words, method_order, ordered_parame
 from idwbench.report.statistics import Statistic, split_statistics
 from idwbench.results.records import ReportedRun
 from idwbench.runs.datasets import DATASETS, DatasetConfig, dataset_identity
+from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.metrics import METRICS, headline_metric
-from idwbench.runs.models import ModelConfig
 from idwbench.runs.protocol import Protocol, default_protocol
 from idwbench.runs.settings import Settings
 

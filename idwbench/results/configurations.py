@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from idwbench.errors import ConfigError, ResultsError
 from idwbench.runs.config import RunConfig
-from idwbench.runs.models import ModelConfig
+from idwbench.runs.kinds.models import ModelConfig
 
 __all__ = ["Configurations"]
 

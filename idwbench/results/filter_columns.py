@@ -233,7 +233,7 @@ def _setting_defaults() -> tuple[dict[str, dict[str, Any]], dict[str, Any], dict
     from pydantic_core import PydanticUndefined
 
     from idwbench.runs.datasets import DATASETS
-    from idwbench.runs.models import MODELS, model_setting_names
+    from idwbench.runs.kinds.models import MODELS, model_setting_names
     from idwbench.runs.protocol import Protocol
 
     def default(info: Any) -> Any:
@@ -274,7 +274,7 @@ def _known_words(name: str) -> Sequence[str]:
     if name == "state":
         return RUN_STATES
     if name == "model":
-        from idwbench.runs.models import MODELS
+        from idwbench.runs.kinds.models import MODELS
 
         return tuple(MODELS)
     if name == "method":

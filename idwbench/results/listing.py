@@ -20,8 +20,9 @@ from idwbench.results.queries import plain_rows, sweep_id
 from idwbench.results.records import RESULT_STATES, RunState, last_line_of_error
 from idwbench.results.tables import arrays, metrics, runs, sweep_runs, sweeps
 from idwbench.runs.datasets import DATASETS, FileConfig, Task
+from idwbench.runs.kinds.models import MODELS
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.metrics import headline_metric
-from idwbench.runs.models import MODELS, PrototypesConfig
 
 __all__ = ["LISTED_STATES", "ArrayFacts", "ListedState", "RunRow", "array_facts", "list_runs", "sweeps_of"]
 

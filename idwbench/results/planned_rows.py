@@ -12,7 +12,7 @@ from idwbench.results.engines import to_json
 from idwbench.results.statements import converted
 from idwbench.results.tables import runs
 from idwbench.runs.config import RunConfig
-from idwbench.runs.models import ModelConfig
+from idwbench.runs.kinds.models import ModelConfig
 
 __all__ = ["PLANNED_COLUMNS", "dataset_columns", "planned_rows"]
 

@@ -15,7 +15,7 @@ from idwbench.results.processes import Owner, is_stale
 from idwbench.results.records import RUN_STATES, StoredSweep, SweepStatus
 from idwbench.results.rows import chunks, unpack_array
 from idwbench.results.tables import arrays, curves, diffs, runs, sweep_runs, sweeps
-from idwbench.runs.models import MODELS
+from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.results import CurvePoint
 
 if TYPE_CHECKING:

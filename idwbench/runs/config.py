@@ -16,7 +16,8 @@ from pydantic import PlainValidator, SerializeAsAny, SerializerFunctionWrapHandl
 
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig, SequenceConfig, dataset_label, parse_dataset
-from idwbench.runs.models import MODELS, ModelConfig, PrototypesConfig, model_setting_names, parse_model
+from idwbench.runs.kinds.models import MODELS, ModelConfig, model_setting_names, parse_model
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol, default_protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, validated
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.models import model_setting_names, parse_model
+from idwbench.runs.kinds.models import model_setting_names, parse_model
 from idwbench.runs.protocol import Protocol, parse_protocol
 
 __all__ = [

@@ -10,8 +10,8 @@ from idwbench.errors import ResultsError
 from idwbench.results.records import ReportedRun, StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.datasets import dataset_identity
+from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.metrics import Metrics
-from idwbench.runs.models import MODELS
 
 __all__ = ["measure_runs", "unmeasured_runs"]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from idwbench.results.garbage import paused_collection
 from idwbench.runs.config import RunConfig
-from idwbench.runs.models import ModelConfig, parse_model
+from idwbench.runs.kinds.models import ModelConfig, parse_model
 from idwbench.runs.protocol import Protocol, parse_protocol
 from idwbench.sweep.grid import Cell, cells
 from idwbench.sweep.spec import SweepSpec

@@ -17,8 +17,8 @@ from idwbench.errors import ResultsError, TrainingError
 from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
+from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.metrics import METRICS
-from idwbench.runs.models import parse_model
 from idwbench.runs.protocol import Protocol, parse_protocol
 from idwbench.runs.results import CurvePoint
 from idwbench.sweep.sampler import Range, SamplerSettings, SearchBlock, rungs

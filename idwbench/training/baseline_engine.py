@@ -8,7 +8,7 @@ from idwbench.data.dataset import Dataset
 from idwbench.models.initialisation import baseline_prototypes, check_baseline
 from idwbench.models.neighbours import nearest_index
 from idwbench.runs.config import RunConfig
-from idwbench.runs.models import BaselineConfig
+from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.results import RunResult
 from idwbench.training.engine import SingleRunEngine
 

@@ -20,7 +20,7 @@ from idwbench.models.hash_table import HashTable, initial_projections, projectio
 from idwbench.models.hash_table_measures import measured, recall
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import LookupConfig
-from idwbench.runs.hash_tables import HashTableConfig
+from idwbench.runs.kinds.hash_table import HashTableConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import CurvePoint, RunResult

@@ -10,7 +10,7 @@ import numpy as np
 from idwbench.data.dataset import Dataset
 from idwbench.models.kernel_regression import KernelRegression, training_values
 from idwbench.runs.config import RunConfig
-from idwbench.runs.models import KernelRegressionConfig
+from idwbench.runs.kinds.kernel_regression import KernelRegressionConfig
 from idwbench.runs.results import RunResult
 from idwbench.training.engine import AbstractEngine
 

@@ -19,8 +19,8 @@ from idwbench.models.language_model import LanguageModel
 from idwbench.models.next_token import NextTokenModel, text_metrics
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import LanguageConfig
-from idwbench.runs.language_models import LanguageModelConfig, check_context
-from idwbench.runs.lstm import LstmConfig
+from idwbench.runs.kinds.lstm_lm import LstmConfig
+from idwbench.runs.kinds.transformer_lm import LanguageModelConfig, check_context
 from idwbench.runs.results import RunResult
 from idwbench.training.module_engine import ModuleEngine
 from idwbench.training.module_training import Batches, ModuleTraining

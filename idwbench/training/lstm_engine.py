@@ -10,7 +10,7 @@ from idwbench.dual.recorder import Recorder
 from idwbench.models.lstm import LstmLanguageModel
 from idwbench.models.next_token import NextTokenModel
 from idwbench.runs.config import RunConfig
-from idwbench.runs.lstm import LstmConfig
+from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.training.language_model_engine import NextTokenEngine, steps_of_epoch
 from idwbench.training.module_engine import recording_facts
 

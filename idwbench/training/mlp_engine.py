@@ -16,7 +16,7 @@ from idwbench.errors import ConfigError
 from idwbench.models.mlp import MultilayerPerceptron, initial_mlp
 from idwbench.models.total_attention import KeySums, attention_metrics
 from idwbench.runs.config import RunConfig
-from idwbench.runs.mlp import MlpConfig
+from idwbench.runs.kinds.mlp import MlpConfig
 from idwbench.runs.results import RunResult
 from idwbench.training.module_engine import ModuleEngine, recording_facts
 from idwbench.training.module_training import Batches, ModuleTraining, Trained, shuffled_batches

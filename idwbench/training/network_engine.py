@@ -14,8 +14,8 @@ from idwbench.data.dataset import Dataset
 from idwbench.models.network import Network, check_network, initial_network
 from idwbench.models.network_analysis import head_metrics, nearest_rows
 from idwbench.runs.config import RunConfig
+from idwbench.runs.kinds.network import LINEAR, NetworkConfig
 from idwbench.runs.metrics import headline_metric
-from idwbench.runs.networks import LINEAR, NetworkConfig
 from idwbench.runs.results import RunResult
 from idwbench.training.module_engine import ModuleEngine
 from idwbench.training.module_training import ModuleTraining, shuffled_batches

@@ -12,7 +12,7 @@ from idwbench.errors import TrainingError
 from idwbench.models.patch_study import study_patches
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
-from idwbench.runs.models import PatchStudyConfig
+from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.results import RunResult
 from idwbench.training.engine import SingleRunEngine
 

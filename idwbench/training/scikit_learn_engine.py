@@ -7,8 +7,8 @@ import time
 from idwbench.data.dataset import Dataset
 from idwbench.models.scikit_learn import check_data, fit, make_estimator
 from idwbench.runs.config import RunConfig
+from idwbench.runs.kinds.scikit_learn import ScikitLearnConfig
 from idwbench.runs.results import RunResult
-from idwbench.runs.scikit_learn import ScikitLearnConfig
 from idwbench.training.engine import SingleRunEngine
 from idwbench.training.threads import limited_threads
 

@@ -17,7 +17,7 @@ from idwbench.errors import ConfigError, PluginError
 from idwbench.plugins import RESERVED_NAMES, load_entry_points, load_plugin, register
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import DATASETS
-from idwbench.runs.models import PrototypesConfig
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol
 
 METHODS_DOC = Path(__file__).parents[2] / "docs/methods.md"

@@ -18,7 +18,7 @@ from idwbench.errors import OutputError
 from idwbench.exports.onnx_network import network_content
 from idwbench.models.network import Network, initial_network, load_network
 from idwbench.results.store import Results
-from idwbench.runs.networks import NetworkConfig
+from idwbench.runs.kinds.network import NetworkConfig
 
 CARD = {"kind": "network", "model": "a network"}
 SCALING = Scaling(np.full(24, 2.0), np.linspace(0.5, 3, 24))

@@ -17,7 +17,7 @@ from idwbench.figures.plane import Points
 from idwbench.report.statistics import statistic
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
-from idwbench.runs.models import PatchStudyConfig
+from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
 EXTENT = (-2.0, 3.0, -1.5, 1.5)
 KEYS = np.array([[-0.6, 0.1], [0.7, -0.2]], np.float32)

@@ -15,7 +15,7 @@ from idwbench.figures.collected.plane import GRID
 from idwbench.figures.stored import FIGURES, draw_stored, stored_drawing
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
-from idwbench.runs.models import PatchStudyConfig
+from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
 ARRAYS = {"keys": np.arange(6, dtype=np.float32).reshape(3, 2) / 5, "values": np.eye(2, dtype=np.float32)[[0, 1, 1]]}
 

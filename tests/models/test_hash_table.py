@@ -13,8 +13,8 @@ from idwbench.data.lookup import LookupTable, Queries, draw_queries, draw_table
 from idwbench.models.hash_table import HashTable, initial_projections, projection_shapes
 from idwbench.models.hash_table_measures import measured, recall
 from idwbench.runs.datasets import LookupConfig
-from idwbench.runs.hash_tables import SIMILARITIES, HashTableConfig
-from idwbench.runs.models import parse_model
+from idwbench.runs.kinds.hash_table import SIMILARITIES, HashTableConfig
+from idwbench.runs.kinds.models import parse_model
 
 N, D = 6, 4
 

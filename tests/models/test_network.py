@@ -17,7 +17,7 @@ from idwbench.models.encoders.conv import Conv
 from idwbench.models.encoders.mlp import Mlp
 from idwbench.models.encoders.vit_tiny import VitTiny
 from idwbench.models.network import check_network, feature_dataset, initial_network, network_from_arrays
-from idwbench.runs.networks import NetworkConfig
+from idwbench.runs.kinds.network import NetworkConfig
 
 
 def generator(seed: int = 0) -> torch.Generator:

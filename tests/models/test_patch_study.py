@@ -17,8 +17,9 @@ from idwbench.models.closed_form import CRITERIA, squared_distances
 from idwbench.models.patch_study import SPECIAL_POINTS, calibration_error, study_patches
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.runs.datasets import TwoMoonsConfig
+from idwbench.runs.kinds.models import parse_model
+from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.metrics import METRICS
-from idwbench.runs.models import PatchStudyConfig, parse_model
 
 MOONS = TwoMoonsConfig(train_per_class=20, test_per_class=15, holdout_per_class=60)
 

@@ -16,8 +16,8 @@ from idwbench.report.layout import tables_of
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.summaries import summarise
 from idwbench.results.records import StoredRun
+from idwbench.runs.kinds.base import ModelSettings
 from idwbench.runs.metrics import METRICS, MetricDefinition
-from idwbench.runs.model_settings import ModelSettings
 
 Make = Callable[..., StoredRun]
 

@@ -6,8 +6,8 @@ import pytest
 
 from idwbench.errors import ConfigError
 from idwbench.runs.config import run_config
-from idwbench.runs.hash_tables import SIMILARITIES, HashTableConfig
-from idwbench.runs.models import parse_model
+from idwbench.runs.kinds.hash_table import SIMILARITIES, HashTableConfig
+from idwbench.runs.kinds.models import parse_model
 
 
 def a_table(**settings: object) -> HashTableConfig:

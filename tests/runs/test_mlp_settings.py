@@ -6,8 +6,8 @@ import pytest
 
 from idwbench.errors import ConfigError
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.runs.mlp import MlpConfig
-from idwbench.runs.models import model_setting_names, parse_model
+from idwbench.runs.kinds.mlp import MlpConfig
+from idwbench.runs.kinds.models import model_setting_names, parse_model
 
 OF = ["mnist", "fashion_mnist"]
 

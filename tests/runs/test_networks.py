@@ -10,8 +10,8 @@ from idwbench.attention.definitions import Parameter
 from idwbench.attention.methods import METHODS, register_method
 from idwbench.errors import ConfigError
 from idwbench.runs.config import run_config
-from idwbench.runs.models import model_setting_names, parse_model
-from idwbench.runs.networks import NetworkConfig
+from idwbench.runs.kinds.models import model_setting_names, parse_model
+from idwbench.runs.kinds.network import NetworkConfig
 
 
 def parsed(**settings) -> NetworkConfig:

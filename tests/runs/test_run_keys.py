@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import DATASETS, CsvConfig
-from idwbench.runs.models import MODELS
+from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.protocol import Protocol
 
 ASSETS = Path(__file__).parents[1] / "assets"

@@ -10,7 +10,7 @@ from sklearn import ensemble, linear_model, neighbors, svm
 from idwbench.errors import ConfigError
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import DATASETS
-from idwbench.runs.models import parse_model
+from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.protocol import Protocol
 from idwbench.runs.scikit_learn_methods import SCIKIT_LEARN_METHODS
 

@@ -17,7 +17,7 @@ from idwbench.report.leaderboard import leaderboard
 from idwbench.report.summaries import summarise
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.runs.models import KernelRegressionConfig
+from idwbench.runs.kinds.kernel_regression import KernelRegressionConfig
 from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.measurement import measure_runs, unmeasured_runs
 from idwbench.sweep.planner import plan

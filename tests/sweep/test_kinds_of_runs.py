@@ -12,7 +12,9 @@ from idwbench.errors import ConfigError, ResultsError, SpecError, TrainingError
 from idwbench.models.stored import stored_model
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.runs.models import MODELS, BaselineConfig, PatchStudyConfig
+from idwbench.runs.kinds.baseline import BaselineConfig
+from idwbench.runs.kinds.models import MODELS
+from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.planner import plan

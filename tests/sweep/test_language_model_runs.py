@@ -14,7 +14,7 @@ from idwbench.report.leaderboard import leaderboard
 from idwbench.report.summaries import summarise
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.runs.language_models import LanguageModelConfig
+from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
 from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.planner import plan

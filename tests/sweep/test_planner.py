@@ -11,7 +11,7 @@ import pytest
 from idwbench.errors import ConfigError
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import TwoMoonsConfig
-from idwbench.runs.models import parse_model
+from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.protocol import default_protocol
 from idwbench.sweep import planner
 from idwbench.sweep.grid import Block

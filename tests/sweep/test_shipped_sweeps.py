@@ -11,7 +11,8 @@ import pytest
 
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DATASETS, CsvConfig, Friedman1Config, MnistConfig, NpzConfig, TwoMoonsConfig
-from idwbench.runs.models import MODELS, PrototypesConfig
+from idwbench.runs.kinds.models import MODELS
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol, default_protocol
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import read_sweep

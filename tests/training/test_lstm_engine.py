@@ -16,8 +16,8 @@ from idwbench.models.ngram import ngram_bits_per_character
 from idwbench.models.text_model import find_language_model, load_language_model
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
-from idwbench.runs.lstm import LstmConfig
-from idwbench.runs.models import parse_model
+from idwbench.runs.kinds.lstm_lm import LstmConfig
+from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.results import RunResult
 from idwbench.sweep.execution import train
 from idwbench.training.checkpoint_files import Checkpoints

@@ -20,7 +20,7 @@ from idwbench.figures.registry import figure_of_runs
 from idwbench.report.labels import count_label
 from idwbench.report.summaries import Row
 from idwbench.results.records import StoredRun
-from idwbench.runs.mlp import MlpConfig
+from idwbench.runs.kinds.mlp import MlpConfig
 
 if TYPE_CHECKING:
     from idwbench.explanations.history import LinearLayers

@@ -18,8 +18,8 @@ from idwbench.figures.registry import figure_of_runs
 from idwbench.report.labels import count_label, metric_label
 from idwbench.report.summaries import Row, Section
 from idwbench.results.records import StoredRun
+from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.metrics import headline_metric
-from idwbench.runs.models import ModelConfig
 from idwbench.runs.results import CurvePoint
 
 if TYPE_CHECKING:

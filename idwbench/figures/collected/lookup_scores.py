@@ -15,7 +15,7 @@ from idwbench.figures.lookups import Axis, Series, SeriesPanel, draw_series
 from idwbench.figures.registry import figure_of_runs
 from idwbench.report.lookups import LookupRuns
 from idwbench.results.records import StoredRun
-from idwbench.runs.hash_tables import HashTableConfig
+from idwbench.runs.kinds.hash_table import HashTableConfig
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results

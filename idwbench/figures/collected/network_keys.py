@@ -19,7 +19,7 @@ from idwbench.figures.network_keys import FeaturePanel, draw_network_keys
 from idwbench.figures.registry import figure_of_runs
 from idwbench.report.summaries import Row, Section
 from idwbench.results.records import StoredRun
-from idwbench.runs.networks import NetworkConfig
+from idwbench.runs.kinds.network import NetworkConfig
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results

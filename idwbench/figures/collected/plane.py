@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.figures.plane import Extent, Points, cell_centres
-from idwbench.runs.models import ModelConfig
+from idwbench.runs.kinds.models import ModelConfig
 
 __all__ = ["GRID", "PlaneData", "class_probability", "plane_data"]
 

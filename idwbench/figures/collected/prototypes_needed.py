@@ -20,8 +20,8 @@ from idwbench.report.statistics import Statistic, split_statistics
 from idwbench.report.validation import best_by_validation
 from idwbench.results.records import StoredRun
 from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.metrics import headline_metric
-from idwbench.runs.models import ModelConfig
 from idwbench.runs.protocol import Protocol
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from idwbench.models.transformer import Transformer
-from idwbench.runs.networks import check_patch
+from idwbench.runs.kinds.network import check_patch
 
 __all__ = ["VitTiny"]
 

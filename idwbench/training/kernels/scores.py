@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from idwbench.attention.definitions import ParameterValue
 from idwbench.attention.methods import get_method
-from idwbench.runs.models import PrototypesConfig
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.training.kernels.elementary import exp32, log32
 from idwbench.training.kernels.jit import exact_kernel, inlined_kernel, kernel
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from idwbench.attention.definitions import ParameterValue
 from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.model_settings import ModelSettings, check_recording
+from idwbench.runs.kinds.base import ModelSettings, check_recording
 from idwbench.runs.settings import Count, validated
 
 __all__ = ["MAX_DEPTH", "MlpConfig"]

@@ -9,7 +9,7 @@ from pydantic import Field
 from idwbench.attention.definitions import ParameterValue
 from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.model_settings import ModelSettings
+from idwbench.runs.kinds.base import ModelSettings
 from idwbench.runs.scikit_learn_methods import ScikitLearnMethod, get_scikit_learn_method
 from idwbench.runs.settings import validated
 

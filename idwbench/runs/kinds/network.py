@@ -10,7 +10,7 @@ from pydantic import Field
 from idwbench.attention.definitions import Method, ParameterValue
 from idwbench.attention.methods import METHODS, get_method, resolve_parameters
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.runs.model_settings import LAYER_NUMBERS, ModelSettings
+from idwbench.runs.kinds.base import LAYER_NUMBERS, ModelSettings
 from idwbench.runs.settings import Count, validated
 
 __all__ = [

@@ -10,8 +10,8 @@ from idwbench.attention.definitions import ParameterValue
 from idwbench.attention.methods import METHODS, resolve_parameters
 from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DatasetConfig, LanguageConfig
-from idwbench.runs.model_settings import LAYER_NUMBERS, ModelSettings, given_method
-from idwbench.runs.networks import check_parameter_names
+from idwbench.runs.kinds.base import LAYER_NUMBERS, ModelSettings, given_method
+from idwbench.runs.kinds.network import check_parameter_names
 from idwbench.runs.settings import Count, validated
 
 __all__ = ["LanguageModelConfig", "check_context", "check_text"]

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from idwbench.attention.definitions import ParameterValue
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.language_models import check_text
-from idwbench.runs.model_settings import ModelSettings, check_recording
+from idwbench.runs.kinds.base import ModelSettings, check_recording
+from idwbench.runs.kinds.transformer_lm import check_text
 from idwbench.runs.settings import Count, validated
 
 __all__ = ["LstmConfig"]

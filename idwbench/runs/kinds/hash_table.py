@@ -11,7 +11,7 @@ from idwbench.attention.methods import get_method
 from idwbench.attention.weighting_functions import WEIGHTINGS, get_weighting
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.model_settings import ModelSettings
+from idwbench.runs.kinds.base import ModelSettings
 from idwbench.runs.settings import validated
 
 __all__ = ["EQUALITY", "SIMILARITIES", "HashTableConfig"]

@@ -1,0 +1,1 @@
+"""The kinds of models: their settings, one file each."""

@@ -1,0 +1,66 @@
+"""The settings of kernel regression."""
+
+# No postponed annotations: pydantic would compile each of them again.
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+from idwbench.attention.definitions import ParameterValue
+from idwbench.attention.kernels import KERNELS, get_kernel, kernel_parameters
+from idwbench.errors import ConfigError, did_you_mean
+from idwbench.runs.kinds.base import ModelSettings
+from idwbench.runs.settings import validated
+
+__all__ = ["KernelRegressionConfig"]
+
+
+class KernelRegressionConfig(ModelSettings):
+    """Kernel regression, whose memory is the training data.
+
+    `parameters` holds every parameter of the kernel, defaults included: ``bandwidth``, a number in scaled units,
+    ``scott`` or ``loo``; or ``power``, a number or ``loo``, and ``epsilon``.
+    """
+
+    defaults: ClassVar[Mapping[str, Any]] = {"kernel": "gaussian"}
+
+    kind: Literal["kernel_regression"] = "kernel_regression"
+    kernel: str
+    parameters: dict[str, ParameterValue]
+
+    @property
+    def is_deterministic(self) -> bool:
+        """True: only the data may be random."""
+        return True
+
+    @property
+    def method(self) -> str:
+        """The name in tables: ``gaussian_kernel``, which is not the method ``gaussian``."""
+        return f"{self.kernel}_kernel"
+
+    @property
+    def prototypes(self) -> int:
+        """Number of learned prototypes: 0, since the memory is the training data."""
+        return 0
+
+    @property
+    def plugin_sha256(self) -> None:
+        """None: no plugin defines a kernel."""
+
+    @property
+    def label(self) -> str:
+        """Label of the model: ``gaussian kernel · h=0.5``."""
+        return f"{self.kernel} kernel · {self.parameters_label}"
+
+    @property
+    def parameters_label(self) -> str:
+        """Label of the parameters in tables: ``h=0.5``, ``h=loo`` or ``p=2, ε=0``."""
+        return get_kernel(self.kernel).label(self.parameters)
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the model for flat settings."""
+        if "kernel" not in settings:
+            raise ConfigError("'kernel' is missing", hint=did_you_mean("", KERNELS))
+        fields = {name: value for name, value in settings.items() if name in ("kind", "kernel")}
+        given = {name: value for name, value in settings.items() if name not in fields}
+        parameters = kernel_parameters(get_kernel(settings["kernel"]), given)
+        return validated(cls, {**fields, "parameters": parameters})

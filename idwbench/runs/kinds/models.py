@@ -1,0 +1,80 @@
+"""The settings of models, discriminated by kind."""
+
+# No postponed annotations: pydantic would compile each of them again.
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from idwbench.attention.kernels import KERNELS
+from idwbench.attention.methods import all_parameters
+from idwbench.attention.weighting_functions import WEIGHTINGS
+from idwbench.errors import ConfigError, did_you_mean
+from idwbench.runs.kinds.baseline import BaselineConfig
+from idwbench.runs.kinds.hash_table import HashTableConfig
+from idwbench.runs.kinds.kernel_regression import KernelRegressionConfig
+from idwbench.runs.kinds.lstm_lm import LstmConfig
+from idwbench.runs.kinds.mlp import MlpConfig
+from idwbench.runs.kinds.network import ATTENTION_PREFIX, NetworkConfig
+from idwbench.runs.kinds.patch_study import PatchStudyConfig
+from idwbench.runs.kinds.prototypes import PrototypesConfig
+from idwbench.runs.kinds.scikit_learn import ScikitLearnConfig
+from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
+from idwbench.runs.scikit_learn_methods import SCIKIT_LEARN_METHODS
+
+__all__ = ["MODELS", "ModelConfig", "model_setting_names", "parse_model"]
+
+_AnyConfig = (
+    PrototypesConfig
+    | PatchStudyConfig
+    | BaselineConfig
+    | KernelRegressionConfig
+    | ScikitLearnConfig
+    | HashTableConfig
+    | NetworkConfig
+    | LanguageModelConfig
+    | LstmConfig
+    | MlpConfig
+)
+ModelConfig = Annotated[_AnyConfig, Field(discriminator="kind")]
+MODELS: dict[str, type[_AnyConfig]] = {
+    "prototypes": PrototypesConfig,
+    "patch_study": PatchStudyConfig,
+    "baseline": BaselineConfig,
+    "kernel_regression": KernelRegressionConfig,
+    "scikit_learn": ScikitLearnConfig,
+    "hash_table": HashTableConfig,
+    "network": NetworkConfig,
+    "transformer_lm": LanguageModelConfig,
+    "lstm_lm": LstmConfig,
+    "mlp": MlpConfig,
+}
+_DERIVED = ("parameters", "plugin_sha256")
+
+
+def model_setting_names() -> list[str]:
+    """Return the names of all flat settings of models: fields, and parameters of methods, kernels and weightings.
+
+    Those of scikit-learn's methods are among them.
+    """
+    fields = [name for kind in MODELS.values() for name in kind.model_fields if name not in _DERIVED]
+    of_kernels = [parameter.name for kernel in KERNELS.values() for parameter in kernel.parameters]
+    of_weightings = [parameter.name for weighting in WEIGHTINGS.values() for parameter in weighting.parameters]
+    of_attention = [f"{ATTENTION_PREFIX}{name}" for name in all_parameters()]
+    of_scikit_learn = [parameter.name for method in SCIKIT_LEARN_METHODS.values() for parameter in method.parameters]
+    names = [*fields, *all_parameters(), *of_kernels, *of_weightings, *of_attention, *of_scikit_learn]
+    return [*dict.fromkeys(names)]
+
+
+def parse_model(settings: Mapping[str, Any]) -> ModelConfig:
+    """Return the model for flat settings: ``kind``, ``method``, ``prototypes``, parameters of the method, ….
+
+    Raises:
+        ConfigError: unknown kind, method or setting, or a value out of range; `location` is the setting.
+    """
+    kind = settings.get("kind", "prototypes")
+    if not isinstance(kind, str) or kind not in MODELS:
+        hint = did_you_mean(str(kind), MODELS)
+        raise ConfigError(f"unknown kind of model {kind!r}", location=("kind",), hint=hint)
+    parsed: ModelConfig = MODELS[kind].parse(settings)
+    return parsed
