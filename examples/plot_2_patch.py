@@ -13,7 +13,7 @@ import numpy as np
 
 import idwbench
 from idwbench.data.loading import load_dataset
-from idwbench.models.stored import stored_model
+from idwbench.models.saved_model import stored_model
 
 with TemporaryDirectory() as folder:
     run = idwbench.train(idwbench.run_config("two_moons", prototypes=16), Path(folder, "results.db"))

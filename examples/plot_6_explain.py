@@ -13,7 +13,7 @@ import numpy as np
 
 import idwbench
 from idwbench.data.loading import load_dataset
-from idwbench.models.stored import stored_model
+from idwbench.models.saved_model import stored_model
 
 config = idwbench.run_config("digits", prototypes=30, power=8, epochs=30)
 with TemporaryDirectory() as folder:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from idwbench.explanations.explain import explain
     from idwbench.explanations.passages import explain_prompt
     from idwbench.exports.model import export_model, model_card
-    from idwbench.models.checkpoints import load_model
     from idwbench.models.imported import import_prototypes
     from idwbench.models.kernel_regression import kernel_regression
+    from idwbench.models.model_file import load_model
     from idwbench.page.writing import write_page
     from idwbench.plugins import register
     from idwbench.publications.folder import write_publication
@@ -72,7 +72,7 @@ _HOMES = {
     "judge_claims": "idwbench.claims.verdicts",
     "kernel_regression": "idwbench.models.kernel_regression",
     "key_history": "idwbench.training.key_replay",
-    "load_model": "idwbench.models.checkpoints",
+    "load_model": "idwbench.models.model_file",
     "measure_runs": "idwbench.sweep.measurement",
     "model_card": "idwbench.exports.model",
     "register": "idwbench.plugins",

@@ -66,7 +66,7 @@ ROOMS = [
         "torch matplotlib alembic sklearn scipy numba pandas safetensors",
     ),
     ("idwbench.attention.weightings, idwbench.models.prototypes", "typer matplotlib pandas sklearn alembic numba"),
-    ("idwbench.models.patching, idwbench.models.saved", "typer matplotlib pandas sklearn alembic numba"),
+    ("idwbench.models.patching, idwbench.models.saved_model", "typer matplotlib pandas sklearn alembic numba"),
     ("idwbench.explanations.explain, idwbench.explanations.history", "typer matplotlib pandas sklearn alembic numba"),
 ]
 PROGRAM = """

@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 from idwbench.cli.app import app
 from idwbench.data import loading
 from idwbench.data.dataset import Dataset, Split
-from idwbench.models.checkpoints import SavedModel, load_model, save_model
+from idwbench.models.model_file import load_model, save_model
 from idwbench.models.patching import apply_patch, make_patch
+from idwbench.models.saved_model import SavedModel
 from idwbench.runs.datasets import DatasetConfig, parse_dataset
 
 pytestmark = pytest.mark.slow

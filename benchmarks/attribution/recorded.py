@@ -15,7 +15,7 @@ from idwbench.data.dataset import Dataset, Split
 from idwbench.dual.facts import RecordingFacts
 from idwbench.dual.recorder import Recorder
 from idwbench.dual.recording import Recording
-from idwbench.models.mlp import MultilayerPerceptron, initial_mlp
+from idwbench.models.perceptron import MultilayerPerceptron, initial_mlp
 from idwbench.runs.config import RunConfig
 
 __all__ = ["Recorded", "record", "with_flipped_labels", "with_rows"]

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from benchmarks.attribution.sizes import Size
 from idwbench.data.dataset import Dataset
-from idwbench.models.mlp import MultilayerPerceptron, initial_mlp
+from idwbench.models.perceptron import MultilayerPerceptron, initial_mlp
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.training.module_training import ModuleTraining, shuffled_batches
 

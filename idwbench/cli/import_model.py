@@ -13,7 +13,7 @@ from idwbench.cli.options import DataDir, Force, Json, Plugins, key_values, load
 from idwbench.cli.settings import with_parameters
 
 if TYPE_CHECKING:
-    from idwbench.models.saved import SavedModel
+    from idwbench.models.saved_model import SavedModel
 
 __all__ = ["import_model"]
 

@@ -15,7 +15,7 @@ from idwbench.errors import PatchError
 if TYPE_CHECKING:
     from idwbench.models.criteria import Criterion
     from idwbench.models.repair import Repair
-    from idwbench.models.saved import SavedModel
+    from idwbench.models.saved_model import SavedModel
 
 __all__ = ["patch"]
 
@@ -74,8 +74,8 @@ def patch(
         check_model_path(target)
         check_output(target, overwrite=force)
 
-    from idwbench.models.checkpoints import load_model
     from idwbench.models.criteria import Criterion
+    from idwbench.models.model_file import load_model
     from idwbench.training.threads import limited_threads
 
     criterion = Criterion.of(**amounts)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from idwbench.models.patch_records import RecordedPatch
     from idwbench.models.patching import Patch
     from idwbench.models.repair import Repair
-    from idwbench.models.saved import SavedModel
+    from idwbench.models.saved_model import SavedModel
 
 __all__ = ["print_patches", "print_repair"]
 

@@ -103,8 +103,8 @@ def train(
         note = f"run {run.run_key[:12]} is in the database already (engine {run.engine}); --retrain trains it again"
         echo(note, err=True)
     if output is not None:
-        from idwbench.models.checkpoints import save_model
-        from idwbench.models.stored import stored_model
+        from idwbench.models.model_file import save_model
+        from idwbench.models.saved_model import stored_model
 
         save_model(stored_model(Results(db, read_only=True), run, data_dir), output, overwrite=force)
     _print_run(run, output, json)

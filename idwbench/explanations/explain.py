@@ -14,8 +14,7 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import ExplanationError, TrainingError, did_you_mean
 from idwbench.explanations.answers import ExplainedAnswer
 from idwbench.explanations.queries import Request
-from idwbench.models.saved import SavedModel
-from idwbench.models.stored import find_stored_run, stored_model
+from idwbench.models.saved_model import SavedModel, find_stored_run, stored_model
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results, results_to_read
@@ -91,7 +90,7 @@ def _found(model: str, results: Results | str | PathLike[str]) -> SavedModel | S
     run = find_run(model, results)
     if run is not None:
         return run
-    from idwbench.models.checkpoints import load_model
+    from idwbench.models.model_file import load_model
 
     return load_model(model)
 
@@ -118,7 +117,7 @@ def _explain_run(results: Results, run: StoredRun, request: Request) -> Explaine
         return explain_prototypes(stored_model(results, run, request.data_dir), request)
     if isinstance(model, NetworkConfig):
         from idwbench.explanations.prototypes import HEAD, explain_head
-        from idwbench.models.network import network_from_arrays
+        from idwbench.models.networks import network_from_arrays
 
         _check_layer(request.layer, (HEAD,))
         dataset, arrays = request.dataset(config), results.load_arrays(run.run_key)

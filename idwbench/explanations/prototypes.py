@@ -15,9 +15,9 @@ from idwbench.explanations.masks import parse_mask
 from idwbench.explanations.queries import DatasetInputs, Request, read_query, task_names
 from idwbench.explanations.weighted import WeightedMemory, explain_weighted
 from idwbench.models.effects import data_difference
-from idwbench.models.network import Network
+from idwbench.models.networks import Network
 from idwbench.models.prototypes import PrototypeNetwork
-from idwbench.models.saved import SavedModel
+from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import RunConfig
 
 __all__ = ["HEAD", "PROTOTYPES", "PrototypeAttention", "explain_head", "explain_prototypes"]

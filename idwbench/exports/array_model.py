@@ -16,7 +16,7 @@ from idwbench.errors import OutputError
 from idwbench.models.array_weights import array_weighting
 from idwbench.models.model_card import saved_model_card
 from idwbench.models.prototypes import PrototypeNetwork
-from idwbench.models.saved import SavedModel
+from idwbench.models.saved_model import SavedModel
 
 __all__ = ["ArrayModel", "array_model", "head_arrays"]
 

@@ -16,7 +16,7 @@ from idwbench.results.store import Results, results_to_read
 from idwbench.runs.kinds.network import NetworkConfig
 
 if TYPE_CHECKING:
-    from idwbench.models.saved import SavedModel
+    from idwbench.models.saved_model import SavedModel
 
 __all__ = ["MODEL_SUFFIXES", "ModelFormat", "export_model", "export_run", "find_model", "model_card", "model_format"]
 
@@ -123,7 +123,7 @@ def find_model(
     data_dir: Path | None = None,
 ) -> SavedModel:
     """Return a model that is given as it is, by its file, or by its run; errors as for `export_model`."""
-    from idwbench.models.stored import stored_model
+    from idwbench.models.saved_model import stored_model
 
     found = _found(model, results)
     return stored_model(results_to_read(results), found, data_dir) if isinstance(found, StoredRun) else found
@@ -133,8 +133,8 @@ def _found(model: SavedModel | StoredRun | str | PathLike[str], results: Databas
     """Return the model of a file, or the run of a key; models and runs as they are."""
     if not isinstance(model, str | PathLike):
         return model
-    from idwbench.models.checkpoints import load_model
-    from idwbench.models.stored import find_stored_run
+    from idwbench.models.model_file import load_model
+    from idwbench.models.saved_model import find_stored_run
 
     run = find_stored_run(fspath(model), results, ModelFileError)
     return load_model(model) if run is None else run
@@ -156,7 +156,7 @@ def model_format(path: Path, format: ModelFormat | None = None) -> ModelFormat:
 
 def _content(model: SavedModel, format: ModelFormat) -> bytes:
     if format in ("pt", "safetensors"):
-        from idwbench.models.checkpoints import model_content
+        from idwbench.models.model_file import model_content
 
         return model_content(model, f".{format}")
     from idwbench.exports.array_model import array_model
@@ -181,7 +181,7 @@ def _network_content(results: Database, run: StoredRun, format: ModelFormat, dat
     from idwbench.data.loading import load_dataset
     from idwbench.exports.onnx_network import network_content
     from idwbench.models.model_card import network_card
-    from idwbench.models.network import network_from_arrays
+    from idwbench.models.networks import network_from_arrays
 
     settings = run.config.model
     assert isinstance(settings, NetworkConfig)

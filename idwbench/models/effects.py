@@ -17,7 +17,7 @@ from idwbench.errors import DatasetError
 from idwbench.models.inputs import LoadDataset
 from idwbench.models.joint_patches import CONFLICT_DISTANCE
 from idwbench.models.prototypes import PrototypeNetwork
-from idwbench.models.saved import SavedModel
+from idwbench.models.saved_model import SavedModel
 
 __all__ = ["LARGE_EFFECT", "SplitEffect", "data_difference", "large_effect", "measured_effects", "split_effect"]
 

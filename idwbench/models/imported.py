@@ -17,13 +17,11 @@ from idwbench.data.dataset import Dataset, Scaling
 from idwbench.data.folders import resolve_files
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ModelFileError, PatchError, did_you_mean
-from idwbench.models.checkpoints import versions_here
 from idwbench.models.given_prototypes import GivenPrototypes, given_prototypes
 from idwbench.models.inputs import find_label
-from idwbench.models.model_card import metrics_of_task
 from idwbench.models.neighbours import nearest_index
 from idwbench.models.prototypes import PrototypeNetwork
-from idwbench.models.saved import SavedModel
+from idwbench.models.saved_model import SavedModel, metrics_of_task, versions_here
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import UnknownConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from idwbench.models.next_token import NextTokenModel
+from idwbench.models.language import NextTokenModel
 from idwbench.runs.kinds.lstm_lm import LstmConfig
 
 __all__ = ["LstmLanguageModel"]

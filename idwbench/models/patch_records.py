@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.errors import ModelFileError, PatchError
-from idwbench.models.contents import PatchRecord, parse_patch
 from idwbench.models.criteria import Criterion
 from idwbench.models.demands import Demand, later_requirement
+from idwbench.models.model_card import PatchRecord, parse_patch
 from idwbench.models.patch_checks import missing_leads
 
 if TYPE_CHECKING:
-    from idwbench.models.saved import SavedModel
+    from idwbench.models.saved_model import SavedModel
 
 __all__ = ["RecordedPatch", "recorded_patches"]
 

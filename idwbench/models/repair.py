@@ -11,14 +11,14 @@ from typing import Any
 
 from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError
-from idwbench.models.checkpoints import save_model
 from idwbench.models.criteria import Criterion
 from idwbench.models.effects import SplitEffect, large_effect, measured_effects
 from idwbench.models.inputs import LoadDataset, find_input, find_label
+from idwbench.models.model_file import save_model
 from idwbench.models.patch_changes import PatchInput, add_patches, without_patch
 from idwbench.models.patch_files import read_patch_file
 from idwbench.models.patching import Patch, check_patch
-from idwbench.models.saved import SavedModel
+from idwbench.models.saved_model import SavedModel
 
 __all__ = ["Repair", "repair", "repair_file", "undo"]
 

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from idwbench.data.tokens import CHARACTERS, Tokenizer, tokenizer_of
 from idwbench.errors import ConfigError, TrainingError
-from idwbench.models.language_model import LanguageModel
+from idwbench.models.language import LanguageModel, NextTokenModel, bits_per_character
 from idwbench.models.lstm import LstmLanguageModel
-from idwbench.models.next_token import NextTokenModel, bits_per_character
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.datasets import LanguageConfig

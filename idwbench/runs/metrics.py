@@ -30,7 +30,7 @@ __all__ = [
 # In the order of tables.
 SPLITS = ("train", "validation", "test", "holdout")
 _NUMBERS_AT_ONCE = 2**22
-# Agreement of the class with the largest total attention in layer 0, 1, …, see `idwbench.models.total_attention`.
+# Agreement of the class with the largest total attention in layer 0, 1, …, see `idwbench.models.perceptron`.
 ATTENTION_METRICS = tuple(
     f"{name}_{layer}" for layer in range(5) for name in ("target_if_wrong", "output_if_wrong", "output_if_right")
 )

@@ -15,8 +15,7 @@ from torch.nn import functional
 from idwbench.data.dataset import Dataset, Split
 from idwbench.data.tokens import tokenizer_of
 from idwbench.dual.recorder import Recorder
-from idwbench.models.language_model import LanguageModel
-from idwbench.models.next_token import NextTokenModel, text_metrics
+from idwbench.models.language import LanguageModel, NextTokenModel, text_metrics
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import LanguageConfig
 from idwbench.runs.kinds.lstm_lm import LstmConfig

@@ -7,8 +7,8 @@ import torch
 from idwbench.data.dataset import Dataset
 from idwbench.dual.lstm import lstm_layers, record_lstm
 from idwbench.dual.recorder import Recorder
+from idwbench.models.language import NextTokenModel
 from idwbench.models.lstm import LstmLanguageModel
-from idwbench.models.next_token import NextTokenModel
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.training.language_model_engine import NextTokenEngine, steps_of_epoch

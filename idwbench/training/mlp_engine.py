@@ -13,8 +13,7 @@ from torch.nn import functional
 from idwbench.data.dataset import Dataset
 from idwbench.dual.recorder import Recorder
 from idwbench.errors import ConfigError
-from idwbench.models.mlp import MultilayerPerceptron, initial_mlp
-from idwbench.models.total_attention import KeySums, attention_metrics
+from idwbench.models.perceptron import KeySums, MultilayerPerceptron, attention_metrics, initial_mlp
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.mlp import MlpConfig
 from idwbench.runs.results import RunResult

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from idwbench.data.dataset import Dataset
-from idwbench.models.network import Network, check_network, initial_network
-from idwbench.models.network_analysis import head_metrics, nearest_rows
+from idwbench.models.networks import Network, check_network, head_metrics, initial_network, nearest_rows
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.network import LINEAR, NetworkConfig
 from idwbench.runs.metrics import headline_metric

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typed import assert_one_line, files
 
-from idwbench.models.checkpoints import load_model
+from idwbench.models.model_file import load_model
 
 
 @pytest.fixture

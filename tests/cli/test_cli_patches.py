@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from idwbench.cli.app import app
 from idwbench.data.dataset import Dataset
-from idwbench.models.checkpoints import load_model
+from idwbench.models.model_file import load_model
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from idwbench.cli.app import app
 from idwbench.data.loading import load_dataset
 from idwbench.errors import PatchError
-from idwbench.models import checkpoints
-from idwbench.models.checkpoints import load_model
+from idwbench.models import model_file
+from idwbench.models.model_file import load_model
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.runs.datasets import parse_dataset
 
@@ -243,13 +243,13 @@ def test_a_margin_that_had_to_be_raised_is_reported(run, model, monkeypatch):
 
 def test_a_model_that_does_not_meet_the_criterion_when_read_back_is_not_written(run, model, tmp_path, monkeypatch):
     label = wrong_label(model, [0.0, 1.0])
-    original = checkpoints.model_content
+    original = model_file.model_content
 
     def forgetful(saved, suffix):
         network = load_model(model).network if saved.patches else saved.network
         return original(dataclasses.replace(saved, network=network), suffix)
 
-    monkeypatch.setattr(checkpoints, "model_content", forgetful)
+    monkeypatch.setattr(model_file, "model_content", forgetful)
     before = files(tmp_path)
     result = run("patch", model, "--x", "0,1", "--label", label, "-o", "patched.pt")
     assert_one_line(result, 2, "float32 cannot hold a patch that meets")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import idwbench
-from idwbench.models.checkpoints import load_model
+from idwbench.models.model_file import load_model
 from idwbench.plugins import load_plugin
 from idwbench.runs.config import run_config
 

@@ -15,9 +15,8 @@ from idwbench.explanations.explain import explain
 from idwbench.explanations.kernel_regression import explain_kernel_regression
 from idwbench.explanations.prototypes import explain_head, explain_prototypes
 from idwbench.explanations.queries import Request
-from idwbench.models.checkpoints import saved_model
-from idwbench.models.network import initial_network
-from idwbench.models.saved import SavedModel
+from idwbench.models.networks import initial_network
+from idwbench.models.saved_model import SavedModel, saved_model
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
@@ -218,7 +217,7 @@ def test_what_is_neither_a_file_nor_a_key_is_refused():
 
 
 def test_a_stored_run_and_its_model_file_are_explained_alike(tmp_path, monkeypatch):
-    monkeypatch.setattr("idwbench.models.stored.load_dataset", lambda config, data_dir: DATA)
+    monkeypatch.setattr("idwbench.models.saved_model.load_dataset", lambda config, data_dir: DATA)
     saved = model()
     results = Results(tmp_path / "results.db")
     parts = {name: getattr(saved.network, name).detach().numpy() for name in ("keys", "values")}

@@ -11,9 +11,8 @@ from blob_data import make_dataset, make_regression
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Scaling
-from idwbench.models.checkpoints import saved_model
 from idwbench.models.prototypes import PrototypeNetwork
-from idwbench.models.saved import SavedModel
+from idwbench.models.saved_model import SavedModel, saved_model
 from idwbench.runs.config import run_config
 
 METHODS: list[tuple[str, dict[str, Any]]] = [

@@ -16,7 +16,7 @@ from idwbench.exports import numpy_module
 from idwbench.exports.array_model import array_model
 from idwbench.exports.model import export_model, model_card
 from idwbench.exports.numpy_module import numpy_source
-from idwbench.models.saved import SavedModel
+from idwbench.models.saved_model import SavedModel
 
 
 def module_of(model: SavedModel) -> dict[str, Any]:

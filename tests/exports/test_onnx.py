@@ -17,7 +17,7 @@ from idwbench.errors import OutputError
 from idwbench.exports import onnx_model
 from idwbench.exports.model import export_model, model_card
 from idwbench.exports.onnx_graph import Graph, GraphArray
-from idwbench.models.saved import SavedModel
+from idwbench.models.saved_model import SavedModel
 
 SINGLE = 2 * np.finfo(np.float32).eps
 

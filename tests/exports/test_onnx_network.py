@@ -16,7 +16,7 @@ import idwbench
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import OutputError
 from idwbench.exports.onnx_network import network_content
-from idwbench.models.network import Network, initial_network, load_network
+from idwbench.models.networks import Network, initial_network, load_network
 from idwbench.results.store import Results
 from idwbench.runs.kinds.network import NetworkConfig
 

@@ -13,7 +13,7 @@ from idwbench.errors import ConfigError
 from idwbench.figures.collected import network_keys
 from idwbench.figures.collected.network_keys import network_keys_figure
 from idwbench.figures.network_keys import FeaturePanel, draw_network_keys
-from idwbench.models.network import initial_network
+from idwbench.models.networks import initial_network
 from idwbench.runs.config import run_config
 
 NAMES = [str(digit) for digit in range(10)]

@@ -21,7 +21,8 @@ from wrong_commands import wrong_command
 from idwbench.cli.app import app
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ModelFileError, SpecError
-from idwbench.models.checkpoints import load_model, save_model, saved_model
+from idwbench.models.model_file import load_model, save_model
+from idwbench.models.saved_model import saved_model
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
 from idwbench.sweep.spec import SweepSpec, read_sweep

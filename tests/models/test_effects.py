@@ -9,9 +9,8 @@ import pytest
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import DatasetError
-from idwbench.models.checkpoints import saved_model
 from idwbench.models.effects import SplitEffect, large_effect, measured_effects
-from idwbench.models.saved import SavedModel
+from idwbench.models.saved_model import SavedModel, saved_model
 from idwbench.runs.config import run_config
 
 

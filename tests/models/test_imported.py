@@ -14,9 +14,9 @@ import idwbench
 from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, ModelFileError
-from idwbench.models.checkpoints import load_model
 from idwbench.models.effects import measured_effects
 from idwbench.models.imported import import_prototypes
+from idwbench.models.model_file import load_model
 from idwbench.models.neighbours import nearest_index
 from idwbench.runs.datasets import parse_dataset
 

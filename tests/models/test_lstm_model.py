@@ -11,8 +11,8 @@ import torch
 from idwbench.data.dataset import Split
 from idwbench.data.tokens import WORDS, vocabulary_of
 from idwbench.errors import ConfigError
+from idwbench.models.language import bits_per_character, mean_loss, text_metrics
 from idwbench.models.lstm import LstmLanguageModel
-from idwbench.models.next_token import bits_per_character, mean_loss, text_metrics
 from idwbench.models.text_model import TextModel
 
 TEXT = "the fox ran. the crow sat, and the fox did not.\n" * 3

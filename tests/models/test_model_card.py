@@ -10,11 +10,10 @@ from safetensors import safe_open
 
 import idwbench
 from idwbench.errors import ModelFileError
-from idwbench.models.checkpoints import load_model, save_model
 from idwbench.models.model_card import card_text, saved_model_card
+from idwbench.models.model_file import load_model, save_model
 from idwbench.models.repair import repair, undo
-from idwbench.models.saved import SavedModel
-from idwbench.models.stored import stored_model
+from idwbench.models.saved_model import SavedModel, stored_model
 from idwbench.results.store import Results
 
 DATA = {"name": "two_moons", "train_per_class": 20, "test_per_class": 10, "holdout_per_class": 10}

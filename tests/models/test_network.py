@@ -13,10 +13,8 @@ from torch import nn
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
-from idwbench.models.encoders.conv import Conv
-from idwbench.models.encoders.mlp import Mlp
-from idwbench.models.encoders.vit_tiny import VitTiny
-from idwbench.models.network import check_network, feature_dataset, initial_network, network_from_arrays
+from idwbench.models.encoders import Conv, Mlp, VitTiny
+from idwbench.models.networks import check_network, feature_dataset, initial_network, network_from_arrays
 from idwbench.runs.kinds.network import NetworkConfig
 
 

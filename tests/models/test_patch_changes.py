@@ -11,11 +11,11 @@ import torch
 
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ModelFileError, PatchConflictError, PatchError
-from idwbench.models.checkpoints import load_model, saved_model
 from idwbench.models.criteria import Criterion
+from idwbench.models.model_file import load_model
 from idwbench.models.patching import apply_patch, make_patch
 from idwbench.models.prototypes import PrototypeNetwork
-from idwbench.models.saved import SavedModel
+from idwbench.models.saved_model import SavedModel, saved_model
 from idwbench.runs.config import run_config
 
 ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"

@@ -10,7 +10,7 @@ import pytest
 from idwbench.attention.kernels import KERNELS as all_kernels
 from idwbench.errors import ConfigError, ResultsError, SpecError, TrainingError
 from idwbench.figures.stored import FIGURES, FORMULAS, stored_drawing
-from idwbench.models.stored import stored_model
+from idwbench.models.saved_model import stored_model
 from idwbench.report.formats import TABLE_FORMATS, render
 from idwbench.report.layout import tables_of
 from idwbench.report.leaderboard import leaderboard

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from idwbench.errors import ConfigError, ResultsError, SpecError, TrainingError
-from idwbench.models.stored import stored_model
+from idwbench.models.saved_model import stored_model
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.kinds.baseline import BaselineConfig

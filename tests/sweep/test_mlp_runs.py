@@ -13,7 +13,7 @@ from idwbench.cli.app import app
 from idwbench.data.loading import load_dataset
 from idwbench.dual.recording import open_recording
 from idwbench.errors import RecordingError, ResultsError, SpecError, TrainingError
-from idwbench.models.mlp import load_mlp
+from idwbench.models.perceptron import load_mlp
 from idwbench.report.leaderboard import leaderboard
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config

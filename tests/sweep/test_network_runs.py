@@ -9,8 +9,8 @@ import pytest
 
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, ResultsError, SpecError, TrainingError
-from idwbench.models.network import load_network
-from idwbench.models.stored import stored_model
+from idwbench.models.networks import load_network
+from idwbench.models.saved_model import stored_model
 from idwbench.report.formats import TABLE_FORMATS, render
 from idwbench.report.layout import tables_of
 from idwbench.report.leaderboard import leaderboard

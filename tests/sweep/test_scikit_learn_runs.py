@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, SpecError, TrainingError
-from idwbench.models.stored import stored_model
+from idwbench.models.saved_model import stored_model
 from idwbench.report.formats import TABLE_FORMATS, render
 from idwbench.report.layout import tables_of
 from idwbench.report.leaderboard import leaderboard

@@ -12,7 +12,7 @@ from torch.nn import functional
 from idwbench.dual.recording import open_recording
 from idwbench.dual.recordings import Recordings
 from idwbench.errors import ConfigError, RecordingError
-from idwbench.models.ngram import ngram_bits_per_character
+from idwbench.models.language import ngram_bits_per_character
 from idwbench.models.text_model import find_language_model, load_language_model
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config

@@ -16,7 +16,7 @@ from idwbench.data.dataset import Dataset, Split
 from idwbench.dual.recording import Recording
 from idwbench.dual.recordings import Recordings
 from idwbench.errors import ConfigError, OutputError, RecordingError
-from idwbench.models.mlp import MultilayerPerceptron, initial_mlp, mlp_from_arrays
+from idwbench.models.perceptron import MultilayerPerceptron, initial_mlp, mlp_from_arrays
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.results import RunResult
 from idwbench.training.checkpoint_files import Checkpoints

@@ -14,7 +14,7 @@ from module_trainings import Interrupted
 from torch.nn import functional
 
 from idwbench.data.dataset import Dataset
-from idwbench.models.network import Network, network_from_arrays
+from idwbench.models.networks import Network, network_from_arrays
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.results import RunResult
 from idwbench.training.checkpoint_files import Checkpoints

@@ -65,7 +65,7 @@ def _has_points(row: Row) -> bool:
 
 def _panel(store: Results, section: Section, row: Row, run: StoredRun, dataset: Dataset) -> FeaturePanel:
     from idwbench.models.closed_form import squared_distances
-    from idwbench.models.network import feature_dataset, network_from_arrays
+    from idwbench.models.networks import feature_dataset, network_from_arrays
     from idwbench.models.quality import PrototypeQuality
 
     model = run.config.model

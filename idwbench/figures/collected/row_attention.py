@@ -41,7 +41,7 @@ class RecordedNetwork:
 
         from idwbench.dual.attribution import row_attention
         from idwbench.dual.recording import open_recording
-        from idwbench.models.mlp import load_mlp
+        from idwbench.models.perceptron import load_mlp
 
         recording = open_recording(self.results, self.run)
         network = load_mlp(self.results, self.run.run_key)

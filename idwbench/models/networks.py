@@ -15,17 +15,29 @@ from idwbench.attention.methods import get_method
 from idwbench.data.dataset import Dataset, Split, feature_moments
 from idwbench.data.loading import load_dataset
 from idwbench.errors import TrainingError
-from idwbench.models.batched_outputs import outputs_in_parts
-from idwbench.models.encoders.conv import Conv
-from idwbench.models.encoders.initialisation import initialise_layers
-from idwbench.models.encoders.mlp import Mlp
-from idwbench.models.encoders.vit_tiny import VitTiny
+from idwbench.models.encoders import Conv, Mlp, VitTiny, initialise_layers
 from idwbench.models.initialisation import check_prototypes, head_config, initial_prototypes
+from idwbench.models.neighbours import mutual_nearest
+from idwbench.models.patch_study import study_patches
+from idwbench.models.perceptron import outputs_in_parts
 from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.models.quality import PrototypeQuality
 from idwbench.results.store import Results
 from idwbench.runs.kinds.network import LINEAR, NetworkConfig, check_encoder
+from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
-__all__ = ["Network", "check_network", "feature_dataset", "initial_network", "load_network", "network_from_arrays"]
+__all__ = [
+    "Network",
+    "check_network",
+    "feature_dataset",
+    "head_metrics",
+    "initial_network",
+    "load_network",
+    "nearest_rows",
+    "network_from_arrays",
+]
+
+Values = dict[tuple[str, str], float]
 
 
 def check_network(model: NetworkConfig, dataset: Dataset) -> None:
@@ -162,3 +174,42 @@ def _encoder(
 
 def _prototypes(model: NetworkConfig, keys: Tensor, values: Tensor) -> PrototypeNetwork:
     return PrototypeNetwork(get_method(model.head), model.head_parameters, keys, values)
+
+
+def head_metrics(model: NetworkConfig, network: Network, dataset: Dataset) -> Values:
+    """Return metrics of a head of prototypes by split and name; none of a linear head.
+
+    These are the quality of the prototypes (`idwbench.models.quality`), and for an ``idw`` head with patches those of a
+    study of patches of wrong test inputs (`idwbench.models.patch_study`). In both the features of the encoder stand for
+    the inputs, so that distances are distances of features.
+    """
+    if not isinstance(network.head, PrototypeNetwork):
+        return {}
+    features = feature_dataset(network, dataset)
+    keys, values = _prototype_arrays(network.head)
+    metrics = dict(PrototypeQuality(features).metrics(keys, values))
+    if model.is_patched and dataset.task == "classification":
+        metrics |= study_patches(_patch_study(model), keys, values, features)[0]
+    return metrics
+
+
+def nearest_rows(network: Network, dataset: Dataset) -> NDArray[np.int64]:
+    """Return for each key (prototypes,) the training row whose features are nearest to it."""
+    assert isinstance(network.head, PrototypeNetwork)
+    features = network.features(dataset.train.inputs)
+    return mutual_nearest(features, _prototype_arrays(network.head)[0])[1][0]
+
+
+def _prototype_arrays(head: PrototypeNetwork) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    keys, values = (part.detach().cpu().numpy() for part in (head.keys, head.values))
+    return keys, values
+
+
+def _patch_study(model: NetworkConfig) -> PatchStudyConfig:
+    return PatchStudyConfig(
+        method=model.head,
+        parameters=model.head_parameters,
+        prototypes=model.prototypes,
+        cases="wrong",
+        n_cases=model.patches,
+    )

@@ -1,9 +1,16 @@
-"""`SavedModel`: a network with scaling, class names and provenance; predicts, explains and patches."""
+"""`SavedModel`: a network with scaling, class names and provenance; predicts, explains and patches.
+
+It is made from the arrays of a run, or from a stored run; `idwbench.models.model_file` reads and writes it.
+"""
 
 from __future__ import annotations
 
+import math
+import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,17 +19,34 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from idwbench.data.dataset import Scaling
-from idwbench.errors import PatchError
+import idwbench
+from idwbench.attention.methods import get_method
+from idwbench.data.dataset import Dataset, Scaling
+from idwbench.data.loading import load_dataset
+from idwbench.errors import IdwbenchError, PatchError, TrainingError
 from idwbench.models.criteria import Criterion
 from idwbench.models.inputs import find_label, scaled_input
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.runs.config import RunConfig
+from idwbench.runs.metrics import METRICS, SPLITS, Metrics
 
 if TYPE_CHECKING:
     from idwbench.models.patch_records import RecordedPatch
+    from idwbench.results.records import StoredRun
+    from idwbench.results.store import Results
 
-__all__ = ["Explanation", "SavedModel"]
+__all__ = [
+    "Explanation",
+    "SavedModel",
+    "find_stored_run",
+    "metrics_of_task",
+    "saved_model",
+    "stored_model",
+    "versions_here",
+]
+
+_SUFFIXES = (".pt", ".safetensors")
+_KEY = re.compile(r"[0-9a-fA-F]{1,64}")
 
 SplitMetrics = Mapping[str, Mapping[str, float]]
 
@@ -195,7 +219,113 @@ class SavedModel:
         return find_label(label, self.class_names) if isinstance(label, str) else label
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the model to a ``.pt`` or ``.safetensors`` file, see `idwbench.models.checkpoints.save_model`."""
-        from idwbench.models.checkpoints import save_model
+        """Write the model to a ``.pt`` or ``.safetensors`` file, see `idwbench.models.model_file.save_model`."""
+        from idwbench.models.model_file import save_model
 
         save_model(self, Path(path), overwrite=overwrite)
+
+
+def saved_model(
+    config: RunConfig,
+    dataset: Dataset,
+    arrays: Mapping[str, Any],
+    *,
+    engine: str,
+    device: str,
+    versions: Mapping[str, str] | None = None,
+    data_sha256: str | None = None,
+    metrics: Metrics | None = None,
+) -> SavedModel:
+    """Return the model of a run on `dataset`, with its provenance.
+
+    Args:
+        config: The run.
+        dataset: Has the scaling, the shape of images and the names of classes.
+        arrays: ``keys`` (prototypes, features) and ``values`` (prototypes, outputs).
+        engine: Name of the engine.
+        device: Device of the training.
+        versions: Versions of Python and packages at the training; those of this process if not given.
+        data_sha256: Checksum of the training data; that of `dataset` if not given.
+        metrics: Those of the run; the model keeps the ones that its task has.
+    """
+    keys, values = (torch.from_numpy(np.asarray(arrays[name])) for name in ("keys", "values"))
+    return SavedModel(
+        network=PrototypeNetwork(get_method(config.model.method), config.model.parameters, keys, values),
+        config=config,
+        scaling=dataset.scaling,
+        image_shape=dataset.image_shape,
+        class_names=dataset.class_names,
+        target_scaling=dataset.target_scaling,
+        provenance={
+            "run_key": config.run_key,
+            "engine": engine,
+            "device": device,
+            "data_sha256": data_sha256 or dataset.sha256,
+            "versions": dict(sorted((versions or versions_here(engine)).items())),
+        },
+        metrics=metrics_of_task(metrics or {}, dataset.task),
+    )
+
+
+def find_stored_run(
+    model: str, results: Results | str | PathLike[str], failure: type[IdwbenchError]
+) -> StoredRun | None:
+    """Return the stored run of a key or its beginning, or None if `model` is the name of a model file.
+
+    Raises:
+        IdwbenchError: of class `failure`, if it is neither.
+        ResultsError: no such run, or several.
+    """
+    if Path(model).suffix in _SUFFIXES:
+        return None
+    if not _KEY.fullmatch(model):
+        problem = f"'{model}' is neither a model file ({', '.join(_SUFFIXES)}) nor the key of a stored run"
+        raise failure(problem, location=("model",))
+    from idwbench.results.store import results_to_read
+
+    return results_to_read(results).find_run(model)
+
+
+def stored_model(results: Results, run: StoredRun, data_dir: Path | None = None) -> SavedModel:
+    """Return the model of a stored run.
+
+    Raises:
+        TrainingError: the run is of a kind without a model, or is not complete.
+        DatasetError: its data set, which has the scaling, cannot be loaded.
+    """
+    if run.config.model.kind != "prototypes":
+        raise TrainingError(f"a run of kind {run.config.model.kind} has no model: it trains no prototype network")
+    if run.state != "complete":
+        epoch = f" in epoch {run.diverged_epoch}" if run.diverged_epoch else ""
+        raise TrainingError(f"the run is {run.state}{epoch}: it has no model")
+    return saved_model(
+        run.config,
+        load_dataset(run.config.dataset, data_dir),
+        results.load_arrays(run.run_key),
+        engine=run.engine or "",
+        device=run.device or "",
+        versions=run.versions,
+        data_sha256=run.data_sha256,
+        metrics=run.metrics,
+    )
+
+
+def versions_here(engine: str) -> dict[str, str]:
+    """Return the versions of Python and the packages that an engine trains with, in this process."""
+    versions = {
+        "idwbench": idwbench.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "torch": str(torch.__version__),
+    }
+    return versions | {"numba": version("numba")} if engine == "fused" else versions
+
+
+def metrics_of_task(metrics: Metrics, task: str) -> SplitMetrics:
+    """Return the finite metrics of a task by split, in the order of tables: others may be added to a run later."""
+    names = [name for name, metric in METRICS.items() if metric.task == task]
+    found = {
+        split: {name: metrics[split, name] for name in names if math.isfinite(metrics.get((split, name), math.nan))}
+        for split in SPLITS
+    }
+    return {split: values for split, values in found.items() if values}

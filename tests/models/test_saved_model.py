@@ -9,9 +9,9 @@ import torch
 from idwbench.attention.methods import METHODS
 from idwbench.data.dataset import Scaling
 from idwbench.errors import PatchError
-from idwbench.models.checkpoints import load_model
+from idwbench.models.model_file import load_model
 from idwbench.models.prototypes import PrototypeNetwork
-from idwbench.models.saved import SavedModel
+from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 
 KEYS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], dtype=np.float32)

@@ -15,8 +15,8 @@ from idwbench.attention.definitions import Method
 from idwbench.attention.methods import METHODS
 from idwbench.attention.scores import idw
 from idwbench.errors import ModelFileError, OutputError, PatchError
-from idwbench.models.checkpoints import load_model, save_model, saved_model
-from idwbench.models.saved import SavedModel
+from idwbench.models.model_file import load_model, save_model
+from idwbench.models.saved_model import SavedModel, saved_model
 from idwbench.runs.config import run_config
 
 

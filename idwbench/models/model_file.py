@@ -8,12 +8,10 @@ archive, and of the metadata of ``.safetensors``.
 import hashlib
 import io
 import json
-import platform
 import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,68 +20,33 @@ import numpy as np
 import safetensors.torch
 import torch
 
-import idwbench
 from idwbench.attention.definitions import Method
 from idwbench.attention.methods import get_method
-from idwbench.data.dataset import Dataset, Scaling, array_sha256
+from idwbench.data.dataset import Scaling, array_sha256
 from idwbench.errors import ConfigError, ModelFileError
 from idwbench.files import check_model_path, read_file, write_file
-from idwbench.models.contents import FACTS, REGRESSION_TENSORS, TENSORS, check_parameters, check_tensors, parse_facts
-from idwbench.models.model_card import CARD_NAME, card_text, metrics_of_task, saved_model_card
+from idwbench.models.model_card import (
+    CARD_NAME,
+    FACTS,
+    REGRESSION_TENSORS,
+    TENSORS,
+    card_text,
+    check_parameters,
+    check_tensors,
+    parse_facts,
+    saved_model_card,
+)
 from idwbench.models.prototypes import PrototypeNetwork
-from idwbench.models.saved import SavedModel
+from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import RunConfig
-from idwbench.runs.metrics import Metrics
 
-__all__ = ["load_model", "model_content", "save_model", "saved_model", "versions_here"]
+__all__ = ["load_model", "model_content", "save_model"]
 
 FORMAT = "idwbench-model"
 CHECKSUM = "sha256"  # of tensors and facts, in .safetensors; a .pt file is a zip archive, which has its own
 CARD_CHECKSUM = "card_sha256"  # a fact of .safetensors
 # 1: classification; 2: regression, with the scaling of the targets.
 VERSIONS = (1, 2)
-
-
-def saved_model(
-    config: RunConfig,
-    dataset: Dataset,
-    arrays: Mapping[str, Any],
-    *,
-    engine: str,
-    device: str,
-    versions: Mapping[str, str] | None = None,
-    data_sha256: str | None = None,
-    metrics: Metrics | None = None,
-) -> SavedModel:
-    """Return the model of a run on `dataset`, with its provenance.
-
-    Args:
-        config: The run.
-        dataset: Has the scaling, the shape of images and the names of classes.
-        arrays: ``keys`` (prototypes, features) and ``values`` (prototypes, outputs).
-        engine: Name of the engine.
-        device: Device of the training.
-        versions: Versions of Python and packages at the training; those of this process if not given.
-        data_sha256: Checksum of the training data; that of `dataset` if not given.
-        metrics: Those of the run; the model keeps the ones that its task has.
-    """
-    keys, values = (torch.from_numpy(np.asarray(arrays[name])) for name in ("keys", "values"))
-    return SavedModel(
-        network=PrototypeNetwork(get_method(config.model.method), config.model.parameters, keys, values),
-        config=config,
-        scaling=dataset.scaling,
-        image_shape=dataset.image_shape,
-        class_names=dataset.class_names,
-        target_scaling=dataset.target_scaling,
-        provenance={
-            "run_key": config.run_key,
-            "engine": engine,
-            "device": device,
-            "data_sha256": data_sha256 or dataset.sha256,
-            "versions": dict(sorted((versions or versions_here(engine)).items())),
-        },
-        metrics=metrics_of_task(metrics or {}, dataset.task),
-    )
 
 
 def save_model(
@@ -122,17 +85,6 @@ def load_model(path: str | PathLike[str]) -> SavedModel:
             is not registered or is defined by another version of its plugin.
     """
     return _parsed(read_file(Path(path), ModelFileError), Path(path))
-
-
-def versions_here(engine: str) -> dict[str, str]:
-    """Return the versions of Python and the packages that an engine trains with, in this process."""
-    versions = {
-        "idwbench": idwbench.__version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "torch": str(torch.__version__),
-    }
-    return versions | {"numba": version("numba")} if engine == "fused" else versions
 
 
 def model_content(model: SavedModel, suffix: str) -> bytes:

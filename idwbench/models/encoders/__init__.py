@@ -1,1 +1,0 @@
-"""Encoders: modules from inputs (batch, features) to learned features (batch, width)."""
