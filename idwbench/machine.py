@@ -1,14 +1,15 @@
-"""The memory of this machine: what cannot fit is refused before it is allocated."""
+"""The memory of this machine: what cannot fit is refused before it is allocated, or named when that fails."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from idwbench.errors import IdwbenchError, Location
 
-__all__ = ["check_memory", "free_memory", "readable_bytes"]
+__all__ = ["allocation_problem", "check_memory", "free_memory", "readable_bytes"]
 
 # Less is not compared with the free memory, which takes time to find out.
 _SMALL = 2**30
@@ -37,6 +38,20 @@ def check_memory(
         name = what if isinstance(what, str) else what()
         problem = f"{name} needs {readable_bytes(needed)} of memory, and {readable_bytes(free)} are free"
         raise failure(problem, location=location)
+
+
+# What torch and NumPy say of an allocation that is not possible, in errors of several classes.
+_ALLOCATION = re.compile(
+    r"can't allocate|out of memory|[Ss]torage size calculation overflowed|array is too big|maximum possible size"
+)
+
+
+def allocation_problem(error: BaseException) -> str | None:
+    """Return in one line that an error is due to memory which could not be allocated; None for other errors."""
+    words = str(error).partition("\n")[0]
+    if not isinstance(error, MemoryError) and _ALLOCATION.search(words) is None:
+        return None
+    return f"out of memory ({words})" if words else "out of memory"
 
 
 def free_memory() -> int:

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import psutil
 import pytest
+import torch
+from texts import lstm_run, text_dataset
 
 from idwbench import machine
-from idwbench.data.loading import check_size
+from idwbench.data.dataset import Split
+from idwbench.data.loading import check_size, load_dataset
 from idwbench.errors import ConfigError, DatasetError
-from idwbench.machine import check_memory, free_memory
+from idwbench.machine import allocation_problem, check_memory, free_memory
+from idwbench.models.scikit_learn import check_data
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
-from idwbench.runs.kinds.models import MODELS
+from idwbench.training.selection import check_run_memory
 
 HUGE = 2_000_000_000
 
@@ -64,45 +71,55 @@ def test_a_data_set_that_does_not_fit_is_refused_at_its_largest_setting(name, se
 SIZES = [
     ("two_moons", {}, "prototypes"),
     ("two_moons", {"kind": "patch_study"}, "prototypes"),
-    ("digits", {"kind": "network", "encoder": "mlp"}, "width"),
-    ("digits", {"kind": "network", "encoder": "mlp"}, "depth"),
-    ("digits", {"kind": "network", "encoder": "conv"}, "depth"),
-    ("digits", {"kind": "network", "encoder": "conv"}, "width"),
-    ("digits", {"kind": "network", "encoder": "vit_tiny"}, "depth"),
-    ("digits", {"kind": "mlp"}, "width"),
-    ("aesop", {"kind": "transformer_lm"}, "width"),
-    ("aesop", {"kind": "transformer_lm"}, "depth"),
-    ("aesop", {"kind": "transformer_lm"}, "batch_size"),
-    ("aesop", {"kind": "lstm_lm"}, "width"),
-    ("aesop", {"kind": "lstm_lm"}, "embedding"),
-    ("aesop", {"kind": "lstm_lm"}, "batch_size"),
+    ("two_moons", {"kind": "network", "encoder": "mlp"}, "width"),
+    ("two_moons", {"kind": "network", "encoder": "mlp"}, "depth"),
+    ("two_moons", {"kind": "network", "encoder": "mlp", "head": "idw"}, "prototypes"),
+    ("two_moons", {"kind": "mlp"}, "width"),
 ]
 
 
 @pytest.mark.parametrize(("dataset", "settings", "setting"), SIZES)
-def test_each_size_of_a_model_counts(dataset, settings, setting):
-    """Even beyond 2**2_000_000_000, for which there is no time, the bound is a number."""
-
-    def numbers(**changed):
-        config = run_config(dataset, **settings, **changed)
-        return config.model.numbers_in_memory(64, 10, 1500, config.protocol.batch_size)
-
-    assert numbers() < 2**28 < 10**10 < numbers(**{setting: HUGE})
-
-
-def test_prototypes_in_the_head_of_a_network_count():
-    config = run_config("digits", kind="network", encoder="mlp", head="idw", prototypes=HUGE)
-    assert config.model.numbers_in_memory(64, 10, 1500, 16) > 10**10
+def test_an_absurd_size_of_a_model_is_refused(dataset, settings, setting, free):
+    free(16 * 10**9)
+    config = run_config(dataset, **{**settings, setting: HUGE})
+    data = load_dataset(config.dataset)
+    with pytest.raises(ConfigError, match=r" needs .* of memory, and 16.0 GB are free$"):
+        check_run_memory(config, data)
+    usual = run_config(dataset, **{"prototypes": 16} if "head" in settings else {}, **settings)
+    check_run_memory(usual, data)
 
 
-def test_projections_of_a_hash_table_count():
-    config = run_config("lookup", kind="hash_table", similarity="idw", projections="mlp")
-    assert config.model.numbers_in_memory(10**6, 1, 64, 1) > 10**12
+@pytest.mark.parametrize("setting", ["width", "embedding", "batch_size"])
+def test_an_absurd_size_of_a_language_model_or_of_its_batch_is_refused(setting, free, tmp_path):
+    free(16 * 10**9)
+    text = tmp_path / "text.txt"
+    text.write_text("the fox and the grapes. " * 40)
+    data = text_dataset(text)
+    check_run_memory(lstm_run(text), data)
+    with pytest.raises(ConfigError, match=r"^lstm_lm .* needs .* of memory, and 16.0 GB are free$"):
+        check_run_memory(lstm_run(text, **{setting: HUGE}), data)
 
 
-def test_the_shipped_kinds_without_a_size_need_nothing():
-    without = {"kernel_regression", "baseline"}
-    assert without < MODELS.keys()
-    for kind in without:
-        settings = {"kind": kind, **({"method": "kmeans"} if kind == "baseline" else {})}
-        assert run_config("two_moons", **settings).model.numbers_in_memory(2, 2, 200, 10) == 0
+def test_the_pairs_of_an_analysis_of_neighbourhoods_are_counted(free):
+    config = run_config("two_moons", kind="scikit_learn", method="nca_knn")
+    data = load_dataset(config.dataset)
+    check_data(config.model, data)
+    many = replace(data, train=Split(np.zeros((60_000, 2), np.float32), np.zeros(60_000, np.int64)))
+    free(16 * 10**9)
+    with pytest.raises(ConfigError, match=r"^nca_knn · k=5 needs 86.4 GB of memory"):
+        check_data(config.model, many)
+
+
+@pytest.mark.parametrize("allocate", [np.zeros, torch.zeros, lambda n: bytearray(8 * n)])
+@pytest.mark.parametrize("n", [2**48, 2**60])
+def test_an_allocation_that_fails_is_known_by_its_error(allocate, n):
+    with pytest.raises((MemoryError, RuntimeError, ValueError, OverflowError)) as caught:
+        allocate(n)
+    if not isinstance(caught.value, OverflowError):  # `bytearray` does not count so far
+        problem = allocation_problem(caught.value)
+        assert problem is not None and problem.startswith("out of memory") and "\n" not in problem
+
+
+@pytest.mark.parametrize("error", [ValueError("shapes differ"), RuntimeError("size mismatch"), KeyError("memory")])
+def test_other_errors_are_not_taken_for_a_lack_of_memory(error):
+    assert allocation_problem(error) is None

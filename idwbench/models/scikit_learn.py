@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from idwbench.attention.definitions import Parameter, ParameterValue
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
+from idwbench.machine import check_memory
 from idwbench.runs.datasets import Task
 from idwbench.runs.kinds.scikit_learn import ScikitLearnConfig
 
@@ -25,9 +26,12 @@ def check_data(model: ScikitLearnConfig, dataset: Dataset) -> None:
 
     Raises:
         ConfigError: fewer than two classes; more neighbours than training rows, more components than features, no class
-            of two rows for class means, or a class of one row if some are put aside to stop early.
+            of two rows for class means, a class of one row if some are put aside to stop early, or more pairs of rows
+            for an analysis of neighbourhoods than memory holds.
     """
     n, chosen = len(dataset.train), model.parameters
+    if model.method == "nca_knn":  # three float64 arrays of pairs: distances, their softmax, and its part of the class
+        check_memory(3 * 8 * n * n, model.label, ConfigError)
     _check_at_most("n_neighbors", chosen, n, "training rows")
     _check_at_most("n_components", chosen, dataset.n_features, "features")
     if dataset.task == "regression":

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from idwbench.data.dataset import Dataset
+from idwbench.errors import TrainingError
+from idwbench.machine import allocation_problem
 from idwbench.models.quality import PrototypeQuality
 from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
@@ -21,10 +23,18 @@ def train_stack(
 ) -> list[RunResult]:
     """Return the results of a stack with the metrics of quality and with durations.
 
+    Raises:
+        TrainingError: memory cannot be allocated.
+
     Each run has the same share of the metrics and of the set-up, which is all time of the engine that is no training.
     """
     started = perf_counter()
-    trained = engine.train(stack, dataset, on_epoch)
+    try:
+        trained = engine.train(stack, dataset, on_epoch)
+    except (MemoryError, RuntimeError, ValueError) as error:
+        if (problem := allocation_problem(error)) is None:
+            raise
+        raise TrainingError(f"{stack[0].model.label}: {problem}") from error
     ended = perf_counter()
     qualities = quality.stack_metrics(trained, engine.stack_search(dataset))
     set_up = max(0.0, ended - started - sum(result.seconds for result in trained)) / len(stack)

@@ -39,11 +39,21 @@ _CLASSES = {
 }
 
 
+# Settings of models that are sizes: each stands for at least one vector of parameters.
+_SIZES = ("prototypes", "width", "depth", "embedding")
+# A parameter, its gradient, and the state of the optimizer.
+_NUMBERS_OF_PARAMETER = 4
+
+
 def check_run_memory(config: RunConfig, dataset: Dataset) -> None:
-    """Raise `ConfigError` if the training of a run certainly does not fit into the memory of this machine."""
-    sizes = dataset.n_features, dataset.n_outputs, len(dataset.train), config.protocol.batch_size
-    needed = np.dtype(np.float32).itemsize * config.model.numbers_in_memory(*sizes)
-    check_memory(needed, lambda: config.model.label, ConfigError)
+    """Raise `ConfigError` if a size of the model or of a batch is absurd for the memory of this machine.
+
+    This is a lower bound. What does not fit all the same fails when it is allocated, see `idwbench.machine`.
+    """
+    largest = max(getattr(config.model, name, None) or 0 for name in _SIZES)
+    numbers = _NUMBERS_OF_PARAMETER * largest * (dataset.n_features + dataset.n_outputs)
+    numbers += getattr(config.model, "context", 0) * config.protocol.batch_size
+    check_memory(np.dtype(np.float32).itemsize * numbers, lambda: config.model.label, ConfigError)
 
 
 class EngineSelector:

@@ -153,7 +153,7 @@ def test_data_that_is_no_regular_file_is_refused(run, tmp_path, suffix, target, 
     ("arguments", "exit_code", "words"),
     [
         (["--dataset-option", "train_per_class=2000000000"], 1, "--dataset-option train_per_class: the data set two_m"),
-        (["--prototypes", "2000000000"], 2, "idw · 2000000000 prototypes · p=2, ε=0.001 needs 320.0 GB of memory, and"),
+        (["--prototypes", "2000000000"], 2, "idw · 2000000000 prototypes · p=2, ε=0.001 needs 128.0 GB of memory, and"),
     ],
 )
 def test_sizes_that_do_not_fit_into_memory_are_refused_before_anything_is_stored(

@@ -126,13 +126,6 @@ def test_k_means_of_each_class_needs_classes():
         run_config("sine", kind="baseline", method="kmeans_per_class")
 
 
-def test_what_cannot_fit_into_memory_is_known_before_it_is_allocated():
-    sizes = (784, 10, 60_000, 4)
-    assert a_run(method="nca_knn").model.numbers_in_memory(*sizes) == 6 * 60_000**2
-    assert a_run(method="svc").model.numbers_in_memory(*sizes) == 2 * 60_000 * 784
-    assert a_run(method="knn").model.numbers_in_memory(*sizes) == 0
-
-
 def test_only_methods_without_randomness_do_without_seeds():
     free = {name for name in SCIKIT_LEARN_METHODS if SCIKIT_LEARN_METHODS[name].is_deterministic}
     assert set(SCIKIT_LEARN_METHODS) - free == {"nca_knn", "random_forest", "hist_gradient_boosting"}

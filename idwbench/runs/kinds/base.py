@@ -2,8 +2,8 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from idwbench.attention.definitions import Method, ParameterValue
 from idwbench.attention.methods import METHODS, get_method
@@ -11,14 +11,49 @@ from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig, dataset_label
 from idwbench.runs.settings import Settings
 
-__all__ = ["LAYER_NUMBERS", "ModelSettings", "check_recording", "given_method"]
+__all__ = [
+    "ModelSettings",
+    "NoParameters",
+    "NoPlugin",
+    "NoPrototypes",
+    "check_parameter_names",
+    "check_recording",
+    "check_softmax",
+    "given_method",
+    "method_label",
+    "plugin_words",
+]
 
-# The Python objects of a layer take at least as much memory as so many float32 numbers.
-LAYER_NUMBERS = 1_000
+
+class NoPrototypes:
+    """The settings of a model without learned prototypes."""
+
+    prototypes: ClassVar[int] = 0
+
+
+class NoPlugin:
+    """The settings of a model that no plugin defines."""
+
+    plugin_sha256: ClassVar[None] = None
+
+
+class NoParameters:
+    """The settings of a model without parameters."""
+
+    @property
+    def parameters(self) -> dict[str, ParameterValue]:
+        """None."""
+        return {}
+
+    def replace_parameters(self, values: Mapping[str, ParameterValue]) -> Self:
+        """Return the same settings."""
+        return self
 
 
 class ModelSettings(Settings):
     """Settings of a model; subclasses also have ``kind``, ``method``, ``prototypes``, ``parameters`` and labels.
+
+    Kinds that lack some of these inherit `NoPrototypes`, `NoPlugin` or `NoParameters`.
 
     Attributes:
         array_names: The arrays of a complete run.
@@ -27,6 +62,35 @@ class ModelSettings(Settings):
 
     array_names: ClassVar[tuple[str, ...]] = ()
     defaults: ClassVar[Mapping[str, Any]] = {}
+
+    if TYPE_CHECKING:  # fields or properties of each kind
+
+        @property
+        def kind(self) -> str:
+            """Name of the kind."""
+            ...
+
+        @property
+        def method(self) -> str:
+            """The name in tables."""
+            ...
+
+        @property
+        def prototypes(self) -> int:
+            """Number of learned prototypes."""
+            ...
+
+    @property
+    def label(self) -> str:
+        """Label of the model: method, prototypes and parameters, as ``idw · 16 prototypes · p=2, ε=0.001``."""
+        n = self.prototypes
+        prototypes = f"{n} prototype{'s' if n > 1 else ''}" if n else ""
+        return " · ".join(filter(None, (self.method, prototypes, self.parameters_label)))
+
+    @property
+    @abstractmethod
+    def parameters_label(self) -> str:
+        """Label of the parameters and other settings in tables."""
 
     @property
     def is_deterministic(self) -> bool:
@@ -49,25 +113,19 @@ class ModelSettings(Settings):
             ConfigError: it does not; by default the data set is a text, or a sequence of two.
         """
         if dataset.task == "language":
-            kind = getattr(self, "kind", "")
-            problem = f"{dataset_label(dataset)} is a text, which the kind {kind} does not support"
+            problem = f"{dataset_label(dataset)} is a text, which the kind {self.kind} does not support"
             hint = "give a .csv or .npz file or another data set; in a sweep or in Python, kind: lstm_lm takes texts"
             raise ConfigError(problem, location=("dataset",), hint=hint)
         if dataset.name == "sequence":
-            kind = getattr(self, "kind", "")
-            problem = f"the kind {kind} does not train on one data set after the other"
+            problem = f"the kind {self.kind} does not train on one data set after the other"
             raise ConfigError(problem, location=("dataset",), hint="choose joint, or kind: mlp")
 
-    def numbers_in_memory(self, n_features: int, n_outputs: int, n_rows: int, batch_size: int) -> int:
-        """Return a lower bound of the float32 numbers that a training holds at once; by default 0.
-
-        Args:
-            n_features: Columns of the inputs.
-            n_outputs: Classes, targets, or tokens of the vocabulary.
-            n_rows: Rows of the training data.
-            batch_size: That of the protocol.
-        """
-        return 0
+    @classmethod
+    def divided(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the flat settings that are fields, and the others: parameters of a method."""
+        names = cls.model_fields.keys() - {"parameters", "plugin_sha256"}
+        fields = {name: value for name, value in settings.items() if name in names}
+        return fields, {name: value for name, value in settings.items() if name not in fields}
 
     @classmethod
     @abstractmethod
@@ -103,3 +161,28 @@ def check_recording(settings: Mapping[str, Any], record: bool, names: Sequence[s
     for name in names:
         if name in settings and not record:
             raise ConfigError("only with record: true", location=(name,))
+
+
+def check_parameter_names(method: Method, settings: Iterable[str], location: str) -> None:
+    """Raise `ConfigError` if a parameter of a plugin's method is called like a setting of the model."""
+    for name in sorted({parameter.name for parameter in method.parameters}.intersection(settings)):
+        problem = f"method '{method.name}' has a parameter '{name}', which is also a setting of this kind of model"
+        raise ConfigError(problem, location=(location,))
+
+
+def check_softmax(method: Method, location: str) -> None:
+    """Raise `ConfigError` unless the weights of a method are a softmax, as attention layers need."""
+    if method.weighting != "softmax":
+        problem = f"the weights of {method.name} are not a softmax, as attention layers need"
+        raise ConfigError(problem, location=(location,))
+
+
+def method_label(name: str, parameters: Mapping[str, ParameterValue]) -> str:
+    """Return ``p=2, ε=0.001`` for the parameters of a method, which may be that of a plugin that is not loaded."""
+    method = METHODS.get(name)
+    return method.label(parameters) if method else ", ".join(f"{key}={value}" for key, value in parameters.items())
+
+
+def plugin_words(sha256: str | None) -> list[str]:
+    """Return the words in labels for the plugin that defines a method, if there is one."""
+    return [] if sha256 is None else [f"plugin {sha256[:8]}"]

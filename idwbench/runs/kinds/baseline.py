@@ -4,16 +4,15 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
-from idwbench.attention.definitions import ParameterValue
 from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.kinds.base import ModelSettings
+from idwbench.runs.kinds.base import ModelSettings, NoParameters, NoPlugin
 from idwbench.runs.settings import Count, validated
 
 __all__ = ["BaselineConfig"]
 
 
-class BaselineConfig(ModelSettings):
+class BaselineConfig(NoPlugin, NoParameters, ModelSettings):
     """Prototypes that are not learned by gradient descent; a prediction is the value of the nearest key.
 
     ``kmeans``: the centres of k-means of the training inputs, with the class frequencies (or the mean target) of their
@@ -30,15 +29,6 @@ class BaselineConfig(ModelSettings):
     prototypes: Count
 
     @property
-    def parameters(self) -> dict[str, ParameterValue]:
-        """None: a baseline has no parameters."""
-        return {}
-
-    @property
-    def plugin_sha256(self) -> None:
-        """None: no plugin defines a baseline."""
-
-    @property
     def label(self) -> str:
         """Label of the model: ``kmeans · 16 prototypes``."""
         return f"{self.method} · {self.prototypes} prototype{'s' if self.prototypes > 1 else ''}"
@@ -47,10 +37,6 @@ class BaselineConfig(ModelSettings):
     def parameters_label(self) -> str:
         """Label of the parameters in tables."""
         return "nearest key"
-
-    def replace_parameters(self, values: Mapping[str, ParameterValue]) -> Self:
-        """Return the same settings."""
-        return self
 
     def check_dataset(self, dataset: DatasetConfig) -> None:
         """Raise `ConfigError` for a text, a sequence, and for k-means of each class on a regression."""

@@ -11,7 +11,7 @@ from idwbench.attention.methods import get_method
 from idwbench.attention.weighting_functions import WEIGHTINGS, get_weighting
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.kinds.base import ModelSettings
+from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
 from idwbench.runs.settings import validated
 
 __all__ = ["EQUALITY", "SIMILARITIES", "HashTableConfig"]
@@ -30,7 +30,7 @@ EQUALITY = "equality"
 _SCALING_LABELS = {"none": "", "sqrt_dimensions": "1/√d", "qk_norm": "QK-norm"}
 
 
-class HashTableConfig(ModelSettings):
+class HashTableConfig(NoPrototypes, NoPlugin, ModelSettings):
     """A table of keys and values that is looked up softly, see `idwbench.models.hash_table`.
 
     `parameters` holds every parameter of the similarity and of the weighting, defaults included.
@@ -51,15 +51,6 @@ class HashTableConfig(ModelSettings):
     def method(self) -> str:
         """The name in tables: that of the similarity."""
         return self.similarity
-
-    @property
-    def prototypes(self) -> int:
-        """Number of learned prototypes: 0, since the memory is the table."""
-        return 0
-
-    @property
-    def plugin_sha256(self) -> None:
-        """None: no plugin defines a similarity."""
 
     @property
     def score(self) -> Method | None:
@@ -94,11 +85,6 @@ class HashTableConfig(ModelSettings):
     def _declared(self) -> tuple[Parameter, ...]:
         return (*(self.score.parameters if self.score else ()), *get_weighting(self.weighting).parameters)
 
-    def numbers_in_memory(self, n_features: int, n_outputs: int, n_rows: int, batch_size: int) -> int:
-        """Keys and values, and the learned projections with gradients and the state of the optimizer."""
-        projections = 0 if self.projections == "none" else 8 * n_features * n_features
-        return n_rows * (n_features + n_outputs) + projections
-
     def check_dataset(self, dataset: DatasetConfig) -> None:
         """Raise `ConfigError` unless the data set is ``lookup``."""
         if dataset.name != "lookup":
@@ -113,8 +99,7 @@ class HashTableConfig(ModelSettings):
             ConfigError: unknown similarity, weighting or parameter, a value out of range, or a similarity, a scaling or
                 projections that the weighting does not use.
         """
-        fields = {name: value for name, value in settings.items() if name in cls.model_fields}
-        given = {name: value for name, value in settings.items() if name not in fields}
+        fields, given = cls.divided(settings)
         weighting = fields.get("weighting", "softmax")
         if not isinstance(weighting, str):
             raise ConfigError(f"expected the name of a weighting, got {weighting!r}", location=("weighting",))

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Literal, Self
 from idwbench.attention.definitions import ParameterValue
 from idwbench.attention.kernels import KERNELS, get_kernel, kernel_parameters
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.runs.kinds.base import ModelSettings
+from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
 from idwbench.runs.settings import validated
 
 __all__ = ["KernelRegressionConfig"]
 
 
-class KernelRegressionConfig(ModelSettings):
+class KernelRegressionConfig(NoPrototypes, NoPlugin, ModelSettings):
     """Kernel regression, whose memory is the training data.
 
     `parameters` holds every parameter of the kernel, defaults included: ``bandwidth``, a number in scaled units,
@@ -37,15 +37,6 @@ class KernelRegressionConfig(ModelSettings):
         return f"{self.kernel}_kernel"
 
     @property
-    def prototypes(self) -> int:
-        """Number of learned prototypes: 0, since the memory is the training data."""
-        return 0
-
-    @property
-    def plugin_sha256(self) -> None:
-        """None: no plugin defines a kernel."""
-
-    @property
     def label(self) -> str:
         """Label of the model: ``gaussian kernel · h=0.5``."""
         return f"{self.kernel} kernel · {self.parameters_label}"
@@ -60,7 +51,6 @@ class KernelRegressionConfig(ModelSettings):
         """Return the model for flat settings."""
         if "kernel" not in settings:
             raise ConfigError("'kernel' is missing", hint=did_you_mean("", KERNELS))
-        fields = {name: value for name, value in settings.items() if name in ("kind", "kernel")}
-        given = {name: value for name, value in settings.items() if name not in fields}
+        fields, given = cls.divided(settings)
         parameters = kernel_parameters(get_kernel(settings["kernel"]), given)
         return validated(cls, {**fields, "parameters": parameters})

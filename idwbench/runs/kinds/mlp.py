@@ -2,14 +2,13 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
-from idwbench.attention.definitions import ParameterValue
 from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.kinds.base import ModelSettings, check_recording
+from idwbench.runs.kinds.base import ModelSettings, NoParameters, NoPlugin, NoPrototypes, check_recording
 from idwbench.runs.settings import Count, validated
 
 __all__ = ["MAX_DEPTH", "MlpConfig"]
@@ -17,13 +16,11 @@ __all__ = ["MAX_DEPTH", "MlpConfig"]
 MAX_DEPTH = 4
 
 
-class MlpConfig(ModelSettings):
+class MlpConfig(NoPrototypes, NoPlugin, NoParameters, ModelSettings):
     """A multilayer perceptron: `depth` hidden layers of `width` units with ReLU, and a linear layer to the classes.
 
     With `record`, the inputs and error signals of each linear layer at each training step are written to disk.
     """
-
-    defaults: ClassVar[Mapping[str, Any]] = {}
 
     kind: Literal["mlp"] = "mlp"
     width: Count = Field(default=800, description="Units of each hidden layer.")
@@ -48,40 +45,12 @@ class MlpConfig(ModelSettings):
         return self.kind
 
     @property
-    def parameters(self) -> dict[str, ParameterValue]:
-        """None."""
-        return {}
-
-    @property
-    def plugin_sha256(self) -> None:
-        """None: no plugin defines a multilayer perceptron."""
-
-    @property
-    def prototypes(self) -> int:
-        """Number of prototypes: 0."""
-        return 0
-
-    @property
-    def label(self) -> str:
-        """Label of the model: ``mlp · width 800, depth 2``."""
-        return f"{self.method} · {self.parameters_label}"
-
-    @property
     def parameters_label(self) -> str:
         """Label of the settings in tables: ``width 800, depth 2, recorded in float16``."""
         words = [f"width {self.width}", f"depth {self.depth}"]
         if self.record:
             words += [f"recorded in {self.record_dtype}", *([] if self.fold else ["not folded"])]
         return ", ".join(words)
-
-    def numbers_in_memory(self, n_features: int, n_outputs: int, n_rows: int, batch_size: int) -> int:
-        """Parameters with gradients and the state of the optimizer, and the units of a batch."""
-        parameters = self.width * (n_features + (self.depth - 1) * self.width + n_outputs)
-        return 3 * parameters + min(batch_size, n_rows) * self.depth * self.width
-
-    def replace_parameters(self, values: Mapping[str, ParameterValue]) -> Self:
-        """Return the same settings."""
-        return self
 
     def check_dataset(self, dataset: DatasetConfig) -> None:
         """Raise `ConfigError` unless the data set has classes."""

@@ -2,7 +2,7 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
@@ -10,7 +10,7 @@ from pydantic import Field
 from idwbench.attention.definitions import Method, ParameterValue
 from idwbench.attention.methods import METHODS, get_method, resolve_parameters
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.runs.kinds.base import LAYER_NUMBERS, ModelSettings
+from idwbench.runs.kinds.base import ModelSettings, check_parameter_names, check_softmax, method_label, plugin_words
 from idwbench.runs.settings import Count, validated
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "LINEAR",
     "NetworkConfig",
     "check_encoder",
-    "check_parameter_names",
     "check_patch",
 ]
 
@@ -80,8 +79,8 @@ class NetworkConfig(ModelSettings):
     @property
     def attention_parameters(self) -> dict[str, ParameterValue]:
         """The parameters of the attention score, without the prefix."""
-        of_attention = {k: value for k, value in self.parameters.items() if k.startswith(ATTENTION_PREFIX)}
-        return {k.removeprefix(ATTENTION_PREFIX): value for k, value in of_attention.items()}
+        prefix = ATTENTION_PREFIX
+        return {k.removeprefix(prefix): value for k, value in self.parameters.items() if k.startswith(prefix)}
 
     @property
     def is_patched(self) -> bool:
@@ -89,39 +88,18 @@ class NetworkConfig(ModelSettings):
         return self.head == "idw" and self.parameters["epsilon"] != 0 and self.patches > 0
 
     @property
-    def label(self) -> str:
-        """Label of the model: ``mlp+idw · 20 prototypes · width 64, depth 2, p=2, ε=0.001``."""
-        prototypes = f"{self.prototypes} prototype{'s' if self.prototypes > 1 else ''}" if self.prototypes else ""
-        return " · ".join(word for word in (self.method, prototypes, self.parameters_label) if word)
-
-    @property
     def parameters_label(self) -> str:
         """Label of all settings in tables: ``width 32, depth 2, heads 4, patch 2, attention p=2, ε=0.001``."""
         words = [f"{name} {getattr(self, name)}" for name in ENCODERS[self.encoder]]
         if self.attention and self.attention_parameters:
-            words.append(f"attention {_label(self.attention, self.attention_parameters)}")
+            words.append(f"attention {method_label(self.attention, self.attention_parameters)}")
         if self.head_parameters:
-            words.append(f"head {_label(self.head, self.head_parameters)}")
+            words.append(f"head {method_label(self.head, self.head_parameters)}")
         if self.head != LINEAR and self.initialisation != "samples":
             words.append(f"initialisation {self.initialisation}")
         if self.is_patched and self.patches != 100:
             words.append(f"{self.patches} patches")
-        if self.plugin_sha256 is not None:
-            words.append(f"plugin {self.plugin_sha256[:8]}")
-        return ", ".join(words)
-
-    def numbers_in_memory(self, n_features: int, n_outputs: int, n_rows: int, batch_size: int) -> int:
-        """Parameters of the widest layers and of the prototypes, with gradients and the state of the optimizer."""
-        width, further = self.width, self.depth - 1
-        if self.encoder == "conv":  # each layer doubles the channels; beyond 2^60 nothing fits anyway
-            width <<= min(further, 60)
-            of_encoder = (9 * width * width) // 2 if further else 0
-        elif self.encoder == "vit_tiny":
-            of_encoder = self.depth * (12 * width * width + LAYER_NUMBERS)
-        else:
-            of_encoder = n_features * width + further * (width * width + LAYER_NUMBERS)
-        of_head = self.prototypes * (width + n_outputs) if self.prototypes else width * n_outputs
-        return 3 * (of_encoder + of_head)
+        return ", ".join([*words, *plugin_words(self.plugin_sha256)])
 
     @classmethod
     def parse(cls, settings: Mapping[str, Any]) -> Self:
@@ -131,31 +109,33 @@ class NetworkConfig(ModelSettings):
             ConfigError: an unknown encoder, head or attention score, a setting that they do not have, a value out of
                 range, heads that do not divide the width, or a head of prototypes without their number.
         """
-        fields = {name: value for name, value in settings.items() if name in cls.model_fields}
-        encoder = fields.get("encoder")
-        if encoder is None:
-            raise ConfigError("'encoder' is missing", hint=did_you_mean("", ENCODERS))
-        if not isinstance(encoder, str) or encoder not in ENCODERS:
-            hint = did_you_mean(str(encoder), ENCODERS)
-            raise ConfigError(f"unknown encoder {encoder!r}", location=("encoder",), hint=hint)
-        sizes = ENCODERS[encoder]
-        for name in ("heads", "patch", "attention"):
-            if name in fields and "heads" not in sizes:
-                raise ConfigError(f"encoder '{encoder}' has no {name}: only vit_tiny has", location=(name,))
-        fields = {**sizes, **fields}
-        given = {name: value for name, value in settings.items() if name not in fields}
-        if encoder == "vit_tiny":
+        fields, given = cls.divided(settings)
+        fields = {**_encoder_sizes(fields), **fields}
+        if fields["encoder"] == "vit_tiny":
             fields.setdefault("attention", "scaled_dot")
-        attention, of_attention = _attention(fields.get("attention"), given)
-        head, of_head = _head(fields, {k: v for k, v in given.items() if not k.startswith(ATTENTION_PREFIX)})
-        made = validated(
-            cls,
-            {**fields, "parameters": {**of_head, **of_attention}, "plugin_sha256": _plugin_sha256(head, attention)},
-        )
-        if made.heads is not None and made.width % made.heads:
+        attention, attention_parameters = _attention(fields.get("attention"), given)
+        head, head_parameters = _head(fields, {k: v for k, v in given.items() if not k.startswith(ATTENTION_PREFIX)})
+        parameters = {**head_parameters, **attention_parameters}
+        network = validated(cls, {**fields, "parameters": parameters, "plugin_sha256": _plugin_sha256(head, attention)})
+        if network.heads is not None and network.width % network.heads:
             where = "heads" if "heads" in settings else "width"
-            raise ConfigError(f"{made.heads} heads do not divide a width of {made.width}", location=(where,))
-        return made
+            raise ConfigError(f"{network.heads} heads do not divide a width of {network.width}", location=(where,))
+        return network
+
+
+def _encoder_sizes(fields: Mapping[str, Any]) -> dict[str, int]:
+    """Return the default sizes of the encoder, after the check that it is known and has the settings."""
+    encoder = fields.get("encoder")
+    if encoder is None:
+        raise ConfigError("'encoder' is missing", hint=did_you_mean("", ENCODERS))
+    if not isinstance(encoder, str) or encoder not in ENCODERS:
+        hint = did_you_mean(str(encoder), ENCODERS)
+        raise ConfigError(f"unknown encoder {encoder!r}", location=("encoder",), hint=hint)
+    sizes = ENCODERS[encoder]
+    for name in ("heads", "patch", "attention"):
+        if name in fields and "heads" not in sizes:
+            raise ConfigError(f"encoder '{encoder}' has no {name}: only vit_tiny has", location=(name,))
+    return sizes
 
 
 def check_encoder(model: NetworkConfig, image_shape: tuple[int, int] | None) -> None:
@@ -181,13 +161,6 @@ def check_patch(patch: int, image_shape: tuple[int, int]) -> None:
         raise ConfigError(problem, location=("patch",))
 
 
-def check_parameter_names(method: Method, settings: Iterable[str], location: str) -> None:
-    """Raise `ConfigError` if a parameter of a plugin's method is called like a setting of the model."""
-    for name in sorted({parameter.name for parameter in method.parameters}.intersection(settings)):
-        problem = f"method '{method.name}' has a parameter '{name}', which is also a setting of this kind of model"
-        raise ConfigError(problem, location=(location,))
-
-
 def _named(setting: str, name: Any, also: tuple[str, ...] = ()) -> Method:
     """Return the method that a setting names."""
     if not isinstance(name, str):
@@ -207,15 +180,13 @@ def _attention(name: Any, given: Mapping[str, Any]) -> tuple[Method | None, dict
             raise ConfigError("only vit_tiny has attention", location=(prefixed[0],))
         return None, {}
     method = _named("attention", name)
-    if method.weighting != "softmax":
-        problem = f"the weights of {method.name} are not a softmax, as attention layers need"
-        raise ConfigError(problem, location=("attention",))
+    check_softmax(method, "attention")
     try:
-        found = resolve_parameters(method, {key.removeprefix(ATTENTION_PREFIX): given[key] for key in prefixed})
+        parameters = resolve_parameters(method, {key.removeprefix(ATTENTION_PREFIX): given[key] for key in prefixed})
     except ConfigError as error:
         where = (f"{ATTENTION_PREFIX}{error.location[0]}",)
         raise ConfigError(error.problem, location=where, hint=error.hint) from None
-    return method, {f"{ATTENTION_PREFIX}{key}": value for key, value in found.items()}
+    return method, {f"{ATTENTION_PREFIX}{key}": value for key, value in parameters.items()}
 
 
 def _head(fields: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Method | None, dict[str, ParameterValue]]:
@@ -236,12 +207,7 @@ def _head(fields: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Method |
 
 def _plugin_sha256(*methods: Method | None) -> str | None:
     """Return the checksum of the plugin that defines the methods, or one of several checksums."""
-    found = sorted({method.sha256 for method in methods if method is not None and method.sha256 is not None})
-    if len(found) < 2:
-        return found[0] if found else None
-    return hashlib.sha256("".join(found).encode()).hexdigest()
-
-
-def _label(name: str, parameters: Mapping[str, ParameterValue]) -> str:
-    method = METHODS.get(name)
-    return method.label(parameters) if method else ", ".join(f"{key}={value}" for key, value in parameters.items())
+    checksums = sorted({method.sha256 for method in methods if method is not None and method.sha256 is not None})
+    if len(checksums) < 2:
+        return checksums[0] if checksums else None
+    return hashlib.sha256("".join(checksums).encode()).hexdigest()

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from idwbench.attention.definitions import ParameterValue
-from idwbench.attention.methods import METHODS, resolve_parameters
-from idwbench.runs.kinds.base import ModelSettings, given_method
+from idwbench.attention.methods import resolve_parameters
+from idwbench.runs.kinds.base import ModelSettings, given_method, method_label, plugin_words
 from idwbench.runs.settings import Count, added, validated
 
 __all__ = ["PrototypesConfig"]
@@ -34,31 +34,17 @@ class PrototypesConfig(ModelSettings):
     )
 
     @property
-    def label(self) -> str:
-        """Label of the model: ``idw · 16 prototypes · p=2, ε=0.001``."""
-        words = [self.method, f"{self.prototypes} prototype{'s' if self.prototypes > 1 else ''}", self.parameters_label]
-        return " · ".join(word for word in words if word)
-
-    @property
     def parameters_label(self) -> str:
         """Label of the parameters in tables: ``p=2, ε=0.001``."""
-        method = METHODS.get(self.method)
-        words = [method.label(self.parameters) if method else ", ".join(f"{k}={v}" for k, v in self.parameters.items())]
+        words = [method_label(self.method, self.parameters)]
         if self.initialisation != "default":
             words.append(f"initialisation {self.initialisation}")
-        if self.plugin_sha256 is not None:
-            words.append(f"plugin {self.plugin_sha256[:8]}")
-        return ", ".join(word for word in words if word)
-
-    def numbers_in_memory(self, n_features: int, n_outputs: int, n_rows: int, batch_size: int) -> int:
-        """Parameters, their gradients and the state of the optimizer, and scores and weights of a batch."""
-        return self.prototypes * (5 * (n_features + n_outputs) + 2 * min(batch_size, n_rows))
+        return ", ".join(filter(None, [*words, *plugin_words(self.plugin_sha256)]))
 
     @classmethod
     def parse(cls, settings: Mapping[str, Any]) -> Self:
         """Return the model for flat settings."""
-        fields = {name: value for name, value in settings.items() if name in cls.model_fields}
+        fields, given = cls.divided(settings)
         method = given_method(fields)
-        given = {name: value for name, value in settings.items() if name not in fields}
         parameters = resolve_parameters(method, given)
         return validated(cls, {**fields, "parameters": parameters, "plugin_sha256": method.sha256})

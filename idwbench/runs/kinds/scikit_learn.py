@@ -9,14 +9,14 @@ from pydantic import Field
 from idwbench.attention.definitions import ParameterValue
 from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.kinds.base import ModelSettings
+from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
 from idwbench.runs.scikit_learn_methods import ScikitLearnMethod, get_scikit_learn_method
 from idwbench.runs.settings import validated
 
 __all__ = ["ScikitLearnConfig"]
 
 
-class ScikitLearnConfig(ModelSettings):
+class ScikitLearnConfig(NoPrototypes, NoPlugin, ModelSettings):
     """A classifier or regressor of scikit-learn, fitted to the scaled inputs of the data set.
 
     `parameters` holds every parameter of the method that is used, defaults included.
@@ -51,20 +51,6 @@ class ScikitLearnConfig(ModelSettings):
         return {p.name: p.default for p in method.parameters if p.name not in method.labelled}
 
     @property
-    def prototypes(self) -> int:
-        """Number of learned prototypes: 0."""
-        return 0
-
-    @property
-    def plugin_sha256(self) -> None:
-        """None: no plugin defines a method of scikit-learn."""
-
-    @property
-    def label(self) -> str:
-        """Label of the model: ``knn · k=5``."""
-        return " · ".join(filter(None, (self.method, self.parameters_label)))
-
-    @property
     def parameters_label(self) -> str:
         """Label of the parameters in tables: the main ones, and those that differ from their default."""
         words = [self.definition.label(self.parameters), "standardised" if self.standardise else ""]
@@ -81,12 +67,6 @@ class ScikitLearnConfig(ModelSettings):
                 problem + known[dataset.task], location=("method",), hint="" if dataset.task == "lookup" else hint
             )
 
-    def numbers_in_memory(self, n_features: int, n_outputs: int, n_rows: int, batch_size: int) -> int:
-        """Pairs of training rows in float64 of an analysis of neighbourhoods, or a copy of the inputs in float64."""
-        if self.method == "nca_knn":
-            return 3 * 2 * n_rows * n_rows  # distances, their softmax, and its part of the own class
-        return 2 * n_rows * n_features if self.method in ("svc", "svr") else 0
-
     @classmethod
     def parse(cls, settings: Mapping[str, Any]) -> Self:
         """Return the model for flat settings.
@@ -95,8 +75,7 @@ class ScikitLearnConfig(ModelSettings):
             ConfigError: unknown method or parameter, a value that is not valid, or inputs that are standardised for a
                 method that they do not affect.
         """
-        fields = {name: value for name, value in settings.items() if name in cls.model_fields}
-        given = {name: value for name, value in settings.items() if name not in fields}
+        fields, given = cls.divided(settings)
         method = get_scikit_learn_method(fields.get("method"))
         model = validated(cls, {**fields, "parameters": method.resolve(given)})
         if model.standardise and method.scale_free:

@@ -7,17 +7,24 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from idwbench.attention.definitions import ParameterValue
-from idwbench.attention.methods import METHODS, resolve_parameters
+from idwbench.attention.methods import resolve_parameters
 from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DatasetConfig, LanguageConfig
-from idwbench.runs.kinds.base import LAYER_NUMBERS, ModelSettings, given_method
-from idwbench.runs.kinds.network import check_parameter_names
+from idwbench.runs.kinds.base import (
+    ModelSettings,
+    NoPrototypes,
+    check_parameter_names,
+    check_softmax,
+    given_method,
+    method_label,
+    plugin_words,
+)
 from idwbench.runs.settings import Count, validated
 
 __all__ = ["LanguageModelConfig", "check_context", "check_text"]
 
 
-class LanguageModelConfig(ModelSettings):
+class LanguageModelConfig(NoPrototypes, ModelSettings):
     """A causal transformer that predicts the next character of a text.
 
     `parameters` holds every parameter of the attention score `method`, defaults included; `plugin_sha256` is the
@@ -44,11 +51,6 @@ class LanguageModelConfig(ModelSettings):
         return self
 
     @property
-    def prototypes(self) -> int:
-        """Number of learned prototypes: 0, since the memory is the text before a character."""
-        return 0
-
-    @property
     def label(self) -> str:
         """Label of the model: ``transformer_lm · idw · p=2, ε=0.001, depth 2, width 64, heads 4, context 64``."""
         return f"{self.kind} · {self.method} · {self.parameters_label}"
@@ -56,18 +58,9 @@ class LanguageModelConfig(ModelSettings):
     @property
     def parameters_label(self) -> str:
         """Label of the parameters in tables: ``p=2, ε=0.001, depth 2, width 64, heads 4, context 64``."""
-        method = METHODS.get(self.method)
-        words = [method.label(self.parameters) if method else ", ".join(f"{k}={v}" for k, v in self.parameters.items())]
+        words = [method_label(self.method, self.parameters)]
         words += [f"{name} {getattr(self, name)}" for name in ("depth", "width", "heads", "context")]
-        if self.plugin_sha256 is not None:
-            words.append(f"plugin {self.plugin_sha256[:8]}")
-        return ", ".join(word for word in words if word)
-
-    def numbers_in_memory(self, n_features: int, n_outputs: int, n_rows: int, batch_size: int) -> int:
-        """Parameters with gradients and the state of the optimizer, and the inputs of blocks in a batch."""
-        embeddings = self.width * (2 * n_outputs + self.context)
-        blocks = self.depth * (12 * self.width * self.width + LAYER_NUMBERS)
-        return 3 * (embeddings + blocks) + self.depth * batch_size * self.context * self.width
+        return ", ".join(filter(None, [*words, *plugin_words(self.plugin_sha256)]))
 
     def check_dataset(self, dataset: DatasetConfig) -> None:
         """Raise `ConfigError` unless the data set is a text of characters."""
@@ -79,13 +72,10 @@ class LanguageModelConfig(ModelSettings):
     @classmethod
     def parse(cls, settings: Mapping[str, Any]) -> Self:
         """Return the model for flat settings."""
-        fields = {name: value for name, value in settings.items() if name in cls.model_fields}
+        fields, given = cls.divided(settings)
         method = given_method(fields)
         check_parameter_names(method, cls.model_fields, "method")
-        if method.weighting != "softmax":
-            problem = f"the weights of {method.name} are not a softmax, as attention layers need"
-            raise ConfigError(problem, location=("method",))
-        given = {name: value for name, value in settings.items() if name not in fields}
+        check_softmax(method, "method")
         parameters = resolve_parameters(method, given)
         return validated(cls, {**fields, "parameters": parameters, "plugin_sha256": method.sha256})
 
