@@ -78,6 +78,8 @@ def train(
         trainer = Trainer(results, selector, observer or Observer())
         to_do = [*missing_requirements([config], results), config]
         trainer.observer.planned(len(to_do), len(to_do), 0, 0)
+        if len(to_do) == 1:
+            trainer.threads = selector.threads(config, dataset)
         trainer.prepare(to_do)
         trainer.train(to_do, dataset)
         if trainer.outcome.failed:

@@ -20,7 +20,6 @@ from idwbench.sweep.observer import Observer
 from idwbench.sweep.outcome import Outcome
 from idwbench.sweep.stack_training import train_stack
 from idwbench.training.engine import AbstractEngine, stack_key
-from idwbench.training.threads import SpareCores, available_cores
 
 __all__ = ["run_pending", "stacks"]
 
@@ -57,11 +56,8 @@ def run_pending(
     observer: Observer,
     jobs: int = 1,
     max_failures: int | None = None,
-    spare_cores: SpareCores | None = None,
 ) -> Outcome:
     """Train the pending runs of `configs` in `jobs` threads, and store the results.
-
-    Threads without a run leave their core to `spare_cores`.
 
     A stack that fails is retried run by run. After `max_failures` failed runs no run is started, and those in work are
     released. An interruption releases the leased runs at the end of their epoch and is raised again; another one in
@@ -72,9 +68,7 @@ def run_pending(
         FullDiskError: a file of a training has no room on the disk.
     """
     queue = deque(stacks(configs, lambda config: engine_for(config).max_stack(config, dataset), jobs))
-    spare = spare_cores or SpareCores()
-    workers = _Workers(queue, results, engine_for, dataset, observer, max_failures, spare)
-    spare.free = min(jobs, available_cores())
+    workers = _Workers(queue, results, engine_for, dataset, observer, max_failures)
     workers.run(min(jobs, max(1, len(queue))))
     return workers.outcome
 
@@ -101,9 +95,7 @@ class _Workers:
         dataset: Dataset,
         observer: Observer,
         max_failures: int | None,
-        spare_cores: SpareCores,
     ) -> None:
-        self.spare_cores = spare_cores
         self.queue, self.results, self.engine_for = queue, results, engine_for
         self.dataset, self.observer, self.max_failures = dataset, observer, max_failures
         self.quality = PrototypeQuality(dataset)
@@ -118,7 +110,6 @@ class _Workers:
         pool = ThreadPoolExecutor(n, thread_name_prefix="idwbench")
         futures: list[Future[None]] = []
         try:
-            self.spare_cores.add(-n)
             for _ in range(n):
                 futures.append(pool.submit(self.work))
             _wait_for_all_or_an_error(futures)
@@ -158,16 +149,13 @@ class _Workers:
 
     def work(self) -> None:
         """Train stacks until the queue is empty."""
-        try:
-            with suppress(_Stopped):
-                while not self.stop:
-                    try:
-                        stack = self.queue.popleft()
-                    except IndexError:
-                        return
-                    self._work_on(stack)
-        finally:
-            self.spare_cores.add(1)
+        with suppress(_Stopped):
+            while not self.stop:
+                try:
+                    stack = self.queue.popleft()
+                except IndexError:
+                    return
+                self._work_on(stack)
 
     def _work_on(self, stack: list[RunConfig]) -> None:
         keys = self._lease([config.run_key for config in stack])

@@ -6,7 +6,6 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,8 @@ class Trainer:
 
     Attributes:
         jobs: Number of threads that train; None for one for each core, or one on a GPU.
+        threads: Number of threads of BLAS and torch; more than one only for one run that trains alone, since its bytes
+            depend on it.
         cluster: Trains in place of this process, if there is one.
         max_failures: No run is started after this number of failed runs.
         outcome: What became of all runs so far.
@@ -44,6 +45,7 @@ class Trainer:
     observer: Observer
     data_dir: Path | None = None
     jobs: int | None = None
+    threads: int = 1
     cluster: ClusterRunner | None = None
     max_failures: int | None = None
     outcome: Outcome = field(default_factory=Outcome)
@@ -80,7 +82,7 @@ class Trainer:
 
         required = {run.run_key for config in configs if (run := config.required) is not None}
         first = [config for config in configs if required and config.run_key in required]
-        with limited_threads(1), _frozen_heap(), self.results.kept_open():
+        with limited_threads(self.threads), _frozen_heap(), self.results.kept_open():
             if first:
                 self._run_pending(first, dataset)
                 configs = [config for config in configs if config.run_key not in required]
@@ -96,8 +98,7 @@ class Trainer:
 
         if self.has_failed:
             return
-        local = partial(runner.run_pending, spare_cores=self.selector.spare_cores)
-        run_pending = local if self.cluster is None else self.cluster.run_pending
+        run_pending = runner.run_pending if self.cluster is None else self.cluster.run_pending
         # A GPU trains one large stack at a time.
         jobs = self.jobs or (available_cores() if self.selector.device == "cpu" else 1)
         left = None if self.max_failures is None else self.max_failures - self.outcome.failed

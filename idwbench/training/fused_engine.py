@@ -19,10 +19,8 @@ from idwbench.training.engine import AbstractEngine, check_stack
 from idwbench.training.kernel_runs import KernelRun, KernelRuns
 from idwbench.training.kernels.jit import cache_holds_code, with_repaired_cache
 from idwbench.training.kernels.scores import KERNEL_SCORES
-from idwbench.training.kernels.team import MOST_MEMBERS
-from idwbench.training.product_team import work_on_nothing
 from idwbench.training.stack_search import MOST_FEATURES, compiled_neighbours
-from idwbench.training.threads import SpareCores
+from idwbench.training.threads import blas_threads
 
 __all__ = ["FusedEngine", "instruction_set"]
 
@@ -39,16 +37,9 @@ _compiled = threading.Event()
 
 
 class FusedEngine(AbstractEngine):
-    """Trains runs of built-in methods with Numba, one after the other; thread-safe.
-
-    Args:
-        spare_cores: Cores that a large run may use beside its own; none by default.
-    """
+    """Trains runs of built-in methods with Numba, one after the other; thread-safe."""
 
     name = "fused"
-
-    def __init__(self, spare_cores: SpareCores | None = None) -> None:
-        self.spare_cores = spare_cores or SpareCores()
 
     @staticmethod
     def needs_compiling() -> bool:
@@ -93,7 +84,7 @@ class FusedEngine(AbstractEngine):
         self.prepare()
         started = time.perf_counter()
         runs = KernelRuns(configs, dataset, dataset.moments)
-        _train_chunks(runs, on_epoch, self.spare_cores)
+        _train_chunks(runs, on_epoch)
         return _results(runs, time.perf_counter() - started)
 
     def stack_search(self, dataset: Dataset) -> StackSearch | None:
@@ -102,7 +93,7 @@ class FusedEngine(AbstractEngine):
         return compiled_neighbours if is_compiled and dataset.n_features <= MOST_FEATURES else None
 
 
-def _train_chunks(runs: KernelRuns, on_epoch: Callable[[int], None], spare_cores: SpareCores) -> None:
+def _train_chunks(runs: KernelRuns, on_epoch: Callable[[int], None]) -> None:
     """Train to the last epoch, or to the first in which loss, keys or values of no run are finite."""
     epochs = runs.protocol.epochs
     numbers = len(runs.configs) * len(runs.dataset.train) * (runs.keys[0, 0].size + SAMPLE_NUMBERS)
@@ -110,12 +101,7 @@ def _train_chunks(runs: KernelRuns, on_epoch: Callable[[int], None], spare_cores
     chunk = max(1, (CALL_NUMBERS if len(runs.configs) == 1 else BUNDLE_NUMBERS) // numbers)
     for first in range(0, epochs, chunk):
         last = min(first + chunk, epochs)
-        if runs.can_share:
-            with spare_cores.claimed(MOST_MEMBERS - 1) as more:
-                runs.threads = 1 + more
-                runs.train(first, last)
-        else:
-            runs.train(first, last)
+        runs.train(first, last)
         finite = int(runs.finite.max())
         for epoch in range(first, min(finite + 1, last)):
             on_epoch(epoch + 1)
@@ -128,6 +114,7 @@ def _results(runs: KernelRuns, seconds: float) -> list[RunResult]:
     keys, values = runs.prototypes()
     n_parameters, n_epochs = keys[0].size + values[0].size, runs.protocol.epochs
     metrics, finite = _metrics(runs), runs.finite.tolist()
+    threads = blas_threads() if runs.by_products else 1
     return [
         RunResult(
             config=config,
@@ -140,7 +127,7 @@ def _results(runs: KernelRuns, seconds: float) -> list[RunResult]:
             seconds=seconds / len(runs.configs),
             engine=FusedEngine.name,
             device="cpu",
-            threads=runs.most_threads,
+            threads=threads,
             instruction_set=instruction_set(),
         )
         for r, (config, curve) in enumerate(zip(runs.configs, runs.curves(), strict=True))
@@ -174,5 +161,4 @@ def _train_nothing() -> None:
     dataset = Dataset(config.dataset, split, split, None, Scaling.identity(), None, ("",), "")
     run = KernelRun(config, dataset, (np.zeros(1), np.zeros(1)))
     run.train_epochs(0, 1)
-    work_on_nothing(run.keys[0, 0], run.scratch)
     compiled_neighbours(np.zeros((1, 1)), np.zeros(1), np.zeros((1, 1, 1), np.float32))

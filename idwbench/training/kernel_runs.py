@@ -14,31 +14,32 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import Curve
+from idwbench.training.engine import draw_orders
 from idwbench.training.kernels.epochs import Samples, Stack, State, run_stack
 from idwbench.training.kernels.memory import aligned_zeros
 from idwbench.training.kernels.scores import kernel_score
 from idwbench.training.kernels.scratch import make_scratch
-from idwbench.training.kernels.team import CAN_SHARE, LEAST_PRODUCTS
 from idwbench.training.kernels.updates import gradient_rows, kernel_optimizer
-from idwbench.training.product_team import product_team
-from idwbench.training.stack_orders import stack_orders
+from idwbench.training.threads import blas_threads
 
-__all__ = ["KernelRun", "KernelRuns"]
+__all__ = ["KernelRun", "KernelRuns", "useful_threads"]
 
 # With fewer features keys are stored as (features, prototypes): a vector register holds 16 numbers.
 NARROW_FEATURES = 16
 EVALUATION_BATCH = 64
 # From this batch size, number of prototypes and of features on matrix products are faster.
 PRODUCT_SIZES = (32, 64, 64)
+# Multiplications of a product from which several threads pay: about half a millisecond.
+THREADED_PRODUCT = 2**25
+# They wait in busy loops, and more of them gain little.
+MOST_THREADS = 8
 
 
 class KernelRuns:
     """The training of runs of one stack, one after the other in each call of the kernel.
 
     Attributes:
-        can_share: Whether several threads can share the products of a run: it is large, and alone in its stack.
-        threads: Number of threads of the next call, if it can be shared; the results do not depend on it.
-        most_threads: The largest number of threads of a call.
+        by_products: Whether matrix products give similarities and gradients.
     """
 
     def __init__(self, configs: Sequence[RunConfig], dataset: Dataset, moments: FeatureMoments) -> None:
@@ -52,18 +53,15 @@ class KernelRuns:
         self.keys, self.values = self._initial_state(moments)
         n_trained = min(self.protocol.batch_size, len(dataset.train))
         n_batch = max(n_trained, EVALUATION_BATCH)
-        sizes = n_trained, configs[0].model.prototypes, dataset.n_features
-        products = not self.narrow and all(size >= least for size, least in zip(sizes, PRODUCT_SIZES, strict=True))
-        n_rows = gradient_rows(self.optimizer, self.keys.shape[2], whole=self.narrow or products)
-        self.can_share = CAN_SHARE and products and len(configs) == 1 and math.prod(sizes) >= LEAST_PRODUCTS
-        self.threads = self.most_threads = 1
+        self.by_products = _uses_products(configs[0], dataset)
+        n_rows = gradient_rows(self.optimizer, self.keys.shape[2], whole=self.narrow or self.by_products)
         self.scratch = make_scratch(
             n_batch,
             self.keys[0, 0],
             self.values[0, 0],
             n_rows,
             narrow=self.narrow,
-            by_products=products,
+            by_products=self.by_products,
         )
         self.samples = {name: _samples(split) for name, split in dataset.splits.items()}
         train = self.samples["train"]
@@ -96,7 +94,10 @@ class KernelRuns:
         `outputs` (runs, n, outputs) by split are those after the last epoch of the protocol.
         """
         n_train, n_epochs = len(self.dataset.train), last - first
-        orders = stack_orders(self.generators, n_train, n_epochs)
+        orders = np.empty((len(self.generators), n_epochs, n_train), np.int64)
+        orders[:] = np.arange(n_train)
+        for own, generator in zip(orders, self.generators, strict=True):
+            draw_orders(own, generator)
         rates = np.array([learning_rate(self.protocol, epoch) for epoch in range(first, last)])
         losses, totals = self._new_progress(n_epochs)
         steps_done = first * math.ceil(n_train / self.protocol.batch_size)
@@ -146,24 +147,21 @@ class KernelRuns:
             train_outputs=outputs["train"] if at_end else outputs["train"][:, :0],
             holdout_outputs=outputs["holdout"],
         )
-        threads = self.threads if self.can_share else 1
-        self.most_threads = max(self.most_threads, threads)
-        with product_team(threads, self.keys[0, 0], self.scratch):
-            run_stack(
-                self.score,
-                self.optimizer,
-                self.samples["train"],
-                self.samples["validation"] if evaluated else self.nothing,
-                self.samples["test"] if evaluated else self.nothing,
-                self.samples["holdout"],
-                self.protocol.batch_size,
-                rates,
-                first,
-                steps_done,
-                self.narrow,
-                stack,
-                self.scratch,
-            )
+        run_stack(
+            self.score,
+            self.optimizer,
+            self.samples["train"],
+            self.samples["validation"] if evaluated else self.nothing,
+            self.samples["test"] if evaluated else self.nothing,
+            self.samples["holdout"],
+            self.protocol.batch_size,
+            rates,
+            first,
+            steps_done,
+            self.narrow,
+            stack,
+            self.scratch,
+        )
 
     def _new_progress(self, n_epochs: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return np.zeros((len(self.configs), n_epochs)), np.zeros((len(self.configs), n_epochs, 2))
@@ -214,6 +212,21 @@ class KernelRun(KernelRuns):
         losses, totals = self._new_progress(len(rows))
         self._call_kernel(rows[None], rates, 0, steps_done, losses, totals, evaluated=False)
         return np.asarray(losses[0])
+
+
+def useful_threads(config: RunConfig, dataset: Dataset) -> int:
+    """Return the number of threads for a run that trains alone: several, those of BLAS, for large products only."""
+    if not _uses_products(config, dataset) or math.prod(_product_sizes(config, dataset)) < THREADED_PRODUCT:
+        return 1
+    return min(blas_threads(), MOST_THREADS)
+
+
+def _product_sizes(config: RunConfig, dataset: Dataset) -> tuple[int, int, int]:
+    return min(config.protocol.batch_size, len(dataset.train)), config.model.prototypes, dataset.n_features
+
+
+def _uses_products(config: RunConfig, dataset: Dataset) -> bool:
+    return all(n >= least for n, least in zip(_product_sizes(config, dataset), PRODUCT_SIZES, strict=True))
 
 
 def _distinct(configs: Sequence[RunConfig]) -> list[RunConfig]:

@@ -13,7 +13,6 @@ from idwbench.machine import check_memory
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.training.engine import AbstractEngine
-from idwbench.training.threads import SpareCores
 
 if TYPE_CHECKING:
     from idwbench.dual.recordings import Recordings
@@ -60,7 +59,6 @@ class EngineSelector:
     """Selects the engine of each run; engines are created, and torch or Numba imported, when needed.
 
     `results` has the trained runs that studies of patches read, and the folders for checkpoints and recordings.
-    `spare_cores` are those that large runs may claim.
 
     Raises:
         ConfigError: the fused engine on another device than the CPU, or the device is not available.
@@ -74,7 +72,6 @@ class EngineSelector:
         self.report: Callable[[str], None] = lambda line: None
         self.reported = ""  # the last line on engines
         self.checkpoint_folder: Path | None = None  # in place of that of `results`
-        self.spare_cores = SpareCores()
         self._engines: dict[str, AbstractEngine] = {}
         if device != "cpu":
             self._engine("torch")
@@ -117,6 +114,14 @@ class EngineSelector:
                 report("compiling kernels: some seconds, once")
             FusedEngine.prepare()
 
+    def threads(self, config: RunConfig, dataset: Dataset) -> int:
+        """Return the number of threads for a run that trains alone, not beside others: one, unless it is large."""
+        if self._name_for(config) != "fused":
+            return 1
+        from idwbench.training.kernel_runs import useful_threads
+
+        return useful_threads(config, dataset)
+
     def _name_for(self, config: RunConfig) -> str:
         if config.model.kind != "prototypes":
             return config.model.kind
@@ -140,8 +145,6 @@ class EngineSelector:
         engine: Callable[..., AbstractEngine] = _engine_class(name)
         if name == "torch":
             return engine(self.device)
-        if name == "fused":
-            return engine(self.spare_cores)
         if name in ("network", "transformer_lm", "lstm_lm", "mlp"):
             return engine(self.device, self._checkpoints(), self._recordings())
         if name == "patch_study":

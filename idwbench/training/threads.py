@@ -2,13 +2,12 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
-__all__ = ["SpareCores", "available_cores", "limited_threads", "machine_is_busy"]
+__all__ = ["available_cores", "blas_threads", "limited_threads"]
 
 
 def available_cores() -> int:
@@ -18,49 +17,17 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def machine_is_busy() -> bool:
-    """Return whether more threads than cores wanted to run in the last minute; False if the system does not say."""
-    try:
-        return os.getloadavg()[0] > (os.cpu_count() or 1) + 1
-    except (AttributeError, OSError):
-        return False
-
-
-class SpareCores:
-    """The cores that no run in work uses: large runs may claim them for some time, unless other programs use them.
-
-    Args:
-        free: Number of cores that can be claimed; it is negative while one of them is needed elsewhere.
-        is_busy: Whether other programs keep the machine busy.
-    """
-
-    def __init__(self, free: int = 0, is_busy: Callable[[], bool] = machine_is_busy) -> None:
-        self.free, self.is_busy = free, is_busy
-        self._changing = Lock()
-
-    def add(self, cores: int) -> None:
-        """Add cores that became free, or take some away."""
-        with self._changing:
-            self.free += cores
-
-    @contextmanager
-    def claimed(self, most: int) -> Iterator[int]:
-        """Claim the free cores, at most `most`, and give their number: 0 on a busy machine."""
-        is_busy = self.is_busy()
-        with self._changing:
-            claimed = 0 if is_busy else min(most, max(0, self.free))
-            self.free -= claimed
-        try:
-            yield claimed
-        finally:
-            self.add(claimed)
+def blas_threads() -> int:
+    """Return the number of threads that matrix products may use now."""
+    numbers = [int(library["num_threads"]) for library in threadpool_info() if library["user_api"] == "blas"]
+    return max(numbers, default=1)
 
 
 @contextmanager
 def limited_threads(n: int) -> Iterator[None]:
     """Limit BLAS, OpenMP and torch (if loaded) to `n` threads, and restore their settings at the end.
 
-    With one thread results are bit-identical, since the order of summation does not depend on other runs.
+    Results have the same bytes for the same number of threads only, on which the order of summation depends.
     """
     torch = sys.modules.get("torch")
     before = torch.get_num_threads() if torch else 0

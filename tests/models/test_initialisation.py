@@ -109,7 +109,7 @@ def test_kmeans_does_not_depend_on_the_number_of_threads():
     dataset = make_regression(6000)
     begun = []
     for n_threads in (1, 2, 4):
-        with threadpool_limits(n_threads):
+        with threadpool_limits(n_threads, user_api="openmp"):
             begun.append(begin(dataset, "kmeans", 20)[0])
     np.testing.assert_array_equal(begun[0], begun[1])
     np.testing.assert_array_equal(begun[0], begun[2])

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.training.kernels.memory import aligned_zeros
-from idwbench.training.kernels.team import TEAM_NUMBERS
 
 __all__ = ["Labels", "Matrix", "Scratch", "Vector", "make_scratch"]
 
@@ -24,7 +23,7 @@ class Scratch(NamedTuple):
     """Reusable memory for a batch."""
 
     inputs: Matrix  # (batch, features)
-    labels: Labels  # (batch + TEAM_NUMBERS,), of a classification; at the end the team, see `team_of`
+    labels: Labels  # (batch,), of a classification
     targets: Matrix  # (batch, outputs), of a regression
     similarities: Matrix  # (batch, prototypes)
     coefficients: Matrix  # (batch, prototypes), of inputs (or differences) in the gradient of a key
@@ -54,7 +53,7 @@ def make_scratch(
 
     return Scratch(
         inputs=aligned_zeros(n_batch, keys.shape[0] if narrow else keys.shape[1]),
-        labels=np.zeros(n_batch + TEAM_NUMBERS, np.int64),
+        labels=np.zeros(n_batch, np.int64),
         targets=aligned_zeros(n_batch, n_outputs),
         similarities=aligned_zeros(n_batch, n_prototypes),
         coefficients=aligned_zeros(n_batch, n_prototypes),
