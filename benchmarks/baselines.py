@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from benchmarks.tables import header, row
-from idwbench.attention.methods import get_method
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.models.initialisation import baseline_prototypes

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from idwbench.attention.forward import attend, scores
     from idwbench.attention.layers import MultiheadAttention, SelfAttention
-    from idwbench.attention.weightings import attend, scores
     from idwbench.claims.verdicts import judge_claims
     from idwbench.estimators.classifier import PrototypeClassifier
     from idwbench.estimators.kernel_regressor import KernelRegressor
@@ -64,7 +64,7 @@ _HOMES = {
     "PrototypeRegressor": "idwbench.estimators.regressor",
     "Results": "idwbench.results.store",
     "SelfAttention": "idwbench.attention.layers",
-    "attend": "idwbench.attention.weightings",
+    "attend": "idwbench.attention.forward",
     "explain": "idwbench.explanations.explain",
     "explain_prompt": "idwbench.explanations.passages",
     "export_model": "idwbench.exports.model",
@@ -78,7 +78,7 @@ _HOMES = {
     "register": "idwbench.plugins",
     "run_config": "idwbench.runs.config",
     "run_sweep": "idwbench.sweep.execution",
-    "scores": "idwbench.attention.weightings",
+    "scores": "idwbench.attention.forward",
     "train": "idwbench.sweep.execution",
     "write_page": "idwbench.page.writing",
     "write_publication": "idwbench.publications.folder",

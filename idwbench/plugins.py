@@ -16,8 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar, get_args
 
-from idwbench.attention.definitions import Initialisation, Method, Parameter, Weighting
-from idwbench.attention.methods import METHODS, register_method
+from idwbench.attention.records import Initialisation, Method, MethodWeighting, Parameter
+from idwbench.attention.scores import METHODS, register_method
 from idwbench.errors import IdwbenchError, PluginError, did_you_mean
 from idwbench.files import file_sha256, read_file
 from idwbench.runs.config import RunConfig
@@ -57,7 +57,7 @@ def register(
     formula: str = "",
     parameters: Mapping[str, float | str | Sequence[str]] | None = None,
     initialisation: Initialisation | Literal["data"] = "mean",
-    weighting: Weighting = "softmax",
+    weighting: MethodWeighting = "softmax",
 ) -> Callable[[_Score], _Score]:
     """Return a decorator that registers a score function as a method.
 
@@ -80,11 +80,11 @@ def register(
         _check_word("method", name)
         initial: Initialisation = "mean" if initialisation == "data" else initialisation
         _check_choice("initialisation", initial, get_args(Initialisation))
-        _check_choice("weighting", weighting, get_args(Weighting))
+        _check_choice("weighting", weighting, get_args(MethodWeighting))
         parsed = tuple(_parameter(key, default) for key, default in (parameters or {}).items())
         _check_signature(name, function, parsed)
         checksum = _loading[0] if _loading else _source_sha256(function)
-        method = Method(name, formula, function, parsed, initial, weighting, checksum)
+        method = Method(name, formula, function, initial, weighting, checksum, parameters=parsed)
         if _loading:
             _loading[1].append(method)
         else:

@@ -13,7 +13,7 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 from blob_data import make_dataset
 from postgresql import Server, missing_program, running_server
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset
 
 

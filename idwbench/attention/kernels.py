@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from idwbench.attention.definitions import Parameter, ParameterValue
-from idwbench.errors import ConfigError, did_you_mean
+from idwbench.attention.records import Parameter, Record, find_record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,15 +20,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.floating[Any]]
 
-__all__ = ["BANDWIDTH", "KERNELS", "RULES", "Kernel", "get_kernel", "kernel_parameters"]
+__all__ = ["BANDWIDTH", "KERNELS", "Kernel", "get_kernel"]
 
-# Ways to choose a parameter from the data, see `idwbench.models.bandwidths`.
-RULES: dict[str, tuple[str, ...]] = {"bandwidth": ("scott", "loo"), "power": ("loo",)}
 _HIT_SQ_DIST = 1e-24
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(Record):
     """One kernel; d is the distance of a query and a key, h the bandwidth.
 
     Attributes:
@@ -38,10 +35,9 @@ class Kernel:
             1/(features + 4) smooth alike. None without a bandwidth.
     """
 
-    name: str
-    formula: str
+    noun: ClassVar[str] = "kernel"
+
     function: Callable[..., Any]
-    parameters: tuple[Parameter, ...]
     source: str = ""
     roughness: Callable[[int], float] | None = None
 
@@ -49,12 +45,6 @@ class Kernel:
     def has_bandwidth(self) -> bool:
         """Whether the bandwidth is a parameter."""
         return BANDWIDTH in self.parameters
-
-    def label(self, values: Mapping[str, ParameterValue]) -> str:
-        """Return ``h=0.5``, ``h=loo`` or ``p=2, ε=0`` for the values of its parameters."""
-        known = [parameter for parameter in self.parameters if parameter.name in values]
-        words = [(parameter, values[parameter.name]) for parameter in known]
-        return ", ".join(f"{p.symbol}={value}" if isinstance(value, str) else p.label(value) for p, value in words)
 
     def weights(self, sq_dist: Array, parameters: Mapping[str, float]) -> Array:
         """Return the weights (queries, keys), up to a factor for each query; overwrites the squared distances."""
@@ -157,25 +147,29 @@ def _epanechnikov_roughness(features: int) -> float:
     return math.log(2 * features * (features + 2) * (features + 4)) - _log_sphere(features)
 
 
-BANDWIDTH = Parameter("bandwidth", 1.0, symbol="h", help="Bandwidth h of a kernel.", minimum=1e-12, maximum=1e12)
-_POWER = Parameter("power", 2.0, symbol="p", minimum=0.0, exclusive=True, maximum=1e12)
+# The words are ways to choose a parameter from the data, see `idwbench.models.bandwidths`.
+BANDWIDTH = Parameter(
+    *("bandwidth", 1.0, "h", "Bandwidth h of a kernel."), minimum=1e-12, maximum=1e12, words=("scott", "loo")
+)
+_POWER = Parameter("power", 2.0, symbol="p", minimum=0.0, exclusive=True, maximum=1e12, words=("loo",))
 _EPSILON = Parameter("epsilon", 0.0, symbol="ε", minimum=0.0)
+_SHEPARD = (_POWER, _EPSILON)
 
 # In the order of tables.
 KERNELS: dict[str, Kernel] = {
     kernel.name: kernel
     for kernel in (
         Kernel(
-            *("gaussian", "exp(−d²/(2h²))", _gaussian, (BANDWIDTH,), "Nadaraya 1964, Watson 1964"),
-            roughness=_gaussian_roughness,
+            *("gaussian", "exp(−d²/(2h²))", _gaussian, "Nadaraya 1964, Watson 1964", _gaussian_roughness),
+            parameters=(BANDWIDTH,),
         ),
-        Kernel("boxcar", "1{d ≤ h}", _boxcar, (BANDWIDTH,), roughness=_boxcar_roughness),
-        Kernel("triangular", "max(0, 1 − d/h)", _triangular, (BANDWIDTH,), roughness=_triangular_roughness),
+        Kernel("boxcar", "1{d ≤ h}", _boxcar, roughness=_boxcar_roughness, parameters=(BANDWIDTH,)),
+        Kernel("triangular", "max(0, 1 − d/h)", _triangular, roughness=_triangular_roughness, parameters=(BANDWIDTH,)),
         Kernel(
-            *("epanechnikov", "max(0, 1 − d²/h²)", _epanechnikov, (BANDWIDTH,), "Epanechnikov 1969"),
-            roughness=_epanechnikov_roughness,
+            *("epanechnikov", "max(0, 1 − d²/h²)", _epanechnikov, "Epanechnikov 1969", _epanechnikov_roughness),
+            parameters=(BANDWIDTH,),
         ),
-        Kernel("shepard", "1/(ε + d^p)", _shepard, (_POWER, _EPSILON), "Shepard 1968, with ε = 0"),
+        Kernel("shepard", "1/(ε + d^p)", _shepard, "Shepard 1968, with ε = 0", parameters=_SHEPARD),
     )
 }
 
@@ -186,31 +180,4 @@ def get_kernel(name: object) -> Kernel:
     Raises:
         ConfigError: unknown kernel.
     """
-    if not isinstance(name, str) or name not in KERNELS:
-        hint = did_you_mean(str(name), KERNELS)
-        raise ConfigError(f"unknown kernel {name!r}", location=("kernel",), hint=hint)
-    return KERNELS[name]
-
-
-def kernel_parameters(kernel: Kernel, given: Mapping[str, Any]) -> dict[str, ParameterValue]:
-    """Return all parameters of `kernel`: the given values, and defaults for the others; see `RULES`.
-
-    Raises:
-        ConfigError: the kernel does not have a parameter, or a value is not valid; `location` is the parameter.
-    """
-    names = [parameter.name for parameter in kernel.parameters]
-    for name in given:
-        if name not in names:
-            takes = f"it takes {' and '.join(names)}"
-            raise ConfigError(f"kernel '{kernel.name}' does not take '{name}'", location=(name,), hint=takes)
-    return {p.name: _parsed(p, given.get(p.name, p.default)) for p in kernel.parameters}
-
-
-def _parsed(parameter: Parameter, value: object) -> ParameterValue:
-    rules = RULES.get(parameter.name, ())
-    if not rules or not isinstance(value, str):
-        return parameter.parse(value)
-    if value not in rules:
-        hint = did_you_mean(value, rules)
-        raise ConfigError(f"{value!r} is no number and no rule", location=(parameter.name,), hint=hint)
-    return value
+    return find_record(KERNELS, name, "kernel")

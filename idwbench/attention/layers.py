@@ -6,11 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from idwbench.attention.additive import AdditiveScore
-from idwbench.attention.definitions import ParameterValue, WeightingDefinition
-from idwbench.attention.layer_inputs import check_inputs, layer_masks
-from idwbench.attention.masks import Masks
-from idwbench.attention.pair_scores import MethodScore, PairScore, WeightingScore
+from idwbench.attention.masks import Masks, layer_masks
+from idwbench.attention.pair_scores import AdditiveScore, MethodScore, PairScore, WeightingScore
+from idwbench.attention.records import ParameterValue, Weighting
 from idwbench.attention.sequences import SequenceAttention
 from idwbench.attention.weightings import get_weighting
 from idwbench.errors import ConfigError
@@ -103,7 +101,7 @@ class MultiheadAttention(nn.MultiheadAttention):
             AssertionError: inputs or `key_padding_mask` of a wrong shape, or a mask of a wrong type.
             RuntimeError: `attn_mask` of a wrong shape.
         """
-        batched = check_inputs(self, query, key, value)
+        batched = _check_inputs(self, query, key, value)
         masks = layer_masks(self, query, key, key_padding_mask, attn_mask, is_causal, need_weights)
         q, k, v = (self._heads(part) for part in self._project(query, key, value))
         q, k, v, masks = self._with_extra_keys(q, k, v, masks)
@@ -183,11 +181,11 @@ class SelfAttention(MultiheadAttention):
         )
 
 
-def _weighting(weighting: str, parameters: dict[str, Any]) -> tuple[WeightingDefinition, dict[str, ParameterValue]]:
+def _weighting(weighting: str, parameters: dict[str, Any]) -> tuple[Weighting, dict[str, ParameterValue]]:
     """Return the weighting and all its parameters."""
     try:
         chosen = get_weighting(weighting)
-        return chosen, {p.name: p.parse(parameters.get(p.name, p.default)) for p in chosen.parameters}
+        return chosen, chosen.resolve({name: value for name, value in parameters.items() if chosen.takes(name)})
     except ConfigError as error:
         location = () if error.location == ("weighting",) else error.location
         raise ValueError(str(ConfigError(error.problem, location=location, hint=error.hint))) from None
@@ -209,3 +207,38 @@ def _pair_score(score: str, parameters: dict[str, Any], shape: tuple[int, int], 
         location = () if error.location == ("method",) else error.location
         problem = error.problem.replace("method", "score", 1)
         raise ValueError(str(ConfigError(problem, location=location, hint=error.hint))) from None
+
+
+def _check_inputs(layer: MultiheadAttention, query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Return whether the inputs have a batch axis.
+
+    Raises:
+        AssertionError: the inputs are nested tensors, or their shapes do not fit the layer or each other.
+    """
+    if query.is_nested or key.is_nested or value.is_nested:
+        raise AssertionError("nested tensors are not supported; use key_padding_mask")
+    if query.dim() not in (2, 3):
+        raise AssertionError(f"query should be 2-D (unbatched) or 3-D (batched), got {query.dim()}-D")
+    if key.dim() != query.dim() or value.dim() != query.dim():
+        raise AssertionError(
+            f"key and value should be {query.dim()}-D like query, got {key.dim()}-D and {value.dim()}-D"
+        )
+    for name, tensor, features in (
+        ("query", query, layer.embed_dim),
+        ("key", key, layer.kdim),
+        ("value", value, layer.vdim),
+    ):
+        if tensor.shape[-1] != features:
+            raise AssertionError(f"{name} should have {features} features, got {tensor.shape[-1]}")
+    if key.shape[:-1] != value.shape[:-1]:
+        raise AssertionError(
+            f"key and value should have the same length and batch, got {_sizes(key)} and {_sizes(value)}"
+        )
+    axis = 0 if layer.batch_first else 1
+    if query.dim() == 3 and query.shape[axis] != key.shape[axis]:
+        raise AssertionError(f"query has a batch of {query.shape[axis]}, and key of {key.shape[axis]}")
+    return query.dim() == 3
+
+
+def _sizes(tensor: Tensor) -> tuple[int, ...]:
+    return tuple(tensor.shape[:-1])

@@ -5,7 +5,7 @@ masks are added to the scores, and −∞ excludes a key.
 """
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +13,10 @@ from torch.nn import functional
 
 from idwbench.errors import ConfigError
 
-__all__ = ["Masks", "additive_mask", "broadcast_mask", "exclude"]
+if TYPE_CHECKING:
+    from torch.nn import MultiheadAttention
+
+__all__ = ["Masks", "additive_mask", "broadcast_mask", "exclude", "layer_masks"]
 
 
 class Masks(NamedTuple):
@@ -104,3 +107,42 @@ def exclude(scores: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return scores
     return (scores + mask).masked_fill(torch.isneginf(mask), -math.inf)
+
+
+def layer_masks(
+    layer: "MultiheadAttention",
+    query: Tensor,
+    key: Tensor,
+    padding: Tensor | None,
+    attention: Tensor | None,
+    is_causal: bool,
+    need_weights: bool,
+) -> Masks:
+    """Return the masks of checked inputs.
+
+    Raises:
+        AssertionError: `padding` is of a wrong shape, or a mask is neither boolean nor floating-point.
+        RuntimeError: `attention` is of a wrong shape.
+    """
+    axis = 0 if layer.batch_first or query.dim() == 2 else 1
+    batch = query.shape[axis] if query.dim() == 3 else 1
+    n_queries, n_keys = (tensor.shape[query.dim() - 2 - axis] for tensor in (query, key))
+    padding = additive_mask(padding, "key_padding_mask", query)
+    attention = additive_mask(attention, "attn_mask", query)
+    if padding is not None:
+        expected = (batch, n_keys) if query.dim() == 3 else (n_keys,)
+        if padding.shape != expected:
+            raise AssertionError(f"key_padding_mask should have the shape {expected}, got {tuple(padding.shape)}")
+        padding = padding.reshape(batch, 1, 1, n_keys)
+    if attention is not None:
+        per_head = (batch * layer.num_heads, n_queries, n_keys)
+        if attention.shape not in (per_head[1:], per_head):
+            shape = tuple(attention.shape)
+            raise RuntimeError(f"attn_mask should have the shape {per_head[1:]} or {per_head}, got {shape}")
+        n_batches, n_heads = (batch, layer.num_heads) if attention.dim() == 3 else (1, 1)
+        attention = attention.reshape(n_batches, n_heads, n_queries, n_keys)
+    # PyTorch too trusts the hint only where it saves work, so that a mask which is not causal has the same effect.
+    trusted = is_causal and padding is None and not need_weights and layer.bias_k is None and not layer.add_zero_attn
+    if is_causal and (attention is None or trusted):
+        return Masks(None, padding, causal=True)
+    return Masks(attention, padding)

@@ -7,20 +7,20 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from idwbench.attention.definitions import ParameterValue
 from idwbench.attention.distances import unit_vectors
-from idwbench.attention.methods import get_method, resolve_parameters
-from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore, SquareForm
-from idwbench.attention.weightings import scores_of
+from idwbench.attention.records import ParameterValue
+from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore, SquareForm, get_method
+from idwbench.errors import did_you_mean
 
-__all__ = ["MethodScore", "PairScore", "Product", "WeightingScore"]
+__all__ = ["ADDITIVE_FORMS", "AdditiveScore", "MethodScore", "PairScore", "Product", "WeightingScore"]
 
 _PRODUCTS = ("scaled_dot", "cosine")
+ADDITIVE_FORMS = ("tanh", "linear")
 _BUILT_IN = frozenset(method.name for method in BUILT_IN_METHODS)
 
 # Queries, keys and a factor: factor · q·k is the score up to a number that is the same for all keys of a query.
@@ -79,7 +79,7 @@ class MethodScore:
 
     def __post_init__(self) -> None:
         """Give the missing parameters their defaults."""
-        object.__setattr__(self, "parameters", resolve_parameters(get_method(self.name), self.parameters))
+        object.__setattr__(self, "parameters", get_method(self.name).resolve(self.parameters))
 
     @property
     def pairwise(self) -> bool:
@@ -127,7 +127,8 @@ class MethodScore:
         """Return the scores of prepared queries and keys."""
         if self.name in _PRODUCTS:
             return queries @ keys.mT
-        return scores_of(get_method(self.name), self.parameters, queries, keys)
+        scores: Tensor = get_method(self.name).score(queries, keys, **self.parameters)
+        return scores
 
     def numbers_per_pair(self, queries: Tensor) -> int:
         """Return 1: no built-in method needs more than the scores."""
@@ -187,6 +188,73 @@ class WeightingScore:
     def product(self, queries: Tensor, keys: Tensor) -> Product | None:
         """Return None: there is no equivalent inner product."""
         return None
+
+
+class AdditiveScore(nn.Module):
+    """vᵀ tanh(W [q; k]) (Bahdanau et al. 2015) or vᵀ W [q; k] (arXiv 2310.18805, section 2), with weights per head.
+
+    W [q; k] = W_q q + W_k k. In the linear form the part of the query is the same for all keys, so a softmax over keys
+    gives every query the same weights.
+
+    Shapes: queries (…, heads, L, head_dim), keys (…, heads, S, head_dim), scores (…, heads, L, S).
+
+    Attributes:
+        weight: W (heads, hidden, 2·head_dim).
+        vector: v (heads, hidden).
+
+    Raises:
+        ValueError: unknown form, or a hidden layer without units.
+    """
+
+    pairwise = True
+    autocasts = True
+    may_hit = False
+    of_squares = None
+    square_form = None
+
+    def __init__(
+        self, num_heads: int, head_dim: int, *, form: str = "tanh", hidden: int | None = None, **factory: Any
+    ) -> None:
+        super().__init__()
+        if form not in ADDITIVE_FORMS:
+            raise ValueError(f"unknown form {form!r} of additive attention ({did_you_mean(str(form), ADDITIVE_FORMS)})")
+        hidden = head_dim if hidden is None else hidden
+        if hidden <= 0:
+            raise ValueError(f"hidden must be greater than 0, got {hidden}")
+        self.form, self.head_dim = form, head_dim
+        self.weight = nn.Parameter(torch.empty(num_heads, hidden, 2 * head_dim, **factory))
+        self.vector = nn.Parameter(torch.empty(num_heads, hidden, **factory))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights uniformly in ±√(3/columns), so that scores have about the variance of their inputs."""
+        for parameter in (self.weight, self.vector):
+            bound = (3 / parameter.shape[-1]) ** 0.5
+            nn.init.uniform_(parameter, -bound, bound)
+
+    def prepare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Return W_q q and W_k k, or vᵀ W_q q and vᵀ W_k k in the linear form."""
+        weight = self.weight if self.form == "tanh" else self.vector.unsqueeze(-2) @ self.weight
+        of_query, of_key = torch.split(weight, self.head_dim, -1)
+        return queries @ of_query.mT, keys @ of_key.mT
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the scores of prepared queries and keys."""
+        if self.form == "linear":
+            return queries + keys.mT
+        hidden = (queries.unsqueeze(-2) + keys.unsqueeze(-3)).tanh()
+        return (hidden.flatten(-3, -2) @ self.vector.unsqueeze(-1)).view(hidden.shape[:-1])
+
+    def numbers_per_pair(self, queries: Tensor) -> int:
+        """Return the size of the hidden layer: each pair has its own."""
+        return queries.shape[-1]
+
+    def product(self, queries: Tensor, keys: Tensor) -> Product | None:
+        """Return 1 · (vᵀ W_k k) in the linear form, equivalent for a softmax."""
+        if self.form == "tanh":
+            return None
+        of_queries, of_keys = self.prepare(queries, keys)
+        return torch.ones_like(of_queries), of_keys, 1.0
 
 
 def _widened(vectors: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The built-in scores: formula, function on tensors and parameters of each in one record.
+"""The scores: formula, function on tensors and parameters of each in one record, and the registry of methods.
 
 Shapes: inputs (…, batch, features), keys (…, prototypes, features), squared distances and scores (…, batch,
 prototypes). Leading axes stack runs. A score of the distance alone is a function of d². A numeric parameter is a
@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from idwbench.attention.definitions import Method, Parameter
+from idwbench.attention.records import Method, Parameter, find_record
+from idwbench.errors import ConfigError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,15 +23,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUILT_IN_METHODS",
+    "METHODS",
     "DistanceScore",
     "SquareForm",
+    "all_parameters",
     "cosine",
     "dot",
+    "find_unknown_methods",
     "gaussian",
+    "get_method",
     "idw",
     "inv_dist",
     "log_inv_dist",
     "neg_dist",
+    "register_method",
     "scaled_dot",
 ]
 
@@ -172,31 +178,53 @@ _POWER = Parameter(
 _SCALE = Parameter(
     "scale", "features", symbol="1/√", help="Count whose square root divides x·k.", choices=("features", "prototypes")
 )
+_TEMPERATURE = Parameter("temperature", 1.0, symbol="T", help="Divisor of the cosine.", minimum=1e-12, maximum=1e12)
+_SIGMA_SQUARED = Parameter("sigma_squared", 2.0, symbol="σ²", help="σ² of the Gaussian.", minimum=1e-12, maximum=1e12)
 _EPSILON = Parameter("epsilon", 1e-3, symbol="ε", help="ε, added to the distance.", minimum=0.0, special=(0.0,))
 
 BUILT_IN_METHODS = (
-    Method("fc_relu", "x·k", dot, (), initialisation="kaiming", weighting="relu"),
-    Method(
-        "scaled_dot",
-        "x·k / √features, or x·k / √prototypes",
-        scaled_dot,
-        (_SCALE,),
-        initialisation="kaiming",
-    ),
-    Method(
-        "cosine",
-        "x·k / (‖x‖ ‖k‖ temperature)",
-        cosine,
-        (Parameter("temperature", 1.0, symbol="T", help="Divisor of the cosine.", minimum=1e-12, maximum=1e12),),
-        initialisation="kaiming",
-    ),
-    Method("neg_dist", "−d^p", DistanceScore(neg_dist), (_POWER,)),
-    Method(
-        "gaussian",
-        "exp(−d²/σ²)",
-        _GAUSSIAN,
-        (Parameter("sigma_squared", 2.0, symbol="σ²", help="σ² of the Gaussian.", minimum=1e-12, maximum=1e12),),
-    ),
-    Method("inv_dist", "1/(ε + d^p)", _INV_DIST, (_POWER, _EPSILON)),
-    Method("idw", "−log(ε + d^p)", idw, (_POWER, _EPSILON)),
+    Method("fc_relu", "x·k", dot, "kaiming", "relu"),
+    Method("scaled_dot", "x·k / √features, or x·k / √prototypes", scaled_dot, "kaiming", parameters=(_SCALE,)),
+    Method("cosine", "x·k / (‖x‖ ‖k‖ temperature)", cosine, "kaiming", parameters=(_TEMPERATURE,)),
+    Method("neg_dist", "−d^p", DistanceScore(neg_dist), parameters=(_POWER,)),
+    Method("gaussian", "exp(−d²/σ²)", _GAUSSIAN, parameters=(_SIGMA_SQUARED,)),
+    Method("inv_dist", "1/(ε + d^p)", _INV_DIST, parameters=(_POWER, _EPSILON)),
+    Method("idw", "−log(ε + d^p)", idw, parameters=(_POWER, _EPSILON)),
 )
+
+# In the order of tables; plugins come after the built-in methods.
+METHODS: dict[str, Method] = {method.name: method for method in BUILT_IN_METHODS}
+_finders: list[Callable[[], object]] = []
+
+
+def register_method(method: Method) -> None:
+    """Add a method to the registry.
+
+    Raises:
+        ConfigError: another method already has that name.
+    """
+    present = METHODS.get(method.name)
+    if present is not None and present.sha256 != method.sha256:
+        raise ConfigError(f"method '{method.name}' is already registered")
+    METHODS[method.name] = method
+
+
+def find_unknown_methods(finder: Callable[[], object]) -> None:
+    """Call `finder` to register further methods when a name is not found."""
+    _finders.append(finder)
+
+
+def get_method(name: str) -> Method:
+    """Return the method of that name.
+
+    Raises:
+        ConfigError: unknown method.
+    """
+    while name not in METHODS and _finders:
+        _finders.pop()()
+    return find_record(METHODS, name, "method")
+
+
+def all_parameters() -> dict[str, Parameter]:
+    """Return the parameters of all registered methods by name."""
+    return {parameter.name: parameter for method in METHODS.values() for parameter in method.parameters}

@@ -15,11 +15,12 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from idwbench.attention import distance_attention
-from idwbench.attention.definitions import ParameterValue
 from idwbench.attention.distance_weights import DistanceWeights
+from idwbench.attention.forward import apply_weighting
 from idwbench.attention.masks import Masks, exclude
 from idwbench.attention.pair_scores import PairScore, Product
-from idwbench.attention.weightings import get_weighting, weights_of
+from idwbench.attention.records import ParameterValue
+from idwbench.attention.weightings import get_weighting
 
 __all__ = ["NUMBERS_AT_A_TIME", "SequenceAttention", "masked_weights"]
 
@@ -47,7 +48,7 @@ def masked_weights(
             scores = torch.where(hits.any(-1, keepdim=True), shared, scores)
         return scores.softmax(-1)
     chosen = get_weighting(weighting)
-    weights: Tensor = weights_of(chosen, parameters, scores) if may_hit else chosen.function(scores, **parameters)
+    weights: Tensor = apply_weighting(chosen, parameters, scores) if may_hit else chosen.function(scores, **parameters)
     return weights
 
 

@@ -1,154 +1,166 @@
-"""From scores to weights to outputs: the forward pass."""
+"""The built-in weightings: formula, gradient, function on tensors and parameters of each in one record.
 
-from collections.abc import Mapping
-from typing import Any
+Scores (…, keys) become weights (…, keys). A score of −∞ has weight 0; a row of −∞ alone gives NaN, as a softmax does.
+Scores of +∞ are treated alike for all, see `idwbench.attention.forward.apply_weighting`. Torch is imported by the
+first call, since planning and reports do not need it.
+"""
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
+from __future__ import annotations
 
-from idwbench.attention.definitions import Method, ParameterValue, WeightingDefinition
-from idwbench.attention.distances import stacked_product
-from idwbench.attention.masks import broadcast_mask, exclude
-from idwbench.attention.methods import get_method, resolve_parameters
-from idwbench.attention.weighting_functions import WEIGHTINGS, get_weighting
-from idwbench.errors import ConfigError
+import math
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "WEIGHTINGS",
-    "attend",
-    "attention_weights",
-    "get_weighting",
-    "prototype_logits",
-    "scores",
-    "scores_of",
-    "weights_of",
-]
+from idwbench.attention.records import Parameter, Weighting, find_record
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["WEIGHTINGS", "entmax15", "get_weighting", "sparsemax"]
 
 
-def scores(inputs: Tensor, keys: Tensor, method: str = "idw", **parameters: Any) -> Tensor:
-    """Return the scores (…, batch, prototypes) of `inputs` (…, batch, features) and `keys` (…, prototypes, features).
+def _softmax(scores: Tensor) -> Tensor:
+    return scores.softmax(-1)
 
-    `method` is the name of a registered method; its `parameters` have defaults.
+
+def _relu(scores: Tensor) -> Tensor:
+    return scores.relu()
+
+
+def _none(scores: Tensor) -> Tensor:
+    return scores.masked_fill(scores == -math.inf, 0.0)
+
+
+def _argmax(scores: Tensor) -> Tensor:
+    largest = _is_largest(scores)
+    return largest.to(scores.dtype) / largest.sum(-1, keepdim=True)
+
+
+def _max(scores: Tensor) -> Tensor:
+    largest = _is_largest(scores)
+    return scores.masked_fill(~largest, 0.0) / largest.sum(-1, keepdim=True)
+
+
+def _is_largest(scores: Tensor) -> Tensor:
+    fixed = scores.detach()
+    return (fixed == fixed.amax(-1, keepdim=True)) & (fixed > -math.inf)
+
+
+def _top_k(scores: Tensor, *, k: float) -> Tensor:
+    smallest = scores.detach().topk(min(int(k), scores.shape[-1]), dim=-1).values[..., -1:]
+    return scores.masked_fill(scores < smallest, -math.inf).softmax(-1)
+
+
+def _exact_match(scores: Tensor) -> Tensor:
+    matches = scores > -math.inf
+    return matches.to(scores.dtype) / matches.sum(-1, keepdim=True).clamp(min=1)
+
+
+def _equality(inputs: Tensor, keys: Tensor) -> Tensor:
+    """Return 0 where all numbers of an input equal those of a key, −∞ elsewhere, without gradient."""
+    import torch
+
+    differences = torch.cdist(inputs.detach(), keys.detach(), p=math.inf)
+    return torch.zeros_like(differences).masked_fill(differences != 0, -math.inf)
+
+
+def sparsemax(scores: Tensor) -> Tensor:
+    """Return max(0, s_j − τ) with τ such that the weights sum to 1: the point of the simplex nearest to the scores.
+
+    Martins and Astudillo (2016), "From Softmax to Sparsemax", Algorithm 1. The derivative is
+    ∂w_i/∂s_j = 1{i = j} − 1/K among the K keys of positive weight, and 0 elsewhere. Only scores within 1 of the largest
+    can have a positive weight: others are raised to that, so that sums over large numbers do not cancel.
+    """
+    import torch
+
+    shifted = (scores - scores.amax(-1, keepdim=True).detach()).clamp(min=-1)
+    with torch.no_grad():
+        ordered = shifted.sort(-1, descending=True).values
+        size = (1 + _ranks(ordered) * ordered > ordered.cumsum(-1)).sum(-1, keepdim=True).clamp(min=1)
+        is_support = shifted >= ordered.gather(-1, size - 1)
+    count = is_support.sum(-1, keepdim=True)
+    threshold = (torch.where(is_support, shifted, 0.0).sum(-1, keepdim=True) - 1) / count
+    return (shifted - threshold).relu()
+
+
+def entmax15(scores: Tensor) -> Tensor:
+    """Return max(0, s_j/2 − τ)² with τ such that the weights sum to 1: entmax with α = 1.5, sparser than a softmax.
+
+    Peters, Niculae and Martins (2019), "Sparse Sequence-to-Sequence Models", Algorithm 2. With r = √w the derivative
+    is ∂w_i/∂s_j = r_i 1{i = j} − r_i r_j / Σ r. Scores more than 2 below the largest are raised to that, as above.
+    """
+    import torch
+
+    shifted = ((scores - scores.amax(-1, keepdim=True).detach()) / 2).clamp(min=-1)
+    with torch.no_grad():
+        ordered = shifted.sort(-1, descending=True).values
+        ranks = _ranks(ordered)
+        mean = ordered.cumsum(-1) / ranks
+        variation = ordered.square().cumsum(-1) - ranks * mean.square()
+        thresholds = mean - ((1 - variation) / ranks).clamp(min=0).sqrt()
+        size = (thresholds <= ordered).sum(-1, keepdim=True).clamp(min=1)
+        is_support = shifted >= ordered.gather(-1, size - 1)
+    count = is_support.sum(-1, keepdim=True)
+    mean = torch.where(is_support, shifted, 0.0).sum(-1, keepdim=True) / count
+    variation = torch.where(is_support, shifted - mean, 0.0).square().sum(-1, keepdim=True)
+    threshold = mean - ((1 - variation) / count).clamp(min=torch.finfo(scores.dtype).tiny).sqrt()
+    return (shifted - threshold).relu().square()
+
+
+def _ranks(ordered: Tensor) -> Tensor:
+    """Return 1, 2, …, in the type and on the device of `ordered`."""
+    import torch
+
+    return torch.arange(1, ordered.shape[-1] + 1, dtype=ordered.dtype, device=ordered.device)
+
+
+_K = Parameter("k", 8.0, help="Number of largest scores that get weight.", minimum=1.0, maximum=1e6, whole=True)
+_SAME, _SHARE = "get the same weight", "the largest share equally"
+
+# In the order of tables.
+WEIGHTINGS: dict[str, Weighting] = {
+    weighting.name: weighting
+    for weighting in (
+        Weighting("softmax", "exp(s_j) / Σ_i exp(s_i)", "w_i (1{i = j} − w_j)", _SAME, _softmax),
+        Weighting("relu", "max(0, s_j)", "1{s_j > 0}, for i = j", _SAME, _relu),
+        Weighting("none", "s_j", "1, for i = j", _SAME, _none, "Katharopoulos et al. 2020, linear attention"),
+        Weighting("argmax", "1{s_j = max s}", "0", _SHARE, _argmax),
+        Weighting("max", "s_j 1{s_j = max s}", "1{s_j = max s}, for i = j", _SHARE, _max),
+        Weighting(
+            *("exact_match", "1{q = k_j}", "0", "equal keys share equally; none: all weights 0", _exact_match),
+            own_score=_equality,
+        ),
+        Weighting(
+            "top_k",
+            "softmax over the k largest scores, 0 for others",
+            "as softmax, among the k",
+            "all that equal the k-th largest count",
+            _top_k,
+            parameters=(_K,),
+        ),
+        Weighting(
+            "sparsemax",
+            "max(0, s_j − τ), where τ makes the sum 1",
+            "1{i = j} − 1/K, among the K keys of positive weight",
+            _SAME,
+            sparsemax,
+            "Martins and Astudillo 2016",
+        ),
+        Weighting(
+            "entmax15",
+            "max(0, s_j/2 − τ)², where τ makes the sum 1",
+            "r_i 1{i = j} − r_i r_j / Σ r, with r = √w",
+            _SAME,
+            entmax15,
+            "Peters, Niculae and Martins 2019",
+        ),
+    )
+}
+
+
+def get_weighting(name: object) -> Weighting:
+    """Return the weighting of that name.
 
     Raises:
-        ConfigError: unknown method or parameter, or a value out of range.
+        ConfigError: unknown weighting.
     """
-    found = get_method(method)
-    return scores_of(found, resolve_parameters(found, parameters), inputs, keys)
-
-
-def attend(
-    inputs: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    method: str | None = None,
-    *,
-    score: str | None = None,
-    weighting: str | None = None,
-    mask: Tensor | None = None,
-    dropout: float = 0.0,
-    generator: torch.Generator | None = None,
-    **parameters: Any,
-) -> Tensor:
-    """Return Σ_j a(q, k_j) · v_j (…, batch, outputs), where the weights a are a weighting of scores.
-
-    Shapes: `inputs` q (…, batch, features), `keys` k (…, prototypes, features), `values` v (…, prototypes, outputs).
-
-    Args:
-        inputs: The queries.
-        keys: The keys.
-        values: The values.
-        method: The name of a registered method, by default ``idw``: its score, and its weighting if no other is given.
-        score: Another name of the argument `method`.
-        weighting: The name of a weighting in `WEIGHTINGS`, see `idwbench.attention.weighting_functions`.
-        mask: Broadcasts to (…, batch, prototypes). A boolean mask is True at keys that are excluded; a floating-point
-            mask is added to the scores. A softmax over no key is NaN.
-        dropout: Probability with which a weight is set to 0; the others are divided by 1 − dropout.
-        generator: Source of the randomness of `dropout`, by default PyTorch's own.
-        parameters: Parameters of the score and of the weighting, such as ``k`` of ``top_k``; they have defaults.
-
-    Raises:
-        ConfigError: unknown method, weighting or parameter, a value out of range, a mask of a wrong shape or type, or
-            both `method` and `score`.
-    """
-    if method is not None and score is not None:
-        raise ConfigError("is given as 'method' already", location=("score",))
-    found = get_method(method or score or "idw")
-    if not 0 <= dropout < 1:
-        raise ConfigError(f"must be >= 0 and < 1, got {dropout!r}", location=("dropout",))
-    if weighting is None and mask is None and dropout == 0:
-        return prototype_logits(found, resolve_parameters(found, parameters), inputs, keys, values)
-    chosen = get_weighting(weighting or found.weighting)
-    of_weighting = _weighting_parameters(chosen, found, parameters)
-    given = resolve_parameters(found, {name: parameters[name] for name in parameters if name not in of_weighting})
-    result = chosen.own_score(inputs, keys) if chosen.own_score else scores_of(found, given, inputs, keys)
-    weights = weights_of(chosen, of_weighting, exclude(result, broadcast_mask(mask, result)))
-    if dropout > 0:
-        weights = weights * torch.empty_like(weights).bernoulli_(1 - dropout, generator=generator) / (1 - dropout)
-    return stacked_product(weights, values)
-
-
-def _weighting_parameters(
-    weighting: WeightingDefinition, method: Method, given: Mapping[str, Any]
-) -> dict[str, ParameterValue]:
-    """Return all parameters of a weighting; a name that the score has too is the score's."""
-    of_score = {parameter.name for parameter in method.parameters}
-    return {
-        p.name: p.parse(p.default if p.name in of_score else given.get(p.name, p.default)) for p in weighting.parameters
-    }
-
-
-def scores_of(
-    method: Method, parameters: Mapping[str, ParameterValue | Tensor], inputs: Tensor, keys: Tensor
-) -> Tensor:
-    """Return the scores of a method with all its parameters given."""
-    result: Tensor = method.score(inputs, keys, **parameters)
-    return result
-
-
-def attention_weights(
-    method: Method, scores: Float[Tensor, "*stack batch prototypes"]
-) -> Float[Tensor, "*stack batch prototypes"]:
-    """Return relu(scores) or the softmax over prototypes, by the method's weighting.
-
-    Scores of +∞ (hits with ε = 0) share the weight equally, the limit of ε → 0, and their gradient is 0.
-    """
-    if method.weighting == "relu":
-        return scores.relu()
-    return weights_of(WEIGHTINGS["softmax"], {}, scores)
-
-
-def weights_of(
-    weighting: WeightingDefinition,
-    parameters: Mapping[str, ParameterValue],
-    scores: Float[Tensor, "*stack keys"],
-) -> Float[Tensor, "*stack keys"]:
-    """Return the weights of a weighting, over the last axis, with all its parameters given.
-
-    Scores of +∞ (hits with ε = 0) share a weight of 1 equally, whatever the weighting, and the gradient of their row
-    is 0. A score of −∞ (a masked key) has weight 0.
-    """
-    hits = torch.isposinf(scores)
-    if not hits.any():
-        return _applied(weighting, parameters, scores)
-    in_row = hits.any(-1, keepdim=True)
-    shared = hits.to(scores.dtype) / hits.sum(-1, keepdim=True).clamp(min=1)
-    return torch.where(in_row, shared, _applied(weighting, parameters, torch.where(in_row, 0.0, scores)))
-
-
-def _applied(weighting: WeightingDefinition, parameters: Mapping[str, ParameterValue], scores: Tensor) -> Tensor:
-    weights: Tensor = weighting.function(scores, **parameters)
-    return weights
-
-
-def prototype_logits(
-    method: Method,
-    parameters: Mapping[str, ParameterValue | Tensor],
-    inputs: Float[Tensor, "*#runs batch features"],
-    keys: Float[Tensor, "*#runs prototypes features"],
-    values: Float[Tensor, "*#runs prototypes outputs"],
-) -> Float[Tensor, "*#runs batch outputs"]:
-    """Return weights · V, the forward pass of a prototype network."""
-    weights = attention_weights(method, scores_of(method, parameters, inputs, keys))
-    return stacked_product(weights, values)
+    return find_record(WEIGHTINGS, name, "weighting")

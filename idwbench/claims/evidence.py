@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.methods import METHODS, resolve_parameters
+from idwbench.attention.scores import METHODS
 from idwbench.claims.open_evidence import OpenEvidence, open_runs
 from idwbench.claims.series import Series
 from idwbench.errors import ConfigError, ResultsError
@@ -157,7 +157,7 @@ def _has_settings(model: Any, settings: Mapping[str, Any] | None) -> bool:
 
 def _parameters(method: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
-        return resolve_parameters(METHODS[method], {**_PAPER_PARAMETERS.get(method, {}), **given})
+        return METHODS[method].resolve({**_PAPER_PARAMETERS.get(method, {}), **given})
     except ConfigError:  # a setting of another kind of model
         return {}
 

@@ -162,8 +162,8 @@ def _weights(method: str, inputs: Float, keys: Float, **parameters: float) -> Fl
     """Return the package's weights (batch, prototypes) in float64."""
     import torch
 
-    from idwbench.attention.methods import get_method
-    from idwbench.attention.weightings import attention_weights, scores
+    from idwbench.attention.forward import attention_weights, scores
+    from idwbench.attention.scores import get_method
 
     found = scores(torch.from_numpy(inputs), torch.from_numpy(keys), method, **parameters)
     return np.asarray(attention_weights(get_method(method), found).numpy())
@@ -173,7 +173,7 @@ def _score(method: str, distances: Float, **parameters: float) -> Float:
     """Return the package's scores of keys at these distances."""
     import torch
 
-    from idwbench.attention.weightings import scores
+    from idwbench.attention.forward import scores
 
     keys = torch.from_numpy(np.asarray(distances, np.float64)[:, None])
     return np.asarray(scores(torch.zeros(1, 1, dtype=torch.float64), keys, method, **parameters).numpy()[0])
@@ -188,7 +188,7 @@ def _gradient(method: str, distance: float, power: float) -> float:
     """Return ∂score/∂d by automatic differentiation."""
     import torch
 
-    from idwbench.attention.weightings import scores
+    from idwbench.attention.forward import scores
 
     place = torch.tensor([[distance]], dtype=torch.float64, requires_grad=True)
     score = scores(torch.zeros(1, 1, dtype=torch.float64), place, method, **_power(method, power)).sum()

@@ -28,7 +28,7 @@ def complete_dataset(incomplete: str) -> list[str]:
 
 def complete_method(incomplete: str) -> list[str]:
     """Return the names of methods that begin so, without those of plugins."""
-    from idwbench.attention.methods import METHODS
+    from idwbench.attention.scores import METHODS
 
     return _beginning(METHODS, incomplete)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.cli.echo import echo
 from idwbench.cli.options import DataDir, Force, Json, Plugins, key_values, load_plugins
 from idwbench.cli.settings import with_parameters

@@ -73,7 +73,7 @@ Query = Annotated[
 
 def load_plugins(paths: list[Path] | None) -> None:
     """Register the methods of the given files, and later, if a method is unknown, those of installed packages."""
-    from idwbench.attention.methods import find_unknown_methods
+    from idwbench.attention.scores import find_unknown_methods
     from idwbench.plugins import load_entry_points, load_plugin
 
     find_unknown_methods(load_entry_points)

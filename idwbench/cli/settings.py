@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import typer
 
-from idwbench.attention.methods import METHODS, all_parameters
+from idwbench.attention.scores import METHODS, all_parameters
 from idwbench.runs.datasets import TableFileConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.cli.completion import complete_dataset, complete_method
 from idwbench.cli.echo import echo
 from idwbench.cli.options import (

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from idwbench.attention.definitions import Method, ParameterValue
 from idwbench.attention.distances import squared_distances
+from idwbench.attention.forward import attention_weights
+from idwbench.attention.records import Method, ParameterValue
 from idwbench.attention.scores import DistanceScore
-from idwbench.attention.weightings import attention_weights, scores_of
 
 __all__ = ["StepBatches", "clip_factors", "directional_gradients"]
 
@@ -63,7 +63,7 @@ def directional_gradients(
 def clip_factors(method: Method, parameters: Parameters, batches: StepBatches, largest: float) -> NDArray[np.float64]:
     """Return min(1, largest/(‖g‖ + 1e-6)) of each step, with the norm of the gradient of keys and values, (steps,)."""
     keys, values = batches.keys.clone().requires_grad_(), batches.values.clone().requires_grad_()
-    scores = scores_of(method, parameters, batches.inputs, keys)
+    scores = method.score(batches.inputs, keys, **parameters)
     loss = _losses(attention_weights(method, scores) @ values, batches.targets).sum()
     gradients = torch.autograd.grad(loss, (keys, values))
     norms = sum(gradient.square().sum((1, 2)) for gradient in gradients)
@@ -100,7 +100,7 @@ def _by_gradients(method: Method, parameters: Parameters, batches: StepBatches, 
     found = []
     for rows in torch.split(torch.arange(len(steps)), at_once):
         keys = batches.keys[steps[rows]].requires_grad_()
-        weights = attention_weights(method, scores_of(method, parameters, inputs[rows], keys))
+        weights = attention_weights(method, method.score(inputs[rows], keys, **parameters))
         outputs = weights @ batches.values[steps[rows]]
         [gradients] = torch.autograd.grad(_losses(outputs, targets[rows]).sum(), keys)
         found.append((gradients * along[steps[rows]]).sum(-1) / n_batch)

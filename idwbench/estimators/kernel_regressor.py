@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from idwbench.attention.kernels import get_kernel, kernel_parameters
+from idwbench.attention.kernels import get_kernel
 from idwbench.errors import ConfigError
 from idwbench.estimators.explanations import PrototypeExplanation, explained, one_row
 from idwbench.estimators.notebooks import DrawnPrototypes
@@ -111,7 +111,7 @@ class KernelRegressor(DrawnPrototypes, RegressorMixin, BaseEstimator):  # type: 
     def _fitted_memory(self, rows: Rows) -> KernelRegression:
         """Return the regression with copies of the rows, and with numbers for parameters that are rules."""
         kernel = get_kernel(self.kernel)
-        parameters = kernel_parameters(kernel, {p.name: plain(getattr(self, p.name)) for p in kernel.parameters})
+        parameters = kernel.resolve({p.name: plain(getattr(self, p.name)) for p in kernel.parameters})
         if (rows.inputs == rows.inputs[0]).all():  # the rules need distinct inputs, and any number will do
             numbers = {p.name: p.default for p in kernel.parameters}
             parameters = {name: numbers[name] if isinstance(v, str) else v for name, v in parameters.items()}

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from idwbench.attention.definitions import ParameterValue
+from idwbench.attention.records import ParameterValue
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.errors import ConfigError
 from idwbench.estimators.explanations import one_row

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from idwbench.attention.methods import get_method
+from idwbench.attention.scores import get_method
 from idwbench.estimators.explanations import PrototypeExplanation, explained
 from idwbench.estimators.prototypes import AbstractPrototypeEstimator
 from idwbench.estimators.rows import Rows, checked_weights

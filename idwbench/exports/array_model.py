@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention import array_scores
-from idwbench.attention.definitions import ParameterValue
+from idwbench.attention.records import ParameterValue
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import OutputError
 from idwbench.models.array_weights import array_weighting

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention import array_scores
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.exports.array_model import ArrayModel
 from idwbench.exports.numpy_parts import CLASSIFIER, EXPLANATION, HEAD, REGRESSOR, SHARED
 from idwbench.models.model_card import CARD_NAME, card_text

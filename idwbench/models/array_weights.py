@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention.array_scores import DISTANCE_SCORES, PRODUCT_SCORES, relu, shared_by_hits, softmax
-from idwbench.attention.definitions import ParameterValue
-from idwbench.attention.methods import get_method
+from idwbench.attention.records import ParameterValue
+from idwbench.attention.scores import get_method
 from idwbench.models.pairwise import PairwiseDistances
 
 __all__ = ["array_weighting", "array_weights", "scores_on_arrays"]

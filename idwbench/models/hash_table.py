@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from idwbench.attention.distances import stacked_product, unit_vectors
-from idwbench.attention.weighting_functions import get_weighting
-from idwbench.attention.weightings import scores_of, weights_of
+from idwbench.attention.forward import apply_weighting
+from idwbench.attention.weightings import get_weighting
 from idwbench.runs.kinds.hash_table import HashTableConfig
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ class HashTable:
         assert config.score is not None  # all other weightings need a similarity
         if config.scaling == "qk_norm":
             queries, keys = unit_vectors(queries), unit_vectors(keys)
-        scores = scores_of(config.score, config.score_parameters, queries, keys)
+        scores: Tensor = config.score.score(queries, keys, **config.score_parameters)
         factor = _factor(config.scaling, *keys.shape[-2:])
         return scores if factor == 1 else scores * factor
 
     def weights(self, scores: Tensor) -> Tensor:
         """Return the weights (…, queries, keys) for scaled scores."""
-        return weights_of(get_weighting(self.config.weighting), self.config.weighting_parameters, scores)
+        return apply_weighting(get_weighting(self.config.weighting), self.config.weighting_parameters, scores)
 
     def answers(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Return Σ_j a_j v_j (…, queries, outputs)."""

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from idwbench.attention.definitions import ParameterValue
-from idwbench.attention.methods import get_method, resolve_parameters
+from idwbench.attention.records import ParameterValue
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.data.folders import resolve_files
 from idwbench.data.loading import load_dataset
@@ -105,10 +105,10 @@ def _method(
     """Return the method and all its parameters: those of a fitted estimator, which the arguments may only repeat."""
     if given.method is None:
         name = "idw" if method is None else method
-        return name, resolve_parameters(get_method(name), parameters)
+        return name, get_method(name).resolve(parameters)
     if method not in (None, given.method):
         raise ModelFileError(f"method: expected '{given.method}', that of the {given.source}, got '{method}'")
-    resolved = resolve_parameters(get_method(given.method), {**given.parameters, **parameters})
+    resolved = get_method(given.method).resolve({**given.parameters, **parameters})
     for name, value in given.parameters.items():
         if resolved[name] != value:
             raise ModelFileError(f"{name}: expected {value}, that of the {given.source}, got {resolved[name]}")

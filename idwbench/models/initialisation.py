@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.definitions import Initialisation
-from idwbench.attention.methods import get_method
+from idwbench.attention.records import Initialisation
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, FeatureMoments
 from idwbench.errors import ConfigError
 from idwbench.runs.kinds.baseline import BaselineConfig

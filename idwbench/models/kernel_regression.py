@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.definitions import ParameterValue
-from idwbench.attention.kernels import Kernel, get_kernel, kernel_parameters
+from idwbench.attention.kernels import Kernel, get_kernel
+from idwbench.attention.records import ParameterValue
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError, NoNeighboursWarning
 from idwbench.models.bandwidths import leave_one_out_parameters, scott_bandwidth
@@ -55,7 +55,7 @@ class KernelRegression:
         values: Array,
         row_weights: Array | None = None,
     ) -> KernelRegression:
-        """Return the regression with parameters that are numbers or rules, see `idwbench.attention.kernels.RULES`.
+        """Return the regression with parameters that are numbers or rules, see `idwbench.attention.kernels`.
 
         Raises:
             ConfigError: unknown kernel, or the keys allow no such choice.
@@ -170,7 +170,7 @@ def kernel_weights(
 
 def _parameters(kernel: str, bandwidth: object, power: object, epsilon: object) -> dict[str, ParameterValue]:
     chosen, given = get_kernel(kernel), {"bandwidth": bandwidth, "power": power, "epsilon": epsilon}
-    return kernel_parameters(chosen, {p.name: given[p.name] for p in chosen.parameters})
+    return chosen.resolve({p.name: given[p.name] for p in chosen.parameters})
 
 
 def _arrays(queries: object, keys: object, values: object) -> tuple[Array, Array, Array]:

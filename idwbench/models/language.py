@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from idwbench.attention.definitions import ParameterValue
+from idwbench.attention.records import ParameterValue
 from idwbench.data.dataset import Dataset, Split
 from idwbench.models.transformer import Transformer, initialise_transformer
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig

@@ -9,8 +9,8 @@ import torch
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from torch import Tensor
 
-from idwbench.attention.definitions import Method
-from idwbench.attention.methods import METHODS, resolve_parameters
+from idwbench.attention.records import Method
+from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ModelFileError
 from idwbench.models.saved_model import SavedModel, SplitMetrics, metrics_of_task
@@ -232,7 +232,7 @@ def check_parameters(model: PrototypesConfig, method: Method) -> None:
         ValueError: a parameter is missing.
         ConfigError: a parameter is unknown or out of range.
     """
-    resolve_parameters(method, model.parameters)
+    method.resolve(model.parameters)
     for parameter in method.parameters:
         if parameter.name not in model.parameters:
             raise ValueError(f"config.parameters: '{parameter.name}' is missing")

@@ -20,8 +20,8 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from idwbench.attention.definitions import Method
-from idwbench.attention.methods import get_method
+from idwbench.attention.records import Method
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Scaling, array_sha256
 from idwbench.errors import ConfigError, ModelFileError
 from idwbench.files import check_model_path, read_file, write_file

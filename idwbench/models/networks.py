@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from idwbench.attention.methods import get_method
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, Split, feature_moments
 from idwbench.data.loading import load_dataset
 from idwbench.errors import TrainingError

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from idwbench.attention.methods import get_method
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, Split
 from idwbench.errors import ConfigError
 from idwbench.models.closed_form import CRITERIA, MARGIN, Floats, IdwNetwork, State, softmax, squared_distances

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from idwbench.attention.definitions import Method, ParameterValue
-from idwbench.attention.weightings import attention_weights, prototype_logits, scores_of
+from idwbench.attention.forward import attention_weights, prototype_logits
+from idwbench.attention.records import Method, ParameterValue
 
 __all__ = ["PrototypeNetwork", "stacked_outputs"]
 
@@ -41,7 +41,7 @@ class PrototypeNetwork(nn.Module):
 
     def weights(self, inputs: Float[Tensor, "batch features"]) -> Float[Tensor, "batch prototypes"]:
         """Return the weight of each prototype for each input."""
-        return attention_weights(self.method, scores_of(self.method, self.parameters_of_method, inputs, self.keys))
+        return attention_weights(self.method, self.method.score(inputs, self.keys, **self.parameters_of_method))
 
     def forward(self, inputs: Float[Tensor, "batch features"]) -> Float[Tensor, "batch outputs"]:
         """Return the outputs: logits, or scaled predictions of a regression."""

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 import idwbench
-from idwbench.attention.methods import get_method
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError, TrainingError

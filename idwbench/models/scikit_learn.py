@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.definitions import Parameter, ParameterValue
+from idwbench.attention.records import Parameter, ParameterValue
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.machine import check_memory

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.errors import IdwbenchError
 from idwbench.figures.drawing import class_colour
 from idwbench.figures.keys import key_order

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from idwbench.attention.definitions import Method, Parameter
+from idwbench.attention.records import Method, Parameter
 from idwbench.attention.scores import BUILT_IN_METHODS
-from idwbench.attention.weighting_functions import WEIGHTINGS
+from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.runs.metrics import METRICS
 from idwbench.runs.protocol import Protocol
 

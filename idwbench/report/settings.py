@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.report.labels import setting_label
 from idwbench.report.replication import Replication, group_alike
 from idwbench.results.records import ReportedRun

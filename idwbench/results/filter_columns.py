@@ -278,7 +278,7 @@ def _known_words(name: str) -> Sequence[str]:
 
         return tuple(MODELS)
     if name == "method":
-        from idwbench.attention.methods import METHODS
+        from idwbench.attention.scores import METHODS
 
         return tuple(METHODS)
     return ()

@@ -5,11 +5,10 @@ Parameters have scikit-learn's names, but for ``shrinkage``: its ``learning_rate
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from idwbench.attention.definitions import Parameter, ParameterValue
+from idwbench.attention.records import Parameter, ParameterValue, Record, find_record
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.datasets import Task
 
@@ -21,68 +20,20 @@ _NUMBERS: tuple[Task, ...] = ("regression",)
 
 
 @dataclass(frozen=True)
-class ScikitLearnMethod:
-    """One method.
+class ScikitLearnMethod(Record):
+    """One method; its formula is what it is in words.
 
     Attributes:
-        title: What it is, for documentation.
         tasks: The tasks that it supports.
-        parameters: In the order of labels.
-        labelled: Names of parameters that labels show at their default too.
-        needs: For a parameter that is used with some values of another only: the name of that and these values.
         counterpart: The method for the other task, if this supports one.
         is_deterministic: Whether the seed does not affect the result.
         scale_free: Whether standardised inputs give the same predictions.
     """
 
-    name: str
-    title: str
     tasks: tuple[Task, ...]
-    parameters: tuple[Parameter, ...]
-    labelled: tuple[str, ...] = ()
-    needs: Mapping[str, tuple[str, tuple[str, ...]]] | None = None
     counterpart: str = ""
     is_deterministic: bool = True
     scale_free: bool = False
-
-    def takes(self, name: str) -> bool:
-        """Return whether it has a parameter of that name."""
-        return any(parameter.name == name for parameter in self.parameters)
-
-    def label(self, values: Mapping[str, ParameterValue]) -> str:
-        """Return ``k=1, weights=distance``: the main parameters, and those that differ from their default."""
-        shown = (p for p in self.parameters if p.name in values)
-        return ", ".join(
-            p.label(values[p.name]) for p in shown if p.name in self.labelled or values[p.name] != p.default
-        )
-
-    def resolve(self, given: Mapping[str, Any]) -> dict[str, ParameterValue]:
-        """Return all parameters that are used: the given values, and defaults for the others.
-
-        Raises:
-            ConfigError: the method does not have a parameter or does not use it, or a value is not valid; `location` is
-                the parameter.
-        """
-        names = [parameter.name for parameter in self.parameters]
-        for name in given:
-            if name not in names:
-                problem = f"method '{self.name}' does not take '{name}'"
-                hint = did_you_mean(name, names) if names else "it takes no parameters"
-                raise ConfigError(problem, location=(name,), hint=hint)
-        found = {p.name: p.parse(_as_word(p, given.get(p.name, p.default))) for p in self.parameters}
-        for name, (other, values) in (self.needs or {}).items():
-            if found[other] not in values:
-                if name in given:
-                    needed = " or ".join(values)
-                    raise ConfigError(f"only with {other} {needed}, not {found[other]}", location=(name,))
-                del found[name]
-        return found
-
-
-def _as_word(parameter: Parameter, value: object) -> object:
-    """Return the word for ``true``, ``false`` and ``null`` of YAML, if the parameter takes it."""
-    word = "none" if value is None else str(value).lower() if isinstance(value, bool) else ""
-    return word if word in (*parameter.choices, *parameter.words) else value
 
 
 def _whole(name: str, default: ParameterValue, symbol: str = "", *, minimum: float = 1, words: Any = ()) -> Parameter:
@@ -122,7 +73,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
             "knn",
             "k nearest neighbours",
             _BOTH,
-            (
+            parameters=(
                 *(_K, _WEIGHTS, _word("metric", "minkowski", "chebyshev", "cosine")),
                 Parameter("p", 2.0, minimum=1.0, maximum=1e6),
             ),
@@ -133,16 +84,17 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
             "nearest_centroid",
             "the nearest class mean",
             _CLASSES,
-            (
+            parameters=(
                 _word("metric", "euclidean", "manhattan"),
                 _above_0("shrink_threshold", "none", words=("none",)),
             ),
+            labelled=(),
         ),
         ScikitLearnMethod(
             "nca_knn",
             "neighborhood components analysis, then k nearest neighbours",
             _CLASSES,
-            (
+            parameters=(
                 *(_K, _WEIGHTS, _whole("n_components", "none", words=("none",))),
                 _word("init", "auto", "pca", "lda", "identity", "random"),
                 *(_whole("max_iter", 50.0), _above_0("tol", 1e-5)),
@@ -154,7 +106,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
             "svc",
             "a support vector machine",
             _CLASSES,
-            (*_KERNEL, _word("class_weight", "none", "balanced")),
+            parameters=(*_KERNEL, _word("class_weight", "none", "balanced")),
             labelled=("C", "kernel"),
             needs=_OF_KERNELS,
             counterpart="svr",
@@ -163,7 +115,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
             "svr",
             "support vector regression",
             _NUMBERS,
-            (*_KERNEL, Parameter("epsilon", 0.1, "ε", minimum=0.0)),
+            parameters=(*_KERNEL, Parameter("epsilon", 0.1, "ε", minimum=0.0)),
             labelled=("C", "kernel"),
             needs=_OF_KERNELS,
             counterpart="svc",
@@ -172,7 +124,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
             "logistic_regression",
             "logistic regression",
             _CLASSES,
-            (
+            parameters=(
                 *(_above_0("C", 1.0), _whole("max_iter", 100.0), _above_0("tol", 1e-4)),
                 *(_word("solver", "lbfgs", "newton-cg", "newton-cholesky"), _word("class_weight", "none", "balanced")),
             ),
@@ -183,12 +135,13 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
             "ridge",
             "ridge regression",
             _NUMBERS,
-            (Parameter("alpha", 1.0, "α", minimum=0.0),),
+            parameters=(Parameter("alpha", 1.0, "α", minimum=0.0),),
             labelled=("alpha",),
             counterpart="logistic_regression",
         ),
         ScikitLearnMethod(
-            *("linear_regression", "linear regression by least squares", _NUMBERS, ()),
+            *("linear_regression", "linear regression by least squares", _NUMBERS),
+            labelled=(),
             counterpart="logistic_regression",
             scale_free=True,
         ),
@@ -196,7 +149,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
             "random_forest",
             "a random forest",
             _BOTH,
-            (
+            parameters=(
                 *(_whole("n_estimators", 100.0), _MAX_DEPTH),
                 # `default` is sqrt for classes and all for numbers; a number is a fraction of the features.
                 _above_0("max_features", "default", maximum=1.0, words=("default", "sqrt", "log2", "all")),
@@ -211,7 +164,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
             "hist_gradient_boosting",
             "gradient boosting of trees on histograms",
             _BOTH,
-            (
+            parameters=(
                 *(_above_0("shrinkage", 0.1), _whole("max_iter", 100.0)),
                 *(_whole("max_leaf_nodes", 31.0, minimum=2, words=("none",)), _MAX_DEPTH),
                 *(_whole("min_samples_leaf", 20.0), Parameter("l2_regularization", 0.0, minimum=0.0)),
@@ -235,7 +188,4 @@ def get_scikit_learn_method(name: object) -> ScikitLearnMethod:
     """
     if name is None:
         raise ConfigError("'method' is missing", hint=did_you_mean("", SCIKIT_LEARN_METHODS))
-    if not isinstance(name, str) or name not in SCIKIT_LEARN_METHODS:
-        hint = did_you_mean(str(name), SCIKIT_LEARN_METHODS)
-        raise ConfigError(f"unknown method {name!r}", location=("method",), hint=hint)
-    return SCIKIT_LEARN_METHODS[name]
+    return find_record(SCIKIT_LEARN_METHODS, name, "method")

@@ -17,8 +17,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.definitions import Parameter
-from idwbench.attention.methods import METHODS
+from idwbench.attention.records import Parameter
+from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset
 from idwbench.models.quality import StackSearch
 from idwbench.runs.config import RunConfig

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  # the kernels' BLAS, loaded before threads are limited
 from numpy.typing import NDArray
 
-from idwbench.attention.methods import get_method
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.dual.coefficients import BackwardCoefficients, StepRule

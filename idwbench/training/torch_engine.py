@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from idwbench.attention.methods import get_method
-from idwbench.attention.weightings import prototype_logits
+from idwbench.attention.forward import prototype_logits
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, FeatureMoments
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.models.initialisation import check_prototypes, initial_prototypes

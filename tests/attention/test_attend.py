@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import idwbench
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError
 
 

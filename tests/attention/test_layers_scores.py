@@ -15,7 +15,7 @@ from idwbench.attention import distance_attention, sequences
 from idwbench.attention.masks import Masks
 from idwbench.attention.pair_scores import MethodScore
 from idwbench.attention.sequences import SequenceAttention
-from idwbench.attention.weighting_functions import WEIGHTINGS
+from idwbench.attention.weightings import WEIGHTINGS
 
 E, H, L, N = 8, 2, 5, 3
 SETTINGS = [
@@ -314,8 +314,8 @@ def test_the_linear_form_of_additive_attention_gives_every_query_the_same_weight
 
 
 def test_a_registered_method_is_a_score():
-    from idwbench.attention.definitions import Method
-    from idwbench.attention.methods import register_method
+    from idwbench.attention.records import Method
+    from idwbench.attention.scores import register_method
 
     register_method(Method("centred", "x·k − mean", lambda x, k: (x @ k.mT) - (x @ k.mT).mean(-1, keepdim=True)))
     layer = make_layer("centred", {})

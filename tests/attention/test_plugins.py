@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError, PluginError
 from idwbench.plugins import RESERVED_NAMES, load_entry_points, load_plugin, register
 from idwbench.runs.config import RunConfig, run_config
@@ -211,7 +211,7 @@ def test_reserved_names_cover_what_a_run_and_a_protocol_use() -> None:
 
 def announce(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, value: str) -> None:
     monkeypatch.syspath_prepend(folder)
-    point = EntryPoint(name, value, "idwbench.attention.methods")
+    point = EntryPoint(name, value, "idwbench.attention.scores")
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
 
 

@@ -11,8 +11,9 @@ import torch
 from scipy.optimize import brentq, minimize
 
 import idwbench
-from idwbench.attention.methods import METHODS, resolve_parameters
-from idwbench.attention.weightings import WEIGHTINGS, attention_weights, scores_of, weights_of
+from idwbench.attention.forward import apply_weighting, attention_weights
+from idwbench.attention.scores import METHODS
+from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.errors import ConfigError
 from idwbench.report.labels import weighting_table
 
@@ -26,7 +27,7 @@ def rows(*shape: int, scale: float = 1.0, seed: int = 0) -> np.ndarray:
 
 def weights(name: str, scores: np.ndarray | list, **given) -> np.ndarray:
     tensor = torch.as_tensor(np.asarray(scores))
-    return weights_of(WEIGHTINGS[name], {"k": 3.0, **given} if name == "top_k" else {}, tensor).numpy()
+    return apply_weighting(WEIGHTINGS[name], {"k": 3.0, **given} if name == "top_k" else {}, tensor).numpy()
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -95,7 +96,7 @@ def test_sparsemax_is_the_projection_onto_the_simplex():
 def test_gradients_agree_with_finite_differences(name, scale):
     scores = torch.tensor(rows(2, 3, 6, scale=scale, seed=3)).requires_grad_()
     parameters = {"k": 3.0} if name == "top_k" else {}
-    assert torch.autograd.gradcheck(lambda s: weights_of(WEIGHTINGS[name], parameters, s), scores)
+    assert torch.autograd.gradcheck(lambda s: apply_weighting(WEIGHTINGS[name], parameters, s), scores)
 
 
 @pytest.mark.parametrize("name", sorted(CONSTANT))
@@ -120,13 +121,13 @@ def test_only_the_winner_of_max_gets_a_gradient():
 def test_every_weighting_is_usable_with_every_score(name, weighting):
     inputs, keys, values = (torch.tensor(rows(*shape)) for shape in [(2, 3, 4), (2, 9, 4), (2, 9, 5)])
     found = idwbench.attend(inputs, keys, values, score=name, weighting=weighting)
-    scores = scores_of(METHODS[name], resolve_parameters(METHODS[name], {}), inputs, keys)
+    scores = METHODS[name].score(inputs, keys, **METHODS[name].resolve({}))
     if weighting == "exact_match":
         # The same seed draws the same numbers: some inputs are keys.
         expected = (inputs[:, :, None] == keys[:, None]).all(-1).double()
         assert expected.any()
     else:
-        expected = weights_of(WEIGHTINGS[weighting], {"k": 8.0} if weighting == "top_k" else {}, scores)
+        expected = apply_weighting(WEIGHTINGS[weighting], {"k": 8.0} if weighting == "top_k" else {}, scores)
     torch.testing.assert_close(found, expected @ values)
 
 
@@ -150,9 +151,9 @@ def test_hits_share_a_weight_of_1_and_other_rows_are_untouched(name):
     scores = torch.tensor([[1.0, math.inf, 0.0, math.inf], [1.0, 2.0, 0.5, -1.0]], dtype=torch.float64)
     parameters = {"k": 1.0} if name == "top_k" else {}
     scores.requires_grad_()
-    found = weights_of(WEIGHTINGS[name], parameters, scores)
+    found = apply_weighting(WEIGHTINGS[name], parameters, scores)
     assert found[0].tolist() == [0.0, 0.5, 0.0, 0.5]
-    assert torch.equal(found[1], weights_of(WEIGHTINGS[name], parameters, scores[1]))
+    assert torch.equal(found[1], apply_weighting(WEIGHTINGS[name], parameters, scores[1]))
     if name not in CONSTANT:
         (found * torch.arange(4)).sum().backward()
         assert scores.grad[0].tolist() == [0.0] * 4
@@ -164,7 +165,7 @@ def test_a_masked_key_counts_as_absent(name):
     scores = rows(4, 6, seed=5)
     masked = np.insert(scores, 2, -math.inf, axis=1)
     tensor = torch.tensor(masked).requires_grad_()
-    found = weights_of(WEIGHTINGS[name], {"k": 3.0} if name == "top_k" else {}, tensor)
+    found = apply_weighting(WEIGHTINGS[name], {"k": 3.0} if name == "top_k" else {}, tensor)
     assert not found[:, 2].any()
     np.testing.assert_allclose(np.delete(found.detach().numpy(), 2, axis=1), weights(name, scores), rtol=1e-12)
     if name not in CONSTANT:
@@ -197,7 +198,7 @@ def test_gradients_at_ties_are_those_of_the_page() -> None:
         ("max", [3.0, 1.0, 3.0], [0.5, 0.0, 0.5]),
     ):
         scores = torch.tensor(row, requires_grad=True)
-        weights_of(WEIGHTINGS[name], {}, scores).sum().backward()
+        apply_weighting(WEIGHTINGS[name], {}, scores).sum().backward()
         assert scores.grad.tolist() == expected
     assert weights("top_k", [2.0, 1.0, 1.0, 1.0], k=2.0).all()
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 
 
 def altered(name, monkeypatch, change):

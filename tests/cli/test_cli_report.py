@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from typed import SMALL_SWEEP, assert_one_line, files
 from typer.testing import CliRunner
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.cli.app import app
 from idwbench.figures.drawing import Drawing
 from idwbench.figures.stored import FIGURES

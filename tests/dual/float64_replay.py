@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from idwbench.attention.methods import get_method
-from idwbench.attention.weightings import prototype_logits
+from idwbench.attention.forward import prototype_logits
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.runs.config import RunConfig
 from idwbench.training.step_replay import AbstractReplay, Prototypes, Snapshot, Steps

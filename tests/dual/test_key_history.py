@@ -5,7 +5,7 @@ import pytest
 from blob_data import make_dataset, make_regression
 from float64_replay import Float64Replay
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset
 from idwbench.dual.coefficients import BackwardCoefficients, StepRule, step_coefficients
 from idwbench.dual.key_history import KeyHistory

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from tables import rows
 
 from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor, kernel_regression
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.models.patching import apply_patch, make_patch
 from idwbench.models.prototypes import PrototypeNetwork
 

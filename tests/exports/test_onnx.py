@@ -10,8 +10,8 @@ import pytest
 from made_models import METHODS, NAMES, exact_outputs, far_inputs, hard_inputs, made_model
 from numpy.typing import NDArray
 
-from idwbench.attention.definitions import Method
-from idwbench.attention.methods import METHODS as REGISTERED
+from idwbench.attention.records import Method
+from idwbench.attention.scores import METHODS as REGISTERED
 from idwbench.attention.scores import idw
 from idwbench.errors import OutputError
 from idwbench.exports import onnx_model

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from idwbench.attention.array_scores import ARRAY_METHODS, shared_by_hits
-from idwbench.attention.methods import METHODS
-from idwbench.attention.weightings import attention_weights, scores_of
+from idwbench.attention.forward import attention_weights
+from idwbench.attention.scores import METHODS
 from idwbench.models.array_weights import array_weights
 from idwbench.training.kernels.scores import KERNEL_SCORES
 
@@ -34,7 +34,7 @@ def test_weights_equal_those_of_torch_with_hits_and_zeros(name, others, n_featur
     keys[4] = keys[1]
     parameters = {parameter.name: parameter.default for parameter in METHODS[name].parameters} | others
     tensors = torch.from_numpy(inputs), torch.from_numpy(keys)
-    expected = attention_weights(METHODS[name], scores_of(METHODS[name], parameters, *tensors)).numpy()
+    expected = attention_weights(METHODS[name], METHODS[name].score(*tensors, **parameters)).numpy()
     np.testing.assert_allclose(array_weights(name, parameters, inputs, keys), expected, rtol=1e-10, atol=1e-13)
 
 

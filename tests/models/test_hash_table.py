@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from idwbench.attention.weightings import attend
+from idwbench.attention.forward import attend
 from idwbench.data.lookup import LookupTable, Queries, draw_queries, draw_table
 from idwbench.models.hash_table import HashTable, initial_projections, projection_shapes
 from idwbench.models.hash_table_measures import measured, recall

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.errors import PatchError
 from idwbench.models.inputs import find_input, find_label

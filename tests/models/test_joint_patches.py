@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.errors import PatchConflictError, PatchError
 from idwbench.models.criteria import Criterion
 from idwbench.models.joint_patches import make_patches

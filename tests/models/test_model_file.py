@@ -11,9 +11,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from idwbench.attention.definitions import Method
-from idwbench.attention.methods import METHODS
-from idwbench.attention.scores import idw
+from idwbench.attention.records import Method
+from idwbench.attention.scores import METHODS, idw
 from idwbench.errors import ModelFileError, OutputError, PatchError
 from idwbench.models.model_file import load_model, save_model
 from idwbench.models.saved_model import SavedModel, saved_model
@@ -304,7 +303,7 @@ def test_a_model_without_read_permission_is_reported_in_one_line(tmp_path, monke
 def test_a_model_of_another_version_of_its_plugin_is_refused(model, tmp_path):
     changed = model.config.model.model_copy(update={"method": "lap", "plugin_sha256": "1" * 64})
     config = model.config.model_copy(update={"model": changed})
-    METHODS["lap"] = Method("lap", "", idw, METHODS["idw"].parameters, sha256="1" * 64)
+    METHODS["lap"] = Method("lap", "", idw, parameters=METHODS["idw"].parameters, sha256="1" * 64)
     save_model(replace(model, config=config), tmp_path / "model.pt")
     assert load_model(tmp_path / "model.pt").config.model.method == "lap"
     METHODS["lap"] = replace(METHODS["lap"], sha256="2" * 64)

@@ -8,7 +8,7 @@ import torch
 from blob_data import make_dataset, make_regression
 from scipy.optimize import brentq
 
-from idwbench.attention.methods import get_method
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError

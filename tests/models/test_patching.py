@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from idwbench.attention.definitions import Method
-from idwbench.attention.methods import METHODS
-from idwbench.attention.scores import idw
+from idwbench.attention.records import Method
+from idwbench.attention.scores import METHODS, idw
 from idwbench.errors import PatchError
 from idwbench.models.effects import split_effect
 from idwbench.models.patching import Criterion, apply_patch, check_patch, make_patch
@@ -194,7 +193,7 @@ def unlike_float64(change) -> PrototypeNetwork:
         return torch.where(scores < -math.log(epsilon) - 1e-6, change(scores), scores)
 
     model = network()
-    method = Method("idw", "", score, METHODS["idw"].parameters)
+    method = Method("idw", "", score, parameters=METHODS["idw"].parameters)
     return PrototypeNetwork(method, model.parameters_of_method, model.keys.detach(), model.values.detach())
 
 

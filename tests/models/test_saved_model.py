@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Scaling
 from idwbench.errors import PatchError
 from idwbench.models.model_file import load_model

@@ -4,7 +4,7 @@ import torch
 from scipy.special import erf
 from torch import nn
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.models.transformer import Transformer, TransformerBlock
 
 SCORES = ("scaled_dot", "idw", "neg_dist", "inv_dist", "gaussian", "cosine")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError
 from idwbench.report.formats import render
 from idwbench.report.references import REFERENCES, find_reference

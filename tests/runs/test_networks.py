@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from idwbench.attention.definitions import Parameter
-from idwbench.attention.methods import METHODS, register_method
+from idwbench.attention.records import Parameter
+from idwbench.attention.scores import METHODS, register_method
 from idwbench.errors import ConfigError
 from idwbench.runs.config import run_config
 from idwbench.runs.kinds.models import model_setting_names, parse_model

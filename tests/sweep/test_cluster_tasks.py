@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ClusterError, ConfigError
 from idwbench.models.quality import PrototypeQuality

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from idwbench.attention.definitions import Method, Parameter
-from idwbench.attention.methods import METHODS, register_method
+from idwbench.attention.records import Method, Parameter
+from idwbench.attention.scores import METHODS, register_method
 from idwbench.errors import ConfigError, SpecError
 from idwbench.runs.datasets import DATASETS, CsvConfig, TwoMoonsConfig
 from idwbench.runs.protocol import Protocol, default_protocol

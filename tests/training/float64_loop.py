@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from starts import random_prototypes
 
-from idwbench.attention.methods import get_method
-from idwbench.attention.weightings import prototype_logits
+from idwbench.attention.forward import prototype_logits
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, feature_moments
 from idwbench.runs.config import RunConfig
 from idwbench.runs.protocol import Protocol, learning_rate

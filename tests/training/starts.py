@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from blob_data import make_dataset, make_regression
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.runs.config import run_config
 
 

@@ -12,8 +12,8 @@ from blob_data import make_dataset, make_regression
 from float64_loop import assert_near_float64, numbers_of
 from starts import random_prototypes
 
-from idwbench.attention.methods import METHODS
-from idwbench.attention.weightings import prototype_logits
+from idwbench.attention.forward import prototype_logits
+from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset, feature_moments
 from idwbench.errors import ConfigError
 from idwbench.models.initialisation import initial_prototypes

@@ -17,8 +17,8 @@ from blob_data import make_dataset, make_regression
 from float64_loop import assert_near_float64
 from starts import random_prototypes, small_runs
 
-from idwbench.attention.methods import METHODS
-from idwbench.attention.weightings import attend
+from idwbench.attention.forward import attend
+from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Split, feature_moments
 from idwbench.runs.config import run_config
 from idwbench.training.engine import batch_order, batch_orders

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from idwbench.attention.methods import METHODS, get_method
-from idwbench.attention.weightings import prototype_logits, scores_of
+from idwbench.attention.forward import prototype_logits
+from idwbench.attention.scores import METHODS, get_method
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.runs.config import run_config
 from idwbench.training.kernel_runs import KernelRun
@@ -174,7 +174,7 @@ def scores_of_kernel_and_float64(method, given):
     run = kernel_run(method, given, np.zeros((1, 1), np.float32), np.zeros(1, np.int64), keys, values)
     run.train_epochs(0, 1)  # with values of 0 the keys stay
     at_zero = torch.zeros(1, 1, dtype=torch.float64)
-    truth = scores_of(get_method(method), run.config.model.parameters, at_zero, torch.tensor(keys).double())
+    truth = get_method(method).score(at_zero, torch.tensor(keys).double(), **run.config.model.parameters)
     return run.scratch.scores[0].astype(np.float64), truth[0].numpy()
 
 

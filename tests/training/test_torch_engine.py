@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from blob_data import make_dataset, make_regression
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError
 from idwbench.runs.config import run_config
 from idwbench.training.threads import limited_threads

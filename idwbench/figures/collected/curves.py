@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.selection import Selection, runs_of_row, select_runs_of_kinds
 from idwbench.figures.curves import DASHES, Curve, CurvePanel, CurveRow, draw_curves

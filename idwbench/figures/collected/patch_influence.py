@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.methods import get_method, resolve_parameters
+from idwbench.attention.scores import get_method
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.patches import KIND
 from idwbench.figures.curves import DASHES, Curve
@@ -102,7 +102,7 @@ def _default_setting(studies: Mapping[Setting, Sequence[StoredRun]]) -> Setting:
     others = {one: sum(one[0] == other[0] or one[1] == other[1] for other in studies) for one in studies}
     central = [setting for setting, n in others.items() if n == max(others.values())]
     method = get_method(next(iter(studies.values()))[0].config.model.method)
-    usual = math.log(float(resolve_parameters(method, {})["epsilon"] or 0))
+    usual = math.log(float(method.resolve({})["epsilon"] or 0))
     epsilon = min((epsilon for _, epsilon in central), key=lambda epsilon: abs(math.log(epsilon) - usual))
     counts = [prototypes for prototypes, found in central if found == epsilon]
     return counts[len(counts) // 2], epsilon

@@ -61,7 +61,7 @@ def class_probability(
     """
     import torch
 
-    from idwbench.attention.methods import get_method
+    from idwbench.attention.scores import get_method
     from idwbench.models.prototypes import PrototypeNetwork
 
     xs, ys = cell_centres(*data.extent[:2], points), cell_centres(*data.extent[2:], points)

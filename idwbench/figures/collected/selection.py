@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.methods import METHODS, get_method
+from idwbench.attention.scores import METHODS, get_method
 from idwbench.errors import ConfigError
 from idwbench.report.labels import count_label
 from idwbench.report.replication import data_seed

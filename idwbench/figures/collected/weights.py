@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from idwbench.attention.definitions import ParameterValue
-from idwbench.attention.methods import get_method, resolve_parameters
+from idwbench.attention.records import ParameterValue
+from idwbench.attention.scores import get_method
 from idwbench.figures.drawing import Drawing
 from idwbench.figures.registry import figure_of_formulas
 from idwbench.figures.weights import WeightCurve, draw_weights
@@ -67,13 +67,13 @@ def first_key_weight(
     """Return the weights (n,) of a key at each distance (n,) from the query beside a key at distance 1, in float64."""
     import torch
 
-    from idwbench.attention.weightings import attention_weights, scores_of
+    from idwbench.attention.forward import attention_weights
 
     found = get_method(method)
     # The query is the origin of a line, and each distance has its own pair of keys, at d and at −1.
     keys = torch.stack([torch.from_numpy(distance), torch.full(distance.shape, -1.0, dtype=torch.float64)], dim=1)
     queries = torch.zeros(len(distance), 1, 1, dtype=torch.float64)
-    scores = scores_of(found, resolve_parameters(found, parameters), queries, keys[..., None])
+    scores = found.score(queries, keys[..., None], **found.resolve(parameters))
     return np.asarray(attention_weights(found, scores)[:, 0, 0].numpy())
 
 

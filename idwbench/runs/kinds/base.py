@@ -5,8 +5,8 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from idwbench.attention.definitions import Method, ParameterValue
-from idwbench.attention.methods import METHODS, get_method
+from idwbench.attention.records import Method, ParameterValue
+from idwbench.attention.scores import METHODS, get_method
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig, dataset_label
 from idwbench.runs.settings import Settings

@@ -6,9 +6,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from idwbench.attention.definitions import Method, Parameter, ParameterValue
-from idwbench.attention.methods import get_method
-from idwbench.attention.weighting_functions import WEIGHTINGS, get_weighting
+from idwbench.attention.records import Method, Parameter, ParameterValue, resolve
+from idwbench.attention.scores import get_method
+from idwbench.attention.weightings import WEIGHTINGS, get_weighting
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
@@ -112,7 +112,7 @@ class HashTableConfig(NoPrototypes, NoPlugin, ModelSettings):
         score = None if own_score else get_method(SIMILARITIES[_known_similarity(fields["similarity"])])
         declared = [*(score.parameters if score else ()), *WEIGHTINGS[weighting].parameters]
         what = f"weighting '{weighting}'" if own_score else f"similarity '{fields['similarity']}' with '{weighting}'"
-        return validated(cls, {**fields, "parameters": _resolved(what, declared, given)})
+        return validated(cls, {**fields, "parameters": resolve(what, declared, given)})
 
 
 def _check_unused(weighting: str, fields: Mapping[str, Any]) -> None:
@@ -131,12 +131,3 @@ def _known_similarity(name: object) -> str:
         hint = did_you_mean(str(name), SIMILARITIES)
         raise ConfigError(f"unknown similarity {name!r}", location=("similarity",), hint=hint)
     return name
-
-
-def _resolved(what: str, declared: list[Parameter], given: Mapping[str, Any]) -> dict[str, ParameterValue]:
-    names = sorted({parameter.name for parameter in declared})
-    for name in given:
-        if name not in names:
-            takes = f"it takes {', '.join(names)}" if names else "it takes no parameters"
-            raise ConfigError(f"{what} does not take '{name}'", location=(name,), hint=takes)
-    return {p.name: p.parse(given.get(p.name, p.default)) for p in declared}

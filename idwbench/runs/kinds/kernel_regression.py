@@ -4,8 +4,8 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
-from idwbench.attention.definitions import ParameterValue
-from idwbench.attention.kernels import KERNELS, get_kernel, kernel_parameters
+from idwbench.attention.kernels import KERNELS, get_kernel
+from idwbench.attention.records import ParameterValue
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
 from idwbench.runs.settings import validated
@@ -52,5 +52,5 @@ class KernelRegressionConfig(NoPrototypes, NoPlugin, ModelSettings):
         if "kernel" not in settings:
             raise ConfigError("'kernel' is missing", hint=did_you_mean("", KERNELS))
         fields, given = cls.divided(settings)
-        parameters = kernel_parameters(get_kernel(settings["kernel"]), given)
+        parameters = get_kernel(settings["kernel"]).resolve(given)
         return validated(cls, {**fields, "parameters": parameters})

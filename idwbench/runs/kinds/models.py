@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from idwbench.attention.kernels import KERNELS
-from idwbench.attention.methods import all_parameters
-from idwbench.attention.weighting_functions import WEIGHTINGS
+from idwbench.attention.scores import all_parameters
+from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.hash_table import HashTableConfig

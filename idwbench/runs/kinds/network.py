@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from idwbench.attention.definitions import Method, ParameterValue
-from idwbench.attention.methods import METHODS, get_method, resolve_parameters
+from idwbench.attention.records import Method, ParameterValue
+from idwbench.attention.scores import METHODS, get_method
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.kinds.base import ModelSettings, check_parameter_names, check_softmax, method_label, plugin_words
 from idwbench.runs.settings import Count, validated
@@ -182,7 +182,7 @@ def _attention(name: Any, given: Mapping[str, Any]) -> tuple[Method | None, dict
     method = _named("attention", name)
     check_softmax(method, "attention")
     try:
-        parameters = resolve_parameters(method, {key.removeprefix(ATTENTION_PREFIX): given[key] for key in prefixed})
+        parameters = method.resolve({key.removeprefix(ATTENTION_PREFIX): given[key] for key in prefixed})
     except ConfigError as error:
         where = (f"{ATTENTION_PREFIX}{error.location[0]}",)
         raise ConfigError(error.problem, location=where, hint=error.hint) from None
@@ -202,7 +202,7 @@ def _head(fields: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Method |
         raise ConfigError("'prototypes' is missing: a head of prototypes needs their number")
     if fields.get("patches") and method.name != "idw":
         raise ConfigError(f"only idw heads can be patched, not {method.name}", location=("patches",))
-    return method, resolve_parameters(method, given)
+    return method, method.resolve(given)
 
 
 def _plugin_sha256(*methods: Method | None) -> str | None:

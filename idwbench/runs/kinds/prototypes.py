@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from idwbench.attention.definitions import ParameterValue
-from idwbench.attention.methods import resolve_parameters
+from idwbench.attention.records import ParameterValue
 from idwbench.runs.kinds.base import ModelSettings, given_method, method_label, plugin_words
 from idwbench.runs.settings import Count, added, validated
 
@@ -46,5 +45,5 @@ class PrototypesConfig(ModelSettings):
         """Return the model for flat settings."""
         fields, given = cls.divided(settings)
         method = given_method(fields)
-        parameters = resolve_parameters(method, given)
+        parameters = method.resolve(given)
         return validated(cls, {**fields, "parameters": parameters, "plugin_sha256": method.sha256})

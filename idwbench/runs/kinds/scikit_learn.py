@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from idwbench.attention.definitions import ParameterValue
+from idwbench.attention.records import ParameterValue
 from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
@@ -48,7 +48,7 @@ class ScikitLearnConfig(NoPrototypes, NoPlugin, ModelSettings):
     def usual_parameters(self) -> dict[str, ParameterValue]:
         """The defaults of parameters that labels leave out."""
         method = self.definition
-        return {p.name: p.default for p in method.parameters if p.name not in method.labelled}
+        return {p.name: p.default for p in method.parameters if p.name not in (method.labelled or ())}
 
     @property
     def parameters_label(self) -> str:

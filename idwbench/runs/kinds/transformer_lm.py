@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from idwbench.attention.definitions import ParameterValue
-from idwbench.attention.methods import resolve_parameters
+from idwbench.attention.records import ParameterValue
 from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DatasetConfig, LanguageConfig
 from idwbench.runs.kinds.base import (
@@ -76,7 +75,7 @@ class LanguageModelConfig(NoPrototypes, ModelSettings):
         method = given_method(fields)
         check_parameter_names(method, cls.model_fields, "method")
         check_softmax(method, "method")
-        parameters = resolve_parameters(method, given)
+        parameters = method.resolve(given)
         return validated(cls, {**fields, "parameters": parameters, "plugin_sha256": method.sha256})
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from idwbench.attention.methods import METHODS
+from idwbench.attention.scores import METHODS
 from idwbench.errors import ClusterError, PluginError
 from idwbench.plugins import load_plugin_code, plugin_code
 from idwbench.runs.config import RunConfig

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.definitions import ParameterValue
-from idwbench.attention.methods import get_method
+from idwbench.attention.records import ParameterValue
+from idwbench.attention.scores import get_method
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.training.kernels.elementary import exp32, log32
 from idwbench.training.kernels.jit import exact_kernel, inlined_kernel, kernel

@@ -1,0 +1,204 @@
+"""Records: what has a name, a formula and parameters; those of methods and weightings, and how one is found by name."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeVar
+
+from idwbench.errors import ConfigError, did_you_mean
+
+__all__ = [
+    "Initialisation",
+    "Method",
+    "MethodWeighting",
+    "Parameter",
+    "ParameterValue",
+    "Record",
+    "Weighting",
+    "find_record",
+    "resolve",
+]
+
+ParameterValue = float | str
+Initialisation = Literal["mean", "samples", "kmeans", "kaiming"]
+MethodWeighting = Literal["softmax", "relu"]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a record: a number in a range, or one of several words.
+
+    Attributes:
+        symbol: Label in tables: ``p`` gives ``p=2``, and for words ``1/√`` gives ``1/√features``.
+        minimum: Lower bound of a number, or None.
+        exclusive: Whether the lower bound is excluded.
+        maximum: Upper bound of the absolute value.
+        choices: The valid words; empty for a number.
+        words: Words that are valid beside numbers.
+        special: Numbers for which the score has a simpler form; such runs have stacks of their own.
+        whole: Whether a number must be whole.
+    """
+
+    name: str
+    default: ParameterValue
+    symbol: str = ""
+    help: str = ""
+    minimum: float | None = None
+    exclusive: bool = False
+    maximum: float = 1e30
+    choices: tuple[str, ...] = ()
+    special: tuple[float, ...] = ()
+    whole: bool = False
+    words: tuple[str, ...] = ()
+
+    def parse(self, value: object) -> ParameterValue:
+        """Return `value` as a float or a word; ``true``, ``false`` and ``null`` of YAML can be words.
+
+        Raises:
+            ConfigError: `value` is of the wrong type, not finite, out of range, or not a valid word.
+        """
+        word = "none" if value is None else str(value).lower() if isinstance(value, bool) else value
+        if word in self.choices or word in self.words:
+            return str(word)
+        if self.choices:
+            hint = did_you_mean(str(value), self.choices)
+            raise ConfigError(f"{value!r} is not valid", location=(self.name,), hint=hint)
+        if self.words and isinstance(value, str):
+            hint = did_you_mean(value, self.words)
+            raise ConfigError(f"{value!r} is no number and not valid", location=(self.name,), hint=hint)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError(f"expected a number, got {value!r}", location=(self.name,))
+        number = float(value) if abs(value) < 1e300 else math.inf
+        expected = ""
+        if not math.isfinite(number):
+            expected = "expected a finite number"
+        elif self.whole and not number.is_integer():
+            expected = "expected a whole number"
+        elif self.minimum is not None and (number < self.minimum or (self.exclusive and number == self.minimum)):
+            expected = f"must be {'>' if self.exclusive else '>='} {self.minimum:g}"
+        elif abs(number) > self.maximum:
+            expected = f"must be <= {self.maximum:g}"
+        if expected:
+            raise ConfigError(f"{expected}, got {value!r}", location=(self.name,))
+        return number
+
+    def label(self, value: ParameterValue) -> str:
+        """Return the label of a value in tables: ``p=2``, ``h=loo``, ``1/√features``."""
+        if isinstance(value, str):
+            return f"{self.symbol}{value}" if self.choices and self.symbol else f"{self.symbol or self.name}={value}"
+        return f"{self.symbol or self.name}={repr(value).removesuffix('.0')}"
+
+
+def resolve(owner: str, parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str, ParameterValue]:
+    """Return a value for each of `parameters`: those that are given, and defaults for the others.
+
+    Raises:
+        ConfigError: `owner`, whose name is for messages, has no such parameter, or a value is not valid; `location` is
+            the parameter.
+    """
+    names = sorted({parameter.name for parameter in parameters})
+    for name in given:
+        if name not in names:
+            takes = did_you_mean(name, names).replace("expected one of:", "it takes") or "it takes no parameters"
+            raise ConfigError(f"{owner} does not take '{name}'", location=(name,), hint=takes)
+    return {p.name: p.parse(given.get(p.name, p.default)) for p in parameters}
+
+
+@dataclass(frozen=True)
+class Record:
+    """What has a name and parameters: a method, a weighting or a kernel.
+
+    Attributes:
+        formula: What it computes, as text.
+        parameters: In the order of labels.
+        labelled: Names of parameters that labels show at their default too; None for all.
+        needs: For a parameter that is used with some values of another only: the name of that and these values.
+    """
+
+    noun: ClassVar[str] = "method"
+
+    name: str
+    formula: str
+    parameters: tuple[Parameter, ...] = field(default=(), kw_only=True)
+    labelled: tuple[str, ...] | None = field(default=None, kw_only=True)
+    needs: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict, kw_only=True, hash=False)
+
+    def takes(self, name: str) -> bool:
+        """Return whether it has a parameter of that name."""
+        return any(parameter.name == name for parameter in self.parameters)
+
+    def resolve(self, given: Mapping[str, Any]) -> dict[str, ParameterValue]:
+        """Return all parameters that are used: the given values, and defaults for the others.
+
+        Raises:
+            ConfigError: it does not have a parameter or does not use it, or a value is not valid; `location` is the
+                parameter.
+        """
+        values = resolve(f"{self.noun} '{self.name}'", self.parameters, given)
+        for name, (other, needed) in self.needs.items():
+            if values[other] not in needed:
+                if name in given:
+                    problem = f"only with {other} {' or '.join(needed)}, not {values[other]}"
+                    raise ConfigError(problem, location=(name,))
+                del values[name]
+        return values
+
+    def label(self, values: Mapping[str, ParameterValue]) -> str:
+        """Return ``p=2, ε=0.001`` for the values of its parameters, in their order."""
+        known = [p for p in self.parameters if p.name in values]
+        unknown = [Parameter(name, 0.0) for name in sorted(values) if not self.takes(name)]
+        if self.labelled is not None:
+            known = [p for p in known if p.name in self.labelled or values[p.name] != p.default]
+        return ", ".join(p.label(values[p.name]) for p in [*known, *unknown])
+
+
+_R = TypeVar("_R", bound=Record)
+
+
+def find_record(records: Mapping[str, _R], name: object, noun: str) -> _R:
+    """Return the record of that name.
+
+    Raises:
+        ConfigError: there is none; `noun` says what it would be.
+    """
+    if not isinstance(name, str) or name not in records:
+        raise ConfigError(f"unknown {noun} {name!r}", location=(noun,), hint=did_you_mean(str(name), records))
+    return records[name]
+
+
+@dataclass(frozen=True)
+class Method(Record):
+    """A score with its parameters and a weighting.
+
+    Attributes:
+        score: The function ``(inputs, keys, **parameters) -> scores``.
+        initialisation: Default initialisation, see `idwbench.models.initialisation`.
+        weighting: ``softmax`` over prototypes, or ``relu`` without normalisation.
+        sha256: Checksum of the plugin file that defines the method; None if built in.
+    """
+
+    score: Callable[..., Any]
+    initialisation: Initialisation = "mean"
+    weighting: MethodWeighting = "softmax"
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Weighting(Record):
+    """A function from scores to weights, over the last axis; its parameters have names that no built-in score has.
+
+    Attributes:
+        gradient: The derivative of the weights by the scores as text.
+        ties: What equal scores do, as text.
+        function: The function ``(scores, **parameters) -> weights``; it gets finite scores and −∞.
+        source: Where it was published; empty for a definition that needs none.
+        own_score: The function ``(inputs, keys) -> scores`` that replaces the score, or None.
+    """
+
+    noun: ClassVar[str] = "weighting"
+
+    gradient: str
+    ties: str
+    function: Callable[..., Any]
+    source: str = ""
+    own_score: Callable[..., Any] | None = None
