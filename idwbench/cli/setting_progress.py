@@ -24,7 +24,7 @@ class RunLabels:
     def __init__(
         self, configs: Sequence[RunConfig] = (), dataset_labels: Mapping[DatasetConfig, str] | None = None
     ) -> None:
-        protocols = list({id(config.protocol): config.protocol for config in configs}.values())
+        protocols = {config.setting_key: config.protocol for config in configs}.values()
         self.varying = [
             name for name in Protocol.model_fields if len({getattr(protocol, name) for protocol in protocols}) > 1
         ]
@@ -92,16 +92,14 @@ def settings_of_plan(
 ) -> dict[str, SettingProgress]:
     """Return the setting of each run by key, for the settings that have runs to do.
 
-    The plan shares the settings among the runs that differ only in the seed. `stored_values` returns a metric of
-    stored runs; it is called for those of settings that are begun.
+    `stored_values` returns a metric of stored runs; it is called for those of settings that are begun.
     """
     to_do = set(to_do)
-    found: dict[tuple[int, int, int], SettingProgress] = {}
+    found: dict[str, SettingProgress] = {}
     for config, key in zip(configs, run_keys, strict=True):
-        identity = (id(config.dataset), id(config.model), id(config.protocol))
-        setting = found.get(identity)
+        setting = found.get(config.setting_key)
         if setting is None:
-            setting = found[identity] = SettingProgress(config)
+            setting = found[config.setting_key] = SettingProgress(config)
         setting.run_keys.append(key)
         if key in to_do:
             setting.to_do.add(key)

@@ -31,13 +31,13 @@ def planned_rows(configs: Mapping[str, RunConfig], now: datetime, dialect: Diale
 
     What runs of one setting share is computed once: conversions by SQLAlchemy and JSON take longer than the insert.
     """
-    settings: dict[tuple[int, int, int], tuple[tuple[Any, ...], str, str]] = {}
+    settings: dict[str, tuple[tuple[Any, ...], str, str]] = {}
     rows = []
     for run_key, config in configs.items():
-        parts = id(config.dataset), id(config.model), id(config.protocol)
-        if parts not in settings:
-            settings[parts] = (_shared_values(config, now, dialect), *_json_around_seed(config))
-        shared, before, after = settings[parts]
+        setting = config.setting_key
+        if setting not in settings:
+            settings[setting] = (_shared_values(config, now, dialect), *_json_around_seed(config))
+        shared, before, after = settings[setting]
         rows.append((*shared, run_key, config.seed, f"{before}{config.seed}{after}"))
     return rows
 

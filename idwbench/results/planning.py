@@ -46,10 +46,10 @@ def _dialect(connection: Connection) -> Any:
 
 def _relocate(connection: Connection, planned: Iterable[RunConfig]) -> None:
     """Set the path and label of all runs on the same file content as `planned`."""
-    by_dataset = {id(config.dataset): config for config in planned}  # the runs of a sweep share them
+    settings = {config.setting_key: config for config in planned}
     files = {
         dataset_identity(config.dataset): (config.dataset.path, config)
-        for config in by_dataset.values()
+        for config in settings.values()
         if isinstance(config.dataset, FileConfig)
     }
     for path, config in files.values():

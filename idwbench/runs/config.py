@@ -48,11 +48,11 @@ else:
 class RunConfig(Settings):
     """The settings of one run.
 
-    The run key is computed once, and the canonical JSON around the seed once for all runs that `with_seed` returns.
-    They are in slots, which `model_copy` and pickled runs do not take over.
+    The run key is computed once, and what does not depend on the seed once for all runs that `with_seed` returns. They
+    are in slots, which `model_copy` and pickled runs do not take over.
     """
 
-    __slots__ = ("_origin", "_parts", "_run_key")
+    __slots__ = ("_origin", "_run_key", "_texts")
 
     dataset: _DatasetField
     model: ModelConfig
@@ -84,28 +84,33 @@ class RunConfig(Settings):
 
     def canonical_json(self) -> str:
         """Return the run as JSON with sorted keys and no spaces, with the checksum but not the path of a file."""
-        before, after = self._around_seed()
+        _, before, after = self._shared_texts()
         return f"{before}{self.seed}{after}"
 
-    def _around_seed(self) -> tuple[str, str]:
-        """Return the canonical JSON before and after the seed, which all runs of one setting share."""
-        try:
-            return _get(self, "_parts")  # type: ignore[no-any-return]
-        except AttributeError:
-            parts = self._computed_parts()
-            _set(self, "_parts", parts)
-            return parts
+    @property
+    def setting_key(self) -> str:
+        """A text that is equal for runs which differ in the seed alone, in memory and not in the database."""
+        return self._shared_texts()[0]
 
-    def _computed_parts(self) -> tuple[str, str]:
+    def _shared_texts(self) -> tuple[str, str, str]:
+        """Return the setting key, and the canonical JSON before and after the seed; runs of one setting share them."""
+        try:
+            return _get(self, "_texts")  # type: ignore[no-any-return]
+        except AttributeError:
+            texts = self._computed_texts()
+            _set(self, "_texts", texts)
+            return texts
+
+    def _computed_texts(self) -> tuple[str, str, str]:
         try:
             origin: RunConfig = _get(self, "_origin")
-            return origin._around_seed()
+            return origin._shared_texts()
         except AttributeError:
             content = self.model_dump(mode="json")
             content["dataset"].pop("path", None)
             before = _json({name: value for name, value in content.items() if name < "seed"})
             after = _json({name: value for name, value in content.items() if name > "seed"})
-            return f'{before[:-1]},"seed":', f",{after[1:]}" if after != "{}" else "}"
+            return before + after, f'{before[:-1]},"seed":', f",{after[1:]}" if after != "{}" else "}"
 
     def with_seed(self, seed: int) -> RunConfig:
         """Return the run with another seed, which is not checked; it shares all settings with this one."""

@@ -35,12 +35,11 @@ def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int], jobs
     If there are fewer stack keys than jobs, the runs of each are divided among the jobs.
     """
     groups: dict[str, list[RunConfig]] = {}
-    stack_keys: dict[tuple[int, int, int], str] = {}  # runs of one setting share their parts
+    stack_keys: dict[str, str] = {}  # by setting
     for config in configs:
-        parts = id(config.dataset), id(config.model), id(config.protocol)
-        if parts not in stack_keys:
-            stack_keys[parts] = stack_key(config)
-        groups.setdefault(stack_keys[parts], []).append(config)
+        if (setting := config.setting_key) not in stack_keys:
+            stack_keys[setting] = stack_key(config)
+        groups.setdefault(stack_keys[setting], []).append(config)
     for group in groups.values():
         share = len(group) if len(groups) >= jobs else math.ceil(len(group) / jobs)
         size = min(limit(group[0]), share)

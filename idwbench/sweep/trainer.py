@@ -64,8 +64,7 @@ class Trainer:
             if self.has_failed:
                 return
             dataset = load_data(group[0], self.data_dir)
-            # No check depends on the seed, and runs of one setting share their parts.
-            for config in {(id(run.dataset), id(run.model), id(run.protocol)): run for run in group}.values():
+            for config in {run.setting_key: run for run in group}.values():  # no check depends on the seed
                 self.selector.check(config, dataset)
             if place == 0:
                 self.prepare(configs)

@@ -233,3 +233,11 @@ def test_a_copy_does_not_take_over_the_key():
     again = pickle.loads(pickle.dumps(run))
     assert (again, again.run_key) == (run, run.run_key)
     assert dict(run) == dict(run_config("two_moons", seed=3))
+
+
+def test_runs_have_the_key_of_their_setting_in_common_whatever_their_seed():
+    first = run_config("two_moons", seed=3)
+    others = [first.with_seed(4), run_config("two_moons", seed=5), first.model_copy(update={"seed": 6})]
+    assert {run.setting_key for run in others} == {first.setting_key}
+    changed = [run_config("two_moons", power=3.0), run_config("two_moons", epochs=7), run_config("iris")]
+    assert len({run.setting_key for run in (first, *changed)}) == 4
