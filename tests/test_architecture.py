@@ -67,7 +67,10 @@ ROOMS = [
     ),
     ("idwbench.attention.weightings, idwbench.models.prototypes", "typer matplotlib pandas sklearn alembic numba"),
     ("idwbench.models.patching, idwbench.models.saved_model", "typer matplotlib pandas sklearn alembic numba"),
-    ("idwbench.explanations.explain, idwbench.explanations.history", "typer matplotlib pandas sklearn alembic numba"),
+    (
+        "idwbench.explanations.explain, idwbench.explanations.training_data",
+        "typer matplotlib pandas sklearn alembic numba",
+    ),
 ]
 PROGRAM = """
 import importlib, json, sys

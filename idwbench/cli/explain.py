@@ -23,7 +23,7 @@ from idwbench.cli.options import (
 from idwbench.errors import ExplanationError
 
 if TYPE_CHECKING:
-    from idwbench.explanations.answers import ExplainedAnswer
+    from idwbench.explanations.explanation import Explanation
 
 __all__ = ["explain"]
 
@@ -114,7 +114,7 @@ def _explain_prompt(
     print_passages(explained, json)
 
 
-def _draw(explained: ExplainedAnswer, output: Path, force: bool) -> None:
+def _draw(explained: Explanation, output: Path, force: bool) -> None:
     from idwbench.figures.drawing import save_figure
     from idwbench.figures.explanations import draw_explanation
 

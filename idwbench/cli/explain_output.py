@@ -14,7 +14,7 @@ from idwbench.printing import printable
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from idwbench.explanations.answers import Answer, ExplainedAnswer, ExplainedLayer, MaskEffect
+    from idwbench.explanations.explanation import Answer, Explanation, LayerAttention, MaskEffect
 
 __all__ = ["print_explanation"]
 
@@ -22,7 +22,7 @@ _NOUNS = {"prototypes": "prototypes", "training data": "training samples", "hist
 _MOST_NUMBERS = 6
 
 
-def print_explanation(explained: ExplainedAnswer, output: Path | None, as_json: bool) -> None:
+def print_explanation(explained: Explanation, output: Path | None, as_json: bool) -> None:
     """Print an explanation; `output` is the figure that was written."""
     for warning in explained.warnings:
         echo(f"warning: {warning}", err=True)
@@ -50,7 +50,7 @@ def print_explanation(explained: ExplainedAnswer, output: Path | None, as_json: 
         echo(f"figure {output}")
 
 
-def _items(explained: ExplainedAnswer, layer: ExplainedLayer) -> Table:
+def _items(explained: Explanation, layer: LayerAttention) -> Table:
     """Return the table of the largest weights of a layer; columns without content are left out."""
     is_history = explained.memory == "history of training"
     is_regression = not explained.class_names
@@ -71,14 +71,14 @@ def _items(explained: ExplainedAnswer, layer: ExplainedLayer) -> Table:
     return _table({name: column for name, column in columns.items() if any(column)})
 
 
-def _title(explained: ExplainedAnswer, layer: ExplainedLayer) -> str:
+def _title(explained: Explanation, layer: LayerAttention) -> str:
     n, size = len(layer.items), f"{layer.size:,} {_NOUNS[explained.memory]}"
     if explained.memory == "history of training":
         return f"{layer.name}: the {n} training samples with the largest attention, of {size}"
     return f"{layer.name}: the {n} largest weights of {size}"
 
 
-def _classes(explained: ExplainedAnswer) -> Table:
+def _classes(explained: Explanation) -> Table:
     """Return the table of total weights by class, with a column for each layer, whose largest number has a star."""
     columns: dict[str, list[str]] = {"class": list(explained.class_names)}
     for layer in explained.layers:
@@ -100,7 +100,7 @@ def _table(columns: Mapping[str, Sequence[str]]) -> Table:
     return table
 
 
-def _print_effect(explained: ExplainedAnswer, effect: MaskEffect) -> None:
+def _print_effect(explained: Explanation, effect: MaskEffect) -> None:
     removed = f"{effect.removed:,} of {effect.size:,} {_NOUNS[explained.memory]}"
     before, after = (_answer(explained, answer) for answer in (explained.answer, effect.answer))
     echo(f"without {', '.join(effect.conditions)} ({removed}): {before} -> {after}")
@@ -108,7 +108,7 @@ def _print_effect(explained: ExplainedAnswer, effect: MaskEffect) -> None:
         echo(f"{change.name}: accuracy {100 * change.before:.2f} -> {100 * change.after:.2f} % ({change.n:,} inputs)")
 
 
-def _answer(explained: ExplainedAnswer, answer: Answer) -> str:
+def _answer(explained: Explanation, answer: Answer) -> str:
     if answer.probabilities is None or answer.label is None:
         return _numbers(answer.outputs.tolist())
     return f"{explained.class_name(answer.label)} (probability {answer.probabilities[answer.label]:.4f})"

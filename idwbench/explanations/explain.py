@@ -10,10 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from idwbench.data.dataset import Dataset, Split
 from idwbench.data.loading import load_dataset
-from idwbench.errors import ExplanationError, TrainingError, did_you_mean
-from idwbench.explanations.answers import ExplainedAnswer
-from idwbench.explanations.queries import Request
+from idwbench.errors import DatasetError, ExplanationError, TrainingError, did_you_mean
+from idwbench.explanations.explanation import AccuracyChange, Explanation, MaskEffect, Query
+from idwbench.explanations.memory import Memory, Outputs
+from idwbench.explanations.requests import Mask, Request, parse_mask, read_query
+from idwbench.models.effects import data_difference
 from idwbench.models.saved_model import SavedModel, find_stored_run, stored_model
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import StoredRun
@@ -22,7 +25,7 @@ from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.runs.kinds.mlp import MlpConfig
 from idwbench.runs.kinds.network import LINEAR, NetworkConfig
 
-__all__ = ["EXPLAINED_KINDS", "explain", "find_run"]
+__all__ = ["EXPLAINED_KINDS", "explain", "explain_memory", "find_run"]
 
 EXPLAINED_KINDS = ("prototypes", "kernel_regression", "network", "mlp")
 
@@ -39,7 +42,7 @@ def explain(
     mask: Sequence[str] = (),
     data_dir: Path | None = None,
     on_slots: Callable[[int, int], None] = lambda done, total: None,
-) -> ExplainedAnswer:
+) -> Explanation:
     """Return which part of its memory a model attends to when it answers one input.
 
     The memory of a prototype network and of a network with a head of prototypes are its prototypes, that of kernel
@@ -67,13 +70,45 @@ def explain(
         raise ExplanationError(f"expected at least 1, got {top}", location=("top",))
     request = Request(x, top, layer, mask, data_dir, cache(load_dataset), on_slots)
     if isinstance(model, str | PathLike):
-        model = _found(fspath(model), results)
+        model = _model_or_run(fspath(model), results)
     if isinstance(model, SavedModel):
-        from idwbench.explanations.prototypes import PROTOTYPES, explain_prototypes
+        return explain_memory(_memory_of_model(model), request)
+    return explain_memory(_memory_of_run(results_to_read(results), model, request), request)
 
-        _check_layer(layer, (PROTOTYPES,))
-        return explain_prototypes(model, request)
-    return _explain_run(results_to_read(results), model, request)
+
+def explain_memory(memory: Memory, request: Request) -> Explanation:
+    """Return the answer of a memory, for each layer the entries with the largest weights, and what a mask changes.
+
+    Raises:
+        ExplanationError: the input, the layer or the mask is not valid.
+        DatasetError: the data set in `x` cannot be loaded.
+    """
+    names = _chosen_layers(memory, request.layer)
+    query, mask = read_query(request, memory), parse_mask(request.masks, memory)
+    answer = memory.answer(query.inputs, memory.outputs)
+    layers = tuple(
+        memory.attention(name, query.inputs, answer.label, request.top, _counted(request, place, len(names)))
+        for place, name in enumerate(names)
+    )
+    effect, warnings = (None, ()) if mask is None else _effect(memory, query, mask, request)
+    if memory.kind == "training data" and not layers[0].items:
+        warnings += ("no training sample is within the bandwidth: the answer is the mean of all",)
+    return Explanation(
+        model=memory.config.model.label,
+        memory=memory.kind,
+        query=query,
+        answer=answer,
+        layers=layers,
+        class_names=memory.data.class_names,
+        image_shape=memory.data.image_shape,
+        effect=effect,
+        warnings=(*warnings, *memory.warnings),
+    )
+
+
+def _counted(request: Request, place: int, n_layers: int) -> Callable[[int, int], None]:
+    """Return a function that reports the slots of one of several layers as a part of all."""
+    return lambda done, total: request.on_slots(place * total + done, n_layers * total)
 
 
 def find_run(model: str, results: Results | str | PathLike[str]) -> StoredRun | None:
@@ -86,7 +121,7 @@ def find_run(model: str, results: Results | str | PathLike[str]) -> StoredRun | 
     return find_stored_run(model, results, ExplanationError)
 
 
-def _found(model: str, results: Results | str | PathLike[str]) -> SavedModel | StoredRun:
+def _model_or_run(model: str, results: Results | str | PathLike[str]) -> SavedModel | StoredRun:
     run = find_run(model, results)
     if run is not None:
         return run
@@ -95,39 +130,40 @@ def _found(model: str, results: Results | str | PathLike[str]) -> SavedModel | S
     return load_model(model)
 
 
-def _check_layer(layer: str | None, valid: Sequence[str]) -> None:
-    if layer is not None and layer not in valid:
-        raise ExplanationError(f"unknown layer '{layer}'", location=("layer",), hint=did_you_mean(layer, valid))
+def _chosen_layers(memory: Memory, layer: str | None) -> list[str]:
+    if layer is None:
+        return [*memory.layers]
+    if layer not in memory.layers:
+        hint = did_you_mean(layer, memory.layers)
+        raise ExplanationError(f"unknown layer '{layer}'", location=("layer",), hint=hint)
+    return [layer]
 
 
-def _explain_run(results: Results, run: StoredRun, request: Request) -> ExplainedAnswer:
+def _memory_of_run(results: Results, run: StoredRun, request: Request) -> Memory:
     config, model = run.config, run.config.model
     _check_run(run)
-    if isinstance(model, MlpConfig):
-        from idwbench.dual.recording import open_recording
-        from idwbench.explanations.history import explain_history
-
-        _check_layer(request.layer, model.layer_names)
-        recording = open_recording(results, run)
-        return explain_history(config, recording, request.dataset(config), request)
     if model.kind == "prototypes":
-        from idwbench.explanations.prototypes import PROTOTYPES, explain_prototypes
-
-        _check_layer(request.layer, (PROTOTYPES,))
-        return explain_prototypes(stored_model(results, run, request.data_dir), request)
+        return _memory_of_model(stored_model(results, run, request.data_dir))
     if isinstance(model, NetworkConfig):
-        from idwbench.explanations.prototypes import HEAD, explain_head
+        from idwbench.explanations.prototypes import head_memory
         from idwbench.models.networks import network_from_arrays
 
-        _check_layer(request.layer, (HEAD,))
         dataset, arrays = request.dataset(config), results.load_arrays(run.run_key)
         network = network_from_arrays(model, dataset, arrays)
-        nearest = np.asarray(arrays["nearest"], np.int64)
-        return explain_head(config, network, nearest, dataset, request)
-    from idwbench.explanations.kernel_regression import TRAINING_DATA, explain_kernel_regression
+        return head_memory(config, network, np.asarray(arrays["nearest"], np.int64), dataset)
+    from idwbench.explanations.training_data import history_memory, kernel_memory
 
-    _check_layer(request.layer, (TRAINING_DATA,))
-    return explain_kernel_regression(config, run.metrics, request.dataset(config), request)
+    if isinstance(model, MlpConfig):
+        from idwbench.dual.recording import open_recording
+
+        return history_memory(config, open_recording(results, run), request.dataset(config))
+    return kernel_memory(config, run.metrics, request.dataset(config))
+
+
+def _memory_of_model(model: SavedModel) -> Memory:
+    from idwbench.explanations.prototypes import prototype_memory
+
+    return prototype_memory(model)
 
 
 def _check_run(run: StoredRun) -> None:
@@ -146,3 +182,38 @@ def _check_run(run: StoredRun) -> None:
         )
     if run.state != "complete":
         raise TrainingError(f"the run is {run.state}: it has no model")
+
+
+def _effect(memory: Memory, query: Query, mask: Mask, request: Request) -> tuple[MaskEffect, tuple[str, ...]]:
+    """Return what a mask changes, and a line that says why the accuracy on the test data is not measured, if so."""
+    where = mask.removes(memory)
+    outputs = memory.without(where)
+    dataset, warnings = _test_data(memory, request)
+    changes = () if dataset is None else _accuracy_changes(memory, dataset.test, outputs)
+    answer = memory.answer(query.inputs, outputs)
+    return MaskEffect(mask.conditions, int(where.sum()), len(where), answer, changes), warnings
+
+
+def _test_data(memory: Memory, request: Request) -> tuple[Dataset | None, tuple[str, ...]]:
+    """Return the data that a model was trained on, or None and why not."""
+    if isinstance(memory.data, Dataset):
+        return memory.data, ()
+    unmeasured = "the effect on the test data is not measured"
+    try:
+        dataset = request.dataset(memory.config)
+    except DatasetError as error:
+        return None, (f"{unmeasured}: {error}",)
+    difference = data_difference(memory.data, dataset)
+    return (None, (f"{unmeasured}: {difference}",)) if difference else (dataset, ())
+
+
+def _accuracy_changes(memory: Memory, test: Split, without: Outputs) -> tuple[AccuracyChange, ...]:
+    """Return the accuracy on the test data with the whole memory and with a part, by task if there are several."""
+    right = [outputs(test.inputs).argmax(1) == test.labels for outputs in (memory.outputs, without)]
+    parts = {"test": np.ones(len(test), bool)}
+    if test.tasks is not None:
+        parts = {f"test {name}": test.tasks == number for number, name in enumerate(memory.task_names)}
+    return tuple(
+        AccuracyChange(name, int(where.sum()), *(float(hits[where].mean()) for hits in right))
+        for name, where in parts.items()
+    )

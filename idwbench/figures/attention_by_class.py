@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
-from idwbench.explanations.answers import CURVE_SIZE, ExplainedAnswer
+from idwbench.explanations.explanation import CURVE_SIZE, Explanation
 from idwbench.figures.class_attention import draw_class_bars, draw_class_curves
 from idwbench.figures.drawing import INK, PAPER, QUIET, draw_caption, wrapped_lines
 from idwbench.figures.keys import draw_tile
@@ -29,7 +29,7 @@ class AttentionPanel:
     """An explained answer of a recorded network."""
 
     title: str
-    explained: ExplainedAnswer
+    explained: Explanation
 
 
 def draw_attention_by_class(panels: Sequence[AttentionPanel], *, sources: Sequence[str] = ()) -> Figure:

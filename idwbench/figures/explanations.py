@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from idwbench.explanations.answers import CURVE_SIZE, Answer, ExplainedAnswer, ExplainedLayer, MemoryItem
+from idwbench.explanations.explanation import CURVE_SIZE, Answer, Explanation, LayerAttention, MemoryItem
 from idwbench.figures.class_attention import draw_class_bars, draw_class_curves
 from idwbench.figures.drawing import INK, PAPER, QUIET, RULE, class_colour, draw_caption, wrapped_lines
 from idwbench.figures.keys import draw_tile
@@ -68,7 +68,7 @@ class _Tiles:
         return self.rows * self.step * _TILES / self.width
 
 
-def draw_explanation(explained: ExplainedAnswer) -> Figure:
+def draw_explanation(explained: Explanation) -> Figure:
     """Return a figure with the input and the answer, and a block for each layer.
 
     A block has its entries with the largest weights, each with its class and weight below, the total weight of each
@@ -89,12 +89,12 @@ def draw_explanation(explained: ExplainedAnswer) -> Figure:
     return figure
 
 
-def _tiles(explained: ExplainedAnswer, layer: ExplainedLayer) -> _Tiles:
+def _tiles(explained: Explanation, layer: LayerAttention) -> _Tiles:
     lines = max((len(_item_lines(explained, item)) for item in layer.items), default=0)
     return _Tiles.of(len(layer.items), explained.image_shape, lines)
 
 
-def _notes(explained: ExplainedAnswer) -> list[str]:
+def _notes(explained: Explanation) -> list[str]:
     word = explained.weight_name
     if not explained.class_names:
         return [f"below each entry: its {'value' if explained.memory == 'prototypes' else 'target'} and its weight"]
@@ -112,7 +112,7 @@ def _notes(explained: ExplainedAnswer) -> list[str]:
     return [below, f"bars: total {word} of each class; {curves}; bold: the class that is answered"]
 
 
-def _draw_answer(figure: Figure, explained: ExplainedAnswer, height: float) -> None:
+def _draw_answer(figure: Figure, explained: Explanation, height: float) -> None:
     up, total = 1 / figure.get_figheight(), figure.get_figheight()
     figure.text(_LEFT / _WIDTH, 1 - 0.2 * up, explained.model, fontsize=11.5, weight="bold", color=INK, va="center")
     axes = _axes(figure, _LEFT, total - height + 0.2, 1.35, height - _HEADER - 0.2)
@@ -136,7 +136,7 @@ def _draw_answer(figure: Figure, explained: ExplainedAnswer, height: float) -> N
         panel.set_title(title, fontsize=8.5, color=INK, loc="left")
 
 
-def _answer_lines(explained: ExplainedAnswer) -> list[tuple[str, float, str]]:
+def _answer_lines(explained: Explanation) -> list[tuple[str, float, str]]:
     """Return the lines beside the input: text, size and colour."""
     query = explained.query
     target = explained.class_name(query.label) or ("" if query.target is None else _numbers(query.target))
@@ -152,13 +152,13 @@ def _answer_lines(explained: ExplainedAnswer) -> list[tuple[str, float, str]]:
     return lines
 
 
-def _answer(explained: ExplainedAnswer, answer: Answer) -> str:
+def _answer(explained: Explanation, answer: Answer) -> str:
     if answer.probabilities is None or answer.label is None:
         return _numbers(answer.outputs)
     return f"{explained.class_name(answer.label)} (probability {answer.probabilities[answer.label]:.3f})"
 
 
-def _draw_layer(figure: Figure, explained: ExplainedAnswer, layer: ExplainedLayer, grid: _Tiles, top: float) -> None:
+def _draw_layer(figure: Figure, explained: Explanation, layer: LayerAttention, grid: _Tiles, top: float) -> None:
     y = (top - 0.18) / figure.get_figheight()
     is_history = explained.memory == "history of training"
     title = f"{f'{layer.name} · ' if is_history else ''}{layer.size:,} {_NAMES[explained.memory]}"
@@ -180,7 +180,7 @@ def _draw_layer(figure: Figure, explained: ExplainedAnswer, layer: ExplainedLaye
         curves.set_title(f"largest {word}s", fontsize=8.5, color=INK, loc="left")
 
 
-def _draw_item(axes: Axes, explained: ExplainedAnswer, item: MemoryItem, grid: _Tiles, row: int, column: int) -> None:
+def _draw_item(axes: Axes, explained: Explanation, item: MemoryItem, grid: _Tiles, row: int, column: int) -> None:
     left, top = column * (1 + _GAP), row * grid.step
     colour = RULE if item.label is None else class_colour(item.label)
     _draw_entry(axes, item.picture, explained.image_shape, left, top, colour, grid.aspect)
@@ -193,7 +193,7 @@ def _draw_item(axes: Axes, explained: ExplainedAnswer, item: MemoryItem, grid: _
         axes.text(left + 0.5, y, text, ha="center", va="center", fontsize=size, **style)
 
 
-def _item_lines(explained: ExplainedAnswer, item: MemoryItem) -> list[str]:
+def _item_lines(explained: Explanation, item: MemoryItem) -> list[str]:
     """Return the lines below an entry: class or target, weight, and what depends on the memory."""
     name = explained.class_name(item.label)
     if not explained.class_names and item.value is not None:

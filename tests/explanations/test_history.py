@@ -10,9 +10,9 @@ from recorded_mlp import OF, PROTOCOL, load_made, made_parts
 
 from idwbench.dual.recording import Recording, open_recording
 from idwbench.errors import ExplanationError, RecordingError, ResultsError
-from idwbench.explanations.explain import explain
-from idwbench.explanations.history import LinearLayers, explain_history
-from idwbench.explanations.queries import Request
+from idwbench.explanations.explain import explain, explain_memory
+from idwbench.explanations.requests import Request
+from idwbench.explanations.training_data import history_memory
 
 pytestmark = pytest.mark.usefixtures("_made_data")
 DATA = made_parts()
@@ -40,6 +40,12 @@ def slots_of(recording: Recording, name: str) -> tuple[np.ndarray, np.ndarray]:
 def outputs(layers, inputs: np.ndarray) -> np.ndarray:
     (first, first_bias), (second, second_bias) = layers
     return np.maximum(inputs @ first.T + first_bias, 0) @ second.T + second_bias
+
+
+def hidden_states(recording: Recording, inputs: np.ndarray) -> np.ndarray:
+    """The inputs of the second layer."""
+    first = recording.layers["layer_0"]
+    return np.maximum(inputs @ first.weight.T + first.bias, 0)
 
 
 def test_the_answer_is_that_of_the_trained_network(recorded, recording, explained):
@@ -71,14 +77,14 @@ def test_attention_in_the_first_layer_is_the_product_of_the_images_at_each_visit
 
 def test_what_all_samples_add_makes_the_answer_with_the_first_weights(recording, explained):
     memory, label = recording.layers["layer_1"], explained.answer.label
-    [_, hidden], _ = LinearLayers.of_memories([*recording.layers.values()]).layer_inputs(DATA.test.inputs[4:5])
+    hidden = hidden_states(recording, DATA.test.inputs[4:5])
     start = memory.initial_factor * (memory.initial @ hidden[0] + memory.initial_bias)
     added = sum(item.contribution for item in explained.layers[1].items)
     np.testing.assert_allclose(start[label] + added, explained.answer.outputs[label], atol=1e-5)
 
 
 def test_totals_and_curves_are_those_of_single_slots(recording, explained):
-    [_, hidden], _ = LinearLayers.of_memories([*recording.layers.values()]).layer_inputs(DATA.test.inputs[4:5])
+    hidden = hidden_states(recording, DATA.test.inputs[4:5])
     attention = slots_of(recording, "layer_1")[0] @ hidden[0] + 1
     layer = explained.layers[1]
     for label in range(3):
@@ -146,21 +152,25 @@ def test_samples_that_were_never_visited_are_left_out(recorded, recording):
         targets=np.tile(DATA.train.targets, 2),
         tasks=np.tile(DATA.train.tasks, 2),
     )
-    found = explain_history(config, recording, replace(DATA, train=few), Request(255 * DATA.test.inputs[0], top=100))
+    found = explain_memory(
+        history_memory(config, recording, replace(DATA, train=few)), Request(255 * DATA.test.inputs[0], top=100)
+    )
     assert len(found.layers[0].items) == len(DATA.train)
 
 
 def test_other_data_than_the_recorded_is_refused(recorded, recording):
     _, config = recorded
     with pytest.raises(RecordingError, match="the data sequence is not what was recorded"):
-        explain_history(config, recording, replace(DATA, sha256="1" * 64), Request(X))
+        explain_memory(history_memory(config, recording, replace(DATA, sha256="1" * 64)), Request(X))
 
 
 def test_a_share_that_the_dual_form_leaves_out_is_said(recorded, recording):
     _, config = recorded
     layers = {name: replace(facts, residual_share=0.25) for name, facts in recording.facts.layers.items()}
     facts = replace(recording.facts, optimizer="adam", layers=layers)
-    found = explain_history(config, replace(recording, facts=facts), DATA, Request(255 * DATA.test.inputs[0]))
+    found = explain_memory(
+        history_memory(config, replace(recording, facts=facts), DATA), Request(255 * DATA.test.inputs[0])
+    )
     expected = "the dual form of adam leaves out a part of the update: 25 % in layer_0, 25 % in layer_1"
     assert found.warnings == (expected,)
 

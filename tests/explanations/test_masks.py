@@ -1,13 +1,24 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from idwbench.errors import ExplanationError
-from idwbench.explanations.masks import parse_mask
+from idwbench.explanations.memory import Memory
+from idwbench.explanations.requests import parse_mask
+from idwbench.runs.config import run_config
 
-NAMES, TASKS = ("shirt", "shoe", "bag"), ("mnist", "fashion_mnist")
-LABELS, OF_TASKS = np.array([0, 1, 2, 0, 1, 2]), np.array([0, 0, 0, 1, 1, 1])
+NAMES = ("shirt", "shoe", "bag")
+LABELS, TASKS = np.array([0, 1, 2, 0, 1, 2]), np.array([0, 0, 0, 1, 1, 1])
+PARTS = {"name": "joint", "of": ["mnist", "fashion_mnist"]}
+
+
+def memory(dataset: object = PARTS, names=NAMES, labels=LABELS, tasks=TASKS) -> Memory:
+    """Entries with classes and tasks, and nothing that answers."""
+    data = SimpleNamespace(class_names=names)
+    return Memory(run_config(dataset), "training data", data, {}, None, None, None, labels, tasks)
 
 
 @pytest.mark.parametrize(
@@ -22,13 +33,13 @@ LABELS, OF_TASKS = np.array([0, 1, 2, 0, 1, 2]), np.array([0, 0, 0, 1, 1, 1])
     ],
 )
 def test_one_word_means_any_of_its_values_and_two_words_mean_both(texts, removed):
-    mask = parse_mask(texts, NAMES, TASKS)
+    mask = parse_mask(texts, memory())
     assert mask is not None and mask.conditions == tuple(texts)
-    assert np.flatnonzero(mask.removes(LABELS, OF_TASKS)).tolist() == removed
+    assert np.flatnonzero(mask.removes(memory())).tolist() == removed
 
 
 def test_no_conditions_are_no_mask():
-    assert parse_mask([], NAMES, TASKS) is None
+    assert parse_mask([], memory()) is None
 
 
 @pytest.mark.parametrize(
@@ -44,20 +55,28 @@ def test_no_conditions_are_no_mask():
 )
 def test_what_is_no_condition_is_refused_with_what_would_be(text, message):
     with pytest.raises(ExplanationError, match=message):
-        parse_mask([text], NAMES, TASKS)
+        parse_mask([text], memory())
 
 
 def test_data_without_tasks_or_classes_is_named():
-    with pytest.raises(ExplanationError, match="digits has no tasks"):
-        parse_mask(["task=mnist"], NAMES, (), "digits")
-    with pytest.raises(ExplanationError, match="sine has no classes"):
-        parse_mask(["label=0"], (), (), "sine")
+    with pytest.raises(ExplanationError, match="the data set digits has no tasks"):
+        parse_mask(["task=mnist"], memory("digits", tasks=None))
+    with pytest.raises(ExplanationError, match="the data set sine has no classes"):
+        parse_mask(["label=0"], memory("sine", names=(), labels=None))
+
+
+def test_prototypes_of_data_with_tasks_have_none_themselves():
+    with pytest.raises(ExplanationError) as caught:
+        parse_mask(["task=mnist"], memory(tasks=None))
+    assert str(caught.value) == (
+        "mask: a prototype has a class but no task: it is learned from all parts of the data (expected label=CLASS)"
+    )
 
 
 def test_a_mask_that_removes_nothing_or_everything_is_refused():
-    mask = parse_mask(["label=bag"], NAMES)
+    mask = parse_mask(["label=bag"], memory())
     assert mask is not None
     with pytest.raises(ExplanationError, match="no part of the memory has label=bag"):
-        mask.removes(np.array([0, 1]))
+        mask.removes(memory(labels=np.array([0, 1])))
     with pytest.raises(ExplanationError, match="the whole memory has label=bag; nothing is left to answer"):
-        mask.removes(np.array([2, 2]))
+        mask.removes(memory(labels=np.array([2, 2])))

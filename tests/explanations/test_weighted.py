@@ -11,10 +11,10 @@ from blob_data import make_dataset, make_regression
 
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import ExplanationError, TrainingError
-from idwbench.explanations.explain import explain
-from idwbench.explanations.kernel_regression import explain_kernel_regression
-from idwbench.explanations.prototypes import explain_head, explain_prototypes
-from idwbench.explanations.queries import Request
+from idwbench.explanations.explain import explain, explain_memory
+from idwbench.explanations.prototypes import head_memory, prototype_memory
+from idwbench.explanations.requests import Request
+from idwbench.explanations.training_data import kernel_memory
 from idwbench.models.networks import initial_network
 from idwbench.models.saved_model import SavedModel, saved_model
 from idwbench.results.store import Results
@@ -26,7 +26,7 @@ DATA = replace(make_dataset(), scaling=SCALING)
 NUMBERS = replace(make_regression(), scaling=SCALING)
 
 
-def model(dataset: Dataset = DATA, name: str = "two_moons") -> SavedModel:
+def model(dataset: Dataset = DATA, name: object = "two_moons") -> SavedModel:
     generator = np.random.default_rng(4)
     config = run_config(name, method="idw", prototypes=6, power=2, epsilon=0.1)
     keys, values = (generator.normal(size=(6, n)).astype(np.float32) for n in (3, dataset.n_outputs))
@@ -49,7 +49,7 @@ def arrays(saved: SavedModel) -> tuple[np.ndarray, np.ndarray]:
 def test_prototypes_come_with_weights_values_and_what_they_add():
     saved = model()
     keys, values = arrays(saved)
-    found = explain_prototypes(saved, request(DATA, "two_moons:test:2", top=4))
+    found = explain_memory(prototype_memory(saved), request(DATA, "two_moons:test:2", top=4))
     weights = idw_weights(DATA.test.inputs[2], keys)
     order = np.argsort(-weights)
     np.testing.assert_allclose(found.answer.outputs, weights @ values, atol=1e-6)
@@ -73,7 +73,7 @@ def test_a_mask_of_prototypes_removes_those_of_a_class_and_normalises_the_rest()
     saved = model()
     keys, values = arrays(saved)
     kept = values.argmax(1) != 1
-    found = explain_prototypes(saved, request(DATA, "two_moons:test:2", masks=["label=b"]))
+    found = explain_memory(prototype_memory(saved), request(DATA, "two_moons:test:2", masks=["label=b"]))
     effect = found.effect
     assert effect is not None and (effect.removed, effect.size) == ((~kept).sum(), 6)
     expected = idw_weights(DATA.test.inputs[2], keys[kept]) @ values[kept]
@@ -87,18 +87,37 @@ def test_a_mask_of_prototypes_removes_those_of_a_class_and_normalises_the_rest()
     assert (change.before, change.after) == ((before == labels).mean(), (after == labels).mean())
 
 
+def test_a_mask_measures_the_accuracy_of_prototypes_on_each_part_of_a_joint_data_set():
+    tasks = np.arange(len(DATA.test)) % 2
+    joint = replace(DATA, test=replace(DATA.test, tasks=tasks))
+    saved = model(joint, {"name": "joint", "of": ["mnist", "fashion_mnist"]})
+    effect = explain_memory(prototype_memory(saved), request(joint, "11,12,13", masks=["label=b"])).effect
+    assert effect is not None
+    keys, values = arrays(saved)
+    kept = values.argmax(1) != 1
+    right = [
+        (idw_weights(DATA.test.inputs[:, None], keys[rows]) @ values[rows]).argmax(1) == DATA.test.labels
+        for rows in (slice(None), kept)
+    ]
+    expected = [
+        (f"test {name}", (tasks == task).sum(), *(hits[tasks == task].mean() for hits in right))
+        for task, name in enumerate(("mnist", "fashion_mnist"))
+    ]
+    assert [(change.name, change.n, change.before, change.after) for change in effect.accuracy] == expected
+
+
 def test_without_the_training_data_a_mask_changes_the_answer_alone():
     other = replace(DATA, sha256="1" * 64)
-    found = explain_prototypes(model(), request(other, "1,2,3", masks=["label=b"]))
+    found = explain_memory(prototype_memory(model()), request(other, "1,2,3", masks=["label=b"]))
     assert found.effect is not None and found.effect.accuracy == ()
     assert found.warnings[0].startswith("the effect on the test data is not measured: the data two_moons is not what")
 
 
 def test_the_prototype_of_a_patch_is_called_so():
     before = model()
-    label = (explain_prototypes(before, request(DATA, "12,9,11")).answer.label + 1) % 3
+    label = (explain_memory(prototype_memory(before), request(DATA, "12,9,11")).answer.label + 1) % 3
     saved = before.patch([12.0, 9.0, 11.0], label)
-    found = explain_prototypes(saved, request(DATA, "12,9,11", top=1))
+    found = explain_memory(prototype_memory(saved), request(DATA, "12,9,11", top=1))
     assert found.layers[0].items[0].source == "prototype 6 (patch 1)"
     assert found.answer.label == label
 
@@ -106,7 +125,7 @@ def test_the_prototype_of_a_patch_is_called_so():
 def test_a_regression_has_values_in_its_own_units_and_no_classes():
     saved = model(NUMBERS, "sine")
     keys, values = arrays(saved)
-    found = explain_prototypes(saved, request(NUMBERS, "sine:test:1"))
+    found = explain_memory(prototype_memory(saved), request(NUMBERS, "sine:test:1"))
     weights = idw_weights(NUMBERS.test.inputs[1], keys)
     np.testing.assert_allclose(found.answer.outputs, 5 + 3 * weights @ values, rtol=1e-5)
     np.testing.assert_allclose(found.query.target, 5 + 3 * NUMBERS.test.targets[1].astype(np.float64), rtol=1e-6)
@@ -115,14 +134,16 @@ def test_a_regression_has_values_in_its_own_units_and_no_classes():
     assert (found.answer.label, layer.items[0].label, layer.items[0].contribution) == (None, None, None)
     assert (layer.totals.size, layer.curves) == (0, ())
     with pytest.raises(ExplanationError, match="mask: the data set sine has no classes"):
-        explain_prototypes(saved, request(NUMBERS, "1,2,3", masks=["label=0"]))
+        explain_memory(prototype_memory(saved), request(NUMBERS, "1,2,3", masks=["label=0"]))
 
 
 def test_a_head_attends_to_prototypes_in_feature_space_shown_as_training_inputs():
     config = run_config("two_moons", kind="network", encoder="mlp", width=4, head="idw", prototypes=5, epsilon=0.1)
     network = initial_network(config.model, DATA, np.random.default_rng(0))
     nearest = np.arange(5)[::-1].copy()
-    found = explain_head(config, network, nearest, DATA, request(DATA, "two_moons:test:3", masks=["label=a"]))
+    found = explain_memory(
+        head_memory(config, network, nearest, DATA), request(DATA, "two_moons:test:3", masks=["label=a"])
+    )
     features = network.features(DATA.test.inputs)
     keys, values = (part.detach().numpy() for part in (network.head.keys, network.head.values))
     weights = idw_weights(features[3], keys)
@@ -139,7 +160,7 @@ def test_a_head_attends_to_prototypes_in_feature_space_shown_as_training_inputs(
 
 def test_kernel_regression_attends_to_training_samples():
     config = run_config("two_moons", kind="kernel_regression", kernel="gaussian", bandwidth=0.5)
-    found = explain_kernel_regression(config, {}, DATA, request(DATA, "two_moons:test:4", masks=["label=2"]))
+    found = explain_memory(kernel_memory(config, {}, DATA), request(DATA, "two_moons:test:4", masks=["label=2"]))
     kernel = np.exp(-((DATA.test.inputs[4].astype(np.float64) - DATA.train.inputs) ** 2).sum(1) / 0.5)
     weights = kernel / kernel.sum()
     expected = [weights[DATA.train.labels == label].sum() for label in range(3)]
@@ -156,13 +177,13 @@ def test_kernel_regression_attends_to_training_samples():
 def test_the_bandwidth_is_the_one_that_the_run_has_chosen():
     config = run_config("two_moons", kind="kernel_regression", kernel="boxcar", bandwidth="loo")
     request_ = request(DATA, "two_moons:test:4")
-    wide = explain_kernel_regression(config, {("train", "bandwidth"): 100.0}, DATA, request_)
+    wide = explain_memory(kernel_memory(config, {("train", "bandwidth"): 100.0}, DATA), request_)
     np.testing.assert_allclose([item.weight for item in wide.layers[0].items], 1 / len(DATA.train), rtol=1e-6)
 
 
 def test_a_query_without_neighbours_gets_the_mean_and_says_so():
     config = run_config("two_moons", kind="kernel_regression", kernel="boxcar", bandwidth=0.01)
-    found = explain_kernel_regression(config, {}, DATA, request(DATA, "500,500,500"))
+    found = explain_memory(kernel_memory(config, {}, DATA), request(DATA, "500,500,500"))
     assert found.warnings == ("no training sample is within the bandwidth: the answer is the mean of all",)
     assert found.layers[0].items == () and not found.layers[0].totals.any()
     frequencies = np.bincount(DATA.train.labels) / len(DATA.train)
@@ -171,7 +192,7 @@ def test_a_query_without_neighbours_gets_the_mean_and_says_so():
 
 def test_kernel_regression_of_numbers_has_their_targets():
     config = run_config("sine", kind="kernel_regression", kernel="gaussian", bandwidth=0.5)
-    found = explain_kernel_regression(config, {}, NUMBERS, request(NUMBERS, "sine:test:0", top=1))
+    found = explain_memory(kernel_memory(config, {}, NUMBERS), request(NUMBERS, "sine:test:0", top=1))
     [item] = found.layers[0].items
     np.testing.assert_allclose(item.value, 5 + 3 * NUMBERS.train.targets[item.row].astype(np.float64), rtol=1e-6)
 

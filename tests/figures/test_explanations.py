@@ -10,11 +10,11 @@ from made import assert_no_words_overlap, made_run, words
 from recorded_mlp import load_made, recorded_config, store_recorded
 
 from idwbench.errors import ConfigError
-from idwbench.explanations.answers import (
+from idwbench.explanations.explanation import (
     AccuracyChange,
     Answer,
-    ExplainedAnswer,
-    ExplainedLayer,
+    Explanation,
+    LayerAttention,
     MaskEffect,
     MemoryItem,
     Query,
@@ -33,27 +33,27 @@ EFFECT = MaskEffect(
     ("task=fashion_mnist",),
     300,
     600,
-    Answer.of_logits(np.arange(10.0)),
+    Answer.from_logits(np.arange(10.0)),
     (AccuracyChange("test mnist", 10, 0.45, 0.96), AccuracyChange("test fashion_mnist", 10, 0.85, 0.05)),
 )
 
 
-def layer(name: str, n_items: int, n_classes: int = 10, size: int = 600, **facts) -> ExplainedLayer:
+def layer(name: str, n_items: int, n_classes: int = 10, size: int = 600, **facts) -> LayerAttention:
     generator = np.random.default_rng(0)
     items = tuple(
         MemoryItem(f"mnist:train:{n}", 12345.678 / (n + 1), n % n_classes, generator.uniform(0, 255, 6), row=n, **facts)
         for n in range(n_items)
     )
     curves = tuple(np.linspace(40 + label, 2, size // n_classes) for label in range(n_classes))
-    return ExplainedLayer(name, size, items, np.linspace(2e4, 3e4, n_classes), curves)
+    return LayerAttention(name, size, items, np.linspace(2e4, 3e4, n_classes), curves)
 
 
-def history(names: tuple[str, ...] = DIGITS, n_items: int = 10, **changes) -> ExplainedAnswer:
+def history(names: tuple[str, ...] = DIGITS, n_items: int = 10, **changes) -> Explanation:
     facts = {"visits": 8, "step": 17}
     layers = (layer("layer_0", n_items, **facts), layer("layer_1", n_items, contribution=0.0123, **facts))
     query = Query("sequence:test:17", np.zeros(6, np.float32), np.arange(6.0), label=3)
-    answer = Answer.of_logits(np.arange(10.0)[::-1])
-    made = ExplainedAnswer("mlp · width 800", "history of training", query, answer, layers, names, (2, 3))
+    answer = Answer.from_logits(np.arange(10.0)[::-1])
+    made = Explanation("mlp · width 800", "history of training", query, answer, layers, names, (2, 3))
     return replace(made, **changes)
 
 
@@ -107,9 +107,9 @@ def test_prototypes_have_their_value_for_the_answer():
 def test_inputs_that_are_no_images_are_numbers_and_a_regression_has_no_classes():
     item = MemoryItem("sine:train:3", 0.25, None, np.array([0.5]), value=np.array([1.5]), row=3)
     query = Query("sine:test:0", np.zeros(1, np.float32), np.array([0.75]), target=np.array([2.0]))
-    of_numbers = ExplainedLayer("training_data", 1, (item,), np.zeros(0), ())
+    of_numbers = LayerAttention("training_data", 1, (item,), np.zeros(0), ())
     answer = Answer(np.array([1.25]))
-    figure = draw_explanation(ExplainedAnswer("kernel", "training data", query, answer, (of_numbers,), (), None))
+    figure = draw_explanation(Explanation("kernel", "training data", query, answer, (of_numbers,), (), None))
     found = words(figure)
     assert {"0.75", "0.5", "1.5", "0.25", "answer 1.25", "target 2"} <= set(found)
     assert len(figure.axes) == 2
@@ -139,13 +139,12 @@ def test_the_figure_shows_the_first_wrong_image_of_the_first_part(store):
     drawing = attention_by_class_figure(store, store.find_runs())
     data = load_made(recorded_config().dataset)
 
-    class Constant:
-        def outputs(self, inputs):
-            return np.tile([[1.0, 0, 0]], (len(inputs), 1))
+    def constant(inputs):
+        return np.tile([[1.0, 0, 0]], (len(inputs), 1))
 
-    assert first_wrong_row(data, Constant()) == 2  # row 1 is of the second part
+    assert first_wrong_row(data, constant) == 2  # row 1 is of the second part
     right = replace(data, test=replace(data.test, targets=np.zeros(12, np.int64)))
-    assert first_wrong_row(right, Constant()) == 0
+    assert first_wrong_row(right, constant) == 0
     found = words(drawing.figure)
     assert "sequence (mnist, fashion_mnist) · mlp · width 5, depth 1, recorded in float32" in found
     assert drawing.left_out == ()

@@ -12,7 +12,8 @@ import numpy as np
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, RecordingError
-from idwbench.explanations.queries import Request, task_names
+from idwbench.explanations.memory import Outputs, task_names
+from idwbench.explanations.requests import Request
 from idwbench.figures.attention_by_class import AttentionPanel, draw_attention_by_class
 from idwbench.figures.collected.selection import runs_of_row, select_runs_of_kind
 from idwbench.figures.drawing import Drawing
@@ -23,7 +24,6 @@ from idwbench.results.records import StoredRun
 from idwbench.runs.kinds.mlp import MlpConfig
 
 if TYPE_CHECKING:
-    from idwbench.explanations.history import LinearLayers
     from idwbench.results.store import Results
 
 __all__ = ["attention_by_class_figure", "attention_panels", "first_wrong_row"]
@@ -78,14 +78,16 @@ def _is_recorded(row: Row) -> bool:
 
 def _panel(store: Results, run: StoredRun, data_dir: Path | None, top: int) -> AttentionPanel:
     from idwbench.dual.recording import open_recording
-    from idwbench.explanations.history import LinearLayers, explain_history
+    from idwbench.explanations.explain import explain_memory
+    from idwbench.explanations.training_data import history_memory
 
     recording = open_recording(store, run)
     load = cache(load_dataset)
     dataset = load(run.config.dataset, data_dir)
-    row = first_wrong_row(dataset, LinearLayers.of_memories(list(recording.layers.values())))
+    memory = history_memory(run.config, recording, dataset)
+    row = first_wrong_row(dataset, memory.outputs)
     request = Request(f"{run.config.dataset_label}:test:{row}", top=top, data_dir=data_dir, load=load)
-    explained = explain_history(run.config, recording, dataset, request)
+    explained = explain_memory(memory, request)
     return AttentionPanel(f"{_data_label(run)} · {explained.model}", explained)
 
 
@@ -95,10 +97,10 @@ def _data_label(run: StoredRun) -> str:
     return f"{run.config.dataset_label} ({parts})" if parts else run.config.dataset_label
 
 
-def first_wrong_row(dataset: Dataset, network: LinearLayers) -> int:
+def first_wrong_row(dataset: Dataset, outputs: Outputs) -> int:
     """Return the first test row of the first part of the data that is answered wrongly; the first row if none is."""
     test = dataset.test
-    wrong = network.outputs(test.inputs).argmax(1) != test.labels
+    wrong = outputs(test.inputs).argmax(1) != test.labels
     if test.tasks is not None:
         wrong &= test.tasks == 0
     return int(np.argmax(wrong))

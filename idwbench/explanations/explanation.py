@@ -13,15 +13,18 @@ __all__ = [
     "CURVE_SIZE",
     "AccuracyChange",
     "Answer",
-    "ExplainedAnswer",
-    "ExplainedLayer",
+    "Explanation",
+    "LayerAttention",
     "MaskEffect",
     "MemoryItem",
+    "MemoryKind",
     "Query",
 ]
 
 # Largest number of attentions of each class in a curve.
 CURVE_SIZE = 500
+
+MemoryKind = Literal["prototypes", "training data", "history of training"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Answer:
     probabilities: NDArray[np.float64] | None = None
 
     @classmethod
-    def of_logits(cls, logits: NDArray[np.floating]) -> Answer:
+    def from_logits(cls, logits: NDArray[np.floating]) -> Answer:
         """Return the answer with the softmax of the logits as probabilities."""
         exact = np.asarray(logits, np.float64)
         powers = np.exp(exact - exact.max())
@@ -68,7 +71,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class MemoryItem:
-    """One prototype or training sample with its attention.
+    """One entry of a memory, a prototype or a training sample, with its attention.
 
     Attributes:
         source: ``prototype 3``, or a row as a reference: ``mnist:train:17``.
@@ -97,7 +100,7 @@ class MemoryItem:
 
 
 @dataclass(frozen=True)
-class ExplainedLayer:
+class LayerAttention:
     """The attention of one layer.
 
     Attributes:
@@ -145,7 +148,7 @@ class MaskEffect:
 
 
 @dataclass(frozen=True)
-class ExplainedAnswer:
+class Explanation:
     """An answer and the memory that it attends to, of the same shape for every kind of memory.
 
     Attributes:
@@ -161,10 +164,10 @@ class ExplainedAnswer:
     """
 
     model: str
-    memory: Literal["prototypes", "training data", "history of training"]
+    memory: MemoryKind
     query: Query
     answer: Answer
-    layers: tuple[ExplainedLayer, ...]
+    layers: tuple[LayerAttention, ...]
     class_names: tuple[str, ...]
     image_shape: tuple[int, int] | None
     effect: MaskEffect | None = None
@@ -200,7 +203,7 @@ class ExplainedAnswer:
             "probabilities": _numbers(answer.probabilities),
         }
 
-    def _layer_facts(self, layer: ExplainedLayer) -> dict[str, Any]:
+    def _layer_facts(self, layer: LayerAttention) -> dict[str, Any]:
         named = zip(self.class_names, layer.totals, layer.curves, strict=True) if self.class_names else ()
         return {
             "layer": layer.name,

@@ -1,0 +1,165 @@
+"""What a model attends to, of the same shape for prototypes, training data and the history of training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from idwbench.data.dataset import Dataset, Scaling
+from idwbench.explanations.explanation import CURVE_SIZE, Answer, LayerAttention, MemoryItem, MemoryKind
+from idwbench.models.inputs import scaled_input
+from idwbench.models.saved_model import SavedModel
+from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import PartsConfig
+
+__all__ = ["Layer", "Memory", "OnSlots", "Outputs", "task_names"]
+
+Array = NDArray[Any]
+Inputs = NDArray[np.float32]
+Entries = NDArray[np.int64]
+
+# From scaled inputs (n, features) to outputs (n, outputs), scaled.
+Outputs = Callable[[Inputs], Array]
+OnSlots = Callable[[int, int], None]
+
+
+class Layer(NamedTuple):
+    """The attention of one layer, as functions.
+
+    Attributes:
+        weights: From a scaled input (1, features) of the model to the weight (entries,) of each entry of the memory.
+            Its second argument is called with the number of slots of a recording that were looked at, and of all.
+        values: From positions (n,) to the values (n, outputs) of these entries; None if they are not added to the
+            outputs of the model, as in all but the last layer.
+    """
+
+    weights: Callable[[Inputs, OnSlots], Array]
+    values: Callable[[Entries], Array] | None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The entries that a model attends to, and how it answers with them.
+
+    Attributes:
+        config: The run of the model.
+        kind: What the entries are.
+        data: What has scalings, class names and image shape: a model with its provenance, or the data of the run.
+        layers: The layers that are explained, by name.
+        outputs: The outputs of the model for scaled inputs.
+        without: From entries (entries,) to the outputs of the model without them.
+        item: Returns source, picture, row and task of an entry by its position, or by its row if there are `rows`.
+        labels: The class (entries,) of each entry; None for a regression.
+        tasks: The part of the data set (entries,) that each comes from, or None.
+        rows: The row of the training data (entries,) of each slot of a history; entries of one row are one item.
+        steps: The training step (entries,) of each slot, from 0.
+        warnings: One line for each.
+    """
+
+    config: RunConfig
+    kind: MemoryKind
+    data: Dataset | SavedModel
+    layers: Mapping[str, Layer]
+    outputs: Outputs
+    without: Callable[[NDArray[np.bool_]], Outputs]
+    item: Callable[[int], MemoryItem]
+    labels: Entries | None
+    tasks: Entries | None = None
+    rows: NDArray[np.int64] | None = None
+    steps: NDArray[np.int64] | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def scaling(self) -> Scaling:
+        """Scaling of the inputs."""
+        return self.data.scaling
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """(height, width) if an input is an image."""
+        return self.data.image_shape
+
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        """The names of the parts of a joint or sequence data set; none for another one."""
+        return task_names(self.config)
+
+    def scale(self, x: ArrayLike) -> NDArray[np.float32]:
+        """Return one input, in the data's own units, scaled and flattened; raises like `scaled_input`."""
+        return scaled_input(x, self.data.scaling, self.data.n_features)
+
+    def answer(self, inputs: Inputs, outputs: Outputs) -> Answer:
+        """Return the answer to an input (features,) by `outputs`, which may be those without a part of the memory."""
+        numbers = np.asarray(outputs(inputs[None])[0])
+        if not self.data.class_names:
+            return Answer(self.data.target_scaling.invert(numbers))
+        # The training data gives class frequencies, everything else logits.
+        exact = numbers.astype(np.float64)
+        return Answer(exact, exact) if self.kind == "training data" else Answer.from_logits(exact)
+
+    def attention(self, name: str, inputs: Inputs, label: int | None, top: int, on_slots: OnSlots) -> LayerAttention:
+        """Return the attention of a layer to the entries with the largest weights.
+
+        Args:
+            name: The layer.
+            inputs: (features,), scaled.
+            label: The class that is answered; None for a regression.
+            top: Number of items; an input that no training sample is near to has none.
+            on_slots: See `Layer`.
+        """
+        layer = self.layers[name]
+        weights = layer.weights(inputs[None], on_slots)
+        sums = weights if self.rows is None else _row_sums(weights, self.rows)
+        n_items = min(top, np.count_nonzero(sums > -np.inf))
+        if self.kind == "training data" and not weights.any():
+            n_items = 0
+        largest = np.argsort(-sums, kind="stable")[:n_items]  # ties by position
+        return LayerAttention(
+            name=name,
+            size=len(weights),
+            items=tuple(self._item(int(place), float(sums[place]), weights, layer, label) for place in largest),
+            totals=self._class_totals(weights),
+            curves=self._class_curves(weights),
+        )
+
+    def _item(self, place: int, weight: float, weights: Array, layer: Layer, label: int | None) -> MemoryItem:
+        """Return an entry, or the entries of a row, with what they add to the output of the class `label`."""
+        entries = np.array([place]) if self.rows is None else np.flatnonzero(self.rows == place)
+        values = None if layer.values is None else layer.values(entries)
+        item = replace(self.item(place), weight=weight, visits=len(entries))
+        if self.labels is not None:
+            item = replace(item, label=int(self.labels[entries[0]]))
+        if values is not None and label is not None:
+            item = replace(item, contribution=float(weights[entries].astype(np.float64) @ values[:, label]))
+        if values is not None and self.rows is None:
+            own = self.data.target_scaling.invert(values[0]) if label is None else values[0].astype(np.float64)
+            item = replace(item, value=own)
+        if self.steps is not None:
+            item = replace(item, step=int(self.steps[entries[weights[entries].argmax()]]) + 1)
+        return item
+
+    def _class_totals(self, weights: Array) -> NDArray[np.float64]:
+        """Return Σ of the weights of each class (classes,), in float64."""
+        if self.labels is None:
+            return np.zeros(0)
+        n_classes = len(self.data.class_names)
+        return np.bincount(self.labels, weights=weights, minlength=n_classes).astype(np.float64)
+
+    def _class_curves(self, weights: Array) -> tuple[NDArray[np.float64], ...]:
+        """Return for each class its largest weights, at most `CURVE_SIZE`, in decreasing order."""
+        groups = (weights[self.labels == label].astype(np.float64) for label in range(len(self.data.class_names)))
+        return tuple(-np.sort(-group)[:CURVE_SIZE] for group in groups)
+
+
+def task_names(config: RunConfig) -> tuple[str, ...]:
+    """Return the names of the parts of a joint or sequence data set; none for another one."""
+    return config.dataset.of if isinstance(config.dataset, PartsConfig) else ()
+
+
+def _row_sums(weights: Array, rows: NDArray[np.int64]) -> Array:
+    """Return the sum of the weights of each row (rows,), −∞ for one without entries."""
+    return np.where(np.bincount(rows) > 0, np.bincount(rows, weights=weights), -np.inf)
