@@ -1,1 +1,1 @@
-"""Data sets: one loader per file; each returns a `Dataset` of scaled arrays."""
+"""Data sets: tables of those that are drawn or shipped, readers of files; each gives a `Dataset` of scaled arrays."""

@@ -14,9 +14,6 @@ from idwbench.runs.metrics import evaluate, evaluate_classifiers, nearest_values
 
 __all__ = ["Dataset", "FeatureMoments", "Scaling", "Split", "array_sha256", "feature_moments"]
 
-_ROWS_AT_ONCE = 512
-_ROWS_OF_SUMS, _FEW_FEATURES = 64, 16
-
 FeatureMoments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -39,19 +36,8 @@ class Scaling:
 
     def apply(self, raw: NDArray[np.generic]) -> NDArray[np.float32]:
         """Return `raw` (…, features) in the model's units; values beyond float32 become infinite or NaN."""
-        if raw.dtype == np.uint8 and raw.ndim == 2 and self.mean.ndim == 0:
-            return self._apply_to_bytes(raw.astype(np.uint8, copy=False))
         with np.errstate(over="ignore", invalid="ignore"):
             return ((raw.astype(np.float64) - self.mean) / self.std).astype(np.float32)
-
-    def _apply_to_bytes(self, raw: NDArray[np.uint8]) -> NDArray[np.float32]:
-        # A lookup table of 256 values, used in strips, since NumPy widens an index to 8 bytes.
-        table = self.apply(np.arange(256, dtype=np.uint8))
-        scaled = np.empty(raw.shape, np.float32)
-        for start in range(0, len(raw), _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
-            np.take(table, raw[rows], out=scaled[rows], mode="clip")
-        return scaled
 
     def invert(self, scaled: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return `scaled` (…, features) in the data's own units."""
@@ -200,12 +186,12 @@ class Dataset:
         if self.task == "regression":
             outputs = self.target_scaling.invert(outputs)
             targets = self.target_scaling.invert(targets.astype(np.float32))
-        found = evaluate(self.task, split, outputs, targets)
+        metrics = evaluate(self.task, split, outputs, targets)
         if self.config.task == "lookup":
             stored = self.target_scaling.invert(self.train.targets.astype(np.float32))
             nearest = nearest_values(outputs, stored)
-            found[split, "recall"] = float(((nearest >= 0) & (stored[nearest] == targets).all(1)).mean())
-        return found
+            metrics[split, "recall"] = float(((nearest >= 0) & (stored[nearest] == targets).all(1)).mean())
+        return metrics
 
     def stack_metrics(self, split: str, outputs: NDArray[np.floating]) -> list[dict[tuple[str, str], float]]:
         """Return the `metrics` of each of some models, from their `outputs` (models, n, outputs)."""
@@ -221,40 +207,14 @@ def _n_distinct(inputs: NDArray[np.float32]) -> int:
 def feature_moments(inputs: NDArray[np.float32], weights: NDArray[np.float32] | None = None) -> FeatureMoments:
     """Return mean and standard deviation (n − 1; 0 for one row) of each feature.
 
-    It works in blocks that stay in the cache, as float64 doubles the memory. With weights w of mean 1 the mean is
-    Σ w x / n, and the variance Σ w (x − mean)² / (n − 1).
+    With weights w of mean 1 the mean is Σ w x / n, and the variance Σ w (x − mean)² / (n − 1).
     """
     n, divisor = len(inputs), max(1, len(inputs) - 1)
-    if weights is not None:
-        total = weights.sum(dtype=np.float64)
-        mean = _column_sums(inputs, weights=weights) / total
-        return mean, np.sqrt(_column_sums(inputs, mean, weights) * (n / total) / divisor)
-    # Columns that NumPy adds up in another order: those of a narrow array, and one that was a block of its own.
-    n_wide = 0 if inputs.shape[1] < _FEW_FEATURES else inputs.shape[1] - (inputs.shape[1] % 64 == 1)
-    wide, narrow = inputs[:, :n_wide], inputs[:, n_wide:]
-    mean = _column_sums(wide) / n
-    std = np.sqrt(_column_sums(wide, mean) / divisor)
-    others = narrow.mean(0, dtype=np.float64), narrow.std(0, ddof=n - divisor, dtype=np.float64)
-    return np.concatenate([mean, others[0]]), np.concatenate([std, others[1]])
-
-
-def _column_sums(
-    inputs: NDArray[np.float32], mean: NDArray[np.float64] | None = None, weights: NDArray[np.float32] | None = None
-) -> NDArray[np.float64]:
-    """Return Σ w x, or Σ w (x − mean)², over the rows of `inputs` (n, features), added one after the other."""
-    block = np.empty((_ROWS_OF_SUMS + 1, inputs.shape[1]))
-    total = np.zeros(inputs.shape[1])
-    for start in range(0, len(inputs), _ROWS_OF_SUMS):
-        rows = inputs[start : start + _ROWS_OF_SUMS]
-        part = block[1 : len(rows) + 1]
-        np.subtract(rows, 0.0 if mean is None else mean, out=part)
-        if mean is not None:
-            np.multiply(part, part, out=part)
-        if weights is not None:
-            part *= weights[start : start + _ROWS_OF_SUMS, None]
-        block[0] = total
-        np.add.reduce(block[: len(rows) + 1], axis=0, out=total)
-    return total
+    if weights is None:
+        return inputs.mean(0, dtype=np.float64), inputs.std(0, ddof=n - divisor, dtype=np.float64)
+    shares = weights / weights.sum(dtype=np.float64)
+    mean = shares @ inputs.astype(np.float64)
+    return mean, np.sqrt(shares @ (inputs - mean) ** 2 * (n / divisor))
 
 
 def array_sha256(*arrays: NDArray[np.generic]) -> str:

@@ -1,99 +1,55 @@
-"""Download of image archives with torchvision, which is imported when needed: it takes seconds and loads torch."""
+"""Download of files that are known by their checksums, from one of several mirrors."""
 
-import contextlib
 import hashlib
-import importlib
-import socket
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from urllib.request import Request, urlopen
 
 from idwbench.errors import DatasetError
-from idwbench.files import atomic_write, read_file
+from idwbench.files import atomic_write
 
-__all__ = ["fetch_archive", "torchvision_datasets"]
+__all__ = ["download"]
 
 TIMEOUT_SECONDS = 10.0
-MISSING_OPERATORS = ("nms", "qnms")
-
-# Keeps library objects alive: their operators are removed with them.
-_declared: list[Any] = []
+_CHUNK = 2**18
 
 
-def torchvision_datasets() -> ModuleType:
-    """Return `torchvision.datasets`, also for a CPU build of torch with a CUDA build of torchvision.
-
-    That import fails with "operator torchvision::nms does not exist", since the compiled part of torchvision does not
-    load; it passes once the missing operators are declared.
-    """
-    try:
-        return importlib.import_module("torchvision.datasets")
-    except RuntimeError:
-        return _import_with_operators()
-
-
-def _import_with_operators() -> ModuleType:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-        del sys.modules[name]  # half imported
-    library = importlib.import_module("torch.library").Library("torchvision", "FRAGMENT")
-    for operator in MISSING_OPERATORS:
-        library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    _declared.append(library)
-    return importlib.import_module("torchvision.datasets")
-
-
-def fetch_archive(dataset_class: str, target: Path, sha256: str) -> None:
-    """Download an archive from the mirrors of a class of `torchvision.datasets`, check it and write it atomically.
+def download(mirrors: Sequence[str], target: Path, sha256: str) -> None:
+    """Download a file from the first mirror that has it, check it and write it atomically.
 
     Args:
-        dataset_class: Name of the class.
-        target: The file to write, with the archive's name.
+        mirrors: Addresses of folders, to be tried in order.
+        target: The file to write, with the name that it has at the mirrors.
         sha256: Expected checksum.
 
     Raises:
-        DatasetError: no mirror has the archive, or it cannot be written; one line with each reason.
+        DatasetError: no mirror has the file, or it cannot be written; one line with each reason.
     """
-    try:
-        datasets = torchvision_datasets()
-    except (ImportError, RuntimeError) as error:
-        raise DatasetError(f"torchvision cannot be imported: {_one_line(error)}") from None
     reasons = []
-    for mirror in getattr(datasets, dataset_class).mirrors:
+    for mirror in mirrors:
         try:
-            _fetch(datasets, mirror + target.name, target, sha256)
+            content = _fetch(mirror + target.name)
+            received = hashlib.sha256(content).hexdigest()
+            if received != sha256:
+                raise DatasetError(f"sent a file whose SHA-256 begins with {received[:12]}, expected {sha256[:12]}")
+            with atomic_write(target, make_folder=True) as file:
+                file.write(content)
             return
-        # RecursionError (too many redirections) is a RuntimeError; time-outs and URLError are OSErrors.
-        except (OSError, RuntimeError, HTTPException, DatasetError) as error:
-            reasons.append(f"{mirror}: {_one_line(error)}")
+        except (OSError, HTTPException, DatasetError) as error:  # time-outs and URLError are OSErrors
+            reasons.append(f"{mirror}: {' '.join(str(error).split()) or type(error).__name__}")
     raise DatasetError("; ".join(reasons))
 
 
-def _fetch(datasets: ModuleType, url: str, target: Path, sha256: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="idwbench-") as folder, _quiet():
-        datasets.utils.download_url(url, folder, filename=target.name)
-        content = read_file(Path(folder, target.name), DatasetError)
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
-        raise DatasetError(f"sent a file whose SHA-256 begins with {found[:12]}, expected {sha256[:12]}")
-    with atomic_write(target, make_folder=True) as file:
-        file.write(content)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Redirect stdout to stderr and set a socket timeout, which torchvision does not."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(TIMEOUT_SECONDS)
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    finally:
-        socket.setdefaulttimeout(before)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def _fetch(url: str) -> bytes:
+    """Return the content at an address; the progress is printed on standard error."""
+    content = bytearray()
+    with urlopen(Request(url, headers={"User-Agent": "idwbench"}), timeout=TIMEOUT_SECONDS) as response:
+        print(f"downloading {url}", file=sys.stderr)
+        while chunk := response.read(_CHUNK):
+            content += chunk
+            if response.length is not None and sys.stderr.isatty():  # what is left
+                share = len(content) / max(1, len(content) + response.length)
+                print(f"\r{share:4.0%}", end="" if response.length else "\n", file=sys.stderr, flush=True)
+    return bytes(content)

@@ -1,8 +1,7 @@
-"""From arrays in the data's own units to a `Dataset`: sampling, validation rows, scaling."""
+"""From arrays in the data's own units to a `Dataset`: stratified splits, validation rows, scaling."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -10,13 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset, Scaling, Split, array_sha256
-from idwbench.data.splits import HOLDOUT_STREAM, VALIDATION_STREAM, random_stream, split_rows
 from idwbench.errors import DatasetError
 from idwbench.runs.datasets import DatasetConfig, LanguageConfig, PartsConfig
 
-__all__ = ["RawData", "RawSplit", "ScalingChoice", "draw_splits", "prepare", "split_off_validation"]
+__all__ = [
+    "HOLDOUT_STREAM",
+    "RawData",
+    "RawSplit",
+    "ScalingChoice",
+    "prepare",
+    "random_stream",
+    "split_off_validation",
+    "split_rows",
+]
+
+HOLDOUT_STREAM, VALIDATION_STREAM = 1, 2
 
 ScalingChoice = Scaling | Literal["features", "pixels"]
+Rows = NDArray[np.int64]
 
 
 class RawSplit(NamedTuple):
@@ -58,24 +68,6 @@ class RawData:
     sha256: str | None = None
     validation: RawSplit | None = None
     target_scaling: Scaling | None = None
-
-
-def draw_splits(
-    draw: Callable[[int, float, np.random.RandomState], RawSplit],
-    sizes: tuple[int, int, int],
-    seed: int,
-    noise: float,
-    *,
-    holdout_noise: float,
-) -> tuple[RawSplit, RawSplit, RawSplit | None]:
-    """Return train and test, drawn in this order from one generator, and the holdout from a separate one.
-
-    `draw` is called with a size, the noise and a generator; `sizes` are those of the three splits. The holdout does not
-    depend on the sizes of train and test.
-    """
-    random = np.random.RandomState(seed)
-    train, test = draw(sizes[0], noise, random), draw(sizes[1], noise, random)
-    return train, test, draw(sizes[2], holdout_noise, random_stream(seed, HOLDOUT_STREAM)) if sizes[2] else None
 
 
 def prepare(config: DatasetConfig, raw: RawData) -> Dataset:
@@ -156,3 +148,44 @@ def _scaled(name: str, column_word: str, raw: NDArray[np.generic], scaling: Scal
         row, column = np.argwhere(~np.isfinite(scaled))[0]
         raise DatasetError(f"{name}: row {row}, {column_word} {column} is too large for float32 once scaled")
     return scaled
+
+
+def random_stream(seed: int, stream: int) -> np.random.RandomState:
+    """Return a generator that is independent of ``RandomState(seed)`` and of the other streams of this seed.
+
+    The numbers of a `RandomState`, unlike those of a `Generator`, are the same in every version of NumPy.
+    """
+    return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed, spawn_key=(stream,))))
+
+
+def split_rows(classes: NDArray[np.generic], size: int | float, random: np.random.RandomState) -> tuple[Rows, Rows]:
+    """Return the indices of the remaining and of the split-off rows, each ascending, stratified by class.
+
+    A fraction splits off round(n · size) of the n rows of each class, but at least one of two or more. A number is
+    distributed over the classes in proportion to their sizes. Every class keeps at least one row.
+
+    Args:
+        classes: The class of each row, (n,).
+        size: A fraction between 0 and 1, or a number of rows, at most the number of rows less that of classes.
+        random: Draws one permutation for each class, in ascending order of classes.
+    """
+    names, counts = np.unique(classes, return_counts=True)
+    shares = _shares(counts, size) if isinstance(size, int) else _fractions(counts, size)
+    is_apart = np.zeros(len(classes), dtype=bool)
+    for name, share in zip(names, shares, strict=True):
+        is_apart[random.permutation(np.flatnonzero(classes == name))[:share]] = True
+    return np.flatnonzero(~is_apart), np.flatnonzero(is_apart)
+
+
+def _fractions(counts: Rows, fraction: float) -> list[int]:
+    return [min(max(1, round(count * fraction)), count - 1) for count in counts.tolist()]
+
+
+def _shares(counts: Rows, size: int) -> Rows:
+    """Return integer shares that sum to `size`: the remainder goes to the classes with the largest fractions."""
+    total = counts.sum()
+    shares: Rows = size * counts // total
+    for _ in range(size - int(shares.sum())):
+        cut_off = np.where(shares < counts - 1, size * counts - shares * total, -total)
+        shares[cut_off.argmax()] += 1
+    return shares

@@ -3,6 +3,8 @@
 The rows of a split are in the order of the text, so a model with a longer context reads its inputs as one sequence.
 """
 
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,19 @@ from idwbench.data.preparation import RawData, RawSplit
 from idwbench.data.tokens import MOST_WORDS, tokenizer_of, vocabulary_of
 from idwbench.errors import DatasetError
 from idwbench.files import read_file
-from idwbench.runs.datasets import LanguageConfig, TextConfig
+from idwbench.runs.datasets import AesopConfig, LanguageConfig, TextConfig, WikiText2Config
 
-__all__ = ["cut_text", "decode", "load_text", "split_text"]
+__all__ = ["load_aesop", "load_text", "load_wikitext_2"]
+
+# Files of the data folder, with their checksums.
+AESOP = {"aesop/49010-0.txt": "ccc57f278fd84a9ea2193928cca1cbb14b37248c091f9b3edb7bb0b621bf9fc2"}
+WIKITEXT_2 = {
+    "wikitext-2/valid.txt": "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
+    "wikitext-2/test.txt": "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
+}
+# Left out of the fables: title pages and table of contents before, and after them shorter forms of the first fables,
+# the publisher's announcements and Project Gutenberg's last line.
+_FIRST, _AFTER = "\nINTRODUCTION\n", "\nAPPENDIX\n"
 
 
 def load_text(config: TextConfig, folder: Path) -> RawData:
@@ -24,11 +36,49 @@ def load_text(config: TextConfig, folder: Path) -> RawData:
     Raises:
         DatasetError: the file is not UTF-8, or too short for its parts.
     """
-    text = decode(read_file(Path(config.path), DatasetError))
-    return split_text(config, *cut_text(config, text, config.test_fraction))
+    text = _decoded(read_file(Path(config.path), DatasetError))
+    return _split_text(config, *_cut_text(config, text, config.test_fraction))
 
 
-def decode(content: bytes) -> str:
+def load_aesop(config: AesopConfig, folder: Path) -> RawData:
+    """Return the introduction and the fables; raises like `load_text`, and if the file is missing or altered."""
+    (whole,) = _read_texts(folder, AESOP, "the plain text of https://www.gutenberg.org/ebooks/49010")
+    start = whole.index(_FIRST)
+    text = whole[start : whole.index(_AFTER, start)].strip() + "\n"
+    return _split_text(config, *_cut_text(config, text, config.test_fraction))
+
+
+def load_wikitext_2(config: WikiText2Config, folder: Path) -> RawData:
+    """Return the validation file for training and validation, and the test file; raises like `load_aesop`.
+
+    The training file is ten times as long, and is not used: results do not compare with published ones.
+    """
+    train, test = _read_texts(folder, WIKITEXT_2, "the files of wikitext-2-v1")
+    return _split_text(config, train, test)
+
+
+def _read_texts(folder: Path, checksums: Mapping[str, str], source: str) -> list[str]:
+    """Return the texts of files of the data folder, which are checked at every read.
+
+    Raises:
+        DatasetError: a file is missing (`source` says where it comes from), cannot be read, or has another checksum.
+    """
+    texts = []
+    for file, sha256 in checksums.items():
+        path = folder / file
+        if not path.exists():
+            hint = f"copy it there: {source}; any text works with {{name: text, path: …}}"
+            raise DatasetError("no such file", file=path, hint=hint)
+        content = read_file(path, DatasetError)
+        stored = hashlib.sha256(content).hexdigest()
+        if stored != sha256:
+            problem = f"truncated or altered: its SHA-256 begins with {stored[:12]}, expected {sha256[:12]}"
+            raise DatasetError(problem, file=path, hint=f"replace it: {source}")
+        texts.append(_decoded(content))
+    return texts
+
+
+def _decoded(content: bytes) -> str:
     """Return UTF-8 text without byte order mark, with a line feed at the end of each line.
 
     Raises:
@@ -43,7 +93,7 @@ def decode(content: bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def cut_text(config: LanguageConfig, text: str, test_fraction: float) -> tuple[str, str]:
+def _cut_text(config: LanguageConfig, text: str, test_fraction: float) -> tuple[str, str]:
     """Return a text in two parts; the second has a fraction of the tokens, rounded, and at least one."""
     lengths = tokenizer_of(config).lengths(text)
     if lengths is None:
@@ -53,7 +103,7 @@ def cut_text(config: LanguageConfig, text: str, test_fraction: float) -> tuple[s
     return text[: len(text) - n_test], text[len(text) - n_test :]
 
 
-def split_text(config: LanguageConfig, train: str, test: str) -> RawData:
+def _split_text(config: LanguageConfig, train: str, test: str) -> RawData:
     """Return the parts of a text as a data set; the validation part is the end of `train`.
 
     Args:

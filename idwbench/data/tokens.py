@@ -60,7 +60,7 @@ class Tokenizer:
         """
         if not self.pattern:
             return None
-        ends = [found.start() for found in self._expression.finditer(text)][1:]
+        ends = [token.start() for token in self._expression.finditer(text)][1:]
         return np.diff([0, *ends, len(text)]).astype(np.int64)
 
     def join(self, tokens: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from idwbench.data.npz import checked_rows, read_npz
+from idwbench.data.files import checked_rows, read_npz
 from idwbench.errors import DatasetError, ModelFileError
 from idwbench.files import file_sha256
 from idwbench.runs.settings import is_storable

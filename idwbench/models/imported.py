@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from idwbench.attention.records import ParameterValue
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, Scaling
-from idwbench.data.folders import resolve_files
-from idwbench.data.loading import load_dataset
+from idwbench.data.loading import load_dataset, resolve_files
 from idwbench.errors import ModelFileError, PatchError, did_you_mean
 from idwbench.models.given_prototypes import GivenPrototypes, given_prototypes
 from idwbench.models.inputs import find_label

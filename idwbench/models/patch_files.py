@@ -7,7 +7,7 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from idwbench.data.csv import column_separator
+from idwbench.data.files import column_separator
 from idwbench.errors import PatchError
 from idwbench.files import read_file
 

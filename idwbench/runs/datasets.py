@@ -21,12 +21,16 @@ __all__ = [
     "DatasetConfig",
     "DiabetesConfig",
     "DigitsConfig",
+    "DrawnClassesConfig",
+    "DrawnConfig",
+    "DrawnRegressionConfig",
     "FashionMnistConfig",
     "FileConfig",
     "Friedman1Config",
     "GaussianQuantilesConfig",
     "Hastie102Config",
     "HypercubeConfig",
+    "ImageConfig",
     "IrisConfig",
     "JointConfig",
     "LanguageConfig",
@@ -36,6 +40,7 @@ __all__ = [
     "PartsConfig",
     "SequenceConfig",
     "SineConfig",
+    "TableConfig",
     "TableFileConfig",
     "Task",
     "TextConfig",
@@ -57,6 +62,10 @@ _VALIDATION_SEED = "Seed of the choice of validation rows."
 _PIXELS = "Scaling of pixels: standard (the usual mean and standard deviation), or unit (x/255, from 0 to 1)."
 
 
+CountOrZero = Annotated[int, Field(ge=0, lt=2**31)]
+ClassCount = Annotated[int, Field(ge=2, le=10_000)]
+
+
 def _check_rows(value: object) -> object:
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
     if not is_count and not (isinstance(value, float) and 0 < value < 1):
@@ -67,6 +76,7 @@ def _check_rows(value: object) -> object:
 class _Dataset(Settings):
     list_settings: ClassVar[tuple[str, ...]] = ()  # settings that are lists themselves, and no axes of a sweep
 
+    name: str
     validation: Annotated[int | float, BeforeValidator(_check_rows)] = added(0, "0.2.0", _VALIDATION)
 
     @property
@@ -75,86 +85,60 @@ class _Dataset(Settings):
         return {}
 
 
-class TwoMoonsConfig(_Dataset):
+class _Drawn(_Dataset):
+    size_names: ClassVar[tuple[str, ...]] = ("train_size", "test_size", "holdout_size")
+    numbers_of_a_row: ClassVar[int] = 3  # features and target; where a size is that of each class, of all classes
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes of train, test and holdout, by the names of their settings."""
+        return {name: getattr(self, name) for name in self.size_names}
+
+    @property
+    def drawn_numbers(self) -> dict[str, int]:
+        """The features and the target of each row."""
+        return {name: self.numbers_of_a_row * size for name, size in self.sizes.items()}
+
+
+class TwoMoonsConfig(_Drawn):
     """Two interleaved half circles, with 100 and 20 points per class as in the authors' code.
 
     The paper's text has 100 and 20 in total: ``train_per_class=50, test_per_class=10``. The holdout is a new sample.
     """
 
+    size_names: ClassVar[tuple[str, ...]] = ("train_per_class", "test_per_class", "holdout_per_class")
+    numbers_of_a_row: ClassVar[int] = 6
+
     name: Literal["two_moons"] = "two_moons"
     task: Literal["classification"] = added("classification", "0.2.0")
     train_per_class: Count = 100
     test_per_class: Count = 20
-    holdout_per_class: Annotated[int, Field(ge=0, lt=2**31)] = 2000
+    holdout_per_class: CountOrZero = 2000
     noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
     seed: Seed = 0
 
-    @property
-    def drawn_numbers(self) -> dict[str, int]:
-        """Two coordinates and a label for each point of two classes."""
-        return {
-            name: 6 * int(getattr(self, name)) for name in ("train_per_class", "test_per_class", "holdout_per_class")
-        }
 
-
-class DigitsConfig(_Dataset):
-    """scikit-learn's 1,797 digits of 8 x 8 pixels, split by class; needs no download."""
-
-    name: Literal["digits"] = "digits"
-    task: Literal["classification"] = added("classification", "0.2.0")
-    test_fraction: Fraction = 0.2
-    seed: Seed = 0
-
-
-class _ShippedTable(_Dataset):
-    """A table of classes that scikit-learn ships, split by class; needs no download."""
-
-    task: Literal["classification"] = "classification"
-    test_fraction: Fraction = 0.2
-    seed: Seed = 0
-
-
-class IrisConfig(_ShippedTable):
-    """scikit-learn's 150 irises: four lengths and widths, three species."""
-
-    name: Literal["iris"] = "iris"
-
-
-class WineConfig(_ShippedTable):
-    """scikit-learn's 178 wines: 13 chemical measurements, three growers."""
-
-    name: Literal["wine"] = "wine"
-
-
-class BreastCancerConfig(_ShippedTable):
-    """scikit-learn's 569 tumours: 30 measurements of cell nuclei, malignant or benign."""
-
-    name: Literal["breast_cancer"] = "breast_cancer"
-
-
-class _DrawnClasses(_Dataset):
+class DrawnClassesConfig(_Drawn):
     """Points of classes that are drawn; the holdout is a further sample."""
-
-    numbers_of_a_row: ClassVar[int] = 3
 
     task: Literal["classification"] = "classification"
     train_size: Count = 200
     test_size: Count = 200
-    holdout_size: Annotated[int, Field(ge=0, lt=2**31)] = 2000
+    holdout_size: CountOrZero = 2000
     seed: Seed = 0
+
+
+class _NumberedClasses(DrawnClassesConfig):
+    classes: ClassCount = 3
+    features: Count = 2
 
     @property
     def drawn_numbers(self) -> dict[str, int]:
         """The features and the label of each row."""
-        names = ("train_size", "test_size", "holdout_size")
-        return {name: self._row * int(getattr(self, name)) for name in names}
-
-    @property
-    def _row(self) -> int:
-        return int(getattr(self, "features", self.numbers_of_a_row - 1)) + 1
+        return {name: (self.features + 1) * size for name, size in self.sizes.items()}
 
 
-class CirclesConfig(_DrawnClasses):
+class CirclesConfig(DrawnClassesConfig):
     """scikit-learn's ``make_circles``: a circle inside another, whose radius is `factor`, with noise."""
 
     name: Literal["circles"] = "circles"
@@ -162,23 +146,21 @@ class CirclesConfig(_DrawnClasses):
     factor: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.5
 
 
-class BlobsConfig(_DrawnClasses):
+class BlobsConfig(_NumberedClasses):
     """scikit-learn's ``make_blobs``: one Gaussian for each class, with the standard deviation `spread`."""
 
     name: Literal["blobs"] = "blobs"
-    classes: Annotated[int, Field(ge=2, le=10_000)] = 5
-    features: Count = 2
+    classes: ClassCount = 5
     spread: NonNegative = 2.0
 
 
-class HypercubeConfig(_DrawnClasses):
+class HypercubeConfig(_NumberedClasses):
     """scikit-learn's ``make_classification``: two Gaussian clusters for each class, at vertices of a hypercube.
 
     Only the `informative` ones of the features depend on the class. A fraction `flipped` of the labels is random.
     """
 
     name: Literal["hypercube"] = "hypercube"
-    classes: Annotated[int, Field(ge=2, le=10_000)] = 3
     features: Count = 10
     informative: Count = 5
     flipped: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.01
@@ -194,15 +176,13 @@ class HypercubeConfig(_DrawnClasses):
         return self
 
 
-class GaussianQuantilesConfig(_DrawnClasses):
+class GaussianQuantilesConfig(_NumberedClasses):
     """scikit-learn's ``make_gaussian_quantiles``: normal points, with equal classes by the distance to the origin."""
 
     name: Literal["gaussian_quantiles"] = "gaussian_quantiles"
-    classes: Annotated[int, Field(ge=2, le=10_000)] = 3
-    features: Count = 2
 
 
-class Hastie102Config(_DrawnClasses):
+class Hastie102Config(DrawnClassesConfig):
     """scikit-learn's ``make_hastie_10_2``: ten normal features, two classes by the sum of their squares."""
 
     numbers_of_a_row: ClassVar[int] = 11
@@ -212,26 +192,123 @@ class Hastie102Config(_DrawnClasses):
     test_size: Count = 1000
 
 
-class MnistConfig(_Dataset):
+class DrawnRegressionConfig(_Drawn):
+    """A noisy function of inputs that are drawn; the holdout is without noise."""
+
+    task: Literal["regression"] = "regression"
+    train_size: Count = 200
+    test_size: Count = 200
+    holdout_size: CountOrZero = 2000
+    noise: NonNegative = 1.0
+    seed: Seed = 0
+
+
+class SineConfig(DrawnRegressionConfig):
+    """A noisy sine, x uniform in [−π, π], y = sin x + noise · N(0, 1); the holdout is without noise."""
+
+    numbers_of_a_row: ClassVar[int] = 2
+
+    name: Literal["sine"] = "sine"
+    train_size: Count = 100
+    test_size: Count = 100
+    noise: NonNegative = 0.2
+
+
+class Friedman1Config(DrawnRegressionConfig):
+    """scikit-learn's ``make_friedman1``: ten features, five of them relevant; the holdout is without noise."""
+
+    numbers_of_a_row: ClassVar[int] = 11
+
+    name: Literal["friedman1"] = "friedman1"
+
+
+DrawnConfig = TwoMoonsConfig | DrawnClassesConfig | DrawnRegressionConfig
+
+
+class LookupConfig(_Dataset):
+    """Random key-value pairs and noisy queries for them; a lookup is a regression of values on keys."""
+
+    name: Literal["lookup"] = "lookup"
+    task: Literal["lookup"] = "lookup"
+    items: Count = 64
+    dimensions: Count = 16
+    queries: Count = 256
+    noise: NonNegative = 0.5
+    mean: Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)] = 0.0
+    seed: Seed = 0
+    validation: CountOrZero = added(0, "0.2.0", "Number of queries for validation.")
+
+    @property
+    def drawn_numbers(self) -> dict[str, int]:
+        """A key and a value for each item and query."""
+        sizes = {"items": self.items, "queries": self.queries, "validation": self.validation}
+        return {name: 2 * size * self.dimensions for name, size in sizes.items()}
+
+
+class TableConfig(_Dataset):
+    """A table that scikit-learn ships, split by class or at random; needs no download."""
+
+    task: Literal["classification", "regression"] = "classification"
+    test_fraction: Fraction = 0.2
+    seed: Seed = 0
+
+
+class DigitsConfig(TableConfig):
+    """scikit-learn's 1,797 digits of 8 x 8 pixels, split by class; needs no download."""
+
+    name: Literal["digits"] = "digits"
+    task: Literal["classification"] = added("classification", "0.2.0")
+
+
+class IrisConfig(TableConfig):
+    """scikit-learn's 150 irises: four lengths and widths, three species."""
+
+    name: Literal["iris"] = "iris"
+    task: Literal["classification"] = "classification"
+
+
+class WineConfig(TableConfig):
+    """scikit-learn's 178 wines: 13 chemical measurements, three growers."""
+
+    name: Literal["wine"] = "wine"
+    task: Literal["classification"] = "classification"
+
+
+class BreastCancerConfig(TableConfig):
+    """scikit-learn's 569 tumours: 30 measurements of cell nuclei, malignant or benign."""
+
+    name: Literal["breast_cancer"] = "breast_cancer"
+    task: Literal["classification"] = "classification"
+
+
+class DiabetesConfig(TableConfig):
+    """scikit-learn's 442 diabetes patients: ten features and the progression of the disease after one year."""
+
+    name: Literal["diabetes"] = "diabetes"
+    task: Literal["regression"] = "regression"
+
+
+class _ImageArchives(_Dataset):
+    task: Literal["classification"] = added("classification", "0.2.0")
+    scaling: Literal["standard", "unit"] = added("standard", "0.2.0", _PIXELS)
+    seed: Seed = added(0, "0.2.0", _VALIDATION_SEED)
+
+
+class MnistConfig(_ImageArchives):
     """The official MNIST archives: 60,000 and 10,000 images of 28 x 28 pixels."""
 
     name: Literal["mnist"] = "mnist"
-    task: Literal["classification"] = added("classification", "0.2.0")
-    scaling: Literal["standard", "unit"] = added("standard", "0.2.0", _PIXELS)
-    seed: Seed = added(0, "0.2.0", _VALIDATION_SEED)
 
 
-class FashionMnistConfig(_Dataset):
+class FashionMnistConfig(_ImageArchives):
     """The official Fashion-MNIST archives, in the form of MNIST."""
 
     name: Literal["fashion_mnist"] = "fashion_mnist"
-    task: Literal["classification"] = added("classification", "0.2.0")
-    scaling: Literal["standard", "unit"] = added("standard", "0.2.0", _PIXELS)
-    seed: Seed = added(0, "0.2.0", _VALIDATION_SEED)
 
 
+ImageConfig = MnistConfig | FashionMnistConfig
 # The data sets that can be parts of one: images of the same shape, with the same number of classes.
-PARTS: dict[str, type[MnistConfig | FashionMnistConfig]] = {"mnist": MnistConfig, "fashion_mnist": FashionMnistConfig}
+PARTS: dict[str, type[ImageConfig]] = {"mnist": MnistConfig, "fashion_mnist": FashionMnistConfig}
 
 
 def _check_parts(value: object) -> tuple[str, ...]:
@@ -265,7 +342,7 @@ class PartsConfig(_Dataset):
     seed: Seed = Field(default=0, description=_VALIDATION_SEED)
 
     @property
-    def parts(self) -> tuple[MnistConfig | FashionMnistConfig, ...]:
+    def parts(self) -> tuple[ImageConfig, ...]:
         """The settings of each part as a data set of its own, with the same validation rows."""
         shared = {"scaling": self.scaling, "validation": self.validation, "seed": self.seed}
         return tuple(validated(PARTS[name], {"name": name, **shared}) for name in self.of)
@@ -283,71 +360,10 @@ class SequenceConfig(PartsConfig):
     name: Literal["sequence"] = "sequence"
 
 
-class SineConfig(_Dataset):
-    """A noisy sine, x uniform in [−π, π], y = sin x + noise · N(0, 1); the holdout is without noise."""
-
-    name: Literal["sine"] = "sine"
-    task: Literal["regression"] = "regression"
-    train_size: Count = 100
-    test_size: Count = 100
-    holdout_size: Annotated[int, Field(ge=0, lt=2**31)] = 2000
-    noise: NonNegative = 0.2
-    seed: Seed = 0
-
-    @property
-    def drawn_numbers(self) -> dict[str, int]:
-        """An input and a target for each row."""
-        return {name: 2 * int(getattr(self, name)) for name in ("train_size", "test_size", "holdout_size")}
-
-
-class Friedman1Config(_Dataset):
-    """scikit-learn's ``make_friedman1``: ten features, five of them relevant; the holdout is without noise."""
-
-    name: Literal["friedman1"] = "friedman1"
-    task: Literal["regression"] = "regression"
-    train_size: Count = 200
-    test_size: Count = 200
-    holdout_size: Annotated[int, Field(ge=0, lt=2**31)] = 2000
-    noise: NonNegative = 1.0
-    seed: Seed = 0
-
-    @property
-    def drawn_numbers(self) -> dict[str, int]:
-        """Ten features and a target for each row."""
-        return {name: 11 * int(getattr(self, name)) for name in ("train_size", "test_size", "holdout_size")}
-
-
-class DiabetesConfig(_Dataset):
-    """scikit-learn's 442 diabetes patients: ten features and the progression of the disease after one year."""
-
-    name: Literal["diabetes"] = "diabetes"
-    task: Literal["regression"] = "regression"
-    test_fraction: Fraction = 0.2
-    seed: Seed = 0
-
-
-class LookupConfig(_Dataset):
-    """Random key-value pairs and noisy queries for them; a lookup is a regression of values on keys."""
-
-    name: Literal["lookup"] = "lookup"
-    task: Literal["lookup"] = "lookup"
-    items: Count = 64
-    dimensions: Count = 16
-    queries: Count = 256
-    noise: NonNegative = 0.5
-    mean: Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)] = 0.0
-    seed: Seed = 0
-    validation: Annotated[int, Field(ge=0, lt=2**31)] = added(0, "0.2.0", "Number of queries for validation.")
-
-    @property
-    def drawn_numbers(self) -> dict[str, int]:
-        """A key and a value for each item and query."""
-        sizes = {"items": self.items, "queries": self.queries, "validation": self.validation}
-        return {name: 2 * size * self.dimensions for name, size in sizes.items()}
-
-
 class FileConfig(_Dataset):
     """The user's own file, identified by its checksum and not by its path."""
+
+    suffixes: ClassVar[tuple[str, ...]]  # in lower case; the first one is named as an example
 
     path: Annotated[str, Field(min_length=1)]
     sha256: str | None = None
@@ -365,12 +381,16 @@ class TableFileConfig(FileConfig):
 class NpzConfig(TableFileConfig):
     """The arrays ``X_train, y_train, X_test, y_test`` of an ``.npz`` file."""
 
+    suffixes: ClassVar[tuple[str, ...]] = (".npz",)
+
     name: Literal["npz"] = "npz"
     seed: Seed = added(0, "0.2.0", _VALIDATION_SEED)
 
 
 class CsvConfig(TableFileConfig):
     """A table with a label or target column, split into train and test, by class if there are classes."""
+
+    suffixes: ClassVar[tuple[str, ...]] = (".csv", ".tsv")
 
     name: Literal["csv"] = "csv"
     label: str = "label"
@@ -411,6 +431,8 @@ class WikiText2Config(LanguageConfig):
 class TextConfig(LanguageConfig, FileConfig):
     """A text file in UTF-8; the end is for test."""
 
+    suffixes: ClassVar[tuple[str, ...]] = (".txt",)
+
     name: Literal["text"] = "text"
     test_fraction: Fraction = 0.1
 
@@ -447,10 +469,9 @@ DatasetConfig = (
     | AesopConfig
     | WikiText2Config
 )
-# The kinds of the user's own files by suffix, and one suffix of each kind.
-_KIND_OF = {".npz": "npz", ".csv": "csv", ".tsv": "csv", ".txt": "text"}
-_SUFFIX_OF = {"npz": ".npz", "csv": ".csv", "text": ".txt"}
 DATASETS: dict[str, type[DatasetConfig]] = {kind.model_fields["name"].default: kind for kind in get_args(DatasetConfig)}
+# The kinds of the user's own files by suffix.
+_KINDS = {suffix: name for name, kind in DATASETS.items() if issubclass(kind, FileConfig) for suffix in kind.suffixes}
 
 
 def dataset_identity(dataset: DatasetConfig) -> str:
@@ -483,20 +504,21 @@ def parse_dataset(content: Any) -> DatasetConfig:
         name = content["name"]
     if name not in DATASETS:
         raise ConfigError(f"unknown data set '{name}'", location=("name",), hint=_expected(name))
-    if issubclass(DATASETS[name], FileConfig) and "path" not in content:
+    kind = DATASETS[name]
+    if issubclass(kind, FileConfig) and "path" not in content:
         problem = f"'path' is missing: the data set {name} is a file of your own"
-        raise ConfigError(problem, hint=f"give its path, such as data{_SUFFIX_OF[name]}")
-    return validated(DATASETS[name], content)
+        raise ConfigError(problem, hint=f"give its path, such as data{kind.suffixes[0]}")
+    return validated(kind, content)
 
 
 def _named(name: str) -> dict[str, Any]:
     """Return ``{"name": name}``, or the name and path of a file."""
-    kind = _KIND_OF.get(Path(name).suffix.lower())
+    kind = _KINDS.get(Path(name).suffix.lower())
     return {"name": kind, "path": name} if kind else {"name": name}
 
 
 def _expected(name: str) -> str:
     """Return a hint at what is expected in place of an unknown name, which may be meant as the path of a file."""
     if Path(name).suffix or "/" in name or "\\" in name:
-        return f"the name of a file ends in {', '.join(_KIND_OF)}"
+        return f"the name of a file ends in {', '.join(_KINDS)}"
     return did_you_mean(name, DATASETS)

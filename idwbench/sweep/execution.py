@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from idwbench.data.folders import resolve_files
+from idwbench.data.loading import resolve_files
 from idwbench.errors import ResultsError, RunElsewhereError, TrainingError
 from idwbench.report.labels import setting_label
 from idwbench.results import DEFAULT_DATABASE
@@ -57,7 +57,7 @@ def train(
         db: The results database: a path, or an SQLAlchemy URL.
         engine: ``fused``, ``torch``, or ``auto`` for fused where it supports the run.
         device: Device of the torch engine.
-        data_dir: Folder of the image archives, see `idwbench.data.folders.data_folder`.
+        data_dir: Folder of the image archives, see `idwbench.data.loading.data_folder`.
         retrain: Whether to retrain a run that has a result.
         observer: Receives the progress.
 

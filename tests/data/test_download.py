@@ -1,138 +1,131 @@
-import ast
-import json
+"""Downloads, from a server on this machine in place of the mirrors."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from sources import PACKAGE, nodes
+from sources import PACKAGE
 
-# Writes to a JSON file what happened, since standard output must stay empty.
-SCRIPT = """
-import hashlib, io, json, sys, time, urllib.error, urllib.request, warnings
-from pathlib import Path
-from idwbench.data.download import fetch_archive, torchvision_datasets
-from idwbench.data.loading import load_dataset
+from idwbench.data.download import download as fetch
+from idwbench.data.images import ARCHIVES
 from idwbench.errors import DatasetError
-from idwbench.runs.datasets import DigitsConfig, TwoMoonsConfig
 
-folder, seen, content = Path(sys.argv[1]), {}, b"official content"
-load_dataset(TwoMoonsConfig())
-seen["loaded by two_moons"] = [name for name in ("sklearn", "scipy", "pandas", "torch") if name in sys.modules]
-load_dataset(DigitsConfig())
-seen["loaded by digits"] = [name for name in ("torch", "torchvision") if name in sys.modules]
-checksum = hashlib.sha256(content).hexdigest()
-datasets = torchvision_datasets()
-seen["mirrors"] = len(datasets.MNIST.mirrors)
-seen["again"] = torchvision_datasets() is datasets
-import torch
-seen["nms"] = hasattr(torch.ops.torchvision, "nms")
-
-class Answer(io.BytesIO):
-    def __init__(self, url, content):
-        super().__init__(content)
-        self.url, self.length = url, len(content)
-
-def serve(answers):
-    def urlopen(request, *rest, **named):
-        answer = answers[request.full_url.split("/")[2].split(".")[0]]
-        if isinstance(answer, Exception):
-            raise answer
-        return Answer(request.full_url, answer)
-    urllib.request.urlopen = urlopen
-
-def attempt(name, answers):
-    serve(answers)
-    target = folder / name / "raw" / "train-labels-idx1-ubyte.gz"
-    try:
-        fetch_archive("MNIST", target, checksum)
-        seen[name] = target.read_bytes().decode()
-    except DatasetError as error:
-        seen[name] = str(error)
-    seen[name + " files"] = [path.name for path in target.parent.glob("*")]
-
-down = urllib.error.URLError("no route\\nto host")
-attempt("offline", {"ossci-datasets": down, "yann": TimeoutError("timed out")})
-attempt("served", {"ossci-datasets": content, "yann": down})
-attempt("second mirror", {"ossci-datasets": b"altered", "yann": content})
-attempt("altered", {"ossci-datasets": b"altered", "yann": b"half"})
-Path(sys.argv[2]).write_text(json.dumps(seen))
-"""
+CONTENT = b"official content" * 100_000
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
-def run(script, *arguments):
-    return subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+class _Mirrors(BaseHTTPRequestHandler):
+    """Each folder is a mirror of its own."""
+
+    def do_GET(self) -> None:
+        mirror = self.path.split("/")[1]
+        if mirror == "missing":
+            self.send_error(404)
+            return
+        if mirror == "moved":
+            self.send_response(301)
+            self.send_header("Location", self.path.replace("moved", "good"))
+            self.end_headers()
+            return
+        content = {"good": CONTENT, "altered": b"altered" + CONTENT[7:], "cut": CONTENT[:1000]}[mirror]
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(CONTENT)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    """One process for all: torchvision takes seconds to import, and must not stay loaded in this one."""
-    folder = tmp_path_factory.mktemp("fetched")
-    done = run(SCRIPT, folder, folder / "seen.json")
+def server():
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Mirrors) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{served.server_port}"
+        served.shutdown()
+
+
+@pytest.fixture
+def attempt(server, tmp_path):
+    """Return a function that downloads from mirrors, and returns the content and the files in the folder."""
+    target = tmp_path / "raw" / "labels.gz"
+
+    def attempt(*mirrors: str) -> tuple[bytes | None, list[str]]:
+        try:
+            fetch([f"{server}/{mirror}/" for mirror in mirrors], target, SHA256)
+        finally:
+            names = [path.name for path in target.parent.glob("*")]
+        return target.read_bytes(), names
+
+    return attempt
+
+
+@pytest.mark.parametrize("mirrors", [("good",), ("moved",), ("missing", "good"), ("altered", "good"), ("cut", "good")])
+def test_the_first_mirror_with_the_official_file_serves_it(mirrors, attempt, capsys):
+    assert attempt(*mirrors) == (CONTENT, ["labels.gz"])
+    output = capsys.readouterr()
+    assert output.out == "" and "downloading http://127.0.0.1" in output.err
+
+
+@pytest.mark.parametrize(
+    ("mirrors", "reasons"),
+    [
+        (("missing",), ["/missing/: HTTP Error 404"]),
+        (("altered", "cut"), ["/altered/: sent a file whose SHA-256 begins with", "/cut/: "]),
+    ],
+)
+def test_a_failed_download_gives_one_line_with_each_reason_and_leaves_no_file(mirrors, reasons, attempt, tmp_path):
+    with pytest.raises(DatasetError) as caught:
+        attempt(*mirrors)
+    assert "\n" not in str(caught.value) and all(reason in str(caught.value) for reason in reasons)
+    assert not (tmp_path / "raw").exists()
+
+
+def test_without_a_network_one_line_names_the_mirror(tmp_path):
+    with pytest.raises(DatasetError, match=r"^http://127\.0\.0\.1:1/x/: .*refused.*$"):
+        fetch(["http://127.0.0.1:1/x/"], tmp_path / "labels.gz", SHA256)
+
+
+def test_a_folder_that_cannot_be_written_gives_one_line(server, tmp_path):
+    (tmp_path / "raw").write_text("a file")
+    with pytest.raises(DatasetError, match=r"^[^\n]*/good/: [^\n]*raw[^\n]*$"):
+        fetch([f"{server}/good/"], tmp_path / "raw" / "labels.gz", SHA256)
+
+
+def test_a_terminal_sees_how_far_it_is(attempt, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    attempt("good")
+    assert capsys.readouterr().err.endswith("\r100%\n")
+
+
+def test_the_mirrors_are_those_of_torchvision():
+    folder = importlib.util.find_spec("torchvision").submodule_search_locations[0]  # is read, not imported
+    source = Path(folder, "datasets", "mnist.py").read_text(encoding="utf-8")
+    assert all(f'"{mirror}"' in source for archives in ARCHIVES.values() for mirror in archives.mirrors)
+
+
+def test_no_module_imports_torchvision():
+    naming = [path for path in PACKAGE.rglob("*.py") if "import torchvision" in path.read_text(encoding="utf-8")]
+    assert naming == []
+
+
+@pytest.mark.slow
+def test_two_moons_loads_no_scikit_learn_and_digits_no_torch():
+    script = """
+import sys
+from idwbench.data.loading import load_dataset
+from idwbench.runs.datasets import DigitsConfig, TwoMoonsConfig
+load_dataset(TwoMoonsConfig())
+assert not {"sklearn", "scipy", "pandas", "torch", "urllib.request"} & {*sys.modules}
+load_dataset(DigitsConfig())
+assert not {"torch", "torchvision"} & {*sys.modules}
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return json.loads((folder / "seen.json").read_text()) | {"stdout": done.stdout}
-
-
-@pytest.mark.slow
-def test_torchvision_can_be_imported_whatever_build_of_torch_is_there(seen):
-    assert seen["mirrors"] >= 1 and seen["again"] and seen["nms"]
-
-
-@pytest.mark.slow
-def test_an_archive_is_fetched_and_nothing_is_said_on_standard_output(seen):
-    assert seen["served"] == "official content"
-    assert seen["served files"] == ["train-labels-idx1-ubyte.gz"]
-    assert seen["stdout"] == ""
-
-
-@pytest.mark.slow
-def test_if_one_mirror_sends_another_file_the_next_is_asked(seen):
-    assert seen["second mirror"] == "official content"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["offline", "altered"])
-def test_a_failed_download_gives_one_line_and_leaves_no_file(name, seen):
-    assert "\n" not in seen[name] and seen[name + " files"] == []
-    assert {"offline": "no route to host", "altered": "SHA-256 begins with"}[name] in seen[name]
-
-
-@pytest.mark.slow
-def test_a_pair_that_fits_is_imported_as_it_is(tmp_path):
-    (tmp_path / "torchvision").mkdir()
-    (tmp_path / "torchvision" / "__init__.py").write_text("loads = []\n")
-    (tmp_path / "torchvision" / "datasets.py").write_text("import torchvision\ntorchvision.loads.append(1)\n")
-    script = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from idwbench.data import download as source\n"
-        "source.torchvision_datasets(); source.torchvision_datasets()\n"
-        "import torchvision\n"
-        "assert torchvision.loads == [1] and source._declared == [] and 'torch' not in sys.modules"
-    )
-    assert run(script, tmp_path).stderr == ""
-
-
-def imports_torchvision(path):
-    """True if the file imports torchvision by a statement, or names it as a module anywhere in its strings."""
-    found = nodes(path) if "torchvision" in path.read_text(encoding="utf-8") else []
-    for node in found:
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            names = [node.module or ""]
-        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            names = [str(node.args[0].value)]
-        if any(name.split(".")[0] == "torchvision" for name in names):
-            return True
-    return False
-
-
-def test_no_other_module_imports_torchvision():
-    found = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if imports_torchvision(path)]
-    assert found == [Path("data/download.py")]
-
-
-@pytest.mark.slow
-def test_two_moons_loads_no_scikit_learn_and_digits_no_torch(seen):
-    assert seen["loaded by two_moons"] == seen["loaded by digits"] == []

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from platformdirs import user_cache_path
 
-from idwbench.data.folders import data_folder, resolve_files
+from idwbench.data.loading import data_folder, resolve_files
 from idwbench.errors import DatasetError
 from idwbench.runs.datasets import CsvConfig, DigitsConfig, NpzConfig
 

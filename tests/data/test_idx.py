@@ -3,7 +3,7 @@ import struct
 import numpy as np
 import pytest
 
-from idwbench.data.image_archives import parse_idx
+from idwbench.data.images import parse_idx
 from idwbench.errors import DatasetError
 
 

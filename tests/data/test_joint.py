@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idwbench.data import fashion_mnist, mnist
+from idwbench.data import images
 from idwbench.data.dataset import Dataset, Scaling
-from idwbench.data.image_archives import UNIT_SCALING
-from idwbench.data.loading import load_dataset
+from idwbench.data.images import UNIT_SCALING
+from idwbench.data.loading import LOADERS, load_dataset
 from idwbench.data.preparation import RawData, RawSplit
 from idwbench.errors import ConfigError, DatasetError
 from idwbench.runs.datasets import FashionMnistConfig, JointConfig, MnistConfig, parse_dataset
@@ -34,8 +34,13 @@ def raw(seed: int, n_train: int, n_test: int) -> RawData:
 @pytest.fixture
 def parts(monkeypatch) -> dict[str, RawData]:
     made = {"mnist": raw(0, 20, 8), "fashion_mnist": raw(1, 28, 12)}
-    monkeypatch.setattr(mnist, "load_mnist", lambda config, folder: made["mnist"])
-    monkeypatch.setattr(fashion_mnist, "load_fashion_mnist", lambda config, folder: made["fashion_mnist"])
+
+    def load_images(config, folder):
+        return made[config.name]
+
+    monkeypatch.setattr(images, "load_images", load_images)
+    for name in made:
+        monkeypatch.setitem(LOADERS, name, load_images)
     return made
 
 

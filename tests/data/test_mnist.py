@@ -3,13 +3,13 @@ import functools
 import gzip
 import hashlib
 import shutil
-from importlib import import_module
 
 import numpy as np
 import pytest
 
-from idwbench.data import image_archives, mnist
+from idwbench.data import download
 from idwbench.data.dataset import array_sha256
+from idwbench.data.images import ARCHIVES, FILES
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError
 from idwbench.runs.datasets import FashionMnistConfig, MnistConfig
@@ -31,37 +31,25 @@ def small(monkeypatch, tmp_path):
     }
     raw = tmp_path / "data" / "MNIST" / "raw"
     raw.mkdir(parents=True)
-    arrays, checksums, files = {}, {}, {}
+    arrays, checksums = {}, {}
     for part, shape in parts.items():
         array = random.integers(0, 256 if len(shape) == 3 else 10, shape).astype(np.uint8)
         header = bytes((0, 0, 8, len(shape))) + b"".join(size.to_bytes(4, "big") for size in shape)
         content = gzip.compress(header + array.tobytes(), mtime=0)
-        file = image_archives.PARTS[part][0]
-        (raw / file).write_bytes(content)
+        (raw / FILES[part]).write_bytes(content)
         arrays[part], checksums[part] = array, hashlib.sha256(content).hexdigest()
-        files[part] = (file, shape)
-    monkeypatch.setattr(image_archives, "PARTS", files)
-    monkeypatch.setattr(mnist, "ARCHIVES", dataclasses.replace(mnist.ARCHIVES, checksums=checksums))
+    monkeypatch.setitem(ARCHIVES, "mnist", dataclasses.replace(ARCHIVES["mnist"], checksums=checksums))
     return tmp_path / "data", arrays
-
-
-def cache_file(folder):
-    return next((folder / "idwbench-cache").glob("mnist-*.npz"))
 
 
 def load(folder):
     return load_dataset(MnistConfig(), folder)
 
 
-def refuse_to_unpack(*arguments):
-    raise AssertionError("unpacked although a cache is there")
-
-
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
 def test_every_byte_is_scaled_exactly_as_the_formula_in_float64(name):
     mean, std = CONSTANTS[name]
-    archives = import_module(f"idwbench.data.{name}").ARCHIVES
-    found = archives.scaling.apply(np.arange(256, dtype=np.uint8).reshape(1, 256))
+    found = ARCHIVES[name].scaling.apply(np.arange(256, dtype=np.uint8).reshape(1, 256))
     expected = ((np.arange(256) / 255 - mean) / std).astype(np.float32)
     np.testing.assert_array_equal(found[0], expected)
 
@@ -76,15 +64,6 @@ def test_archives_are_read_in_torchvisions_layout(small):
     assert found.train.labels.dtype == np.int64 and found.train.inputs.flags.c_contiguous
 
 
-def test_the_second_read_takes_the_cache_and_gives_the_same(small, monkeypatch):
-    folder, _ = small
-    first = load(folder)
-    monkeypatch.setattr(image_archives, "parse_idx", refuse_to_unpack)
-    second = load(folder)
-    np.testing.assert_array_equal(first.train.inputs, second.train.inputs)
-    assert first.sha256 == second.sha256
-
-
 def test_validation_images_are_scaled_by_the_same_constants(small):
     folder, arrays = small
     found = load_dataset(MnistConfig(validation=5, seed=2), folder)
@@ -95,7 +74,7 @@ def test_validation_images_are_scaled_by_the_same_constants(small):
     assert found.sha256 == load(folder).sha256
 
 
-def test_an_altered_archive_is_refused_although_a_cache_is_there(small):
+def test_an_altered_archive_is_refused(small):
     folder, _ = small
     load(folder)
     path = folder / "MNIST" / "raw" / TRAIN_IMAGES
@@ -109,64 +88,6 @@ def test_an_altered_archive_is_refused_although_a_cache_is_there(small):
     path.write_bytes(content[:50] + bytes([content[50] ^ 1]) + content[51:])
     with pytest.raises(DatasetError, match="truncated or altered"):
         load(folder)
-
-
-@pytest.mark.parametrize("damage", ["truncated", "one bit", "empty", "other shapes"])
-def test_a_damaged_cache_is_ignored_and_built_again(small, damage):
-    folder, arrays = small
-    first = load(folder)
-    path = cache_file(folder)
-    content = path.read_bytes()
-    if damage == "truncated":
-        path.write_bytes(content[: len(content) // 2])
-    elif damage == "one bit":
-        path.write_bytes(content[:5000] + bytes([content[5000] ^ 4]) + content[5001:])
-    elif damage == "empty":
-        path.write_bytes(b"")
-    else:
-        np.savez(path, **{part: array[:1] for part, array in arrays.items()})
-    np.testing.assert_array_equal(load(folder).train.inputs, first.train.inputs)
-    assert path.read_bytes() == content
-
-
-def test_nothing_in_a_cache_is_unpickled(small):
-    folder, arrays = small
-    load(folder)
-    with cache_file(folder).open("wb") as file:
-        np.savez(file, **(arrays | {"train_labels": np.array([print, 1], dtype=object)}))
-    np.testing.assert_array_equal(load(folder).train.labels, arrays["train_labels"])
-
-
-def test_beside_a_read_only_data_folder_the_cache_goes_to_the_users(small, tmp_path, monkeypatch):
-    folder, _ = small
-    folder.chmod(0o555)
-    try:
-        load(folder)
-        assert not (folder / "idwbench-cache").exists()
-        assert len(list((tmp_path / "user-cache").rglob("mnist-*.npz"))) == 1
-        monkeypatch.setattr(image_archives, "parse_idx", refuse_to_unpack)
-        load(folder)
-    finally:
-        folder.chmod(0o755)
-
-
-def test_where_no_cache_can_be_written_data_is_loaded_without(small, tmp_path):
-    folder, _ = small
-    (folder / "idwbench-cache").write_text("a file, not a folder")
-    (tmp_path / "user-cache").write_text("likewise")
-    assert len(load(folder).train) == 20
-
-
-def test_no_half_cache_is_left_when_the_disk_is_full(small, monkeypatch):
-    folder, _ = small
-
-    def full(file, **arrays):
-        file.write(b"half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np, "savez", full)
-    assert len(load(folder).train) == 20
-    assert list((folder / "idwbench-cache").iterdir()) == []
 
 
 def test_with_neither_network_nor_files_one_line_says_what_to_do(tmp_path):
@@ -188,13 +109,13 @@ def test_only_the_missing_archive_is_named_and_fetched(small, monkeypatch):
         load(folder)
     asked = []
 
-    def fetch(dataset_class, target, sha256):
-        asked.append((dataset_class, target.name))
+    def fetch(mirrors, target, sha256):
+        asked.append((mirrors, target.name))
         target.write_bytes(content)
 
-    monkeypatch.setattr(image_archives, "fetch_archive", fetch)
+    monkeypatch.setattr(download, "download", fetch)
     assert len(load(folder).test) == 10
-    assert asked == [("MNIST", path.name)]
+    assert asked == [(ARCHIVES["mnist"].mirrors, path.name)]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from idwbench.data.splits import random_stream, split_rows
+from idwbench.data.preparation import random_stream, split_rows
 
 UNEVEN = np.repeat([3, 1, 7], [50, 5, 1])
 

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from idwbench.data import aesop, wikitext_2
+from idwbench.data import text as texts
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.data.tokens import UNKNOWN, vocabulary_of
@@ -14,6 +14,7 @@ from idwbench.runs.config import run_config
 from idwbench.runs.datasets import TextConfig, parse_dataset
 
 LETTERS = "abcdefghijklmnopqrst"
+AESOP = "aesop/49010-0.txt"
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ def test_a_missing_text_of_the_data_folder_says_where_to_put_it(name, tmp_path):
 
 
 def test_an_altered_text_of_the_data_folder_is_refused(tmp_path):
-    path = tmp_path / aesop.FILE
+    path = tmp_path / AESOP
     path.parent.mkdir()
     path.write_text("THE END\n")
     with pytest.raises(DatasetError, match="truncated or altered: its SHA-256 begins with"):
@@ -140,30 +141,30 @@ def test_an_altered_text_of_the_data_folder_is_refused(tmp_path):
 
 def test_aesop_is_the_introduction_and_the_fables(tmp_path, monkeypatch):
     book = "Title\n\nINTRODUCTION\n\nOnce.\n\nTHE FOX\n\nSour grapes.\n\n\nAPPENDIX\n\nEnd of Project Gutenberg\n"
-    path = tmp_path / aesop.FILE
+    path = tmp_path / AESOP
     path.parent.mkdir()
     path.write_text(book)
-    monkeypatch.setattr(aesop, "SHA256", hashlib.sha256(book.encode()).hexdigest())
+    monkeypatch.setattr(texts, "AESOP", {AESOP: hashlib.sha256(book.encode()).hexdigest()})
     found = load_dataset(parse_dataset({"name": "aesop", "validation": 0, "test_fraction": 0.02}), tmp_path)
     text = inputs(found, "train") + inputs(found, "test") + labels(found, "test")[-1]
     assert text == "INTRODUCTION\n\nOnce.\n\nTHE FOX\n\nSour grapes.\n"
 
 
 def test_wikitext_2_is_trained_on_the_one_file_and_tested_on_the_other(tmp_path, monkeypatch):
-    contents = {wikitext_2.TRAIN: LETTERS * 2, wikitext_2.TEST: "cab"}
+    contents = dict(zip(texts.WIKITEXT_2, (LETTERS * 2, "cab"), strict=True))
     for file, content in contents.items():
         path = tmp_path / file
         path.parent.mkdir(exist_ok=True)
         path.write_text(content)
     checksums = {file: hashlib.sha256(content.encode()).hexdigest() for file, content in contents.items()}
-    monkeypatch.setattr(wikitext_2, "CHECKSUMS", checksums)
+    monkeypatch.setattr(texts, "WIKITEXT_2", checksums)
     found = load_dataset(parse_dataset("wikitext_2"), tmp_path)
     assert labels(found, "validation") == "qrst" and labels(found, "test") == "cab"
     assert inputs(found, "train") + labels(found, "train")[-1] == LETTERS + LETTERS[:16]
 
 
 def test_the_real_texts_have_the_sizes_in_the_docs(data_dir):
-    for name, file in (("aesop", aesop.FILE), ("wikitext_2", wikitext_2.TRAIN)):
+    for name, file in (("aesop", AESOP), ("wikitext_2", "wikitext-2/valid.txt")):
         if not (data_dir / file).exists():
             pytest.skip(f"the folder in IDWBENCH_DATA has no {file}")
         found = load_dataset(parse_dataset(name), data_dir)

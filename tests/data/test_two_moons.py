@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from idwbench.data.loading import load_dataset
-from idwbench.data.two_moons import _draw
+from idwbench.data.synthetic import draw_two_moons
 from idwbench.runs.datasets import TwoMoonsConfig
 
 
@@ -26,7 +26,7 @@ def test_train_and_test_are_drawn_in_this_order_from_one_generator():
 @pytest.mark.parametrize("seed", [0, 1, 12345, 2**32 - 1])
 @pytest.mark.parametrize(("per_class", "noise"), [(1, 0.1), (2, 0.0), (7, 0.3), (100, 0.1), (1001, 2.5)])
 def test_points_are_bit_identical_to_scikit_learns(seed, per_class, noise):
-    found = _draw(per_class, noise, np.random.RandomState(seed))
+    found = draw_two_moons(TwoMoonsConfig(noise=noise), per_class, np.random.RandomState(seed))
     points, labels = make_moons(
         (per_class, per_class), shuffle=False, noise=noise, random_state=np.random.RandomState(seed)
     )

