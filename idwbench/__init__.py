@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from idwbench.runs.config import run_config
     from idwbench.sweep.execution import run_sweep, train
     from idwbench.sweep.measurement import measure_runs
-    from idwbench.training.key_replay import key_history
+    from idwbench.training.replay import key_history
 
 __all__ = [
     "KernelRegressor",
@@ -71,7 +71,7 @@ _HOMES = {
     "import_prototypes": "idwbench.models.imported",
     "judge_claims": "idwbench.claims.verdicts",
     "kernel_regression": "idwbench.models.kernel_regression",
-    "key_history": "idwbench.training.key_replay",
+    "key_history": "idwbench.training.replay",
     "load_model": "idwbench.models.model_file",
     "measure_runs": "idwbench.sweep.measurement",
     "model_card": "idwbench.exports.model",

@@ -16,7 +16,7 @@ from idwbench.dual.recordings import Recordings
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import RunResult
-from idwbench.training.checkpoint_files import Checkpoints
+from idwbench.training.checkpoints import Checkpoints
 from idwbench.training.engine import AbstractEngine
 from idwbench.training.module_training import Trained
 from idwbench.training.torch_engine import resolve_device

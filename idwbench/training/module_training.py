@@ -19,9 +19,8 @@ from idwbench.runs.metrics import Metrics
 from idwbench.runs.protocol import Protocol, learning_rate
 from idwbench.runs.results import CurvePoint
 from idwbench.training.activation_memory import activation_memory
-from idwbench.training.checkpoint_files import CheckpointFile, State
-from idwbench.training.flat_parameters import FlatParameters
-from idwbench.training.optimizers import clip_gradients, optimizer_step
+from idwbench.training.checkpoints import CheckpointFile, State
+from idwbench.training.optimizers import FlatParameters, clip_gradients, optimizer_step
 
 __all__ = ["ModuleTraining", "Trained", "shuffled_batches"]
 
@@ -214,7 +213,7 @@ class ModuleTraining:
         progress = self.progress
         if self.recorder is not None:
             self.recorder.flush()
-        curve = [[p.epoch, [[*key, value] for key, value in p.values.items()]] for p in progress.curve]
+        curve = [[p.epoch, [[*key, float(value)] for key, value in p.values.items()]] for p in progress.curve]
         facts = {
             "generator": self._epoch_start,  # the batches of the epoch are drawn again, and those done are left out
             "epoch": progress.epoch,
@@ -231,8 +230,8 @@ class ModuleTraining:
             **{f"buffer.{name}": buffer for name, buffer in self.module.named_buffers()},
             **{f"optimizer.{name}": tensor for name, tensor in self.optimizer_step.state.items()},
         }
-        arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
-        self.checkpoint.save(State({**arrays, "step_seconds": np.array(progress.step_seconds)}, facts))
+        tensors["step_seconds"] = torch.tensor(progress.step_seconds, dtype=torch.float64)
+        self.checkpoint.save(State(tensors, facts))
         self._saved = time.monotonic()
 
     @torch.no_grad()
@@ -241,9 +240,8 @@ class ModuleTraining:
         if not self._resume_recording(state):
             return
         assert state is not None
-        facts = dict(state.facts)
+        facts, tensors = dict(state.facts), state.tensors
         facts.pop("recording", None)
-        tensors = {name: torch.from_numpy(np.array(array)) for name, array in state.arrays.items()}
         self.flat.numbers.copy_(tensors["parameters"])
         for name, buffer in self.module.named_buffers():
             buffer.copy_(tensors[f"buffer.{name}"])
@@ -253,7 +251,7 @@ class ModuleTraining:
         }
         self.generator.bit_generator.state = facts.pop("generator")
         points = [CurvePoint(epoch, {(a, b): v for a, b, v in values}) for epoch, values in facts.pop("curve")]
-        self.progress = _Progress(**facts, curve=points, step_seconds=state.arrays["step_seconds"].tolist())
+        self.progress = _Progress(**facts, curve=points, step_seconds=tensors["step_seconds"].tolist())
 
     def _resume_recording(self, state: State | None) -> bool:
         """Continue or start the recording, and return whether the checkpoint is to be used."""

@@ -16,7 +16,7 @@ from idwbench.training.engine import AbstractEngine
 
 if TYPE_CHECKING:
     from idwbench.dual.recordings import Recordings
-    from idwbench.training.checkpoint_files import Checkpoints
+    from idwbench.training.checkpoints import Checkpoints
 
 __all__ = ["EngineName", "EngineSelector", "check_run_memory"]
 
@@ -154,7 +154,7 @@ class EngineSelector:
         return engine()
 
     def _checkpoints(self) -> "Checkpoints":
-        from idwbench.training.checkpoint_files import Checkpoints
+        from idwbench.training.checkpoints import Checkpoints
 
         folder = self.checkpoint_folder or (None if self.results is None else self.results.checkpoint_folder)
         return Checkpoints(folder, self.report)

@@ -10,7 +10,7 @@ from idwbench.attention.forward import prototype_logits
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.runs.config import RunConfig
-from idwbench.training.step_replay import AbstractReplay, Prototypes, Snapshot, Steps
+from idwbench.training.replay import AbstractReplay, Prototypes, Snapshot, Steps
 
 
 def make_optimizer(parameters: list[torch.Tensor], config: RunConfig) -> torch.optim.Optimizer:

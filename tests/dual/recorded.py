@@ -16,7 +16,7 @@ from idwbench.dual.facts import RecordingFacts
 from idwbench.dual.recorder import Recorder
 from idwbench.dual.recording import Recording
 from idwbench.runs.protocol import Protocol
-from idwbench.training.checkpoint_files import CheckpointFile
+from idwbench.training.checkpoints import CheckpointFile
 from idwbench.training.module_training import ModuleTraining, shuffled_batches
 
 N_TRAIN = 27

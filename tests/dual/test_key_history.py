@@ -10,7 +10,7 @@ from idwbench.data.dataset import Dataset
 from idwbench.dual.coefficients import BackwardCoefficients, StepRule, step_coefficients
 from idwbench.dual.key_history import KeyHistory
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.training.key_replay import replay_keys
+from idwbench.training.replay import replay_keys
 
 PROTOCOLS = [
     {},

@@ -21,7 +21,7 @@ from idwbench.dual.recordings import Recordings
 from idwbench.errors import FullDiskError, OutputError, RecordingError, TrainingError
 from idwbench.machine import readable_bytes
 from idwbench.runs.protocol import Protocol
-from idwbench.training.checkpoint_files import CheckpointFile, State
+from idwbench.training.checkpoints import CheckpointFile, State
 
 SGD = Protocol(epochs=2, batch_size=8, learning_rate=0.05, optimizer="sgd", momentum=0.9, gradient_clip=0.1)
 ADAM = Protocol(epochs=2, batch_size=8, learning_rate=0.01)
@@ -47,7 +47,7 @@ def test_a_recording_interrupted_in_any_step_has_the_same_bytes(protocol, option
     expected = whole.run()
     for stop in range(STEPS):
         notes: list[str] = []
-        folder, file = tmp_path / f"{stop}", EverySecond(tmp_path / f"{stop}.safetensors", "run", notes.append)
+        folder, file = tmp_path / f"{stop}", EverySecond(tmp_path / f"{stop}.pt", "run", notes.append)
         stopped = RecordedTraining(protocol, folder, stop_after=stop, **options)
         with pytest.raises(Interrupted):
             stopped.training(file, checkpoint_seconds=0).train()
@@ -63,7 +63,7 @@ def test_a_recording_interrupted_in_any_step_has_the_same_bytes(protocol, option
 
 def test_what_was_recorded_after_the_checkpoint_is_recorded_again(tmp_path: Path) -> None:
     expected = RecordedTraining(SGD, tmp_path / "whole").run()
-    file = CheckpointFile(tmp_path / "run.safetensors", "run")
+    file = CheckpointFile(tmp_path / "run.pt", "run")
     stopped = RecordedTraining(SGD, tmp_path / "run", stop_after=3)
     with pytest.raises(Interrupted):
         stopped.training(file, checkpoint_seconds=0).train()
@@ -80,7 +80,7 @@ def test_what_was_recorded_after_the_checkpoint_is_recorded_again(tmp_path: Path
 def test_a_training_whose_recording_does_not_reach_its_checkpoint_starts_anew(damage: str, tmp_path: Path) -> None:
     expected = RecordedTraining(SGD, tmp_path / "whole").run()
     notes: list[str] = []
-    file = CheckpointFile(tmp_path / "run.safetensors", "run", notes.append)
+    file = CheckpointFile(tmp_path / "run.pt", "run", notes.append)
     stopped = RecordedTraining(SGD, tmp_path / "run", stop_after=5)
     with pytest.raises(Interrupted):
         stopped.training(file, checkpoint_seconds=0).train()
@@ -168,7 +168,7 @@ class FullDisk(io.FileIO):
 
 @pytest.mark.parametrize("room", [0, 200, 3_000, 9_000])
 def test_a_full_disk_is_one_line_and_the_recording_is_not_complete(room: int, tmp_path: Path, monkeypatch) -> None:
-    file = CheckpointFile(tmp_path / "run.safetensors", "run")
+    file = CheckpointFile(tmp_path / "run.pt", "run")
     made = RecordedTraining(SGD, tmp_path / "run")
     FullDisk.room = room
     with monkeypatch.context() as patch:

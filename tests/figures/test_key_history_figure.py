@@ -14,7 +14,7 @@ from idwbench.figures.key_history import KeyRow, Picture, PictureGroup, SharesBy
 from idwbench.figures.key_history_plane import PlanePanel, draw_key_history_plane
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
-from idwbench.training.key_replay import key_history
+from idwbench.training.replay import key_history
 
 
 def group(heading: str, n: int, name: str = "7") -> PictureGroup:

@@ -253,11 +253,11 @@ def test_after_a_number_of_failures_no_run_is_started_and_the_rest_is_released(s
 def test_a_full_disk_ends_the_sweep_instead_of_failing_run_after_run(store, number):
     def write(configs):
         try:
-            raise OSError(number, "No space left on device", "runs.db.checkpoints/1.safetensors")
+            raise OSError(number, "No space left on device", "runs.db.checkpoints/1.pt")
         except OSError as error:
             raise ValueError("the checkpoint was not written") from error
 
-    with pytest.raises(FullDiskError, match=r"^runs.db.checkpoints/1.safetensors: cannot be written: No space left"):
+    with pytest.raises(FullDiskError, match=r"^runs.db.checkpoints/1.pt: cannot be written: No space left"):
         run_pending(planned(store, 8), store, lambda config: FakeEngine(before=write), DATASET, Failures(), jobs=2)
     assert set(states(store).values()) == {"planned"}
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from idwbench.runs.protocol import Protocol
-from idwbench.training.checkpoint_files import CheckpointFile
+from idwbench.training.checkpoints import CheckpointFile
 from idwbench.training.module_training import ModuleTraining, shuffled_batches
 
 N_TRAIN = 27

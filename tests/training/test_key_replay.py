@@ -6,13 +6,13 @@ from blob_data import make_dataset, make_regression
 
 import idwbench
 from idwbench.data.dataset import Dataset
+from idwbench.dual.key_history import KeyHistory
 from idwbench.errors import ResultsError, TrainingError
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.training import key_replay
+from idwbench.training import replay as replay_module
 from idwbench.training.engine import AbstractEngine
 from idwbench.training.fused_engine import FusedEngine
-from idwbench.training.key_replay import key_history, replay_keys
-from idwbench.training.step_replay import AbstractReplay, step_replay
+from idwbench.training.replay import AbstractReplay, key_history, replay_keys, run_replay
 from idwbench.training.threads import limited_threads
 from idwbench.training.torch_engine import TorchEngine
 
@@ -32,7 +32,7 @@ def a_run(dataset: Dataset, **settings: object) -> RunConfig:
 def trained_and_replayed(engine: str, config: RunConfig, dataset: Dataset) -> tuple[dict, AbstractReplay]:
     with limited_threads(1):
         result = ENGINES[engine]().train([config], dataset)[0]
-        return dict(result.arrays), step_replay(config, dataset, engine, "cpu")
+        return dict(result.arrays), run_replay(config, dataset, engine, "cpu")
 
 
 @pytest.mark.slow
@@ -59,14 +59,14 @@ def test_both_engines_give_the_same_shares(blobs):
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-3)
 
 
-def history_of_blobs(blobs: Dataset, **settings: object) -> key_replay.KeyHistory:
+def history_of_blobs(blobs: Dataset, **settings: object) -> KeyHistory:
     arrays, replay = trained_and_replayed("torch", a_run(blobs, epochs=2, **settings), blobs)
     return replay_keys(replay, arrays["keys"], arrays["values"])
 
 
 def test_shares_do_not_depend_on_the_blocks_that_they_are_computed_in(blobs, monkeypatch):
     whole = history_of_blobs(blobs)
-    monkeypatch.setattr(key_replay, "_BLOCK_NUMBERS", 1)
+    monkeypatch.setattr(replay_module, "_BLOCK_NUMBERS", 1)
     single = history_of_blobs(blobs)
     np.testing.assert_allclose(single.shares, whole.shares, rtol=0, atol=1e-12)
     np.testing.assert_allclose(single.class_shares, whole.class_shares, rtol=0, atol=1e-12)
@@ -153,6 +153,6 @@ def test_runs_without_such_keys_are_refused_in_one_line(tmp_path, monkeypatch):
 def test_a_run_on_data_that_changed_since_is_refused(tmp_path, monkeypatch):
     db = tmp_path / "results.db"
     run = idwbench.train(run_config("two_moons", prototypes=2, epochs=1), db, engine="torch")
-    monkeypatch.setattr(key_replay, "load_dataset", lambda config, data_dir: make_dataset())
+    monkeypatch.setattr(replay_module, "load_dataset", lambda config, data_dir: make_dataset())
     with pytest.raises(TrainingError, match=r"was trained on other data: the data set has changed$"):
         key_history(idwbench.Results(db), run.run_key)

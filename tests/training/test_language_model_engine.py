@@ -11,7 +11,7 @@ from idwbench.errors import ConfigError
 from idwbench.models.text_model import text_model_from_arrays
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.results import RunResult
-from idwbench.training.checkpoint_files import Checkpoints
+from idwbench.training.checkpoints import Checkpoints
 from idwbench.training.language_model_engine import LanguageModelEngine, random_windows
 
 METRIC = "bits_per_character"

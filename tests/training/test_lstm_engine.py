@@ -20,7 +20,7 @@ from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.results import RunResult
 from idwbench.sweep.execution import train
-from idwbench.training.checkpoint_files import Checkpoints
+from idwbench.training.checkpoints import Checkpoints
 from idwbench.training.lstm_engine import LstmEngine
 
 

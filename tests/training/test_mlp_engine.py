@@ -19,7 +19,7 @@ from idwbench.errors import ConfigError, OutputError, RecordingError
 from idwbench.models.perceptron import MultilayerPerceptron, initial_mlp, mlp_from_arrays
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.results import RunResult
-from idwbench.training.checkpoint_files import Checkpoints
+from idwbench.training.checkpoints import Checkpoints
 from idwbench.training.mlp_engine import MlpEngine, sequence_batches
 from idwbench.training.module_training import ModuleTraining
 

@@ -17,9 +17,9 @@ from torch.nn import functional
 
 from idwbench.runs.protocol import Protocol, learning_rate
 from idwbench.training.activation_memory import activation_memory
-from idwbench.training.checkpoint_files import CheckpointFile, State
-from idwbench.training.flat_parameters import FlatParameters
+from idwbench.training.checkpoints import CheckpointFile, State
 from idwbench.training.module_training import shuffled_batches
+from idwbench.training.optimizers import FlatParameters
 
 PROTOCOLS = (
     {},
@@ -75,7 +75,7 @@ def test_a_training_interrupted_in_any_step_gives_the_same_bytes(settings: dict[
     curve = whole.train().curve
     steps = 2 * -(-N_TRAIN // 8)
     for stop in range(1, steps + 1):
-        path = tmp_path / f"{stop}.safetensors"
+        path = tmp_path / f"{stop}.pt"
         interrupted = make_training(protocol, stop_after=stop).training(path, checkpoint_seconds=0)
         with pytest.raises(Interrupted):
             interrupted.train()
@@ -90,7 +90,7 @@ def test_a_training_interrupted_in_any_step_gives_the_same_bytes(settings: dict[
 
 def test_an_exception_in_on_epoch_leaves_a_checkpoint_of_that_epoch(tmp_path: Path) -> None:
     protocol = Protocol(epochs=3, batch_size=8, learning_rate=0.05)
-    path = tmp_path / "new folder" / "run.safetensors"
+    path = tmp_path / "new folder" / "run.pt"
 
     def stop(epoch: int) -> None:
         if epoch == 2:
@@ -109,7 +109,7 @@ def test_an_exception_in_on_epoch_leaves_a_checkpoint_of_that_epoch(tmp_path: Pa
 
 @pytest.mark.slow
 def test_a_killed_process_is_continued_with_the_same_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "run.safetensors"
+    path = tmp_path / "run.pt"
     folder = Path(__file__).parent
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
     child = subprocess.Popen(
@@ -130,7 +130,7 @@ def test_a_killed_process_is_continued_with_the_same_bytes(tmp_path: Path) -> No
     training.train()
     assert state_bytes(training.module) == state_bytes(whole.module)
     assert resumed.steps < 3 * -(-N_TRAIN // 8)
-    assert [file.name for file in tmp_path.iterdir()] == ["run.safetensors"]
+    assert [file.name for file in tmp_path.iterdir()] == ["run.pt"]
 
 
 def test_a_loss_that_is_not_finite_ends_the_training() -> None:
@@ -141,23 +141,27 @@ def test_a_loss_that_is_not_finite_ends_the_training() -> None:
 
 def test_checkpoints_of_another_run_or_version_and_damaged_ones_are_not_used(tmp_path: Path, monkeypatch) -> None:
     notes: list[str] = []
-    file = CheckpointFile(tmp_path / "a.safetensors", "this run", notes.append)
+    file = CheckpointFile(tmp_path / "a.pt", "this run", notes.append)
     assert file.load() is None and notes == []
-    state = State({"x": np.arange(4.0), "none": np.zeros((0, 2), np.float32)}, {"epoch": 1, "nan": [1e-300]})
+    position = np.random.default_rng(5).bit_generator.state
+    state = State({"x": torch.arange(4.0), "none": torch.zeros(0, 2)}, {"nan": [1e-300], "generator": position})
     file.save(state)
     loaded = file.load()
     assert loaded is not None and loaded.facts == state.facts
-    assert all(np.array_equal(loaded.arrays[name], array) for name, array in state.arrays.items())
+    assert all(torch.equal(loaded.tensors[name], tensor) for name, tensor in state.tensors.items())
     other = CheckpointFile(file.path, "another run", notes.append)
     assert other.load() is None and "is of another configuration; the training starts anew" in notes[-1]
     content = file.path.read_bytes()
-    for damaged in (b"", content[:20], content[:-1], content[:-9] + b"\x01" + content[-8:], b"\xff" * 64):
+    place = content.index(np.arange(4.0, dtype=np.float32).tobytes())
+    for damaged in (b"", content[:20], content[:-1], content[:place] + b"\x01" + content[place + 1 :], b"\xff" * 64):
         file.path.write_bytes(damaged)
         assert file.load() is None and "is damaged" in notes[-1]
     file.path.write_bytes(content)
-    monkeypatch.setattr("idwbench.training.checkpoint_files.__version__", "9.9.9")
+    monkeypatch.setattr("idwbench.training.checkpoints.__version__", "9.9.9")
     assert file.load() is None and "not idwbench 9.9.9" in notes[-1]
-    assert len(notes) == 7
+    file.path.rename(tmp_path / "a.safetensors")
+    assert file.load() is None and "was written by an earlier version; the training starts anew" in notes[-1]
+    assert len(notes) == 8
     file.delete()
     assert not tmp_path.exists()
     file.delete()

@@ -17,7 +17,7 @@ from idwbench.data.dataset import Dataset
 from idwbench.models.networks import Network, network_from_arrays
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.results import RunResult
-from idwbench.training.checkpoint_files import Checkpoints
+from idwbench.training.checkpoints import Checkpoints
 from idwbench.training.network_engine import NetworkEngine
 
 IDW = {"encoder": "mlp", "width": 6, "head": "idw", "prototypes": 5}
@@ -82,7 +82,7 @@ def test_an_interrupted_run_continues_with_the_same_bytes(settings: dict[str, ob
     engine = NetworkEngine("cpu", checkpoints)
     with pytest.raises(Interrupted):
         engine.train([config], images(), stop)
-    assert [file.name for file in (tmp_path / "checkpoints").iterdir()] == [f"{config.run_key}.safetensors"]
+    assert [file.name for file in (tmp_path / "checkpoints").iterdir()] == [f"{config.run_key}.pt"]
     epochs: list[int] = []
     resumed = NetworkEngine("cpu", checkpoints).train([config], images(), epochs.append)[0]
     whole = trained(config)

@@ -71,7 +71,7 @@ def collect_moved_keys(
         ConfigError: no complete run, no key moved, or the inputs are neither images nor points of classes.
         TrainingError: the repeated training does not arrive at the stored keys.
     """
-    from idwbench.training.key_replay import key_history
+    from idwbench.training.replay import key_history
 
     selection = select_runs_of_kind(runs)
     section, left_out = selection.first()

@@ -1,39 +1,37 @@
-"""Checkpoint files: the state of an interrupted training, as arrays and JSON in one ``.safetensors``.
+"""Checkpoints: the state of an interrupted training, as tensors and plain numbers in one file of torch.
 
 A file belongs to one configuration, one version of the packages and one processor type; another is not used. It is
-written atomically and never unpickled.
+written atomically and read without unpickling objects.
 """
 
 from __future__ import annotations
 
-import json
 import platform
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
 from idwbench import __version__
-from idwbench.data.dataset import array_sha256
 from idwbench.files import make_folder, write_file
 from idwbench.runs.config import RunConfig
 
 __all__ = ["CheckpointFile", "Checkpoints", "State"]
 
-FORMAT = "idwbench-checkpoint-1"
+FORMAT = "idwbench-checkpoint-2"
 
 
 @dataclass(frozen=True)
 class State:
-    """Arrays by name, and facts that JSON can hold."""
+    """Tensors by name, and facts: numbers, texts, None, and lists and dictionaries of them."""
 
-    arrays: Mapping[str, NDArray[np.generic]]
+    tensors: Mapping[str, Tensor]
     facts: Mapping[str, Any]
 
 
@@ -57,35 +55,45 @@ class CheckpointFile:
         Raises:
             OutputError: the file cannot be written.
         """
-        arrays = {name: np.ascontiguousarray(array) for name, array in state.arrays.items()}
-        facts = {**self._origin(), "facts": state.facts, "sha256": _checksum(arrays, state.facts)}
-        content = safetensors.numpy.save(arrays, {"checkpoint": json.dumps(facts, sort_keys=True)})
+        tensors = {name: tensor.detach().cpu() for name, tensor in state.tensors.items()}
+        content = BytesIO()
+        torch.save({"origin": self._origin(), "tensors": tensors, "facts": dict(state.facts)}, content)
         make_folder(self.path.parent)
-        write_file(self.path, content, overwrite=True)
+        write_file(self.path, content.getvalue(), overwrite=True)
 
     def load(self) -> State | None:
         """Return the state, or None if there is no file or it cannot be used, with a note."""
-        if not self.path.exists():
-            return None
-        try:
-            content = self.path.read_bytes()
-            facts = json.loads(_metadata(content)["checkpoint"])
-            arrays = safetensors.numpy.load(content)
-            problem = self._problem(facts, arrays)
-        except (OSError, ValueError, LookupError, TypeError, safetensors.SafetensorError):
-            problem = "is damaged"
+        path, problem = self.path, ""
+        if path.exists():
+            try:
+                content = path.read_bytes()
+                held = torch.load(BytesIO(content), weights_only=True)
+                # Torch does not compare the checksums of the parts.
+                is_damaged = zipfile.ZipFile(BytesIO(content)).testzip() is not None
+                problem = "is damaged" if is_damaged else self._problem(held["origin"])
+            except Exception:  # a damaged file can raise any
+                problem = "is damaged"
+            if not problem:
+                return State(held["tensors"], held["facts"])
+        elif self._earlier.exists():
+            path, problem = self._earlier, "was written by an earlier version"
         if problem:
-            self.note(f"{self.path}: the checkpoint {problem}; the training starts anew")
-            return None
-        return State(arrays, facts["facts"])
+            self.note(f"{path}: the checkpoint {problem}; the training starts anew")
+        return None
 
     def delete(self) -> None:
         """Delete the file and its folder, if that is empty; without an error if they cannot be deleted."""
         try:
             self.path.unlink(missing_ok=True)
+            self._earlier.unlink(missing_ok=True)
             self.path.parent.rmdir()
         except OSError:
             pass
+
+    @property
+    def _earlier(self) -> Path:
+        """The file of version 0.1, which is not read."""
+        return self.path.with_suffix(".safetensors")
 
     def _origin(self) -> dict[str, str]:
         return {
@@ -95,20 +103,20 @@ class CheckpointFile:
             "machine": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
         }
 
-    def _problem(self, facts: dict[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> str:
-        """Return why a file cannot be used, or an empty text."""
-        origin = self._origin()
-        if facts["identity"] != origin["identity"]:
+    def _problem(self, origin: Mapping[str, str]) -> str:
+        """Return why a file of that origin cannot be used, or an empty text."""
+        expected = self._origin()
+        if origin["identity"] != expected["identity"]:
             return "is of another configuration"
         for name in ("format", "versions", "machine"):
-            if facts[name] != origin[name]:
-                return f"was written by {facts[name]}, not {origin[name]}"
-        return "" if facts["sha256"] == _checksum(arrays, facts["facts"]) else "is damaged"
+            if origin[name] != expected[name]:
+                return f"was written by {origin[name]}, not {expected[name]}"
+        return ""
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of many runs: ``<run key>.safetensors`` in one folder, or none without a folder."""
+    """The checkpoints of many runs: ``<run key>.pt`` in one folder, or none without a folder."""
 
     folder: Path | None = None
     note: Callable[[str], None] = lambda line: None
@@ -118,23 +126,10 @@ class Checkpoints:
         if self.folder is None:
             return None
         identity = f"{config.run_key} {data_sha256} {device}"
-        return CheckpointFile(self.folder / f"{config.run_key}.safetensors", identity, self.note)
+        return CheckpointFile(self.folder / f"{config.run_key}.pt", identity, self.note)
 
     def delete(self, configs: Sequence[RunConfig]) -> None:
         """Delete the files of runs."""
         for config in configs:
             if (file := self.file(config, "", "")) is not None:
                 file.delete()
-
-
-def _metadata(content: bytes) -> dict[str, str]:
-    """Return the metadata in the header of a safetensors file."""
-    length = int.from_bytes(content[:8], "little")
-    found: dict[str, str] = json.loads(content[8 : 8 + length])["__metadata__"]
-    return found
-
-
-def _checksum(arrays: Mapping[str, NDArray[np.generic]], facts: Mapping[str, Any]) -> str:
-    names = sorted(arrays)
-    text = np.frombuffer(json.dumps([names, facts], sort_keys=True).encode(), np.uint8)
-    return array_sha256(text, *(arrays[name] for name in names))
