@@ -20,7 +20,7 @@ from idwbench.models.given_prototypes import GivenPrototypes, given_prototypes
 from idwbench.models.inputs import find_label
 from idwbench.models.neighbours import nearest_index
 from idwbench.models.prototypes import PrototypeNetwork
-from idwbench.models.saved_model import SavedModel, metrics_of_task, versions_here
+from idwbench.models.saved_model import SavedModel, task_metrics, versions_here
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import UnknownConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
@@ -229,4 +229,4 @@ def _metrics(network: PrototypeNetwork, data: Dataset) -> Mapping[str, Mapping[s
     for name, split in data.splits.items():
         outputs = network.outputs(split.inputs)
         found |= data.metrics(name, outputs if data.class_names else data.target_scaling.apply(outputs))
-    return metrics_of_task(found, data.task)
+    return task_metrics(found, data.task)

@@ -1,14 +1,14 @@
-"""Model files: keys, values, scaling, configuration and provenance in one ``.pt`` or ``.safetensors``.
+"""Model files: the tensors and the card of one model, in a ``.pt`` or a ``.safetensors``.
 
-No objects are unpickled: ``.pt`` is read with ``torch.load(weights_only=True)``. A model file has no time stamp, so
-that the same run gives the same bytes. Both have the model card for other readers: the entry ``model.json`` of the zip
-archive, and of the metadata of ``.safetensors``.
+The card is JSON: the public card of the model (`idwbench.models.model_card`), its whole configuration, and a checksum
+of both and the tensors. It is the string ``model.json`` beside the tensors of ``.pt``, and the metadata of that name in
+``.safetensors``. No objects are unpickled: ``.pt`` is read with ``torch.load(weights_only=True)``. A model file has no
+time stamp, so that the same run gives the same bytes.
 """
 
-import hashlib
 import io
 import json
-import sys
+import math
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
@@ -19,23 +19,14 @@ from typing import Any
 import numpy as np
 import safetensors.torch
 import torch
+from torch import Tensor
 
 from idwbench.attention.records import Method
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Scaling, array_sha256
 from idwbench.errors import ConfigError, ModelFileError
 from idwbench.files import check_model_path, read_file, write_file
-from idwbench.models.model_card import (
-    CARD_NAME,
-    FACTS,
-    REGRESSION_TENSORS,
-    TENSORS,
-    card_text,
-    check_parameters,
-    check_tensors,
-    parse_facts,
-    saved_model_card,
-)
+from idwbench.models.model_card import CARD_NAME, ModelFacts, card_text, parse_facts, saved_model_card
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import RunConfig
@@ -43,10 +34,19 @@ from idwbench.runs.config import RunConfig
 __all__ = ["load_model", "model_content", "save_model"]
 
 FORMAT = "idwbench-model"
-CHECKSUM = "sha256"  # of tensors and facts, in .safetensors; a .pt file is a zip archive, which has its own
-CARD_CHECKSUM = "card_sha256"  # a fact of .safetensors
-# 1: classification; 2: regression, with the scaling of the targets.
-VERSIONS = (1, 2)
+# 3: a card. In 1 (classification) and 2 (regression) the facts were entries of .pt, or the metadata of the name FORMAT.
+VERSION = 3
+CHECKSUM = "sha256"
+_DTYPES = {
+    "keys": torch.float32,
+    "values": torch.float32,
+    "scaling_mean": torch.float64,
+    "scaling_std": torch.float64,
+    "target_mean": torch.float64,
+    "target_std": torch.float64,
+}
+
+Fields = tuple[dict[str, Any], dict[str, Any]]
 
 
 def save_model(
@@ -71,7 +71,7 @@ def save_model(
     target = Path(path)
     check_model_path(target)
     content = model_content(model, target.suffix)
-    again = _parsed(content, target)
+    again = _read_model(content, target)
     if check is not None:
         check(again)
     write_file(target, content, overwrite=overwrite)
@@ -84,152 +84,171 @@ def load_model(path: str | PathLike[str]) -> SavedModel:
         ModelFileError: the file does not exist, is not a model file, is damaged or of a newer version, or its method
             is not registered or is defined by another version of its plugin.
     """
-    return _parsed(read_file(Path(path), ModelFileError), Path(path))
+    return _read_model(read_file(Path(path), ModelFileError), Path(path))
 
 
 def model_content(model: SavedModel, suffix: str) -> bytes:
     """Return the bytes of a model file with the ending ``.pt`` or ``.safetensors``."""
     tensors = {name: getattr(model.network, name).detach().cpu().contiguous() for name in ("keys", "values")}
-    scalings = [("scaling", model.scaling), ("target", model.target_scaling)]
-    for name, scaling in scalings[:1] if model.class_names else scalings:
+    scalings = {"scaling": model.scaling} | ({} if model.class_names else {"target": model.target_scaling})
+    for name, scaling in scalings.items():
         tensors[f"{name}_mean"] = torch.from_numpy(np.array(scaling.mean, dtype=np.float64))
         tensors[f"{name}_std"] = torch.from_numpy(np.array(scaling.std, dtype=np.float64))
-    facts = {
+    card = {
         "format": FORMAT,
-        "version": 1 if model.class_names else 2,
-        "config": model.config.model_dump(mode="json"),
-        "image_shape": list(model.image_shape) if model.image_shape else None,
-        "class_names": list(model.class_names),
+        "version": VERSION,
+        **saved_model_card(model),
         "provenance": dict(model.provenance),
-        "patches": [_interned(patch) for patch in model.patches],
-        "metrics": _interned({split: dict(values) for split, values in model.metrics.items()}),
-        "patched_metrics": _interned({split: dict(values) for split, values in model.patched_metrics.items()}),
+        "config": model.config.model_dump(mode="json"),
     }
-    card = card_text(saved_model_card(model))
+    text = card_text({**card, CHECKSUM: _checksum(card, tensors)})
     if suffix == ".safetensors":
-        return _safetensors_content(facts | {CARD_CHECKSUM: _text_sha256(card)}, tensors, card)
+        return safetensors.torch.save(tensors, {CARD_NAME: text})
+    # In memory, since torch would write the name of a file into it.
     buffer = io.BytesIO()
-    torch.save({**facts, **tensors}, buffer)
-    with zipfile.ZipFile(buffer, "a") as archive:
-        # In the folder of the others, since torch expects one; the time is that of no clock.
-        archive.writestr(zipfile.ZipInfo(f"{archive.namelist()[0].partition('/')[0]}/{CARD_NAME}"), card)
+    torch.save({CARD_NAME: text, **tensors}, buffer)
     return buffer.getvalue()
 
 
-def _safetensors_content(facts: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], card: str) -> bytes:
-    content = safetensors.torch.save(dict(tensors))
-    start = 8 + int.from_bytes(content[:8], "little")
-    # Not by safetensors, which does not keep the order of several entries.
-    entries = {FORMAT: json.dumps({**facts, CHECKSUM: _checksum(facts, tensors)}), CARD_NAME: card}
-    header = json.dumps({"__metadata__": entries, **json.loads(content[8:start])}).encode()
-    header += b" " * (-len(header) % 8)
-    return len(header).to_bytes(8, "little") + header + content[start:]
-
-
-def _text_sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _interned(content: Any) -> Any:
-    """Return a copy in which equal strings are one object: pickle writes an object once, so that bytes depend on it."""
-    if isinstance(content, str):
-        return sys.intern(content)
-    if isinstance(content, dict):
-        return {_interned(key): _interned(value) for key, value in content.items()}
-    return [_interned(value) for value in content] if isinstance(content, list) else content
-
-
-def _parsed(content: bytes, path: Path) -> SavedModel:
+def _read_model(content: bytes, path: Path) -> SavedModel:
     """Return the model in the content of the file `path`."""
     try:
         # Torch warns of some kinds of tensors; the checks below refuse them.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fields = _safetensors_fields(content) if path.suffix == ".safetensors" else _pt_fields(content)
+            card, tensors = _safetensors_fields(content) if path.suffix == ".safetensors" else _pt_fields(content)
+            _check_content(card, tensors)
     except Exception as error:  # the readers can raise any exception
         raise ModelFileError(f"not an idwbench model: {_one_line(error)}", file=path) from None
-    if not isinstance(fields, dict) or not isinstance(fields.get("format"), str) or fields["format"] != FORMAT:
+    if card.get("format") != FORMAT:
         raise ModelFileError("not an idwbench model", file=path)
-    found = fields.get("version")
-    if type(found) is int and VERSIONS[-1] < found < 1000:
-        problem = f"model format {found}, this idwbench reads up to {VERSIONS[-1]}"
+    version = card.get("version")
+    if type(version) is int and VERSION < version < 1000:
+        problem = f"model format {version}, this idwbench reads up to {VERSION}"
         raise ModelFileError(problem, file=path, hint="upgrade idwbench")
     try:
-        if missing := [name for name in ("version", *FACTS, *TENSORS) if name not in fields]:
-            raise ValueError(f"'{missing[0]}' is missing")
-        if type(found) is not int or found not in VERSIONS:
-            raise ValueError(f"version: expected one of {VERSIONS}")
-        return _built(fields, path)
+        if type(version) is not int or not 1 <= version <= VERSION:
+            raise ValueError(f"version: expected a number from 1 to {VERSION}")
+        facts = parse_facts(card)
+        _check_tensors(tensors, facts)
+        return _model(facts, tensors, _method(facts.config, path))
     except (ValueError, ConfigError) as error:
         raise ModelFileError(f"damaged model file: {_one_line(error)}", file=path) from None
 
 
-def _pt_fields(content: bytes) -> Any:
+def _pt_fields(content: bytes) -> Fields:
+    """Return the card and the tensors of a ``.pt`` file."""
     if not zipfile.is_zipfile(io.BytesIO(content)):
         raise ValueError("it is not the zip archive that torch.save writes")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        # Torch would allocate whatever size an entry claims.
+        if any(entry.compress_type or entry.file_size > len(content) for entry in archive.infolist()):
+            raise ValueError("it is compressed, which torch.save never does, or a size in it is wrong")
         broken = archive.testzip()  # torch does not check the checksums
     if broken is not None:
         raise ValueError(f"the checksum of {broken} is wrong")
     try:
-        return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        fields: dict[str, Any] = dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
     except Exception as error:  # the message of torch recommends loading without protection
         raise ValueError("it holds Python objects, or is not a file of torch.save") from error
+    tensors = {name: field for name, field in fields.items() if isinstance(field, Tensor)}
+    facts = {name: field for name, field in fields.items() if name not in tensors}
+    return json.loads(facts[CARD_NAME]) if CARD_NAME in facts else facts, tensors
 
 
-def _safetensors_fields(content: bytes) -> Any:
-    tensors = safetensors.torch.load(content)
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    entries = header.get("__metadata__", {})
-    facts = json.loads(entries.get(FORMAT, "null"))
-    if not isinstance(facts, dict):
-        return None
-    expected = facts.pop(CHECKSUM, None)  # files of version 0.2.0 have none
-    if expected is not None and expected != _checksum(facts, tensors):
+def _safetensors_fields(content: bytes) -> Fields:
+    """Return the card and the tensors of a ``.safetensors`` file."""
+    tensors = safetensors.torch.load(content)  # checks the header
+    metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
+    # Files of version 2 have a card too, which repeats some of the facts.
+    return json.loads(metadata.get(FORMAT) or metadata.get(CARD_NAME, "{}")), tensors
+
+
+def _check_content(card: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Check the checksum, of plain tensors alone: an expanded tensor has any size, with few numbers in its file."""
+    if not isinstance(card, dict):
+        raise ValueError("its card is no mapping")
+    for name, tensor in tensors.items():
+        if tensor.layout != torch.strided or tensor.device.type != "cpu" or not tensor.is_contiguous():
+            raise ValueError(f"{name} is not a plain tensor")
+    checksum = card.pop(CHECKSUM, None)  # .pt of versions 1 and 2 have none, nor has .safetensors of idwbench 0.2.0
+    if checksum is not None and checksum != _checksum(card, tensors):
         raise ValueError("its checksum is wrong")
-    if CARD_NAME in entries and _text_sha256(entries[CARD_NAME]) != facts.get(CARD_CHECKSUM):
-        raise ValueError("the checksum of its model card is wrong")
-    return {**facts, **tensors}
 
 
-def _checksum(facts: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> str:
-    """Return the SHA-256, in hexadecimal, of the facts and the tensors of a model."""
+def _checksum(card: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256, in hexadecimal, of the card and the tensors of a model."""
     names = sorted(tensors)
     arrays = [tensors[name].numpy() for name in names]
-    return array_sha256(np.frombuffer(json.dumps([facts, names]).encode(), np.uint8), *arrays)
+    return array_sha256(np.frombuffer(json.dumps([card, names]).encode(), np.uint8), *arrays)
 
 
-def _built(fields: dict[str, Any], path: Path) -> SavedModel:
-    facts = parse_facts(fields)
-    check_tensors(fields, facts)
-    method = _method_of(facts.config, path)
-    check_parameters(facts.config.network, method)
-    shape = facts.image_shape
-    keys, values, *scales = (fields[name].detach() for name in TENSORS)
-    targets = [fields[name].detach().numpy() for name in REGRESSION_TENSORS] if not facts.class_names else None
+def _check_tensors(tensors: Mapping[str, Tensor], facts: ModelFacts) -> None:
+    """Check types, shapes and values of the tensors of a model file.
+
+    Raises:
+        ValueError: a tensor is missing, does not fit the facts, or has an invalid value.
+    """
+    names = [name for name in _DTYPES if not (facts.class_names and name.startswith("target"))]
+    for name in names:
+        if name not in tensors:
+            raise ValueError(f"'{name}' is missing")
+        if tensors[name].dtype != _DTYPES[name]:
+            raise ValueError(f"{name} is not {str(_DTYPES[name]).removeprefix('torch.')}")
+        if not tensors[name].isfinite().all():
+            raise ValueError(f"{name} is not finite")
+    keys, values = tensors["keys"], tensors["values"]
+    if keys.ndim != 2 or values.ndim != 2 or len(keys) != len(values):
+        raise ValueError(f"keys {tuple(keys.shape)} and values {tuple(values.shape)} do not fit")
+    if not keys.numel():
+        raise ValueError(f"keys {tuple(keys.shape)}: expected at least one prototype and one feature")
+    if facts.class_names and values.shape[1] != len(facts.class_names):
+        raise ValueError(f"{len(facts.class_names)} class names for {values.shape[1]} classes")
+    if facts.image_shape and math.prod(facts.image_shape) != keys.shape[1]:
+        raise ValueError(f"image_shape {facts.image_shape} does not fit {keys.shape[1]} features")
+    for name in names[2:]:
+        columns = (keys if name.startswith("scaling") else values).shape[1]
+        if tensors[name].shape not in {(), (columns,)}:
+            raise ValueError(f"{name} {tuple(tensors[name].shape)} does not fit {columns} columns")
+        if name.endswith("std") and not (tensors[name] > 0).all():
+            raise ValueError(f"{name} is not positive")
+
+
+def _model(facts: ModelFacts, tensors: Mapping[str, Tensor], method: Method) -> SavedModel:
+    keys, values = (tensors[name].detach() for name in ("keys", "values"))
+    scalings = {
+        name: Scaling(*(tensors[f"{name}_{part}"].detach().numpy() for part in ("mean", "std")))
+        for name in (["scaling"] if facts.class_names else ["scaling", "target"])
+    }
     return SavedModel(
         network=PrototypeNetwork(method, facts.config.model.parameters, keys, values),
         config=facts.config,
-        scaling=Scaling(*(scale.numpy() for scale in scales)),
-        image_shape=(shape[0], shape[1]) if shape else None,
+        scaling=scalings["scaling"],
+        image_shape=(facts.image_shape[0], facts.image_shape[1]) if facts.image_shape else None,
         class_names=tuple(facts.class_names),
-        target_scaling=Scaling(*targets) if targets else Scaling.identity(),
+        target_scaling=scalings.get("target", Scaling.identity()),
         provenance=facts.provenance,
         patches=tuple(facts.patches),
         metrics=facts.metrics,
-        patched_metrics=facts.patched_metrics,
+        patched_metrics=facts.patched_metrics or {},
     )
 
 
-def _method_of(config: RunConfig, path: Path) -> Method:
+def _method(config: RunConfig, path: Path) -> Method:
+    """Return the method of a model, which must be registered and have a valid value of every parameter."""
+    model = config.model
     try:
-        method = get_method(config.model.method)
+        method = get_method(model.method)
     except ConfigError as error:
         hint = "if a plugin defines it, load the plugin first"
         raise ModelFileError(error.problem, file=path, hint=hint) from None
-    if method.sha256 != config.model.plugin_sha256:
+    if method.sha256 != model.plugin_sha256:
         problem = f"was trained with another version of the plugin that defines '{method.name}'"
         raise ModelFileError(problem, file=path)
+    method.resolve(model.parameters)
+    for parameter in method.parameters:
+        if parameter.name not in model.parameters:
+            raise ValueError(f"config.parameters: '{parameter.name}' is missing")
     return method
 
 

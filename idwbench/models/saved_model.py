@@ -39,9 +39,9 @@ __all__ = [
     "Explanation",
     "SavedModel",
     "find_stored_run",
-    "metrics_of_task",
     "saved_model",
     "stored_model",
+    "task_metrics",
     "versions_here",
 ]
 
@@ -263,7 +263,7 @@ def saved_model(
             "data_sha256": data_sha256 or dataset.sha256,
             "versions": dict(sorted((versions or versions_here(engine)).items())),
         },
-        metrics=metrics_of_task(metrics or {}, dataset.task),
+        metrics=task_metrics(metrics or {}, dataset.task),
     )
 
 
@@ -321,7 +321,7 @@ def versions_here(engine: str) -> dict[str, str]:
     return versions | {"numba": version("numba")} if engine == "fused" else versions
 
 
-def metrics_of_task(metrics: Metrics, task: str) -> SplitMetrics:
+def task_metrics(metrics: Metrics, task: str) -> SplitMetrics:
     """Return the finite metrics of a task by split, in the order of tables: others may be added to a run later."""
     names = [name for name, metric in METRICS.items() if metric.task == task]
     found = {

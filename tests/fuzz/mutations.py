@@ -126,6 +126,7 @@ def changed_bytes(draw: random.Random, content: bytes) -> bytes:
     return bytes(changed)
 
 
+CARD = "model.json"
 ODD_FACTS: tuple[Any, ...] = (
     *(None, True, -1, 0, 1, 2**31, 10**30, 1.5, 1e308, -0.0, float("nan"), float("inf"), "9" * 5000, "x" * 9999),
     *("", "x", "a\nb", "\x1b[31m", "\u202e", "\0", "idw", "two_moons", "regression", [], [1], ["a", "b"], ["a", "a"]),
@@ -167,15 +168,22 @@ def _changed_tensor(draw: random.Random, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def changed_pt(draw: random.Random, content: bytes) -> bytes:
-    """Return the content of a .pt file with other facts or another tensor."""
+    """Return the content of a .pt file with another card or tensor, in the form of today or that of version 1."""
     fields = torch.load(io.BytesIO(content), weights_only=True)
+    card = json.loads(fields.pop(CARD))
+    if draw.random() < 0.7:  # otherwise few changes would pass the checksum
+        card.pop("sha256")
+    changed = _changed_fields(draw, {**card, **fields})
+    if isinstance(changed, dict) and draw.random() < 0.7:
+        tensors = {name: value for name, value in changed.items() if isinstance(value, torch.Tensor)}
+        changed = {CARD: json.dumps({name: value for name, value in changed.items() if name not in tensors}), **tensors}
     buffer = io.BytesIO()
-    torch.save(_changed_fields(draw, fields), buffer)
+    torch.save(changed, buffer)
     return buffer.getvalue()
 
 
 def changed_safetensors(draw: random.Random, content: bytes) -> bytes:
-    """Return the content of a .safetensors file with other facts, another tensor or another header."""
+    """Return the content of a .safetensors file with another card, tensor or header."""
     import safetensors.torch
 
     length = int.from_bytes(content[:8], "little")
@@ -183,7 +191,7 @@ def changed_safetensors(draw: random.Random, content: bytes) -> bytes:
     if draw.random() < 0.3:
         changed = json.dumps(changed_facts(draw, header)).encode()
         return len(changed).to_bytes(8, "little") + changed + content[8 + length :]
-    fields = {**json.loads(header["__metadata__"]["idwbench-model"]), **safetensors.torch.load(content)}
+    fields = {**json.loads(header["__metadata__"][CARD]), **safetensors.torch.load(content)}
     if draw.random() < 0.7:  # otherwise few changes would pass the checksum
         fields.pop("sha256")
     fields = _changed_fields(draw, fields)
@@ -191,7 +199,7 @@ def changed_safetensors(draw: random.Random, content: bytes) -> bytes:
         fields = {"x": fields}
     tensors = {name: value.contiguous() for name, value in fields.items() if isinstance(value, torch.Tensor)}
     facts = {name: value for name, value in fields.items() if name not in tensors}
-    return safetensors.torch.save(tensors, {"idwbench-model": json.dumps(facts)})
+    return safetensors.torch.save(tensors, {draw.choice([CARD, "idwbench-model"]): json.dumps(facts)})
 
 
 def _changed_fields(draw: random.Random, fields: dict[str, Any]) -> Any:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import json
-import zipfile
+from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -11,11 +10,12 @@ from safetensors import safe_open
 import idwbench
 from idwbench.errors import ModelFileError
 from idwbench.models.model_card import card_text, saved_model_card
-from idwbench.models.model_file import load_model, save_model
+from idwbench.models.model_file import load_model
 from idwbench.models.repair import repair, undo
 from idwbench.models.saved_model import SavedModel, stored_model
 from idwbench.results.store import Results
 
+OLDER = Path(__file__).parents[1] / "assets" / "model_files" / "moons.pt"
 DATA = {"name": "two_moons", "train_per_class": 20, "test_per_class": 10, "holdout_per_class": 10}
 
 
@@ -34,8 +34,7 @@ def model(results) -> SavedModel:
 def card_in(path) -> dict:
     """Read the card as a program without idwbench would."""
     if path.suffix == ".pt":
-        with zipfile.ZipFile(path) as archive:
-            return json.loads(archive.read("archive/model.json"))
+        return json.loads(torch.load(path, weights_only=True)["model.json"])
     with safe_open(path, "np") as file:
         return json.loads(file.metadata()["model.json"])
 
@@ -64,7 +63,14 @@ def test_a_model_file_holds_its_card_for_other_readers_and_the_same_bytes_again(
     model.save(paths[0])
     model.save(paths[1])
     load_model(paths[0]).save(paths[2])
-    assert card_in(paths[0]) == saved_model_card(model) == saved_model_card(load_model(paths[0]))
+    card, stored = saved_model_card(model), card_in(paths[0])
+    assert (
+        card
+        == saved_model_card(load_model(paths[0]))
+        == {name: stored[name] for name in card} | {"provenance": card["provenance"]}
+    )
+    assert stored["provenance"] == model.provenance
+    assert stored.keys() - card.keys() == {"format", "version", "config", "sha256"}
     assert paths[0].read_bytes() == paths[1].read_bytes() == paths[2].read_bytes()
 
 
@@ -75,7 +81,7 @@ def test_a_card_that_was_changed_is_noticed(model, ending, tmp_path):
     content = path.read_bytes()
     place = content.rindex(b'"prototypes": 4' if ending == "pt" else b'\\"prototypes\\": 4')
     path.write_bytes(content[:place] + content[place:].replace(b": 4", b": 9", 1))
-    with pytest.raises(ModelFileError, match=r"checksum of (archive/model.json|its model card) is wrong"):
+    with pytest.raises(ModelFileError, match=r"checksum (of archive/data.pkl )?is wrong"):
         load_model(path)
 
 
@@ -106,20 +112,23 @@ def test_metrics_that_are_added_to_a_run_later_do_not_change_its_model_file(resu
     assert {name for found in model.metrics.values() for name in found} == {"accuracy"}
 
 
-def test_a_file_of_an_older_version_has_no_metrics_and_a_card_all_the_same(model, tmp_path):
-    save_model(model, tmp_path / "model.pt")
-    content = torch.load(tmp_path / "model.pt", weights_only=True)
+def test_a_file_of_an_older_version_has_no_metrics_and_a_card_all_the_same(tmp_path):
+    fields = torch.load(OLDER, weights_only=True)
     for name in ("metrics", "patched_metrics"):
-        del content[name]
-    torch.save(content, tmp_path / "older.pt")
+        del fields[name]
+    torch.save(fields, tmp_path / "older.pt")
     card = idwbench.model_card(tmp_path / "older.pt")
-    assert card == {**saved_model_card(model), "metrics": {}}
+    assert card == {**idwbench.model_card(OLDER), "metrics": {}, "metrics_with_patches": None}
 
 
-def test_a_card_in_a_file_of_numbers_that_are_not_finite_is_refused(model, tmp_path):
-    save_model(model, tmp_path / "model.pt")
-    content = torch.load(tmp_path / "model.pt", weights_only=True)
-    content["metrics"] = {"test": {"accuracy": np.nan}}
-    torch.save(content, tmp_path / "nan.pt")
+@pytest.mark.parametrize("number", ["NaN", "Infinity"])
+def test_a_card_of_numbers_that_are_not_finite_is_refused(model, tmp_path, number):
+    model.save(tmp_path / "model.pt")
+    fields = torch.load(tmp_path / "model.pt", weights_only=True)
+    card = json.loads(fields["model.json"])
+    del card["sha256"]
+    card["metrics"] = {"test": {"accuracy": 12345}}
+    fields["model.json"] = json.dumps(card).replace("12345", number)
+    torch.save(fields, tmp_path / "nan.pt")
     with pytest.raises(ModelFileError, match=r"damaged model file: metrics\.test\.accuracy"):
         load_model(tmp_path / "nan.pt")

@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +16,31 @@ from safetensors.torch import save_file
 from idwbench.attention.records import Method
 from idwbench.attention.scores import METHODS, idw
 from idwbench.errors import ModelFileError, OutputError, PatchError
-from idwbench.models.model_file import load_model, save_model
+from idwbench.models.model_card import saved_model_card
+from idwbench.models.model_file import CHECKSUM, _checksum, load_model, save_model
 from idwbench.models.saved_model import SavedModel, saved_model
 from idwbench.runs.config import run_config
+
+OLDER = Path(__file__).parents[1] / "assets" / "model_files"
+
+
+def card_of(path) -> dict:
+    """Return the card in a .pt file."""
+    return json.loads(torch.load(path, weights_only=True)["model.json"])
+
+
+def write_changed(path, target, **changes) -> None:
+    """Write a .pt file with other entries of the card, or other tensors, and with their checksum; None removes one."""
+    fields = torch.load(path, weights_only=True)
+    card = json.loads(fields.pop("model.json"))
+    for name, change in changes.items():
+        part = fields if name in fields else card
+        if change is None:
+            del part[name]
+        else:
+            part[name] = change
+    card[CHECKSUM] = _checksum({name: entry for name, entry in card.items() if name != CHECKSUM}, fields)
+    torch.save({"model.json": json.dumps(card), **fields}, target)
 
 
 @pytest.fixture
@@ -47,12 +71,13 @@ def test_the_same_model_gives_the_same_bytes(model, tmp_path, ending):
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_pt_file_opens_without_unpickling_objects(model, tmp_path):
+def test_a_pt_file_holds_a_card_and_tensors_without_any_object(model, tmp_path):
     save_model(model, tmp_path / "model.pt")
     content = torch.load(tmp_path / "model.pt", weights_only=True)
-    assert content["config"]["method"] == "idw"
-    assert content["provenance"]["run_key"] == model.config.run_key
-    assert {"keys", "values", "scaling_mean", "scaling_std"} <= content.keys()
+    assert content.keys() == {"model.json", "keys", "values", "scaling_mean", "scaling_std"}
+    card = json.loads(content["model.json"])
+    assert card["config"]["method"] == "idw"
+    assert card["provenance"]["run_key"] == model.config.run_key
 
 
 def test_an_existing_file_is_kept_unless_overwriting_is_allowed(model, tmp_path):
@@ -134,38 +159,35 @@ def test_a_file_that_is_not_a_model_is_refused_in_one_line(tmp_path, name):
         ({"keys": torch.zeros(4, 3)}, "do not fit"),
         ({"keys": torch.zeros(5, 3, dtype=torch.float64)}, "float32"),
         ({"values": torch.full((5, 3), torch.nan)}, "not finite"),
-        ({"class_names": ["a"]}, "class names"),
+        ({"classes": ["a"]}, "class names"),
+        ({"classes": []}, "class_names do not fit the task"),
         ({"scaling_std": torch.ones(7, dtype=torch.float64)}, "does not fit 3 columns"),
         ({"scaling_std": torch.zeros(3, dtype=torch.float64)}, "scaling_std is not positive"),
         ({"scaling_std": torch.full((3,), -1.0, dtype=torch.float64)}, "scaling_std is not positive"),
         ({"scaling_std": torch.tensor(torch.nan, dtype=torch.float64)}, "scaling_std is not finite"),
         ({"scaling_mean": torch.tensor(torch.nan, dtype=torch.float64)}, "scaling_mean is not finite"),
-        ({"scaling_mean": 0.0}, "scaling_mean is not a tensor"),
-        ({"keys": torch.zeros(5, 3).to_sparse()}, "keys is not a plain tensor"),
-        ({"keys": torch.zeros(5, 3, device="meta")}, "keys is not a plain tensor"),
         ({"keys": torch.zeros(0, 3), "values": torch.zeros(0, 3)}, "at least one prototype"),
         ({"keys": torch.zeros(5, 0)}, "at least one prototype and one feature"),
-        ({"class_names": "abc"}, "class_names: "),
-        ({"class_names": [1, 2, 3]}, "class_names.0: "),
+        ({"classes": "abc"}, "classes: "),
+        ({"classes": [1, 2, 3]}, r"classes\.0: "),
         ({"patches": 5}, "patches: "),
-        ({"patches": [5]}, "patches.0: "),
-        ({"patches": [{"label": torch.zeros(1)}]}, "expected plain texts, numbers"),
-        ({"provenance": {"run_key": torch.zeros(1)}}, "expected plain texts, numbers"),
+        ({"patches": [5]}, r"patches\.0: "),
         ({"provenance": []}, "provenance: "),
+        ({"provenance": {"a": torch.nan}}, "expected plain texts, numbers"),
         ({"image_shape": "ab"}, "image_shape: "),
         ({"image_shape": [2]}, "image_shape: "),
-        ({"image_shape": [3, 0]}, "image_shape.1: "),
+        ({"image_shape": [3, 0]}, r"image_shape\.1: "),
         ({"image_shape": [2, 2]}, "does not fit 3 features"),
-        ({"version": None}, "version: expected one of"),
-        ({"version": 10**20}, "version: expected one of"),
+        ({"version": "3"}, "version: expected a number from 1 to 3"),
+        ({"version": 0}, "version: expected a number from 1 to 3"),
+        ({"version": 10**20}, "version: expected a number from 1 to 3"),
         ({"config": {"method": "idw"}}, "damaged"),
         ({"version": 99}, "upgrade idwbench"),
     ],
 )
 def test_a_damaged_model_file_is_refused(model, tmp_path, change, message):
     save_model(model, tmp_path / "model.pt")
-    content = torch.load(tmp_path / "model.pt", weights_only=True)
-    torch.save(content | change, tmp_path / "damaged.pt")
+    write_changed(tmp_path / "model.pt", tmp_path / "damaged.pt", **change)
     with pytest.raises(ModelFileError, match=message):
         load_model(tmp_path / "damaged.pt")
 
@@ -173,10 +195,9 @@ def test_a_damaged_model_file_is_refused(model, tmp_path, change, message):
 @pytest.mark.parametrize("name", ["format", "version", "config", "patches", "keys", "scaling_std"])
 def test_a_model_file_that_lacks_something_is_refused(model, tmp_path, name):
     save_model(model, tmp_path / "model.pt")
-    content = torch.load(tmp_path / "model.pt", weights_only=True)
-    del content[name]
-    torch.save(content, tmp_path / "damaged.pt")
-    with pytest.raises(ModelFileError, match="not an idwbench model" if name == "format" else f"'{name}' is missing"):
+    write_changed(tmp_path / "model.pt", tmp_path / "damaged.pt", **{name: None})
+    message = {"format": "not an idwbench model", "version": "version: expected"}.get(name, f"'{name}' is missing")
+    with pytest.raises(ModelFileError, match=message):
         load_model(tmp_path / "damaged.pt")
 
 
@@ -192,25 +213,70 @@ def test_a_model_file_that_lacks_something_is_refused(model, tmp_path, name):
 )
 def test_parameters_that_the_method_does_not_have_so_are_refused_in_one_line(model, tmp_path, parameters, message):
     save_model(model, tmp_path / "model.pt")
-    content = torch.load(tmp_path / "model.pt", weights_only=True)
-    content["config"]["parameters"] = parameters
-    torch.save(content, tmp_path / "damaged.pt")
+    config = card_of(tmp_path / "model.pt")["config"] | {"parameters": parameters}
+    write_changed(tmp_path / "model.pt", tmp_path / "damaged.pt", config=config)
     with pytest.raises(ModelFileError, match=message) as error:
         load_model(tmp_path / "damaged.pt")
     assert str(error.value).isprintable()
 
 
+@pytest.mark.parametrize("name", ["moons", "sine", "imported"])
+def test_a_file_of_an_earlier_format_is_the_same_model_in_both_of_its_forms(name, tmp_path):
+    with zipfile.ZipFile(OLDER / f"{name}.pt") as archive:
+        card = json.loads(archive.read("archive/model.json"))
+    models = [load_model(OLDER / f"{name}.{ending}") for ending in ("pt", "safetensors")]
+    assert [saved_model_card(model) for model in models] == [card, card]
+    inputs = np.linspace(-1, 1, 6).reshape(-1, models[0].n_features)
+    fields = torch.load(OLDER / f"{name}.pt", weights_only=True)
+    for model in models:
+        assert torch.equal(model.network.keys, fields["keys"]) and torch.equal(model.network.values, fields["values"])
+        np.testing.assert_array_equal(model.scaling.std, fields["scaling_std"])
+        model.save(tmp_path / "again.pt", overwrite=True)
+        again = load_model(tmp_path / "again.pt")
+        assert saved_model_card(again) == card
+        assert (again.provenance, again.config) == (fields["provenance"], model.config)
+        np.testing.assert_array_equal(again.predict(inputs), model.predict(inputs))
+
+
+def test_the_patches_in_a_file_of_an_earlier_format_hold_and_are_removed():
+    model = load_model(OLDER / "moons.pt")
+    assert [patch.holds for patch in model.recorded_patches()] == [True, True]
+    assert len(model.undo_patch(1).patches) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scaling_mean": 0.0}, "'scaling_mean' is missing"),
+        ({"keys": torch.zeros(6, 2).to_sparse()}, "keys is not a plain tensor"),
+        ({"keys": torch.zeros(6, 2, device="meta")}, "keys is not a plain tensor"),
+        ({"keys": torch.zeros(1).expand(6, 10**12)}, "keys is not a plain tensor"),
+        ({"class_names": "abc"}, "class_names: "),
+        ({"patches": [{"label": torch.zeros(1)}]}, "expected plain texts, numbers"),
+        ({"provenance": {"run_key": torch.zeros(1)}}, "expected plain texts, numbers"),
+        ({"version": 3}, "'image_shape' is missing"),
+    ],
+)
+def test_a_damaged_file_of_an_earlier_format_is_refused(tmp_path, change, message):
+    fields = torch.load(OLDER / "moons.pt", weights_only=True)
+    if "version" in change:
+        del fields["image_shape"]
+    torch.save(fields | change, tmp_path / "damaged.pt")
+    with pytest.raises(ModelFileError, match=message):
+        load_model(tmp_path / "damaged.pt")
+
+
+@pytest.mark.parametrize("name", ["model.json", "idwbench-model"])
 @pytest.mark.parametrize("facts", ["[1, 2]", "[" * 100_000, '{"format": "idwbench-model"}', "5", "{", "9" * 5000])
-def test_a_safetensors_file_with_other_facts_is_refused_in_one_line(tmp_path, facts):
-    save_file({"keys": torch.zeros(1)}, tmp_path / "odd.safetensors", {"idwbench-model": facts})
+def test_a_safetensors_file_with_other_facts_is_refused_in_one_line(tmp_path, name, facts):
+    save_file({"keys": torch.zeros(1)}, tmp_path / "odd.safetensors", {name: facts})
     with pytest.raises(ModelFileError, match=r"odd.safetensors: ") as error:
         load_model(tmp_path / "odd.safetensors")
     assert str(error.value).isprintable()
 
 
-def test_deeply_nested_facts_are_refused(model, tmp_path):
-    save_model(model, tmp_path / "model.pt")
-    content = torch.load(tmp_path / "model.pt", weights_only=True)
+def test_deeply_nested_facts_are_refused(tmp_path):
+    content = torch.load(OLDER / "moons.pt", weights_only=True)
     nested: list = []
     for _ in range(5000):
         nested = [nested]
@@ -255,14 +321,13 @@ def test_a_safetensors_file_with_other_numbers_or_facts_has_a_wrong_checksum(mod
             load_model(tmp_path / "changed.safetensors")
 
 
-def test_a_safetensors_file_of_an_older_version_has_no_checksum(model, tmp_path):
-    save_model(model, tmp_path / "model.safetensors")
-    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+def test_a_safetensors_file_of_an_older_version_has_no_checksum(tmp_path):
+    with safe_open(OLDER / "moons.safetensors", "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         facts = json.loads(file.metadata()["idwbench-model"])
     assert len(facts.pop("sha256")) == 64
     save_file(tensors, tmp_path / "older.safetensors", {"idwbench-model": json.dumps(facts)})
-    assert load_model(tmp_path / "older.safetensors").config == model.config
+    assert load_model(tmp_path / "older.safetensors").config == load_model(OLDER / "moons.pt").config
 
 
 def test_objects_are_refused_without_a_word_of_how_to_load_them(tmp_path):
@@ -277,12 +342,39 @@ def test_objects_are_refused_without_a_word_of_how_to_load_them(tmp_path):
         assert error.value.problem == f"not an idwbench model: {problem}"
 
 
-def test_an_expanded_tensor_of_few_numbers_is_refused(model, tmp_path):
+def test_a_header_of_any_size_and_a_file_by_the_other_name_allocate_nothing(model, tmp_path):
+    for ending in ("pt", "safetensors"):
+        save_model(model, tmp_path / f"model.{ending}")
+    safetensors = (tmp_path / "model.safetensors").read_bytes()
+    pt = (tmp_path / "model.pt").read_bytes()
+    (tmp_path / "other.pt").write_bytes(safetensors)
+    (tmp_path / "other.safetensors").write_bytes(pt)
+    for size in (len(safetensors), 2**40, 2**63, 2**64 - 1):
+        (tmp_path / f"{size}.safetensors").write_bytes(size.to_bytes(8, "little") + safetensors[8:])
+    header = b'{"keys":{"dtype":"F32","shape":[1099511627776,1024],"data_offsets":[0,4503599627370496]}}'
+    (tmp_path / "shape.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    for path in sorted(tmp_path.iterdir()):
+        if path.stem != "model":
+            with pytest.raises(ModelFileError, match=r"not an idwbench model: ") as error:
+                load_model(path)
+            assert str(error.value).isprintable()
+
+
+def test_a_pt_file_with_compressed_or_endless_entries_is_refused(model, tmp_path):
     save_model(model, tmp_path / "model.pt")
-    content = torch.load(tmp_path / "model.pt", weights_only=True)
-    torch.save(content | {"keys": torch.zeros(1).expand(5, 10**12)}, tmp_path / "huge.pt")
-    with pytest.raises(ModelFileError, match=r"keys is not a plain tensor"):
-        load_model(tmp_path / "huge.pt")
+    with zipfile.ZipFile(tmp_path / "model.pt") as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, entry in entries.items():
+            archive.writestr(name, entry + bytes(2**26 if name.endswith("data.pkl") else 0))
+    content = bytearray((tmp_path / "model.pt").read_bytes())
+    # The sizes of the first entry in the directory at the end of the archive.
+    place = content.index(b"PK\x01\x02") + 20
+    content[place : place + 8] = (2**31).to_bytes(4, "little") * 2
+    (tmp_path / "endless.pt").write_bytes(content)
+    for name in ("bomb", "endless"):
+        with pytest.raises(ModelFileError, match=r"it is compressed, which torch.save never does"):
+            load_model(tmp_path / f"{name}.pt")
 
 
 def test_a_folder_is_not_a_model(tmp_path):
