@@ -100,7 +100,7 @@ def _check_together(x: str | None, prompt: str | None, others: dict[str, Any]) -
 def _explain_prompt(
     model: str, prompt: str, top: int, layer: str | None, db: str, data_dir: Path | None, json: bool
 ) -> None:
-    from idwbench.cli.passages import print_passages
+    from idwbench.cli.explain_output import print_passages
     from idwbench.explanations.explain import find_run
     from idwbench.explanations.passages import explain_prompt
     from idwbench.results.store import Results

@@ -1,4 +1,4 @@
-"""What `idwbench explain` prints."""
+"""What `idwbench explain` prints, of an input and of a prompt."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from idwbench.cli.echo import echo
 from idwbench.printing import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from idwbench.explanations.explanation import Answer, Explanation, LayerAttention, MaskEffect
+    from idwbench.explanations.passages import ExplainedPrompt, PassageLayer
 
-__all__ = ["print_explanation"]
+__all__ = ["print_explanation", "print_passages"]
 
 _NOUNS = {"prototypes": "prototypes", "training data": "training samples", "history of training": "slots"}
 _MOST_NUMBERS = 6
@@ -24,15 +26,11 @@ _MOST_NUMBERS = 6
 
 def print_explanation(explained: Explanation, output: Path | None, as_json: bool) -> None:
     """Print an explanation; `output` is the figure that was written."""
-    for warning in explained.warnings:
-        echo(f"warning: {warning}", err=True)
+    _print_warnings(explained.warnings)
     if as_json:
         echo(json.dumps({**explained.facts(), "figure": str(output) if output else None}, ensure_ascii=False))
         return
-    from rich.console import Console
-
-    # A pipe has no width.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console = _console()
     query = explained.query
     known = explained.class_name(query.label) or ("" if query.target is None else _numbers(query.target.tolist()))
     echo(explained.model)
@@ -117,3 +115,59 @@ def _answer(explained: Explanation, answer: Answer) -> str:
 def _numbers(numbers: Sequence[float]) -> str:
     more = ", ..." if len(numbers) > _MOST_NUMBERS else ""
     return ", ".join(f"{number:.4g}" for number in numbers[:_MOST_NUMBERS]) + more
+
+
+def _print_warnings(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        echo(f"warning: {warning}", err=True)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # A pipe has no width.
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+
+
+def print_passages(explained: ExplainedPrompt, as_json: bool) -> None:
+    """Print the passages behind the next token of a prompt."""
+    _print_warnings(explained.warnings)
+    if as_json:
+        echo(json.dumps(explained.facts(), ensure_ascii=False))
+        return
+    console = _console()
+    echo(explained.model)
+    echo(f"prompt {_shown(explained.tokenizer.join(explained.prompt))}")
+    likely = (f"{_shown(token)} {100 * probability:.1f} %" for token, probability in explained.next_tokens[:5])
+    echo(f"next {', '.join(likely)}")
+    for layer in explained.layers:
+        title = f"{len(layer.passages)} passages of the {layer.hits:,} slots with the largest attention"
+        echo(f"\n{layer.name}: {title}, of {layer.slots:,}")
+        console.print(_passages(explained, layer))
+
+
+def _passages(explained: ExplainedPrompt, layer: PassageLayer) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="")
+    for name in ("attention", "hits", "step", *(("contribution",) if _has_contributions(layer) else ())):
+        table.add_column(name, justify="right")
+    table.add_column("passage", overflow="fold")
+    for passage in layer.passages:
+        cells = [f"{passage.attention:.4g}", f"{passage.hits:,}", f"{passage.step:,}"]
+        if passage.contribution is not None:
+            cells.append(f"{passage.contribution:+.4g}")
+        table.add_row(*cells, Text(printable(explained.text(passage))))
+    return table
+
+
+def _has_contributions(layer: PassageLayer) -> bool:
+    return any(passage.contribution is not None for passage in layer.passages)
+
+
+def _shown(text: str) -> str:
+    """Return a text between quotation marks, with line ends as ⏎."""
+    from idwbench.explanations.passages import LINE_END
+
+    return f"'{text.replace(chr(10), LINE_END)}'"

@@ -14,7 +14,7 @@ from idwbench.data.dataset import Dataset, Split
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError, ExplanationError, TrainingError, did_you_mean
 from idwbench.explanations.explanation import AccuracyChange, Explanation, MaskEffect, Query
-from idwbench.explanations.memory import Memory, Outputs
+from idwbench.explanations.memory import Memory, Outputs, layer_progress
 from idwbench.explanations.requests import Mask, Request, parse_mask, read_query
 from idwbench.models.effects import data_difference
 from idwbench.models.saved_model import SavedModel, find_stored_run, stored_model
@@ -87,8 +87,8 @@ def explain_memory(memory: Memory, request: Request) -> Explanation:
     query, mask = read_query(request, memory), parse_mask(request.masks, memory)
     answer = memory.answer(query.inputs, memory.outputs)
     layers = tuple(
-        memory.attention(name, query.inputs, answer.label, request.top, _counted(request, place, len(names)))
-        for place, name in enumerate(names)
+        memory.attention(name, query.inputs, answer.label, request.top, layer_progress(request.on_slots, names, name))
+        for name in names
     )
     effect, warnings = (None, ()) if mask is None else _effect(memory, query, mask, request)
     if memory.kind == "training data" and not layers[0].items:
@@ -104,11 +104,6 @@ def explain_memory(memory: Memory, request: Request) -> Explanation:
         effect=effect,
         warnings=(*warnings, *memory.warnings),
     )
-
-
-def _counted(request: Request, place: int, n_layers: int) -> Callable[[int, int], None]:
-    """Return a function that reports the slots of one of several layers as a part of all."""
-    return lambda done, total: request.on_slots(place * total + done, n_layers * total)
 
 
 def find_run(model: str, results: Results | str | PathLike[str]) -> StoredRun | None:

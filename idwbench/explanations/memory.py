@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import PartsConfig
 
-__all__ = ["Layer", "Memory", "OnSlots", "Outputs", "task_names"]
+__all__ = ["Layer", "Memory", "OnSlots", "Outputs", "layer_progress", "task_names"]
 
 Array = NDArray[Any]
 Inputs = NDArray[np.float32]
@@ -163,3 +163,9 @@ def task_names(config: RunConfig) -> tuple[str, ...]:
 def _row_sums(weights: Array, rows: NDArray[np.int64]) -> Array:
     """Return the sum of the weights of each row (rows,), −∞ for one without entries."""
     return np.where(np.bincount(rows) > 0, np.bincount(rows, weights=weights), -np.inf)
+
+
+def layer_progress(on_slots: OnSlots, names: Sequence[str], name: str) -> OnSlots:
+    """Return a function that reports the slots of one of several layers as a part of all."""
+    before, n_layers = names.index(name), len(names)
+    return lambda done, total: on_slots(before * total + done, n_layers * total)

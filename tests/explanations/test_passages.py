@@ -11,11 +11,10 @@ import pytest
 import torch
 from texts import TEXT, lstm_run, text_dataset, text_file
 
-from idwbench.cli.passages import print_passages
+from idwbench.cli.explain_output import print_passages
 from idwbench.dual.recording import open_recording
 from idwbench.errors import ConfigError, ExplanationError, IdwbenchError, RecordingError
-from idwbench.explanations.passage_texts import ExplainedPrompt, PassageLayer
-from idwbench.explanations.passages import explain_prompt
+from idwbench.explanations.passages import ExplainedPrompt, PassageLayer, explain_prompt
 from idwbench.models.text_model import find_language_model
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
