@@ -12,13 +12,13 @@ from idwbench.data.files import load_csv, load_npz
 from idwbench.data.images import ARCHIVES, load_images, load_parts
 from idwbench.data.lookup import load_lookup
 from idwbench.data.preparation import RawData, prepare
-from idwbench.data.synthetic import GENERATORS, load_synthetic
+from idwbench.data.synthetic import GENERATORS, drawn_numbers, load_synthetic
 from idwbench.data.tables import TABLES, load_table
 from idwbench.data.text import load_aesop, load_text, load_wikitext_2
 from idwbench.errors import DatasetError
 from idwbench.files import file_sha256
 from idwbench.machine import check_memory
-from idwbench.runs.datasets import DatasetConfig, FileConfig, dataset_label
+from idwbench.runs.datasets import DatasetConfig, DrawnConfig, FileConfig, LookupConfig, dataset_label
 
 __all__ = ["DATA_VARIABLE", "LOADERS", "check_size", "data_folder", "load_dataset", "resolve_files"]
 
@@ -72,10 +72,15 @@ def resolve_files(config: DatasetConfig, base: Path) -> DatasetConfig:
 
 def check_size(config: DatasetConfig) -> None:
     """Check that a data set that is drawn fits into memory; raises `DatasetError` at the setting that needs most."""
-    numbers = config.drawn_numbers
+    numbers: dict[str, int] = {}
+    if isinstance(config, LookupConfig):  # a key and a value for each item and query
+        sizes = {"items": config.items, "queries": config.queries, "validation": config.validation}
+        numbers = {name: 2 * size * config.dimensions for name, size in sizes.items()}
+    elif isinstance(config, DrawnConfig):
+        numbers = drawn_numbers(config)
     if numbers:
-        needed = _BYTES_OF_A_NUMBER * sum(numbers.values())
         setting = max(numbers, key=lambda name: numbers[name])
+        needed = _BYTES_OF_A_NUMBER * sum(numbers.values())
         check_memory(needed, f"the data set {config.name}", DatasetError, (setting,))
 
 

@@ -21,7 +21,7 @@ from idwbench.runs.datasets import (
     TwoMoonsConfig,
 )
 
-__all__ = ["GENERATORS", "Generator", "draw_two_moons", "load_synthetic"]
+__all__ = ["GENERATORS", "Generator", "draw_two_moons", "drawn_numbers", "load_synthetic"]
 
 
 class Generator(NamedTuple):
@@ -29,12 +29,15 @@ class Generator(NamedTuple):
 
     Attributes:
         draw: Returns rows for the settings, a size (of each class, where the settings have such sizes) and a generator.
+        numbers: How many numbers each unit of the size needs: features and target of a row; None for as many features
+            as the settings have.
         class_names: Names of the classes; empty for their numbers, or for a regression.
         scaling: Scaling of the inputs.
         draws_once: Whether classes depend on the whole sample, so that all splits are drawn as one.
     """
 
     draw: Callable[[Any, int, np.random.RandomState], RawSplit]
+    numbers: int | None
     class_names: tuple[str, ...] = ()
     scaling: ScalingChoice = Scaling.identity()
     draws_once: bool = False
@@ -46,7 +49,7 @@ def load_synthetic(config: DrawnConfig, folder: Path) -> RawData:
     The holdout does not depend on the sizes of train and test; that of a regression is without noise. Splits of a
     sample that is drawn as one are its rows in order.
     """
-    generator, (n_train, n_test, n_holdout) = GENERATORS[config.name], config.sizes.values()
+    generator, (n_train, n_test, n_holdout) = GENERATORS[config.name], _sizes(config).values()
     random = np.random.RandomState(config.seed)
     holdout = None
     if generator.draws_once:
@@ -61,6 +64,17 @@ def load_synthetic(config: DrawnConfig, folder: Path) -> RawData:
             holdout = generator.draw(clean, n_holdout, random_stream(config.seed, HOLDOUT_STREAM))
     names = generator.class_names or tuple(map(str, range(getattr(config, "classes", 0))))
     return RawData(train, test, holdout, class_names=names, scaling=generator.scaling)
+
+
+def drawn_numbers(config: DrawnConfig) -> dict[str, int]:
+    """Return how many numbers are drawn because of each setting of a size."""
+    numbers = GENERATORS[config.name].numbers or getattr(config, "features", 0) + 1
+    return {name: numbers * size for name, size in _sizes(config).items()}
+
+
+def _sizes(config: DrawnConfig) -> dict[str, int]:
+    """Return the settings with the sizes of train, test and holdout."""
+    return {name: size for name, size in config if name.startswith(("train_", "test_", "holdout_"))}
 
 
 def draw_two_moons(config: TwoMoonsConfig, per_class: int, random: np.random.RandomState) -> RawSplit:
@@ -137,12 +151,12 @@ def _draw_friedman1(config: Friedman1Config, size: int, random: np.random.Random
 
 
 GENERATORS = {
-    "two_moons": Generator(draw_two_moons, ("upper", "lower")),
-    "circles": Generator(_draw_circles, ("outer", "inner")),
-    "blobs": Generator(_draw_blobs, scaling="features"),
-    "hypercube": Generator(_draw_hypercube, scaling="features", draws_once=True),
-    "gaussian_quantiles": Generator(_draw_gaussian_quantiles, draws_once=True),
-    "hastie_10_2": Generator(_draw_hastie_10_2, ("inner", "outer")),
-    "sine": Generator(_draw_sine),
-    "friedman1": Generator(_draw_friedman1, scaling="features"),
+    "two_moons": Generator(draw_two_moons, 6, ("upper", "lower")),
+    "circles": Generator(_draw_circles, 3, ("outer", "inner")),
+    "blobs": Generator(_draw_blobs, None, scaling="features"),
+    "hypercube": Generator(_draw_hypercube, None, scaling="features", draws_once=True),
+    "gaussian_quantiles": Generator(_draw_gaussian_quantiles, None, draws_once=True),
+    "hastie_10_2": Generator(_draw_hastie_10_2, 11, ("inner", "outer")),
+    "sine": Generator(_draw_sine, 2),
+    "friedman1": Generator(_draw_friedman1, 11, scaling="features"),
 }

@@ -2,7 +2,7 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -55,6 +55,8 @@ __all__ = [
 
 Task = Literal["classification", "regression", "lookup", "language"]
 
+DATASETS: dict[str, "type[DatasetConfig]"] = {}  # by name, in the order of reports
+
 LARGEST_VOCABULARY = 2**24 - 1  # float32, the type of inputs, has all whole numbers up to it
 
 _VALIDATION = "Training rows for validation: a number, or a fraction below 1."
@@ -73,41 +75,31 @@ def _check_rows(value: object) -> object:
     return value
 
 
-class _Dataset(Settings):
+class DatasetConfig(Settings):
+    """The settings of a data set; a class with a name adds itself to `DATASETS`."""
+
+    is_listed: ClassVar[bool] = True  # whether it can be named
     list_settings: ClassVar[tuple[str, ...]] = ()  # settings that are lists themselves, and no axes of a sweep
 
     name: str
     validation: Annotated[int | float, BeforeValidator(_check_rows)] = added(0, "0.2.0", _VALIDATION)
+    if TYPE_CHECKING:  # each class declares them, in its own place in the order; a text has no seed
+        task: Task
+        seed: int = 0
 
-    @property
-    def drawn_numbers(self) -> dict[str, int]:
-        """How many numbers are drawn because of each setting of a size; empty for data that is read."""
-        return {}
-
-
-class _Drawn(_Dataset):
-    size_names: ClassVar[tuple[str, ...]] = ("train_size", "test_size", "holdout_size")
-    numbers_of_a_row: ClassVar[int] = 3  # features and target; where a size is that of each class, of all classes
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The sizes of train, test and holdout, by the names of their settings."""
-        return {name: getattr(self, name) for name in self.size_names}
-
-    @property
-    def drawn_numbers(self) -> dict[str, int]:
-        """The features and the target of each row."""
-        return {name: self.numbers_of_a_row * size for name, size in self.sizes.items()}
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Add the class to the data sets, if it is one."""
+        name = cls.model_fields["name"].default
+        if cls.is_listed and isinstance(name, str):
+            DATASETS[name] = cls
 
 
-class TwoMoonsConfig(_Drawn):
+class TwoMoonsConfig(DatasetConfig):
     """Two interleaved half circles, with 100 and 20 points per class as in the authors' code.
 
     The paper's text has 100 and 20 in total: ``train_per_class=50, test_per_class=10``. The holdout is a new sample.
     """
-
-    size_names: ClassVar[tuple[str, ...]] = ("train_per_class", "test_per_class", "holdout_per_class")
-    numbers_of_a_row: ClassVar[int] = 6
 
     name: Literal["two_moons"] = "two_moons"
     task: Literal["classification"] = added("classification", "0.2.0")
@@ -118,7 +110,43 @@ class TwoMoonsConfig(_Drawn):
     seed: Seed = 0
 
 
-class DrawnClassesConfig(_Drawn):
+class TableConfig(DatasetConfig):
+    """A table that scikit-learn ships, split by class or at random; needs no download."""
+
+    task: Literal["classification", "regression"] = "classification"
+    test_fraction: Fraction = 0.2
+    seed: Seed = 0
+
+
+class DigitsConfig(TableConfig):
+    """scikit-learn's 1,797 digits of 8 x 8 pixels, split by class; needs no download."""
+
+    name: Literal["digits"] = "digits"
+    task: Literal["classification"] = added("classification", "0.2.0")
+
+
+class IrisConfig(TableConfig):
+    """scikit-learn's 150 irises: four lengths and widths, three species."""
+
+    name: Literal["iris"] = "iris"
+    task: Literal["classification"] = "classification"
+
+
+class WineConfig(TableConfig):
+    """scikit-learn's 178 wines: 13 chemical measurements, three growers."""
+
+    name: Literal["wine"] = "wine"
+    task: Literal["classification"] = "classification"
+
+
+class BreastCancerConfig(TableConfig):
+    """scikit-learn's 569 tumours: 30 measurements of cell nuclei, malignant or benign."""
+
+    name: Literal["breast_cancer"] = "breast_cancer"
+    task: Literal["classification"] = "classification"
+
+
+class DrawnClassesConfig(DatasetConfig):
     """Points of classes that are drawn; the holdout is a further sample."""
 
     task: Literal["classification"] = "classification"
@@ -128,22 +156,17 @@ class DrawnClassesConfig(_Drawn):
     seed: Seed = 0
 
 
-class _NumberedClasses(DrawnClassesConfig):
-    classes: ClassCount = 3
-    features: Count = 2
-
-    @property
-    def drawn_numbers(self) -> dict[str, int]:
-        """The features and the label of each row."""
-        return {name: (self.features + 1) * size for name, size in self.sizes.items()}
-
-
 class CirclesConfig(DrawnClassesConfig):
     """scikit-learn's ``make_circles``: a circle inside another, whose radius is `factor`, with noise."""
 
     name: Literal["circles"] = "circles"
     noise: NonNegative = 0.1
     factor: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.5
+
+
+class _NumberedClasses(DrawnClassesConfig):
+    classes: ClassCount = 3
+    features: Count = 2
 
 
 class BlobsConfig(_NumberedClasses):
@@ -185,110 +208,12 @@ class GaussianQuantilesConfig(_NumberedClasses):
 class Hastie102Config(DrawnClassesConfig):
     """scikit-learn's ``make_hastie_10_2``: ten normal features, two classes by the sum of their squares."""
 
-    numbers_of_a_row: ClassVar[int] = 11
-
     name: Literal["hastie_10_2"] = "hastie_10_2"
     train_size: Count = 1000
     test_size: Count = 1000
 
 
-class DrawnRegressionConfig(_Drawn):
-    """A noisy function of inputs that are drawn; the holdout is without noise."""
-
-    task: Literal["regression"] = "regression"
-    train_size: Count = 200
-    test_size: Count = 200
-    holdout_size: CountOrZero = 2000
-    noise: NonNegative = 1.0
-    seed: Seed = 0
-
-
-class SineConfig(DrawnRegressionConfig):
-    """A noisy sine, x uniform in [−π, π], y = sin x + noise · N(0, 1); the holdout is without noise."""
-
-    numbers_of_a_row: ClassVar[int] = 2
-
-    name: Literal["sine"] = "sine"
-    train_size: Count = 100
-    test_size: Count = 100
-    noise: NonNegative = 0.2
-
-
-class Friedman1Config(DrawnRegressionConfig):
-    """scikit-learn's ``make_friedman1``: ten features, five of them relevant; the holdout is without noise."""
-
-    numbers_of_a_row: ClassVar[int] = 11
-
-    name: Literal["friedman1"] = "friedman1"
-
-
-DrawnConfig = TwoMoonsConfig | DrawnClassesConfig | DrawnRegressionConfig
-
-
-class LookupConfig(_Dataset):
-    """Random key-value pairs and noisy queries for them; a lookup is a regression of values on keys."""
-
-    name: Literal["lookup"] = "lookup"
-    task: Literal["lookup"] = "lookup"
-    items: Count = 64
-    dimensions: Count = 16
-    queries: Count = 256
-    noise: NonNegative = 0.5
-    mean: Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)] = 0.0
-    seed: Seed = 0
-    validation: CountOrZero = added(0, "0.2.0", "Number of queries for validation.")
-
-    @property
-    def drawn_numbers(self) -> dict[str, int]:
-        """A key and a value for each item and query."""
-        sizes = {"items": self.items, "queries": self.queries, "validation": self.validation}
-        return {name: 2 * size * self.dimensions for name, size in sizes.items()}
-
-
-class TableConfig(_Dataset):
-    """A table that scikit-learn ships, split by class or at random; needs no download."""
-
-    task: Literal["classification", "regression"] = "classification"
-    test_fraction: Fraction = 0.2
-    seed: Seed = 0
-
-
-class DigitsConfig(TableConfig):
-    """scikit-learn's 1,797 digits of 8 x 8 pixels, split by class; needs no download."""
-
-    name: Literal["digits"] = "digits"
-    task: Literal["classification"] = added("classification", "0.2.0")
-
-
-class IrisConfig(TableConfig):
-    """scikit-learn's 150 irises: four lengths and widths, three species."""
-
-    name: Literal["iris"] = "iris"
-    task: Literal["classification"] = "classification"
-
-
-class WineConfig(TableConfig):
-    """scikit-learn's 178 wines: 13 chemical measurements, three growers."""
-
-    name: Literal["wine"] = "wine"
-    task: Literal["classification"] = "classification"
-
-
-class BreastCancerConfig(TableConfig):
-    """scikit-learn's 569 tumours: 30 measurements of cell nuclei, malignant or benign."""
-
-    name: Literal["breast_cancer"] = "breast_cancer"
-    task: Literal["classification"] = "classification"
-
-
-class DiabetesConfig(TableConfig):
-    """scikit-learn's 442 diabetes patients: ten features and the progression of the disease after one year."""
-
-    name: Literal["diabetes"] = "diabetes"
-    task: Literal["regression"] = "regression"
-
-
-class _ImageArchives(_Dataset):
+class _ImageArchives(DatasetConfig):
     task: Literal["classification"] = added("classification", "0.2.0")
     scaling: Literal["standard", "unit"] = added("standard", "0.2.0", _PIXELS)
     seed: Seed = added(0, "0.2.0", _VALIDATION_SEED)
@@ -328,7 +253,7 @@ def _check_parts(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-class PartsConfig(_Dataset):
+class PartsConfig(DatasetConfig):
     """Two data sets of images as one: label c of each part is class c, and all pixels are scaled alike.
 
     The rows of the parts follow each other. Validation rows are taken from each part.
@@ -360,7 +285,57 @@ class SequenceConfig(PartsConfig):
     name: Literal["sequence"] = "sequence"
 
 
-class FileConfig(_Dataset):
+class DrawnRegressionConfig(DatasetConfig):
+    """A noisy function of inputs that are drawn; the holdout is without noise."""
+
+    task: Literal["regression"] = "regression"
+    train_size: Count = 200
+    test_size: Count = 200
+    holdout_size: CountOrZero = 2000
+    noise: NonNegative = 1.0
+    seed: Seed = 0
+
+
+class SineConfig(DrawnRegressionConfig):
+    """A noisy sine, x uniform in [−π, π], y = sin x + noise · N(0, 1); the holdout is without noise."""
+
+    name: Literal["sine"] = "sine"
+    train_size: Count = 100
+    test_size: Count = 100
+    noise: NonNegative = 0.2
+
+
+class Friedman1Config(DrawnRegressionConfig):
+    """scikit-learn's ``make_friedman1``: ten features, five of them relevant; the holdout is without noise."""
+
+    name: Literal["friedman1"] = "friedman1"
+
+
+class DiabetesConfig(TableConfig):
+    """scikit-learn's 442 diabetes patients: ten features and the progression of the disease after one year."""
+
+    name: Literal["diabetes"] = "diabetes"
+    task: Literal["regression"] = "regression"
+
+
+class LookupConfig(DatasetConfig):
+    """Random key-value pairs and noisy queries for them; a lookup is a regression of values on keys."""
+
+    name: Literal["lookup"] = "lookup"
+    task: Literal["lookup"] = "lookup"
+    items: Count = 64
+    dimensions: Count = 16
+    queries: Count = 256
+    noise: NonNegative = 0.5
+    mean: Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)] = 0.0
+    seed: Seed = 0
+    validation: CountOrZero = added(0, "0.2.0", "Number of queries for validation.")
+
+
+DrawnConfig = TwoMoonsConfig | DrawnClassesConfig | DrawnRegressionConfig
+
+
+class FileConfig(DatasetConfig):
     """The user's own file, identified by its checksum and not by its path."""
 
     suffixes: ClassVar[tuple[str, ...]]  # in lower case; the first one is named as an example
@@ -398,7 +373,7 @@ class CsvConfig(TableFileConfig):
     seed: Seed = 0
 
 
-class LanguageConfig(_Dataset):
+class LanguageConfig(DatasetConfig):
     """A text, whose validation part is contiguous: the end of the training part."""
 
     task: Literal["language"] = "language"
@@ -411,6 +386,15 @@ class LanguageConfig(_Dataset):
     validation: Annotated[int | float, BeforeValidator(_check_rows)] = Field(
         default=0.1, description="Tokens for validation: a number, or a fraction of the training part below 1."
     )
+
+
+class TextConfig(LanguageConfig, FileConfig):
+    """A text file in UTF-8; the end is for test."""
+
+    suffixes: ClassVar[tuple[str, ...]] = (".txt",)
+
+    name: Literal["text"] = "text"
+    test_fraction: Fraction = 0.1
 
 
 class AesopConfig(LanguageConfig):
@@ -428,48 +412,15 @@ class WikiText2Config(LanguageConfig):
     name: Literal["wikitext_2"] = "wikitext_2"
 
 
-class TextConfig(LanguageConfig, FileConfig):
-    """A text file in UTF-8; the end is for test."""
-
-    suffixes: ClassVar[tuple[str, ...]] = (".txt",)
-
-    name: Literal["text"] = "text"
-    test_fraction: Fraction = 0.1
-
-
-class UnknownConfig(_Dataset):
+class UnknownConfig(DatasetConfig):
     """The data of prototypes that were made elsewhere, of which nothing is known; only in model files, not by name."""
+
+    is_listed: ClassVar[bool] = False
 
     name: Literal["unknown"] = "unknown"
     task: Literal["classification", "regression"] = "classification"
 
 
-DatasetConfig = (
-    TwoMoonsConfig
-    | DigitsConfig
-    | IrisConfig
-    | WineConfig
-    | BreastCancerConfig
-    | CirclesConfig
-    | BlobsConfig
-    | HypercubeConfig
-    | GaussianQuantilesConfig
-    | Hastie102Config
-    | MnistConfig
-    | FashionMnistConfig
-    | JointConfig
-    | SequenceConfig
-    | SineConfig
-    | Friedman1Config
-    | DiabetesConfig
-    | LookupConfig
-    | NpzConfig
-    | CsvConfig
-    | TextConfig
-    | AesopConfig
-    | WikiText2Config
-)
-DATASETS: dict[str, type[DatasetConfig]] = {kind.model_fields["name"].default: kind for kind in get_args(DatasetConfig)}
 # The kinds of the user's own files by suffix.
 _KINDS = {suffix: name for name, kind in DATASETS.items() if issubclass(kind, FileConfig) for suffix in kind.suffixes}
 
