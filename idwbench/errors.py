@@ -32,7 +32,9 @@ __all__ = [
     "UnknownSettingError",
     "did_you_mean",
     "dotted",
+    "error_summary",
     "first_line",
+    "last_line",
 ]
 
 Location = tuple[str | int, ...]
@@ -225,5 +227,20 @@ def did_you_mean(word: str, valid: Iterable[str]) -> str:
 
 
 def first_line(error: BaseException | None) -> str:
-    """Return the first line of the text of an error; empty if it has none."""
-    return (str(error).strip().splitlines() or [""])[0]
+    """Return the first line of the text of an error; empty if it has none, or if there is no error."""
+    try:
+        text = "" if error is None else str(error)
+    except Exception:  # the class of a user's error can raise any exception here
+        text = "<exception str() failed>"  # as in tracebacks
+    return (text.strip().splitlines() or [""])[0]
+
+
+def error_summary(error: BaseException) -> str:
+    """Return class and first line of an error, such as ``ValueError: no such word``, or its class if it has no text."""
+    text = error.msg if isinstance(error, SyntaxError) else first_line(error)
+    return ": ".join(filter(None, (type(error).__name__, text)))
+
+
+def last_line(text: str | None) -> str:
+    """Return the last line of a stored error, or an empty text: of a traceback it is the message."""
+    return (text or "").strip().rpartition("\n")[2]

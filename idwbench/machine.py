@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from idwbench.errors import IdwbenchError, Location
+from idwbench.errors import IdwbenchError, Location, first_line
 
 __all__ = ["allocation_problem", "check_memory", "free_memory", "readable_bytes"]
 
@@ -48,7 +48,7 @@ _ALLOCATION = re.compile(
 
 def allocation_problem(error: BaseException) -> str | None:
     """Return in one line that an error is due to memory which could not be allocated; None for other errors."""
-    words = str(error).partition("\n")[0]
+    words = first_line(error)
     if not isinstance(error, MemoryError) and _ALLOCATION.search(words) is None:
         return None
     return f"out of memory ({words})" if words else "out of memory"

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from idwbench.attention.records import Initialisation, Method, MethodWeighting, Parameter
 from idwbench.attention.scores import METHODS, register_method
-from idwbench.errors import IdwbenchError, PluginError, did_you_mean
+from idwbench.errors import IdwbenchError, PluginError, did_you_mean, error_summary
 from idwbench.files import file_sha256, read_file
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
@@ -151,7 +151,7 @@ def load_entry_points() -> list[str]:
         try:
             point.load()
         except (Exception, SystemExit) as error:  # the code of a package can raise any exception
-            raise PluginError(f"{origin}: {_one_line(error)}") from None
+            raise PluginError(f"{origin}: {_reason(error)}") from None
         if point.name not in METHODS or METHODS[point.name].sha256 is None:
             raise PluginError(f"{origin}: the module registers no method '{point.name}'")
         names.append(point.name)
@@ -171,7 +171,11 @@ def _run(path: Path, code: bytes, module_name: str) -> None:
             raise PluginError(
                 error.problem, location=error.location, hint=error.hint, file=path, position=position
             ) from None
-        raise PluginError(_one_line(error), file=path, position=position) from None
+        raise PluginError(error_summary(error), file=path, position=position) from None
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) if isinstance(error, IdwbenchError) else error_summary(error)
 
 
 def _position_in(path: Path, error: BaseException) -> tuple[int, int] | None:
@@ -180,13 +184,6 @@ def _position_in(path: Path, error: BaseException) -> tuple[int, int] | None:
         return error.lineno or 1, error.offset or 1
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return (frames[-1].lineno or 1, (frames[-1].colno or 0) + 1) if frames else None
-
-
-def _one_line(error: BaseException) -> str:
-    if isinstance(error, IdwbenchError):
-        return str(error)
-    lines = (error.msg if isinstance(error, SyntaxError) else str(error)).strip().splitlines()
-    return ": ".join([type(error).__name__, *lines[:1]])
 
 
 def _add(method: Method) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from idwbench.errors import last_line
+from idwbench.printing import printable
 from idwbench.report.labels import count_label
 
 if TYPE_CHECKING:
@@ -66,6 +68,5 @@ def _count(failure: _Failure) -> str:
 
 def _reason(run: StoredRun) -> str:
     """Return the last line of the stored error, without characters that control a terminal."""
-    lines = (run.error or "").strip().splitlines()
-    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in lines[-1]) if lines else "no reason"
+    text = printable(last_line(run.error), kept="") or "no reason"
     return text if len(text) <= _REASON_WIDTH else f"{text[: _REASON_WIDTH - 1]}…"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from idwbench.cli.echo import echo
 from idwbench.cli.setting_progress import RunLabels, SettingProgress, settings_of_plan
-from idwbench.errors import first_line
+from idwbench.errors import error_summary
 from idwbench.report.labels import count_label
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import headline_metric
@@ -98,10 +98,9 @@ class RunProgress(Observer):
 
     def failed(self, config: RunConfig, error: Exception) -> None:
         """Print one line for a run that failed."""
-        reason = first_line(error)
         with self.lock:
             self.n_failed += 1
-            self._advance(1, f"{self.label(config)} · seed {config.seed} · FAILED: {type(error).__name__}: {reason}")
+            self._advance(1, f"{self.label(config)} · seed {config.seed} · FAILED: {error_summary(error)}")
 
     def _advance(self, runs: int, line: str = "") -> None:
         """Count runs and print a line, if there is one, while holding the lock."""

@@ -69,9 +69,9 @@ def _as_json(results: Results, run: StoredRun) -> str:
 def _lines(results: Results, run: StoredRun, width: int) -> Iterator[str]:
     from idwbench.cli.runs_curve import curve_lines
     from idwbench.cli.runs_table import time_label
+    from idwbench.errors import last_line
     from idwbench.report.labels import plain_value, value_label
     from idwbench.results.comparison import environment, metric_names, run_settings
-    from idwbench.results.records import last_line_of_error
 
     yield f"run {run.run_key}"
     yield f"{run.label} · seed {run.seed}"
@@ -102,7 +102,7 @@ def _lines(results: Results, run: StoredRun, width: int) -> Iterator[str]:
         for one in attempts:
             times = [f"{time:%Y-%m-%d %H:%M:%S}" if time else "" for time in (one.started_at, one.ended_at)]
             process = f"process {one.pid} on {one.host}" if one.host else ""
-            reason = last_line_of_error(one.error)
+            reason = last_line(one.error)
             words = (f"{one.number}", one.state, " to ".join(filter(None, times)), process, reason)
             yield "  " + " · ".join(filter(None, words))
     if run.error:

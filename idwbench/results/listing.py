@@ -11,13 +11,13 @@ from typing import Any, Literal, NamedTuple, get_args
 from sqlalchemy import JSON, ColumnElement, Connection, Select, Text, and_, case, cast, or_, select, type_coerce
 from sqlalchemy.types import NullType
 
-from idwbench.errors import ConfigError, ResultsError, did_you_mean
+from idwbench.errors import ConfigError, ResultsError, did_you_mean, last_line
 from idwbench.results.filter_columns import Filter, compiled_filter
 from idwbench.results.filters import Condition
 from idwbench.results.processes import Owner
 from idwbench.results.processes import is_stale as has_lost_process
 from idwbench.results.queries import plain_rows, sweep_id
-from idwbench.results.records import RESULT_STATES, RunState, last_line_of_error
+from idwbench.results.records import RESULT_STATES, RunState
 from idwbench.results.tables import arrays, metrics, runs, sweep_runs, sweeps
 from idwbench.runs.datasets import DATASETS, FileConfig, Task
 from idwbench.runs.kinds.models import MODELS
@@ -194,7 +194,7 @@ def _rows(
             if before in results:
                 state, retraining = before, not is_stale
         if error is not None:
-            error = last_line_of_error(error)
+            error = last_line(error)
         found = make(
             (key, dataset, kind, label, method, size, seed, state, retraining, is_stale,
              metric, value, seconds, attempts, error)

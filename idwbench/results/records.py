@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
+from idwbench.errors import last_line
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import FinishedState
@@ -25,7 +26,6 @@ __all__ = [
     "StoredRun",
     "StoredSweep",
     "SweepStatus",
-    "last_line_of_error",
 ]
 
 RunState = Literal["planned", "running", "complete", "diverged", "failed"]
@@ -177,12 +177,7 @@ class FailedRun:
     @classmethod
     def of(cls, run: StoredRun) -> FailedRun:
         """Return what is shown of a stored run that failed."""
-        return cls(run.run_key, run.label, run.seed, last_line_of_error(run.error), run.finished_at)
-
-
-def last_line_of_error(error: str | None) -> str:
-    """Return the last line of a stored error, or an empty text: of a traceback it is the message."""
-    return (error or "").strip().rpartition("\n")[2]
+        return cls(run.run_key, run.label, run.seed, last_line(run.error), run.finished_at)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch.nn import functional
 from idwbench.attention.forward import prototype_logits
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, FeatureMoments
-from idwbench.errors import ConfigError, did_you_mean
+from idwbench.errors import ConfigError, did_you_mean, first_line
 from idwbench.models.initialisation import check_prototypes, initial_prototypes
 from idwbench.models.prototypes import stacked_outputs
 from idwbench.runs.config import RunConfig
@@ -50,8 +50,7 @@ def resolve_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"'{name}' is not available here ({reason})", location=("device",)) from None
+        raise ConfigError(f"'{name}' is not available here ({first_line(error)})", location=("device",)) from None
     return device
 
 

@@ -139,6 +139,9 @@ def test_a_score_registered_outside_a_plugin_has_a_checksum_too() -> None:
         ("import no_such_module_at_all\n", ":1:1: ModuleNotFoundError: No module named 'no_such_module_at_all'"),
         ("raise SystemExit(3)\n", ":1:1: SystemExit: 3"),
         ("raise ValueError('one\\ntwo')\n", ":1:1: ValueError: one"),
+        ("raise ValueError\n", ":1:1: ValueError"),
+        # Its text cannot be computed: it raises a TypeError.
+        ("class Odd(Exception):\n    __str__ = None\nraise Odd\n", ":3:1: Odd: <exception str() failed>"),
         (GOOD.replace("half_dot", "idw"), ": the name 'idw' is taken by a built-in method"),
         (
             GOOD.replace('"half_dot"', '"Half dot"'),

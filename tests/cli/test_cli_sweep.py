@@ -79,6 +79,20 @@ def test_a_diverged_run_is_a_result_and_the_sweep_goes_on(run, tmp_path):
     assert "2 diverged" in result.stderr
 
 
+def test_a_failed_run_whose_error_has_no_text_is_one_line(run, tmp_path):
+    plugin, sweep = tmp_path / "odd.py", tmp_path / "odd.yaml"
+    plugin.write_text(
+        "from idwbench import register\n"
+        "class Odd(Exception):\n    def __str__(self):\n        raise KeyError\n"
+        "@register('odd')\n"
+        "def odd(inputs, keys):\n    raise Odd\n"
+    )
+    sweep.write_text("name: odd\ndataset: two_moons\nseeds: 1\ngrid: {method: [odd], prototypes: 2, epochs: 1}\n")
+    result = run("sweep", sweep, "--plugin", plugin)
+    assert result.exit_code == 1
+    assert result.stderr.count("Odd: <exception str() failed>\n") == 2  # when it fails, and in the table at the end
+
+
 @pytest.mark.slow
 def test_failed_runs_are_reported_stored_and_retried_on_request(run, tmp_path):
     plugin = tmp_path / "broken.py"

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from idwbench.errors import ResultsError
-from idwbench.results.records import last_line_of_error
+from idwbench.errors import ResultsError, last_line
 from idwbench.results.store import Results
 from idwbench.results.tables import runs
 from idwbench.runs.config import RunConfig, run_config
@@ -106,7 +105,7 @@ def test_the_last_failures_come_first_and_are_few(results: Results, configs: lis
     [(None, ""), ("", ""), (" \n", ""), ("no", "no"), ("Traceback\n  File\nValueError: no\n\n", "ValueError: no")],
 )
 def test_of_an_error_the_last_line_is_shown(error: str | None, line: str) -> None:
-    assert last_line_of_error(error) == line
+    assert last_line(error) == line
 
 
 def test_an_unknown_sweep_is_named(results: Results) -> None:

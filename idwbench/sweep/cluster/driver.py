@@ -17,7 +17,7 @@ from typing import Any
 
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import data_folder
-from idwbench.errors import ClusterError, ResultsError, TrainingError, first_line
+from idwbench.errors import ClusterError, ResultsError, TrainingError, error_summary
 from idwbench.results.provenance import Provenance
 from idwbench.results.renewal import renewed
 from idwbench.results.rows import package_versions
@@ -314,8 +314,7 @@ def _refused(worker: str, problem: str) -> ClusterError:
 
 
 def _cannot_load(error: BaseException, worker: str) -> ClusterError:
-    reason = first_line(error)
-    problem = f"{worker} cannot run idwbench: {type(error).__name__}: {reason}"
+    problem = f"{worker} cannot run idwbench: {error_summary(error)}"
     return ClusterError(problem, hint="all workers need the versions of the driver")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from idwbench.attention.scores import METHODS
-from idwbench.errors import ClusterError, PluginError
+from idwbench.errors import ClusterError, PluginError, error_summary
 from idwbench.plugins import load_plugin_code, plugin_code
 from idwbench.runs.config import RunConfig
 from idwbench.sweep.cluster.tasks import PluginSource
@@ -72,4 +72,4 @@ def _import(module: str) -> None:
     try:
         importlib.import_module(module)
     except Exception as error:  # the code of a package can raise any exception
-        raise PluginError(f"the module {module} cannot be imported: {type(error).__name__}: {error}") from None
+        raise PluginError(f"the module {module} cannot be imported: {error_summary(error)}") from None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from idwbench.data.loading import DATA_VARIABLE
-from idwbench.errors import IdwbenchError
+from idwbench.errors import IdwbenchError, first_line
 from idwbench.files import full_disk_error
 from idwbench.results.provenance import collect_provenance
 from idwbench.results.rows import package_versions
@@ -136,7 +136,7 @@ def _trained(stack: list[RunConfig], setup: _Setup, on_epoch: Callable[[int], No
         if (full := full_disk_error(error)) is not None:
             raise _Refused(str(full)) from None
         text = "".join(traceback.format_exception(error))
-        result["failure"] = {"name": type(error).__name__, "message": str(error), "traceback": text}
+        result["failure"] = {"name": type(error).__name__, "message": first_line(error), "traceback": text}
     result["seconds"] = time.perf_counter() - started
     return result
 
