@@ -40,9 +40,8 @@ def network_content(network: Network, dataset: Dataset, card: dict[str, Any]) ->
 
 def _encoded(graph: Graph, encoder: nn.Module, inputs: GraphArray) -> GraphArray:
     if isinstance(encoder, Mlp):
-        for layer in encoder.layers:
-            assert isinstance(layer, nn.Linear)
-            inputs = graph.add("Relu", _linear(graph, layer, inputs))
+        for linear in encoder.layers.layers.values():
+            inputs = graph.add("Relu", _linear(graph, linear, inputs))
         return inputs
     if not isinstance(encoder, Conv):
         raise OutputError("an encoder vit_tiny cannot be exported", hint="supported are mlp and conv")

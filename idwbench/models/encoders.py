@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from idwbench.models.modules import RowModule
+from idwbench.models.perceptron import MultilayerPerceptron
 from idwbench.models.transformer import Transformer
 from idwbench.runs.kinds.network import check_patch
 
@@ -17,7 +19,7 @@ __all__ = ["Conv", "Mlp", "VitTiny", "initialise_layers"]
 POSITION_STD = 0.5  # of the order of the projected pixels, so that tokens differ by place from the start
 
 
-class Mlp(nn.Module):
+class Mlp(RowModule):
     """`depth` layers h ← relu(W h + b) with `width` units each; the last h is the output.
 
     Args:
@@ -29,18 +31,17 @@ class Mlp(nn.Module):
 
     def __init__(self, n_features: int, width: int, depth: int, generator: torch.Generator) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(width if i else n_features, width) for i in range(depth))
+        self.layers = MultilayerPerceptron([n_features, *[width] * depth], [str(number) for number in range(depth)])
         self.n_outputs = width
         initialise_layers(self, generator)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return features (batch, width) of inputs (batch, n_features)."""
-        for layer in self.layers:
-            inputs = layer(inputs).relu()
-        return inputs
+        features: Tensor = self.layers(inputs).relu()
+        return features
 
 
-class Conv(nn.Module):
+class Conv(RowModule):
     """`depth` convolutions 3 x 3 with a ReLU each, and the mean over all places of the last one.
 
     The first layer has `width` channels; each further one has twice the channels of the one before and halves the
@@ -66,13 +67,13 @@ class Conv(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return features (batch, channels of the last layer) of inputs (batch, pixels)."""
-        images = inputs.view(-1, 1, *self.image_shape)
+        images = inputs.view(len(inputs), 1, *self.image_shape)
         for layer in self.layers:
             images = layer(images).relu()
         return images.mean((2, 3))
 
 
-class VitTiny(nn.Module):
+class VitTiny(RowModule):
     """A vision transformer (Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*) without class token.
 
     The pixels of each square patch of the image are projected to a token, learned positions are added, transformer
@@ -123,8 +124,8 @@ class VitTiny(nn.Module):
     def patches(self, inputs: Tensor) -> Tensor:
         """Return the pixels of each patch, (batch, patches, pixels of a patch), row by row."""
         (rows, columns), side = self.grid, self.patch
-        images = inputs.view(-1, rows, side, columns, side)
-        return images.transpose(2, 3).reshape(-1, rows * columns, side * side)
+        images = inputs.view(len(inputs), rows, side, columns, side)
+        return images.transpose(2, 3).reshape(len(inputs), rows * columns, side * side)
 
 
 @torch.no_grad()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,12 +15,11 @@ from torch import Tensor, nn
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, Split, feature_moments
 from idwbench.data.loading import load_dataset
-from idwbench.errors import TrainingError
 from idwbench.models.encoders import Conv, Mlp, VitTiny, initialise_layers
 from idwbench.models.initialisation import check_prototypes, head_config, initial_prototypes
+from idwbench.models.modules import RowModule, complete_run, with_parameters
 from idwbench.models.neighbours import mutual_nearest
 from idwbench.models.patch_study import study_patches
-from idwbench.models.perceptron import outputs_in_parts
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.quality import PrototypeQuality
 from idwbench.results.store import Results
@@ -51,34 +51,26 @@ def check_network(model: NetworkConfig, dataset: Dataset) -> None:
         check_prototypes(head_config(model), dataset)
 
 
-class Network(nn.Module):
-    """outputs = head(encoder(inputs)).
+class Network(RowModule):
+    """outputs = head(encoder(inputs)): logits, or scaled predictions of a regression.
 
     Attributes:
         encoder: From scaled inputs (batch, features of the data) to features (batch, `n_outputs` of the encoder).
         head: A linear layer, or a `PrototypeNetwork` in the space of these features.
     """
 
-    def __init__(self, encoder: nn.Module, head: nn.Module) -> None:
+    def __init__(self, encoder: RowModule, head: nn.Module) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return outputs (batch, outputs): logits, or scaled predictions of a regression."""
+        """Return outputs (batch, outputs)."""
         outputs: Tensor = self.head(self.encoder(inputs))
         return outputs
 
     def features(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the features (n, features) of scaled inputs, in parts of bounded memory."""
-        return outputs_in_parts(self.encoder, inputs, next(self.parameters()).device)
-
-    def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the outputs (n, outputs) of scaled inputs, in parts of bounded memory."""
-        return outputs_in_parts(self, inputs, next(self.parameters()).device)
-
-    def predict(self, inputs: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return the labels (n,) of scaled inputs."""
-        return np.asarray(self.outputs(inputs).argmax(1), np.int64)
+        return self.encoder.outputs(inputs)
 
 
 def initial_network(model: NetworkConfig, dataset: Dataset, generator: np.random.Generator) -> Network:
@@ -97,29 +89,18 @@ def initial_network(model: NetworkConfig, dataset: Dataset, generator: np.random
         network.head = nn.Linear(int(encoder.n_outputs), dataset.n_outputs)
         initialise_layers(network.head, draws)
         return network
-    features = feature_dataset(network, dataset, ("train",))
+    features = feature_dataset(network, dataset)
     pair = initial_prototypes(head_config(model), features, feature_moments(features.train.inputs), generator)
     network.head = _prototypes(model, *map(torch.from_numpy, pair))
     return network
 
 
-def feature_dataset(network: Network, dataset: Dataset, splits: tuple[str, ...] | None = None) -> Dataset:
-    """Return the data set with the features of the encoder in place of the inputs; by default all splits."""
-    encoded = {
-        name: Split(network.features(split.inputs), split.targets)
-        for name, split in dataset.splits.items()
-        if splits is None or name in splits
+def feature_dataset(network: Network, dataset: Dataset) -> Dataset:
+    """Return the data set with the features of the encoder in place of the inputs."""
+    parts: dict[str, Any] = {
+        name: Split(network.features(split.inputs), split.targets) for name, split in dataset.splits.items()
     }
-    if splits is not None:
-        encoded |= {"test": encoded["train"]}
-    return replace(
-        dataset,
-        train=encoded["train"],
-        test=encoded["test"],
-        holdout=encoded.get("holdout"),
-        validation=encoded.get("validation"),
-        image_shape=None,
-    )
+    return replace(dataset, **parts, image_shape=None)
 
 
 def network_from_arrays(model: NetworkConfig, dataset: Dataset, arrays: Mapping[str, NDArray[np.generic]]) -> Network:
@@ -130,10 +111,7 @@ def network_from_arrays(model: NetworkConfig, dataset: Dataset, arrays: Mapping[
     else:
         sizes = (int(encoder.n_outputs), dataset.n_outputs)
         head = _prototypes(model, *(torch.empty(model.prototypes, size) for size in sizes))
-    network = Network(encoder, head)
-    names = network.state_dict().keys()
-    network.load_state_dict({name: torch.from_numpy(np.array(arrays[name])) for name in names})
-    return network.eval()
+    return with_parameters(Network(encoder, head), arrays)
 
 
 def load_network(results: Results, run_key: str, data_dir: Path | None = None) -> Network:
@@ -149,13 +127,10 @@ def load_network(results: Results, run_key: str, data_dir: Path | None = None) -
         TrainingError: the run is of another kind, or is not complete.
         DatasetError: its data set cannot be loaded.
     """
-    run = results.find_run(run_key)
-    model = run.config.model
-    if not isinstance(model, NetworkConfig):
-        raise TrainingError(f"a run of kind {model.kind} has no network of an encoder and a head")
-    if run.state != "complete":
-        raise TrainingError(f"the run is {run.state}: it has no network")
-    return network_from_arrays(model, load_dataset(run.config.dataset, data_dir), results.load_arrays(run.run_key))
+    run = complete_run(results, run_key, NetworkConfig, ("network of an encoder and a head", "network"))
+    assert isinstance(run.config.model, NetworkConfig)
+    dataset = load_dataset(run.config.dataset, data_dir)
+    return network_from_arrays(run.config.model, dataset, results.load_arrays(run.run_key))
 
 
 def _encoder(

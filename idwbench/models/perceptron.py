@@ -9,7 +9,7 @@ Schmidhuber, *The Dual Form of Neural Networks Revisited*, arXiv 2202.05798).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from idwbench.data.dataset import Dataset, Split
-from idwbench.errors import TrainingError
+from idwbench.models.modules import ROWS_AT_ONCE, RowModule, complete_run, with_parameters
 from idwbench.results.store import Results
 from idwbench.runs.kinds.mlp import MlpConfig
 
@@ -29,56 +29,42 @@ __all__ = [
     "initial_mlp",
     "load_mlp",
     "mlp_from_arrays",
-    "outputs_in_parts",
     "total_attention",
 ]
-
-_ROWS_AT_ONCE = 1024
 
 Metrics = dict[tuple[str, str], float]
 
 
-class MultilayerPerceptron(nn.Module):
-    """Linear layers ``layer_0``, ``layer_1``, …, with ReLU between them; the last gives the logits.
+class MultilayerPerceptron(RowModule):
+    """Linear layers by name, with ReLU between them: outputs = W_n relu(… relu(W_0 inputs + b_0) …) + b_n.
 
     Args:
-        model: Width and depth.
-        n_features: Features of the inputs.
-        n_classes: Number of logits.
+        sizes: Features of the inputs, units of each hidden layer, and the number of outputs.
+        names: The name of each layer, from inputs to outputs.
     """
 
-    def __init__(self, model: MlpConfig, n_features: int, n_classes: int) -> None:
+    def __init__(self, sizes: Sequence[int], names: Sequence[str]) -> None:
         super().__init__()
-        sizes = [n_features, *[model.width] * model.depth, n_classes]
-        for name, n_inputs, n_outputs in zip(model.layer_names, sizes[:-1], sizes[1:], strict=True):
+        for name, n_inputs, n_outputs in zip(names, sizes[:-1], sizes[1:], strict=True):
             self.add_module(name, nn.Linear(n_inputs, n_outputs))
-        self.layer_names = model.layer_names
+        self.layer_names = tuple(names)
 
     @property
     def layers(self) -> dict[str, nn.Linear]:
-        """The layers by name, from inputs to logits."""
-        found = {name: self.get_submodule(name) for name in self.layer_names}
-        return {name: layer for name, layer in found.items() if isinstance(layer, nn.Linear)}
+        """The layers by name, from inputs to outputs."""
+        return {name: layer for name, layer in self.named_children() if isinstance(layer, nn.Linear)}
 
     def layer_inputs(self, inputs: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Return the input (batch, features of the layer) of each layer, and the logits (batch, classes)."""
-        found, outputs = [], inputs
+        """Return the input (batch, features of the layer) of each layer, and the outputs (batch, outputs)."""
+        inputs_by_layer, outputs = [], inputs
         for number, layer in enumerate(self.layers.values()):
-            found.append(outputs.relu() if number else outputs)
-            outputs = layer(found[-1])
-        return found, outputs
+            inputs_by_layer.append(outputs.relu() if number else outputs)
+            outputs = layer(inputs_by_layer[-1])
+        return inputs_by_layer, outputs
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the logits (batch, classes) of inputs (batch, features)."""
+        """Return the outputs (batch, outputs) of inputs (batch, features)."""
         return self.layer_inputs(inputs)[1]
-
-    def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the logits (n, classes) of scaled inputs, in parts of bounded memory."""
-        return outputs_in_parts(self, inputs, next(self.parameters()).device)
-
-    def predict(self, inputs: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return the labels (n,) of scaled inputs."""
-        return np.asarray(self.outputs(inputs).argmax(1), np.int64)
 
 
 def initial_mlp(model: MlpConfig, dataset: Dataset, generator: np.random.Generator) -> MultilayerPerceptron:
@@ -88,7 +74,7 @@ def initial_mlp(model: MlpConfig, dataset: Dataset, generator: np.random.Generat
     the inputs of later layers, which then differ less between classes.
     """
     draws = torch.Generator().manual_seed(int(generator.integers(2**63)))
-    network = MultilayerPerceptron(model, dataset.n_features, dataset.n_outputs)
+    network = _network(model, dataset.n_features, dataset.n_outputs)
     with torch.no_grad():
         for layer in network.layers.values():
             bound = 1 / math.sqrt(layer.in_features)
@@ -100,44 +86,21 @@ def initial_mlp(model: MlpConfig, dataset: Dataset, generator: np.random.Generat
 def mlp_from_arrays(model: MlpConfig, arrays: Mapping[str, NDArray[np.generic]]) -> MultilayerPerceptron:
     """Return the network in evaluation mode whose parameters are `arrays`, by the names of its state dict."""
     first, last = (arrays[f"{model.layer_names[place]}.weight"].shape for place in (0, -1))
-    network = MultilayerPerceptron(model, first[1], last[0])
-    network.load_state_dict({name: torch.from_numpy(np.array(arrays[name])) for name in network.state_dict()})
-    return network.eval()
+    return with_parameters(_network(model, first[1], last[0]), arrays)
 
 
 def load_mlp(results: Results, run_key: str) -> MultilayerPerceptron:
     """Return the trained network of a stored run in evaluation mode; its inputs are scaled as those of its data set.
 
-    Args:
-        results: The database.
-        run_key: The run's key, or the beginning of it.
-
-    Raises:
-        ResultsError: no such run.
-        TrainingError: the run is of another kind, or is not complete.
+    Arguments and errors as for `idwbench.models.modules.complete_run`.
     """
-    run = results.find_run(run_key)
-    model = run.config.model
-    if not isinstance(model, MlpConfig):
-        raise TrainingError(f"a run of kind {model.kind} has no multilayer perceptron")
-    if run.state != "complete":
-        raise TrainingError(f"the run is {run.state}: it has no network")
-    return mlp_from_arrays(model, results.load_arrays(run.run_key))
+    run = complete_run(results, run_key, MlpConfig, ("multilayer perceptron", "network"))
+    assert isinstance(run.config.model, MlpConfig)
+    return mlp_from_arrays(run.config.model, results.load_arrays(run.run_key))
 
 
-@torch.no_grad()
-def outputs_in_parts(
-    function: Callable[[Tensor], Tensor], inputs: NDArray[np.float32], device: torch.device
-) -> NDArray[np.float32]:
-    """Return the outputs (n, outputs) of a function of tensors for rows (n, features), contiguous.
-
-    Args:
-        function: A module, or another function of inputs (batch, features).
-        inputs: The rows.
-        device: Where the function computes.
-    """
-    parts = [function(part.to(device)) for part in torch.split(torch.from_numpy(inputs), _ROWS_AT_ONCE)]
-    return np.ascontiguousarray(torch.cat(parts).cpu().numpy())
+def _network(model: MlpConfig, n_features: int, n_classes: int) -> MultilayerPerceptron:
+    return MultilayerPerceptron([n_features, *[model.width] * model.depth, n_classes], model.layer_names)
 
 
 class KeySums(nn.Module):
@@ -195,7 +158,7 @@ def attention_metrics(network: MultilayerPerceptron, sums: KeySums, name: str, s
     device = sums.counts.device
     outputs: list[Tensor] = []
     attended: dict[str, list[Tensor]] = {layer: [] for layer in sums.names}
-    for part in torch.split(torch.from_numpy(split.inputs), _ROWS_AT_ONCE):
+    for part in torch.split(torch.from_numpy(split.inputs), ROWS_AT_ONCE):
         of_layers, logits = network.layer_inputs(part.to(device))
         outputs.append(logits.argmax(1).cpu())
         for layer, inputs in zip(sums.names, of_layers, strict=True):

@@ -118,7 +118,10 @@ class SavedModel:
 
     def predict(self, inputs: ArrayLike) -> NDArray[Any]:
         """Return class names (n,) or predictions (n, outputs) for `inputs` (n, features), in the data's own units."""
-        rows = np.stack([self.scale(row) for row in np.asarray(inputs)])
+        raw = np.asarray(inputs)
+        rows = np.empty((len(raw), self.n_features), np.float32)
+        for place, row in enumerate(raw):
+            rows[place] = self.scale(row)
         if self.class_names:
             return np.array(self.class_names)[self.network.predict(rows)]
         return self.target_scaling.invert(self.network.outputs(rows))

@@ -11,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from idwbench.data.tokens import CHARACTERS, Tokenizer, tokenizer_of
-from idwbench.errors import ConfigError, TrainingError
+from idwbench.errors import ConfigError
 from idwbench.models.language import LanguageModel, NextTokenModel, bits_per_character
 from idwbench.models.lstm import LstmLanguageModel
+from idwbench.models.modules import complete_run, with_parameters
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.datasets import LanguageConfig
@@ -108,9 +109,7 @@ def text_model_from_arrays(
         network = LstmLanguageModel.of(config, len(vocabulary), torch.Generator())
     else:
         network = LanguageModel.of(config, len(vocabulary), torch.Generator())
-    names = network.state_dict().keys()
-    network.load_state_dict({name: torch.from_numpy(np.array(arrays[name])) for name in names})
-    return TextModel(network.eval(), vocabulary, tokenizer)
+    return TextModel(with_parameters(network, arrays), vocabulary, tokenizer)
 
 
 def load_language_model(results: Results, run_key: str) -> TextModel:
@@ -129,15 +128,10 @@ def load_language_model(results: Results, run_key: str) -> TextModel:
 
 def find_language_model(results: Results, run_key: str) -> tuple[StoredRun, TextModel]:
     """Return a stored run and its trained language model; arguments and errors as for `load_language_model`."""
-    run = results.find_run(run_key)
-    model = run.config.model
-    if not isinstance(model, LanguageModelConfig | LstmConfig):
-        raise TrainingError(f"a run of kind {model.kind} has no language model")
-    if run.state != "complete":
-        raise TrainingError(f"the run is {run.state}: it has no language model")
-    assert isinstance(run.config.dataset, LanguageConfig)
-    arrays = results.load_arrays(run.run_key)
-    return run, text_model_from_arrays(model, arrays, tokenizer_of(run.config.dataset))
+    run = complete_run(results, run_key, (LanguageModelConfig, LstmConfig), ("language model", "language model"))
+    model, dataset = run.config.model, run.config.dataset
+    assert isinstance(model, LanguageModelConfig | LstmConfig) and isinstance(dataset, LanguageConfig)
+    return run, text_model_from_arrays(model, results.load_arrays(run.run_key), tokenizer_of(dataset))
 
 
 def _check_generation(unit: str, n_prompt: int, length: int, temperature: float) -> None:

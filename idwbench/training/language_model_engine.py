@@ -16,6 +16,7 @@ from idwbench.data.dataset import Dataset, Split
 from idwbench.data.tokens import tokenizer_of
 from idwbench.dual.recorder import Recorder
 from idwbench.models.language import LanguageModel, NextTokenModel, text_metrics
+from idwbench.models.modules import parameter_arrays
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import LanguageConfig
 from idwbench.runs.kinds.lstm_lm import LstmConfig
@@ -74,9 +75,7 @@ class NextTokenEngine(ModuleEngine):
         # The last point of the curve has the values of the test and validation text.
         watched = {key: value for key, value in trained.curve[-1].values.items() if key[0] != "train"}
         metrics = {**watched, **_metrics(model, dataset, ("train",)), **residual}
-        arrays: dict[str, NDArray[np.generic]] = {
-            name: tensor.detach().cpu().numpy().copy() for name, tensor in model.state_dict().items()
-        }
+        arrays = parameter_arrays(model)
         arrays["vocabulary"] = tokenizer_of(config.dataset).vocabulary_array(dataset.class_names)
         arrays |= recording
         return self.result(config, model, trained, metrics, arrays)

@@ -13,6 +13,7 @@ from torch.nn import functional
 from idwbench.data.dataset import Dataset
 from idwbench.dual.recorder import Recorder
 from idwbench.errors import ConfigError
+from idwbench.models.modules import parameter_arrays
 from idwbench.models.perceptron import KeySums, MultilayerPerceptron, attention_metrics, initial_mlp
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.mlp import MlpConfig
@@ -68,7 +69,7 @@ class MlpEngine(ModuleEngine):
         metrics = {**_split_metrics(network, dataset), **shares, **residual}
         if config.dataset.name == "sequence":
             metrics |= _before(trained, config.protocol.epochs)
-        parameters = {name: tensor.detach().cpu().numpy().copy() for name, tensor in network.state_dict().items()}
+        parameters = parameter_arrays(network)
         return self.result(config, network, trained, metrics, {**parameters, **sums.arrays(), **recording})
 
     def _recorder(self, config: RunConfig, network: MultilayerPerceptron, dataset: Dataset) -> Recorder:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from idwbench.data.dataset import Dataset
+from idwbench.models.modules import parameter_arrays
 from idwbench.models.networks import Network, check_network, head_metrics, initial_network, nearest_rows
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.network import LINEAR, NetworkConfig
@@ -98,5 +99,5 @@ def _loss_targets(targets: NDArray[np.generic]) -> Tensor:
 
 def _arrays(model: NetworkConfig, network: Network, dataset: Dataset) -> dict[str, NDArray[np.generic]]:
     """Return the parameters by name, and the training row nearest to each key of a head of prototypes."""
-    arrays = {name: tensor.detach().cpu().numpy().copy() for name, tensor in network.state_dict().items()}
+    arrays = parameter_arrays(network)
     return arrays if model.head == LINEAR else {**arrays, "nearest": nearest_rows(network, dataset)}

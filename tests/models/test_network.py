@@ -90,6 +90,16 @@ def test_a_head_of_prototypes_equals_the_formula_on_features() -> None:
     assert np.array_equal(network.predict(inputs), expected.argmax(1))
 
 
+@pytest.mark.parametrize("encoder", ["mlp", "conv", "vit_tiny"])
+@pytest.mark.parametrize("head", [{}, {"head": "idw", "prototypes": 3}])
+def test_no_inputs_have_no_features_outputs_and_labels(encoder: str, head: dict[str, object]) -> None:
+    network = initial_network(parsed(encoder=encoder, width=4, **head), image_data(), np.random.default_rng(0))
+    nothing = np.zeros((0, 24), np.float32)
+    labels = network.predict(nothing)
+    assert (network.features(nothing).shape[0], network.outputs(nothing).shape) == (0, (0, 3))
+    assert (labels.shape, labels.dtype, network.outputs(nothing).dtype) == ((0,), np.int64, np.float32)
+
+
 @pytest.mark.parametrize(
     "settings",
     [

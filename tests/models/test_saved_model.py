@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -37,6 +39,17 @@ def test_a_regression_predicts_numbers_in_their_own_units():
     np.testing.assert_allclose(regression.predict([[10.0, 20.0]]), [[100 + 5 * 4]], rtol=1e-2)
     explanation = regression.explain([10.0, 20.0])
     np.testing.assert_allclose(explanation.outputs, regression.predict([[10.0, 20.0]])[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("inputs", [[], np.zeros((0, 2)), np.zeros((0, 1, 2), np.uint8)])
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_no_inputs_have_no_predictions_of_the_same_type(method, inputs):
+    config = run_config("two_moons", prototypes=3, method=method)
+    network = PrototypeNetwork(METHODS[method], config.model.parameters, *map(torch.from_numpy, (KEYS, VALUES)))
+    classifier, regression = replace(model(), network=network), replace(model(class_names=()), network=network)
+    for saved, shape in ((classifier, (0,)), (regression, (0, 2))):
+        nothing, one = saved.predict(inputs), saved.predict([[10.0, 20.0]])
+        assert (nothing.shape, nothing.dtype) == (shape, one.dtype)
 
 
 def test_an_explanation_adds_up_to_the_answer_heaviest_first():
