@@ -87,7 +87,7 @@ class LanguageModelEngine(NextTokenEngine):
     def initial_model(self, config: RunConfig, vocabulary_size: int, draws: torch.Generator) -> NextTokenModel:
         """Return the transformer of a run with its initial parameters."""
         assert isinstance(config.model, LanguageModelConfig)
-        return LanguageModel.of(config.model, vocabulary_size, draws)
+        return LanguageModel(config.model, vocabulary_size, draws)
 
 
 def random_windows(n_train: int, context: int, batch_size: int) -> Batches:
