@@ -28,7 +28,8 @@ from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.scikit_learn import ScikitLearnConfig
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import read_sweep
-from idwbench.training.fused_engine import FusedEngine
+from idwbench.training import fused_engine
+from idwbench.training.engine import Context
 
 __all__ = ["baselines"]
 
@@ -39,7 +40,7 @@ _Result = TypeVar("_Result")
 
 def baselines(mnist: Dataset) -> None:
     """Each model on the ten data sets, in milliseconds: mean ± standard deviation over the seeds of the data."""
-    FusedEngine.prepare()
+    fused_engine.prepare()
     times: dict[str, dict[int, dict[str, tuple[float, float]]]] = {}
     for config in plan(read_sweep(SWEEP)):
         dataset, seed = load_dataset(config.dataset), getattr(config.dataset, "seed", 0)
@@ -67,7 +68,7 @@ def _measured(config: RunConfig, dataset: Dataset) -> tuple[float, float]:
     if isinstance(model, BaselineConfig):
         seconds, (keys, values) = _timed(lambda: baseline_prototypes(model, dataset, config.seed))
         return seconds, _timed(lambda: values[nearest_index(inputs, keys)])[0]
-    seconds, (result,) = _timed(lambda: FusedEngine().train([config], dataset))
+    seconds, (result,) = _timed(lambda: fused_engine.ENGINES["fused"].train([config], dataset, Context()))
     arrays = (torch.from_numpy(np.array(result.arrays[name], np.float32)) for name in ("keys", "values"))
     network = PrototypeNetwork(get_method(model.method), model.parameters, *arrays)
     return seconds, _timed(lambda: network.predict(inputs))[0]

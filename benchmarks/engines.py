@@ -14,10 +14,11 @@ from benchmarks.timing import Times, side_by_side, wall_seconds
 from benchmarks.workloads import METHODS, blobs, cut, run
 from idwbench.data.dataset import Dataset, FeatureMoments, feature_moments
 from idwbench.data.loading import load_dataset
-from idwbench.training.fused_engine import FusedEngine
+from idwbench.training import fused_engine
+from idwbench.training.engine import Context
 from idwbench.training.kernel_runs import KernelRun
 from idwbench.training.threads import limited_threads
-from idwbench.training.torch_engine import TorchEngine
+from idwbench.training.torch_engine import ENGINES, Stack, resolve_device
 
 __all__ = ["agreement", "epochs", "full_run", "prototypes", "shapes", "stack", "steps", "threads"]
 
@@ -29,11 +30,11 @@ def agreement(mnist: Dataset) -> None:
     rounding noise, which Adam scales up to its step size.
     """
     small = cut(mnist, 400)
-    fused, eager = FusedEngine(), TorchEngine()
+    fused, eager = fused_engine.ENGINES["fused"], ENGINES["torch"]
     header("method", "difference of keys", "of values", "of loss", numbers=3)
     for method in METHODS:
         config = run(small, method, epochs=1, initialisation="samples")
-        a, b = fused.train([config], small)[0], eager.train([config], small)[0]
+        a, b = fused.train([config], small, Context())[0], eager.train([config], small, Context())[0]
         found = [np.linalg.norm(a.arrays[x] - b.arrays[x]) / np.linalg.norm(b.arrays[x]) for x in ("keys", "values")]
         loss = abs(a.curve[0].values["train", "loss"] / b.curve[0].values["train", "loss"] - 1)
         row(method, *(f"{difference:.1e}" for difference in (*found, loss)))
@@ -64,7 +65,7 @@ def _steps(dataset: Dataset, method: str, batch: int, n_prototypes: int, rounds:
     config = run(dataset, method, n_prototypes, epochs=2, batch_size=batch)
     moments = feature_moments(dataset.train.inputs)
     kernel_run, plain = KernelRun(config, dataset, moments), PlainLoop(config, dataset, moments)
-    eager = TorchEngine().stack([config], dataset)
+    eager = Stack([config], dataset, dataset.moments, resolve_device("cpu"))
     return side_by_side(
         lambda: kernel_run.train_epochs(0, 1), plain.train_epoch, lambda: eager.train_epoch(0), rounds=rounds
     )
@@ -117,11 +118,11 @@ def _real_steps(mnist: Dataset, small: Dataset, method: str, moments: FeatureMom
 
 def full_run(mnist: Dataset) -> None:
     """One MNIST run of 50 epochs with test accuracy after each, on one core, and what the tests cost."""
-    engine, untested = FusedEngine(), cut(mnist, len(mnist.train))
-    engine.prepare()
-    engine.train([run(mnist, epochs=1)], mnist)
-    whole = _seconds(lambda: engine.train([run(mnist)], mnist))
-    bare = _seconds(lambda: engine.train([run(untested)], untested))
+    engine, untested = fused_engine.ENGINES["fused"], cut(mnist, len(mnist.train))
+    fused_engine.prepare()
+    engine.train([run(mnist, epochs=1)], mnist, Context())
+    whole = _seconds(lambda: engine.train([run(mnist)], mnist, Context()))
+    bare = _seconds(lambda: engine.train([run(untested)], untested, Context()))
     plain = PlainLoop(run(mnist), mnist, feature_moments(mnist.train.inputs))
     n_steps = math.ceil(len(mnist.train) / 4)
     of_plain = 50 * (_seconds(lambda: plain.train(2000)) / 2000 * n_steps + _seconds(plain.test))
@@ -135,18 +136,18 @@ def threads(mnist: Dataset) -> None:
     """Ten MNIST runs by one thread and by two, and one large run."""
     from concurrent.futures import ThreadPoolExecutor
 
-    engine = FusedEngine()
+    engine = fused_engine.ENGINES["fused"]
     configs = [run(mnist, seed=seed, epochs=4) for seed in range(10)]
 
     def train(n_threads: int) -> None:
         with ThreadPoolExecutor(n_threads) as pool:
-            list(pool.map(lambda config: engine.train([config], mnist), configs))
+            list(pool.map(lambda config: engine.train([config], mnist, Context()), configs))
 
     large = run(mnist, batch_size=256, prototypes=1000, epochs=1)
 
     def train_large(n_threads: int) -> None:
         with limited_threads(n_threads):
-            engine.train([large], mnist)
+            engine.train([large], mnist, Context())
 
     def measured(title: str, work: Callable[[int], None], must: str) -> None:
         times = side_by_side(lambda: work(2), lambda: work(1), rounds=3, clock=wall_seconds)
@@ -171,7 +172,7 @@ def prototypes(mnist: Dataset) -> None:
 def stack(mnist: Dataset) -> None:
     """64 seeds of one Two Moons cell in one stack of the torch engine, beside one seed and the plain loop."""
     moons = load_dataset(run(blobs(1, 1)).dataset)
-    engine = TorchEngine()
+    engine = ENGINES["torch"]
     protocol = {"epochs": 25, "batch_size": 10, "learning_rate": 0.01}
     configs = [run(moons, prototypes=16, seed=seed, **protocol) for seed in range(64)]
     moments = feature_moments(moons.train.inputs)
@@ -182,7 +183,10 @@ def stack(mnist: Dataset) -> None:
             loop.train_epoch()
 
     times = side_by_side(
-        plain, lambda: engine.train(configs[:1], moons), lambda: engine.train(configs, moons), rounds=5
+        plain,
+        lambda: engine.train(configs[:1], moons, Context()),
+        lambda: engine.train(configs, moons, Context()),
+        rounds=5,
     )
     header("work", "ratio", "seconds", "must", numbers=2)
     row("the plain loop, one seed", "", f"{times.seconds(0):.3f}", "")

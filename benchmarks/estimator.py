@@ -11,7 +11,8 @@ from benchmarks.timing import side_by_side
 from benchmarks.workloads import cut, run
 from idwbench.data.dataset import Dataset
 from idwbench.estimators.classifier import PrototypeClassifier
-from idwbench.training.fused_engine import FusedEngine
+from idwbench.training.engine import Context
+from idwbench.training.fused_engine import ENGINES
 
 __all__ = ["estimator"]
 
@@ -24,11 +25,11 @@ def estimator(mnist: Dataset) -> None:
     """Print the time of a fit of 5 epochs with 20 prototypes, and its ratio to that of the engine."""
     dataset = cut(mnist, len(mnist.train))
     config = run(dataset, batch_size=_BATCH, **_SETTINGS)
-    engine, y = FusedEngine(), dataset.train.labels
+    engine, y = ENGINES["fused"], dataset.train.labels
 
     def train() -> dict[str, np.ndarray]:
         # A new data set, so that the moments of the features are computed anew, as in `fit`.
-        return dict(engine.train([config], replace(dataset))[0].arrays)
+        return dict(engine.train([config], replace(dataset), Context())[0].arrays)
 
     classifier = PrototypeClassifier(n_prototypes=20, random_state=0, **_SETTINGS)
     header("inputs", "engine s", "fit s", "fit / engine", "must", numbers=3)

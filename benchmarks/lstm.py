@@ -12,12 +12,12 @@ from benchmarks.tables import header, row
 from benchmarks.timing import side_by_side
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
-from idwbench.dual.recordings import Recordings
 from idwbench.runs.config import RunConfig
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import read_sweep
 from idwbench.training import language_model_engine
-from idwbench.training.lstm_engine import LstmEngine
+from idwbench.training.engine import Context
+from idwbench.training.language_model_engine import ENGINES
 
 __all__ = ["lstm"]
 
@@ -53,7 +53,7 @@ def _row(config: RunConfig, dataset: Dataset, folder: Path, steps: int, pairs: i
 def _train(config: RunConfig, dataset: Dataset, folder: Path) -> None:
     """Train one epoch; the recording, if there is one, is complete then."""
     epoch = config.model_copy(update={"protocol": config.protocol.model_copy(update={"epochs": 1})})
-    LstmEngine(recordings=Recordings(folder)).train([epoch], dataset)
+    ENGINES["lstm_lm"].train([epoch], dataset, Context(recording_folder=folder))
 
 
 @contextmanager

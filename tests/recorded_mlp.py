@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from engine_runs import train_run
 
 from idwbench.data.dataset import Dataset, Scaling, Split
-from idwbench.dual.recordings import Recordings
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import DatasetConfig, parse_dataset
-from idwbench.training.mlp_engine import MlpEngine
 
 OF = ["mnist", "fashion_mnist"]
 SEQUENCE = {"name": "sequence", "of": OF}
@@ -63,6 +62,6 @@ def store_recorded(db: Path, config: RunConfig | None = None) -> RunConfig:
     """Train a run with a recording, and store both."""
     chosen, results = config or recorded_config(), Results(db)
     dataset = load_made(chosen.dataset)
-    [result] = MlpEngine(recordings=Recordings(results.recording_folder)).train([chosen], dataset)
+    result = train_run(chosen, dataset, recording_folder=results.recording_folder)
     results.finish([result], dataset.sha256)
     return chosen

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from idwbench.claims.table import HEADERS, cells, notes
 from idwbench.claims.verdicts import Judgement
-from idwbench.errors import printable
+from idwbench.printing import printable
 
 __all__ = ["TerminalClaims"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from idwbench.cli.echo import echo
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Json, ModelOrRun, Plugins, load_plugins
-from idwbench.errors import printable
+from idwbench.printing import printable
 
 __all__ = ["card"]
 

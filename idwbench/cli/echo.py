@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from idwbench.errors import printable
+from idwbench.printing import printable
 
 __all__ = ["echo"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from idwbench.cli.echo import echo
-from idwbench.errors import printable
+from idwbench.printing import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

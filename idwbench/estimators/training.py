@@ -91,11 +91,11 @@ def train_one_epoch(config: RunConfig, dataset: Dataset, start: TrainingState | 
 
 
 def _new_run(config: RunConfig, dataset: Dataset) -> KernelRun:
-    from idwbench.training.fused_engine import FusedEngine
+    from idwbench.training.fused_engine import ENGINES, prepare
     from idwbench.training.kernel_runs import KernelRun
 
-    FusedEngine.prepare()
-    FusedEngine.check(config, dataset)
+    prepare()
+    ENGINES["fused"].check(config, dataset)
     return KernelRun(config, dataset, dataset.moments)
 
 

@@ -22,12 +22,13 @@ from idwbench.sweep.shipped import sweep_path
 from idwbench.sweep.spec import SweepSpec, read_sweep
 from idwbench.sweep.trainer import Trainer, load_data, missing_requirements
 from idwbench.sweep.waiting import wait_for_others
+from idwbench.training.engine import Context, EngineName
+from idwbench.training.selection import check_engine, check_run, useful_threads
 
 if TYPE_CHECKING:
     from idwbench.sweep.cluster.address import ClusterAddress
     from idwbench.sweep.cluster.driver import ClusterRunner
     from idwbench.sweep.search import Best
-    from idwbench.training.selection import EngineName, EngineSelector
 
 __all__ = ["Retry", "run_sweep", "train"]
 
@@ -69,17 +70,18 @@ def train(
     if not retrain and (found := _finished(db, key)) is not None:
         return found
     # What can be wrong is found before the database is created or changed.
-    selector, dataset = _selector(engine, device), load_data(config, data_dir)
-    selector.check(config, dataset)
+    check_engine(engine, device)
+    dataset = load_data(config, data_dir)
+    check_run(config, dataset, Context(engine, device))
     results = Results(db)
     results.plan([config])
     results.reset([key], _RETRIED["all" if retrain else "failed"])
     if results.pending([key]):
-        trainer = Trainer(results, selector, observer or Observer())
+        trainer = Trainer(results, observer or Observer(), engine, device)
         to_do = [*missing_requirements([config], results), config]
         trainer.observer.planned(len(to_do), len(to_do), 0, 0)
         if len(to_do) == 1:
-            trainer.threads = selector.threads(config, dataset)
+            trainer.threads = useful_threads(config, dataset, trainer.context)
         trainer.prepare(to_do)
         trainer.train(to_do, dataset)
         if trainer.outcome.failed:
@@ -137,7 +139,7 @@ def run_sweep(
     spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(sweep_path(sweep))
     observer, address = observer or Observer(), _cluster_address(dask)
     # A device that is not available is found before the database is changed; the CPU always is. Workers have their own.
-    selector = _selector(engine, device) if device != "cpu" and address is None else None
+    check_engine(engine, device if address is None else "cpu")
     if spec.sampler is None:
         configs, results = plan(spec), Results(db)
         with results.kept_open():
@@ -154,8 +156,8 @@ def run_sweep(
         observer.pending(configs, keys, pending)
     else:
         results = Results(db)
-    selector = selector or _selector(engine if device == "cpu" else "torch", "cpu")
-    trainer = Trainer(results, selector, observer, data_dir, jobs, max_failures=max_failures)
+    own = (engine, device) if address is None or device == "cpu" else ("torch", "cpu")
+    trainer = Trainer(results, observer, *own, data_dir, jobs, max_failures=max_failures)
     with _cluster(address, engine, device, data_dir) as trainer.cluster:
         if spec.sampler is not None:
             _search(spec, trainer, retry)
@@ -232,9 +234,3 @@ def _cluster(
 
     with connected(address, device) as cluster:
         yield ClusterRunner(cluster, engine, device, data_dir)
-
-
-def _selector(engine: EngineName, device: str) -> EngineSelector:
-    from idwbench.training.selection import EngineSelector
-
-    return EngineSelector(engine, device)

@@ -24,7 +24,7 @@ from idwbench.sweep.execution import train
 
 if TYPE_CHECKING:
     from idwbench.sweep.observer import Observer
-    from idwbench.training.selection import EngineName
+    from idwbench.training.engine import EngineName
 
 __all__ = ["Replay", "replay_run"]
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ResultsError
@@ -19,7 +20,8 @@ from idwbench.runs.results import RunResult
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.outcome import Outcome
 from idwbench.sweep.stack_training import train_stack
-from idwbench.training.engine import AbstractEngine, stack_key
+from idwbench.training.engine import Context, stack_key
+from idwbench.training.selection import engine_of
 
 __all__ = ["run_pending", "stacks"]
 
@@ -50,7 +52,7 @@ def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int], jobs
 def run_pending(
     configs: Sequence[RunConfig],
     results: Results,
-    engine_for: Callable[[RunConfig], AbstractEngine],
+    context: Context,
     dataset: Dataset,
     observer: Observer,
     jobs: int = 1,
@@ -66,8 +68,8 @@ def run_pending(
         ResultsError: the database cannot be written.
         FullDiskError: a file of a training has no room on the disk.
     """
-    queue = deque(stacks(configs, lambda config: engine_for(config).max_stack(config, dataset), jobs))
-    workers = _Workers(queue, results, engine_for, dataset, observer, max_failures)
+    queue = deque(stacks(configs, lambda config: engine_of(config, context).max_stack(config, dataset), jobs))
+    workers = _Workers(queue, results, context, dataset, observer, max_failures)
     workers.run(min(jobs, max(1, len(queue))))
     return workers.outcome
 
@@ -90,12 +92,12 @@ class _Workers:
         self,
         queue: deque[list[RunConfig]],
         results: Results,
-        engine_for: Callable[[RunConfig], AbstractEngine],
+        context: Context,
         dataset: Dataset,
         observer: Observer,
         max_failures: int | None,
     ) -> None:
-        self.queue, self.results, self.engine_for = queue, results, engine_for
+        self.queue, self.results, self.context = queue, results, context
         self.dataset, self.observer, self.max_failures = dataset, observer, max_failures
         self.quality = PrototypeQuality(dataset)
         self.outcome = Outcome()
@@ -173,10 +175,10 @@ class _Workers:
                 raise _Stopped
             self.observer.epoch(stack, epoch)
 
-        engine = self.engine_for(stack[0])
+        engine, context = engine_of(stack[0], self.context), replace(self.context, on_epoch=on_epoch)
         try:
             with renewed(self.results, keys):
-                trained = train_stack(engine, stack, self.dataset, self.quality, on_epoch)
+                trained = train_stack(engine, stack, self.dataset, self.quality, context)
         except _Stopped:
             self._release(keys)
             raise
@@ -187,7 +189,7 @@ class _Workers:
             self._release(keys)
             raise
         self._finish(trained, keys)
-        engine.stored(stack)
+        engine.stored(stack, context)
         for state in ("complete", "diverged"):
             self.outcome.add(state, sum(result.state == state for result in trained))
         self.observer.finished(trained)

@@ -1,6 +1,6 @@
 """Training of a stack with the metrics of prototype quality, and the durations of both."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 
 from idwbench.data.dataset import Dataset
@@ -9,17 +9,13 @@ from idwbench.machine import allocation_problem
 from idwbench.models.quality import PrototypeQuality
 from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
-from idwbench.training.engine import AbstractEngine
+from idwbench.training.engine import Context, Engine
 
 __all__ = ["train_stack"]
 
 
 def train_stack(
-    engine: AbstractEngine,
-    stack: Sequence[RunConfig],
-    dataset: Dataset,
-    quality: PrototypeQuality,
-    on_epoch: Callable[[int], None] = lambda epoch: None,
+    engine: Engine, stack: Sequence[RunConfig], dataset: Dataset, quality: PrototypeQuality, context: Context
 ) -> list[RunResult]:
     """Return the results of a stack with the metrics of quality and with durations.
 
@@ -30,13 +26,13 @@ def train_stack(
     """
     started = perf_counter()
     try:
-        trained = engine.train(stack, dataset, on_epoch)
+        trained = engine.train(stack, dataset, context)
     except (MemoryError, RuntimeError, ValueError) as error:
         if (problem := allocation_problem(error)) is None:
             raise
         raise TrainingError(f"{stack[0].model.label}: {problem}") from error
     ended = perf_counter()
-    qualities = quality.stack_metrics(trained, engine.stack_search(dataset))
+    qualities = quality.stack_metrics(trained, None)
     set_up = max(0.0, ended - started - sum(result.seconds for result in trained)) / len(stack)
     metrics = (perf_counter() - ended) / len(stack)
     return [

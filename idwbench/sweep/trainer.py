@@ -15,11 +15,12 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import dataset_identity
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.outcome import Outcome
+from idwbench.training.engine import Context, EngineName
+from idwbench.training.selection import check_run, prepare_engines
 
 if TYPE_CHECKING:
     from idwbench.data.dataset import Dataset
     from idwbench.sweep.cluster.driver import ClusterRunner
-    from idwbench.training.selection import EngineSelector
 
 __all__ = ["Trainer", "load_data", "missing_requirements"]
 
@@ -41,14 +42,16 @@ class Trainer:
     """
 
     results: Results
-    selector: EngineSelector
     observer: Observer
+    engine: EngineName = "auto"
+    device: str = "cpu"
     data_dir: Path | None = None
     jobs: int | None = None
     threads: int = 1
     cluster: ClusterRunner | None = None
     max_failures: int | None = None
     outcome: Outcome = field(default_factory=Outcome)
+    _reported: str = ""
 
     @property
     def has_failed(self) -> bool:
@@ -65,15 +68,24 @@ class Trainer:
                 return
             dataset = load_data(group[0], self.data_dir)
             for config in {run.setting_key: run for run in group}.values():  # no check depends on the seed
-                self.selector.check(config, dataset)
+                check_run(config, dataset, self.context)
             if place == 0:
                 self.prepare(configs)
             self.train(group, dataset)
 
+    @property
+    def context(self) -> Context:
+        """What the trainings share."""
+        results = self.results
+        folders = results.checkpoint_folder, results.recording_folder
+        return Context(self.engine, self.device, results, *folders, self.observer.note)
+
     def prepare(self, configs: Sequence[RunConfig]) -> None:
-        """Create the engines of runs and compile kernels."""
-        self.selector.results = self.results
-        self.selector.prepare(configs, self.observer.note)
+        """Import the engines of runs, compile kernels, and report the engines unless the last call did."""
+        line = prepare_engines(configs, self.context)
+        if line != self._reported:  # a search prepares batch by batch
+            self.observer.note(line)
+            self._reported = line
 
     def train(self, configs: Sequence[RunConfig], dataset: Dataset) -> None:
         """Train runs on one data set, those that others need first."""
@@ -99,9 +111,9 @@ class Trainer:
             return
         run_pending = runner.run_pending if self.cluster is None else self.cluster.run_pending
         # A GPU trains one large stack at a time.
-        jobs = self.jobs or (available_cores() if self.selector.device == "cpu" else 1)
+        jobs = self.jobs or (available_cores() if self.device == "cpu" else 1)
         left = None if self.max_failures is None else self.max_failures - self.outcome.failed
-        found = run_pending(configs, self.results, self.selector, dataset, self.observer, jobs, left)
+        found = run_pending(configs, self.results, self.context, dataset, self.observer, jobs, left)
         self.outcome.include(found)
 
 

@@ -1,4 +1,4 @@
-"""The interface of engines.
+"""The contract of engines, and the one builder of results.
 
 An engine trains runs of one *stack*: same data set, method, prototypes and protocol; seeds and parameters may differ.
 All random numbers of a run come from ``numpy.random.default_rng(seed)``: first the initial keys and values, then one
@@ -10,88 +10,165 @@ permutation of the training data for each epoch. All engines support all setting
 - The optimizers are `torch.optim.Adam`, with or without amsgrad, and `torch.optim.SGD`, with default betas and epsilon.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from idwbench.attention.records import Parameter
 from idwbench.attention.scores import METHODS
-from idwbench.data.dataset import Dataset
-from idwbench.models.quality import StackSearch
 from idwbench.runs.config import RunConfig
-from idwbench.runs.results import RunResult
+from idwbench.runs.metrics import Metrics
+from idwbench.runs.results import CurvePoint, RunResult
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from idwbench.data.dataset import Dataset
+    from idwbench.results.store import Results
 
 __all__ = [
-    "AbstractEngine",
-    "SingleRunEngine",
+    "Context",
+    "Engine",
+    "EngineName",
+    "Environment",
+    "Fit",
+    "Fitted",
     "batch_order",
     "batch_orders",
     "check_stack",
     "draw_orders",
+    "one_by_one",
+    "run_result",
+    "small_stack",
     "stack_key",
 ]
 
+EngineName = Literal["auto", "fused", "torch"]
 
 # Runs that are made one by one are stored together, some tenths of a second of work.
 _STACK_NUMBERS = 2**17
 _MAX_STACK = 20
 
 
-class AbstractEngine(ABC):
-    """Trains stacks of runs on one data set."""
+@dataclass(frozen=True)
+class Context:
+    """What the trainings of one command share.
 
-    name: ClassVar[str]
+    Attributes:
+        engine: The engine of networks of prototypes: ``fused``, ``torch``, or ``auto`` for fused where it has a kernel.
+        device: Name of the device of torch.
+        results: The database of the trained runs that studies of patches read.
+        checkpoint_folder: Where interrupted trainings are kept, or None.
+        recording_folder: Where recorded trainings are kept, or None.
+        report: Receives lines of text.
+        on_epoch: Called with the number of each finished epoch; an exception in it ends the training.
+    """
 
-    @classmethod
-    def check(cls, config: RunConfig, dataset: Dataset) -> None:
-        """Check, without drawing anything, that the data supports a run; by default it does.
-
-        Raises:
-            ConfigError: it does not.
-        """
-        return None
-
-    @abstractmethod
-    def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
-        """Return the maximum number of runs like `config` for one call of `train`."""
-
-    @abstractmethod
-    def train(
-        self, configs: Sequence[RunConfig], dataset: Dataset, on_epoch: Callable[[int], None] = lambda epoch: None
-    ) -> list[RunResult]:
-        """Train runs with the same `stack_key` on their data set and return their results in order.
-
-        `on_epoch` is called with the number of each finished epoch; an exception in it ends the training.
-        """
-
-    def stack_search(self, dataset: Dataset) -> StackSearch | None:
-        """Return the fastest search for the neighbours of the keys of a stack, or None for that of NumPy."""
-        return None
-
-    def stored(self, configs: Sequence[RunConfig]) -> None:  # noqa: B027  # most engines keep nothing
-        """Delete what was kept in case the training of `configs` is interrupted: their results are stored now."""
+    engine: EngineName = "auto"
+    device: str = "cpu"
+    results: Results | None = None
+    checkpoint_folder: Path | None = None
+    recording_folder: Path | None = None
+    report: Callable[[str], None] = lambda line: None
+    on_epoch: Callable[[int], None] = lambda epoch: None
 
 
-class SingleRunEngine(AbstractEngine):
-    """Makes the runs of a stack one after the other; they have no epochs and no curve."""
+@dataclass(frozen=True)
+class Engine:
+    """What trains the runs of a kind.
 
-    def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
-        """Return the number of runs that are stored together."""
-        numbers = len(dataset.train) * dataset.n_features * config.model.prototypes
-        return max(1, min(_MAX_STACK, _STACK_NUMBERS // numbers))
+    Attributes:
+        name: The name that is stored with each run.
+        train: Trains runs with the same `stack_key` on their data set and returns their results in order.
+        max_stack: Returns the largest number of runs like a given one for one call of `train`.
+        check: Raises `ConfigError`, without drawing anything, if the data does not support a run.
+        stored: Deletes what was kept in case the training of runs is interrupted: their results are stored now.
+    """
 
-    def train(
-        self, configs: Sequence[RunConfig], dataset: Dataset, on_epoch: Callable[[int], None] = lambda epoch: None
-    ) -> list[RunResult]:
-        """Return the results of `train_one` in order; `on_epoch` is not called."""
-        return [self.train_one(config, dataset) for config in configs]
+    name: str
+    train: Callable[[Sequence[RunConfig], Dataset, Context], list[RunResult]]
+    max_stack: Callable[[RunConfig, Dataset], int]
+    check: Callable[[RunConfig, Dataset], None] = lambda config, dataset: None
+    stored: Callable[[Sequence[RunConfig], Context], None] = lambda configs, context: None
 
-    @abstractmethod
-    def train_one(self, config: RunConfig, dataset: Dataset) -> RunResult:
-        """Make one run and return its result."""
+
+@dataclass(frozen=True)
+class Fitted:
+    """What the training of one run gave, see `RunResult`; of a diverged run only the curve is read.
+
+    Attributes:
+        seconds: Wall-clock time if it is not that of the call, such as with the time before an interruption.
+    """
+
+    metrics: Metrics
+    arrays: Mapping[str, NDArray[np.generic]]
+    n_parameters: int | None
+    curve: Sequence[CurvePoint] = ()
+    diverged_epoch: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where a run was trained, see `RunResult`."""
+
+    device: str = "cpu"
+    threads: int = 1
+    instruction_set: str = ""
+
+
+Fit = Callable[[RunConfig, "Dataset", Context], Fitted]
+
+
+def run_result(config: RunConfig, fitted: Fitted, engine: str, seconds: float, environment: Environment) -> RunResult:
+    """Return the result of a run; a diverged one has no metrics, arrays and number of parameters."""
+    complete = fitted.diverged_epoch is None
+    return RunResult(
+        config=config,
+        state="complete" if complete else "diverged",
+        curve=fitted.curve,
+        metrics=fitted.metrics if complete else {},
+        arrays=fitted.arrays if complete else {},
+        n_parameters=fitted.n_parameters if complete else None,
+        diverged_epoch=fitted.diverged_epoch,
+        seconds=seconds if fitted.seconds is None else fitted.seconds,
+        engine=engine,
+        device=environment.device,
+        threads=environment.threads,
+        instruction_set=environment.instruction_set,
+    )
+
+
+def small_stack(config: RunConfig, dataset: Dataset) -> int:
+    """Return the number of runs that are stored together where each takes little time."""
+    numbers = len(dataset.train) * dataset.n_features * config.model.prototypes
+    return max(1, min(_MAX_STACK, _STACK_NUMBERS // numbers))
+
+
+def one_by_one(
+    name: str,
+    fit: Fit,
+    *,
+    max_stack: Callable[[RunConfig, Dataset], int] = lambda config, dataset: 1,
+    check: Callable[[RunConfig, Dataset], None] = lambda config, dataset: None,
+    environment: Callable[[Context], Environment] = lambda context: Environment(),
+) -> Engine:
+    """Return an engine that trains the runs of a stack one after the other with `fit`."""
+
+    def train(configs: Sequence[RunConfig], dataset: Dataset, context: Context) -> list[RunResult]:
+        results = []
+        for config in configs:
+            started = time.perf_counter()
+            fitted = fit(config, dataset, context)
+            results.append(run_result(config, fitted, name, time.perf_counter() - started, environment(context)))
+        return results
+
+    return Engine(name, train, max_stack, check)
 
 
 def stack_key(config: RunConfig) -> str:
@@ -123,6 +200,8 @@ def batch_order(generator: np.random.Generator, n_train: int) -> NDArray[np.int6
 
 def batch_orders(generator: np.random.Generator, n_train: int, n_epochs: int) -> NDArray[np.int64]:
     """Return the `batch_order` of some epochs (epochs, n), drawn in one call: the same numbers in half the time."""
+    import numpy as np
+
     orders = np.tile(np.arange(n_train), (n_epochs, 1))
     draw_orders(orders, generator)
     return orders

@@ -12,17 +12,15 @@ from numba.core.registry import cpu_target
 
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.models.initialisation import check_prototypes
-from idwbench.models.quality import StackSearch
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.results import RunResult
-from idwbench.training.engine import AbstractEngine, check_stack
+from idwbench.training.engine import Context, Engine, Environment, Fitted, check_stack, run_result
 from idwbench.training.kernel_runs import KernelRun, KernelRuns
 from idwbench.training.kernels.jit import cache_holds_code, with_repaired_cache
 from idwbench.training.kernels.scores import KERNEL_SCORES
-from idwbench.training.stack_search import MOST_FEATURES, compiled_neighbours
 from idwbench.training.threads import blas_threads
 
-__all__ = ["FusedEngine", "instruction_set"]
+__all__ = ["ENGINES", "has_kernel", "instruction_set", "needs_compiling", "prepare"]
 
 # Number of differences of inputs and keys in one call of the kernel, some tenths of a second.
 CALL_NUMBERS = 2**29
@@ -36,61 +34,50 @@ _compiling = threading.Lock()
 _compiled = threading.Event()
 
 
-class FusedEngine(AbstractEngine):
-    """Trains runs of built-in methods with Numba, one after the other; thread-safe."""
+def needs_compiling() -> bool:
+    """Return whether kernels must be compiled, which takes some seconds."""
+    return not _compiled.is_set() and not cache_holds_code()
 
-    name = "fused"
 
-    @staticmethod
-    def needs_compiling() -> bool:
-        """Return whether kernels must be compiled, which takes some seconds."""
-        return not _compiled.is_set() and not cache_holds_code()
+def prepare() -> None:
+    """Compile kernels, or load them from the cache; `train` calls it."""
+    with _compiling:
+        if not _compiled.is_set():
+            with_repaired_cache(_train_nothing)
+            _compiled.set()
 
-    @staticmethod
-    def prepare() -> None:
-        """Compile kernels, or load them from the cache; `train` calls it."""
-        with _compiling:
-            if not _compiled.is_set():
-                with_repaired_cache(_train_nothing)
-                _compiled.set()
 
-    @staticmethod
-    def supports(config: RunConfig) -> bool:
-        """Return whether there is a kernel for the run's method."""
-        return config.model.method in KERNEL_SCORES and config.model.plugin_sha256 is None
+def has_kernel(config: RunConfig) -> bool:
+    """Return whether there is a kernel for the run's method."""
+    return config.model.method in KERNEL_SCORES and config.model.plugin_sha256 is None
 
-    @classmethod
-    def check(cls, config: RunConfig, dataset: Dataset) -> None:
-        """Raise `ConfigError` if there are too few training inputs for the prototypes."""
-        check_prototypes(config.network, dataset)
 
-    def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
-        """Return the number of runs that are stored together."""
-        sample_numbers = SAMPLE_NUMBERS + config.model.prototypes * dataset.n_features
-        run_numbers = config.protocol.epochs * len(dataset.train) * sample_numbers
-        return int(np.clip(BUNDLE_NUMBERS // run_numbers, 1, MAX_BUNDLE))
+def _check(config: RunConfig, dataset: Dataset) -> None:
+    """Raise `ConfigError` if there are too few training inputs for the prototypes."""
+    check_prototypes(config.network, dataset)
 
-    def train(
-        self, configs: Sequence[RunConfig], dataset: Dataset, on_epoch: Callable[[int], None] = lambda epoch: None
-    ) -> list[RunResult]:
-        """Train runs of one stack and return their results in order.
 
-        Raises:
-            ValueError: the stack keys differ, or the method has no kernel.
-        """
-        check_stack(configs)
-        if not self.supports(configs[0]):
-            raise ValueError(f"there is no kernel for method '{configs[0].model.method}'")
-        self.prepare()
-        started = time.perf_counter()
-        runs = KernelRuns(configs, dataset, dataset.moments)
-        _train_chunks(runs, on_epoch)
-        return _results(runs, time.perf_counter() - started)
+def _max_stack(config: RunConfig, dataset: Dataset) -> int:
+    """Return the number of runs that are stored together."""
+    sample_numbers = SAMPLE_NUMBERS + config.model.prototypes * dataset.n_features
+    run_numbers = config.protocol.epochs * len(dataset.train) * sample_numbers
+    return int(np.clip(BUNDLE_NUMBERS // run_numbers, 1, MAX_BUNDLE))
 
-    def stack_search(self, dataset: Dataset) -> StackSearch | None:
-        """Return the compiled search, for few features."""
-        is_compiled = not getattr(numba.config, "DISABLE_JIT", False)
-        return compiled_neighbours if is_compiled and dataset.n_features <= MOST_FEATURES else None
+
+def _train(configs: Sequence[RunConfig], dataset: Dataset, context: Context) -> list[RunResult]:
+    """Train runs of built-in methods, one after the other, and return their results in order.
+
+    Raises:
+        ValueError: the stack keys differ, or the method has no kernel.
+    """
+    check_stack(configs)
+    if not has_kernel(configs[0]):
+        raise ValueError(f"there is no kernel for method '{configs[0].model.method}'")
+    prepare()
+    started = time.perf_counter()
+    runs = KernelRuns(configs, dataset, dataset.moments)
+    _train_chunks(runs, context.on_epoch)
+    return _results(runs, time.perf_counter() - started)
 
 
 def _train_chunks(runs: KernelRuns, on_epoch: Callable[[int], None]) -> None:
@@ -114,36 +101,26 @@ def _results(runs: KernelRuns, seconds: float) -> list[RunResult]:
     keys, values = runs.prototypes()
     n_parameters, n_epochs = keys[0].size + values[0].size, runs.protocol.epochs
     metrics, finite = _metrics(runs), runs.finite.tolist()
-    threads = blas_threads() if runs.by_products else 1
-    return [
-        RunResult(
-            config=config,
-            state="complete" if finite[r] == n_epochs else "diverged",
-            curve=curve,
-            metrics=metrics.get(r, {}),
-            arrays={"keys": keys[r], "values": values[r]} if finite[r] == n_epochs else {},
-            n_parameters=n_parameters if finite[r] == n_epochs else None,
-            diverged_epoch=None if finite[r] == n_epochs else finite[r] + 1,
-            seconds=seconds / len(runs.configs),
-            engine=FusedEngine.name,
-            device="cpu",
-            threads=threads,
-            instruction_set=instruction_set(),
-        )
-        for r, (config, curve) in enumerate(zip(runs.configs, runs.curves(), strict=True))
-    ]
+    environment = Environment("cpu", blas_threads() if runs.by_products else 1, instruction_set())
+    results = []
+    for r, (config, curve) in enumerate(zip(runs.configs, runs.curves(), strict=True)):
+        diverged_epoch = None if finite[r] == n_epochs else finite[r] + 1
+        arrays = {"keys": keys[r], "values": values[r]}
+        fitted = Fitted(metrics.get(r, {}), arrays, n_parameters, curve, diverged_epoch)
+        results.append(run_result(config, fitted, "fused", seconds / len(runs.configs), environment))
+    return results
 
 
 def _metrics(runs: KernelRuns) -> dict[int, dict[tuple[str, str], float]]:
     """Return the metrics of the runs that are complete, by their place in the stack."""
     complete = np.flatnonzero(runs.finite == runs.protocol.epochs)
-    found: dict[int, dict[tuple[str, str], float]] = {r: {} for r in complete.tolist()}
+    by_run: dict[int, dict[tuple[str, str], float]] = {r: {} for r in complete.tolist()}
     for split in runs.dataset.splits:
         outputs = runs.outputs[split]
         chosen = outputs if len(complete) == len(outputs) else outputs[complete]
-        for own, metrics in zip(found.values(), runs.dataset.stack_metrics(split, chosen), strict=True):
+        for own, metrics in zip(by_run.values(), runs.dataset.stack_metrics(split, chosen), strict=True):
             own |= metrics
-    return found
+    return by_run
 
 
 @cache
@@ -161,4 +138,6 @@ def _train_nothing() -> None:
     dataset = Dataset(config.dataset, split, split, None, Scaling.identity(), None, ("",), "")
     run = KernelRun(config, dataset, (np.zeros(1), np.zeros(1)))
     run.train_epochs(0, 1)
-    compiled_neighbours(np.zeros((1, 1)), np.zeros(1), np.zeros((1, 1, 1), np.float32))
+
+
+ENGINES = {"fused": Engine("fused", _train, _max_stack, _check)}

@@ -7,8 +7,7 @@ its seed and that of the data set. Runs are independent: none shares an operatio
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -23,37 +22,28 @@ from idwbench.runs.datasets import LookupConfig
 from idwbench.runs.kinds.hash_table import HashTableConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.protocol import learning_rate
-from idwbench.runs.results import CurvePoint, RunResult
-from idwbench.training.engine import AbstractEngine
+from idwbench.runs.results import CurvePoint
+from idwbench.training.engine import Context, Fitted, one_by_one
 from idwbench.training.optimizers import clip_gradients, optimizer_step
 
-__all__ = ["HashTableEngine", "TableRun"]
+__all__ = ["ENGINES", "TableRun"]
 
 _STACK_NUMBERS = 2**26
 _MAX_STACK = 50
 
 
-class HashTableEngine(AbstractEngine):
-    """Evaluates and trains the runs of kind ``hash_table``, one after the other."""
+def _max_stack(config: RunConfig, dataset: Dataset) -> int:
+    """Return the number of runs that are stored together, some tenths of a second of work."""
+    model, data = config.model, dataset.config
+    assert isinstance(model, HashTableConfig) and isinstance(data, LookupConfig)
+    passes = 1 if model.projections == "none" else 4 * config.protocol.epochs
+    numbers = data.queries * data.items * data.dimensions * passes
+    return max(1, min(_MAX_STACK, _STACK_NUMBERS // numbers))
 
-    name = "hash_table"
 
-    def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
-        """Return the number of runs that are stored together, some tenths of a second of work."""
-        model, data = config.model, dataset.config
-        assert isinstance(model, HashTableConfig) and isinstance(data, LookupConfig)
-        passes = 1 if model.projections == "none" else 4 * config.protocol.epochs
-        numbers = data.queries * data.items * data.dimensions * passes
-        return max(1, min(_MAX_STACK, _STACK_NUMBERS // numbers))
-
-    def train(
-        self, configs: Sequence[RunConfig], dataset: Dataset, on_epoch: Callable[[int], None] = lambda epoch: None
-    ) -> list[RunResult]:
-        """Look up, after training if there are projections, and return the results in order.
-
-        A run without projections has no epochs and no curve.
-        """
-        return [TableRun(config).result(on_epoch) for config in configs]
+def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
+    """Look up, after training if there are projections; a run without them has no epochs and no curve."""
+    return TableRun(config).fit(context.on_epoch)
 
 
 class TableRun:
@@ -62,7 +52,6 @@ class TableRun:
     def __init__(self, config: RunConfig) -> None:
         model, data = config.model, config.dataset
         assert isinstance(model, HashTableConfig) and isinstance(data, LookupConfig)
-        self.started = time.perf_counter()
         self.config, self.model, self.data = config, model, data
         self.table = draw_table(data, config.seed)
         self.queries = {"test": draw_queries(data, config.seed, self.table)}
@@ -84,28 +73,17 @@ class TableRun:
         views = [part.view(shape).requires_grad_() for part, shape in zip(parts, shapes.values(), strict=True)]
         self.hash_table = HashTable(self.model, dict(zip(shapes, views, strict=True)))
 
-    def result(self, on_epoch: Callable[[int], None]) -> RunResult:
+    def fit(self, on_epoch: Callable[[int], None]) -> Fitted:
         """Train the projections, if there are any, and measure."""
         metrics: dict[tuple[str, str], float] = {}
         if self.hash_table.projections:
             before = measured(self.hash_table, self.table, self.queries["test"])
             metrics["test", "recall_before"] = before["recall"]
             self._train(on_epoch)
-        complete = self.diverged_epoch is None
+        if self.diverged_epoch is None:
+            metrics |= self._metrics()
         weights = {name: weight.detach().numpy().copy() for name, weight in self.hash_table.projections.items()}
-        return RunResult(
-            config=self.config,
-            state="complete" if complete else "diverged",
-            curve=tuple(self.curve),
-            metrics={**metrics, **self._metrics()} if complete else {},
-            arrays=weights if complete else {},
-            n_parameters=self.numbers.numel() if complete else None,
-            diverged_epoch=self.diverged_epoch,
-            seconds=time.perf_counter() - self.started,
-            engine=HashTableEngine.name,
-            device="cpu",
-            threads=1,
-        )
+        return Fitted(metrics, weights, self.numbers.numel(), tuple(self.curve), self.diverged_epoch)
 
     def _metrics(self) -> Metrics:
         found = {
@@ -160,3 +138,6 @@ class TableRun:
             (name, "recall"): recall(self.hash_table, self.table, queries) for name, queries in self.queries.items()
         }
         return {("train", "learning_rate"): rate, ("train", "loss"): loss, **recalls}
+
+
+ENGINES = {"hash_table": one_by_one("hash_table", _fit, max_stack=_max_stack)}

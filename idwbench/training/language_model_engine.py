@@ -1,9 +1,12 @@
-"""The engines of language models: windows of a text, drawn at random, and cross-entropy of the next tokens."""
+"""The engine of language models: windows of a text, drawn at random, and cross-entropy of the next tokens.
+
+An epoch has as many steps as windows of the context fit into the training text, divided by the batch size and rounded
+up; each step draws its windows at random.
+"""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -14,87 +17,92 @@ from torch.nn import functional
 
 from idwbench.data.dataset import Dataset, Split
 from idwbench.data.tokens import tokenizer_of
+from idwbench.dual.lstm import lstm_layers, record_lstm
 from idwbench.dual.recorder import Recorder
 from idwbench.models.language import LanguageModel, NextTokenModel, text_metrics
+from idwbench.models.lstm import LstmLanguageModel
 from idwbench.models.modules import parameter_arrays
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import LanguageConfig
 from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig, check_context
-from idwbench.runs.results import RunResult
-from idwbench.training.module_engine import ModuleEngine
-from idwbench.training.module_training import Batches, ModuleTraining
-from idwbench.training.recorded_training import recorded_training
+from idwbench.runs.metrics import Metrics
+from idwbench.training.engine import Context, Fitted
+from idwbench.training.module_engine import Arrays, Values, fit_module, module_engine, run_recorder
+from idwbench.training.module_training import Batches, Trained
+from idwbench.training.torch_engine import resolve_device
 
-__all__ = ["LanguageModelEngine", "NextTokenEngine", "random_windows", "steps_of_epoch"]
-
-Values = dict[tuple[str, str], float]
+__all__ = ["ENGINES", "random_windows", "steps_of_epoch"]
 
 
-class NextTokenEngine(ModuleEngine):
-    """Trains language models, one after the other; subclasses say which.
+def _check(config: RunConfig, dataset: Dataset) -> None:
+    """Raise `ConfigError` if the training text is shorter than the context."""
+    assert isinstance(config.dataset, LanguageConfig) and isinstance(config.model, LanguageModelConfig | LstmConfig)
+    check_context(config.model.context, len(dataset.train), tokenizer_of(config.dataset).unit)
 
-    An epoch has as many steps as windows of the context fit into the training text, divided by the batch size and
-    rounded up; each step draws its windows at random.
+
+def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
+    """Train one language model.
+
+    A recorded LSTM has the layers ``lstm.input``, ``lstm.recurrent`` and ``head``. The embedding of tokens is not
+    recorded: its keys would be the numbers of the tokens.
     """
+    generator, device = np.random.default_rng(config.seed), resolve_device(context.device)
+    assert isinstance(config.dataset, LanguageConfig)
+    tokenizer = tokenizer_of(config.dataset)
+    _check(config, dataset)
+    draws = torch.Generator().manual_seed(int(generator.integers(2**63)))
+    model = _initial_model(config, dataset.n_outputs, draws).to(device)
 
-    @classmethod
-    def check(cls, config: RunConfig, dataset: Dataset) -> None:
-        """Raise `ConfigError` if the training text is shorter than the context."""
-        assert isinstance(config.dataset, LanguageConfig) and isinstance(config.model, LanguageModelConfig | LstmConfig)
-        check_context(config.model.context, len(dataset.train), tokenizer_of(config.dataset).unit)
-
-    @abstractmethod
-    def initial_model(self, config: RunConfig, vocabulary_size: int, draws: torch.Generator) -> NextTokenModel:
-        """Return the model of a run with its initial parameters."""
-
-    def recorder(self, config: RunConfig, dataset: Dataset, model: NextTokenModel) -> Recorder | None:
-        """Return the recorder of a run; by default None."""
-        return None
-
-    def train_one(self, config: RunConfig, dataset: Dataset, on_epoch: Callable[[int], None]) -> RunResult:
-        """Train one language model."""
-        generator = np.random.default_rng(config.seed)
-        assert isinstance(config.dataset, LanguageConfig)
-        self.check(config, dataset)
-        draws = torch.Generator().manual_seed(int(generator.integers(2**63)))
-        model = self.initial_model(config, dataset.n_outputs, draws).to(self.device)
-        training = ModuleTraining(
-            model,
-            config.protocol,
-            _losses_of_windows(model, dataset.train, self.device),
-            random_windows(len(dataset.train), model.context, config.protocol.batch_size),
-            generator,
-            evaluate=lambda: _metrics(model, dataset, ("test", "validation")),
-            checkpoint=self.checkpoints.file(config, dataset.sha256, str(self.device)),
-            recorder=self.recorder(config, dataset, model),
-        )
-        trained, recording, residual = recorded_training(training, on_epoch)
-        if trained.diverged_epoch is not None:
-            return self.result(config, model, trained, {}, {})
+    def measure(trained: Trained) -> tuple[Metrics, Arrays]:
         # The last point of the curve has the values of the test and validation text.
         watched = {key: value for key, value in trained.curve[-1].values.items() if key[0] != "train"}
-        metrics = {**watched, **_metrics(model, dataset, ("train",)), **residual}
-        arrays = parameter_arrays(model)
-        arrays["vocabulary"] = tokenizer_of(config.dataset).vocabulary_array(dataset.class_names)
-        arrays |= recording
-        return self.result(config, model, trained, metrics, arrays)
+        vocabulary = tokenizer.vocabulary_array(dataset.class_names)
+        return {**watched, **_metrics(model, dataset, ("train",))}, {
+            **parameter_arrays(model),
+            "vocabulary": vocabulary,
+        }
+
+    return fit_module(
+        config,
+        dataset,
+        context,
+        model,
+        _losses_of_windows(model, dataset.train, device),
+        random_windows(len(dataset.train), model.context, config.protocol.batch_size),
+        generator,
+        watch=lambda: _metrics(model, dataset, ("test", "validation")),
+        measure=measure,
+        recorder=_recorder(config, dataset, context, model),
+    )
 
 
-class LanguageModelEngine(NextTokenEngine):
-    """Trains the runs of kind ``transformer_lm``."""
+def _initial_model(config: RunConfig, vocabulary_size: int, draws: torch.Generator) -> NextTokenModel:
+    if isinstance(config.model, LstmConfig):
+        return LstmLanguageModel.of(config.model, vocabulary_size, draws)
+    assert isinstance(config.model, LanguageModelConfig)
+    return LanguageModel.of(config.model, vocabulary_size, draws)
 
-    def initial_model(self, config: RunConfig, vocabulary_size: int, draws: torch.Generator) -> NextTokenModel:
-        """Return the transformer of a run with its initial parameters."""
-        assert isinstance(config.model, LanguageModelConfig)
-        return LanguageModel(config.model, vocabulary_size, draws)
+
+def _recorder(config: RunConfig, dataset: Dataset, context: Context, model: NextTokenModel) -> Recorder | None:
+    """Return the recorder of an LSTM that is to be recorded, otherwise None."""
+    settings, protocol = config.model, config.protocol
+    if not isinstance(settings, LstmConfig) or not settings.record:
+        return None
+    assert isinstance(model, LstmLanguageModel)
+    steps = protocol.epochs * steps_of_epoch(len(dataset.train), settings.context, protocol.batch_size)
+    layers = {**lstm_layers(model.lstm), "head": model.head}
+    slots = steps * protocol.batch_size * settings.context
+    recorder = run_recorder(config, dataset, context, layers, steps=steps, slots=slots, dtype=settings.record_dtype)
+    record_lstm(recorder, model.lstm)
+    return recorder
 
 
 def random_windows(n_train: int, context: int, batch_size: int) -> Batches:
     """Return a function that yields the rows (batch, context) of each batch of one epoch: windows at random places."""
     n_steps = steps_of_epoch(n_train, context, batch_size)
 
-    def batches(generator: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    def batches(generator: np.random.Generator, epoch: int) -> Iterator[NDArray[np.int64]]:
         for _ in range(n_steps):
             starts = generator.integers(0, n_train - context + 1, size=(batch_size, 1))
             yield starts + np.arange(context)
@@ -123,9 +131,12 @@ def _losses_of_windows(
 
 def _metrics(model: NextTokenModel, dataset: Dataset, names: Sequence[str]) -> Values:
     """Return the metrics of splits; of the training text only those of its end, as long as the test text."""
-    found: Values = {}
+    metrics = Values()
     for name in (name for name in names if name in dataset.splits):
         split = dataset.splits[name]
         first = max(0, len(split) - len(dataset.test)) if name == "train" else 0
-        found |= {(name, metric): value for metric, value in text_metrics(model, split, first).items()}
-    return found
+        metrics |= {(name, metric): value for metric, value in text_metrics(model, split, first).items()}
+    return metrics
+
+
+ENGINES = dict.fromkeys(("transformer_lm", "lstm_lm"), module_engine(_fit, _check))

@@ -18,27 +18,49 @@ from idwbench.dual.recorder import Recorder
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.protocol import Protocol, learning_rate
 from idwbench.runs.results import CurvePoint
-from idwbench.training.activation_memory import activation_memory
 from idwbench.training.checkpoints import CheckpointFile, State
 from idwbench.training.optimizers import FlatParameters, clip_gradients, optimizer_step
 
-__all__ = ["ModuleTraining", "Trained", "shuffled_batches"]
+__all__ = ["ModuleTraining", "Trained", "activation_memory", "shuffled_batches"]
 
 CHECKPOINT_SECONDS = 60.0
+_MIB = 2**20
 
-Batches = Callable[[np.random.Generator], Iterable[Any]]
+# Yields the batches of an epoch, counted from 0.
+Batches = Callable[[np.random.Generator, int], Iterable[Any]]
 Losses = Callable[[Any], Tensor]
 
 
 def shuffled_batches(n_train: int, batch_size: int) -> Batches:
     """Return a function that yields the rows of each batch of one epoch: slices of one permutation."""
 
-    def batches(generator: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    def batches(generator: np.random.Generator, epoch: int = 0) -> Iterator[NDArray[np.int64]]:
         order = generator.permutation(n_train)
         for start in range(0, n_train, batch_size):
             yield order[start : start + batch_size]
 
     return batches
+
+
+def activation_memory(module: nn.Module, forward: Callable[[], Tensor]) -> tuple[Tensor, float]:
+    """Return the result of `forward`, and the MiB of all tensors that autograd saves in it, without parameters.
+
+    Each storage counts once. The number depends on shapes only, and is the same on every machine. What a recomputed
+    part of the forward pass saves later, in the backward pass, is not counted.
+    """
+    owned = {tensor.untyped_storage().data_ptr() for tensor in [*module.parameters(), *module.buffers()]}
+    # Storages are held, so that no address is used twice.
+    storages: dict[int, torch.UntypedStorage] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in owned:
+            storages[storage.data_ptr()] = storage
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = forward()
+    return result, sum(storage.nbytes() for storage in storages.values()) / _MIB
 
 
 @dataclass(frozen=True)
@@ -50,7 +72,7 @@ class Trained:
         diverged_epoch: The epoch in which the loss or a parameter was not finite, or None.
         seconds: Wall-clock time, with that before an interruption.
         seconds_per_step: The median of all steps: processor time on the CPU, wall-clock time on another device.
-        activation_memory: MiB, see `idwbench.training.activation_memory`.
+        activation_memory: MiB, see `activation_memory`.
     """
 
     curve: tuple[CurvePoint, ...]
@@ -166,7 +188,7 @@ class ModuleTraining:
         rate = learning_rate(self.protocol, epoch)
         self._epoch_start = self.generator.bit_generator.state
         self.module.train()
-        for batch in islice(self.batches(self.generator), progress.step, None):
+        for batch in islice(self.batches(self.generator, epoch), progress.step, None):
             self._step(batch, rate)
             if self.checkpoint is not None and time.monotonic() - self._saved >= self.checkpoint_seconds:
                 self._save()

@@ -29,8 +29,8 @@ from idwbench.errors import TrainingError
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.protocol import learning_rate
+from idwbench.training import fused_engine
 from idwbench.training.engine import batch_order
-from idwbench.training.fused_engine import FusedEngine
 from idwbench.training.kernel_runs import KernelRun
 from idwbench.training.threads import limited_threads
 from idwbench.training.torch_engine import Stack, resolve_device
@@ -127,7 +127,7 @@ class _FusedReplay(AbstractReplay):
     """Repeats a run of the fused engine: the same kernel, called for some batches instead of whole epochs."""
 
     def __init__(self, config: RunConfig, dataset: Dataset) -> None:
-        FusedEngine.prepare()
+        fused_engine.prepare()
         self._run = KernelRun(config, dataset, dataset.moments)
         super().__init__(config, dataset, self._run.generator)
 

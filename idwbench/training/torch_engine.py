@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -22,10 +22,10 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import CurvePoint, RunResult
-from idwbench.training.engine import AbstractEngine, batch_order, check_stack
+from idwbench.training.engine import Context, Engine, Environment, Fitted, batch_order, check_stack, run_result
 from idwbench.training.optimizers import clip_gradients, optimizer_step
 
-__all__ = ["Stack", "TorchEngine", "resolve_device"]
+__all__ = ["ENGINES", "Stack", "resolve_device", "sample_losses", "torch_environment"]
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 # Maximum size of the differences of one step (runs, batch, prototypes, features): 128 MB in float32.
@@ -54,45 +54,36 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
-class TorchEngine(AbstractEngine):
-    """Trains stacks of runs in PyTorch."""
+def torch_environment(device: torch.device) -> Environment:
+    """Return the device, the number of threads and the instruction set of torch."""
+    instruction_set = torch.backends.cpu.get_cpu_capability() if device.type == "cpu" else ""
+    return Environment(str(device), torch.get_num_threads(), instruction_set)
 
-    name = "torch"
 
-    def __init__(self, device: str = "cpu") -> None:
-        self.device = resolve_device(device)
+def _check(config: RunConfig, dataset: Dataset) -> None:
+    """Raise `ConfigError` if there are too few training inputs for the prototypes."""
+    check_prototypes(config.network, dataset)
 
-    @classmethod
-    def check(cls, config: RunConfig, dataset: Dataset) -> None:
-        """Raise `ConfigError` if there are too few training inputs for the prototypes."""
-        check_prototypes(config.network, dataset)
 
-    def max_stack(self, config: RunConfig, dataset: Dataset) -> int:
-        """Return the number of runs that fit into `STEP_NUMBERS`."""
-        numbers = config.protocol.batch_size * config.model.prototypes * dataset.n_features
-        return int(np.clip(STEP_NUMBERS // numbers, 1, MAX_STACK))
+def _max_stack(config: RunConfig, dataset: Dataset) -> int:
+    """Return the number of runs that fit into `STEP_NUMBERS`."""
+    numbers = config.protocol.batch_size * config.model.prototypes * dataset.n_features
+    return int(np.clip(STEP_NUMBERS // numbers, 1, MAX_STACK))
 
-    def stack(self, configs: Sequence[RunConfig], dataset: Dataset) -> Stack:
-        """Return an untrained stack.
 
-        Raises:
-            ValueError: the stack keys differ.
-        """
-        check_stack(configs)
-        return Stack(configs, dataset, dataset.moments, self.device)
+def _train(configs: Sequence[RunConfig], dataset: Dataset, context: Context) -> list[RunResult]:
+    """Train runs of one stack together and return their results in order."""
+    started = time.perf_counter()
+    stack = Stack(configs, dataset, dataset.moments, resolve_device(context.device))
+    for epoch in range(configs[0].protocol.epochs):
+        stack.train_epoch(epoch)
+        context.on_epoch(epoch + 1)
+        if all(stack.diverged):
+            break
+    return stack.results(started)
 
-    def train(
-        self, configs: Sequence[RunConfig], dataset: Dataset, on_epoch: Callable[[int], None] = lambda epoch: None
-    ) -> list[RunResult]:
-        """Train runs of one stack and return their results in order."""
-        started = time.perf_counter()
-        stack = self.stack(configs, dataset)
-        for epoch in range(configs[0].protocol.epochs):
-            stack.train_epoch(epoch)
-            on_epoch(epoch + 1)
-            if all(stack.diverged):
-                break
-        return stack.results(self.name, started)
+
+ENGINES = {"torch": Engine("torch", _train, _max_stack, _check)}
 
 
 class Stack:
@@ -100,11 +91,15 @@ class Stack:
 
     Keys (runs, prototypes, features) and values (runs, prototypes, outputs) are views of `numbers` (runs, length), the
     one parameter of the optimizer. A single run has no axis of runs, which saves a tenth of its time.
+
+    Raises:
+        ValueError: the stack keys differ.
     """
 
     def __init__(
         self, configs: Sequence[RunConfig], dataset: Dataset, moments: FeatureMoments, device: torch.device
     ) -> None:
+        check_stack(configs)
         self.configs, self.dataset, self.device = configs, dataset, device
         self.protocol = configs[0].protocol
         self.method = get_method(configs[0].model.method)
@@ -151,7 +146,7 @@ class Stack:
         inputs = self.inputs["train"].index_select(0, flat_rows).view(*rows.shape, -1)
         targets = self.targets.index_select(0, flat_rows)
         outputs = prototype_logits(self.method, self.parameters, inputs, self.keys, self.values)
-        losses = _losses(outputs.view(len(flat_rows), -1), targets)
+        losses = sample_losses(outputs.view(len(flat_rows), -1), targets)
         # The mean over the batch and the sum over runs: each run gets its own gradient.
         gradients = torch.autograd.grad(losses, (self.keys, self.values), torch.full_like(losses, 1 / rows.shape[-1]))
         rows_of_runs = [gradient.reshape(len(self.gradients), -1) for gradient in gradients]
@@ -198,34 +193,21 @@ class Stack:
         numbers = self.numbers[run, : self.n_parameters].detach().cpu().numpy().copy()
         return {"keys": numbers[:n_keys].reshape(prototypes, -1), "values": numbers[n_keys:].reshape(prototypes, -1)}
 
-    def results(self, engine: str, started: float) -> list[RunResult]:
+    def results(self, started: float) -> list[RunResult]:
         """Return the results of the runs; `started` is the `time.perf_counter` at the start."""
         metrics = [self._metrics(split) for split in self.dataset.splits]
         seconds = (time.perf_counter() - started) / len(self.configs)
+        environment = torch_environment(self.device)
         results = []
         for run, config in enumerate(self.configs):
-            epoch = self.diverged[run]
-            complete = epoch is None
-            results.append(
-                RunResult(
-                    config=config,
-                    state="complete" if complete else "diverged",
-                    curve=tuple(self.curves[run]),
-                    metrics={key: value for split in metrics for key, value in split[run].items()},
-                    arrays=self._arrays(run) if complete else {},
-                    n_parameters=self.n_parameters if complete else None,
-                    diverged_epoch=epoch,
-                    seconds=seconds,
-                    engine=engine,
-                    device=str(self.device),
-                    threads=torch.get_num_threads(),
-                    instruction_set=torch.backends.cpu.get_cpu_capability() if self.device.type == "cpu" else "",
-                )
-            )
+            of_run = {key: value for split in metrics for key, value in split[run].items()}
+            curve, diverged = tuple(self.curves[run]), self.diverged[run]
+            fitted = Fitted(of_run, self._arrays(run), self.n_parameters, curve, diverged)
+            results.append(run_result(config, fitted, "torch", seconds, environment))
         return results
 
 
-def _losses(outputs: Float[Tensor, "n outputs"], targets: Tensor) -> Float[Tensor, " n"]:
+def sample_losses(outputs: Float[Tensor, "n outputs"], targets: Tensor) -> Float[Tensor, " n"]:
     """Return the cross-entropy of logits and labels (n,), or the squared error of numbers (n, outputs)."""
     if targets.ndim == 1:
         return functional.cross_entropy(outputs, targets, reduction="none")

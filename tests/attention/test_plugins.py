@@ -70,8 +70,9 @@ def test_the_example_in_the_docs_is_ten_lines_and_right(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_example_in_the_docs_trains(tmp_path: Path) -> None:
+    from engine_runs import train_runs
+
     from idwbench.data.loading import load_dataset
-    from idwbench.training.torch_engine import TorchEngine
 
     example = re.search(r"```python\n(.*?)```", METHODS_DOC.read_text(encoding="utf-8"), re.DOTALL)
     assert example is not None
@@ -81,7 +82,7 @@ def test_the_example_in_the_docs_trains(tmp_path: Path) -> None:
         for temperature in (0.5, 1.0)
         for seed in (0, 1)
     ]
-    results = TorchEngine().train(runs, load_dataset(runs[0].dataset))
+    results = train_runs(runs, load_dataset(runs[0].dataset), engine="torch")
     assert [result.state for result in results] == ["complete"] * 4
     losses = [[point.values["train", "loss"] for point in result.curve] for result in results]
     assert all(second < first for first, second in losses)

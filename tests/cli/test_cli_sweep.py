@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-import importlib
 import json
 import signal
 import sqlite3
 import threading
+from dataclasses import replace
 
 import pytest
+from engine_runs import replace_train
 from typed import SMALL_SWEEP, assert_one_line, files
 
 DB = "results/idwbench.db"
@@ -128,29 +129,28 @@ def ctrl_c():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize("engine", ["torch_engine.TorchEngine", "fused_engine.FusedEngine"])
+@pytest.mark.parametrize("engine", ["torch", "fused"])
 def test_after_an_interruption_no_run_is_lost_and_none_done_twice(
     run, small_sweep, tmp_path, monkeypatch, ctrl_c, engine, jobs
 ):
-    module, _, name = engine.partition(".")
-    engine_class = getattr(importlib.import_module(f"idwbench.training.{module}"), name)
-    train, started = engine_class.train, []
+    started = []
 
-    def interrupted_after_the_first(self, configs, dataset, on_epoch=lambda epoch: None):
+    def interrupted_after_the_first(configs, dataset, context):
         def wait_for_the_end(epoch):
             """Stay at the end of an epoch until the interruption ends the training."""
             ctrl_c()
             for _ in range(100_000):
-                on_epoch(epoch)
+                context.on_epoch(epoch)
                 threading.Event().wait(0.001)
 
         started.append(configs)
         # With one training more than there are threads, one at least has ended.
-        return train(self, configs, dataset, wait_for_the_end if len(started) == jobs + 1 else on_epoch)
+        waits = len(started) == jobs + 1
+        return train(configs, dataset, replace(context, on_epoch=wait_for_the_end) if waits else context)
 
-    command = ["sweep", small_sweep, "--engine", module.removesuffix("_engine"), "-j", jobs]
+    command = ["sweep", small_sweep, "--engine", engine, "-j", jobs]
     with monkeypatch.context() as patched:
-        patched.setattr(engine_class, "train", interrupted_after_the_first)
+        train = replace_train(patched, engine, interrupted_after_the_first)
         result = run(*command)
     assert result.exit_code == 130, result.output
     assert "interrupted: " in result.stderr

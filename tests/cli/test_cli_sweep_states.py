@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from engine_runs import replace_train
 from typed import SMALL_SWEEP, assert_one_line, files
 
 from idwbench.cli.failures import failure_lines
@@ -19,7 +20,6 @@ from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import read_sweep
-from idwbench.training.fused_engine import FusedEngine
 
 DB = "results/idwbench.db"
 
@@ -29,14 +29,12 @@ def fail_seeds(monkeypatch):
     """Let runs with these seeds fail, each with its own reason or all with one."""
 
     def fail(seeds, reason="bad seed {}"):
-        train = FusedEngine.train
-
-        def train_or_fail(self, configs, dataset, on_epoch=lambda epoch: None):
+        def train_or_fail(configs, dataset, context):
             if bad := [config.seed for config in configs if config.seed in seeds]:
                 raise RuntimeError(reason.format(bad[0]))
-            return train(self, configs, dataset, on_epoch)
+            return train(configs, dataset, context)
 
-        monkeypatch.setattr(FusedEngine, "train", train_or_fail)
+        train = replace_train(monkeypatch, "fused", train_or_fail)
 
     return fail
 

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from engine_runs import replace_train
 from typed import assert_one_line, files
 from typer.testing import CliRunner
 
@@ -361,7 +362,7 @@ def test_a_retraining_that_fails_or_is_interrupted_keeps_the_result_it_had(run, 
 
     before = run(*TRAIN, "--prototypes", 6, "--json").stdout
     with monkeypatch.context() as patched:
-        patched.setattr("idwbench.training.fused_engine.FusedEngine.train", fail)
+        replace_train(patched, "fused", fail)
         result = run(*TRAIN, "--prototypes", 6, "--retrain")
         assert result.exit_code in (1, 130)
         assert "Traceback" not in result.stderr

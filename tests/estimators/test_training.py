@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from engine_runs import train_run
 from sklearn.exceptions import NotFittedError
 from tables import rows
 
@@ -17,7 +18,6 @@ from idwbench.models.initialisation import initial_prototypes
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
 from idwbench.sweep.execution import train
-from idwbench.training.fused_engine import FusedEngine
 
 SETTINGS = {"epochs": 3, "batch_size": 16, "learning_rate": 0.01}
 METHODS = ("idw", "inv_dist", "neg_dist", "gaussian", "cosine", "scaled_dot", "fc_relu")
@@ -42,7 +42,7 @@ def test_a_fit_equals_a_run_of_the_engine_for_each_method(name, method):
     chosen = np.arange(0, len(data.train), 2)[:90]
     small = replace(data, train=Split(data.train.inputs[chosen], data.train.targets[chosen]))
     config = run_config(name, method=method, prototypes=5, seed=3, **SETTINGS)
-    [result] = FusedEngine().train([config], small)
+    result = train_run(config, small, engine="fused")
     made = PrototypeRegressor if data.task == "regression" else PrototypeClassifier
     # The targets of the data set are scaled by all its rows.
     fitted = made(5, method=method, random_state=3, **SETTINGS)
@@ -112,7 +112,7 @@ def test_a_step_with_weights_follows_the_gradient_of_the_weighted_mean_loss(task
     data = Dataset(parse_dataset("two_moons"), split, split, None, Scaling.identity(), None, names, "")
     settings = {"optimizer": "sgd", "schedule": "constant", "learning_rate": 0.1, "epochs": 1, "batch_size": 12}
     config = run_config("two_moons", prototypes=4, initialisation="samples", **settings)
-    [result] = FusedEngine().train([config], data)
+    result = train_run(config, data, engine="fused")
 
     start = initial_prototypes(config.network, data, data.moments, np.random.default_rng(0))
     keys, values = (torch.tensor(array, dtype=torch.float64, requires_grad=True) for array in start)

@@ -18,7 +18,7 @@ from idwbench.sweep.cluster import connection, worker
 from idwbench.sweep.cluster.driver import ClusterRunner
 from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.observer import Observer
-from idwbench.training.selection import EngineSelector
+from idwbench.training.engine import Context
 
 DATASET = make_dataset()
 
@@ -74,7 +74,7 @@ def log():
 def train(store, client, configs, log, **options):
     store.plan(configs)
     runner = ClusterRunner(cluster(client))
-    return runner.run_pending(configs, store, EngineSelector("fused"), DATASET, log, **options)
+    return runner.run_pending(configs, store, Context("fused"), DATASET, log, **options)
 
 
 def states(store):
@@ -217,7 +217,7 @@ def test_tasks_for_a_gpu_need_its_resource(store, log):
     client = FakeClient(trained)
     store.plan([run(0)])
     runner = ClusterRunner(cluster(client, GPU=1.0), device="cuda")
-    assert runner.run_pending([run(0)], store, EngineSelector("torch"), DATASET, log).complete == 1
+    assert runner.run_pending([run(0)], store, Context("torch"), DATASET, log).complete == 1
     assert client.resources == [{"GPU": 1.0}]
     assert client.tasks[0]["device"] == "cuda"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from engine_runs import replace_train, train_runs
 
 from idwbench.attention.scores import METHODS
 from idwbench.data.loading import load_dataset
@@ -20,7 +21,6 @@ from idwbench.sweep.cluster import worker
 from idwbench.sweep.cluster.address import ClusterAddress
 from idwbench.sweep.cluster.plugin_sources import plugin_sources
 from idwbench.sweep.cluster.tasks import TaskSizes
-from idwbench.training.selection import EngineSelector
 from idwbench.training.threads import limited_threads
 
 DATA = {"name": "two_moons", "train_per_class": 10, "test_per_class": 5, "holdout_per_class": 0}
@@ -111,7 +111,7 @@ def test_a_worker_returns_the_bytes_of_a_local_training(as_worker):
     answer = worker.train_task(task(configs))
     dataset = load_dataset(configs[0].dataset)
     with limited_threads(1):
-        own = EngineSelector("torch")(configs[0]).train(configs, dataset)
+        own = train_runs(configs, dataset, engine="torch")
     own = [PrototypeQuality(dataset).measured(result) for result in own]
     (found,) = answer["stacks"]
     assert [result.config.run_key for result in found["results"]] == [config.run_key for config in configs]
@@ -158,24 +158,20 @@ def test_data_that_a_worker_cannot_read_is_refused_in_one_line(as_worker, tmp_pa
 
 
 def test_a_failure_is_returned_as_text(as_worker, monkeypatch):
-    from idwbench.training.torch_engine import TorchEngine
-
     def fail(*arguments):
         raise RuntimeError("no more memory")
 
-    monkeypatch.setattr(TorchEngine, "train", fail)
+    replace_train(monkeypatch, "torch", fail)
     (found,) = worker.train_task(task([run(0)]))["stacks"]
     assert (found["failure"]["name"], found["failure"]["message"]) == ("RuntimeError", "no more memory")
     assert found["failure"]["traceback"].startswith("Traceback")
 
 
 def test_a_full_disk_is_no_failure_of_a_run(as_worker, monkeypatch):
-    from idwbench.training.torch_engine import TorchEngine
-
     def fail(*arguments):
         raise RuntimeError("not saved") from OSError(28, "No space left on device")
 
-    monkeypatch.setattr(TorchEngine, "train", fail)
+    replace_train(monkeypatch, "torch", fail)
     answer = worker.train_task(task([run(0)]))
     assert (answer["stacks"], answer["refused"]) == (
         [],

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from engine_runs import replace_train, train_run
 
 from idwbench.errors import ConfigError, ResultsError, SpecError, TrainingError
 from idwbench.models.saved_model import stored_model
@@ -19,8 +20,6 @@ from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import read_sweep
-from idwbench.training.patch_study_engine import PatchStudyEngine
-from idwbench.training.torch_engine import TorchEngine
 
 DATA = {"name": "two_moons", "train_per_class": 10, "test_per_class": 8, "holdout_per_class": 10}
 HEAD = """\
@@ -68,13 +67,12 @@ def write(tmp_path: Path):
 def trained(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Counts how often each network was trained."""
     counts: Counter[str] = Counter()
-    original = TorchEngine.train
 
-    def count(self, configs, dataset, on_epoch=lambda epoch: None):
+    def count(configs, dataset, context):
         counts.update(config.run_key for config in configs)
-        return original(self, configs, dataset, on_epoch)
+        return train_torch(configs, dataset, context)
 
-    monkeypatch.setattr(TorchEngine, "train", count)
+    train_torch = replace_train(monkeypatch, "torch", count)
     return counts
 
 
@@ -252,12 +250,12 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(write, db, trained, kind)
 
 @pytest.mark.slow
 def test_a_failed_network_makes_the_study_fail_with_the_reason(write, db, monkeypatch):
-    def broken(self, configs, dataset, on_epoch):
+    def broken(configs, dataset, context):
         raise RuntimeError("no memory")
 
     path = write(STUDY)
     with monkeypatch.context() as patched:
-        patched.setattr(TorchEngine, "train", broken)
+        replace_train(patched, "torch", broken)
         assert sweep(path, db).failed == 2
     results = Results(db)
     network = network_of(a_study()).run_key
@@ -295,12 +293,12 @@ def test_a_network_of_other_data_is_refused(db, blobs):
     study = a_study()
     train(network_of(study), db, engine="torch")
     with pytest.raises(TrainingError, match=r"was trained on other data: the checksums differ"):
-        PatchStudyEngine(Results(db)).train([study], blobs)
+        train_run(study, blobs, results=Results(db))
 
 
 def test_a_study_without_its_network_is_refused(db, blobs):
     with pytest.raises(ResultsError, match="no run has a key"):
-        PatchStudyEngine(Results(db)).train([a_study()], blobs)
+        train_run(a_study(), blobs, results=Results(db))
 
 
 # One run

@@ -17,8 +17,8 @@ from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
 from idwbench.sweep import runner, stack_training
 from idwbench.sweep.observer import Observer
-from idwbench.sweep.runner import run_pending, stacks
-from idwbench.training.engine import AbstractEngine
+from idwbench.sweep.runner import stacks
+from idwbench.training.engine import Context, Engine
 
 DATASET = make_dataset()
 
@@ -27,27 +27,32 @@ def run(seed, method="idw"):
     return run_config(DATASET.config, method=method, prototypes=2, seed=seed)
 
 
-class FakeEngine(AbstractEngine):
+class FakeEngine:
     """Ends every run at once; those with a bad seed fail."""
-
-    name = "fake"
 
     def __init__(self, bad_seeds=(), stack=4, before=lambda configs: None):
         self.bad_seeds, self.stack, self.before = set(bad_seeds), stack, before
         self.stacks: list[list[int]] = []
         self.threads: set[str] = set()
 
-    def max_stack(self, config, dataset):
-        return self.stack
+    @property
+    def record(self):
+        return Engine("fake", self.train, lambda config, dataset: self.stack)
 
-    def train(self, configs, dataset, on_epoch=lambda epoch: None):
+    def train(self, configs, dataset, context):
         self.stacks.append([config.seed for config in configs])
         self.threads.add(threading.current_thread().name)
         self.before(configs)
         if self.bad_seeds & {config.seed for config in configs}:
             raise RuntimeError("bad seed")
-        on_epoch(1)
+        context.on_epoch(1)
         return [result(config) for config in configs]
+
+
+def run_pending(configs, store, engine_of, dataset, observer, jobs=1, **settings):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(runner, "engine_of", lambda config, context: engine_of(config).record)
+        return runner.run_pending(configs, store, Context(), dataset, observer, jobs, **settings)
 
 
 def result(config):
@@ -172,11 +177,11 @@ def test_a_second_interruption_releases_the_runs_at_once_and_discards_what_is_st
     started, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
     class SlowEngine(FakeEngine):
-        def train(self, configs, dataset, on_epoch=lambda epoch: None):
+        def train(self, configs, dataset, context):
             started.set()
             assert may_end.wait(60)
             try:
-                return super().train(configs, dataset, on_epoch)
+                return super().train(configs, dataset, context)
             finally:
                 ended.set()
 

@@ -148,10 +148,10 @@ def test_a_search_returns_the_setting_with_the_best_mean_on_validation_rows(tmp_
     def train(configs: Sequence[RunConfig], ended: int) -> None:
         from idwbench.data.loading import load_dataset
         from idwbench.sweep.runner import run_pending
-        from idwbench.training.selection import EngineSelector
+        from idwbench.training.engine import Context
 
         trained.extend(configs)
-        run_pending(configs, results, EngineSelector(), load_dataset(spec.dataset), Observer())
+        run_pending(configs, results, Context(), load_dataset(spec.dataset), Observer())
 
     best = run_search(spec, results, train)
     by_setting: dict[str, list[float]] = {}

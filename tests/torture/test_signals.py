@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 
@@ -43,18 +44,18 @@ def hear_signals():
 def train_until(may_end, is_training, at_every_epoch, noted):
     """Let trainings wait, either at every epoch, where they can be stopped, or within one."""
     from idwbench.cli.progress import SweepProgress
-    from idwbench.training.fused_engine import FusedEngine
+    from idwbench.training.fused_engine import ENGINES
 
-    train, note = FusedEngine.train, SweepProgress.note
+    engine, note = ENGINES["fused"], SweepProgress.note
 
-    def wait_for_the_end(self, configs, dataset, on_epoch=lambda epoch: None):
+    def wait_for_the_end(configs, dataset, context):
         is_training.set()
         if not at_every_epoch:
             assert may_end.wait(WAIT_SECONDS)
         while not may_end.is_set():
-            on_epoch(1)
+            context.on_epoch(1)
             threading.Event().wait(0.001)
-        return train(self, configs, dataset, on_epoch)
+        return engine.train(configs, dataset, context)
 
     def noting(self, text):
         note(self, text)
@@ -62,7 +63,7 @@ def train_until(may_end, is_training, at_every_epoch, noted):
             noted.set()
 
     hear_signals()
-    FusedEngine.train, SweepProgress.note = wait_for_the_end, noting
+    ENGINES["fused"], SweepProgress.note = replace(engine, train=wait_for_the_end), noting
 
 
 def last_line(driver):

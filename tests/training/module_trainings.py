@@ -53,8 +53,8 @@ class Made:
         found = functional.cross_entropy(self.module(self.inputs[where]), self.labels[where], reduction="none")
         return found
 
-    def batches(self, generator: np.random.Generator):
-        return shuffled_batches(N_TRAIN, self.protocol.batch_size)(generator)
+    def batches(self, generator: np.random.Generator, epoch: int):
+        return shuffled_batches(N_TRAIN, self.protocol.batch_size)(generator, epoch)
 
     def training(self, path: Path | None = None, **options) -> ModuleTraining:
         file = None if path is None else CheckpointFile(path, "a test", self.unexpected)

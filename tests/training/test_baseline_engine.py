@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from blob_data import make_dataset, make_regression
+from engine_runs import train_run
 from sklearn.cluster import KMeans
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
@@ -12,12 +13,12 @@ from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
-from idwbench.training.baseline_engine import BaselineEngine
+from idwbench.training.direct_engines import ENGINES
 
 
 def fitted(dataset: Dataset, method: str, n: int = 5, seed: int = 0) -> RunResult:
     config = run_config(dataset.config, kind="baseline", method=method, prototypes=n, seed=seed)
-    return BaselineEngine().train([config], dataset)[0]
+    return train_run(config, dataset)
 
 
 @pytest.mark.parametrize("method", ["kmeans", "samples"])
@@ -98,4 +99,4 @@ def test_inputs_that_k_means_cannot_separate_are_refused():
 def test_a_stack_is_short_work(n_train, most, blobs):
     dataset = make_dataset(n_train)
     config = run_config(dataset.config, kind="baseline", method="samples", prototypes=2)
-    assert BaselineEngine().max_stack(config, dataset) == most
+    assert ENGINES["baseline"].max_stack(config, dataset) == most

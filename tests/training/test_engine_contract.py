@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 from blob_data import make_dataset, make_regression
+from engine_runs import train_run, train_runs
 from float64_loop import assert_near_float64, numbers_of
 from starts import random_prototypes
 
@@ -18,12 +18,11 @@ from idwbench.data.dataset import Dataset, feature_moments
 from idwbench.errors import ConfigError
 from idwbench.models.initialisation import initial_prototypes
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.training.engine import AbstractEngine
 from idwbench.training.threads import limited_threads
 
 pytestmark = pytest.mark.slow
 
-ENGINES = {"torch": "torch_engine.TorchEngine", "fused": "fused_engine.FusedEngine"}
+ENGINES = ("torch", "fused")
 POWERS = [0.5, 1.0, 2.0, 4.0, 16.0, 64.0]
 PROTOCOLS = [
     {},
@@ -55,13 +54,8 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> AbstractEngine:
-    return make_engine(request.param)
-
-
-def make_engine(name: str) -> AbstractEngine:
-    module, _, word = ENGINES[name].partition(".")
-    return getattr(importlib.import_module(f"idwbench.training.{module}"), word)()
+def engine(request: pytest.FixtureRequest) -> str:
+    return request.param
 
 
 def a_run(dataset: Dataset, method: str = "idw", **settings: object) -> RunConfig:
@@ -76,7 +70,7 @@ def random_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def assert_engines_equal_the_plain_loop(config: RunConfig, dataset: Dataset) -> None:
-    results = [make_engine(name).train([config], dataset)[0] for name in ENGINES]
+    results = [train_run(config, dataset, engine=name) for name in ENGINES]
     assert_near_float64(config, dataset, map(numbers_of, results))
 
 
@@ -107,7 +101,7 @@ def test_engines_begin_at_the_same_prototypes(engine, dataset, initialisation):
     config = a_run(dataset, initialisation=initialisation, epochs=1, batch_size=100, learning_rate=1e-30)
     moments = feature_moments(dataset.train.inputs)
     keys, values = initial_prototypes(config.model, dataset, moments, np.random.default_rng(config.seed))
-    result = engine.train([config], dataset)[0]
+    result = train_run(config, dataset, engine=engine)
     np.testing.assert_allclose(result.arrays["keys"], keys, rtol=0, atol=2e-30)
     np.testing.assert_allclose(result.arrays["values"], values, rtol=0, atol=2e-30)
 
@@ -115,12 +109,12 @@ def test_engines_begin_at_the_same_prototypes(engine, dataset, initialisation):
 def test_more_prototypes_than_inputs_to_begin_at_are_refused_in_one_line(engine, blobs):
     config = a_run(blobs, initialisation="samples", prototypes=24)
     with pytest.raises(ConfigError, match=r"^prototypes: expected at most 23, the number of training inputs, got 24$"):
-        engine.train([config], blobs)
+        train_run(config, blobs, engine=engine)
 
 
 def test_metrics_are_those_of_the_returned_prototypes_on_every_split(engine):
     for dataset in (make_dataset(validation=True), make_regression()):
-        result = engine.train([a_run(dataset)], dataset)[0]
+        result = train_run(a_run(dataset), dataset, engine=engine)
         assert {split for split, _ in result.metrics} == set(dataset.splits)
         arrays = [torch.from_numpy(result.arrays[name]) for name in ("keys", "values")]
         for name, split in dataset.splits.items():
@@ -134,7 +128,7 @@ def test_the_curve_has_the_headline_of_test_and_validation_and_the_cosine_rate(e
     headlines = {"accuracy": make_dataset(validation=True), "rmse": make_regression()}
     for headline, dataset in headlines.items():
         seen: list[int] = []
-        result = engine.train([a_run(dataset)], dataset, seen.append)[0]
+        result = train_run(a_run(dataset), dataset, engine=engine, on_epoch=seen.append)
         assert seen == [point.epoch for point in result.curve] == [1, 2, 3]
         assert [point.values["train", "learning_rate"] for point in result.curve] == pytest.approx(
             [0.01, 0.0075, 0.0025]
@@ -146,8 +140,8 @@ def test_the_curve_has_the_headline_of_test_and_validation_and_the_cosine_rate(e
 
 
 def test_a_result_says_how_it_was_trained(engine, blobs):
-    result = engine.train([a_run(blobs)], blobs)[0]
-    assert result.engine == engine.name
+    result = train_run(a_run(blobs), blobs, engine=engine)
+    assert result.engine == engine
     assert (result.state, result.device, result.threads) == ("complete", "cpu", 1)
     assert result.n_parameters == 6 * 3 + 6 * 3
     assert result.instruction_set
@@ -158,7 +152,7 @@ def test_a_result_says_how_it_was_trained(engine, blobs):
 
 
 def assert_same_end(dataset: Dataset, config: RunConfig) -> None:
-    one, other = (make_engine(name).train([config], dataset)[0] for name in ENGINES)
+    one, other = (train_run(config, dataset, engine=name) for name in ENGINES)
     assert (one.state, one.diverged_epoch) == (other.state, other.diverged_epoch)
     assert len(one.curve) == len(other.curve)
 
@@ -185,7 +179,7 @@ def test_engines_end_alike_at_rates_far_beyond_use(blobs, method, rate):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_one_prototype_can_be_trained(engine, method, blobs):
-    result = engine.train([a_run(blobs, method, prototypes=1)], blobs)[0]
+    result = train_run(a_run(blobs, method, prototypes=1), blobs, engine=engine)
     assert result.state == "complete"
     assert result.arrays["keys"].shape == (1, 3)
 
@@ -193,7 +187,7 @@ def test_one_prototype_can_be_trained(engine, method, blobs):
 def test_a_run_that_overflows_has_a_curve_up_to_that_epoch_and_no_arrays(engine, blobs):
     config = a_run(blobs, "fc_relu", epochs=5, learning_rate=3e37, prototypes=4, seed=0)
     seen: list[int] = []
-    result = engine.train([config], blobs, seen.append)[0]
+    result = train_run(config, blobs, engine=engine, on_epoch=seen.append)
     assert result.state == "diverged"
     assert (dict(result.arrays), dict(result.metrics), result.n_parameters) == ({}, {}, None)
     assert [point.epoch for point in result.curve] == list(range(1, result.diverged_epoch))
@@ -203,7 +197,7 @@ def test_a_run_that_overflows_has_a_curve_up_to_that_epoch_and_no_arrays(engine,
 def test_results_come_in_the_order_of_the_runs_and_every_epoch_is_reported(engine, blobs):
     runs = [a_run(blobs, seed=seed) for seed in (5, 1, 9)]
     seen: list[int] = []
-    results = engine.train(runs, blobs, seen.append)
+    results = train_runs(runs, blobs, engine=engine, on_epoch=seen.append)
     assert [result.config for result in results] == runs
     assert sorted(set(seen)) == [1, 2, 3]
 
@@ -211,4 +205,4 @@ def test_results_come_in_the_order_of_the_runs_and_every_epoch_is_reported(engin
 def test_runs_of_different_stacks_are_refused(engine, blobs):
     for other in (a_run(blobs, "gaussian"), a_run(blobs, power=1.0), a_run(blobs, gradient_clip=1.0)):
         with pytest.raises(ValueError, match="a stack holds"):
-            engine.train([a_run(blobs), other], blobs)
+            train_runs([a_run(blobs), other], blobs, engine=engine)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from blob_data import make_dataset, make_regression
+from engine_runs import train_run, train_runs
 from float64_loop import assert_near_float64
 from starts import random_prototypes, small_runs
 
@@ -21,8 +22,8 @@ from idwbench.attention.forward import attend
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Split, feature_moments
 from idwbench.runs.config import run_config
-from idwbench.training.engine import batch_order, batch_orders
-from idwbench.training.fused_engine import FusedEngine
+from idwbench.training import fused_engine
+from idwbench.training.engine import Context, batch_order, batch_orders
 from idwbench.training.kernel_runs import KernelRun
 from idwbench.training.kernels import jit
 from idwbench.training.kernels.denormals import CAN_FLUSH, flush_denormals, restore_denormals
@@ -51,10 +52,10 @@ def with_validation(blobs):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_is_bit_for_bit_the_same_alone_or_among_threads(blobs, method):
-    engine, stack = FusedEngine(), runs(method)
-    alone = [FusedEngine().train([config], blobs)[0] for config in stack]
+    stack = runs(method)
+    alone = [train_run(config, blobs, engine="fused") for config in stack]
     with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda config: engine.train([config], blobs)[0], stack[::-1] * 3))
+        results = list(pool.map(lambda config: train_run(config, blobs, engine="fused"), stack[::-1] * 3))
     for position, result in enumerate(results):
         assert same(result, alone[::-1][position % len(stack)])
 
@@ -62,7 +63,7 @@ def test_a_run_is_bit_for_bit_the_same_alone_or_among_threads(blobs, method):
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_metrics_are_those_of_the_returned_arrays(with_validation, task):
     dataset = with_validation if task == "classification" else make_regression()
-    result = FusedEngine().train(runs("scaled_dot", [0]), dataset)[0]
+    result = train_runs(runs("scaled_dot", [0]), dataset, engine="fused")[0]
     expected = {}
     for name, split in dataset.splits.items():
         tensors = map(torch.from_numpy, (split.inputs, result.arrays["keys"], result.arrays["values"]))
@@ -76,7 +77,7 @@ def test_metrics_are_those_of_the_returned_arrays(with_validation, task):
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_the_curve_ends_at_the_headline_metrics_of_test_and_validation(with_validation, task):
     dataset, headline = (with_validation, "accuracy") if task == "classification" else (make_regression(), "rmse")
-    result = FusedEngine().train(runs(), dataset)[0]
+    result = train_runs(runs(), dataset, engine="fused")[0]
     assert [point.epoch for point in result.curve] == [1, 2, 3, 4]
     for point in result.curve:
         evaluated = {("test", headline), ("validation", headline)}
@@ -87,22 +88,22 @@ def test_the_curve_ends_at_the_headline_metrics_of_test_and_validation(with_vali
 
 
 def test_without_validation_rows_there_are_no_validation_metrics(blobs):
-    result = FusedEngine().train(runs(), blobs)[0]
+    result = train_runs(runs(), blobs, engine="fused")[0]
     assert {split for point in result.curve for split, _ in point.values} == {"train", "test"}
     assert {split for split, _ in result.metrics} == {"train", "test", "holdout"}
 
 
 def test_a_result_holds_its_number_of_parameters_and_the_processor_it_was_trained_on(blobs):
-    result = FusedEngine().train(runs(), blobs)[0]
+    result = train_runs(runs(), blobs, engine="fused")[0]
     assert result.n_parameters == 6 * 3 + 6 * 3
     assert (result.engine, result.device, result.threads) == ("fused", "cpu", 1)
     assert result.instruction_set == (os.environ.get("NUMBA_CPU_NAME") or llvmlite.binding.get_host_cpu_name())
 
 
 def test_many_epochs_in_one_call_equal_one_call_an_epoch(blobs, monkeypatch):
-    together = FusedEngine().train(runs(), blobs)[0]
+    together = train_runs(runs(), blobs, engine="fused")[0]
     monkeypatch.setattr("idwbench.training.fused_engine.CALL_NUMBERS", 1)
-    assert same(FusedEngine().train(runs(), blobs)[0], together)
+    assert same(train_runs(runs(), blobs, engine="fused")[0], together)
 
 
 def test_moments_in_blocks_equal_moments_at_once():
@@ -114,9 +115,9 @@ def test_moments_in_blocks_equal_moments_at_once():
 
 def test_data_that_may_not_be_written_is_trained_on_and_left_alone(blobs):
     before = blobs.train.inputs.copy()
-    expected = FusedEngine().train(runs(), blobs)[0]
+    expected = train_runs(runs(), blobs, engine="fused")[0]
     blobs.train.inputs.flags.writeable = False
-    assert same(FusedEngine().train(runs(), blobs)[0], expected)
+    assert same(train_runs(runs(), blobs, engine="fused")[0], expected)
     np.testing.assert_array_equal(blobs.train.inputs, before)
 
 
@@ -147,27 +148,29 @@ def test_a_method_without_a_kernel_is_refused(blobs):
     config = runs()[0]
     model = config.model.model_copy(update={"plugin_sha256": "0" * 64})
     config = config.model_copy(update={"model": model})
-    assert not FusedEngine.supports(config)
+    assert not fused_engine.has_kernel(config)
     with pytest.raises(ValueError, match="no kernel"):
-        FusedEngine().train([config], blobs)
+        fused_engine.ENGINES["fused"].train([config], blobs, Context())
 
 
 @pytest.mark.parametrize("n_features", [3, 20])
 def test_a_run_of_a_stack_with_other_parameters_gives_the_bytes_of_the_run_alone(n_features):
-    dataset, engine = make_dataset(n_features=n_features), FusedEngine()
+    dataset = make_dataset(n_features=n_features)
     stack = [run for power in (3.0, 4.0) for run in runs(seeds=range(2), power=power)]
-    together = engine.train(stack, dataset)
+    together = train_runs(stack, dataset, engine="fused")
     assert len({result.arrays["keys"].tobytes() for result in together}) == len(stack)
-    assert all(same(engine.train([run], dataset)[0], result) for run, result in zip(stack, together, strict=True))
+    assert all(
+        same(train_run(run, dataset, engine="fused"), result) for run, result in zip(stack, together, strict=True)
+    )
 
 
 def test_a_run_of_a_stack_that_diverges_leaves_the_others_alone(blobs, monkeypatch):
     monkeypatch.setattr("idwbench.training.fused_engine.CALL_NUMBERS", 1)
     monkeypatch.setattr("idwbench.training.kernel_runs.initial_prototypes", one_start_is_not_finite)
-    first, second = FusedEngine().train(runs(seeds=[0, 1]), blobs)
+    first, second = train_runs(runs(seeds=[0, 1]), blobs, engine="fused")
     assert (first.state, first.diverged_epoch, first.curve) == ("diverged", 1, ())
     assert (second.state, len(second.curve)) == ("complete", SETTINGS["epochs"])
-    assert same(second, FusedEngine().train(runs(seeds=[1]), blobs)[0])
+    assert same(second, train_runs(runs(seeds=[1]), blobs, engine="fused")[0])
 
 
 def one_start_is_not_finite(model, dataset, moments, generator):
@@ -184,7 +187,7 @@ def test_orders_of_epochs_drawn_at_once_are_those_drawn_one_by_one():
 
 
 def test_every_built_in_method_has_a_kernel():
-    assert all(FusedEngine.supports(runs(method)[0]) for method in METHODS)
+    assert all(fused_engine.has_kernel(runs(method)[0]) for method in METHODS)
 
 
 @pytest.mark.parametrize("method", ["idw", "fc_relu"])
@@ -237,10 +240,10 @@ import warnings; warnings.simplefilter("error")
 import sys; sys.path[:0] = {path!r}
 import numpy as np
 from starts import random_prototypes, small_runs
-from idwbench.training import fused_engine, kernel_runs
+from idwbench.training import kernel_runs
 kernel_runs.initial_prototypes = random_prototypes
 for config, dataset in small_runs():
-    (result,) = fused_engine.FusedEngine().train([config], dataset)
+    result = train_run(config, dataset, engine="fused")
     losses = np.array([point.values["train", "loss"] for point in result.curve])
     print(*(array.astype(np.float64).tobytes().hex() for array in (*result.arrays.values(), losses)), *result.arrays)
 """
@@ -317,8 +320,8 @@ def test_training_survives_a_damaged_cache_and_a_full_disk(error, tmp_path, monk
 
 
 def test_only_the_first_run_needs_compiling():
-    FusedEngine.prepare()
-    assert not FusedEngine.needs_compiling()
+    fused_engine.prepare()
+    assert not fused_engine.needs_compiling()
 
 
 def test_machine_code_is_kept_in_a_folder_named_by_the_sources(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from engine_runs import train_run, train_runs
 
 from idwbench.data.loading import load_dataset
 from idwbench.data.lookup import draw_queries, draw_table
@@ -12,7 +13,6 @@ from idwbench.models.hash_table import HashTable
 from idwbench.models.hash_table_measures import measured, recall
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.results import RunResult
-from idwbench.training.hash_table_engine import HashTableEngine
 
 DATA = {"name": "lookup", "items": 8, "dimensions": 6, "queries": 64, "noise": 0.1}
 LEARNED = {"projections": "linear", "epochs": 25, "batch_size": 16, "learning_rate": 0.02}
@@ -25,7 +25,7 @@ def a_run(seed: int = 0, data: dict[str, object] | None = None, **settings: obje
 
 
 def trained(*configs: RunConfig) -> list[RunResult]:
-    return HashTableEngine().train(configs, load_dataset(configs[0].dataset))
+    return train_runs(configs, load_dataset(configs[0].dataset))
 
 
 def test_a_run_without_projections_is_measured_on_the_table_of_its_seed() -> None:
@@ -120,4 +120,4 @@ def test_an_exception_of_the_observer_ends_the_training() -> None:
 
     config = a_run(**LEARNED)
     with pytest.raises(KeyboardInterrupt):
-        HashTableEngine().train([config], load_dataset(config.dataset), stop)
+        train_run(config, load_dataset(config.dataset), on_epoch=stop)

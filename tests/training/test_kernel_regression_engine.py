@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from blob_data import make_dataset, make_regression
+from engine_runs import train_run
 from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -14,12 +15,12 @@ from idwbench.errors import ConfigError
 from idwbench.models.bandwidths import scott_bandwidth
 from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
-from idwbench.training.kernel_regression_engine import KernelRegressionEngine
+from idwbench.training.direct_engines import ENGINES
 
 
 def evaluated(dataset: Dataset, **settings) -> RunResult:
     config = run_config(dataset.config, kind="kernel_regression", **settings)
-    return KernelRegressionEngine().train([config], dataset)[0]
+    return train_run(config, dataset)
 
 
 def test_a_tiny_bandwidth_is_the_nearest_neighbour_on_every_split():
@@ -100,6 +101,6 @@ def test_equal_inputs_have_no_chosen_bandwidth():
 
 def test_small_runs_are_stored_together_and_large_ones_alone():
     config = run_config("sine", kind="kernel_regression")
-    engine = KernelRegressionEngine()
+    engine = ENGINES["kernel_regression"]
     assert engine.max_stack(config, make_regression()) == 20
     assert engine.max_stack(config, make_regression(n_train=2000)) == 1

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from blob_data import make_dataset, make_regression
+from engine_runs import train_run
 
 import idwbench
 from idwbench.data.dataset import Dataset
@@ -10,13 +11,10 @@ from idwbench.dual.key_history import KeyHistory
 from idwbench.errors import ResultsError, TrainingError
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.training import replay as replay_module
-from idwbench.training.engine import AbstractEngine
-from idwbench.training.fused_engine import FusedEngine
 from idwbench.training.replay import AbstractReplay, key_history, replay_keys, run_replay
 from idwbench.training.threads import limited_threads
-from idwbench.training.torch_engine import TorchEngine
 
-ENGINES: dict[str, type[AbstractEngine]] = {"torch": TorchEngine, "fused": FusedEngine}
+ENGINES = ("torch", "fused")
 PROTOCOLS = [
     {},
     {"optimizer": "adam", "weight_decay": 0.1, "gradient_clip": 0.05},
@@ -31,7 +29,7 @@ def a_run(dataset: Dataset, **settings: object) -> RunConfig:
 
 def trained_and_replayed(engine: str, config: RunConfig, dataset: Dataset) -> tuple[dict, AbstractReplay]:
     with limited_threads(1):
-        result = ENGINES[engine]().train([config], dataset)[0]
+        result = train_run(config, dataset, engine=engine)
         return dict(result.arrays), run_replay(config, dataset, engine, "cpu")
 
 

@@ -5,14 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from engine_runs import train_run
 from texts import SCORES, TEXT, text_dataset, text_file, text_run
 
 from idwbench.errors import ConfigError
 from idwbench.models.text_model import text_model_from_arrays
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.results import RunResult
-from idwbench.training.checkpoints import Checkpoints
-from idwbench.training.language_model_engine import LanguageModelEngine, random_windows
+from idwbench.training.engine import Context
+from idwbench.training.language_model_engine import ENGINES, random_windows
 
 METRIC = "bits_per_character"
 
@@ -22,9 +23,9 @@ def path(tmp_path: Path) -> Path:
     return text_file(tmp_path)
 
 
-def trained(path: Path, seed: int = 0, checkpoints: Checkpoints | None = None, on_epoch=lambda epoch: None, **settings):
-    engine = LanguageModelEngine(checkpoints=checkpoints)
-    return engine.train([text_run(path, seed, **settings)], text_dataset(path), on_epoch)[0]
+def trained(path: Path, seed: int = 0, kept: Path | None = None, on_epoch=lambda epoch: None, **settings):
+    context = {"checkpoint_folder": kept, "report": pytest.fail, "on_epoch": on_epoch}
+    return train_run(text_run(path, seed, **settings), text_dataset(path), **context)
 
 
 def assert_same_bytes(one: RunResult, other: RunResult) -> None:
@@ -40,7 +41,7 @@ def test_windows_are_consecutive_rows_and_every_row_is_in_some():
     batches = random_windows(10, 4, 3)
     seen = set()
     for seed in range(20):
-        drawn = [*batches(np.random.default_rng(seed))]
+        drawn = [*batches(np.random.default_rng(seed), 0)]
         assert [part.shape for part in drawn] == [(3, 4)]  # 10 rows are less than one batch of 3 windows
         assert all((np.diff(part, axis=1) == 1).all() and part.min() >= 0 for part in drawn)
         seen |= set(np.concatenate(drawn).ravel().tolist())
@@ -48,7 +49,7 @@ def test_windows_are_consecutive_rows_and_every_row_is_in_some():
 
 
 def test_an_epoch_has_as_many_characters_as_the_text():
-    batches = [*random_windows(1000, 8, 5)(np.random.default_rng(0))]
+    batches = [*random_windows(1000, 8, 5)(np.random.default_rng(0), 0)]
     assert sum(part.size for part in batches) == 1000
 
 
@@ -92,7 +93,7 @@ class Interrupted(Exception):
 
 
 def test_a_training_that_is_interrupted_and_continued_gives_the_same_bytes(path, tmp_path):
-    checkpoints = Checkpoints(tmp_path / "checkpoints", note=lambda line: pytest.fail(line))
+    kept = tmp_path / "checkpoints"
 
     def stop_after(last: int):
         def on_epoch(epoch: int) -> None:
@@ -104,12 +105,12 @@ def test_a_training_that_is_interrupted_and_continued_gives_the_same_bytes(path,
     whole = trained(path, epochs=4)
     for epoch in (1, 3):
         with pytest.raises(Interrupted):
-            trained(path, checkpoints=checkpoints, on_epoch=stop_after(epoch), epochs=4)
+            trained(path, kept=kept, on_epoch=stop_after(epoch), epochs=4)
     epochs: list[int] = []
-    assert_same_bytes(whole, trained(path, checkpoints=checkpoints, on_epoch=epochs.append, epochs=4))
+    assert_same_bytes(whole, trained(path, kept=kept, on_epoch=epochs.append, epochs=4))
     assert epochs == [4]
-    LanguageModelEngine(checkpoints=checkpoints).stored([whole.config])
-    assert not (tmp_path / "checkpoints").exists()
+    ENGINES["transformer_lm"].stored([whole.config], Context(checkpoint_folder=kept))
+    assert not kept.exists()
 
 
 def test_a_training_that_diverges_has_no_arrays(path):

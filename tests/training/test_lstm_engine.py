@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from engine_runs import train_run
 from texts import lstm_run, text_dataset, text_file
 from torch.nn import functional
 
 from idwbench.dual.recording import open_recording
-from idwbench.dual.recordings import Recordings
 from idwbench.errors import ConfigError, RecordingError
 from idwbench.models.language import ngram_bits_per_character
 from idwbench.models.text_model import find_language_model, load_language_model
@@ -20,8 +20,6 @@ from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.results import RunResult
 from idwbench.sweep.execution import train
-from idwbench.training.checkpoints import Checkpoints
-from idwbench.training.lstm_engine import LstmEngine
 
 
 @pytest.fixture
@@ -29,9 +27,9 @@ def path(tmp_path: Path) -> Path:
     return text_file(tmp_path)
 
 
-def trained(path: Path, seed: int = 0, tokens: str = "characters", engine: LstmEngine | None = None, **settings):
+def trained(path: Path, seed: int = 0, tokens: str = "characters", folder: Path | None = None, **settings):
     run = lstm_run(path, seed, tokens, **settings)
-    return (engine or LstmEngine()).train([run], text_dataset(path, tokens=tokens))[0]
+    return train_run(run, text_dataset(path, tokens=tokens), recording_folder=folder)
 
 
 def parameters(result: RunResult) -> dict[str, bytes]:
@@ -55,8 +53,7 @@ def test_a_text_that_repeats_itself_is_learned(path, tokens):
 def test_the_same_seed_gives_the_same_bytes_also_when_it_is_recorded(path, tmp_path):
     plain, again = trained(path), trained(path)
     assert parameters(plain) == parameters(again) != parameters(trained(path, seed=1))
-    engine = LstmEngine(recordings=Recordings(tmp_path / "recordings"))
-    recorded = trained(path, engine=engine, record=True)
+    recorded = trained(path, folder=tmp_path / "recordings", record=True)
     assert recorded.metrics.keys() == plain.metrics.keys()
     assert parameters(recorded) == parameters(plain)
     assert recorded.curve == plain.curve and recorded.config.run_key != plain.config.run_key
@@ -96,27 +93,29 @@ class Interrupted(Exception):
 
 
 def test_a_recorded_training_that_is_interrupted_continues_to_the_same_bytes(path, tmp_path):
-    def engine(name: str) -> LstmEngine:
-        checkpoints = Checkpoints(tmp_path / f"{name}_checkpoints", note=lambda line: pytest.fail(line))
-        return LstmEngine(checkpoints=checkpoints, recordings=Recordings(tmp_path / name))
+    def trained_in(name: str, **settings) -> RunResult:
+        lines: list[str] = []
+        folders = {"checkpoint_folder": tmp_path / f"{name}_checkpoints", "recording_folder": tmp_path / name}
+        result = train_run(run, dataset, **folders, report=lines.append, **settings)
+        assert len(lines) == 1 and lines[0].startswith("the recording of run ")  # and none on a checkpoint
+        return result
 
     def stop(epoch: int) -> None:
         raise Interrupted
 
     run, dataset = lstm_run(path, record=True, epochs=3), text_dataset(path)
-    whole = engine("whole").train([run], dataset)[0]
+    whole = trained_in("whole")
     with pytest.raises(Interrupted):
-        engine("parts").train([run], dataset, stop)
+        trained_in("parts", on_epoch=stop)
     assert [folder.suffix for folder in (tmp_path / "parts").iterdir()] == [".partial"]
-    parts = engine("parts").train([run], dataset)[0]
+    parts = trained_in("parts")
     assert {**parameters(whole)} == {**parameters(parts)}
     for file in (tmp_path / "whole" / run.run_key).iterdir():
         assert file.read_bytes() == (tmp_path / "parts" / run.run_key / file.name).read_bytes()
 
 
 def test_a_training_that_diverges_leaves_no_recording(path, tmp_path):
-    engine = LstmEngine(recordings=Recordings(tmp_path / "recordings"))
-    result = trained(path, engine=engine, record=True, learning_rate=3e37, gradient_clip=0.0)
+    result = trained(path, folder=tmp_path / "recordings", record=True, learning_rate=3e37, gradient_clip=0.0)
     assert (result.state, result.arrays, result.metrics) == ("diverged", {}, {})
     assert list((tmp_path / "recordings").iterdir()) == []
 

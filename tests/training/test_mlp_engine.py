@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 import torch
 from blob_data import make_dataset, make_regression
+from engine_runs import train_run
 from module_trainings import Interrupted
 from torch.nn import functional
 
 from idwbench.data.dataset import Dataset, Split
 from idwbench.dual.recording import Recording
-from idwbench.dual.recordings import Recordings
 from idwbench.errors import ConfigError, OutputError, RecordingError
 from idwbench.models.perceptron import MultilayerPerceptron, initial_mlp, mlp_from_arrays
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.results import RunResult
-from idwbench.training.checkpoints import Checkpoints
-from idwbench.training.mlp_engine import MlpEngine, sequence_batches
+from idwbench.training.mlp_engine import ENGINES, sequence_batches
 from idwbench.training.module_training import ModuleTraining
 
 OF = ["mnist", "fashion_mnist"]
@@ -50,7 +49,7 @@ def run(name: str = "sequence", **settings) -> RunConfig:
 
 
 def trained(config: RunConfig, dataset: Dataset | None = None, **options) -> RunResult:
-    return MlpEngine(**options).train([config], dataset or data())[0]
+    return train_run(config, dataset or data(), **options)
 
 
 @pytest.fixture
@@ -205,7 +204,7 @@ def test_a_sequence_is_trained_on_one_part_after_the_other() -> None:
 def test_batches_of_a_sequence_hold_each_row_of_the_part_once() -> None:
     tasks = np.array([1, 0, 0, 1, 1, 0, 1, 1])
     for task, sizes in ((0, [2, 1]), (1, [2, 2, 1])):
-        batches = list(sequence_batches(tasks, 2, lambda task=task: task)(np.random.default_rng(0)))
+        batches = list(sequence_batches(tasks, 2, epochs=3)(np.random.default_rng(0), 3 * task + 2))
         assert [len(rows) for rows in batches] == sizes
         assert sorted(np.concatenate(batches)) == np.flatnonzero(tasks == task).tolist()
 
@@ -231,15 +230,16 @@ def stop_after_steps(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
 def test_an_interrupted_sequence_continues_with_the_same_bytes(monkeypatch, tmp_path: Path, steps, record) -> None:
     config = run("sequence", record=record)
 
-    def engine(name: str) -> MlpEngine:
-        return MlpEngine("cpu", Checkpoints(tmp_path / name), Recordings(tmp_path / f"{name}.recordings"))
+    def trained_in(name: str, **settings) -> RunResult:
+        folders = {"checkpoint_folder": tmp_path / name, "recording_folder": tmp_path / f"{name}.recordings"}
+        return trained(config, **folders, **settings)
 
-    whole = engine("whole").train([config], data())[0]
+    whole = trained_in("whole")
     stop_after_steps(monkeypatch, steps)
     with pytest.raises(Interrupted):
-        engine("stopped").train([config], data())
+        trained_in("stopped")
     epochs: list[int] = []
-    resumed = engine("stopped").train([config], data(), epochs.append)[0]
+    resumed = trained_in("stopped", on_epoch=epochs.append)
     assert epochs == list(range(1 + steps // STEPS_OF_FIRST, 5))
     assert resumed.curve == whole.curve and resumed.arrays.keys() == whole.arrays.keys()
     assert all(array.tobytes() == whole.arrays[name].tobytes() for name, array in resumed.arrays.items())
@@ -254,7 +254,7 @@ def test_an_interrupted_sequence_continues_with_the_same_bytes(monkeypatch, tmp_
 @pytest.mark.parametrize("settings", [{}, {"fold": False}, {"record_dtype": "float16"}, {"name": "joint"}])
 def test_totals_of_a_recording_are_those_of_the_sums(tmp_path: Path, settings: dict[str, object]) -> None:
     config, dataset = run(**settings, record=True), data()
-    result = trained(config, dataset, recordings=Recordings(tmp_path))
+    result = trained(config, dataset, recording_folder=tmp_path)
     checksum = result.arrays["recording"].tobytes().hex()
     recording = Recording.open(tmp_path / config.run_key, run_key=config.run_key, parameters_sha256=checksum)
     assert np.array_equal(recording.rows, np.concatenate(drawn_rows(config, dataset)))
@@ -275,7 +275,7 @@ def test_totals_of_a_recording_are_those_of_the_sums(tmp_path: Path, settings: d
 @pytest.mark.parametrize("optimizer", ["adam", "adam_amsgrad"])
 def test_the_recording_of_adam_has_a_residual_and_its_share_is_a_metric(tmp_path: Path, optimizer: str) -> None:
     config, dataset = run(record=True, optimizer=optimizer, momentum=0.0), data()
-    result = trained(config, dataset, recordings=Recordings(tmp_path))
+    result = trained(config, dataset, recording_folder=tmp_path)
     recording = Recording.open(tmp_path / config.run_key)
     shares = [layer.residual_share for layer in recording.facts.layers.values()]
     assert len(shares) == 3 and result.metric("residual_share", "train") == max(shares) > 0
@@ -285,7 +285,7 @@ def test_the_recording_of_adam_has_a_residual_and_its_share_is_a_metric(tmp_path
 
 
 def test_a_recorded_training_has_the_numbers_of_one_that_is_not(tmp_path: Path) -> None:
-    plain, recorded = trained(run()), trained(run(record=True), recordings=Recordings(tmp_path))
+    plain, recorded = trained(run()), trained(run(record=True), recording_folder=tmp_path)
     assert recorded.arrays.keys() - plain.arrays.keys() == {"recording"}
     assert recorded.metrics.keys() == plain.metrics.keys()
     assert all(array.tobytes() == recorded.arrays[name].tobytes() for name, array in plain.arrays.items())
@@ -293,7 +293,7 @@ def test_a_recorded_training_has_the_numbers_of_one_that_is_not(tmp_path: Path) 
 
 
 def test_a_diverged_training_leaves_no_recording_no_metrics_and_no_arrays(tmp_path: Path) -> None:
-    result = trained(run(record=True, learning_rate=3e37, gradient_clip=0.0), recordings=Recordings(tmp_path))
+    result = trained(run(record=True, learning_rate=3e37, gradient_clip=0.0), recording_folder=tmp_path)
     assert (result.state, result.diverged_epoch) == ("diverged", 1)
     assert result.metrics == {} and result.arrays == {} and result.n_parameters is None
     assert not any(tmp_path.iterdir())
@@ -305,7 +305,7 @@ def test_a_recording_needs_a_folder_and_disk_space(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10_000}))
     notes: list[str] = []
     with pytest.raises(OutputError, match=r"needs 1\.1 MB of disk space, and 10 kB are free"):
-        trained(run(record=True), recordings=Recordings(tmp_path, notes.append))
+        trained(run(record=True), recording_folder=tmp_path, report=notes.append)
     assert len(notes) == 1 and not any(tmp_path.iterdir())
 
 
@@ -326,4 +326,4 @@ def test_initial_weights_and_biases_are_those_of_torch_s_linear_layers() -> None
 
 def test_data_without_classes_is_refused() -> None:
     with pytest.raises(ConfigError, match="kind: mlp needs classes"):
-        MlpEngine.check(run(), make_regression())
+        ENGINES["mlp"].check(run(), make_regression())

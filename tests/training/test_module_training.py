@@ -16,9 +16,8 @@ from torch import nn
 from torch.nn import functional
 
 from idwbench.runs.protocol import Protocol, learning_rate
-from idwbench.training.activation_memory import activation_memory
 from idwbench.training.checkpoints import CheckpointFile, State
-from idwbench.training.module_training import shuffled_batches
+from idwbench.training.module_training import activation_memory, shuffled_batches
 from idwbench.training.optimizers import FlatParameters
 
 PROTOCOLS = (

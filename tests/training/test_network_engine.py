@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from blob_data import make_dataset, make_regression
+from engine_runs import train_run
 from module_trainings import Interrupted
 from torch.nn import functional
 
@@ -17,8 +18,8 @@ from idwbench.data.dataset import Dataset
 from idwbench.models.networks import Network, network_from_arrays
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.results import RunResult
-from idwbench.training.checkpoints import Checkpoints
-from idwbench.training.network_engine import NetworkEngine
+from idwbench.training.engine import Context
+from idwbench.training.network_engine import ENGINES
 
 IDW = {"encoder": "mlp", "width": 6, "head": "idw", "prototypes": 5}
 KINDS = {
@@ -47,7 +48,7 @@ def run(**settings) -> RunConfig:
 
 
 def trained(config: RunConfig, data: Dataset | None = None, **options) -> RunResult:
-    return NetworkEngine(**options).train([config], data or images())[0]
+    return train_run(config, data or images(), **options)
 
 
 def network_of(result: RunResult, data: Dataset) -> Network:
@@ -73,25 +74,24 @@ def test_stored_arrays_give_the_stored_metrics(settings: dict[str, object]) -> N
 
 @pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
 def test_an_interrupted_run_continues_with_the_same_bytes(settings: dict[str, object], tmp_path: Path) -> None:
-    config, checkpoints = run(**settings), Checkpoints(tmp_path / "checkpoints")
+    config, checkpoints = run(**settings), tmp_path / "checkpoints"
 
     def stop(epoch: int) -> None:
         if epoch == 2:
             raise Interrupted
 
-    engine = NetworkEngine("cpu", checkpoints)
     with pytest.raises(Interrupted):
-        engine.train([config], images(), stop)
+        trained(config, checkpoint_folder=checkpoints, on_epoch=stop)
     assert [file.name for file in (tmp_path / "checkpoints").iterdir()] == [f"{config.run_key}.pt"]
     epochs: list[int] = []
-    resumed = NetworkEngine("cpu", checkpoints).train([config], images(), epochs.append)[0]
+    resumed = trained(config, checkpoint_folder=checkpoints, on_epoch=epochs.append)
     whole = trained(config)
     assert epochs == [3]
     assert resumed.curve == whole.curve and resumed.arrays.keys() == whole.arrays.keys()
     assert all(array.tobytes() == whole.arrays[name].tobytes() for name, array in resumed.arrays.items())
     timed = ("train", "seconds_per_step")
     assert {**resumed.metrics, timed: 0} == {**whole.metrics, timed: 0}
-    engine.stored([config])
+    ENGINES["network"].stored([config], Context(checkpoint_folder=checkpoints))
     assert not (tmp_path / "checkpoints").exists()
 
 
@@ -101,11 +101,10 @@ def test_a_checkpoint_of_other_data_is_not_used(tmp_path: Path) -> None:
     def stop(epoch: int) -> None:
         raise Interrupted
 
-    engine = NetworkEngine("cpu", Checkpoints(tmp_path, notes.append))
     with pytest.raises(Interrupted):
-        engine.train([config], images(), stop)
+        trained(config, checkpoint_folder=tmp_path, on_epoch=stop)
     other = replace(images(), sha256="1" * 64)
-    assert engine.train([config], other)[0].arrays.keys() and len(notes) == 1
+    assert trained(config, other, checkpoint_folder=tmp_path, report=notes.append).arrays.keys() and len(notes) == 1
     assert "is of another configuration" in notes[0]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from blob_data import make_dataset, make_regression
+from engine_runs import train_run
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
@@ -31,7 +32,7 @@ from idwbench.errors import ConfigError
 from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
 from idwbench.runs.scikit_learn_methods import SCIKIT_LEARN_METHODS
-from idwbench.training.scikit_learn_engine import ScikitLearnEngine
+from idwbench.training.direct_engines import ENGINES
 
 COSTS = ("fit_seconds", "predict_seconds")
 SEED = 3
@@ -89,8 +90,8 @@ REGRESSORS: list[tuple[dict[str, Any], Any]] = [
 
 def fitted(dataset: Dataset, seed: int = SEED, **settings: Any) -> RunResult:
     config = run_config(dataset.config, kind="scikit_learn", seed=seed, **settings)
-    ScikitLearnEngine.check(config, dataset)
-    return ScikitLearnEngine().train([config], dataset)[0]
+    ENGINES["scikit_learn"].check(config, dataset)
+    return train_run(config, dataset)
 
 
 def blobs(n_train: int = 60) -> Dataset:
@@ -218,7 +219,7 @@ def test_the_seed_determines_the_result(method):
 
 def test_a_stack_is_one_run():
     dataset = blobs()
-    assert ScikitLearnEngine().max_stack(run_config(dataset.config, kind="scikit_learn"), dataset) == 1
+    assert ENGINES["scikit_learn"].max_stack(run_config(dataset.config, kind="scikit_learn"), dataset) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from blob_data import make_dataset
+from engine_runs import train_run
 from float64_loop import assert_near_float64, numbers_of
 from starts import random_prototypes
 
@@ -18,7 +19,6 @@ from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.results import RunResult
 from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.spec import SweepSpec
-from idwbench.training.fused_engine import FusedEngine
 from idwbench.training.kernel_runs import MOST_THREADS, useful_threads
 from idwbench.training.threads import limited_threads
 
@@ -36,7 +36,7 @@ def large(method: str = "idw", **settings: object) -> RunConfig:
 
 def trained(config: RunConfig, threads: int) -> RunResult:
     with limited_threads(threads):
-        return FusedEngine().train([config], DATASET)[0]
+        return train_run(config, DATASET, engine="fused")
 
 
 @pytest.mark.slow

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from blob_data import make_dataset, make_regression
+from engine_runs import train_run, train_runs
 
 from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError
 from idwbench.runs.config import run_config
 from idwbench.training.threads import limited_threads
-from idwbench.training.torch_engine import TorchEngine
+from idwbench.training.torch_engine import ENGINES, Stack, resolve_device
 
 pytestmark = pytest.mark.slow
 
@@ -25,8 +27,8 @@ def runs(dataset, method, seeds, **settings):
 
 
 def assert_equal_alone(stack, dataset):
-    for config, result in zip(stack, TorchEngine().train(stack, dataset), strict=True):
-        alone = TorchEngine().train([config], dataset)[0]
+    for config, result in zip(stack, train_runs(stack, dataset, engine="torch"), strict=True):
+        alone = train_run(config, dataset, engine="torch")
         for name in ("keys", "values"):
             np.testing.assert_array_equal(alone.arrays[name], result.arrays[name])
         assert alone.curve == result.curve
@@ -78,20 +80,19 @@ def test_powers_and_epsilons_of_one_formula_train_in_one_stack(blobs, method, gr
 
 def test_a_diverged_run_leaves_its_neighbours_alone(blobs):
     stack = runs(blobs, "gaussian", [0, 1], learning_rate=1.0)
-    alone = TorchEngine().train(stack[1:], blobs)[0]
-    engine = TorchEngine()
-    started = engine.stack(stack, blobs)
+    alone = train_runs(stack[1:], blobs, engine="torch")[0]
+    started = Stack(stack, blobs, blobs.moments, torch.device("cpu"))
     started.numbers[0] = float("nan")
     started.train_epoch(0)
     started.train_epoch(1)
-    diverged, sound = started.results(engine.name, 0.0)
+    diverged, sound = started.results(0.0)
     assert (diverged.state, diverged.diverged_epoch, diverged.curve) == ("diverged", 1, ())
     np.testing.assert_array_equal(sound.arrays["keys"], alone.arrays["keys"])
     assert sound.curve == alone.curve
 
 
 def test_stacks_are_cut_to_bounded_memory(blobs):
-    engine = TorchEngine()
+    engine = ENGINES["torch"]
     small, large = runs(blobs, "idw", [0]), runs(blobs, "idw", [0], prototypes=2000, batch_size=1024)
     assert engine.max_stack(small[0], blobs) == 1024
     assert engine.max_stack(large[0], blobs) == 5
@@ -99,13 +100,13 @@ def test_stacks_are_cut_to_bounded_memory(blobs):
 
 def test_many_outputs_are_evaluated_some_runs_at_a_time(blobs, monkeypatch):
     stack = runs(blobs, "idw", range(5))
-    together = TorchEngine().train(stack, blobs)
+    together = train_runs(stack, blobs, engine="torch")
     monkeypatch.setattr("idwbench.training.torch_engine.OUTPUT_NUMBERS", 2 * 23 * 3)
-    apart = TorchEngine().train(stack, blobs)
+    apart = train_runs(stack, blobs, engine="torch")
     assert [result.metrics for result in apart] == [result.metrics for result in together]
 
 
 def test_an_absent_device_is_refused_in_one_line():
     with pytest.raises(ConfigError, match=r"^device: 'nonsense' is not available here") as error:
-        TorchEngine("nonsense")
+        resolve_device("nonsense")
     assert "\n" not in str(error.value)

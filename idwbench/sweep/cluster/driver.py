@@ -31,8 +31,8 @@ from idwbench.sweep.cluster.worker import train_task, version_problem
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.outcome import Outcome
 from idwbench.sweep.runner import run_pending, stacks
-from idwbench.training.engine import stack_key
-from idwbench.training.selection import EngineSelector
+from idwbench.training.engine import Context, stack_key
+from idwbench.training.selection import engine_of
 
 __all__ = ["ClusterRunner"]
 
@@ -62,7 +62,7 @@ class ClusterRunner:
         self,
         configs: Sequence[RunConfig],
         results: Results,
-        engine_for: EngineSelector,
+        context: Context,
         dataset: Dataset,
         observer: Observer,
         jobs: int = 1,
@@ -81,21 +81,18 @@ class ClusterRunner:
         there = [config for config in configs if not _needs_database(config)]
         outcome = Outcome()
         if there:
-            outcome = _Driver(self, there, results, engine_for, dataset, observer, max_failures).run()
+            outcome = _Driver(self, there, results, context, dataset, observer, max_failures).run()
         if here and (max_failures is None or outcome.failed < max_failures):
             observer.note(f"{len(here)} of the runs read or write beside the database: this process trains them")
-            selector = engine_for if self.device == "cpu" else _own_selector(self, results)
+            if self.device != "cpu":
+                context = replace(context, engine="auto" if self.engine == "auto" else "torch", device=self.device)
             left = None if max_failures is None else max_failures - outcome.failed
-            outcome.include(run_pending(here, results, selector, dataset, observer, jobs, left))
+            outcome.include(run_pending(here, results, context, dataset, observer, jobs, left))
         return outcome
 
 
 def _needs_database(config: RunConfig) -> bool:
     return config.required is not None or bool(getattr(config.model, "record", False))
-
-
-def _own_selector(runner: ClusterRunner, results: Results) -> EngineSelector:
-    return EngineSelector("auto" if runner.engine == "auto" else "torch", runner.device, results)
 
 
 @dataclass(frozen=True)
@@ -115,18 +112,18 @@ class _Driver:
         runner: ClusterRunner,
         configs: Sequence[RunConfig],
         results: Results,
-        selector: EngineSelector,
+        context: Context,
         dataset: Dataset,
         observer: Observer,
         max_failures: int | None,
     ) -> None:
-        self.cluster, self.results, self.selector = runner.cluster, results, selector
+        self.cluster, self.results, self.context = runner.cluster, results, context
         self.dataset, self.observer, self.max_failures = dataset, observer, max_failures
         self.outcome = Outcome()
         self.sizes = TaskSizes(stack_key)
         self.n_threads = self.cluster.n_threads()
         self.polled = time.monotonic()
-        limit = lambda config: selector(config).max_stack(config, dataset)  # noqa: E731
+        limit = lambda config: engine_of(config, context).max_stack(config, dataset)  # noqa: E731
         self.waiting: deque[Stack] = deque(stacks(configs, limit, max(1, self.n_threads)))
         self.suspects: deque[Stack] = deque()  # runs whose task lost all its workers
         self.owned: dict[str, None] = {}  # keys of the runs that are leased
@@ -277,7 +274,7 @@ class _Driver:
             self.owned.pop(run.config.run_key)
             self.outcome.add(run.state, 1)
         for stack in trained:
-            self.selector(stack[0].config).stored([run.config for run in stack])
+            engine_of(stack[0].config, self.context).stored([run.config for run in stack], self.context)
             self.observer.finished(stack)
 
     def _failed(self, stack: Stack, failure: Failure) -> None:

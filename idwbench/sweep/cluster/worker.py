@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -23,11 +23,12 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DatasetConfig, dataset_identity, dataset_label
 from idwbench.sweep.cluster.plugin_sources import load_sources
 from idwbench.sweep.cluster.tasks import SharedFolder, StackResult, Task, TaskResult
+from idwbench.training.engine import Context, EngineName
+from idwbench.training.selection import check_engine, engine_of
 
 if TYPE_CHECKING:
     from idwbench.data.dataset import Dataset
     from idwbench.models.quality import PrototypeQuality
-    from idwbench.training.selection import EngineName, EngineSelector
 
 __all__ = ["train_task", "version_problem"]
 
@@ -51,7 +52,7 @@ class _Setup:
     identity: tuple[object, ...]
     dataset: Dataset
     quality: PrototypeQuality
-    selector: EngineSelector
+    context: Context
 
 
 def version_problem(expected: Mapping[str, str]) -> str:
@@ -124,12 +125,12 @@ def _trained(stack: list[RunConfig], setup: _Setup, on_epoch: Callable[[int], No
     from idwbench.sweep.stack_training import train_stack
     from idwbench.training.threads import limited_threads
 
-    started = time.perf_counter()
+    started, context = time.perf_counter(), replace(setup.context, on_epoch=on_epoch)
     result: StackResult = {"results": [], "failure": None, "seconds": 0.0}
     try:
-        engine = setup.selector(stack[0])  # loads torch if it is needed, which is limited only then
+        engine = engine_of(stack[0], setup.context)  # loads torch if it is needed, which is limited only then
         with limited_threads(1):
-            result["results"] = train_stack(engine, stack, setup.dataset, setup.quality, on_epoch)
+            result["results"] = train_stack(engine, stack, setup.dataset, setup.quality, context)
     except _Cancelled:
         raise
     except Exception as error:  # no error of one run may end the sweep
@@ -155,7 +156,6 @@ def _prepared(task: Task, data: DatasetConfig) -> _Setup:
 def _new_setup(task: Task, data: DatasetConfig, identity: tuple[object, ...]) -> _Setup:
     from idwbench.data.loading import load_dataset
     from idwbench.models.quality import PrototypeQuality
-    from idwbench.training.selection import EngineSelector
 
     is_own = not task["data_dir_is_given"] and bool(os.environ.get(DATA_VARIABLE))
     dataset = load_dataset(data, None if is_own else Path(task["data_dir"]))
@@ -164,9 +164,10 @@ def _new_setup(task: Task, data: DatasetConfig, identity: tuple[object, ...]) ->
             f"the data set {dataset_label(data)} differs: its SHA-256 begins with {dataset.sha256[:12]}, "
             f"the driver's with {task['data_sha256'][:12]}"
         )
-    selector = EngineSelector(cast("EngineName", task["engine"]), task["device"])
-    selector.checkpoint_folder = _checkpoints(task["checkpoints"])
-    return _Setup(identity, dataset, PrototypeQuality(dataset), selector)
+    engine, device = cast(EngineName, task["engine"]), task["device"]
+    check_engine(engine, device)
+    context = Context(engine, device, checkpoint_folder=_checkpoints(task["checkpoints"]))
+    return _Setup(identity, dataset, PrototypeQuality(dataset), context)
 
 
 def _checkpoints(shared: SharedFolder | None) -> Path | None:

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from idwbench.errors import printable
+from idwbench.printing import printable
 
 
 @pytest.mark.parametrize(
