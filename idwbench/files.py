@@ -5,16 +5,12 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from idwbench.errors import FullDiskError, IdwbenchError, ModelFileError, OutputError, OutputExistsError
 from idwbench.machine import check_memory
 
 __all__ = [
-    "atomic_write",
     "check_model_path",
     "check_output",
     "file_sha256",
@@ -114,8 +110,7 @@ def write_file(path: Path, content: bytes, *, overwrite: bool = False) -> None:
     """
     check_output(path, overwrite=overwrite)
     try:
-        with atomic_write(path) as file:
-            file.write(content)
+        _replace(_target(path), content)
     except OSError as error:
         raise _output_error(error, path) from None
 
@@ -130,16 +125,12 @@ def writable_folder(folder: Path) -> bool:
         return False
 
 
-@contextmanager
-def atomic_write(path: Path, *, make_folder: bool = False) -> Iterator[IO[bytes]]:
-    """Open a temporary file that replaces `path` when the block ends; after an error `path` is unchanged."""
-    target = _target(path)
-    if make_folder:
-        target.parent.mkdir(parents=True, exist_ok=True)
+def _replace(target: Path, content: bytes) -> None:
+    """Write a temporary file that takes the place of `target` when it is complete; after an error that is unchanged."""
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".idwbench-", delete=False) as file:
         temporary = Path(file.name)
         try:
-            yield file.file
+            file.write(content)
             file.close()
             os.chmod(temporary, _permissions(target))
             os.replace(temporary, target)
@@ -150,8 +141,8 @@ def atomic_write(path: Path, *, make_folder: bool = False) -> Iterator[IO[bytes]
 
 def _check_regular(mode: int, path: Path, failure: type[IdwbenchError], expected: str) -> None:
     if not stat.S_ISREG(mode):
-        found = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
-        raise failure(f"is {found}, expected {expected}", file=path)
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+        raise failure(f"is {kind}, expected {expected}", file=path)
 
 
 def _reason(error: OSError, verb: str) -> str:

@@ -10,7 +10,6 @@ import pytest
 
 from idwbench.errors import OutputError, OutputExistsError, PatchError
 from idwbench.files import (
-    atomic_write,
     check_output,
     file_sha256,
     full_disk_error,
@@ -161,9 +160,12 @@ def test_a_checksum_is_that_of_the_content(tmp_path):
     assert file_sha256(tmp_path / "file", PatchError) == hashlib.sha256(b"content").hexdigest()
 
 
-def test_an_interrupted_stream_leaves_the_old_file_and_nothing_else(tmp_path):
-    (tmp_path / "file").write_bytes(b"old")
-    with pytest.raises(KeyboardInterrupt), atomic_write(tmp_path / "file") as file:
-        file.write(b"half")
+def test_an_interruption_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    def interrupt(*arguments):
         raise KeyboardInterrupt
+
+    (tmp_path / "file").write_bytes(b"old")
+    monkeypatch.setattr("idwbench.files.os.replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_file(tmp_path / "file", b"new", overwrite=True)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]

@@ -1,19 +1,31 @@
-"""Download of files that are known by their checksums, from one of several mirrors."""
+"""Files of the data folder, which are known by their checksums: reading, and download from one of several mirrors."""
 
 import hashlib
 import sys
 from collections.abc import Sequence
-from http.client import HTTPException
 from pathlib import Path
-from urllib.request import Request, urlopen
 
-from idwbench.errors import DatasetError
-from idwbench.files import atomic_write
+from idwbench.errors import DatasetError, IdwbenchError
+from idwbench.files import make_folder, read_file, write_file
 
-__all__ = ["download"]
+__all__ = ["download", "read_checked"]
 
 TIMEOUT_SECONDS = 10.0
 _CHUNK = 2**18
+
+
+def read_checked(path: Path, sha256: str, hint: str) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        DatasetError: the file cannot be read, or has another checksum, which `hint` helps against.
+    """
+    content = read_file(path, DatasetError)
+    stored = hashlib.sha256(content).hexdigest()
+    if stored != sha256:
+        problem = f"truncated or altered: its SHA-256 begins with {stored[:12]}, expected {sha256[:12]}"
+        raise DatasetError(problem, hint=hint, file=path)
+    return content
 
 
 def download(mirrors: Sequence[str], target: Path, sha256: str) -> None:
@@ -27,6 +39,8 @@ def download(mirrors: Sequence[str], target: Path, sha256: str) -> None:
     Raises:
         DatasetError: no mirror has the file, or it cannot be written; one line with each reason.
     """
+    from http.client import HTTPException
+
     reasons = []
     for mirror in mirrors:
         try:
@@ -34,16 +48,18 @@ def download(mirrors: Sequence[str], target: Path, sha256: str) -> None:
             received = hashlib.sha256(content).hexdigest()
             if received != sha256:
                 raise DatasetError(f"sent a file whose SHA-256 begins with {received[:12]}, expected {sha256[:12]}")
-            with atomic_write(target, make_folder=True) as file:
-                file.write(content)
+            make_folder(target.parent)
+            write_file(target, content, overwrite=True)
             return
-        except (OSError, HTTPException, DatasetError) as error:  # time-outs and URLError are OSErrors
+        except (OSError, HTTPException, IdwbenchError) as error:  # time-outs and URLError are OSErrors
             reasons.append(f"{mirror}: {' '.join(str(error).split()) or type(error).__name__}")
     raise DatasetError("; ".join(reasons))
 
 
 def _fetch(url: str) -> bytes:
     """Return the content at an address; the progress is printed on standard error."""
+    from urllib.request import Request, urlopen  # takes 40 ms
+
     content = bytearray()
     with urlopen(Request(url, headers={"User-Agent": "idwbench"}), timeout=TIMEOUT_SECONDS) as response:
         print(f"downloading {url}", file=sys.stderr)

@@ -17,15 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Scaling
+from idwbench.data.download import download, read_checked
 from idwbench.data.preparation import RawData, RawSplit, ScalingChoice, split_off_validation
 from idwbench.errors import DatasetError
-from idwbench.files import read_file
 from idwbench.runs.datasets import ImageConfig, PartsConfig
 
 __all__ = ["ARCHIVES", "FILES", "UNIT_SCALING", "ImageArchives", "load_images", "load_parts", "parse_idx"]
 
 UNIT_SCALING = Scaling(np.zeros(()), np.asarray(255.0))
 _UNSIGNED_BYTE = 0x08
+_HINT = "delete it and it is fetched again, or copy the official archive there"
 
 FILES = {
     "train_images": "train-images-idx3-ubyte.gz",
@@ -108,7 +109,7 @@ def load_images(config: ImageConfig, folder: Path) -> RawData:
     raw = folder / archives.folder / "raw"
     _fetch_missing(config.name, archives, raw)
     arrays = {
-        part: parse_idx(gzip.decompress(_read_archive(raw / file, archives.checksums[part])), file)
+        part: parse_idx(gzip.decompress(read_checked(raw / file, archives.checksums[part], _HINT)), file)
         for part, file in FILES.items()
     }
     return RawData(
@@ -143,10 +144,6 @@ def parse_idx(content: bytes, name: str) -> NDArray[np.uint8]:
 
 def _fetch_missing(name: str, archives: ImageArchives, raw: Path) -> None:
     missing = [part for part, file in FILES.items() if not (raw / file).exists()]
-    if not missing:
-        return
-    from idwbench.data.download import download  # the client takes 40 ms to import
-
     for position, part in enumerate(missing):
         try:
             download(archives.mirrors, raw / FILES[part], archives.checksums[part])
@@ -158,18 +155,6 @@ def _fetch_missing(name: str, archives: ImageArchives, raw: Path) -> None:
                 hint=f"copy the official archives into {raw}, or connect to the network; "
                 "the data set 'digits' works offline",
             ) from None
-
-
-def _read_archive(path: Path, sha256: str) -> bytes:
-    content = read_file(path, DatasetError)
-    stored = hashlib.sha256(content).hexdigest()
-    if stored != sha256:
-        raise DatasetError(
-            f"truncated or altered: its SHA-256 begins with {stored[:12]}, expected {sha256[:12]}",
-            hint="delete it and it is fetched again, or copy the official archive there",
-            file=path,
-        )
-    return content
 
 
 def load_parts(config: PartsConfig, folder: Path) -> RawData:

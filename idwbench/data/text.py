@@ -3,7 +3,6 @@
 The rows of a split are in the order of the text, so a model with a longer context reads its inputs as one sequence.
 """
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Scaling
+from idwbench.data.download import read_checked
 from idwbench.data.preparation import RawData, RawSplit
 from idwbench.data.tokens import MOST_WORDS, tokenizer_of, vocabulary_of
 from idwbench.errors import DatasetError
@@ -69,12 +69,7 @@ def _read_texts(folder: Path, checksums: Mapping[str, str], source: str) -> list
         if not path.exists():
             hint = f"copy it there: {source}; any text works with {{name: text, path: …}}"
             raise DatasetError("no such file", file=path, hint=hint)
-        content = read_file(path, DatasetError)
-        stored = hashlib.sha256(content).hexdigest()
-        if stored != sha256:
-            problem = f"truncated or altered: its SHA-256 begins with {stored[:12]}, expected {sha256[:12]}"
-            raise DatasetError(problem, file=path, hint=f"replace it: {source}")
-        texts.append(_decoded(content))
+        texts.append(_decoded(read_checked(path, sha256, f"replace it: {source}")))
     return texts
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from idwbench.data import download
+from idwbench.data import images
 from idwbench.errors import DatasetError
 
 # Read before any test changes it: the tests that need real data ask for `data_dir`, all others do without.
@@ -16,7 +16,7 @@ def _no_network_and_no_foreign_folder(monkeypatch):
         raise DatasetError("no network in tests")
 
     monkeypatch.delenv("IDWBENCH_DATA", raising=False)
-    monkeypatch.setattr(download, "download", offline)
+    monkeypatch.setattr(images, "download", offline)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from idwbench.data import download
+from idwbench.data import images
 from idwbench.data.dataset import array_sha256
 from idwbench.data.images import ARCHIVES, FILES
 from idwbench.data.loading import load_dataset
@@ -113,7 +113,7 @@ def test_only_the_missing_archive_is_named_and_fetched(small, monkeypatch):
         asked.append((mirrors, target.name))
         target.write_bytes(content)
 
-    monkeypatch.setattr(download, "download", fetch)
+    monkeypatch.setattr(images, "download", fetch)
     assert len(load(folder).test) == 10
     assert asked == [(ARCHIVES["mnist"].mirrors, path.name)]
 
