@@ -1,4 +1,7 @@
-"""The errors that a user can cause, each printed as one line. The exit code is 1 unless the class has another."""
+"""The errors that a user can cause, each printed as one line; texts of errors, files and names as they may be printed.
+
+The exit code is 1 unless the class has another.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,13 @@ __all__ = [
     "error_summary",
     "first_line",
     "last_line",
+    "printable",
 ]
 
 Location = tuple[str | int, ...]
+
+# Line ends, tabs, spaces of other widths, and what joins or parts letters in some scripts.
+_PRINTED = "\n\t\u00a0\u200c\u200d\u202f\u3000"
 
 
 class IdwbenchError(Exception):
@@ -244,3 +251,24 @@ def error_summary(error: BaseException) -> str:
 def last_line(text: str | None) -> str:
     """Return the last line of a stored error, or an empty text: of a traceback it is the message."""
     return (text or "").strip().rpartition("\n")[2]
+
+
+def printable(text: str, kept: str = _PRINTED) -> str:
+    r"""Return a text whose control characters are escaped, such as ``\x1b``, or ``\u202e`` for a change of direction.
+
+    The escapes from U+007F are valid in JSON too.
+
+    Args:
+        text: Any text.
+        kept: Characters that are not escaped, though Python does not count them as printable.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in kept else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    if char < " ":
+        return repr(char)[1:-1]
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from idwbench.errors import IdwbenchError, Location, first_line
@@ -17,14 +16,12 @@ _SMALL = 2**30
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def check_memory(
-    needed: int, what: str | Callable[[], str], failure: type[IdwbenchError], location: Location = ()
-) -> None:
+def check_memory(needed: int, what: str, failure: type[IdwbenchError], location: Location = ()) -> None:
     """Check that this machine has so many free bytes of memory.
 
     Args:
         needed: A lower bound of the bytes.
-        what: What needs them, for the message, or a function that returns it.
+        what: What needs them, for the message.
         failure: Class of the error.
         location: Location of the error.
 
@@ -35,8 +32,7 @@ def check_memory(
         return
     free = free_memory()
     if needed > free:
-        name = what if isinstance(what, str) else what()
-        problem = f"{name} needs {readable_bytes(needed)} of memory, and {readable_bytes(free)} are free"
+        problem = f"{what} needs {readable_bytes(needed)} of memory, and {readable_bytes(free)} are free"
         raise failure(problem, location=location)
 
 

@@ -41,7 +41,7 @@ def test_what_fits_passes_and_small_amounts_are_not_looked_up(free, monkeypatch)
     free(10**10)
     check_memory(10**10, "it", ConfigError)
     with pytest.raises(ConfigError, match=r"^a\.b: it needs 10\.0 GB of memory, and 10\.0 GB are free$"):
-        check_memory(10**10 + 1, lambda: "it", ConfigError, ("a", "b"))
+        check_memory(10**10 + 1, "it", ConfigError, ("a", "b"))
     monkeypatch.setattr(machine, "free_memory", lambda: pytest.fail("looked up"))
     check_memory(2**30 - 1, "it", ConfigError)
 

@@ -54,8 +54,7 @@ PUBLISHED = {
 }
 
 
-# The formula of an exported model is in a file of its own; a score without it cannot be exported.
-SCORES = {"attention/scores.py", "attention/array_scores.py", "training/kernels/scores.py"}
+SCORES = {"attention/scores.py", "training/kernels/scores.py"}
 
 
 @pytest.mark.parametrize(

@@ -1,32 +1,15 @@
-"""Distances and their powers, differentiable and stable in float32.
+"""Distances and products of tensors, differentiable and stable in float32.
 
 Shapes: inputs (…, batch, features), keys (…, prototypes, features), results (…, batch, prototypes). Leading axes stack
-runs. A numeric parameter is a number, or a tensor that broadcasts against the result.
-
-Powers of distances are computed as exp(p·log d), so that they do not overflow before a logarithm. An input nearer than
-1e-12 to a key *hits* it: then d² and its gradient are 0.
+runs.
 """
-
-import math
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = [
-    "EXP_BOUND",
-    "HIT_SQ_DIST",
-    "bounded_exp",
-    "is_number",
-    "log_distance_power",
-    "squared_distances",
-    "stacked_product",
-    "unit_vectors",
-]
+__all__ = ["distances_by_product", "squared_distances", "stacked_product"]
 
-HIT_SQ_DIST = 1e-24
-# Beyond exp(20.7) = 1e9 a softmax over float32 scores is one-hot; see `bounded_exp`.
-EXP_BOUND = math.log(1e9)
 # Number of multiplications above which one BLAS call for each run has little overhead.
 _SMALL_PRODUCT = 2**15
 
@@ -42,29 +25,19 @@ def squared_distances(
     return torch.cdist(inputs, keys, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
-def log_distance_power(sq_dist: Tensor, power: float | Tensor) -> Tensor:
-    """Return p·log d, −∞ for a hit; the masked argument avoids 0·∞ in the gradient."""
-    hits = sq_dist <= HIT_SQ_DIST
-    log_distance = 0.5 * torch.where(hits, 1.0, sq_dist).log()
-    return torch.where(hits, -math.inf, power * log_distance)
+def distances_by_product(queries: Tensor, keys: Tensor) -> Tensor:
+    """Return d² of float32 vectors as ‖q‖² − 2q·k + ‖k‖² in float64, several times faster than by differences.
 
-
-def bounded_exp(exponent: Tensor) -> Tensor:
-    """Return exp(x) up to x = log 1e9 and its tangent beyond: monotonic, with finite values and gradients."""
-    tangent = math.exp(EXP_BOUND) * (1 + (exponent - EXP_BOUND))
-    return torch.where(exponent <= EXP_BOUND, exponent.clamp(max=EXP_BOUND).exp(), tangent)
-
-
-def unit_vectors(vectors: Tensor) -> Tensor:
-    """Return vectors / norm, and 0 for the zero vector, with zero gradient there."""
-    sq_norm = vectors.square().sum(-1, keepdim=True)
-    is_zero = sq_norm == 0
-    return torch.where(is_zero, 0.0, vectors) / torch.where(is_zero, 1.0, sq_norm).sqrt()
-
-
-def is_number(parameter: float | Tensor, number: int | float) -> bool:
-    """Return whether a parameter equals `number`; a tensor never does, since special values do not share a stack."""
-    return not isinstance(parameter, Tensor) and parameter == number
+    With n features and the origin at the mean of the keys, the error is below 2(n + 6)·2⁻⁵³·(‖q‖² + ‖k‖²). If for some
+    pair this may be more than 2⁻²⁶·d², all are computed by differences. So the relative error of d² is below 2⁻²³.
+    """
+    origin = keys.detach().double().mean(-2, keepdim=True)
+    left, right = queries.double() - origin, keys.double() - origin
+    squares, key_squares = (part.square().sum(-1, keepdim=True) for part in (left, right))
+    wide = torch.cat([-2 * left, squares, torch.ones_like(squares)], -1)
+    sq_dist = wide @ torch.cat([right, torch.ones_like(key_squares), key_squares], -1).mT
+    limit = 4 * (keys.shape[-1] + 6) * 2.0**-27 * (squares.amax() + key_squares.amax())
+    return squared_distances(queries, keys) if sq_dist.amin() <= limit else sq_dist.float()
 
 
 def stacked_product(

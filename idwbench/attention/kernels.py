@@ -149,9 +149,18 @@ def _epanechnikov_roughness(features: int) -> float:
 
 # The words are ways to choose a parameter from the data, see `idwbench.models.bandwidths`.
 BANDWIDTH = Parameter(
-    *("bandwidth", 1.0, "h", "Bandwidth h of a kernel."), minimum=1e-12, maximum=1e12, words=("scott", "loo")
+    "bandwidth",
+    1.0,
+    symbol="h",
+    help="Bandwidth h of a kernel.",
+    minimum=1e-12,
+    maximum=1e12,
+    words=("scott", "loo"),
+    other_words="no rule",
 )
-_POWER = Parameter("power", 2.0, symbol="p", minimum=0.0, exclusive=True, maximum=1e12, words=("loo",))
+_POWER = Parameter(
+    *("power", 2.0, "p"), minimum=0.0, exclusive=True, maximum=1e12, words=("loo",), other_words="no rule"
+)
 _EPSILON = Parameter("epsilon", 0.0, symbol="ε", minimum=0.0)
 _SHEPARD = (_POWER, _EPSILON)
 

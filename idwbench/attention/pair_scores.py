@@ -6,22 +6,22 @@ Shapes: queries (…, L, features), keys (…, S, features), scores (…, L, S).
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from idwbench.attention.distances import unit_vectors
+from idwbench.attention.distances import distances_by_product
 from idwbench.attention.records import ParameterValue
-from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore, SquareForm, get_method
+from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore, get_method, unit_vectors
 from idwbench.errors import did_you_mean
 
-__all__ = ["ADDITIVE_FORMS", "AdditiveScore", "MethodScore", "PairScore", "Product", "WeightingScore"]
+__all__ = ["ADDITIVE_FORMS", "FEWEST_PAIRS", "AdditiveScore", "MethodScore", "PairScore", "Product", "WeightingScore"]
 
 _PRODUCTS = ("scaled_dot", "cosine")
 ADDITIVE_FORMS = ("tanh", "linear")
-_BUILT_IN = frozenset(method.name for method in BUILT_IN_METHODS)
+# With fewer pairs of queries and keys, differences are as fast as a product.
+FEWEST_PAIRS = 2**15
 
 # Queries, keys and a factor: factor · q·k is the score up to a number that is the same for all keys of a query.
 Product = tuple[Tensor, Tensor, float]
@@ -34,8 +34,6 @@ class PairScore(Protocol):
         pairwise: Whether the score of a pair depends on no other key.
         autocasts: Whether autocast may lower the precision.
         may_hit: Whether the score may be +∞.
-        of_squares: The score as a function of squared distances, or None.
-        square_form: The same in a form without autograd, or None.
     """
 
     @property
@@ -46,12 +44,6 @@ class PairScore(Protocol):
 
     @property
     def may_hit(self) -> bool: ...  # noqa: D102
-
-    @property
-    def of_squares(self) -> Callable[[Tensor], Tensor] | None: ...  # noqa: D102
-
-    @property
-    def square_form(self) -> SquareForm | None: ...  # noqa: D102
 
     def prepare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Return what is computed once for each query and each key."""
@@ -84,7 +76,7 @@ class MethodScore:
     @property
     def pairwise(self) -> bool:
         """Whether the score of a pair depends on no other key; of the scores of plugins nothing is known."""
-        return self.name in _BUILT_IN
+        return self.name in BUILT_IN_METHODS
 
     @property
     def autocasts(self) -> bool:
@@ -94,27 +86,7 @@ class MethodScore:
     @property
     def may_hit(self) -> bool:
         """Whether the score may be +∞: with ε = 0."""
-        return self.name not in _BUILT_IN or self.parameters.get("epsilon") == 0.0
-
-    @property
-    def of_squares(self) -> Callable[[Tensor], Tensor] | None:
-        """The score as a function of squared distances, if it depends on them alone."""
-        score = get_method(self.name).score
-        return partial(score.of_squares, **self.parameters) if isinstance(score, DistanceScore) else None
-
-    @property
-    def square_form(self) -> SquareForm | None:
-        """The score and its derivative by d², if it has a form without autograd."""
-        score = get_method(self.name).score
-        form = score.square_form if isinstance(score, DistanceScore) else None
-        if (
-            form is None
-            or self.parameters.get("power", 2.0) != 2.0
-            or float(self.parameters.get("epsilon", 1.0)) < 1e-9
-        ):
-            return None
-        terms, slope = (partial(function, **self.parameters) for function in (form.terms, form.slope))
-        return SquareForm(terms, slope, form.exponential)
+        return self.name not in BUILT_IN_METHODS or self.parameters.get("epsilon") == 0.0
 
     def prepare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Return queries and keys for `scores`: scaled for an inner product, otherwise in float32 at least."""
@@ -127,7 +99,12 @@ class MethodScore:
         """Return the scores of prepared queries and keys."""
         if self.name in _PRODUCTS:
             return queries @ keys.mT
-        scores: Tensor = get_method(self.name).score(queries, keys, **self.parameters)
+        score = get_method(self.name).score
+        scores: Tensor
+        if isinstance(score, DistanceScore) and _is_product_faster(queries, keys):
+            scores = score.function(distances_by_product(queries, keys), **self.parameters)
+        else:
+            scores = score(queries, keys, **self.parameters)
         return scores
 
     def numbers_per_pair(self, queries: Tensor) -> int:
@@ -170,8 +147,6 @@ class WeightingScore:
     pairwise = True
     autocasts = True
     may_hit = False
-    of_squares = None
-    square_form = None
 
     def prepare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Return queries and keys in float32 at least."""
@@ -209,8 +184,6 @@ class AdditiveScore(nn.Module):
     pairwise = True
     autocasts = True
     may_hit = False
-    of_squares = None
-    square_form = None
 
     def __init__(
         self, num_heads: int, head_dim: int, *, form: str = "tanh", hidden: int | None = None, **factory: Any
@@ -255,6 +228,15 @@ class AdditiveScore(nn.Module):
             return None
         of_queries, of_keys = self.prepare(queries, keys)
         return torch.ones_like(of_queries), of_keys, 1.0
+
+
+def _is_product_faster(queries: Tensor, keys: Tensor) -> bool:
+    """Return whether distances of queries and keys are computed by a product: for many pairs, eagerly, on the CPU."""
+    if queries.device.type != "cpu" or queries.dtype != torch.float32 or keys.dtype != torch.float32:
+        return False
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    return math.prod(queries.shape[:-1]) * keys.shape[-2] >= FEWEST_PAIRS
 
 
 def _widened(vectors: Tensor) -> Tensor:

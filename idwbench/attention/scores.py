@@ -1,9 +1,16 @@
-"""The scores: formula, function on tensors and parameters of each in one record, and the registry of methods.
+"""The scores: formula, function and parameters of each in one record, and the registry of methods.
+
+Each function takes NumPy arrays and tensors alike; exported NumPy modules hold its source, and exported ONNX graphs are
+recorded from it, so it uses only what `idwbench.exports.onnx_graph` can record. Derivatives of tensors are finite:
+masked arguments avoid 0 · ∞.
 
 Shapes: inputs (…, batch, features), keys (…, prototypes, features), squared distances and scores (…, batch,
 prototypes). Leading axes stack runs. A score of the distance alone is a function of d². A numeric parameter is a
-number, or a tensor that broadcasts against the scores and holds no special value (`Parameter.special`). Torch is
-imported by the first call, since planning and reports do not need it.
+number, or a tensor that broadcasts against the scores and holds no special value (`Parameter.special`). Torch and NumPy
+are imported by the first call, since planning and reports do not need them.
+
+Powers of distances are computed as exp(p·log d), so that they do not overflow before a logarithm. An input nearer than
+1e-12 to a key *hits* it: then d² and its gradient are 0.
 """
 
 from __future__ import annotations
@@ -11,22 +18,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from idwbench.attention.records import Method, Parameter, find_record
 from idwbench.errors import ConfigError
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    Number = float | Tensor
-
 __all__ = [
     "BUILT_IN_METHODS",
+    "EXP_BOUND",
+    "HIT_SQ_DIST",
     "METHODS",
     "DistanceScore",
-    "SquareForm",
     "all_parameters",
+    "array_namespace",
+    "bounded_exp",
     "cosine",
     "dot",
     "find_unknown_methods",
@@ -34,26 +39,22 @@ __all__ = [
     "get_method",
     "idw",
     "inv_dist",
+    "is_number",
+    "log_distance_power",
     "log_inv_dist",
+    "matrix_product",
     "neg_dist",
     "register_method",
     "scaled_dot",
+    "unit_vectors",
 ]
 
+Array = Any  # a NumPy array or a tensor
+Number = Any  # a number, or a tensor of them
 
-@dataclass(frozen=True)
-class SquareForm:
-    """A score with p = 2 and its derivative by d², without autograd.
-
-    Attributes:
-        terms: The function ``(squared_distances, **parameters) -> terms``, which overwrites its argument.
-        slope: The function ``(terms, **parameters) -> derivatives of the scores``.
-        exponential: Whether the terms are exp(score) instead of the score.
-    """
-
-    terms: Callable[..., Tensor]
-    slope: Callable[..., Tensor]
-    exponential: bool = False
+HIT_SQ_DIST = 1e-24
+# Beyond exp(20.7) = 1e9 a softmax over float32 scores is one-hot; see `bounded_exp`.
+EXP_BOUND = math.log(1e9)
 
 
 @dataclass(frozen=True)
@@ -61,115 +62,136 @@ class DistanceScore:
     """A score that depends on the distance of input and key alone.
 
     Attributes:
-        of_squares: The function ``(squared_distances, **parameters) -> scores``.
-        square_form: The same with p = 2 and ε ≥ 1e-9, or None.
+        function: The function ``(squared_distances, **parameters) -> scores``.
     """
 
-    of_squares: Callable[..., Tensor]
-    square_form: SquareForm | None = None
+    function: Callable[..., Any]
 
-    def __call__(self, inputs: Tensor, keys: Tensor, **parameters: Any) -> Tensor:
-        """Return the scores of inputs and keys."""
+    def __call__(self, inputs: Array, keys: Array, **parameters: Any) -> Array:
+        """Return the scores of tensors of inputs and keys."""
         from idwbench.attention.distances import squared_distances
 
-        return self.of_squares(squared_distances(inputs, keys), **parameters)
+        return self.function(squared_distances(inputs, keys), **parameters)
 
 
-def dot(inputs: Tensor, keys: Tensor) -> Tensor:
+def array_namespace(array: Array) -> Any:
+    """Return the module whose functions take `array`: torch for its tensors, otherwise NumPy."""
+    if hasattr(array, "requires_grad"):
+        import torch
+
+        return torch
+    import numpy as np
+
+    return np
+
+
+def is_number(parameter: Number, number: float) -> bool:
+    """Return whether a parameter equals `number`; a tensor never does, since special values do not share a stack."""
+    return not hasattr(parameter, "requires_grad") and bool(parameter == number)
+
+
+def matrix_product(left: Array, right: Array) -> Array:
+    """Return left · right; for tensors see `idwbench.attention.distances.stacked_product`."""
+    if hasattr(left, "requires_grad"):
+        from idwbench.attention.distances import stacked_product
+
+        return stacked_product(left, right)
+    return left @ right
+
+
+def unit_vectors(vectors: Array) -> Array:
+    """Return vectors / norm, and 0 for the zero vector, with zero gradient there."""
+    xp = array_namespace(vectors)
+    sq_norm = xp.sum(xp.square(vectors), axis=-1, keepdims=True)
+    is_zero = sq_norm == 0.0
+    return xp.where(is_zero, 0.0, vectors) / xp.sqrt(xp.where(is_zero, 1.0, sq_norm))
+
+
+def dot(inputs: Array, keys: Array) -> Array:
     """Return x·k."""
-    from idwbench.attention.distances import stacked_product
-
-    return stacked_product(inputs, keys.mT)
+    return matrix_product(inputs, keys.swapaxes(-1, -2))
 
 
-def scaled_dot(inputs: Tensor, keys: Tensor, *, scale: str) -> Tensor:
+def scaled_dot(inputs: Array, keys: Array, *, scale: str) -> Array:
     """Return x·k/√features (Vaswani et al. 2017, Eq. 1), or x·k/√prototypes as in the IDW authors' code."""
     prototypes, features = keys.shape[-2:]
     return dot(inputs, keys) / math.sqrt(features if scale == "features" else prototypes)
 
 
-def cosine(inputs: Tensor, keys: Tensor, *, temperature: Number) -> Tensor:
+def cosine(inputs: Array, keys: Array, *, temperature: Number) -> Array:
     """Return x·k/(‖x‖ ‖k‖ temperature), 0 where a norm is 0."""
-    from idwbench.attention.distances import unit_vectors
-
     return dot(unit_vectors(inputs), unit_vectors(keys)) / temperature
 
 
-def neg_dist(sq_dist: Tensor, *, power: Number) -> Tensor:
+def log_distance_power(sq_dist: Array, power: Number) -> Array:
+    """Return p·log d, −∞ for a hit."""
+    xp = array_namespace(sq_dist)
+    is_hit = sq_dist <= HIT_SQ_DIST
+    return xp.where(is_hit, -math.inf, power * (0.5 * xp.log(xp.where(is_hit, 1.0, sq_dist))))
+
+
+def bounded_exp(exponent: Array) -> Array:
+    """Return exp(x) up to x = log 1e9 and its tangent beyond: monotonic, with finite values and gradients."""
+    xp = array_namespace(exponent)
+    is_plain = exponent <= EXP_BOUND
+    tangent = math.exp(EXP_BOUND) * (1.0 + (exponent - EXP_BOUND))
+    return xp.where(is_plain, xp.exp(xp.where(is_plain, exponent, EXP_BOUND)), tangent)
+
+
+def neg_dist(sq_dist: Array, *, power: Number) -> Array:
     """Return −d^p (arXiv 2310.18805, section 3); with p ≠ 2, above d^p = 1e9, its tangent in p·log d."""
-    from idwbench.attention.distances import bounded_exp, is_number, log_distance_power
-
-    if is_number(power, 2.0):
-        return -sq_dist
-    return -bounded_exp(log_distance_power(sq_dist, power))
+    return -sq_dist if is_number(power, 2.0) else -bounded_exp(log_distance_power(sq_dist, power))
 
 
-def gaussian(sq_dist: Tensor, *, sigma_squared: Number) -> Tensor:
+def gaussian(sq_dist: Array, *, sigma_squared: Number) -> Array:
     """Return exp(−d²/σ²); the authors' code has σ² = 2."""
-    return (-sq_dist / sigma_squared).exp()
+    xp = array_namespace(sq_dist)
+    return xp.exp(-sq_dist / sigma_squared)
 
 
-def inv_dist(sq_dist: Tensor, *, power: Number, epsilon: Number) -> Tensor:
+def inv_dist(sq_dist: Array, *, power: Number, epsilon: Number) -> Array:
     """Return 1/(ε + d^p); above 1e9 the tangent of exp(−log(ε + d^p)); +∞ for a hit with ε = 0.
 
     With p = 2 and up to 1e9 it is a plain reciprocal: its relative error is that of d² plus 2⁻²³. Otherwise it is the
     exponential of the score of `idw`, whose absolute error becomes a relative one.
     """
-    import torch
-
-    from idwbench.attention.distances import HIT_SQ_DIST, bounded_exp, is_number
-
-    if is_number(power, 2.0):
-        if is_number(epsilon, 0.0):
-            sq_dist = torch.where(sq_dist <= HIT_SQ_DIST, 0.0, sq_dist)
-        total = sq_dist + epsilon
-        if not isinstance(epsilon, torch.Tensor) and epsilon >= 1e-9:
-            return total.reciprocal()
-        is_plain = total >= 1e-9
-        # Masked arguments avoid a gradient of 0 · ∞.
-        plain = torch.where(is_plain, total, 1.0).reciprocal()
-        beyond = bounded_exp(-torch.where(is_plain | (total == 0), 1.0, total).log())
-        return torch.where(is_plain, plain, torch.where(total == 0, math.inf, beyond))
-    score = log_inv_dist(sq_dist, power=power, epsilon=epsilon)
-    return torch.where(torch.isposinf(score), score, bounded_exp(score.clamp(max=torch.finfo(score.dtype).max)))
+    xp = array_namespace(sq_dist)
+    if not is_number(power, 2.0):
+        return bounded_exp(log_inv_dist(sq_dist, power=power, epsilon=epsilon))
+    if is_number(epsilon, 0.0):
+        sq_dist = xp.where(sq_dist <= HIT_SQ_DIST, 0.0, sq_dist)
+    total = sq_dist + epsilon
+    if not hasattr(epsilon, "requires_grad") and epsilon >= 1e-9:
+        return 1.0 / total
+    is_plain = total >= 1e-9
+    is_hit = total == 0.0
+    beyond = bounded_exp(-xp.log(xp.where(is_plain | is_hit, 1.0, total)))
+    return xp.where(is_plain, 1.0 / xp.where(is_plain, total, 1.0), xp.where(is_hit, math.inf, beyond))
 
 
-def log_inv_dist(sq_dist: Tensor, *, power: Number, epsilon: Number) -> Tensor:
+def log_inv_dist(sq_dist: Array, *, power: Number, epsilon: Number) -> Array:
     """Return −log(ε + d^p), so that softmax weights are the normalised 1/(ε + d^p) (arXiv 2310.18805, Eq. 3-4).
 
-    Computed as −max(a, b) − log(1 + exp(−|a − b|)) with a = log ε and b = p·log d, which does not overflow; with p = 2
-    as the plain form. +∞ for a hit with ε = 0; an ε between 0 and 1e-30 counts as 1e-30, so that gradients stay within
-    float32. The error in float32 is at most p·δ/2 + 4u·(1 + |score| + p·|log d|), where δ is the relative error of d²
-    and u = 2⁻²⁴.
+    Computed as −max(a, b) − log(1 + exp(min(a, b) − max(a, b))) with a = log ε and b = p·log d, which does not
+    overflow; with p = 2 as the plain form. +∞ for a hit with ε = 0; an ε between 0 and 1e-30 counts as 1e-30, so that
+    gradients stay within float32. The error in float32 is at most p·δ/2 + 4u·(1 + |score| + p·|log d|), where δ is the
+    relative error of d² and u = 2⁻²⁴.
     """
-    import torch
-
-    from idwbench.attention.distances import is_number, log_distance_power
-
+    xp = array_namespace(sq_dist)
     if is_number(epsilon, 0.0):
         return -log_distance_power(sq_dist, power)
-    epsilon = epsilon.clamp(min=1e-30) if isinstance(epsilon, torch.Tensor) else max(epsilon, 1e-30)
+    epsilon = xp.zeros((), dtype=sq_dist.dtype) + epsilon
+    epsilon = xp.where(epsilon > 1e-30, epsilon, 1e-30)
     if is_number(power, 2.0):
-        return -(sq_dist + epsilon).log()
-    log_power = log_distance_power(sq_dist, power)
-    log_epsilon = torch.as_tensor(epsilon, dtype=log_power.dtype, device=log_power.device).log()
+        return -xp.log(sq_dist + epsilon)
+    log_power, log_epsilon = log_distance_power(sq_dist, power), xp.log(epsilon)
+    is_power = log_power > log_epsilon
+    larger, smaller = xp.where(is_power, log_power, log_epsilon), xp.where(is_power, log_epsilon, log_power)
     # The last bit of torch.logaddexp depends on the position in memory, and so on the size of the stack.
-    return -torch.maximum(log_epsilon, log_power) - (-(log_epsilon - log_power).abs()).exp().log1p()
+    return -larger - xp.log1p(xp.exp(smaller - larger))
 
 
-def _inverse(sq_dist: Tensor, *, power: Number, epsilon: Number) -> Tensor:
-    return sq_dist.add_(epsilon).reciprocal_()
-
-
-idw = DistanceScore(log_inv_dist, SquareForm(_inverse, lambda inverse, *, power, epsilon: -inverse, exponential=True))
-_INV_DIST = DistanceScore(inv_dist, SquareForm(_inverse, lambda inverse, *, power, epsilon: inverse.square().neg_()))
-_GAUSSIAN = DistanceScore(
-    gaussian,
-    SquareForm(
-        lambda sq_dist, *, sigma_squared: sq_dist.div_(-sigma_squared).exp_(),
-        lambda score, *, sigma_squared: score / -sigma_squared,
-    ),
-)
+idw = DistanceScore(log_inv_dist)
 
 # The ranges are those in which scores and their gradients stay within float32.
 _POWER = Parameter(
@@ -182,18 +204,19 @@ _TEMPERATURE = Parameter("temperature", 1.0, symbol="T", help="Divisor of the co
 _SIGMA_SQUARED = Parameter("sigma_squared", 2.0, symbol="σ²", help="σ² of the Gaussian.", minimum=1e-12, maximum=1e12)
 _EPSILON = Parameter("epsilon", 1e-3, symbol="ε", help="ε, added to the distance.", minimum=0.0, special=(0.0,))
 
-BUILT_IN_METHODS = (
+_BUILT_IN = (
     Method("fc_relu", "x·k", dot, "kaiming", "relu"),
     Method("scaled_dot", "x·k / √features, or x·k / √prototypes", scaled_dot, "kaiming", parameters=(_SCALE,)),
     Method("cosine", "x·k / (‖x‖ ‖k‖ temperature)", cosine, "kaiming", parameters=(_TEMPERATURE,)),
     Method("neg_dist", "−d^p", DistanceScore(neg_dist), parameters=(_POWER,)),
-    Method("gaussian", "exp(−d²/σ²)", _GAUSSIAN, parameters=(_SIGMA_SQUARED,)),
-    Method("inv_dist", "1/(ε + d^p)", _INV_DIST, parameters=(_POWER, _EPSILON)),
+    Method("gaussian", "exp(−d²/σ²)", DistanceScore(gaussian), parameters=(_SIGMA_SQUARED,)),
+    Method("inv_dist", "1/(ε + d^p)", DistanceScore(inv_dist), parameters=(_POWER, _EPSILON)),
     Method("idw", "−log(ε + d^p)", idw, parameters=(_POWER, _EPSILON)),
 )
 
 # In the order of tables; plugins come after the built-in methods.
-METHODS: dict[str, Method] = {method.name: method for method in BUILT_IN_METHODS}
+BUILT_IN_METHODS: dict[str, Method] = {method.name: method for method in _BUILT_IN}
+METHODS = dict(BUILT_IN_METHODS)
 _finders: list[Callable[[], object]] = []
 
 
@@ -214,13 +237,13 @@ def find_unknown_methods(finder: Callable[[], object]) -> None:
     _finders.append(finder)
 
 
-def get_method(name: str) -> Method:
+def get_method(name: object) -> Method:
     """Return the method of that name.
 
     Raises:
         ConfigError: unknown method.
     """
-    while name not in METHODS and _finders:
+    while str(name) not in METHODS and _finders:
         _finders.pop()()
     return find_record(METHODS, name, "method")
 

@@ -14,8 +14,6 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from idwbench.attention import distance_attention
-from idwbench.attention.distance_weights import DistanceWeights
 from idwbench.attention.forward import apply_weighting
 from idwbench.attention.masks import Masks, exclude
 from idwbench.attention.pair_scores import PairScore, Product
@@ -90,10 +88,6 @@ class SequenceAttention:
         if product is not None:
             return _fused(product, values, masks, self.dropout)
         queries, keys = self.score.prepare(queries, keys)
-        if self.score.of_squares is not None and not transformed and _by_products(queries, keys, masks):
-            form = self.score.square_form if self.weighting == "softmax" else None
-            weights = DistanceWeights(self.score.of_squares, form, self._rows, masks, self.dropout)
-            return distance_attention.attend(queries, keys, values.float(), weights).to(values.dtype)
         n_rows = self._rows_at_a_time(queries, keys)
         chunks = torch.split(queries, n_rows, -2)
         attend = self._attend_rows if len(chunks) == 1 else self._recomputed
@@ -131,15 +125,6 @@ class SequenceAttention:
             mask = mask.masked_fill(empty, 0.0)  # a softmax over no key would have NaN as its gradient
         weights = masked_weights(scores, mask, self.weighting, self.parameters, self.score.may_hit)
         return weights if empty is None else weights.masked_fill(empty, 0.0)
-
-
-def _by_products(queries: Tensor, keys: Tensor, masks: Masks) -> bool:
-    """Return whether distances are computed by matrix products: many, eagerly, on the CPU, with no learned mask."""
-    if queries.device.type != "cpu" or queries.dtype != torch.float32 or torch.compiler.is_compiling():
-        return False
-    learned = any(mask is not None and mask.requires_grad for mask in (masks.attention, masks.padding))
-    n_pairs = math.prod(queries.shape[:-1]) * keys.shape[-2]
-    return not learned and n_pairs >= distance_attention.FEWEST_PAIRS
 
 
 def _fused(product: Product, values: Tensor, masks: Masks, dropout: float) -> Tensor:

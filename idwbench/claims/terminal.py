@@ -12,7 +12,7 @@ from rich.text import Text
 
 from idwbench.claims.table import HEADERS, cells, notes
 from idwbench.claims.verdicts import Judgement
-from idwbench.printing import printable
+from idwbench.errors import printable
 
 __all__ = ["TerminalClaims"]
 

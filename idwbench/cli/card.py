@@ -6,7 +6,7 @@ from typing import Any
 
 from idwbench.cli.echo import echo
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Json, ModelOrRun, Plugins, load_plugins
-from idwbench.printing import printable
+from idwbench.errors import printable
 
 __all__ = ["card"]
 

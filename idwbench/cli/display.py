@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from idwbench.printing import printable
+from idwbench.errors import printable
 
 __all__ = ["Display"]
 

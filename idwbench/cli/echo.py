@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from idwbench.printing import printable
+from idwbench.errors import printable
 
 __all__ = ["echo"]
 

@@ -10,8 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from idwbench.cli.echo import echo
-from idwbench.errors import DatasetError, IdwbenchError, OutputExistsError, SpecError, did_you_mean, dotted
-from idwbench.printing import printable
+from idwbench.errors import DatasetError, IdwbenchError, OutputExistsError, SpecError, did_you_mean, dotted, printable
 
 __all__ = ["OneLineCommand", "error_line", "usage_line"]
 

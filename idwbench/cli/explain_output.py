@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from idwbench.cli.echo import echo
-from idwbench.printing import printable
+from idwbench.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from idwbench.errors import last_line
-from idwbench.printing import printable
+from idwbench.errors import last_line, printable
 from idwbench.report.labels import count_label
 
 if TYPE_CHECKING:

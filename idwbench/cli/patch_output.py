@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from idwbench.cli.echo import echo
-from idwbench.printing import printable
+from idwbench.errors import printable
 from idwbench.report.labels import count_label
 
 if TYPE_CHECKING:

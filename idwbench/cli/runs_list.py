@@ -10,7 +10,7 @@ import typer
 from idwbench.cli.echo import echo
 from idwbench.cli.options import DEFAULT_DATABASE, Database, Json
 from idwbench.cli.runs_options import SelectingCommand, States, Sweep, Where
-from idwbench.printing import printable
+from idwbench.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

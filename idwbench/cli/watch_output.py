@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from idwbench.printing import printable
+from idwbench.errors import printable
 
 if TYPE_CHECKING:
     from idwbench.results.progress import SweepProgress

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,6 @@ __all__ = [
     "UNKNOWN",
     "WORDS",
     "Tokenizer",
-    "encode_characters",
     "tokenizer_of",
     "vocabulary_of",
 ]
@@ -45,13 +43,9 @@ class Tokenizer:
     unknown: str
     pattern: str = ""
 
-    @cached_property
-    def _expression(self) -> re.Pattern[str]:
-        return re.compile(self.pattern)
-
     def split(self, text: str) -> Sequence[str]:
         """Return the tokens of a text in order."""
-        return self._expression.findall(text) if self.pattern else text
+        return re.findall(self.pattern, text) if self.pattern else text
 
     def lengths(self, text: str) -> NDArray[np.int64] | None:
         """Return the characters (n,) from each token to the next, or None if a token is a character.
@@ -60,7 +54,7 @@ class Tokenizer:
         """
         if not self.pattern:
             return None
-        ends = [token.start() for token in self._expression.finditer(text)][1:]
+        ends = [token.start() for token in re.finditer(self.pattern, text)][1:]
         return np.diff([0, *ends, len(text)]).astype(np.int64)
 
     def join(self, tokens: Sequence[str]) -> str:
@@ -71,10 +65,8 @@ class Tokenizer:
 
     def encode(self, tokens: Sequence[str], names: tuple[str, ...]) -> NDArray[np.int64]:
         """Return the number of each token in the vocabulary `names`, and 0 for others."""
-        if not self.pattern:
-            return encode_characters("".join(tokens), names)
         numbers = {name: number for number, name in enumerate(names)}
-        return np.array([numbers.get(token, 0) for token in tokens], np.int64)
+        return np.fromiter((numbers.get(token, 0) for token in tokens), np.int64, len(tokens))
 
     def vocabulary_array(self, names: tuple[str, ...]) -> NDArray[np.generic]:
         """Return a vocabulary as numbers: code points of characters, or the UTF-8 bytes of words joined by spaces."""
@@ -118,12 +110,3 @@ def vocabulary_of(tokens: Sequence[str], unknown: str = UNKNOWN, size: int = 0) 
     if size:
         names = sorted(sorted(names, key=lambda name: -counts[name])[:size])
     return (unknown, *names)
-
-
-def encode_characters(text: str, names: tuple[str, ...]) -> NDArray[np.int64]:
-    """Return the number of each character in the vocabulary `names`; 0, the number of `UNKNOWN`, for others."""
-    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    no_character = 2**32 - 1
-    known = np.array([*map(ord, names[1:]), no_character], np.uint32)
-    places = np.searchsorted(known, points)
-    return np.where(known[places] == points, places + 1, 0).astype(np.int64)

@@ -84,7 +84,7 @@ def _by_distances(
     method: Method, score: DistanceScore, parameters: Parameters, batches: StepBatches, along: Tensor
 ) -> Tensor:
     squares = squared_distances(batches.inputs, batches.keys).requires_grad_()
-    weights = attention_weights(method, score.of_squares(squares, **parameters))
+    weights = attention_weights(method, score.function(squares, **parameters))
     loss = _losses(weights @ batches.values, batches.targets).sum()
     [slopes] = torch.autograd.grad(loss, squares)
     of_keys = (batches.keys * along).sum(-1).unsqueeze(-2)

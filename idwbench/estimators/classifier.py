@@ -11,14 +11,13 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from idwbench.attention.array_scores import softmax
 from idwbench.errors import PatchError
 from idwbench.estimators.explanations import PrototypeExplanation, explained, one_row
 from idwbench.estimators.patches import added_prototype, solve_patch
 from idwbench.estimators.prototypes import AbstractPrototypeEstimator
 from idwbench.estimators.rows import Rows, checked_weights
 from idwbench.estimators.settings import EstimatorTask, plain
-from idwbench.models.array_weights import array_weights
+from idwbench.models.array_weights import array_weights, softmax
 from idwbench.models.criteria import Criterion
 from idwbench.models.patch_solution import Patch
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from idwbench.attention.array_scores import ARRAY_METHODS
+from idwbench.attention.scores import BUILT_IN_METHODS
 from idwbench.errors import ConfigError
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.protocol import Protocol
@@ -65,8 +65,8 @@ def engine_config(task: EstimatorTask, seed: int, parameters: Mapping[str, Any])
             if name in of_method:
                 raise ValueError(f"{name}: also in `parameters`; give it once")
             of_method[name] = given[name]
-    if settings["method"] not in ARRAY_METHODS:
-        expected = ", ".join(sorted(ARRAY_METHODS))
+    if settings["method"] not in BUILT_IN_METHODS:
+        expected = ", ".join(sorted(BUILT_IN_METHODS))
         raise ValueError(f"method: expected one of {expected}, got {settings['method']!r}")
     if twice := [name for name in of_method if name in settings or name in ("kind", "dataset", "seed")]:
         raise ValueError(f"parameters: {twice[0]!r} is no parameter of a method")

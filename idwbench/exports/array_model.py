@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention import array_scores
 from idwbench.attention.records import ParameterValue
+from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import OutputError
 from idwbench.models.array_weights import array_weighting
@@ -18,7 +18,15 @@ from idwbench.models.model_card import saved_model_card
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel
 
-__all__ = ["ArrayModel", "array_model", "head_arrays"]
+__all__ = ["Array", "ArrayModel", "array_model", "head_arrays", "squared_distances"]
+
+Array = NDArray[np.float64]
+
+
+def squared_distances(inputs: Array, keys: Array) -> Array:
+    """Return d² = Σ (x − k)², by differences, which are exact near a key."""
+    squares: Array = np.sum(np.square(np.expand_dims(inputs, 1) - keys), axis=-1)
+    return squares
 
 
 @dataclass(frozen=True)
@@ -48,12 +56,13 @@ class ArrayModel:
     @property
     def of_distances(self) -> bool:
         """Whether the score is a function of squared distances."""
-        return self.method in array_scores.DISTANCE_SCORES
+        return isinstance(BUILT_IN_METHODS[self.method].score, DistanceScore)
 
     @property
     def score(self) -> Callable[..., Any]:
         """The score: a function of squared distances, or of inputs and keys."""
-        return (array_scores.DISTANCE_SCORES if self.of_distances else array_scores.PRODUCT_SCORES)[self.method]
+        score = BUILT_IN_METHODS[self.method].score
+        return score.function if isinstance(score, DistanceScore) else score
 
     @property
     def weighting(self) -> Callable[..., Any]:
@@ -62,7 +71,7 @@ class ArrayModel:
 
     def weights(self, inputs: Any, keys: Any) -> Any:
         """Return the weights (n, prototypes) for scaled inputs (n, features) and keys in float64."""
-        compared = (array_scores.squared_distances(inputs, keys),) if self.of_distances else (inputs, keys)
+        compared = (squared_distances(inputs, keys),) if self.of_distances else (inputs, keys)
         return self.weighting(self.score(*compared, **self.parameters))
 
 
@@ -89,9 +98,9 @@ def _arrays(
     card: dict[str, Any],
 ) -> ArrayModel:
     name = network.method.name
-    if name not in array_scores.ARRAY_METHODS or network.method.sha256 is not None:
+    if name not in BUILT_IN_METHODS or network.method.sha256 is not None:
         problem = f"the method '{name}' cannot be exported: a plugin defines it"
-        raise OutputError(problem, hint=f"supported are {', '.join(array_scores.ARRAY_METHODS)}")
+        raise OutputError(problem, hint=f"supported are {', '.join(BUILT_IN_METHODS)}")
     keys, values = (part.detach().cpu().numpy() for part in (network.keys, network.values))
     parameters = network.parameters_of_method
     return ArrayModel(name, parameters, keys, values, scaling, target_scaling, class_names, card)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention import array_scores
+from idwbench.attention import scores
 from idwbench.attention.scores import METHODS
-from idwbench.exports.array_model import ArrayModel
+from idwbench.exports.array_model import ArrayModel, squared_distances
 from idwbench.exports.numpy_parts import CLASSIFIER, EXPLANATION, HEAD, REGRESSOR, SHARED
+from idwbench.models.array_weights import softmax
 from idwbench.models.model_card import CARD_NAME, card_text
 
 __all__ = ["numpy_source"]
@@ -21,6 +23,15 @@ __all__ = ["numpy_source"]
 _LONGEST_LIST = 64  # numbers; larger arrays are in base64
 _LINE = 100
 _CONSTANTS = ("HIT_SQ_DIST", "EXP_BOUND")
+# What tells NumPy from torch in the functions of scores, as regular expressions, and what NumPy alone needs.
+_REPLACED = ("array_namespace", "matrix_product", "is_number")
+_PLAIN = (
+    (r" +xp = array_namespace\(\w+\)\n", ""),
+    (r"\bxp\.", "np."),
+    (r"\bmatrix_product\(", "np.matmul("),
+    (r"\bis_number\((\w+), ([\d.]+)\)", r"\1 == \2"),
+    (r"\bNumber\b", "float"),
+)
 _WEIGHTINGS = {
     "softmax": "w_j = exp(s_j) / Σ_i exp(s_i)",
     "shared_by_hits": "w_j = exp(s_j) / Σ_i exp(s_i); keys at distance 0 share the weight equally",
@@ -29,7 +40,7 @@ _WEIGHTINGS = {
 
 
 def numpy_source(model: ArrayModel) -> str:
-    """Return the text of the module; the functions of its formulas are those of `idwbench.attention.array_scores`.
+    """Return the text of the module; the functions of its formulas are those of `idwbench.attention.scores`.
 
     It has ``predict``, ``explain`` and, for a classifier, ``logits`` and ``predict_proba``; inputs are in the data's
     own units. All of it is computed in float64 from the model's float32 arrays; inputs are scaled to float32 first, as
@@ -56,9 +67,9 @@ def numpy_source(model: ArrayModel) -> str:
             *(_array(name, getattr(model.target_scaling, part)) for name, part in targets),
             _array("KEYS", model.keys),
             _array("VALUES", model.values),
-            *(f"{name} = {getattr(array_scores, name)!r}" for name in _CONSTANTS if _uses(functions, name)),
+            *(f"{name} = {getattr(scores, name)!r}" for name in _CONSTANTS if _uses(functions, name)),
             "",
-            *(f"\n{inspect.getsource(function)}" for function in functions),
+            *(f"\n{_plain(inspect.getsource(function))}" for function in functions),
             SHARED.format(weighting=model.weighting.__name__, score=_score(model)),
             REGRESSOR if targets else CLASSIFIER,
             EXPLANATION.format(outputs="predict" if targets else "logits"),
@@ -74,17 +85,23 @@ def _score(model: ArrayModel) -> str:
 
 
 def _needed(model: ArrayModel) -> list[Callable[..., Any]]:
-    """Return the functions of the formulas that a module needs, in the order of their definition."""
-    waiting: list[Callable[..., Any]] = [model.score, model.weighting, array_scores.softmax]
-    if model.of_distances:
-        waiting.append(array_scores.squared_distances)
-    found: dict[str, Callable[..., Any]] = {}
+    """Return the functions of the formulas that a module needs."""
+    waiting: list[Callable[..., Any]] = [squared_distances] if model.of_distances else []
+    waiting += [model.score, model.weighting, softmax]
+    functions: dict[str, Callable[..., Any]] = {}
     while waiting:
-        function = waiting.pop()
-        found[function.__name__] = function
-        named = (getattr(array_scores, name, None) for name in function.__code__.co_names)
-        waiting += [other for other in named if inspect.isfunction(other) and other.__name__ not in found]
-    return sorted(found.values(), key=lambda function: function.__code__.co_firstlineno)
+        function = waiting.pop(0)
+        functions[function.__name__] = function
+        named = (function.__globals__.get(name) for name in function.__code__.co_names if name not in _REPLACED)
+        waiting += [other for other in named if inspect.isfunction(other) and other.__name__ not in functions]
+    return list(functions.values())
+
+
+def _plain(source: str) -> str:
+    """Return the source of a function for NumPy and torch alike as one for NumPy."""
+    for pattern, replacement in _PLAIN:
+        source = re.sub(pattern, replacement, source)
+    return source
 
 
 def _uses(functions: list[Callable[..., Any]], name: str) -> bool:

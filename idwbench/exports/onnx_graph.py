@@ -23,15 +23,15 @@ _OPERATORS: dict[Any, str] = {
     np.true_divide: "Div",
     np.matmul: "MatMul",
     np.maximum: "Max",
-    np.minimum: "Min",
     np.negative: "Neg",
-    np.absolute: "Abs",
     np.exp: "Exp",
     np.log: "Log",
     np.sqrt: "Sqrt",
     np.equal: "Equal",
     np.greater: "Greater",
+    np.greater_equal: "GreaterOrEqual",
     np.less_equal: "LessOrEqual",
+    np.bitwise_or: "Or",
 }
 
 
@@ -78,7 +78,10 @@ class GraphArray(NDArrayOperatorsMixin):
         graph: The graph.
         name: The name in the graph.
         shape: The shape of a constant; empty for others.
+        dtype: The type that numbers of an expression have.
     """
+
+    dtype = np.dtype(np.float64)
 
     def __init__(self, graph: Graph, name: str, shape: Sequence[int] = ()) -> None:
         self.graph, self.name, self.shape = graph, name, tuple(shape)
@@ -88,6 +91,8 @@ class GraphArray(NDArrayOperatorsMixin):
             return NotImplemented
         if ufunc is np.square:
             return self.graph.add("Mul", self, self)
+        if ufunc is np.log1p:
+            return self.graph.add("Log", self + 1.0)
         return self.graph.add(_OPERATORS[ufunc], *operands) if ufunc in _OPERATORS else NotImplemented
 
     def __array_function__(self, function: Any, types: Any, operands: Any, options: Any) -> Any:
@@ -95,9 +100,8 @@ class GraphArray(NDArrayOperatorsMixin):
             return NotImplemented
         return _FUNCTIONS[function](self.graph, *operands, **options)
 
-    @property
-    def T(self) -> GraphArray:  # the name that NumPy gives it
-        """The transpose of a matrix."""
+    def swapaxes(self, axis: int, other: int) -> GraphArray:
+        """Return the transpose of a matrix, whose two axes are given."""
         return self.graph.add("Transpose", self, perm=[1, 0])
 
     def astype(self, dtype: DTypeLike) -> GraphArray:

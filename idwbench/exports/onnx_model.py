@@ -9,11 +9,11 @@ import numpy as np
 from onnx import TensorProto, ValueInfoProto, checker, helper
 
 import idwbench
-from idwbench.attention.array_scores import softmax
 from idwbench.data.dataset import Scaling
 from idwbench.errors import OutputError
 from idwbench.exports.array_model import ArrayModel
 from idwbench.exports.onnx_graph import Graph, GraphArray
+from idwbench.models.array_weights import softmax
 from idwbench.models.model_card import CARD_NAME, card_text
 
 __all__ = ["OnnxAnswers", "onnx_content", "onnx_file", "prototype_answers", "scaled_inputs"]

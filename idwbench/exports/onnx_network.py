@@ -56,7 +56,7 @@ def _encoded(graph: Graph, encoder: nn.Module, inputs: GraphArray) -> GraphArray
 
 def _linear(graph: Graph, layer: nn.Linear, inputs: GraphArray) -> GraphArray:
     weight, bias = (graph.constant(_array(part)).astype(np.float64) for part in (layer.weight, layer.bias))
-    outputs: GraphArray = inputs @ weight.T + bias
+    outputs: GraphArray = inputs @ weight.swapaxes(-1, -2) + bias
     return outputs
 
 

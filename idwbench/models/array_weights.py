@@ -11,24 +11,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.array_scores import DISTANCE_SCORES, PRODUCT_SCORES, relu, shared_by_hits, softmax
 from idwbench.attention.records import ParameterValue
-from idwbench.attention.scores import get_method
+from idwbench.attention.scores import DistanceScore, get_method
 from idwbench.models.pairwise import PairwiseDistances
 
-__all__ = ["array_weighting", "array_weights", "scores_on_arrays"]
+__all__ = ["array_weighting", "array_weights", "relu", "scores_on_arrays", "shared_by_hits", "softmax"]
 
-Floats = NDArray[np.float64]
+Array = NDArray[np.float64]
 Parameters = Mapping[str, ParameterValue]
 
 
-def array_weights(method: str, parameters: Parameters, inputs: NDArray[Any], keys: NDArray[Any]) -> Floats:
+def array_weights(method: str, parameters: Parameters, inputs: NDArray[Any], keys: NDArray[Any]) -> Array:
     """Return the weights (n, prototypes) of keys (prototypes, features) for inputs (n, features).
 
     The softmax of the scores over the keys, or for ``fc_relu`` max(0, score). Scores of +∞ share the weight equally.
 
     Args:
-        method: One of `idwbench.attention.array_scores.ARRAY_METHODS`.
+        method: One of the built-in methods.
         parameters: All parameters of the method.
         inputs: Finite numbers.
         keys: Finite numbers.
@@ -36,19 +35,40 @@ def array_weights(method: str, parameters: Parameters, inputs: NDArray[Any], key
     return array_weighting(method, parameters)(scores_on_arrays(method, parameters, inputs, keys))
 
 
-def array_weighting(method: str, parameters: Parameters) -> Callable[..., Floats]:
+def array_weighting(method: str, parameters: Parameters) -> Callable[..., Array]:
     """Return the function from scores to weights; only with ε = 0 can scores be +∞, which share the weight."""
     if get_method(method).weighting == "relu":
         return relu
     return shared_by_hits if parameters.get("epsilon") == 0 else softmax
 
 
-def scores_on_arrays(method: str, parameters: Parameters, inputs: NDArray[Any], keys: NDArray[Any]) -> Floats:
+def scores_on_arrays(method: str, parameters: Parameters, inputs: NDArray[Any], keys: NDArray[Any]) -> Array:
     """Return the scores (n, prototypes); arguments as for `array_weights`."""
     queries, memory = (np.ascontiguousarray(array, np.float64) for array in (inputs, keys))
-    if method in PRODUCT_SCORES:
-        return PRODUCT_SCORES[method](queries, memory, **parameters)
+    score = get_method(method).score
     scores = np.empty((len(queries), len(memory)))
+    if not isinstance(score, DistanceScore):
+        scores[:] = score(queries, memory, **parameters)
+        return scores
     for rows, sq_dist in PairwiseDistances(memory).parts(queries):
-        scores[rows] = DISTANCE_SCORES[method](sq_dist.astype(np.float64, copy=False), **parameters)
+        scores[rows] = score.function(sq_dist.astype(np.float64, copy=False), **parameters)
     return scores
+
+
+def softmax(scores: Array) -> Array:
+    """Return exp(s) / Σ exp(s) over prototypes."""
+    terms = np.exp(scores - np.max(scores, axis=-1, keepdims=True))
+    weights: Array = terms / np.sum(terms, axis=-1, keepdims=True)
+    return weights
+
+
+def shared_by_hits(scores: Array) -> Array:
+    """Return the softmax; keys that the input hits, whose score is +∞, share the weight equally."""
+    hits = np.where(scores == np.inf, 1.0, 0.0)
+    n_hits = np.sum(hits, axis=-1, keepdims=True)
+    return np.where(n_hits > 0.0, hits / np.maximum(n_hits, 1.0), softmax(np.where(n_hits > 0.0, 0.0, scores)))
+
+
+def relu(scores: Array) -> Array:
+    """Return max(0, s)."""
+    return np.maximum(scores, 0.0)

@@ -25,8 +25,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from idwbench.attention.distances import stacked_product, unit_vectors
+from idwbench.attention.distances import stacked_product
 from idwbench.attention.forward import apply_weighting
+from idwbench.attention.scores import unit_vectors
 from idwbench.attention.weightings import get_weighting
 from idwbench.runs.kinds.hash_table import HashTableConfig
 

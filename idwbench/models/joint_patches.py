@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from idwbench.attention.distances import HIT_SQ_DIST, squared_distances
+from idwbench.attention.distances import squared_distances
 from idwbench.attention.forward import attention_weights
-from idwbench.attention.scores import idw
+from idwbench.attention.scores import HIT_SQ_DIST, idw
 from idwbench.errors import PatchConflictError
 from idwbench.models.criteria import Criterion, Requirement, log_sum_exp, other_logits, required_lead
 from idwbench.models.demands import Demand, Start, later_requirement, start_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from idwbench.attention.records import ParameterValue
 from idwbench.data.dataset import Dataset, Split
 from idwbench.models.transformer import Transformer, initialise_transformer
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
@@ -54,52 +52,22 @@ class LanguageModel(NextTokenModel):
     The architecture is that of GPT-2 (Radford et al. 2019) without biases and with a head of its own.
 
     Args:
+        config: Sizes, attention score and its parameters.
         vocabulary_size: Number of different characters.
-        context: Largest number of characters that the model reads.
-        depth: Number of blocks.
-        width: Features of a character.
-        heads: Number of attention heads; a divisor of `width`.
-        score: Name of the attention score.
-        parameters: Parameters of the score.
         generator: Source of the initial weights; by default that of torch.
     """
 
     def __init__(
-        self,
-        vocabulary_size: int,
-        *,
-        context: int,
-        depth: int,
-        width: int,
-        heads: int,
-        score: str,
-        parameters: Mapping[str, ParameterValue],
-        generator: torch.Generator | None = None,
+        self, config: LanguageModelConfig, vocabulary_size: int, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
-        self.context = context
+        width, self.context = config.width, config.context
         self.tokens = nn.Embedding(vocabulary_size, width)
-        self.positions = nn.Embedding(context, width)
-        options: dict[str, Any] = dict(parameters)
-        self.transformer = Transformer(depth, width, heads, score, causal=True, generator=generator, **options)
+        self.positions = nn.Embedding(config.context, width)
+        options: dict[str, Any] = {"causal": True, "generator": generator, **config.parameters}
+        self.transformer = Transformer(config.depth, width, config.heads, config.method, **options)
         self.head = nn.Linear(width, vocabulary_size, bias=False)
-        initialise_transformer(self, depth, generator)
-
-    @classmethod
-    def of(
-        cls, config: LanguageModelConfig, vocabulary_size: int, generator: torch.Generator | None = None
-    ) -> LanguageModel:
-        """Return a model with the settings of a run."""
-        return cls(
-            vocabulary_size,
-            context=config.context,
-            depth=config.depth,
-            width=config.width,
-            heads=config.heads,
-            score=config.method,
-            parameters=config.parameters,
-            generator=generator,
-        )
+        initialise_transformer(self, config.depth, generator)
 
     def forward(self, codes: Tensor) -> Tensor:
         """Return the logits (batch, length, vocabulary) of the next character after each of `codes` (batch, length)."""
@@ -161,10 +129,10 @@ def text_metrics(model: NextTokenModel, split: Split, first: int = 0) -> dict[st
     inputs, labels = split.inputs[first:, 0].astype(np.int64), split.labels[first:]
     characters = None if split.characters is None else int(split.characters[first:].sum())
     loss = mean_loss(model, inputs, labels)
-    found = {"bits_per_character": _bits(loss, len(labels), characters)}
+    metrics = {"bits_per_character": _bits(loss, len(labels), characters)}
     if loss < math.log(np.finfo(np.float64).max):
-        found["perplexity"] = math.exp(loss)
-    return found
+        metrics["perplexity"] = math.exp(loss)
+    return metrics
 
 
 def _bits(loss: float, n_labels: int, characters: int | None) -> float:

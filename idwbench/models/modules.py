@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from idwbench.errors import TrainingError
 
@@ -16,25 +16,32 @@ if TYPE_CHECKING:
     from idwbench.results.records import StoredRun
     from idwbench.results.store import Results
 
-__all__ = ["ROWS_AT_ONCE", "RowModule", "complete_run", "parameter_arrays", "with_parameters"]
+__all__ = ["RowModule", "complete_run", "parameter_arrays", "with_parameters"]
 
-ROWS_AT_ONCE = 1024
+_ROWS_AT_ONCE = 1024
 Module = TypeVar("Module", bound=nn.Module)
 
 
 class RowModule(nn.Module):
     """A module from inputs (batch, features) to outputs (batch, outputs), each row by itself."""
 
-    @torch.no_grad()
     def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the outputs (n, outputs) of scaled inputs (n, features), contiguous, in parts of bounded memory."""
-        device = next(self.parameters()).device
-        parts = [self(part.to(device)) for part in torch.split(torch.from_numpy(inputs), ROWS_AT_ONCE)]
-        return np.ascontiguousarray(torch.cat(parts).cpu().numpy())
+        """Return the outputs (n, outputs) of scaled inputs (n, features)."""
+        return np.asarray(self.in_parts(self, inputs), np.float32)
 
     def predict(self, inputs: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return the labels (n,) of scaled inputs: the class with the largest logit."""
         return np.asarray(self.outputs(inputs).argmax(1), np.int64)
+
+    @torch.no_grad()
+    def in_parts(self, function: Callable[[Tensor], Tensor], inputs: NDArray[np.float32]) -> NDArray[np.generic]:
+        """Return what a function gives for inputs (n, features) on the device of the module, (n, …), contiguous.
+
+        It is called with parts of the inputs (batch, features), so that its memory is bounded.
+        """
+        device = next(self.parameters()).device
+        parts = [function(part.to(device)) for part in torch.split(torch.from_numpy(inputs), _ROWS_AT_ONCE)]
+        return np.ascontiguousarray(torch.cat(parts).cpu().numpy())
 
 
 def parameter_arrays(module: nn.Module) -> dict[str, NDArray[np.generic]]:

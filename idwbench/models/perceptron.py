@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from idwbench.data.dataset import Dataset, Split
-from idwbench.models.modules import ROWS_AT_ONCE, RowModule, complete_run, with_parameters
+from idwbench.models.modules import RowModule, complete_run, parameter_arrays, with_parameters
 from idwbench.results.store import Results
 from idwbench.runs.kinds.mlp import MlpConfig
 
@@ -124,15 +124,16 @@ class KeySums(nn.Module):
     def add(self, layer_inputs: Sequence[Tensor], labels: Tensor) -> None:
         """Add the inputs (batch, features) of each layer in one training step, with the labels (batch,)."""
         # A product, since sums by index have no fixed order on a GPU.
-        of_class = functional.one_hot(labels, self.n_classes).double().T
+        memberships = functional.one_hot(labels, self.n_classes).double().T
         for name, keys in zip(self.names, layer_inputs, strict=True):
-            self.get_buffer(name).add_(of_class @ keys.detach().double())
-        self.counts.add_(of_class.sum(1))
+            self.get_buffer(name).add_(memberships @ keys.detach().double())
+        self.counts.add_(memberships.sum(1))
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return ``key_sums_<layer>`` (classes, features) of each layer, and ``key_counts`` (classes,)."""
-        found = {f"key_sums_{name}": self.get_buffer(name) for name in self.names} | {"key_counts": self.counts}
-        return {name: tensor.cpu().numpy().copy() for name, tensor in found.items()}
+        arrays = parameter_arrays(self)
+        counts = arrays.pop("counts")
+        return {f"key_sums_{name}": sums for name, sums in arrays.items()} | {"key_counts": counts}
 
 
 def total_attention(inputs: Tensor, sums: Tensor, counts: Tensor) -> Tensor:
@@ -146,7 +147,6 @@ def total_attention(inputs: Tensor, sums: Tensor, counts: Tensor) -> Tensor:
     return inputs.double() @ sums.T + counts
 
 
-@torch.no_grad()
 def attention_metrics(network: MultilayerPerceptron, sums: KeySums, name: str, split: Split) -> Metrics:
     """Return how often the class with the largest total attention is the target or the output, on the split `name`.
 
@@ -155,23 +155,24 @@ def attention_metrics(network: MultilayerPerceptron, sums: KeySums, name: str, s
     share of the others in which it is both. Shares of nothing are left out. ``wrong_inputs`` is the number of wrong
     answers.
     """
-    device = sums.counts.device
-    outputs: list[Tensor] = []
-    attended: dict[str, list[Tensor]] = {layer: [] for layer in sums.names}
-    for part in torch.split(torch.from_numpy(split.inputs), ROWS_AT_ONCE):
-        of_layers, logits = network.layer_inputs(part.to(device))
-        outputs.append(logits.argmax(1).cpu())
-        for layer, inputs in zip(sums.names, of_layers, strict=True):
-            attended[layer].append(total_attention(inputs, sums.get_buffer(layer), sums.counts).argmax(1).cpu())
-    answers, targets = torch.cat(outputs).numpy(), split.labels
-    wrong = answers != targets
-    found: Metrics = {(name, "wrong_inputs"): float(wrong.sum())}
-    for number, parts in enumerate(attended.values()):
-        classes = torch.cat(parts).numpy()
+
+    def classes(inputs: Tensor) -> Tensor:
+        """Return the answer to each input and the class that each layer attends to most, (batch, 1 + layers)."""
+        layer_inputs, logits = network.layer_inputs(inputs)
+        attended = [
+            total_attention(keys, sums.get_buffer(layer), sums.counts)
+            for layer, keys in zip(sums.names, layer_inputs, strict=True)
+        ]
+        return torch.stack([scores.argmax(1) for scores in (logits, *attended)], dim=1)
+
+    answers, *attended = network.in_parts(classes, split.inputs).T
+    targets, wrong = split.labels, answers != split.labels
+    metrics: Metrics = {(name, "wrong_inputs"): float(wrong.sum())}
+    for number, largest in enumerate(attended):
         shares = {
-            "target_if_wrong": (classes == targets)[wrong],
-            "output_if_wrong": (classes == answers)[wrong],
-            "output_if_right": (classes == answers)[~wrong],
+            "target_if_wrong": (largest == targets)[wrong],
+            "output_if_wrong": (largest == answers)[wrong],
+            "output_if_right": (largest == answers)[~wrong],
         }
-        found |= {(name, f"{share}_{number}"): float(hits.mean()) for share, hits in shares.items() if len(hits)}
-    return found
+        metrics |= {(name, f"{share}_{number}"): float(hits.mean()) for share, hits in shares.items() if len(hits)}
+    return metrics

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from idwbench.results.store import Results
 
 __all__ = [
-    "Explanation",
+    "AnswerTerms",
     "SavedModel",
     "find_stored_run",
     "saved_model",
@@ -52,7 +52,7 @@ SplitMetrics = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
-class Explanation:
+class AnswerTerms:
     """The terms of an answer Σ_j weights_j · values_j, in order of decreasing weight.
 
     Attributes:
@@ -126,7 +126,7 @@ class SavedModel:
             return np.array(self.class_names)[self.network.predict(rows)]
         return self.target_scaling.invert(self.network.outputs(rows))
 
-    def explain(self, x: ArrayLike) -> Explanation:
+    def explain(self, x: ArrayLike) -> AnswerTerms:
         """Return the weight of each prototype in the answer to one input, in the data's own units."""
         query = torch.from_numpy(self.scale(x))[None]
         with torch.no_grad():
@@ -134,7 +134,7 @@ class SavedModel:
             outputs = self.network(query)[0].numpy()
         order = np.argsort(-weights, kind="stable")
         keys, values = (tensor.detach().numpy() for tensor in (self.network.keys, self.network.values))
-        return Explanation(
+        return AnswerTerms(
             outputs=self.target_scaling.invert(outputs),
             prototypes=order.astype(np.int64),
             weights=weights[order],
@@ -327,8 +327,8 @@ def versions_here(engine: str) -> dict[str, str]:
 def task_metrics(metrics: Metrics, task: str) -> SplitMetrics:
     """Return the finite metrics of a task by split, in the order of tables: others may be added to a run later."""
     names = [name for name, metric in METRICS.items() if metric.task == task]
-    found = {
+    by_split = {
         split: {name: metrics[split, name] for name in names if math.isfinite(metrics.get((split, name), math.nan))}
         for split in SPLITS
     }
-    return {split: values for split, values in found.items() if values}
+    return {split: values for split, values in by_split.items() if values}

@@ -108,7 +108,7 @@ def text_model_from_arrays(
     if isinstance(config, LstmConfig):
         network = LstmLanguageModel.of(config, len(vocabulary), torch.Generator())
     else:
-        network = LanguageModel.of(config, len(vocabulary), torch.Generator())
+        network = LanguageModel(config, len(vocabulary), torch.Generator())
     return TextModel(with_parameters(network, arrays), vocabulary, tokenizer)
 
 

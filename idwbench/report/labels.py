@@ -83,7 +83,7 @@ def protocol_label(protocol: Protocol) -> str:
 def method_table() -> str:
     """Return the built-in methods as a Markdown table."""
     head = ["| method | score | weights | parameters | initialisation |", "|---|---|---|---|---|"]
-    return "\n".join([*head, *(_method_row(method) for method in BUILT_IN_METHODS)]) + "\n"
+    return "\n".join([*head, *(_method_row(method) for method in BUILT_IN_METHODS.values())]) + "\n"
 
 
 def weighting_table() -> str:

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from idwbench.printing import printable
+from idwbench.errors import printable
 from idwbench.report.layout import Printable, tables_of
 from idwbench.report.plain_table import Lines, column_width, plain_lines, shown_cell, shown_header
 from idwbench.report.tables import Cell, Column, Table

@@ -81,7 +81,7 @@ def _initial_model(config: RunConfig, vocabulary_size: int, draws: torch.Generat
     if isinstance(config.model, LstmConfig):
         return LstmLanguageModel.of(config.model, vocabulary_size, draws)
     assert isinstance(config.model, LanguageModelConfig)
-    return LanguageModel.of(config.model, vocabulary_size, draws)
+    return LanguageModel(config.model, vocabulary_size, draws)
 
 
 def _recorder(config: RunConfig, dataset: Dataset, context: Context, model: NextTokenModel) -> Recorder | None:

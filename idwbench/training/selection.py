@@ -103,7 +103,7 @@ def check_run_memory(config: RunConfig, dataset: Dataset) -> None:
     largest = max(getattr(config.model, name, None) or 0 for name in _SIZES)
     numbers = _NUMBERS_OF_PARAMETER * largest * (dataset.n_features + dataset.n_outputs)
     numbers += getattr(config.model, "context", 0) * config.protocol.batch_size
-    check_memory(_FLOAT_BYTES * numbers, lambda: config.model.label, ConfigError)
+    check_memory(_FLOAT_BYTES * numbers, config.model.label, ConfigError)
 
 
 def prepare_engines(configs: Sequence[RunConfig], context: Context) -> str:

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from idwbench.attention import distance_attention, distance_products
-from idwbench.attention.distance_products import KeyDistances
+from idwbench.attention import pair_scores, sequences
+from idwbench.attention.distances import distances_by_product
 from idwbench.attention.masks import Masks
 from idwbench.attention.pair_scores import MethodScore
 from idwbench.attention.sequences import SequenceAttention
@@ -30,11 +30,9 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 @pytest.fixture(autouse=True)
-def _small_blocks(monkeypatch):
-    monkeypatch.setattr(distance_attention, "FEWEST_PAIRS", 0)
-    monkeypatch.setattr(distance_attention, "PAIRS_AT_A_TIME", 2 * S * 3)
-    monkeypatch.setattr(distance_attention, "_FEWEST_ROWS", 2)
-    monkeypatch.setattr(distance_products, "_PAIRS_AT_A_TIME", 5)
+def _few_rows_at_a_time(monkeypatch):
+    monkeypatch.setattr(pair_scores, "FEWEST_PAIRS", 0)
+    monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", N * H * S * 3)
 
 
 def sequences_of(kind: str) -> list[torch.Tensor]:
@@ -89,7 +87,7 @@ def test_the_error_is_that_of_distances_by_differences(score, parameters, kind, 
     for given in masks().values():
         exact, found = (step(attention, tensors, given, dtype) for dtype in (torch.float64, torch.float32))
         with monkeypatch.context() as few:
-            few.setattr(distance_attention, "FEWEST_PAIRS", 10**9)
+            few.setattr(pair_scores, "FEWEST_PAIRS", 10**9)
             by_differences = step(attention, tensors, given, torch.float32)
         for one, other, expected in zip(found, by_differences, exact, strict=True):
             assert one.dtype == torch.float32
@@ -102,12 +100,13 @@ def test_the_error_is_that_of_distances_by_differences(score, parameters, kind, 
 def test_squared_distances_have_the_error_of_differences():
     keys = random(1, S, D) + 10
     steps = torch.logspace(-6, 1, 8)[:, None] * random(8, D, seed=1)
-    queries = torch.cat([keys[:, :1], keys[:, :1] + steps, keys[:, :1] + 1e3], 1)
-    found = KeyDistances(keys, 100).rows(queries, S)
-    exact = (queries.double()[:, :, None] - keys.double()[:, None]).square().sum(-1)
-    assert found.sq_dist[0, 0, 0] == 0
-    assert ((found.sq_dist - exact).abs() <= 2**-23 * exact).all()
-    assert 1 <= len(found.near[0]) < 10
+    near, far = torch.cat([keys[:, :1], keys[:, :1] + steps], 1), keys[:, :1] + steps[-2:] + 1e3
+    for queries in (near, far, torch.cat([near, far], 1)):
+        exact = (queries.double()[:, :, None] - keys.double()[:, None]).square().sum(-1)
+        sq_dist = distances_by_product(queries, keys)
+        # Of each pair of near vectors: rounding of the difference, its square, and the root and square of cdist.
+        assert ((sq_dist - exact).abs() <= (D + 6) * 2**-24 * exact).all()
+    assert distances_by_product(near, keys)[0, 0, 0] == 0
 
 
 def test_a_query_that_equals_a_key_has_no_gradient_from_it():
@@ -131,7 +130,7 @@ def test_dropout_excludes_the_same_weights_in_the_backward_pass(score, parameter
     assert torch.equal(step(attention, tensors, Masks(), torch.float32)[0], output)
     without = SequenceAttention(MethodScore(score, parameters))
     assert not torch.allclose(step(without, tensors, Masks(), torch.float32)[0], output)
-    monkeypatch.setattr(distance_attention, "PAIRS_AT_A_TIME", 2**18)
+    monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", 2**20)
     tensors = [part[:1, :1].expand(500, 1, -1, -1) for part in tensors]
     mean = step(attention, tensors, Masks(), torch.float32)[0].mean(0)
     torch.testing.assert_close(mean, step(without, tensors, Masks(), torch.float32)[0][0], rtol=0, atol=0.3)
@@ -149,10 +148,10 @@ def test_a_learned_mask_gets_its_gradient():
 
 
 def test_few_pairs_and_float64_are_computed_by_differences(monkeypatch):
-    monkeypatch.setattr(distance_attention, "attend", None)
+    monkeypatch.setattr(pair_scores, "distances_by_product", None)
     attention, tensors = SequenceAttention(MethodScore("idw")), sequences_of("usual")
     step(attention, tensors, Masks(), torch.float64)
     with pytest.raises(TypeError):
         step(attention, tensors, Masks(), torch.float32)
-    monkeypatch.setattr(distance_attention, "FEWEST_PAIRS", N * H * L * S + 1)
+    monkeypatch.setattr(pair_scores, "FEWEST_PAIRS", N * H * L * S + 1)
     step(attention, tensors, Masks(), torch.float32)

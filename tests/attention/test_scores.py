@@ -63,7 +63,7 @@ def test_each_method_equals_its_formula(name, power, scale, shapes):
 def test_idw_weights_are_normalised_inverse_distances(shapes):
     inputs, keys, _ = shapes
     inverse = 1 / (1e-3 + ((inputs[:, None] - keys) ** 2).sum(-1))
-    scores = METHODS["idw"].score(torch.tensor(inputs), torch.tensor(keys), **{"power": 2.0, "epsilon": 1e-3})
+    scores = METHODS["idw"].score(torch.tensor(inputs), torch.tensor(keys), power=2.0, epsilon=1e-3)
     expected = inverse / inverse.sum(1, keepdims=True)
     np.testing.assert_allclose(attention_weights(METHODS["idw"], scores).numpy(), expected, rtol=1e-12)
 
@@ -81,14 +81,14 @@ def test_idw_in_float32_is_as_exact_as_its_docstring_says(power, epsilon):
     delta = np.abs(np.divide(sq_dist, distances**2, out=np.ones_like(sq_dist), where=distances > 0) - 1)
     amplified = np.where(distances > 0, power * delta / 2, 0)
     bound = amplified + 4 * 2**-24 * (1 + np.abs(exact) + np.where(distances > 0, np.abs(log_power), 0))
-    scores = METHODS["idw"].score(inputs, keys, **{"power": power, "epsilon": epsilon})[0]
+    scores = METHODS["idw"].score(inputs, keys, power=power, epsilon=epsilon)[0]
     assert (np.abs(scores.double().numpy() - exact) <= bound).all()
 
 
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-6, 1e-3, 1.0])
 def test_inv_dist_with_power_2_is_exact_to_float32_rounding(epsilon):
     inputs, keys = torch.zeros(1, 1), torch.tensor(DISTANCES)[:, None]
-    scores = METHODS["inv_dist"].score(inputs, keys, **{"power": 2.0, "epsilon": epsilon})[0]
+    scores = METHODS["inv_dist"].score(inputs, keys, power=2.0, epsilon=epsilon)[0]
     exact = 1 / (epsilon + keys[:, 0].double().numpy() ** 2)
     # Rounding of the difference, its square, the root and square of cdist, ε, the sum and the quotient.
     np.testing.assert_allclose(scores.double().numpy(), exact, rtol=8 * 2**-24)
@@ -96,7 +96,7 @@ def test_inv_dist_with_power_2_is_exact_to_float32_rounding(epsilon):
 
 def test_weights_of_inv_dist_are_right_where_the_scores_are_large():
     inputs, keys = torch.zeros(1, 1), torch.tensor([[1e-6], [1.1e-6], [0.5]])
-    scores = METHODS["inv_dist"].score(inputs, keys, **{"power": 2.0, "epsilon": 1e-6})
+    scores = METHODS["inv_dist"].score(inputs, keys, power=2.0, epsilon=1e-6)
     exact = 1 / (1e-6 + keys[:, 0].double().numpy() ** 2)
     # A score of 1e6 rounds to 0.06, and a softmax turns that into a relative error of its weight.
     expected = softmax(exact)
@@ -137,14 +137,14 @@ def test_only_far_keys_still_give_finite_weights(name):
 def test_with_epsilon_zero_and_a_huge_power_the_nearest_key_takes_all():
     generator = torch.Generator().manual_seed(0)
     inputs, keys = torch.randn(200, 6, generator=generator), torch.randn(9, 6, generator=generator)
-    scores = METHODS["idw"].score(inputs, keys, **{"power": 1000.0, "epsilon": 0.0})
+    scores = METHODS["idw"].score(inputs, keys, power=1000.0, epsilon=0.0)
     nearest = torch.cdist(inputs.double(), keys.double()).argmin(1)
     assert torch.equal(attention_weights(METHODS["idw"], scores).argmax(1), nearest)
 
 
 def test_exact_hits_with_epsilon_zero_share_the_weight_equally():
     keys = torch.tensor([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0]])
-    scores = METHODS["idw"].score(torch.tensor([[1.0, 2.0]]), keys, **{"power": 2.0, "epsilon": 0.0})
+    scores = METHODS["idw"].score(torch.tensor([[1.0, 2.0]]), keys, power=2.0, epsilon=0.0)
     assert attention_weights(METHODS["idw"], scores).tolist() == [[0.5, 0.0, 0.5]]
 
 
@@ -173,7 +173,7 @@ def test_a_stacked_product_is_the_product_of_each_run(shape):
 
 def test_cosine_of_a_zero_vector_is_zero_with_finite_gradients():
     inputs, keys = torch.zeros(1, 3), torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]).requires_grad_()
-    scores = METHODS["cosine"].score(inputs, keys, **{"temperature": 1.0})
+    scores = METHODS["cosine"].score(inputs, keys, temperature=1.0)
     scores.sum().backward()
     assert scores.tolist() == [[0.0, 0.0]]
     assert keys.grad.tolist() == [[0.0] * 3] * 2

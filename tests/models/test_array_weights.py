@@ -6,23 +6,22 @@ import numpy as np
 import pytest
 import torch
 
-from idwbench.attention.array_scores import ARRAY_METHODS, shared_by_hits
 from idwbench.attention.forward import attention_weights
-from idwbench.attention.scores import METHODS
-from idwbench.models.array_weights import array_weights
+from idwbench.attention.scores import BUILT_IN_METHODS, METHODS
+from idwbench.models.array_weights import array_weights, shared_by_hits
 from idwbench.training.kernels.scores import KERNEL_SCORES
 
 OTHERS = ({}, {"power": 3.0}, {"power": 64.0}, {"epsilon": 0.0}, {"scale": "prototypes"}, {"temperature": 0.1})
 CASES = [
     (name, others)
-    for name in ARRAY_METHODS
+    for name in BUILT_IN_METHODS
     for others in OTHERS
     if others.keys() <= {parameter.name for parameter in METHODS[name].parameters}
 ]
 
 
 def test_there_is_a_function_for_every_method_of_the_fused_engine():
-    assert set(ARRAY_METHODS) == set(KERNEL_SCORES)
+    assert set(BUILT_IN_METHODS) == set(KERNEL_SCORES)
 
 
 @pytest.mark.parametrize(("name", "others"), CASES)

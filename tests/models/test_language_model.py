@@ -9,6 +9,7 @@ from texts import SCORES, SMALL, random_model
 
 from idwbench.models import language
 from idwbench.models.language import LanguageModel, bits_per_character
+from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
 
 
 def codes(n: int, vocabulary_size: int = 7) -> np.ndarray:
@@ -35,7 +36,7 @@ def test_the_place_of_a_character_matters():
 @pytest.mark.parametrize("score", SCORES)
 def test_an_untrained_model_needs_the_bits_of_the_size_of_its_vocabulary(score):
     draws = torch.Generator().manual_seed(0)
-    model = LanguageModel(64, **{**SMALL, "width": 64}, score=score, parameters={}, generator=draws)
+    model = LanguageModel(LanguageModelConfig.parse({**SMALL, "width": 64, "method": score}), 64, draws)
     text = codes(300, 64)
     assert bits_per_character(model, text[:-1], text[1:]) == pytest.approx(6, rel=0.03)
 

@@ -95,7 +95,7 @@ def test_the_key_of_a_run_is_pinned():
         ("{kind: kernel_regression, kernel: boxcar, bandwidth: [1, 0]}", "bandwidth[1]: must be >= 1e-12, got 0"),
         (
             "{kind: kernel_regression, kernel: boxcar, bandwidth: scot}",
-            "grid[0].bandwidth: 'scot' is no number and not valid (did you mean 'scott'?)",
+            "grid[0].bandwidth: 'scot' is no number and no rule (did you mean 'scott'?)",
         ),
         (
             "{kind: kernel_regression, kernel: shepard, bandwidth: 1}",

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from idwbench.printing import printable
+from idwbench.errors import printable
 
 
 @pytest.mark.parametrize(
