@@ -13,14 +13,15 @@ Three sizes η are compared, with Δ = max z − z_c and r = ε·S at the query 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.runs.kinds.patch_study import PatchStudyConfig
+from idwbench.attention.records import ParameterValue
 
-__all__ = ["CRITERIA", "MARGIN", "Floats", "IdwNetwork", "State", "softmax", "squared_distances"]
+__all__ = ["CRITERIA", "MARGIN", "Floats", "IdwNetwork", "Parameters", "State", "softmax", "squared_distances"]
 
 CRITERIA = ("exact", "logit_margin", "authors")
 MARGIN = 1e-3
@@ -28,6 +29,7 @@ _CHUNK_NUMBERS = 2**22
 _CLOSE = 1e-8
 
 Floats = NDArray[np.float64]
+Parameters = Mapping[str, ParameterValue]
 
 
 @dataclass
@@ -52,8 +54,8 @@ class State:
 class IdwNetwork:
     """An `idw` network in float64."""
 
-    def __init__(self, model: PatchStudyConfig, keys: NDArray[np.floating], values: NDArray[np.floating]) -> None:
-        self.power, self.epsilon = (float(model.parameters[name]) for name in ("power", "epsilon"))
+    def __init__(self, parameters: Parameters, keys: NDArray[np.floating], values: NDArray[np.floating]) -> None:
+        self.power, self.epsilon = (float(parameters[name]) for name in ("power", "epsilon"))
         self.keys, self.values = keys.astype(np.float64), values.astype(np.float64)
 
     def log_weights(self, squared: Floats) -> Floats:

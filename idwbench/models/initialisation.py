@@ -19,7 +19,6 @@ __all__ = [
     "baseline_prototypes",
     "check_baseline",
     "check_prototypes",
-    "head_config",
     "initial_prototypes",
     "initialisation_of",
 ]
@@ -27,12 +26,14 @@ __all__ = [
 Prototypes = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
-def initialisation_of(model: PrototypesConfig) -> Initialisation:
-    """Return the initialisation of a model, by default that of its method."""
-    return get_method(model.method).initialisation if model.initialisation == "default" else model.initialisation
+def initialisation_of(model: PrototypesConfig | NetworkConfig) -> Initialisation:
+    """Return the initialisation of a model, or of the head of a network, by default that of its method."""
+    if model.initialisation != "default":
+        return model.initialisation
+    return get_method(model.head if isinstance(model, NetworkConfig) else model.method).initialisation
 
 
-def check_prototypes(model: PrototypesConfig, dataset: Dataset) -> None:
+def check_prototypes(model: PrototypesConfig | NetworkConfig, dataset: Dataset) -> None:
     """Check, without drawing anything, that the data has enough training inputs for the prototypes.
 
     Raises:
@@ -52,19 +53,11 @@ def check_baseline(model: BaselineConfig, dataset: Dataset) -> None:
     _check_number(model.prototypes, dataset.n_distinct if k_means else len(dataset.train), k_means=k_means)
 
 
-def head_config(model: NetworkConfig) -> PrototypesConfig:
-    """Return the settings of the prototypes in a network's head."""
-    return PrototypesConfig(
-        method=model.head,
-        parameters=model.head_parameters,
-        prototypes=model.prototypes,
-        initialisation=model.initialisation,
-        plugin_sha256=get_method(model.head).sha256,
-    )
-
-
 def initial_prototypes(
-    model: PrototypesConfig, dataset: Dataset, moments: FeatureMoments, generator: np.random.Generator
+    model: PrototypesConfig | NetworkConfig,
+    dataset: Dataset,
+    moments: FeatureMoments,
+    generator: np.random.Generator,
 ) -> Prototypes:
     """Return initial keys (prototypes, features) and values (prototypes, outputs).
 
@@ -78,7 +71,7 @@ def initial_prototypes(
 
     Args:
         model: Initialisation and number of prototypes.
-        dataset: The training data.
+        dataset: The training data; for the head of a network, the features of its encoder.
         moments: `feature_moments` of the training inputs.
         generator: The generator of the run; keys are drawn first.
 

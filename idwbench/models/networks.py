@@ -16,7 +16,7 @@ from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, Split, feature_moments
 from idwbench.data.loading import load_dataset
 from idwbench.models.encoders import Conv, Mlp, VitTiny, initialise_layers
-from idwbench.models.initialisation import check_prototypes, head_config, initial_prototypes
+from idwbench.models.initialisation import check_prototypes, initial_prototypes
 from idwbench.models.modules import RowModule, complete_run, with_parameters
 from idwbench.models.neighbours import mutual_nearest
 from idwbench.models.patch_study import study_patches
@@ -24,7 +24,6 @@ from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.quality import PrototypeQuality
 from idwbench.results.store import Results
 from idwbench.runs.kinds.network import LINEAR, NetworkConfig, check_encoder
-from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
 __all__ = [
     "Network",
@@ -48,7 +47,7 @@ def check_network(model: NetworkConfig, dataset: Dataset) -> None:
     """
     check_encoder(model, dataset.image_shape)
     if model.prototypes:
-        check_prototypes(head_config(model), dataset)
+        check_prototypes(model, dataset)
 
 
 class Network(RowModule):
@@ -90,7 +89,7 @@ def initial_network(model: NetworkConfig, dataset: Dataset, generator: np.random
         initialise_layers(network.head, draws)
         return network
     features = feature_dataset(network, dataset)
-    pair = initial_prototypes(head_config(model), features, feature_moments(features.train.inputs), generator)
+    pair = initial_prototypes(model, features, feature_moments(features.train.inputs), generator)
     network.head = _prototypes(model, *map(torch.from_numpy, pair))
     return network
 
@@ -164,7 +163,7 @@ def head_metrics(model: NetworkConfig, network: Network, dataset: Dataset) -> Va
     keys, values = _prototype_arrays(network.head)
     metrics = dict(PrototypeQuality(features).metrics(keys, values))
     if model.is_patched and dataset.task == "classification":
-        metrics |= study_patches(_patch_study(model), keys, values, features)[0]
+        metrics |= study_patches(model.head_parameters, keys, values, features, model.patches)[0]
     return metrics
 
 
@@ -178,13 +177,3 @@ def nearest_rows(network: Network, dataset: Dataset) -> NDArray[np.int64]:
 def _prototype_arrays(head: PrototypeNetwork) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     keys, values = (part.detach().cpu().numpy() for part in (head.keys, head.values))
     return keys, values
-
-
-def _patch_study(model: NetworkConfig) -> PatchStudyConfig:
-    return PatchStudyConfig(
-        method=model.head,
-        parameters=model.head_parameters,
-        prototypes=model.prototypes,
-        cases="wrong",
-        n_cases=model.patches,
-    )

@@ -10,13 +10,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from idwbench.attention.scores import get_method
+from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset, Split
 from idwbench.errors import ConfigError
-from idwbench.models.closed_form import CRITERIA, MARGIN, Floats, IdwNetwork, State, softmax, squared_distances
+from idwbench.models.closed_form import (
+    CRITERIA,
+    MARGIN,
+    Floats,
+    IdwNetwork,
+    Parameters,
+    State,
+    softmax,
+    squared_distances,
+)
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.quality import PrototypeQuality
-from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
 __all__ = ["SPECIAL_POINTS", "calibration_error", "study_patches"]
 
@@ -40,7 +48,11 @@ def calibration_error(probabilities: Floats, labels: NDArray[np.int64], bins: in
 
 
 def study_patches(
-    model: PatchStudyConfig, keys: NDArray[np.floating], values: NDArray[np.floating], dataset: Dataset
+    parameters: Parameters,
+    keys: NDArray[np.floating],
+    values: NDArray[np.floating],
+    dataset: Dataset,
+    n_wrong: int | None,
 ) -> tuple[dict[tuple[str, str], float], dict[str, NDArray[np.generic]]]:
     """Return metrics and arrays of a study of patches of a trained network.
 
@@ -54,21 +66,22 @@ def study_patches(
     ``calibration_error`` (3, k), and ``patches_held`` (3, k), the number of these inputs whose label is right then.
 
     Args:
-        model: The cases, and the settings of the network.
+        parameters: ``power`` and ``epsilon`` of the network.
         keys: (prototypes, features), scaled.
         values: (prototypes, classes).
         dataset: The data of the network; distances are in its scaled units.
+        n_wrong: The cases: at most so many wrong test inputs, or None for the special points of Two Moons.
 
     Raises:
         ConfigError: a regression, or special cases of other data than Two Moons.
     """
     if dataset.task != "classification":
         raise ConfigError("patches need classes, not a regression", location=("kind",))
-    network = IdwNetwork(model, keys, values)
+    network = IdwNetwork(parameters, keys, values)
     splits = {name: dataset.splits[name] for name in _SPLITS if name in dataset.splits}
     states = {name: network.at(split.inputs) for name, split in splits.items()}
     fresh = "holdout" if "holdout" in splits else "test"
-    inputs, labels = _cases(model, dataset, states["test"])
+    inputs, labels = _cases(n_wrong, dataset, states["test"])
     before = network.at(inputs)
     answers = before.logits.argmax(1)
     eta = np.full((3, len(labels)), np.nan)
@@ -82,7 +95,7 @@ def study_patches(
     }
     metrics: dict[tuple[str, str], float] = {("cases", "patched"): float((answers != labels).sum())}
     if (answers != labels).any():
-        metrics["cases", "smallest_eta"] = _smallest(model, keys, values, inputs, labels, eta[0])
+        metrics["cases", "smallest_eta"] = _smallest(parameters, keys, values, inputs, labels, eta[0])
     unit = PrototypeQuality(dataset).neighbour_distance or 1.0
     edges = np.concatenate([[0.0], unit * 2.0 ** (np.arange(-6, 15) / 2)])
     influence = np.full((3, len(edges) - 1), np.nan)
@@ -104,14 +117,14 @@ def study_patches(
     return metrics, arrays
 
 
-def _cases(model: PatchStudyConfig, dataset: Dataset, at_test: State) -> tuple[Floats, NDArray[np.int64]]:
+def _cases(n_wrong: int | None, dataset: Dataset, at_test: State) -> tuple[Floats, NDArray[np.int64]]:
     """Return inputs (cases, features), scaled, and target labels (cases,)."""
-    if model.cases == "special":
+    if n_wrong is None:
         if dataset.n_features != 2 or dataset.n_outputs != 2:
             raise ConfigError("the special cases belong to the data set two_moons", location=("cases",))
         points = np.repeat(np.array(SPECIAL_POINTS), 2, axis=0)
         return dataset.scaling.apply(points).astype(np.float64), np.tile(np.arange(2), len(SPECIAL_POINTS))
-    wrong = np.flatnonzero(at_test.logits.argmax(1) != dataset.test.labels)[: model.n_cases]
+    wrong = np.flatnonzero(at_test.logits.argmax(1) != dataset.test.labels)[:n_wrong]
     return dataset.test.inputs[wrong].astype(np.float64), dataset.test.labels[wrong]
 
 
@@ -189,7 +202,7 @@ def _calibration(network: IdwNetwork, state: State, split: Split) -> dict[str, N
 
 
 def _smallest(
-    model: PatchStudyConfig,
+    parameters: Parameters,
     keys: NDArray[np.floating],
     values: NDArray[np.floating],
     inputs: Floats,
@@ -201,7 +214,7 @@ def _smallest(
     for case in np.flatnonzero(np.isfinite(eta)):
         label = int(labels[case])
         answers = [
-            _answer(model, keys, values, inputs[case], label, size * eta[case] / (1 + MARGIN))
+            _answer(parameters, keys, values, inputs[case], label, size * eta[case] / (1 + MARGIN))
             for size in (1 + MARGIN, 0.99)
         ]
         wins.append(answers[0] == label and answers[1] != label)
@@ -210,7 +223,7 @@ def _smallest(
 
 @torch.no_grad()
 def _answer(
-    model: PatchStudyConfig,
+    parameters: Parameters,
     keys: NDArray[np.floating],
     values: NDArray[np.floating],
     query: Floats,
@@ -221,8 +234,8 @@ def _answer(
     value = np.zeros((1, values.shape[1]))
     value[0, label] = eta
     network = PrototypeNetwork(
-        get_method(model.method),
-        model.parameters,
+        METHODS["idw"],
+        parameters,
         torch.from_numpy(np.concatenate([keys.astype(np.float64), query[None]])),
         torch.from_numpy(np.concatenate([values.astype(np.float64), value])),
     )

@@ -35,8 +35,9 @@ def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
         return Fitted({}, {}, None, diverged_epoch=network.diverged_epoch)
     arrays = results.load_arrays(network.run_key)
     keys, values = (np.asarray(arrays[name], np.float64) for name in ("keys", "values"))
-    metrics, found = study_patches(model, keys, values, dataset)
-    return Fitted(metrics, found, network.n_parameters)
+    n_wrong = model.n_cases if model.cases == "wrong" else None
+    metrics, study = study_patches(model.parameters, keys, values, dataset, n_wrong)
+    return Fitted(metrics, study, network.n_parameters)
 
 
 ENGINES = {"patch_study": one_by_one("patch_study", _fit, max_stack=small_stack)}

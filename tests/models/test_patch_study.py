@@ -107,13 +107,18 @@ DATA = {
 EXAMPLES = [("moons", settings) for settings in SETTINGS] + [("moons without holdout", {}), ("blobs", {})]
 
 
+def study_of(model, keys, values, dataset):
+    n_wrong = model.n_cases if model.cases == "wrong" else None
+    return study_patches(model.parameters, keys, values, dataset, n_wrong)
+
+
 @pytest.fixture(scope="module", params=EXAMPLES, ids=str)
 def example(request):
     """The model, its data set, its network, and the study of it."""
     name, settings = request.param
     dataset, model = DATA[name], a_study(**settings)
     keys, values = prototypes(dataset)
-    return model, dataset, Network(model, keys, values), *study_patches(model, keys, values, dataset)
+    return model, dataset, Network(model, keys, values), *study_of(model, keys, values, dataset)
 
 
 def cases_of(model, dataset, network):
@@ -244,7 +249,7 @@ def test_a_network_without_errors_has_no_patch():
     model = a_study(power=2.0, epsilon=1e-6)
     keys = np.concatenate([dataset.train.inputs, dataset.test.inputs, dataset.holdout.inputs])
     values = np.eye(2)[np.concatenate([dataset.train.labels, dataset.test.labels, dataset.holdout.labels])]
-    metrics, arrays = study_patches(model, keys, 9 * values, dataset)
+    metrics, arrays = study_of(model, keys, 9 * values, dataset)
     assert metrics["cases", "patched"] == 0
     assert arrays["eta"].shape == arrays["changed_test"].shape == (3, 0)
     assert arrays["calibration_patches"].tolist() == [0]
@@ -255,8 +260,8 @@ def test_a_network_without_errors_has_no_patch():
 def test_at_most_n_cases_are_studied():
     dataset = DATA["moons"]
     keys, values = prototypes(dataset)
-    _, few = study_patches(a_study(n_cases=2), keys, values, dataset)
-    _, all_of_them = study_patches(a_study(), keys, values, dataset)
+    _, few = study_of(a_study(n_cases=2), keys, values, dataset)
+    _, all_of_them = study_of(a_study(), keys, values, dataset)
     assert len(all_of_them["labels"]) > len(few["labels"]) == 2
     np.testing.assert_array_equal(few["eta"], all_of_them["eta"][:, :2])
 
@@ -264,7 +269,7 @@ def test_at_most_n_cases_are_studied():
 @pytest.mark.parametrize("power", [0.01, 64.0, 1000.0])
 def test_extreme_powers_warn_of_nothing_and_stay_finite(power):
     dataset = DATA["moons"]
-    metrics, arrays = study_patches(a_study(power=power, epsilon=1e-3), *prototypes(dataset), dataset)
+    metrics, arrays = study_of(a_study(power=power, epsilon=1e-3), *prototypes(dataset), dataset)
     assert np.isfinite(list(metrics.values())).all()
     assert np.isfinite(arrays["eta"]).all()
 
@@ -272,13 +277,13 @@ def test_extreme_powers_warn_of_nothing_and_stay_finite(power):
 def test_special_cases_of_other_data_are_refused():
     dataset = make_dataset()
     with pytest.raises(ConfigError, match="the special cases belong to the data set two_moons"):
-        study_patches(a_study(cases="special"), *prototypes(dataset), dataset)
+        study_of(a_study(cases="special"), *prototypes(dataset), dataset)
 
 
 def test_a_regression_is_refused():
     dataset = make_regression()
     with pytest.raises(ConfigError, match="patches need classes, not a regression"):
-        study_patches(a_study(), np.zeros((6, 3)), np.zeros((6, 2)), dataset)
+        study_of(a_study(), np.zeros((6, 3)), np.zeros((6, 2)), dataset)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
