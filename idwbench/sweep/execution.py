@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Literal
 
 from idwbench.data.loading import resolve_files
-from idwbench.errors import ResultsError, RunElsewhereError, TrainingError
+from idwbench.errors import ConfigError, ResultsError, RunElsewhereError, TrainingError
 from idwbench.report.labels import setting_label
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import RESULT_STATES, EndedState, StoredRun, SweepStatus
@@ -23,7 +24,7 @@ from idwbench.sweep.spec import SweepSpec, read_sweep
 from idwbench.sweep.trainer import Trainer, load_data, missing_requirements
 from idwbench.sweep.waiting import wait_for_others
 from idwbench.training.engine import Context, EngineName
-from idwbench.training.selection import check_engine, check_run, useful_threads
+from idwbench.training.selection import check_engine, check_engine_name, check_run, useful_threads
 
 if TYPE_CHECKING:
     from idwbench.sweep.cluster.address import ClusterAddress
@@ -63,8 +64,12 @@ def train(
         observer: Receives the progress.
 
     Raises:
-        IdwbenchError: the data or the database cannot be used, another process trains the run, or it failed.
+        IdwbenchError: an argument of another type, the data or the database cannot be used, another process trains the
+            run, or it failed.
     """
+    if not isinstance(config, RunConfig):
+        raise ConfigError(f"expected a run, got {config!r}", location=("config",), hint="make it with run_config")
+    _check_arguments(engine, db=db, device=device, data_dir=data_dir, retrain=retrain, observer=observer)
     config = config.model_copy(update={"dataset": resolve_files(config.dataset, Path.cwd())})
     key = config.run_key
     if not retrain and (found := _finished(db, key)) is not None:
@@ -91,6 +96,31 @@ def train(
     if run.state in ("planned", "running"):
         raise RunElsewhereError(f"run {key[:12]} is being trained by another process")
     return run
+
+
+# The types of the arguments of `train` and `run_sweep`, and how messages call them.
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "sweep": ((SweepSpec, str, PathLike), "the path or name of a sweep, or the result of read_sweep"),
+    "db": ((str, PathLike), "a path or URL"),
+    "device": ((str,), "the name of a device"),
+    "data_dir": ((str, PathLike, NoneType), "a path"),
+    "retrain": ((bool,), "True or False"),
+    "wait": ((bool,), "True or False"),
+    "observer": ((Observer, NoneType), "an Observer"),
+    "jobs": ((int, NoneType), "a whole number above 0"),
+    "max_failures": ((int, NoneType), "a whole number above 0"),
+    "dask": ((str, NoneType), "the address of a cluster"),
+}
+
+
+def _check_arguments(engine: str, **given: object) -> None:
+    """Raise `ConfigError` for an unknown engine, and for an argument of another type or out of range."""
+    check_engine_name(engine)
+    for name, value in given.items():
+        types, expected = _TYPES[name]
+        is_number = int in types and value is not None
+        if not isinstance(value, types) or (is_number and (isinstance(value, bool) or value < 1)):  # type: ignore[operator]
+            raise ConfigError(f"expected {expected}, got {value!r}", location=(name,))
 
 
 def _finished(db: str | PathLike[str], key: str) -> StoredRun | None:
@@ -134,8 +164,14 @@ def run_sweep(
     Each data set is loaded when its turn comes, so that only one is in memory.
 
     Raises:
-        IdwbenchError: the file, the data or the database cannot be used. A failed run does not raise.
+        IdwbenchError: an argument of another type; the file, the data or the database cannot be used. A failed run does
+            not raise.
     """
+    _check_arguments(engine, sweep=sweep, db=db, device=device, data_dir=data_dir, observer=observer)
+    _check_arguments(engine, jobs=jobs, dask=dask, wait=wait, max_failures=max_failures)
+    if retry not in _RETRIED:
+        words = ", ".join(filter(None, _RETRIED))
+        raise ConfigError(f"expected one of {words}, got {retry!r}", location=("retry",))
     spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(sweep_path(sweep))
     observer, address = observer or Observer(), _cluster_address(dask)
     # A device that is not available is found before the database is changed; the CPU always is. Workers have their own.

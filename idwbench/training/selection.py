@@ -6,15 +6,30 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, get_args
 
-from idwbench.errors import ConfigError, did_you_mean
+from idwbench.attention.scores import METHODS
+from idwbench.errors import ConfigError, did_you_mean, error_summary
 from idwbench.machine import check_memory
 from idwbench.runs.config import RunConfig
+from idwbench.runs.kinds.models import ModelConfig
+from idwbench.runs.kinds.network import ATTENTION_PREFIX
 from idwbench.training.engine import Context, Engine, EngineName
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from idwbench.data.dataset import Dataset
 
-__all__ = ["check_engine", "check_run", "check_run_memory", "engine_of", "prepare_engines", "useful_threads"]
+__all__ = [
+    "check_engine",
+    "check_engine_name",
+    "check_plugin_scores",
+    "check_run",
+    "check_run_memory",
+    "engine_of",
+    "prepare_engines",
+    "useful_threads",
+]
 
 # The module with the `ENGINE` of networks of prototypes by its name, and of other runs by their kind.
 _MODULES = {
@@ -35,6 +50,17 @@ _SIZES = ("prototypes", "width", "depth", "embedding")
 # A parameter, its gradient, and the state of the optimizer.
 _NUMBERS_OF_PARAMETER = 4
 _FLOAT_BYTES = 4
+# Of the evaluation of a plugin's score before the training; they differ, so that the axes cannot be confused.
+_QUERIES, _KEYS = 3, 2
+
+
+def check_engine_name(name: object) -> None:
+    """Raise `ConfigError` for an unknown engine."""
+    names = get_args(EngineName)
+    if name not in names:
+        problem = f"expected {', '.join(names[:-1])} or {names[-1]}, got {name!r}"
+        hint = did_you_mean(str(name), names)
+        raise ConfigError(problem, location=("engine",), hint=hint if hint.startswith("did you mean") else "")
 
 
 def check_engine(name: str, device: str = "cpu") -> None:
@@ -43,11 +69,7 @@ def check_engine(name: str, device: str = "cpu") -> None:
     Raises:
         ConfigError: unknown engine, the fused engine on another device than the CPU, or the device is not available.
     """
-    names = get_args(EngineName)
-    if name not in names:
-        problem = f"expected {', '.join(names[:-1])} or {names[-1]}, got {name!r}"
-        hint = did_you_mean(str(name), names)
-        raise ConfigError(problem, location=("engine",), hint=hint if hint.startswith("did you mean") else "")
+    check_engine_name(name)
     if name == "fused" and device != "cpu":
         problem = f"'fused' runs on the CPU only, not on device '{device}'"
         raise ConfigError(problem, location=("engine",), hint="choose torch")
@@ -88,11 +110,44 @@ def _engine_key(config: RunConfig, context: Context) -> str:
 
 
 def check_run(config: RunConfig, dataset: Dataset, context: Context) -> None:
-    """Raise `ConfigError` if the data does not support a run, or the run that it needs, or memory is too small."""
+    """Check what a run needs before it is planned; of a run that needs another, that one.
+
+    Raises:
+        ConfigError: the data does not support the run, the score of a plugin gives no scores, or memory is too small.
+    """
     trained = config.required or config
     engine_of(trained, context).check(trained, dataset)
+    if trained.model.plugin_sha256 is not None:
+        check_plugin_scores(trained.model, dataset.train.inputs)
     if context.device == "cpu":
         check_run_memory(trained, dataset)
+
+
+def check_plugin_scores(model: ModelConfig, inputs: NDArray[np.float32]) -> None:
+    """Evaluate the scores of a plugin in a model once, on three of the training inputs and two as keys.
+
+    Raises:
+        ConfigError: a score fails, or does not return a tensor of scores (3, 2).
+    """
+    import numpy as np
+    import torch
+
+    queries, keys = (torch.from_numpy(np.resize(inputs, (n, inputs.shape[1]))) for n in (_QUERIES, _KEYS))
+    for setting, prefix in (("method", ""), ("head", ""), ("attention", ATTENTION_PREFIX)):
+        method = METHODS.get(getattr(model, setting, None) or "")
+        if method is None or method.sha256 is None:
+            continue
+        parameters = {p.name: model.parameters[f"{prefix}{p.name}"] for p in method.parameters}
+        shapes = f"inputs {tuple(queries.shape)} and keys {tuple(keys.shape)}"
+        try:
+            scores = method.score(queries, keys, **parameters)
+        except Exception as error:
+            problem = f"the score of {method.name} fails with {shapes}: {error_summary(error)}"
+            raise ConfigError(problem, location=(setting,)) from error
+        if not isinstance(scores, torch.Tensor) or scores.shape != (_QUERIES, _KEYS):
+            got = f"shape {tuple(scores.shape)}" if isinstance(scores, torch.Tensor) else repr(type(scores).__name__)
+            problem = f"the score of {method.name} must have the shape {(_QUERIES, _KEYS)} for {shapes}, got {got}"
+            raise ConfigError(problem, location=(setting,))
 
 
 def check_run_memory(config: RunConfig, dataset: Dataset) -> None:

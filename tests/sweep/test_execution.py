@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
+from engine_runs import replace_train
 
-from idwbench.errors import ConfigError
+from idwbench.errors import ConfigError, TrainingError
+from idwbench.plugins import load_plugin
 from idwbench.results.store import Results
+from idwbench.runs.config import run_config
 from idwbench.runs.datasets import TwoMoonsConfig
 from idwbench.runs.protocol import Protocol
-from idwbench.sweep.execution import run_sweep
+from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.spec import SweepSpec
 
 
@@ -22,3 +26,88 @@ def test_more_prototypes_than_training_inputs_are_refused_before_any_run(tmp_pat
     with pytest.raises(ConfigError, match=r"^prototypes: expected at most 4, the number of .*, got 5$"):
         run_sweep(spec, tmp_path / "runs.db")
     assert [run.state for run in Results(tmp_path / "runs.db").find_runs()] == ["planned", "planned"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"engine": "fusd"}, "engine: expected auto, fused or torch, got 'fusd' (did you mean 'fused'?)"),
+        ({"engine": None}, "engine: expected auto, fused or torch, got None"),
+        ({"config": "two_moons"}, "config: expected a run, got 'two_moons' (make it with run_config)"),
+        ({"config": {"method": "idw"}}, "config: expected a run, got {'method': 'idw'} (make it with run_config)"),
+        ({"db": 3}, "db: expected a path or URL, got 3"),
+        ({"device": None}, "device: expected the name of a device, got None"),
+        ({"data_dir": 1}, "data_dir: expected a path, got 1"),
+        ({"retrain": "yes"}, "retrain: expected True or False, got 'yes'"),
+        ({"observer": print}, "observer: expected an Observer, got <built-in function print>"),
+    ],
+)
+def test_arguments_of_another_type_are_refused_in_one_line_before_the_database_is_made(tmp_path, settings, message):
+    given = {"config": run_config("two_moons", epochs=1), "db": tmp_path / "runs.db", **settings}
+    with pytest.raises(ConfigError) as caught:
+        train(given.pop("config"), **given)
+    assert str(caught.value) == message
+    assert not (tmp_path / "runs.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sweep": 5}, "sweep: expected the path or name of a sweep, or the result of read_sweep, got 5"),
+        ({"engine": "tensorflow"}, "engine: expected auto, fused or torch, got 'tensorflow'"),
+        ({"retry": "no"}, "retry: expected one of failed, diverged, all, got 'no'"),
+        ({"jobs": 0}, "jobs: expected a whole number above 0, got 0"),
+        ({"jobs": True}, "jobs: expected a whole number above 0, got True"),
+        ({"max_failures": 1.5}, "max_failures: expected a whole number above 0, got 1.5"),
+        ({"dask": 8786}, "dask: expected the address of a cluster, got 8786"),
+        ({"wait": 1}, "wait: expected True or False, got 1"),
+    ],
+)
+def test_arguments_of_a_sweep_are_checked_too(tmp_path, settings, message):
+    given = {"sweep": "two_moons", "db": tmp_path / "runs.db", **settings}
+    with pytest.raises(ConfigError) as caught:
+        run_sweep(given.pop("sweep"), **given)
+    assert str(caught.value) == message
+    assert not (tmp_path / "runs.db").exists()
+
+
+EXPECTED = "must have the shape (3, 2) for inputs (3, 2) and keys (2, 2), got "
+BAD_SCORES = {
+    "column": (
+        "(inputs @ keys.mT).sum(-1)",
+        "must have the shape (3, 2) for inputs (3, 2) and keys (2, 2), got shape (3,)",
+    ),
+    "transposed": (
+        "keys @ inputs.mT",
+        "must have the shape (3, 2) for inputs (3, 2) and keys (2, 2), got shape (2, 3)",
+    ),
+    "no tensor": ("0.0", EXPECTED + "'float'"),
+    "failing": (
+        "inputs * keys",
+        "fails with inputs (3, 2) and keys (2, 2): RuntimeError: The size of tensor a",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SCORES)
+def test_a_plugins_score_of_a_wrong_shape_is_found_before_the_training(name, tmp_path):
+    formula, words = BAD_SCORES[name]
+    file = tmp_path / "plugin.py"
+    file.write_text(
+        f"from idwbench import register\n\n@register('bad')\ndef bad(inputs, keys):\n    return {formula}\n"
+    )
+    load_plugin(file)
+    with pytest.raises(ConfigError) as caught:
+        train(run_config("two_moons", method="bad", prototypes=4, epochs=1), tmp_path / "runs.db")
+    assert str(caught.value).startswith(f"method: the score of bad {words}")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "runs.db").exists()
+
+
+def test_a_run_whose_memory_cannot_be_allocated_fails_with_one_line(tmp_path, monkeypatch):
+    def allocate(configs, dataset, context):
+        torch.empty(2**60)
+
+    replace_train(monkeypatch, "fused", allocate)
+    with pytest.raises(TrainingError, match=r"failed: .*TrainingError: idw · 16 .*: out of memory \(.*can't allocate"):
+        train(run_config("two_moons", epochs=1), tmp_path / "runs.db")
