@@ -1,6 +1,7 @@
 """From scores to weights to outputs: the forward pass."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,24 +11,32 @@ from torch import Tensor
 from idwbench.attention.distances import stacked_product
 from idwbench.attention.masks import broadcast_mask, exclude
 from idwbench.attention.records import Method, ParameterValue, Weighting
-from idwbench.attention.scores import get_method
+from idwbench.attention.scores import DistanceScore, get_method
 from idwbench.attention.weightings import WEIGHTINGS, get_weighting
 from idwbench.errors import ConfigError
 
 __all__ = ["apply_weighting", "attend", "attention_weights", "prototype_logits", "scores"]
 
+# The expected shapes, for messages.
+_SHAPES = {"inputs": "(…, batch, features)", "keys": "(…, prototypes, features)", "values": "(…, prototypes, outputs)"}
+
 
 def scores(inputs: Tensor, keys: Tensor, method: str = "idw", **parameters: Any) -> Tensor:
     """Return the scores (…, batch, prototypes) of `inputs` (…, batch, features) and `keys` (…, prototypes, features).
 
-    `method` is the name of a registered method; its `parameters` have defaults.
+    `method` is the name of a registered method; its `parameters` have defaults. The scores have the type of the inputs;
+    they are computed in float32 at least, and in float64 where d² may exceed float32.
 
     Raises:
-        ConfigError: unknown method or parameter, or a value out of range.
+        ConfigError: unknown method or parameter, a value out of range, or tensors whose shapes, types or devices do not
+            fit.
     """
     chosen = get_method(method)
-    result: Tensor = chosen.score(inputs, keys, **chosen.resolve(parameters))
-    return result
+    resolved = chosen.resolve(parameters)
+    _check_tensors({"inputs": inputs, "keys": keys})
+    dtype = _computing_type(chosen, inputs, keys)
+    result: Tensor = chosen.score(inputs.to(dtype), keys.to(dtype), **resolved)
+    return result.to(inputs.dtype)
 
 
 def attend(
@@ -46,6 +55,7 @@ def attend(
     """Return Σ_j a(q, k_j) · v_j (…, batch, outputs), where the weights a are a weighting of scores.
 
     Shapes: `inputs` q (…, batch, features), `keys` k (…, prototypes, features), `values` v (…, prototypes, outputs).
+    The result has their type; it is computed in float32 at least, and in float64 where d² may exceed float32.
 
     Args:
         inputs: The queries.
@@ -61,26 +71,81 @@ def attend(
         parameters: Parameters of the score and of the weighting, such as ``k`` of ``top_k``; they have defaults.
 
     Raises:
-        ConfigError: unknown method, weighting or parameter, a value out of range, a mask of a wrong shape or type, or
-            both `method` and `score`.
+        ConfigError: unknown method, weighting or parameter, a value out of range, tensors or a mask whose shapes, types
+            or devices do not fit, or both `method` and `score`.
     """
     if method is not None and score is not None:
         raise ConfigError("is given as 'method' already", location=("score",))
     by_name = get_method(method or score or "idw")
-    if not 0 <= dropout < 1:
-        raise ConfigError(f"must be >= 0 and < 1, got {dropout!r}", location=("dropout",))
-    if weighting is None and mask is None and dropout == 0:
-        return prototype_logits(by_name, by_name.resolve(parameters), inputs, keys, values)
     chosen = get_weighting(weighting or by_name.weighting)
-    # A name that the score has too is the score's.
-    is_weightings = {name: chosen.takes(name) and not by_name.takes(name) for name in parameters}
-    of_score = by_name.resolve({name: value for name, value in parameters.items() if not is_weightings[name]})
-    of_weighting = chosen.resolve({name: value for name, value in parameters.items() if is_weightings[name]})
-    result = chosen.own_score(inputs, keys) if chosen.own_score else by_name.score(inputs, keys, **of_score)
-    weights = apply_weighting(chosen, of_weighting, exclude(result, broadcast_mask(mask, result)))
+    score_parameters, weighting_parameters = _split(by_name, chosen, parameters)
+    _check_dropout(dropout)
+    _check_tensors({"inputs": inputs, "keys": keys, "values": values})
+    dtype = _computing_type(by_name, inputs, keys)
+    compare = chosen.own_score or partial(by_name.score, **score_parameters)
+    result: Tensor = compare(inputs.to(dtype), keys.to(dtype))
+    weights = apply_weighting(chosen, weighting_parameters, exclude(result, broadcast_mask(mask, result)))
     if dropout > 0:
         weights = weights * torch.empty_like(weights).bernoulli_(1 - dropout, generator=generator) / (1 - dropout)
-    return stacked_product(weights, values)
+    return stacked_product(weights, values.to(dtype)).to(inputs.dtype)
+
+
+def _split(
+    method: Method, weighting: Weighting, given: Mapping[str, Any]
+) -> tuple[dict[str, ParameterValue], dict[str, ParameterValue]]:
+    """Return all parameters of the score and of the weighting; a name that both have is the score's."""
+    names = {name for name in given if weighting.takes(name) and not method.takes(name)}
+    score_parameters = method.resolve({name: value for name, value in given.items() if name not in names})
+    return score_parameters, weighting.resolve({name: given[name] for name in given if name in names})
+
+
+def _check_dropout(dropout: object) -> None:
+    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+        raise ConfigError(f"must be >= 0 and < 1, got {dropout!r}", location=("dropout",))
+
+
+def _check_tensors(tensors: Mapping[str, object]) -> None:
+    """Raise `ConfigError` unless ``inputs``, ``keys`` and ``values`` are tensors that fit each other."""
+    fitting: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            problem = f"expected a tensor {_SHAPES[name]}, got {type(tensor).__name__}"
+        elif not tensor.is_floating_point():
+            problem = f"expected floating-point numbers, got {tensor.dtype}"
+        elif tensor.dim() < 2:
+            problem = f"expected the shape {_SHAPES[name]}, got {tuple(tensor.shape)}"
+        else:
+            problem = _misfit(name, tensor, fitting)
+            fitting[name] = tensor
+        if problem:
+            raise ConfigError(problem, location=(name,))
+
+
+def _misfit(name: str, tensor: Tensor, others: Mapping[str, Tensor]) -> str:
+    """Return why a tensor does not fit the others, or no text."""
+    shape = tuple(tensor.shape)
+    for other, before in others.items():
+        if (tensor.dtype, tensor.device) != (before.dtype, before.device):
+            expected, given = (f"{part.dtype} on {part.device}" for part in (before, tensor))
+            return f"expected {expected}, as {other}, got {given}"
+        if not all(n == m or 1 in (n, m) for n, m in zip(shape[-3::-1], before.shape[:-2][::-1], strict=False)):
+            return f"expected leading axes that broadcast with those of {other} {tuple(before.shape)}, got {shape}"
+    if name == "keys" and shape[-1] != others["inputs"].shape[-1]:
+        return f"expected {others['inputs'].shape[-1]} features, as inputs, got the shape {shape}"
+    if name == "values" and shape[-2] != others["keys"].shape[-2]:
+        return f"expected {others['keys'].shape[-2]} rows, one for each key, got the shape {shape}"
+    return ""
+
+
+def _computing_type(method: Method, inputs: Tensor, keys: Tensor) -> torch.dtype:
+    """Return float32 in place of smaller types, and float64 where d² may exceed float32."""
+    dtype = torch.promote_types(inputs.dtype, torch.float32)
+    if dtype != torch.float32 or not isinstance(method.score, DistanceScore) or not inputs.numel() * keys.numel():
+        return dtype
+    if torch._C._are_functorch_transforms_active():  # they cannot decide by numbers
+        return dtype
+    largest = sum(float(part.detach().abs().amax()) for part in (inputs, keys))
+    return torch.float64 if inputs.shape[-1] * largest**2 > torch.finfo(dtype).max else dtype
 
 
 def attention_weights(

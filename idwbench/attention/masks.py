@@ -85,7 +85,7 @@ def additive_mask(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None
     return mask.to(like.dtype)
 
 
-def broadcast_mask(mask: Tensor | None, scores: Tensor) -> Tensor | None:
+def broadcast_mask(mask: object, scores: Tensor) -> Tensor | None:
     """Return a boolean or floating-point mask as numbers that are added to `scores`.
 
     Raises:
@@ -93,6 +93,8 @@ def broadcast_mask(mask: Tensor | None, scores: Tensor) -> Tensor | None:
     """
     if mask is None:
         return None
+    if not isinstance(mask, Tensor):
+        raise ConfigError(f"expected a tensor, got {type(mask).__name__}", location=("mask",))
     if mask.dtype != torch.bool and not mask.is_floating_point():
         raise ConfigError(f"expected a boolean or floating-point tensor, got {mask.dtype}", location=("mask",))
     extended = (1,) * (scores.dim() - mask.dim()) + tuple(mask.shape)

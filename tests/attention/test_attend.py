@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from inspect import unwrap  # the tests check annotations themselves
+
 import numpy as np
 import pytest
 import torch
 
 import idwbench
 from idwbench.attention.scores import METHODS
+from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.errors import ConfigError
 
 
@@ -60,10 +63,90 @@ def test_dropout_keeps_the_mean_and_follows_its_generator():
         ({"mask": torch.zeros(3, 4, dtype=torch.bool)}, r"mask: expected a shape that broadcasts to \(2, 5, 4\), got"),
         ({"mask": torch.zeros(1, 2, 5, 4, dtype=torch.bool)}, "mask: expected a shape"),
         ({"mask": torch.zeros(5, 4, dtype=torch.int64)}, "mask: expected a boolean or floating-point tensor"),
+        ({"mask": [[True] * 4] * 5}, "mask: expected a tensor, got list"),
+        ({"dropout": "much"}, "dropout: must be >= 0 and < 1, got 'much'"),
         ({"dropout": 1.0}, "dropout: must be >= 0 and < 1, got 1.0"),
         ({"mask": torch.zeros(5, 4), "powr": 1}, "does not take 'powr'"),
     ],
 )
 def test_a_wrong_mask_or_rate_is_named(arguments, message):
     with pytest.raises(ConfigError, match=message):
-        idwbench.attend(INPUTS, KEYS, VALUES, **arguments)
+        unwrap(idwbench.attend)(INPUTS, KEYS, VALUES, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong", "message"),
+    [
+        ("inputs", INPUTS.numpy(), r"inputs: expected a tensor \(…, batch, features\), got ndarray"),
+        ("inputs", [[1.0, 2.0, 3.0]], "inputs: expected a tensor .* got list"),
+        ("keys", KEYS.numpy(), "keys: expected a tensor"),
+        ("inputs", INPUTS.long(), "inputs: expected floating-point numbers, got torch.int64"),
+        ("keys", KEYS.to(torch.complex128), "keys: expected floating-point numbers, got torch.complex128"),
+        ("keys", KEYS.float(), "keys: expected torch.float64 on cpu, as inputs, got torch.float32 on cpu"),
+        ("inputs", INPUTS[0, 0], r"inputs: expected the shape \(…, batch, features\), got \(3,\)"),
+        ("keys", KEYS[..., :2], r"keys: expected 3 features, as inputs, got the shape \(2, 4, 2\)"),
+        ("keys", KEYS[:1].repeat(3, 1, 1), "keys: expected leading axes"),
+    ],
+)
+@pytest.mark.parametrize("method", ["idw", "scaled_dot", "fc_relu"])
+def test_inputs_and_keys_that_do_not_fit_are_named(place, wrong, message, method):
+    given = {"inputs": INPUTS, "keys": KEYS} | {place: wrong}
+    with pytest.raises(ConfigError, match=message):
+        unwrap(idwbench.scores)(**given, method=method)
+    with pytest.raises(ConfigError, match=message):
+        unwrap(idwbench.attend)(**given, values=VALUES, method=method)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (VALUES.numpy(), "values: expected a tensor"),
+        (VALUES.half(), "values: expected torch.float64 on cpu, as inputs, got torch.float16 on cpu"),
+        (VALUES[:, :3], r"values: expected 4 rows, one for each key, got the shape \(2, 3, 2\)"),
+        (VALUES[:1].repeat(3, 1, 1), r"values: expected leading axes .* of inputs \(2, 5, 3\), got \(3, 4, 2\)"),
+    ],
+)
+def test_values_that_do_not_fit_are_named(wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        unwrap(idwbench.attend)(INPUTS, KEYS, wrong)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("weighting", [None, *WEIGHTINGS])
+@pytest.mark.parametrize("method", METHODS)
+def test_half_precision_has_the_error_of_its_rounding(method, weighting, dtype):
+    inputs, keys, values = (part.to(dtype) for part in (INPUTS, KEYS, VALUES))
+    scores, found = (
+        idwbench.scores(inputs, keys, method),
+        idwbench.attend(inputs, keys, values, method, weighting=weighting),
+    )
+    assert scores.dtype == found.dtype == dtype
+    exact = idwbench.scores(inputs.double(), keys.double(), method)
+    # Half the distance of two neighbours, and the rounding of float32, which is far smaller.
+    torch.testing.assert_close(scores.double(), exact, rtol=0.51 * torch.finfo(dtype).eps, atol=1e-5)
+    if weighting in ("argmax", "max", "top_k"):
+        return  # two scores that are nearly equal could change places
+    exact = idwbench.attend(inputs.double(), keys.double(), values.double(), method, weighting=weighting)
+    torch.testing.assert_close(found.double(), exact, rtol=0.51 * torch.finfo(dtype).eps, atol=1e-5)
+
+
+LARGE = [("neg_dist", {}), ("neg_dist", {"power": 0.5}), ("gaussian", {}), ("gaussian", {"sigma_squared": 1e12})]
+LARGE += [(name, given) for name in ("inv_dist", "idw") for given in ({}, {"power": 3.0}, {"epsilon": 0.0})]
+
+
+@pytest.mark.parametrize(("method", "given"), LARGE)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("scale", [1e20, 1e30])
+def test_distances_whose_squares_exceed_float32_give_the_attention_of_float64(method, given, dtype, scale):
+    tensors = [(part * size).to(dtype).requires_grad_() for part, size in ((INPUTS, scale), (KEYS, scale), (VALUES, 1))]
+    with torch.no_grad():
+        tensors[0][0, 0] = tensors[1][0, 2]  # a hit
+    exact = [part.detach().double().requires_grad_() for part in tensors]
+    found, expected = (idwbench.attend(*parts, method, **given) for parts in (tensors, exact))
+    rounding = torch.finfo(dtype).eps
+    torch.testing.assert_close(found.double(), expected, rtol=rounding, atol=1e-30)
+    found.sum().backward()
+    expected.sum().backward()
+    for one, other in zip(tensors, exact, strict=True):
+        assert one.grad.isfinite().all()
+        torch.testing.assert_close(one.grad.double(), other.grad, rtol=4 * rounding, atol=1e-30)
