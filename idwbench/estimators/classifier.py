@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, ClassVar, Self
+import warnings
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from idwbench.errors import PatchError
-from idwbench.estimators.explanations import PrototypeExplanation, explained, one_row
 from idwbench.estimators.patches import added_prototype, solve_patch
 from idwbench.estimators.prototypes import AbstractPrototypeEstimator
-from idwbench.estimators.rows import Rows, checked_weights
-from idwbench.estimators.settings import EstimatorTask, plain
-from idwbench.models.array_weights import array_weights, softmax
+from idwbench.estimators.training import Rows, plain
+from idwbench.models.array_weights import softmax
 from idwbench.models.criteria import Criterion
 from idwbench.models.patch_solution import Patch
 
@@ -76,31 +74,7 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         ((6, 4), True)
     """
 
-    _task: ClassVar[EstimatorTask] = "classification"
-
     classes_: NDArray[Any]
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn prototypes from inputs (n, features) and labels (n,).
-
-        Args:
-            X: Finite numbers; they are converted to float32.
-            y: Labels of any type that can be sorted.
-            sample_weight: (n,), not negative; see `idwbench.estimators.rows`.
-
-        Raises:
-            ValueError: invalid data or parameters, or the training diverged.
-        """
-        warm = self.warm_start and hasattr(self, "prototypes_")
-        if not warm:
-            self.__dict__.pop("prototypes_", None)  # a fit that fails leaves an estimator that is not fitted
-        rows = self._labelled(X, y, sample_weight, reset=not warm)
-        classes, labels = np.unique(rows.targets, return_inverse=True)
-        if warm and not np.array_equal(classes, self.classes_):
-            raise ValueError(f"warm_start: expected the classes so far, {self.classes_}, got {classes}")
-        self.classes_ = classes
-        self._train(rows._replace(targets=labels.astype(np.int64, copy=False)), warm=warm)
-        return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train one epoch on inputs (n, features) and labels (n,), at a constant learning rate.
@@ -116,19 +90,33 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         """
         warm = hasattr(self, "prototypes_")
         known = self._partial_classes(classes, warm)
-        rows = self._labelled(X, y, sample_weight, reset=not warm)
+        rows = self._labelled(X, y, sample_weight, warm)
         labels = np.searchsorted(known, rows.targets)
         labels[labels == len(known)] = 0
         if (unknown := rows.targets[known[labels] != rows.targets]).size:
             raise ValueError(f"y: {plain(unknown[0])!r} is not among `classes`, {known}")
-        self.classes_ = known
+        self._set_classes(known, warm)
         self._train(rows._replace(targets=labels.astype(np.int64, copy=False)), warm=warm, one_epoch=True)
         return self
 
-    def _labelled(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Rows:
-        X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=reset)
+    def _rows(self, X: Any, y: Any, sample_weight: Any, warm: bool) -> Rows:
+        rows = self._labelled(X, y, sample_weight, warm)
+        classes, labels = np.unique(rows.targets, return_inverse=True)
+        if warm and not np.array_equal(classes, self.classes_):
+            raise ValueError(f"warm_start: expected the classes so far, {self.classes_}, got {classes}")
+        self._set_classes(classes, warm)
+        return rows._replace(targets=labels.astype(np.int64, copy=False))
+
+    def _labelled(self, X: Any, y: Any, sample_weight: Any, warm: bool) -> Rows:
+        rows = self._valid_rows(X, y, sample_weight, warm)
         check_classification_targets(y)
-        return Rows(X, y, checked_weights(sample_weight, X)).positive()
+        return rows
+
+    def _set_classes(self, classes: NDArray[Any], warm: bool) -> None:
+        self.classes_, n = classes, plain(self.n_prototypes)
+        if not warm and isinstance(n, int) and 0 < n < len(classes):
+            text = f"n_prototypes={n} is less than the number of classes, {len(classes)}; some may never be predicted"
+            warnings.warn(text, UserWarning, stacklevel=4)
 
     def _partial_classes(self, classes: Any, warm: bool) -> NDArray[Any]:
         if classes is None:
@@ -142,8 +130,7 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the labels (n,) with the largest logits for inputs (n, features)."""
-        logits = self._outputs(X)
-        return np.asarray(self.classes_[logits.argmax(1)])
+        return self._answers(self._outputs(X))
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probabilities (n, classes), the softmax of the logits, for inputs (n, features)."""
@@ -158,20 +145,6 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         """Return the logits (n, classes) for inputs (n, features); with two classes their difference (n,)."""
         logits = self._outputs(X)
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
-
-    def explain(self, x: Any, *, top: int | None = None) -> PrototypeExplanation:
-        """Return the weight of each prototype in the answer to one input, by decreasing weight.
-
-        Args:
-            x: (features,), of any shape with as many numbers, or a data frame of one row.
-            top: How many prototypes; all if left out.
-
-        Raises:
-            ValueError: not one valid input.
-        """
-        weights, outputs = self._terms(x)
-        prediction = self.classes_[outputs.argmax()]
-        return explained(weights, self.prototypes_, self.values_, outputs, prediction, top, self.classes_)
 
     def patch(
         self,
@@ -201,7 +174,7 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
             ValueError: another method, not one valid input, an unknown label, a criterion that cannot be met, or one
                 that would break an earlier patch.
         """
-        query = one_row(self, x)[0]
+        query = self._one_row(x)[0]
         if self.method_ != "idw":
             raise ValueError(f"only classifiers with method 'idw' can be patched, this one has {self.method_!r}")
         places = np.flatnonzero(self.classes_ == label)
@@ -210,24 +183,24 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         try:
             criterion = Criterion.of(margin=margin, logit_margin=logit_margin, confidence=confidence)
             prototypes = (self.prototypes_, self.values_)
-            found = solve_patch(query, int(places[0]), prototypes, self.parameters_, criterion, keep_logits=keep_logits)
+            patch = solve_patch(query, int(places[0]), prototypes, self.parameters_, criterion, keep_logits=keep_logits)
         except PatchError as error:
             raise ValueError(error.render(".".join(map(str, error.location)))) from None
-        return copy.deepcopy(self) if found is None else self._patched(found)
+        return copy.deepcopy(self) if patch is None else self._patched(patch)
 
     def _patched(self, patch: Patch) -> Self:
-        made = copy.deepcopy(self)
-        made._set_prototypes(*added_prototype((self.prototypes_, self.values_), patch))
-        records = [*getattr(self, "patches_", []), {"prototype": len(self.prototypes_), "label": patch.label}]
-        for record in records:
-            weights = array_weights(
-                made.method_, made.parameters_, made.prototypes_[record["prototype"]][None], made.prototypes_
-            )
-            if (weights @ made.values_.astype(np.float64)).argmax() != record["label"]:
-                place = record["prototype"]
+        patched = copy.deepcopy(self)
+        patched._set_prototypes(*added_prototype((self.prototypes_, self.values_), patch))
+        patched.patches_ = [
+            *getattr(self, "patches_", []),
+            {"prototype": len(self.prototypes_), "label": patch.label},
+        ]
+        for record in patched.patches_:
+            place = record["prototype"]
+            weights = patched._weights(patched.prototypes_[place][None])
+            if (weights @ patched.values_.astype(np.float64)).argmax() != record["label"]:
                 raise ValueError(f"x: the patch would change the answer at that of prototype {place}; patch both again")
-        made.patches_ = records
-        return made
+        return patched
 
     @classmethod
     def from_prototypes(
@@ -251,24 +224,15 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         Raises:
             ValueError: arrays that do not fit each other or are not finite, or an invalid parameter.
         """
-        made = cls(**{"n_prototypes": len(np.asarray(prototypes)), **params})
-        made._set_given(prototypes, values, feature_names)
-        n_classes = made.values_.shape[1]
+        model = cls(**{"n_prototypes": len(np.asarray(prototypes)), **params})
+        model._set_given(prototypes, values, feature_names)
+        n_classes = model.values_.shape[1]
         labels = np.arange(n_classes) if classes is None else np.asarray(classes)
         if labels.shape != (n_classes,) or not np.array_equal(np.unique(labels), labels):
             raise ValueError(f"classes: expected {n_classes} different labels in ascending order, got {labels}")
-        made.classes_ = labels
-        made.values_ = made.values_.astype(np.float32)
-        return made
+        model.classes_ = labels
+        model.values_ = model.values_.astype(np.float32)
+        return model
 
-    def _class_names(self) -> tuple[str, ...]:
-        return tuple(map(str, self.classes_))
-
-    def _scale_targets(self, rows: Rows, warm: bool) -> None:
-        return None
-
-    def _scaled(self, targets: NDArray[Any]) -> NDArray[np.int64]:
-        return targets
-
-    def _set_values(self, values: NDArray[np.float32]) -> None:
-        self.values_ = values.copy()
+    def _answers(self, outputs: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(self.classes_[outputs.argmax(1)])

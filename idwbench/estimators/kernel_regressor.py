@@ -6,15 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from idwbench.attention.kernels import get_kernel
 from idwbench.errors import ConfigError
-from idwbench.estimators.explanations import PrototypeExplanation, explained, one_row
-from idwbench.estimators.notebooks import DrawnPrototypes
-from idwbench.estimators.rows import Rows, checked_weights, merged
-from idwbench.estimators.settings import plain
+from idwbench.estimators.memory import MemoryRegressor, PrototypeExplanation
+from idwbench.estimators.training import Rows, checked_weights, merged, plain, relative
 from idwbench.models.kernel_regression import KernelRegression
 from idwbench.models.pairwise import PairwiseDistances
 
@@ -25,7 +22,7 @@ Floats = NDArray[np.floating[Any]]
 _FALLBACKS = ("nearest", "mean", "nan")
 
 
-class KernelRegressor(DrawnPrototypes, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class KernelRegressor(MemoryRegressor):
     """Kernel regression: ŷ(x) = Σ_j w_j K(‖x − x_j‖) y_j / Σ_j w_j K(‖x − x_j‖) over the training data.
 
     Nadaraya (1964), Watson (1964); with the kernel ``shepard`` the interpolation of Shepard (1968). The weights w are
@@ -72,18 +69,8 @@ class KernelRegressor(DrawnPrototypes, RegressorMixin, BaseEstimator):  # type: 
         self.epsilon = epsilon
         self.fallback = fallback
 
-    prototypes_: Floats
-    values_: Floats
     weights_: Floats | None
     parameters_: dict[str, float]
-    n_features_in_: int
-    _one_dimensional: bool
-
-    def __sklearn_tags__(self) -> Any:
-        """Return the tags: several outputs are possible."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Store inputs (n, features) and targets (n,) or (n, outputs), and choose the bandwidth.
@@ -122,14 +109,14 @@ class KernelRegressor(DrawnPrototypes, RegressorMixin, BaseEstimator):  # type: 
 
     def predict(self, X: Any) -> Floats:
         """Return estimates (n,) or (n, outputs), in the shape of the targets, for inputs (n, features)."""
-        memory, queries = self._memory(), self._queries(X)
-        found = memory.predict(queries)
-        missing = np.flatnonzero(np.isnan(found[:, 0]))
+        memory, queries = self._memory(), self._inputs(X)
+        estimates = memory.predict(queries)
+        missing = np.flatnonzero(np.isnan(estimates[:, 0]))
         if missing.size and self.fallback == "mean":
-            found[missing] = np.average(self.values_, axis=0, weights=self.weights_)
+            estimates[missing] = np.average(self.values_, axis=0, weights=self.weights_)
         elif missing.size and self.fallback == "nearest":
-            found[missing] = self._nearest_weights(queries[missing]) @ self.values_
-        return found[:, 0] if self._one_dimensional else found
+            estimates[missing] = self._nearest_weights(queries[missing]) @ self.values_
+        return self._answers(estimates)
 
     def explain(self, x: Any, *, top: int | None = 10) -> PrototypeExplanation:
         """Return the training inputs with the largest weights in the answer to one input.
@@ -141,24 +128,21 @@ class KernelRegressor(DrawnPrototypes, RegressorMixin, BaseEstimator):  # type: 
         Raises:
             ValueError: not one valid input, or one without neighbours and the fallback is not ``nearest``.
         """
-        query = one_row(self, x)
-        weights = self._memory().weights(query)
+        return super().explain(x, top=top)
+
+    def _terms(self, row: Floats) -> tuple[Floats, Floats]:
+        weights = self._memory().weights(row)
         if np.isnan(weights).any():
             if self.fallback != "nearest":
                 raise ValueError("x: no training input has a weight for this input")
-            weights = self._nearest_weights(query)
-        outputs = weights[0] @ self.values_
-        prediction = outputs[0] if self._one_dimensional else outputs
-        return explained(weights[0], self.prototypes_, self.values_, outputs, prediction, top)
+            weights = self._nearest_weights(row)
+        return weights[0], weights[0] @ self.values_
 
     def _memory(self) -> KernelRegression:
         check_is_fitted(self, "prototypes_")
         return KernelRegression(
             get_kernel(self.kernel), self.parameters_, self.prototypes_, self.values_, self.weights_
         )
-
-    def _queries(self, X: Any) -> Floats:
-        return np.asarray(validate_data(self, X, dtype=self.prototypes_.dtype, reset=False))
 
     def _nearest_weights(self, queries: Floats) -> Floats:
         """Return the weights (queries, n) that the nearest training inputs share."""
@@ -171,7 +155,8 @@ class KernelRegressor(DrawnPrototypes, RegressorMixin, BaseEstimator):  # type: 
 
 
 def _copies(weights: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
-    """Return whole weights as they are, and others divided by their mean."""
-    if weights is None or (weights == np.round(weights)).all():
+    """Return whole weights as they are, and others, or more copies than float64 counts, divided by their mean."""
+    if weights is None or ((weights == np.round(weights)).all() and weights.max() <= 2**53):
         return weights
+    weights = relative(weights)
     return np.asarray(weights / weights[weights > 0].mean())

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, validate_data
 
 from idwbench.attention.records import ParameterValue
-from idwbench.data.dataset import Dataset, Scaling, Split
+from idwbench.data.dataset import Split
 from idwbench.errors import ConfigError
-from idwbench.estimators.explanations import one_row
-from idwbench.estimators.notebooks import DrawnPrototypes
-from idwbench.estimators.rows import Rows, mean_one, merged
-from idwbench.estimators.settings import AUTO_BATCH, EstimatorTask, engine_config, seed_of, with_automatic
-from idwbench.estimators.training import TrainingState, train_one_epoch, train_prototypes
+from idwbench.estimators.memory import MemoryEstimator
+from idwbench.estimators.training import (
+    AUTO_BATCH,
+    Rows,
+    TrainingState,
+    checked_weights,
+    mean_one,
+    merged,
+    relative,
+    seed_of,
+    train_one_epoch,
+    train_prototypes,
+    training_settings,
+)
 from idwbench.models.array_weights import array_weights
 
 __all__ = ["AbstractPrototypeEstimator"]
@@ -26,14 +35,10 @@ __all__ = ["AbstractPrototypeEstimator"]
 Floats = NDArray[np.float64]
 
 
-class AbstractPrototypeEstimator(DrawnPrototypes, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MemoryEstimator):  # type: ignore[misc]
     """An estimator with learned prototypes; outputs(x) = Σ_j a_j(x) v_j."""
 
-    _task: ClassVar[EstimatorTask]
-
     prototypes_: NDArray[np.float32]
-    values_: NDArray[Any]
-    n_features_in_: int
     n_iter_: int
     loss_curve_: Floats
     method_: str
@@ -81,27 +86,50 @@ class AbstractPrototypeEstimator(DrawnPrototypes, ClassNamePrefixFeaturesOutMixi
         self.random_state = random_state
         self.warm_start = warm_start
 
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn prototypes from inputs (n, features) and labels (n,), or targets (n,) or (n, outputs).
+
+        Args:
+            X: Finite numbers; they are converted to float32.
+            y: Labels of any type that can be sorted; or finite numbers, which are standardised for the training.
+            sample_weight: (n,), not negative; see `idwbench.estimators.training`.
+
+        Raises:
+            ValueError: invalid data or parameters, or the training diverged.
+        """
+        warm = self.warm_start and hasattr(self, "prototypes_")
+        if not warm:
+            self.__dict__.pop("prototypes_", None)  # a fit that fails leaves an estimator that is not fitted
+        self._train(self._rows(X, y, sample_weight, warm), warm=warm)
+        return self
+
+    @abstractmethod
+    def _rows(self, X: Any, y: Any, sample_weight: Any, warm: bool) -> Rows:
+        """Return valid rows with a weight above 0, with numbers of classes or targets (n, outputs)."""
+
+    def _valid_rows(self, X: Any, y: Any, sample_weight: Any, warm: bool, **checks: Any) -> Rows:
+        """Return rows with a weight above 0 and the targets as they are; `checks` are those of `validate_data`."""
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and an error
+            X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=not warm, **checks)
+        weights = checked_weights(sample_weight, X)
+        return Rows(X, y, None if weights is None else relative(weights)).positive()
+
     def transform(self, X: Any) -> Floats:
         """Return the attention weights (n, prototypes) of the prototypes for inputs (n, features).
 
         The softmax of the scores, whose rows sum to 1; with the method ``fc_relu`` max(0, score).
         """
-        return self._weights(X)
+        return self._weights(self._inputs(X))
+
+    def _weights(self, inputs: NDArray[np.float32]) -> Floats:
+        return array_weights(self.method_, self.parameters_, inputs, self.prototypes_)
 
     def _outputs(self, X: Any) -> Floats:
         """Return Σ_j a_j v_j, (n, outputs)."""
-        return np.asarray(self._weights(X) @ self.values_.astype(np.float64))
+        return np.asarray(self._weights(self._inputs(X)) @ self.values_.astype(np.float64))
 
-    def _weights(self, X: Any) -> Floats:
-        """Return the attention weights (n, prototypes), an array whatever the container of `transform`."""
-        check_is_fitted(self, "prototypes_")  # a fit that failed leaves `n_features_in_`
-        inputs = validate_data(self, X, dtype=np.float32, order="C", reset=False)
-        return array_weights(self.method_, self.parameters_, inputs, self.prototypes_)
-
-    def _terms(self, x: Any) -> tuple[Floats, Floats]:
-        """Return the weights (prototypes,) for one input, and Σ_j a_j v_j (outputs,)."""
-        row = one_row(self, x)
-        weights = array_weights(self.method_, self.parameters_, row, self.prototypes_)[0]
+    def _terms(self, row: NDArray[np.float32]) -> tuple[Floats, Floats]:
+        weights = self._weights(row)[0]
         return weights, np.asarray(weights @ self.values_.astype(np.float64))
 
     @property
@@ -118,27 +146,24 @@ class AbstractPrototypeEstimator(DrawnPrototypes, ClassNamePrefixFeaturesOutMixi
         """
         if self.batch_size == "auto":
             rows = merged(rows, AUTO_BATCH) or rows
-        parameters = with_automatic(self.get_params(deep=False), len(rows.inputs))
         seed = self._training["seed"] if warm and one_epoch else None
         seed = seed_of(self.random_state) if seed is None else seed
         self._check_image_shape()
+        parameters = self.get_params(deep=False)
         if warm:  # its rows may be too few for the initialisation, which is not needed
             parameters["initialisation"] = "mean"
-        config = engine_config(self._task, seed, parameters)
-        start = self._start(config.network.prototypes) if warm else None
-        self._scale_targets(rows, warm)
-        train = Split(rows.inputs, self._scaled(rows.targets), weights=mean_one(rows.weights))
-        first = Split(train.inputs[:1], train.targets[:1])  # a data set has test data, which is not used here
-        names = tuple(self._class_names())
-        dataset = Dataset(config.dataset, train, first, None, Scaling.identity(), None, names, "")
+        settings = training_settings(parameters, len(rows.inputs), seed)
+        start = self._start(settings.model.prototypes) if warm else None
+        train = Split(rows.inputs, self._training_targets(rows, warm), weights=mean_one(rows.weights))
+        n_classes = len(getattr(self, "classes_", ()))
         try:
-            trained = (train_one_epoch if one_epoch else train_prototypes)(config, dataset, start)
+            trained = (train_one_epoch if one_epoch else train_prototypes)(settings, train, n_classes, start)
         except ConfigError as error:
             raise ValueError(f"n_prototypes: {error.problem}") from None
         before = (self.loss_curve_, self.n_iter_) if warm and one_epoch else (np.empty(0), 0)
         self.loss_curve_ = np.append(before[0], trained.losses)
         self.n_iter_ = before[1] + len(trained.losses)
-        self.method_, self.parameters_ = config.network.method, dict(config.network.parameters)
+        self.method_, self.parameters_ = settings.model.method, dict(settings.model.parameters)
         self.__dict__.pop("patches_", None)
         self.prototypes_ = trained.keys[0].copy()
         self._training = {"keys": trained.keys, "values": trained.values, "steps": trained.steps, "seed": seed}
@@ -173,9 +198,8 @@ class AbstractPrototypeEstimator(DrawnPrototypes, ClassNamePrefixFeaturesOutMixi
                 raise ValueError(f"feature_names: expected {keys.shape[1]} names, got {names.shape}")
             self.feature_names_in_ = names
         self._check_image_shape()
-        parameters = with_automatic({**self.get_params(deep=False), "n_prototypes": len(keys)}, 1)
-        network = engine_config(self._task, 0, parameters).network
-        self.method_, self.parameters_ = network.method, dict(network.parameters)
+        model = training_settings({**self.get_params(deep=False), "n_prototypes": len(keys)}, 1, 0).model
+        self.method_, self.parameters_ = model.method, dict(model.parameters)
         self.loss_curve_, self.n_iter_ = np.empty(0), 0
         self._set_prototypes(keys.copy(), outputs.copy())
 
@@ -183,17 +207,13 @@ class AbstractPrototypeEstimator(DrawnPrototypes, ClassNamePrefixFeaturesOutMixi
         """Replace the prototypes by given ones, from which a later training starts."""
         self.n_prototypes = len(prototypes)
         self.prototypes_, self.values_ = prototypes, values
-        start = TrainingState.of(prototypes, values.astype(np.float32))
+        start = TrainingState.start(prototypes, values.astype(np.float32))
         self._training = {"keys": start.keys, "values": start.values, "steps": 0, "seed": None}
 
-    @abstractmethod
-    def _scale_targets(self, rows: Rows, warm: bool) -> None:
-        """Choose the scaling of the targets, unless it is that of the last training."""
+    def _training_targets(self, rows: Rows, warm: bool) -> NDArray[np.int64] | NDArray[np.float32]:
+        """Return the targets in the units of training; unless `warm`, they determine these units."""
+        return rows.targets
 
-    @abstractmethod
-    def _scaled(self, targets: NDArray[Any]) -> NDArray[np.int64] | NDArray[np.float32]:
-        """Return targets in the units of training."""
-
-    @abstractmethod
     def _set_values(self, values: NDArray[np.float32]) -> None:
         """Set `values_` from the values (prototypes, outputs) in the units of training."""
+        self.values_ = values.copy()

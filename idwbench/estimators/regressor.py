@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from idwbench.attention.scores import get_method
-from idwbench.estimators.explanations import PrototypeExplanation, explained
+from idwbench.estimators.memory import MemoryRegressor
 from idwbench.estimators.prototypes import AbstractPrototypeEstimator
-from idwbench.estimators.rows import Rows, checked_weights
-from idwbench.estimators.settings import EstimatorTask
+from idwbench.estimators.training import Rows
 
 __all__ = ["PrototypeRegressor"]
 
 Floats = NDArray[np.float64]
 
 
-class PrototypeRegressor(RegressorMixin, AbstractPrototypeEstimator):  # type: ignore[misc]
+class PrototypeRegressor(MemoryRegressor, AbstractPrototypeEstimator):
     """A regressor that attends to learned prototypes: ŷ(x) = Σ_j a_j(x) v_j.
 
     The weights a are those of `PrototypeClassifier`. Keys and values are learned by gradient descent on the mean
@@ -67,35 +64,9 @@ class PrototypeRegressor(RegressorMixin, AbstractPrototypeEstimator):  # type: i
         True
     """
 
-    _task: ClassVar[EstimatorTask] = "regression"
-
     intercept_: Floats
     _mean: Floats
     _scale: Floats
-    _one_dimensional: bool
-
-    def __sklearn_tags__(self) -> Any:
-        """Return the tags: several outputs are possible."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn prototypes from inputs (n, features) and targets (n,) or (n, outputs).
-
-        Args:
-            X: Finite numbers; they are converted to float32.
-            y: Finite numbers; they are standardised for the training.
-            sample_weight: (n,), not negative; see `idwbench.estimators.rows`.
-
-        Raises:
-            ValueError: invalid data or parameters, or the training diverged.
-        """
-        warm = self.warm_start and hasattr(self, "prototypes_")
-        if not warm:
-            self.__dict__.pop("prototypes_", None)  # a fit that fails leaves an estimator that is not fitted
-        self._train(self._rows(X, y, sample_weight, warm), warm=warm)
-        return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train one epoch on inputs (n, features) and targets, at a constant learning rate.
@@ -115,32 +86,20 @@ class PrototypeRegressor(RegressorMixin, AbstractPrototypeEstimator):  # type: i
         return self
 
     def _rows(self, X: Any, y: Any, sample_weight: Any, warm: bool) -> Rows:
-        X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=not warm, multi_output=True, y_numeric=True)
-        targets = np.asarray(y, np.float64).reshape(len(y), -1)
+        rows = self._valid_rows(X, y, sample_weight, warm, multi_output=True, y_numeric=True)
+        targets = np.asarray(rows.targets, np.float64).reshape(len(rows.targets), -1)
         if warm and targets.shape[1] != self.values_.shape[1]:
             raise ValueError(f"y: expected {self.values_.shape[1]} outputs as before, got {targets.shape[1]}")
-        self._one_dimensional = y.ndim == 1
-        return Rows(X, targets, checked_weights(sample_weight, X)).positive()
+        self._one_dimensional = rows.targets.ndim == 1
+        return rows._replace(targets=targets)
 
     def predict(self, X: Any) -> Floats:
         """Return predictions (n,) or (n, outputs), in the shape of the targets, for inputs (n, features)."""
-        found = self._outputs(X) + self.intercept_
-        return found[:, 0] if self._one_dimensional else found
+        return self._answers(self._outputs(X) + self.intercept_)
 
-    def explain(self, x: Any, *, top: int | None = None) -> PrototypeExplanation:
-        """Return the weight of each prototype in the answer to one input, by decreasing weight.
-
-        Args:
-            x: (features,), of any shape with as many numbers, or a data frame of one row.
-            top: How many prototypes; all if left out.
-
-        Raises:
-            ValueError: not one valid input.
-        """
-        weights, outputs = self._terms(x)
-        outputs = outputs + self.intercept_
-        prediction = outputs[0] if self._one_dimensional else outputs
-        return explained(weights, self.prototypes_, self.values_, outputs, prediction, top)
+    def _terms(self, row: NDArray[np.float32]) -> tuple[Floats, Floats]:
+        weights, sums = super()._terms(row)
+        return weights, sums + self.intercept_
 
     @classmethod
     def from_prototypes(
@@ -165,27 +124,24 @@ class PrototypeRegressor(RegressorMixin, AbstractPrototypeEstimator):  # type: i
             ValueError: arrays that do not fit each other or are not finite, or an invalid parameter.
         """
         given = np.asarray(values, np.float64)
-        made = cls(**{"n_prototypes": len(np.asarray(prototypes)), **params})
-        made._set_given(prototypes, given[:, None] if given.ndim == 1 else given, feature_names)
-        made._one_dimensional = given.ndim == 1
-        n_outputs = made.values_.shape[1]
+        model = cls(**{"n_prototypes": len(np.asarray(prototypes)), **params})
+        model._set_given(prototypes, given[:, None] if given.ndim == 1 else given, feature_names)
+        model._one_dimensional = given.ndim == 1
+        n_outputs = model.values_.shape[1]
         added = np.asarray(intercept, np.float64)
         if added.shape not in ((), (n_outputs,)) or not np.isfinite(added).all():
             raise ValueError(f"intercept: expected a finite number or {n_outputs} of them, got {intercept!r}")
-        made._mean, made._scale = np.broadcast_to(added, n_outputs).copy(), np.ones(n_outputs)
-        made._set_values(made.values_)
-        return made
+        model._mean, model._scale = np.broadcast_to(added, n_outputs).copy(), np.ones(n_outputs)
+        model._set_values(model.values_)
+        return model
 
-    def _scale_targets(self, rows: Rows, warm: bool) -> None:
+    def _training_targets(self, rows: Rows, warm: bool) -> NDArray[np.float32]:
         from sklearn.preprocessing import StandardScaler
 
         if not warm:
-            fitted = StandardScaler().fit(rows.targets, sample_weight=rows.weights)
-            self._mean, self._scale = fitted.mean_, fitted.scale_
-
-    def _scaled(self, targets: NDArray[Any]) -> NDArray[np.float32]:
-        scaled = ((targets - self._mean) / self._scale).astype(np.float32)
-        return np.ascontiguousarray(scaled)
+            scaler = StandardScaler().fit(rows.targets, sample_weight=rows.weights)
+            self._mean, self._scale = scaler.mean_, scaler.scale_
+        return np.ascontiguousarray(((rows.targets - self._mean) / self._scale).astype(np.float32))
 
     def _set_values(self, values: NDArray[np.float32]) -> None:
         scaled = values.astype(np.float64) * self._scale

@@ -1,28 +1,217 @@
-"""Training of an estimator by the kernels of the fused engine."""
+"""Training of an estimator by the kernels of the fused engine: parameters, rows with weights, epochs.
+
+The rule of sample weights: rows of weight 0 are left out. With the automatic batch size, if all distinct rows fit into
+one batch, identical rows are merged, their weights added, and the rows sorted by their bytes: an integer weight then
+gives the same model as so many copies of a row, in any order, to the last bit. Otherwise a weight multiplies the loss
+of its row, and rows keep their order. Only ratios of weights matter, and equal weights are those of no weights.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.data.dataset import Dataset
+from idwbench.attention.scores import BUILT_IN_METHODS
+from idwbench.data.dataset import Dataset, Scaling, Split
+from idwbench.errors import ConfigError, did_you_mean
+from idwbench.models.initialisation import check_prototypes
 from idwbench.runs.config import RunConfig
-from idwbench.runs.protocol import learning_rate
+from idwbench.runs.kinds.prototypes import PrototypesConfig
+from idwbench.runs.protocol import Protocol, learning_rate
+from idwbench.runs.settings import Settings, validated
 from idwbench.training.engine import batch_orders
 
 if TYPE_CHECKING:
     from idwbench.training.kernel_runs import KernelRun
 
-__all__ = ["TrainingState", "train_one_epoch", "train_prototypes"]
+__all__ = [
+    "Rows",
+    "TrainingState",
+    "checked_weights",
+    "merged",
+    "plain",
+    "relative",
+    "seed_of",
+    "train_one_epoch",
+    "train_prototypes",
+    "training_settings",
+]
 
+# Rows of a batch with batch_size="auto"; as many distinct rows or fewer are one batch.
+AUTO_BATCH = 200
+# With epochs="auto": so many steps, within a range of epochs.
+_AUTO_STEPS = 2000
+_FEWEST_EPOCHS, _MOST_EPOCHS = 20, 500
 # Number of differences of inputs and keys in one call of the kernel, after which an interruption is noticed.
 _CALL_NUMBERS = 2**30
+
+EstimatorTask = Literal["classification", "regression"]
+Weights = NDArray[np.float64]
+
+
+class ArraysConfig(Settings):
+    """The data set of an estimator: arrays of the caller."""
+
+    name: Literal["arrays"] = "arrays"
+    task: EstimatorTask
+
+
+class TrainingSettings(NamedTuple):
+    """What is trained, and how."""
+
+    model: PrototypesConfig
+    protocol: Protocol
+    seed: int
+
+
+def training_settings(parameters: Mapping[str, Any], n_rows: int, seed: int) -> TrainingSettings:
+    """Return the settings for the parameters of an estimator, with numbers in place of "auto".
+
+    Raises:
+        ValueError: a parameter is unknown, of the wrong type or out of range; the message begins with its name.
+    """
+    given = _with_automatic(parameters, n_rows)
+    fields = {"prototypes": given["n_prototypes"], "method": given["method"], "initialisation": given["initialisation"]}
+    if str(given["method"]) not in BUILT_IN_METHODS:
+        hint = did_you_mean(str(given["method"]), BUILT_IN_METHODS)
+        raise ValueError(f"method: unknown method {given['method']!r} ({hint})")
+    numbers = _method_parameters(given)
+    try:
+        model = PrototypesConfig.parse({**fields, **numbers})
+        protocol = validated(Protocol, {name: given[name] for name in Protocol.model_fields if name in given})
+    except ConfigError as error:
+        location = ["n_prototypes" if step == "prototypes" else step for step in error.location]
+        raise ValueError(error.render(".".join(map(str, location)))) from None
+    return TrainingSettings(model, protocol, seed)
+
+
+def _method_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the method: those in the dictionary `parameters`, ``power`` and ``epsilon``."""
+    extra = given["parameters"]
+    if not (extra is None or isinstance(extra, Mapping)):
+        raise ValueError(f"parameters: expected a dict or None, got {extra!r}")
+    numbers = {str(name): plain(value) for name, value in (extra or {}).items()}
+    if others := [name for name in numbers if name in (*Protocol.model_fields, *PrototypesConfig.model_fields)]:
+        raise ValueError(f"parameters: {others[0]!r} is no parameter of a method")
+    for name in ("power", "epsilon"):
+        if given[name] is not None:
+            if name in numbers:
+                raise ValueError(f"{name}: also in `parameters`; give it once")
+            numbers[name] = given[name]
+    return numbers
+
+
+def _with_automatic(parameters: Mapping[str, Any], n_rows: int) -> dict[str, Any]:
+    """Return the parameters with numbers in place of "auto".
+
+    ``batch_size``: 200, or the number of rows if that is smaller. ``epochs``: for about 2,000 steps, from 20 to 500.
+    """
+    numbers = {name: plain(value) for name, value in parameters.items()}
+    if numbers["batch_size"] == "auto":
+        numbers["batch_size"] = min(AUTO_BATCH, n_rows)
+    batch_size = numbers["batch_size"]
+    if numbers["epochs"] == "auto" and isinstance(batch_size, int) and batch_size > 0:
+        steps = math.ceil(n_rows / batch_size)
+        numbers["epochs"] = min(max(math.ceil(_AUTO_STEPS / steps), _FEWEST_EPOCHS), _MOST_EPOCHS)
+    return numbers
+
+
+def seed_of(random_state: Any) -> int:
+    """Return the seed of a run: a whole number itself, otherwise one drawn by scikit-learn's rule.
+
+    Raises:
+        ValueError: neither a number from 0 to 2³² − 1, None nor a `RandomState`.
+    """
+    from sklearn.utils import check_random_state
+
+    generator = check_random_state(random_state)
+    number = plain(random_state)
+    return number if isinstance(number, int) else int(generator.randint(2**32, dtype=np.uint64))
+
+
+def plain(value: Any) -> Any:
+    """Return a NumPy scalar as a number of Python, and anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+class Rows(NamedTuple):
+    """Inputs (n, features), targets (n,) or (n, outputs), and weights (n,), or None for equal weights."""
+
+    inputs: NDArray[np.float32]
+    targets: NDArray[Any]
+    weights: Weights | None = None
+
+    def positive(self) -> Rows:
+        """Return the rows with a weight above 0."""
+        if self.weights is None or self.weights.all():
+            return self
+        kept = self.weights > 0
+        return Rows(self.inputs[kept], self.targets[kept], self.weights[kept])
+
+
+def checked_weights(sample_weight: Any, X: NDArray[Any]) -> Weights | None:
+    """Return the sample weights of `X` (n, features) in float64, (n,), or None.
+
+    Raises:
+        ValueError: not one finite number for each row, a negative number, or only zeros.
+    """
+    from sklearn.utils.validation import _check_sample_weight
+
+    if sample_weight is None:
+        return None
+    weights: Weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if (weights < 0).any():
+        raise ValueError("Negative values in data passed to `sample_weight`.")
+    if not weights.any():
+        raise ValueError("Sample weights must contain at least one non-zero number; all are zero.")
+    return weights
+
+
+def merged(rows: Rows, most: int) -> Rows | None:
+    """Return the distinct rows in the order of their bytes with their total weights, or None if they exceed `most`."""
+    records = _records(rows, most)
+    if records is None:
+        return None
+    _, first, inverse = np.unique(records, return_index=True, return_inverse=True)
+    # Sums of integers are exact in any order.
+    weights = np.bincount(inverse.reshape(-1), weights=rows.weights, minlength=len(first)).astype(np.float64)
+    return Rows(np.ascontiguousarray(rows.inputs[first]), np.ascontiguousarray(rows.targets[first]), weights)
+
+
+def _records(rows: Rows, most: int) -> NDArray[np.void] | None:
+    """Return the bytes of each row as one item, (n,), or None if more than `most` differ."""
+    distinct: set[bytes] = set()
+    parts = []
+    for start in range(0, len(rows.inputs), most + 1):
+        part = slice(start, start + most + 1)
+        inputs = np.ascontiguousarray(rows.inputs[part])
+        targets = np.ascontiguousarray(rows.targets[part].reshape(len(inputs), -1))
+        together = np.concatenate([inputs.view(np.uint8), targets.view(np.uint8)], axis=1)
+        records = together.view(np.dtype((np.void, together.shape[1]))).reshape(-1)
+        distinct.update(record.tobytes() for record in records)
+        if len(distinct) > most:
+            return None
+        parts.append(records)
+    return np.concatenate(parts)
+
+
+def relative(weights: Weights) -> Weights:
+    """Return weights of at most 1 with the same ratios, so that no sum overflows; a power of two divides exactly."""
+    return np.asarray(np.ldexp(weights, -int(np.frexp(weights.max())[1])))
+
+
+def mean_one(weights: Weights | None) -> NDArray[np.float32] | None:
+    """Return the weights divided by their mean; None if all are equal."""
+    if weights is None or (weights == weights[0]).all():
+        return None
+    shares = weights / weights.max()
+    return np.asarray(shares / shares.mean(), np.float32)
 
 
 @dataclass(frozen=True)
@@ -42,60 +231,75 @@ class TrainingState:
     losses: list[float]
 
     @classmethod
-    def of(cls, keys: NDArray[np.float32], values: NDArray[np.float32]) -> TrainingState:
+    def start(cls, keys: NDArray[np.float32], values: NDArray[np.float32]) -> TrainingState:
         """Return the state before the first step, from keys (prototypes, features) and values (prototypes, outputs)."""
-        of_keys, of_values = (np.zeros((4, *array.shape), np.float32) for array in (keys, values))
-        of_keys[0], of_values[0] = keys, values
-        return cls(of_keys, of_values, 0, [])
+        state = [np.zeros((4, *array.shape), np.float32) for array in (keys, values)]
+        state[0][0], state[1][0] = keys, values
+        return cls(state[0], state[1], 0, [])
 
 
-def train_prototypes(config: RunConfig, dataset: Dataset, start: TrainingState | None = None) -> TrainingState:
-    """Train all epochs of a run, from the keys and values of `start` or from its initialisation.
+def train_prototypes(
+    settings: TrainingSettings, train: Split, n_classes: int, start: TrainingState | None = None
+) -> TrainingState:
+    """Train all epochs, from the keys and values of `start` or from the initialisation.
+
+    Args:
+        settings: What is trained, and how.
+        train: The rows.
+        n_classes: Number of classes; 0 for a regression.
+        start: The state of an earlier training.
 
     Raises:
         ConfigError: too few rows for the initialisation.
         ValueError: loss, keys or values are not finite.
     """
-    run = _new_run(config, dataset)
+    run = _new_run(settings, train, n_classes)
     if start is not None:
-        _put(run, TrainingState.of(start.keys[0], start.values[0]))
-    n, epochs, steps = len(dataset.train), config.protocol.epochs, _steps_in_epoch(config, dataset)
-    rates = np.array([learning_rate(config.protocol, epoch) for epoch in range(epochs)])
+        _put(run, TrainingState.start(start.keys[0], start.values[0]))
+    n, protocol, steps = len(train), settings.protocol, _steps_in_epoch(settings, train)
+    rates = np.array([learning_rate(protocol, epoch) for epoch in range(protocol.epochs)])
     chunk = max(1, _CALL_NUMBERS // (n * run.keys[0, 0].size))
     losses: list[float] = []
     with _one_thread(run):
-        for first in range(0, epochs, chunk):
+        for first in range(0, protocol.epochs, chunk):
             orders = batch_orders(run.generator, n, len(rates[first : first + chunk]))
             losses += run.take_steps(orders, rates[first : first + chunk], first * steps).tolist()
             if (finite := int(run.finite[0])) < len(orders):
                 raise _divergence(f"epoch {first + finite + 1}")
-    return _taken(run, epochs * steps, losses)
+    return _taken(run, protocol.epochs * steps, losses)
 
 
-def train_one_epoch(config: RunConfig, dataset: Dataset, start: TrainingState | None = None) -> TrainingState:
+def train_one_epoch(
+    settings: TrainingSettings, train: Split, n_classes: int, start: TrainingState | None = None
+) -> TrainingState:
     """Train one epoch at the learning rate itself, without a schedule, and continue the optimizer of `start`.
 
     The order of the rows is determined by the seed and the number of steps so far; raises as `train_prototypes`.
     """
-    run = _new_run(config, dataset)
+    run = _new_run(settings, train, n_classes)
     steps = 0
     if start is not None:
         _put(run, start)
         steps = start.steps
-    order = np.random.default_rng((config.seed, steps)).permutation(len(dataset.train))
+    order = np.random.default_rng((settings.seed, steps)).permutation(len(train))
     with _one_thread(run):
-        losses = run.take_steps(order[None], config.protocol.learning_rate, steps)
+        losses = run.take_steps(order[None], settings.protocol.learning_rate, steps)
     if not run.finite[0]:
         raise _divergence(f"step {steps + 1} or later")
-    return _taken(run, steps + _steps_in_epoch(config, dataset), losses.tolist())
+    return _taken(run, steps + _steps_in_epoch(settings, train), losses.tolist())
 
 
-def _new_run(config: RunConfig, dataset: Dataset) -> KernelRun:
-    from idwbench.training.fused_engine import ENGINES, prepare
+def _new_run(settings: TrainingSettings, train: Split, n_classes: int) -> KernelRun:
+    from idwbench.training.fused_engine import prepare
     from idwbench.training.kernel_runs import KernelRun
 
     prepare()
-    ENGINES["fused"].check(config, dataset)
+    arrays = ArraysConfig(task="classification" if n_classes else "regression")
+    config = validated(RunConfig, {"dataset": arrays, **settings._asdict()})
+    first = Split(train.inputs[:1], train.targets[:1])  # a data set has test data, which is not used here
+    names = tuple(map(str, range(n_classes)))
+    dataset = Dataset(config.dataset, train, first, None, Scaling.identity(), None, names, "")
+    check_prototypes(settings.model, dataset)
     return KernelRun(config, dataset, dataset.moments)
 
 
@@ -110,8 +314,8 @@ def _taken(run: KernelRun, steps: int, losses: list[float]) -> TrainingState:
     return TrainingState(np.array(keys, order="C"), np.array(values, order="C"), steps, losses)
 
 
-def _steps_in_epoch(config: RunConfig, dataset: Dataset) -> int:
-    return math.ceil(len(dataset.train) / config.protocol.batch_size)
+def _steps_in_epoch(settings: TrainingSettings, train: Split) -> int:
+    return math.ceil(len(train) / settings.protocol.batch_size)
 
 
 @contextmanager

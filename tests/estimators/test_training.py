@@ -41,13 +41,14 @@ def test_a_fit_equals_a_run_of_the_engine_for_each_method(name, method):
     data = load_dataset(parse_dataset(name))
     chosen = np.arange(0, len(data.train), 2)[:90]
     small = replace(data, train=Split(data.train.inputs[chosen], data.train.targets[chosen]))
-    config = run_config(name, method=method, prototypes=5, seed=3, **SETTINGS)
+    config = run_config(name, method=method, prototypes=10, seed=3, **SETTINGS)
     result = train_run(config, small, engine="fused")
     made = PrototypeRegressor if data.task == "regression" else PrototypeClassifier
     # The targets of the data set are scaled by all its rows.
-    fitted = made(5, method=method, random_state=3, **SETTINGS)
+    fitted = made(10, method=method, random_state=3, **SETTINGS)
     if data.task == "regression":
-        fitted._scale_targets = lambda rows, warm: vars(fitted).update(_mean=np.zeros(1), _scale=np.ones(1))
+        vars(fitted).update(_mean=np.zeros(1), _scale=np.ones(1))
+        fitted._training_targets = lambda rows, warm: rows.targets.astype(np.float32)
     fitted.fit(small.train.inputs, small.train.targets)
     np.testing.assert_array_equal(fitted.prototypes_, result.arrays["keys"])
     np.testing.assert_array_equal(fitted.values_, result.arrays["values"])
@@ -96,6 +97,18 @@ def test_equal_weights_are_none_in_batches_too(made):
     without = made(4, batch_size=7, epochs=2, random_state=0).fit(X[5:], y[5:])
     removed = made(4, batch_size=7, epochs=2, random_state=0).fit(X, y, sample_weight=np.arange(len(X)) >= 5)
     np.testing.assert_array_equal(without.prototypes_, removed.prototypes_)
+
+
+@pytest.mark.parametrize("made", [PrototypeClassifier, PrototypeRegressor])
+@pytest.mark.parametrize("batch_size", ["auto", 7])
+def test_only_ratios_of_weights_matter_however_large_they_are(made, batch_size):
+    X, words = rows()
+    y = words if made is PrototypeClassifier else X[:, 0]
+    settings = {"batch_size": batch_size, "epochs": 2, "random_state": 0}
+    for ratios in (np.ones(len(X)), 1 + np.arange(len(X)) % 3):
+        fits = [made(4, **settings).fit(X, y, sample_weight=unit * ratios) for unit in (1.0, 1e300)]
+        np.testing.assert_allclose(fits[0].prototypes_, fits[1].prototypes_, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(fits[0].values_, fits[1].values_, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
@@ -207,7 +220,10 @@ def test_the_same_seed_gives_the_same_prototypes_and_no_seed_another_draw():
     ("parameters", "message"),
     [
         ({"n_prototypes": 0}, "n_prototypes: input should be greater than or equal to 1, got 0"),
-        ({"method": "idx"}, "method: expected one of"),
+        ({"method": "idww"}, "method: unknown method 'idww' .did you mean 'idw'"),
+        ({"method": "nearest"}, "method: unknown method 'nearest' .expected one of: cosine, fc_relu, gaussian, idw,"),
+        ({"parameters": {"nope": 1}}, r"^nope: method 'idw' does not take 'nope' \(it takes epsilon, power\)$"),
+        ({"parameters": {3: 1}, "method": "cosine"}, r"3: method 'cosine' does not take '3' \(it takes temperature\)"),
         ({"power": -1.0}, "power: must be > 0, got -1"),
         ({"power": 2.0, "parameters": {"power": 2.0}}, "power: also in `parameters`"),
         ({"parameters": {"scale": "features"}}, "scale: method 'idw' does not take 'scale'"),
@@ -240,3 +256,25 @@ def test_a_first_partial_fit_needs_all_classes():
     assert model.predict_proba(X).shape == (60, 3)
     drawn = PrototypeClassifier(4, initialisation="kmeans").partial_fit(X, y, classes=np.unique(y))
     assert drawn.partial_fit(X[:2], y[:2]).n_iter_ == 2  # fewer rows than prototypes
+
+
+def test_fewer_prototypes_than_classes_are_warned_of_once():
+    X, y = rows()
+    with pytest.warns(UserWarning, match="n_prototypes=2 is less than the number of classes, 3"):
+        PrototypeClassifier(2, epochs=1).fit(X, y)
+    model = PrototypeClassifier(2, epochs=1)
+    with pytest.warns(UserWarning, match="n_prototypes=2 is less"):
+        model.partial_fit(X, y, classes=np.unique(y))
+    model.partial_fit(X, y)
+
+
+@pytest.mark.parametrize("made", [PrototypeClassifier, PrototypeRegressor])
+def test_what_float32_cannot_hold_is_an_error_without_a_warning(made):
+    X, words = rows()
+    y = words if made is PrototypeClassifier else X[:, 0]
+    model = made(4, epochs=1).fit(X, y)
+    huge = np.where(np.arange(len(X))[:, None] == 3, 1e39, X)
+    message = r"infinity or a value too large for dtype\('float32'\)"
+    for call in (lambda: made(4).fit(huge, y), lambda: model.predict(huge), lambda: model.explain(huge[3])):
+        with pytest.raises(ValueError, match=message):
+            call()
