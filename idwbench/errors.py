@@ -227,7 +227,7 @@ def did_you_mean(word: str, valid: Iterable[str]) -> str:
     if word not in words and word.casefold() in folded:
         near = [folded[word.casefold()]]
     elif not near:
-        near = [folded[found] for found in get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)]
+        near = [folded[match] for match in get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)]
     if near:
         return f"did you mean '{near[0]}'?"
     return f"expected one of: {', '.join(words)}" if words else ""

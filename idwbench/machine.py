@@ -59,18 +59,18 @@ def free_memory() -> int:
 
 
 def _limits() -> list[int]:
-    found = []
+    limits = []
     for path in map(Path, _LIMITS):
         try:
-            found.append(int(path.read_text()))
+            limits.append(int(path.read_text()))
         except (OSError, ValueError):  # no such file, or the word "max"
             continue
     if sys.platform != "win32":
         import resource
 
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        found += [limit] if limit != resource.RLIM_INFINITY else []
-    return found
+        limits += [limit] if limit != resource.RLIM_INFINITY else []
+    return limits
 
 
 def readable_bytes(number: int) -> str:

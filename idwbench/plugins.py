@@ -116,22 +116,22 @@ def load_plugin_code(path: Path, code: bytes) -> list[str]:
     """
     global _loading
     sha256 = hashlib.sha256(code).hexdigest()
-    found: list[Method] = []
-    _loading = (sha256, found)
+    methods: list[Method] = []
+    _loading = (sha256, methods)
     try:
         _run(path, code, f"idwbench_plugin_{sha256[:16]}")
     finally:
         _loading = None
-    if not found:
+    if not methods:
         raise PluginError("registers no method", hint="decorate a score with @register('name')", file=path)
-    for method in found:
+    for method in methods:
         _check_free(method, path)
-        if sum(other.name == method.name for other in found) > 1:
+        if sum(other.name == method.name for other in methods) > 1:
             raise PluginError(f"registers '{method.name}' twice", file=path)
-    for method in found:
+    for method in methods:
         _add(method)
     _loaded[sha256] = (path, code)
-    return [method.name for method in found]
+    return [method.name for method in methods]
 
 
 def load_entry_points() -> list[str]:

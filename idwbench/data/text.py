@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from idwbench.data.dataset import Scaling
 from idwbench.data.download import read_checked
 from idwbench.data.preparation import RawData, RawSplit
-from idwbench.data.tokens import MOST_WORDS, tokenizer_of, vocabulary_of
+from idwbench.data.tokens import MOST_WORDS, build_vocabulary, text_tokenizer
 from idwbench.errors import DatasetError
 from idwbench.files import read_file
 from idwbench.runs.datasets import AesopConfig, LanguageConfig, TextConfig, WikiText2Config
@@ -90,7 +90,7 @@ def _decoded(content: bytes) -> str:
 
 def _cut_text(config: LanguageConfig, text: str, test_fraction: float) -> tuple[str, str]:
     """Return a text in two parts; the second has a fraction of the tokens, rounded, and at least one."""
-    lengths = tokenizer_of(config).lengths(text)
+    lengths = text_tokenizer(config).lengths(text)
     if lengths is None:
         n_test = max(1, round(len(text) * test_fraction))
     else:
@@ -110,11 +110,11 @@ def _split_text(config: LanguageConfig, train: str, test: str) -> RawData:
     Raises:
         DatasetError: a part has too few tokens.
     """
-    tokenizer = tokenizer_of(config)
+    tokenizer = text_tokenizer(config)
     tokens, test_tokens = tokenizer.split(train), tokenizer.split(test)
     n_train = _check_lengths(config, tokenizer.unit, len(tokens), len(test_tokens))
     size = config.vocabulary_size or (MOST_WORDS if tokenizer.pattern else 0)
-    names = vocabulary_of(tokens[:n_train], tokenizer.unknown, size)
+    names = build_vocabulary(tokens[:n_train], tokenizer.unknown, size)
     codes = tokenizer.encode(tokens, names)
     rows = _rows(codes, tokenizer.lengths(train))
     # The first row of a part begins with the token before it, so that each of its tokens is a label.

@@ -19,8 +19,8 @@ __all__ = [
     "UNKNOWN",
     "WORDS",
     "Tokenizer",
-    "tokenizer_of",
-    "vocabulary_of",
+    "build_vocabulary",
+    "text_tokenizer",
 ]
 
 # Stands for each character that is not in the vocabulary: U+FFFD, the replacement character.
@@ -88,14 +88,14 @@ WORDS = Tokenizer("words", "<unk>", r"\n|\w+(?:['’]\w+)*|[^\w\s]")
 SPACED_WORDS = Tokenizer("words", "<unk>", r"\n|[^ \n]+")
 
 
-def tokenizer_of(config: LanguageConfig) -> Tokenizer:
+def text_tokenizer(config: LanguageConfig) -> Tokenizer:
     """Return the tokenizer of a text."""
     if config.tokens == "characters":
         return CHARACTERS
     return SPACED_WORDS if config.is_spaced else WORDS
 
 
-def vocabulary_of(tokens: Sequence[str], unknown: str = UNKNOWN, size: int = 0) -> tuple[str, ...]:
+def build_vocabulary(tokens: Sequence[str], unknown: str = UNKNOWN, size: int = 0) -> tuple[str, ...]:
     """Return `unknown`, and the different tokens of a text by code point.
 
     Args:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from idwbench.data.tokens import CHARACTERS, Tokenizer, tokenizer_of
+from idwbench.data.tokens import CHARACTERS, Tokenizer, text_tokenizer
 from idwbench.errors import ConfigError
 from idwbench.models.language import LanguageModel, NextTokenModel, bits_per_character
 from idwbench.models.lstm import LstmLanguageModel
@@ -131,7 +131,7 @@ def find_language_model(results: Results, run_key: str) -> tuple[StoredRun, Text
     run = complete_run(results, run_key, (LanguageModelConfig, LstmConfig), ("language model", "language model"))
     model, dataset = run.config.model, run.config.dataset
     assert isinstance(model, LanguageModelConfig | LstmConfig) and isinstance(dataset, LanguageConfig)
-    return run, text_model_from_arrays(model, results.load_arrays(run.run_key), tokenizer_of(dataset))
+    return run, text_model_from_arrays(model, results.load_arrays(run.run_key), text_tokenizer(dataset))
 
 
 def _check_generation(unit: str, n_prompt: int, length: int, temperature: float) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from idwbench.data.dataset import Dataset, Split
-from idwbench.data.tokens import tokenizer_of
+from idwbench.data.tokens import text_tokenizer
 from idwbench.dual.lstm import lstm_layers, record_lstm
 from idwbench.dual.recorder import Recorder
 from idwbench.models.language import LanguageModel, NextTokenModel, text_metrics
@@ -38,7 +38,7 @@ __all__ = ["ENGINES", "random_windows", "steps_of_epoch"]
 def _check(config: RunConfig, dataset: Dataset) -> None:
     """Raise `ConfigError` if the training text is shorter than the context."""
     assert isinstance(config.dataset, LanguageConfig) and isinstance(config.model, LanguageModelConfig | LstmConfig)
-    check_context(config.model.context, len(dataset.train), tokenizer_of(config.dataset).unit)
+    check_context(config.model.context, len(dataset.train), text_tokenizer(config.dataset).unit)
 
 
 def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
@@ -49,7 +49,7 @@ def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
     """
     generator, device = np.random.default_rng(config.seed), resolve_device(context.device)
     assert isinstance(config.dataset, LanguageConfig)
-    tokenizer = tokenizer_of(config.dataset)
+    tokenizer = text_tokenizer(config.dataset)
     _check(config, dataset)
     draws = torch.Generator().manual_seed(int(generator.integers(2**63)))
     model = _initial_model(config, dataset.n_outputs, draws).to(device)

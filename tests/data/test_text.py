@@ -7,7 +7,7 @@ import pytest
 from idwbench.data import text as texts
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
-from idwbench.data.tokens import CHARACTERS, UNKNOWN, vocabulary_of
+from idwbench.data.tokens import CHARACTERS, UNKNOWN, build_vocabulary
 from idwbench.errors import ConfigError, DatasetError
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import TextConfig, parse_dataset
@@ -61,13 +61,13 @@ def test_the_vocabulary_is_that_of_the_training_part(load):
 
 
 def test_characters_are_numbered_by_code_point():
-    names = vocabulary_of("zebra—😀\n")
+    names = build_vocabulary("zebra—😀\n")
     assert names == (UNKNOWN, "\n", "a", "b", "e", "r", "z", "—", "😀")
     assert CHARACTERS.encode("😀\nz?€😁", names).tolist() == [8, 1, 6, 0, 0, 0]
 
 
 def test_a_text_of_unknown_characters_only_has_an_empty_vocabulary():
-    assert CHARACTERS.encode(f"a{UNKNOWN}", vocabulary_of(UNKNOWN * 3)).tolist() == [0, 0]
+    assert CHARACTERS.encode(f"a{UNKNOWN}", build_vocabulary(UNKNOWN * 3)).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("ending", ["\r\n", "\r"])

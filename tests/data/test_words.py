@@ -10,7 +10,7 @@ import pytest
 from idwbench.data import text as texts
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
-from idwbench.data.tokens import CHARACTERS, SPACED_WORDS, WORDS, Tokenizer, tokenizer_of, vocabulary_of
+from idwbench.data.tokens import CHARACTERS, SPACED_WORDS, WORDS, Tokenizer, build_vocabulary, text_tokenizer
 from idwbench.errors import DatasetError
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import AesopConfig, TextConfig, WikiText2Config, parse_dataset
@@ -65,15 +65,15 @@ def test_joined_words_are_the_text_but_for_its_spaces():
 
 def test_the_vocabulary_has_the_most_frequent_words_in_order():
     tokens = ["b", "a", "c", "b", "<unk>", "<unk>", "<unk>", "a", "d"]
-    assert vocabulary_of(tokens, "<unk>") == ("<unk>", "a", "b", "c", "d")
-    assert vocabulary_of(tokens, "<unk>", 3) == ("<unk>", "a", "b", "c")
-    assert vocabulary_of(tokens, "<unk>", 1) == ("<unk>", "a")
-    assert vocabulary_of("abcb", size=1) == ("\ufffd", "b")
+    assert build_vocabulary(tokens, "<unk>") == ("<unk>", "a", "b", "c", "d")
+    assert build_vocabulary(tokens, "<unk>", 3) == ("<unk>", "a", "b", "c")
+    assert build_vocabulary(tokens, "<unk>", 1) == ("<unk>", "a")
+    assert build_vocabulary("abcb", size=1) == ("\ufffd", "b")
 
 
 @pytest.mark.parametrize("tokenizer", [CHARACTERS, WORDS])
 def test_a_vocabulary_survives_as_an_array(tokenizer: Tokenizer):
-    names = vocabulary_of(tokenizer.split(TEXT + "é\U0001f98a"), tokenizer.unknown)
+    names = build_vocabulary(tokenizer.split(TEXT + "é\U0001f98a"), tokenizer.unknown)
     array = tokenizer.vocabulary_array(names)
     assert tokenizer.vocabulary(array) == names
     np.testing.assert_array_equal(
@@ -109,9 +109,9 @@ def test_spaces_change_the_data_since_they_count_as_characters(load):
 
 
 def test_texts_are_tokenised_by_their_data_set():
-    assert tokenizer_of(AesopConfig(tokens="words")) is tokenizer_of(TextConfig(path="x", tokens="words")) is WORDS
-    assert tokenizer_of(WikiText2Config(tokens="words")) is SPACED_WORDS
-    assert tokenizer_of(WikiText2Config()) is CHARACTERS
+    assert text_tokenizer(AesopConfig(tokens="words")) is text_tokenizer(TextConfig(path="x", tokens="words")) is WORDS
+    assert text_tokenizer(WikiText2Config(tokens="words")) is SPACED_WORDS
+    assert text_tokenizer(WikiText2Config()) is CHARACTERS
 
 
 def test_wikitext_2_keeps_its_own_words(tmp_path, monkeypatch):

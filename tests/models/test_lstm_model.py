@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from idwbench.data.dataset import Split
-from idwbench.data.tokens import WORDS, vocabulary_of
+from idwbench.data.tokens import WORDS, build_vocabulary
 from idwbench.errors import ConfigError
 from idwbench.models.language import bits_per_character, mean_loss, text_metrics
 from idwbench.models.lstm import LstmLanguageModel
@@ -92,7 +92,7 @@ def test_a_perplexity_beyond_all_numbers_is_left_out():
 
 @pytest.fixture
 def of_words() -> TextModel:
-    names = vocabulary_of(WORDS.split(TEXT), WORDS.unknown)
+    names = build_vocabulary(WORDS.split(TEXT), WORDS.unknown)
     return TextModel(random_model(len(names)), names, WORDS)
 
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 from texts import TEXT, random_model, text_file, text_run
 
-from idwbench.data.tokens import vocabulary_of
+from idwbench.data.tokens import build_vocabulary
 from idwbench.errors import ConfigError, TrainingError
 from idwbench.models.text_model import TextModel, load_language_model
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.sweep.execution import train
 
-NAMES = vocabulary_of(TEXT)
+NAMES = build_vocabulary(TEXT)
 
 
 @pytest.fixture(scope="module")
