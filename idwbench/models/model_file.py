@@ -9,6 +9,7 @@ time stamp, so that the same run gives the same bytes.
 import io
 import json
 import math
+import pickletools
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
@@ -44,6 +45,13 @@ _DTYPES = {
     "scaling_std": torch.float64,
     "target_mean": torch.float64,
     "target_std": torch.float64,
+}
+# What the pickle of tensors of these types calls.
+_PARTS_OF_TENSORS = {
+    "collections OrderedDict",
+    "torch._utils _rebuild_tensor_v2",
+    "torch DoubleStorage",
+    "torch FloatStorage",
 }
 
 Fields = tuple[dict[str, Any], dict[str, Any]]
@@ -138,22 +146,38 @@ def _read_model(content: bytes, path: Path) -> SavedModel:
 
 def _pt_fields(content: bytes) -> Fields:
     """Return the card and the tensors of a ``.pt`` file."""
-    if not zipfile.is_zipfile(io.BytesIO(content)):
-        raise ValueError("it is not the zip archive that torch.save writes")
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        # Torch would allocate whatever size an entry claims.
-        if any(entry.compress_type or entry.file_size > len(content) for entry in archive.infolist()):
-            raise ValueError("it is compressed, which torch.save never does, or a size in it is wrong")
-        broken = archive.testzip()  # torch does not check the checksums
-    if broken is not None:
-        raise ValueError(f"the checksum of {broken} is wrong")
+    called = _called_names(content)
     try:
+        if not called <= _PARTS_OF_TENSORS:
+            raise ValueError
         fields: dict[str, Any] = dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
     except Exception as error:  # the message of torch recommends loading without protection
         raise ValueError("it holds Python objects, or is not a file of torch.save") from error
     tensors = {name: field for name, field in fields.items() if isinstance(field, Tensor)}
     facts = {name: field for name, field in fields.items() if name not in tensors}
     return json.loads(facts[CARD_NAME]) if CARD_NAME in facts else facts, tensors
+
+
+def _called_names(content: bytes) -> set[object]:
+    """Return what the pickle in a ``.pt`` file would call; torch would call more than tensors need: bytearray(10**12).
+
+    Raises:
+        ValueError: the file is not a zip archive as torch writes it, or a checksum is wrong.
+    """
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        raise ValueError("it is not the zip archive that torch.save writes")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        entries, names = archive.infolist(), archive.namelist()
+        # Torch would allocate whatever size an entry claims.
+        if any(entry.compress_type or entry.file_size > len(content) for entry in entries):
+            raise ValueError("it is compressed, which torch.save never does, or a size in it is wrong")
+        broken = archive.testzip()  # torch does not check the checksums
+        if broken is not None:
+            raise ValueError(f"the checksum of {broken} is wrong")
+        pickles = [name for name in names if name.endswith("/data.pkl")]
+        if len(pickles) != 1:
+            raise ValueError("it is not the zip archive that torch.save writes")
+        return {name for code, name, _ in pickletools.genops(archive.read(pickles[0])) if code.name == "GLOBAL"}
 
 
 def _safetensors_fields(content: bytes) -> Fields:
