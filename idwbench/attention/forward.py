@@ -171,7 +171,7 @@ def apply_weighting(
     is 0. A score of −∞ (a masked key) has weight 0.
     """
     hits = torch.isposinf(scores)
-    if not hits.any():
+    if not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or hits.any()):
         weights: Tensor = weighting.function(scores, **parameters)
         return weights
     in_row = hits.any(-1, keepdim=True)

@@ -1,5 +1,7 @@
 """Multi-head attention with any score: layers with the interface of `torch.nn.MultiheadAttention`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -8,7 +10,6 @@ from torch.nn import functional
 
 from idwbench.attention.masks import Masks, layer_masks
 from idwbench.attention.pair_scores import AdditiveScore, MethodScore, PairScore, WeightingScore
-from idwbench.attention.records import ParameterValue, Weighting
 from idwbench.attention.sequences import SequenceAttention
 from idwbench.attention.weightings import get_weighting
 from idwbench.errors import ConfigError
@@ -67,9 +68,12 @@ class MultiheadAttention(nn.MultiheadAttention):
             embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype
         )
         self.score, self.weighting = score, weighting
-        chosen, self.weighting_parameters = _weighting(weighting, parameters)
-        of_score = {name: value for name, value in parameters.items() if name not in self.weighting_parameters}
-        pair_score = _pair_score(score, of_score, (num_heads, self.head_dim), device=device, dtype=dtype)
+        with _value_errors():
+            chosen = get_weighting(weighting)
+            own = {name for name in parameters if chosen.takes(name)}
+            self.weighting_parameters = chosen.resolve({name: parameters[name] for name in own})
+            others = {name: value for name, value in parameters.items() if name not in own}
+            pair_score = _pair_score(score, others, (num_heads, self.head_dim), device=device, dtype=dtype)
         self.pair_score = pair_score if chosen.own_score is None else WeightingScore(chosen.own_score)
         if self.pair_score != MethodScore("scaled_dot") or weighting != "softmax":
             # Otherwise `torch.nn.TransformerEncoderLayer` computes the scaled dot product itself in evaluation.
@@ -181,14 +185,15 @@ class SelfAttention(MultiheadAttention):
         )
 
 
-def _weighting(weighting: str, parameters: dict[str, Any]) -> tuple[Weighting, dict[str, ParameterValue]]:
-    """Return the weighting and all its parameters."""
+@contextmanager
+def _value_errors() -> Iterator[None]:
+    """Raise errors of settings as `ValueError`, as PyTorch's layers do; what is a method elsewhere is a score here."""
     try:
-        chosen = get_weighting(weighting)
-        return chosen, chosen.resolve({name: value for name, value in parameters.items() if chosen.takes(name)})
+        yield
     except ConfigError as error:
-        location = () if error.location == ("weighting",) else error.location
-        raise ValueError(str(ConfigError(error.problem, location=location, hint=error.hint))) from None
+        location = () if error.location in (("method",), ("weighting",)) else error.location
+        problem = error.problem.replace("method", "score", 1)
+        raise ValueError(str(ConfigError(problem, location=location, hint=error.hint))) from None
 
 
 def _pair_score(score: str, parameters: dict[str, Any], shape: tuple[int, int], **factory: Any) -> PairScore:
@@ -201,12 +206,7 @@ def _pair_score(score: str, parameters: dict[str, Any], shape: tuple[int, int], 
         raise ValueError(f"score must be a name, got {score!r}")
     if score == "fc_relu":
         raise ValueError("'fc_relu' is the score 'scaled_dot' with the weighting 'relu', without the scale")
-    try:
-        return MethodScore(score, parameters)
-    except ConfigError as error:
-        location = () if error.location == ("method",) else error.location
-        problem = error.problem.replace("method", "score", 1)
-        raise ValueError(str(ConfigError(problem, location=location, hint=error.hint))) from None
+    return MethodScore(score, parameters)
 
 
 def _check_inputs(layer: MultiheadAttention, query: Tensor, key: Tensor, value: Tensor) -> bool:

@@ -43,14 +43,6 @@ class Masks(NamedTuple):
             parts.append(_causal_rows(start, stop, n_keys, like))
         return sum(parts[1:], parts[0]) if parts else None
 
-    def part(self, batch: slice, heads: slice) -> "Masks":
-        """Return the masks of some sequences and heads."""
-        attention, padding = self.attention, self.padding
-        if attention is not None:
-            attention = attention[batch if attention.shape[0] > 1 else slice(None)]
-            attention = attention[:, heads if attention.shape[1] > 1 else slice(None)]
-        return Masks(attention, None if padding is None else padding[batch], self.causal)
-
     def extended(self, n_queries: int, n_keys: int, extra: int, like: Tensor) -> "Masks":
         """Return masks for `extra` more keys at the end, which every query may attend to."""
         attention = self.attention

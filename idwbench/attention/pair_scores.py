@@ -34,6 +34,7 @@ class PairScore(Protocol):
         pairwise: Whether the score of a pair depends on no other key.
         autocasts: Whether autocast may lower the precision.
         may_hit: Whether the score may be +∞.
+        numbers_per_pair: How many numbers the scores need for each pair while they are computed.
     """
 
     @property
@@ -45,14 +46,14 @@ class PairScore(Protocol):
     @property
     def may_hit(self) -> bool: ...  # noqa: D102
 
+    @property
+    def numbers_per_pair(self) -> int: ...  # noqa: D102
+
     def prepare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Return what is computed once for each query and each key."""
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Return the scores of prepared queries and keys."""
-
-    def numbers_per_pair(self, queries: Tensor) -> int:
-        """Return how many numbers the scores of prepared queries need for each pair."""
 
     def product(self, queries: Tensor, keys: Tensor) -> Product | None:
         """Return an equivalent scaled inner product for a softmax, if there is one."""
@@ -68,6 +69,7 @@ class MethodScore:
 
     name: str
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    numbers_per_pair = 1
 
     def __post_init__(self) -> None:
         """Give the missing parameters their defaults."""
@@ -107,10 +109,6 @@ class MethodScore:
             scores = score(queries, keys, **self.parameters)
         return scores
 
-    def numbers_per_pair(self, queries: Tensor) -> int:
-        """Return 1: no built-in method needs more than the scores."""
-        return 1
-
     def product(self, queries: Tensor, keys: Tensor) -> Product | None:
         """Return an equivalent scaled inner product for a softmax, if there is one.
 
@@ -147,6 +145,7 @@ class WeightingScore:
     pairwise = True
     autocasts = True
     may_hit = False
+    numbers_per_pair = 1
 
     def prepare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Return queries and keys in float32 at least."""
@@ -155,10 +154,6 @@ class WeightingScore:
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Return the scores of prepared queries and keys."""
         return self.function(queries, keys)
-
-    def numbers_per_pair(self, queries: Tensor) -> int:
-        """Return 1."""
-        return 1
 
     def product(self, queries: Tensor, keys: Tensor) -> Product | None:
         """Return None: there is no equivalent inner product."""
@@ -195,6 +190,7 @@ class AdditiveScore(nn.Module):
         if hidden <= 0:
             raise ValueError(f"hidden must be greater than 0, got {hidden}")
         self.form, self.head_dim = form, head_dim
+        self.numbers_per_pair = hidden if form == "tanh" else 1  # each pair has a hidden layer of its own
         self.weight = nn.Parameter(torch.empty(num_heads, hidden, 2 * head_dim, **factory))
         self.vector = nn.Parameter(torch.empty(num_heads, hidden, **factory))
         self.reset_parameters()
@@ -208,8 +204,8 @@ class AdditiveScore(nn.Module):
     def prepare(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Return W_q q and W_k k, or vᵀ W_q q and vᵀ W_k k in the linear form."""
         weight = self.weight if self.form == "tanh" else self.vector.unsqueeze(-2) @ self.weight
-        of_query, of_key = torch.split(weight, self.head_dim, -1)
-        return queries @ of_query.mT, keys @ of_key.mT
+        query_weight, key_weight = torch.split(weight, self.head_dim, -1)
+        return queries @ query_weight.mT, keys @ key_weight.mT
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Return the scores of prepared queries and keys."""
@@ -218,16 +214,12 @@ class AdditiveScore(nn.Module):
         hidden = (queries.unsqueeze(-2) + keys.unsqueeze(-3)).tanh()
         return (hidden.flatten(-3, -2) @ self.vector.unsqueeze(-1)).view(hidden.shape[:-1])
 
-    def numbers_per_pair(self, queries: Tensor) -> int:
-        """Return the size of the hidden layer: each pair has its own."""
-        return queries.shape[-1]
-
     def product(self, queries: Tensor, keys: Tensor) -> Product | None:
         """Return 1 · (vᵀ W_k k) in the linear form, equivalent for a softmax."""
         if self.form == "tanh":
             return None
-        of_queries, of_keys = self.prepare(queries, keys)
-        return torch.ones_like(of_queries), of_keys, 1.0
+        queries, keys = self.prepare(queries, keys)
+        return torch.ones_like(queries), keys, 1.0
 
 
 def _is_product_faster(queries: Tensor, keys: Tensor) -> bool:

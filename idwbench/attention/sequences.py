@@ -38,14 +38,7 @@ def masked_weights(
     A softmax over no key at all is NaN, as in PyTorch. Scores of +∞ (hits with ε = 0) share the weight equally; they
     are looked for if `may_hit`.
     """
-    scores = exclude(scores, mask)
-    if weighting == "softmax":
-        if may_hit:
-            hits = torch.isposinf(scores)
-            shared = torch.zeros_like(scores).masked_fill(~hits, -math.inf)
-            scores = torch.where(hits.any(-1, keepdim=True), shared, scores)
-        return scores.softmax(-1)
-    chosen = get_weighting(weighting)
+    scores, chosen = exclude(scores, mask), get_weighting(weighting)
     weights: Tensor = apply_weighting(chosen, parameters, scores) if may_hit else chosen.function(scores, **parameters)
     return weights
 
@@ -95,7 +88,7 @@ class SequenceAttention:
         return torch.cat(outputs, -2)
 
     def _rows_at_a_time(self, queries: Tensor, keys: Tensor) -> int:
-        per_query = math.prod(queries.shape[:-2]) * keys.shape[-2] * self.score.numbers_per_pair(queries)
+        per_query = math.prod(queries.shape[:-2]) * keys.shape[-2] * self.score.numbers_per_pair
         return max(1, NUMBERS_AT_A_TIME // max(1, per_query))
 
     def _recomputed(self, queries: Tensor, keys: Tensor, values: Tensor, masks: Masks, start: int) -> Tensor:

@@ -54,7 +54,7 @@ class ArrayModel:
     card: dict[str, Any]
 
     @property
-    def of_distances(self) -> bool:
+    def compares_distances(self) -> bool:
         """Whether the score is a function of squared distances."""
         return isinstance(BUILT_IN_METHODS[self.method].score, DistanceScore)
 
@@ -71,7 +71,7 @@ class ArrayModel:
 
     def weights(self, inputs: Any, keys: Any) -> Any:
         """Return the weights (n, prototypes) for scaled inputs (n, features) and keys in float64."""
-        compared = (squared_distances(inputs, keys),) if self.of_distances else (inputs, keys)
+        compared = (squared_distances(inputs, keys),) if self.compares_distances else (inputs, keys)
         return self.weighting(self.score(*compared, **self.parameters))
 
 

@@ -54,7 +54,7 @@ def numpy_source(model: ArrayModel) -> str:
             HEAD.format(
                 model=model.card["model"],
                 formula=METHODS[model.method].formula,
-                distance=",  d = ‖x − k_j‖" if model.of_distances else "",
+                distance=",  d = ‖x − k_j‖" if model.compares_distances else "",
                 weighting=_WEIGHTINGS[model.weighting.__name__],
                 outputs="the predictions, before their scaling" if targets else "the logits",
                 functions="explain" if targets else "predict_proba, logits and explain",
@@ -79,14 +79,14 @@ def numpy_source(model: ArrayModel) -> str:
 
 def _score(model: ArrayModel) -> str:
     """Return the call of the score as text."""
-    compared = "squared_distances(inputs, KEYS)" if model.of_distances else "inputs, KEYS"
+    compared = "squared_distances(inputs, KEYS)" if model.compares_distances else "inputs, KEYS"
     numbers = "".join(f", {name}={value!r}" for name, value in model.parameters.items())
     return f"{model.score.__name__}({compared}{numbers})"
 
 
 def _needed(model: ArrayModel) -> list[Callable[..., Any]]:
     """Return the functions of the formulas that a module needs."""
-    waiting: list[Callable[..., Any]] = [squared_distances] if model.of_distances else []
+    waiting: list[Callable[..., Any]] = [squared_distances] if model.compares_distances else []
     waiting += [model.score, model.weighting, softmax]
     functions: dict[str, Callable[..., Any]] = {}
     while waiting:
