@@ -18,7 +18,7 @@ from idwbench.data.text import load_aesop, load_text, load_wikitext_2
 from idwbench.errors import DatasetError
 from idwbench.files import file_sha256
 from idwbench.machine import check_memory
-from idwbench.runs.datasets import DatasetConfig, DrawnConfig, FileConfig, LookupConfig, dataset_label
+from idwbench.runs.datasets import DatasetConfig, FileConfig, LookupConfig, dataset_label
 
 __all__ = ["DATA_VARIABLE", "LOADERS", "check_size", "data_folder", "load_dataset", "resolve_files"]
 
@@ -76,7 +76,7 @@ def check_size(config: DatasetConfig) -> None:
     if isinstance(config, LookupConfig):  # a key and a value for each item and query
         sizes = {"items": config.items, "queries": config.queries, "validation": config.validation}
         numbers = {name: 2 * size * config.dimensions for name, size in sizes.items()}
-    elif isinstance(config, DrawnConfig):
+    elif config.name in GENERATORS:
         numbers = drawn_numbers(config)
     if numbers:
         setting = max(numbers, key=lambda name: numbers[name])

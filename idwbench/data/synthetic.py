@@ -13,7 +13,7 @@ from idwbench.data.preparation import HOLDOUT_STREAM, RawData, RawSplit, Scaling
 from idwbench.runs.datasets import (
     BlobsConfig,
     CirclesConfig,
-    DrawnConfig,
+    DatasetConfig,
     Friedman1Config,
     GaussianQuantilesConfig,
     HypercubeConfig,
@@ -43,7 +43,7 @@ class Generator(NamedTuple):
     draws_once: bool = False
 
 
-def load_synthetic(config: DrawnConfig, folder: Path) -> RawData:
+def load_synthetic(config: DatasetConfig, folder: Path) -> RawData:
     """Return train and test, drawn in this order from one generator, and the holdout from a separate one.
 
     The holdout does not depend on the sizes of train and test; that of a regression is without noise. Splits of a
@@ -66,13 +66,13 @@ def load_synthetic(config: DrawnConfig, folder: Path) -> RawData:
     return RawData(train, test, holdout, class_names=names, scaling=generator.scaling)
 
 
-def drawn_numbers(config: DrawnConfig) -> dict[str, int]:
+def drawn_numbers(config: DatasetConfig) -> dict[str, int]:
     """Return how many numbers are drawn because of each setting of a size."""
     numbers = GENERATORS[config.name].numbers or getattr(config, "features", 0) + 1
     return {name: numbers * size for name, size in _sizes(config).items()}
 
 
-def _sizes(config: DrawnConfig) -> dict[str, int]:
+def _sizes(config: DatasetConfig) -> dict[str, int]:
     """Return the settings with the sizes of train, test and holdout."""
     return {name: size for name, size in config if name.startswith(("train_", "test_", "holdout_"))}
 
@@ -128,7 +128,7 @@ def _draw_gaussian_quantiles(config: GaussianQuantilesConfig, size: int, random:
     return RawSplit(inputs, labels)
 
 
-def _draw_hastie_10_2(config: DrawnConfig, size: int, random: np.random.RandomState) -> RawSplit:
+def _draw_hastie_10_2(config: DatasetConfig, size: int, random: np.random.RandomState) -> RawSplit:
     """Return ten normal features; the class ``outer`` has Σ x² > 9.34, the median."""
     from sklearn.datasets import make_hastie_10_2
 

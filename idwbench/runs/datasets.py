@@ -21,9 +21,6 @@ __all__ = [
     "DatasetConfig",
     "DiabetesConfig",
     "DigitsConfig",
-    "DrawnClassesConfig",
-    "DrawnConfig",
-    "DrawnRegressionConfig",
     "FashionMnistConfig",
     "FileConfig",
     "Friedman1Config",
@@ -146,9 +143,7 @@ class BreastCancerConfig(TableConfig):
     task: Literal["classification"] = "classification"
 
 
-class DrawnClassesConfig(DatasetConfig):
-    """Points of classes that are drawn; the holdout is a further sample."""
-
+class _DrawnClasses(DatasetConfig):
     task: Literal["classification"] = "classification"
     train_size: Count = 200
     test_size: Count = 200
@@ -156,7 +151,7 @@ class DrawnClassesConfig(DatasetConfig):
     seed: Seed = 0
 
 
-class CirclesConfig(DrawnClassesConfig):
+class CirclesConfig(_DrawnClasses):
     """scikit-learn's ``make_circles``: a circle inside another, whose radius is `factor`, with noise."""
 
     name: Literal["circles"] = "circles"
@@ -164,7 +159,7 @@ class CirclesConfig(DrawnClassesConfig):
     factor: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.5
 
 
-class _NumberedClasses(DrawnClassesConfig):
+class _NumberedClasses(_DrawnClasses):
     classes: ClassCount = 3
     features: Count = 2
 
@@ -205,7 +200,7 @@ class GaussianQuantilesConfig(_NumberedClasses):
     name: Literal["gaussian_quantiles"] = "gaussian_quantiles"
 
 
-class Hastie102Config(DrawnClassesConfig):
+class Hastie102Config(_DrawnClasses):
     """scikit-learn's ``make_hastie_10_2``: ten normal features, two classes by the sum of their squares."""
 
     name: Literal["hastie_10_2"] = "hastie_10_2"
@@ -213,26 +208,26 @@ class Hastie102Config(DrawnClassesConfig):
     test_size: Count = 1000
 
 
-class _ImageArchives(DatasetConfig):
+class ImageConfig(DatasetConfig):
+    """Images of 28 x 28 pixels in ten classes, in the archives of MNIST; such data sets can be parts of one."""
+
     task: Literal["classification"] = added("classification", "0.2.0")
     scaling: Literal["standard", "unit"] = added("standard", "0.2.0", _PIXELS)
     seed: Seed = added(0, "0.2.0", _VALIDATION_SEED)
 
 
-class MnistConfig(_ImageArchives):
+class MnistConfig(ImageConfig):
     """The official MNIST archives: 60,000 and 10,000 images of 28 x 28 pixels."""
 
     name: Literal["mnist"] = "mnist"
 
 
-class FashionMnistConfig(_ImageArchives):
+class FashionMnistConfig(ImageConfig):
     """The official Fashion-MNIST archives, in the form of MNIST."""
 
     name: Literal["fashion_mnist"] = "fashion_mnist"
 
 
-ImageConfig = MnistConfig | FashionMnistConfig
-# The data sets that can be parts of one: images of the same shape, with the same number of classes.
 PARTS: dict[str, type[ImageConfig]] = {"mnist": MnistConfig, "fashion_mnist": FashionMnistConfig}
 
 
@@ -285,9 +280,7 @@ class SequenceConfig(PartsConfig):
     name: Literal["sequence"] = "sequence"
 
 
-class DrawnRegressionConfig(DatasetConfig):
-    """A noisy function of inputs that are drawn; the holdout is without noise."""
-
+class _DrawnRegression(DatasetConfig):
     task: Literal["regression"] = "regression"
     train_size: Count = 200
     test_size: Count = 200
@@ -296,7 +289,7 @@ class DrawnRegressionConfig(DatasetConfig):
     seed: Seed = 0
 
 
-class SineConfig(DrawnRegressionConfig):
+class SineConfig(_DrawnRegression):
     """A noisy sine, x uniform in [−π, π], y = sin x + noise · N(0, 1); the holdout is without noise."""
 
     name: Literal["sine"] = "sine"
@@ -305,7 +298,7 @@ class SineConfig(DrawnRegressionConfig):
     noise: NonNegative = 0.2
 
 
-class Friedman1Config(DrawnRegressionConfig):
+class Friedman1Config(_DrawnRegression):
     """scikit-learn's ``make_friedman1``: ten features, five of them relevant; the holdout is without noise."""
 
     name: Literal["friedman1"] = "friedman1"
@@ -330,9 +323,6 @@ class LookupConfig(DatasetConfig):
     mean: Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)] = 0.0
     seed: Seed = 0
     validation: CountOrZero = added(0, "0.2.0", "Number of queries for validation.")
-
-
-DrawnConfig = TwoMoonsConfig | DrawnClassesConfig | DrawnRegressionConfig
 
 
 class FileConfig(DatasetConfig):
