@@ -27,6 +27,9 @@ class OneLineCommand(TyperCommand):
         except IdwbenchError as error:
             echo(error_line(error, self._options()), err=True)
             raise typer.Exit(error.exit_code) from None
+        except EOFError as error:  # which Typer would take for the end of a user's input, and so for Ctrl-C
+            echo(f"idwbench: a file ends before its content does ({str(error) or 'EOFError'})", err=True)
+            raise typer.Exit(1) from None
 
     def _options(self) -> dict[str, str]:
         """Return the longest name of each option by the name of its argument."""

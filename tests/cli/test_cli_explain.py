@@ -147,8 +147,18 @@ def test_a_recording_that_was_moved_or_cut_is_named(explained, folder):
     keys = recording / "layer_1.keys.npy"
     keys.write_bytes(keys.read_bytes()[:-4])
     assert_one_line(explained(RUN, *X), 1, "layer_1.keys.npy")
+    keys.write_bytes(b"")
+    assert_one_line(explained(RUN, *X), 1, "layer_1.keys.npy: is cut or damaged")
     recording.rename(folder / "elsewhere")
     assert_one_line(explained(RUN, *X), 1, "there is no recording: it was moved or deleted")
+
+
+def test_a_file_that_ends_too_early_is_no_interruption(explained, monkeypatch):
+    def load(*arguments):
+        raise EOFError("No data left in file")
+
+    monkeypatch.setattr("idwbench.explanations.explain.load_dataset", load)
+    assert_one_line(explained(RUN, *X), 1, "a file ends before its content does (No data left in file)")
 
 
 def test_a_prompt_is_answered_with_passages_of_the_text(run, tmp_path):
