@@ -23,8 +23,7 @@ from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.dual.coefficients import BackwardCoefficients, StepRule
-from idwbench.dual.directional_gradients import StepBatches, clip_factors, directional_gradients
-from idwbench.dual.key_history import KeyHistory, adam_step_sizes
+from idwbench.dual.key_history import KeyHistory, StepBatches, adam_step_sizes, clip_factors, directional_gradients
 from idwbench.errors import TrainingError
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
