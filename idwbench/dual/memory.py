@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,10 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from idwbench.dual.growing_arrays import release_pages
-from idwbench.dual.top_slots import TopSlots
-
-__all__ = ["LayerMemory"]
+__all__ = ["LayerMemory", "release_pages"]
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -152,14 +150,13 @@ class LayerMemory:
             where: The slots (slots,) that are looked at; by default all.
             on_chunk: Called with the number of slots of each chunk that was looked at.
         """
-        best = TopSlots(len(queries), min(k, self.slots if where is None else int(np.count_nonzero(where))))
+        best = _LargestAttention(len(queries), min(k, self.slots if where is None else int(np.count_nonzero(where))))
         for slots in self.chunks(max(1, _BLOCK_NUMBERS // max(1, len(queries)))):
             chosen = np.arange(slots.start, slots.stop)
             if where is not None:
                 chosen = chosen[where[slots]]
             if len(chosen):
-                part = slots if len(chosen) == slots.stop - slots.start else chosen
-                best.add(torch.from_numpy(self.attention(queries, part)), torch.from_numpy(chosen))
+                best.add(self.attention(queries, slots if where is None else chosen), chosen)
             on_chunk(slots.stop - slots.start)
         return best.result()
 
@@ -262,6 +259,63 @@ class LayerMemory:
         return sums
 
 
+class _LargestAttention:
+    """The k largest attentions of each query, largest first; equal ones by slot.
+
+    Candidates, the attentions above the k-th largest so far, wait until there are more of them than results. A later
+    slot with an attention equal to the k-th largest is no candidate.
+
+    Args:
+        n_queries: Number of queries.
+        k: Number of slots for each, at most the number of all columns to come.
+    """
+
+    def __init__(self, n_queries: int, k: int) -> None:
+        self.n_queries, self.k = n_queries, k
+        self._candidates: list[tuple[Array, Array, Array]] = []  # queries, slots and attention
+        self._n_candidates = 0
+        self._threshold: Array | None = None  # (queries, 1), once there are k slots for each
+
+    def add(self, attention: Array, slots: NDArray[np.int64]) -> None:
+        """Add attention (queries, columns) to slots (columns,); slots increase from call to call."""
+        if not self.n_queries or not self.k:
+            return
+        if self._threshold is None:
+            # The k-th largest is among them, and so are those that equal it.
+            largest = torch.topk(torch.from_numpy(attention), min(self.k, len(slots)), dim=1, sorted=False).values
+            is_candidate = ~(attention < largest.amin(1, keepdim=True).numpy())
+        else:
+            is_candidate = ~(attention <= self._threshold)
+        places = np.flatnonzero(is_candidate)
+        queries = places // len(slots)
+        few = np.min_scalar_type(self.n_queries)  # NumPy sorts short integers several times as fast
+        chosen = slots[places - queries * len(slots)]
+        self._candidates.append((queries.astype(few), chosen, attention.reshape(-1)[places]))
+        self._n_candidates += len(places)
+        if self._threshold is None or self._n_candidates > 2 * self.n_queries * self.k:
+            self._keep_largest()
+
+    def result(self) -> tuple[NDArray[np.int64], Array]:
+        """Return slots and attention (queries, k)."""
+        shape = self.n_queries, self.k
+        if 0 in shape:
+            return np.zeros(shape, np.int64), np.zeros(shape, np.float32)
+        self._keep_largest()
+        _, slots, attention = self._candidates[0]
+        return slots.reshape(shape), attention.reshape(shape)
+
+    def _keep_largest(self) -> None:
+        queries, slots, attention = (np.concatenate(parts) for parts in zip(*self._candidates, strict=True))
+        order = np.argsort(-attention, kind="stable")
+        order = order[np.argsort(queries[order], kind="stable")]
+        starts = np.searchsorted(queries[order], np.arange(self.n_queries))
+        order = order[np.arange(len(order)) - starts[queries[order]] < self.k]
+        self._candidates = [(queries[order], slots[order], attention[order])]
+        self._n_candidates = len(order)
+        if len(order) == self.n_queries * self.k:
+            self._threshold = attention[order].reshape(self.n_queries, self.k)[:, -1:]
+
+
 def _memberships(groups: Tensor, n_groups: int) -> Tensor:
     """Return whether each slot is in each group (groups, slots)."""
     return groups == torch.arange(n_groups)[:, None]
@@ -276,3 +330,10 @@ def _floating(array: Array, dtype: torch.dtype) -> Array:
     """Return the array in a type; torch converts half precision faster than NumPy."""
     found: Array = torch.from_numpy(np.ascontiguousarray(array)).to(dtype).numpy()
     return found
+
+
+def release_pages(array: NDArray[np.generic]) -> None:
+    """Take the pages of a memory-mapped array out of the process; the system reads, writes or keeps them as before."""
+    mapping = getattr(array, "_mmap", None)
+    if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
+        mapping.madvise(mmap.MADV_DONTNEED)

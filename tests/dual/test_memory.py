@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from idwbench.dual import memory as memory_module
 from idwbench.dual.memory import LayerMemory
-from idwbench.dual.top_slots import TopSlots
 
 SLOTS, FEATURES, OUTPUTS, STEPS = 60, 5, 3, 12
 
@@ -124,26 +122,45 @@ def test_no_slots_are_the_top_of_nothing() -> None:
     assert slots.shape == attention.shape == (0, 3)
 
 
-def test_a_query_whose_attention_grows_all_the_time_keeps_the_last_slots() -> None:
-    values = torch.stack([torch.arange(5000.0), torch.zeros(5000), -torch.arange(5000.0)])
-    best = TopSlots(3, 4)
-    for start in range(0, 5000, 700):
-        best.add(values[:, start : start + 700], torch.arange(5000)[start : start + 700])
-    slots, _ = best.result()
+def with_keys(keys: np.ndarray) -> LayerMemory:
+    """Return a memory with these keys (slots, features), without a bias."""
+    slots, features = keys.shape
+    return LayerMemory(
+        stored_keys=keys.astype(np.float32),
+        gradients=np.zeros((slots, 1), np.float32),
+        slot_steps=np.arange(slots),
+        coefficients=np.zeros(slots),
+        units=None,
+        initial=np.zeros((1, features)),
+        initial_bias=None,
+        initial_factor=1.0,
+        weight=np.zeros((1, features)),
+        bias=None,
+    )
+
+
+def test_a_query_whose_attention_grows_all_the_time_keeps_the_last_slots(monkeypatch) -> None:
+    monkeypatch.setattr(memory_module, "_CHUNK_NUMBERS", 700)
+    slots, _ = with_keys(np.arange(5000.0)[:, None]).top(np.array([[1.0], [0.0], [-1.0]], np.float32), 4)
     assert slots.tolist() == [[4999, 4998, 4997, 4996], [0, 1, 2, 3], [0, 1, 2, 3]]
 
 
-def test_few_candidates_are_kept_of_many_columns() -> None:
-    values = torch.from_numpy(np.random.default_rng(0).integers(0, 1000, (20, 50_000)).astype(np.float32))
-    best, merges = TopSlots(20, 30), 0
-    for start in range(0, 50_000, 500):
-        best.add(values[:, start : start + 500], torch.arange(start, start + 500))
-        merges += int(best.waiting.max() == 0)
-    slots, attention = best.result()
-    expected = np.argsort(-values.numpy(), axis=1, kind="stable")[:, :30]
+def test_the_top_of_many_queries_to_many_slots_with_ties_is_that_of_a_sort(monkeypatch) -> None:
+    monkeypatch.setattr(memory_module, "_CHUNK_NUMBERS", 1500)
+    keys = np.random.default_rng(0).integers(0, 20, (20_000, 3))
+    queries = np.random.default_rng(1).integers(-5, 9, (300, 3)).astype(np.float32)
+    slots, attention = with_keys(keys).top(queries, 30)
+    every = queries @ keys.T.astype(np.float32)
+    expected = np.argsort(-every, axis=1, kind="stable")[:, :30]
     assert np.array_equal(slots, expected)
-    assert np.array_equal(attention, np.take_along_axis(values.numpy(), expected, 1))
-    assert merges < 20  # of 100 chunks
+    assert np.array_equal(attention, np.take_along_axis(every, expected, 1))
+
+
+def test_attention_that_is_no_number_comes_last() -> None:
+    keys = np.arange(6.0)[:, None]
+    keys[[0, 5]] = np.nan
+    slots, _ = with_keys(keys).top(np.ones((1, 1), np.float32), 6)
+    assert slots.tolist() == [[4, 3, 2, 1, 0, 5]]
 
 
 @pytest.mark.usefixtures("chunks")
