@@ -21,12 +21,11 @@ from torch.nn import functional
 from benchmarks.tables import header, row
 from benchmarks.timing import side_by_side
 from idwbench.data.dataset import Dataset
-from idwbench.dual.disk_space import folder_bytes, readable_bytes
 from idwbench.dual.facts import RecordingFacts
-from idwbench.dual.growing_arrays import release_pages
-from idwbench.dual.memory import LayerMemory
+from idwbench.dual.memory import LayerMemory, release_pages
 from idwbench.dual.recorder import Recorder
 from idwbench.dual.recording import Recording
+from idwbench.machine import readable_bytes
 from idwbench.runs.protocol import Protocol
 from idwbench.training.module_training import ModuleTraining, shuffled_batches
 from idwbench.training.threads import available_cores, limited_threads
@@ -48,7 +47,7 @@ def dual(mnist: Dataset) -> None:
             network = _train(mnist, Recorder, target, dtype, steps=STEPS)
             recording = Recording.open(target)
             print(f"\n{dtype}: {recording.steps:,} steps, {recording.facts.slots:,} slots, ", end="")
-            print(f"{readable_bytes(folder_bytes(target))}\n")
+            print(f"{readable_bytes(sum(file.stat().st_size for file in target.iterdir()))}\n")
             _identity(network, recording, mnist)
             _totals(recording, mnist)
             _top(recording, mnist)
@@ -94,7 +93,12 @@ def _train(
         return functional.cross_entropy(outputs, labels.index_select(0, where), reduction="none")
 
     facts = RecordingFacts("benchmark", mnist.sha256, "sgd", 0.9)
-    made = None if recorder is None else recorder(_layers(network), folder, facts, dtype=dtype)
+    epochs, n_batches = protocol.epochs, -(-rows // BATCH)
+    if recorder is None:
+        made = None
+    else:
+        sizes = {"steps": epochs * n_batches, "slots": epochs * rows}
+        made = recorder(_layers(network), folder, facts, dtype=dtype, **sizes)
     batches, generator = shuffled_batches(rows, BATCH), np.random.default_rng(0)
     ModuleTraining(network, protocol, losses, batches, generator, recorder=made).train()
     if made is not None:

@@ -82,14 +82,15 @@ def test_tracin_at_each_step_is_the_contribution_to_a_linear_layer(task, tmp_pat
         return {}
 
     rows, steps, rate = np.arange(len(inputs)), 5, 0.5
-    recorder = Recorder({"0": module[0]}, tmp_path / "run", RecordingFacts("run", "data"))
+    facts, slots = RecordingFacts("run", "data"), steps * len(rows)
+    recorder = Recorder({"0": module[0]}, tmp_path / "run", facts, steps=steps, slots=slots)
     ModuleTraining(
         module,
         Protocol(epochs=steps, batch_size=12, learning_rate=rate, optimizer="sgd", schedule="constant"),
         lambda batch: functional.cross_entropy(
             module(torch.from_numpy(inputs[batch])), torch.from_numpy(labels[batch]), reduction="none"
         ),
-        lambda generator: [rows],
+        lambda generator, epoch: [rows],
         np.random.default_rng(0),
         evaluate=keep,
         recorder=recorder,

@@ -53,8 +53,15 @@ def record(dataset: Dataset, size: Size, folder: Path, seed: int = 0) -> Recorde
 
     protocol = config.protocol
     facts = RecordingFacts(config.run_key, dataset.sha256, protocol.optimizer, protocol.momentum, protocol.weight_decay)
-    recorder = Recorder(network.layers, folder, facts, fold={"layer_0": dataset.train.inputs})
     rows = np.arange(len(dataset.train))
+    recorder = Recorder(
+        network.layers,
+        folder,
+        facts,
+        steps=size.epochs * -(-len(rows) // protocol.batch_size),
+        slots=size.epochs * len(rows),
+        fold={"layer_0": dataset.train.inputs},
+    )
     training(network, config, dataset, rows, generator, evaluate=keep, recorder=recorder).train()
     recorder.finish()
     distance = max(1, size.epochs // size.checkpoints)

@@ -55,10 +55,11 @@ class RecordingFacts:
         weight_decay: Weight decay.
         dtype: Type of the stored keys and gradients.
         layers: The recorded layers by name.
-        steps: Number of steps; 0 until the recording is complete.
-        slots: Number of slots; 0 until the recording is complete.
+        steps: Number of steps of the whole training.
+        slots: Number of slots of the whole training.
         parameters_sha256: `parameters_sha256` of the recorded layers after the training.
         complete: Whether the training was recorded to its end.
+        checksums: `file_checksum` of each array's file by its name; recordings of version 0.2.0 have none.
     """
 
     run_key: str
@@ -72,6 +73,7 @@ class RecordingFacts:
     slots: int = 0
     parameters_sha256: str = ""
     complete: bool = False
+    checksums: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exact(self) -> bool:
@@ -84,7 +86,7 @@ class RecordingFacts:
 
     def _settings(self) -> RecordingFacts:
         layers = {name: replace(layer, residual_share=None) for name, layer in self.layers.items()}
-        return replace(self, layers=layers, steps=0, slots=0, parameters_sha256="", complete=False)
+        return replace(self, layers=layers, parameters_sha256="", complete=False, checksums={})
 
 
 def parameters_sha256(parameters: Iterable[NDArray[np.generic]]) -> str:
@@ -97,7 +99,7 @@ def parameters_sha256(parameters: Iterable[NDArray[np.generic]]) -> str:
 
 
 def write_facts(folder: Path, facts: RecordingFacts) -> None:
-    """Write ``recording.json`` atomically.
+    """Write ``recording.json`` atomically, with a checksum of its own.
 
     Raises:
         OutputError: it cannot be written.
@@ -106,7 +108,7 @@ def write_facts(folder: Path, facts: RecordingFacts) -> None:
     for layer in stored["layers"].values():
         if layer["gradients_of"] is None:
             del layer["gradients_of"]
-    content = json.dumps({"format": FORMAT, **stored}, indent=1) + "\n"
+    content = json.dumps({"format": FORMAT, **stored, "sha256": _facts_sha256(stored)}, indent=1) + "\n"
     write_file(folder / FILE, content.encode(), overwrite=True)
 
 
@@ -122,15 +124,22 @@ def read_facts(folder: Path) -> RecordingFacts:
     path = folder / FILE
     content = read_file(path, RecordingError)
     try:
-        found: dict[str, Any] = json.loads(content)
-        name = found.pop("format")
-        layers = {layer: LayerFacts(**facts) for layer, facts in found.pop("layers").items()}
-        facts = _checked(RecordingFacts(layers=layers, **found))
+        stored: dict[str, Any] = json.loads(content)
+        name, checksum = stored.pop("format"), stored.pop("sha256", None)
+        is_damaged = checksum not in (None, _facts_sha256(stored))
+        layers = {layer: LayerFacts(**facts) for layer, facts in stored.pop("layers").items()}
+        facts = _checked(RecordingFacts(layers=layers, **stored))
     except (ValueError, LookupError, TypeError, AttributeError):
         raise RecordingError("is damaged: expected the facts of a recording", file=path) from None
     if name != FORMAT:
         raise RecordingError(f"has the format {name!r}, expected '{FORMAT}'", file=path)
+    if is_damaged:
+        raise RecordingError("is damaged: it has another checksum", file=path)
     return facts
+
+
+def _facts_sha256(stored: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
 
 
 def _checked(facts: RecordingFacts) -> RecordingFacts:

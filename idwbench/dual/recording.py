@@ -1,19 +1,18 @@
-"""Finished recordings, read from disk."""
+"""Finished recordings, read from disk, and the files that a recording has."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.dual.coefficients import adam_coefficients, step_coefficients
 from idwbench.dual.facts import LayerFacts, RecordingFacts, parameters_sha256, read_facts
-from idwbench.dual.growing_arrays import mapped_array
 from idwbench.dual.memory import LayerMemory
 from idwbench.errors import RecordingError
 
@@ -21,9 +20,14 @@ if TYPE_CHECKING:
     from idwbench.results.records import StoredRun
     from idwbench.results.store import Results
 
-__all__ = ["Recording", "RecordingReader", "open_recording"]
+__all__ = ["Recording", "array_shapes", "file_checksum", "mapped_arrays", "open_recording", "read_recording"]
+
+# A checksum is that of the whole file up to this size. Larger files would take longer than a second, since CRC-32 reads
+# one to three gigabytes in a second, and a recording has several such files.
+_WHOLE_BYTES, _BLOCK_BYTES = 2**27, 2**16
 
 Array = NDArray[Any]
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Recording:
 
     @classmethod
     def open(cls, folder: Path, *, run_key: str | None = None, parameters_sha256: str | None = None) -> Recording:
-        """Open the recording in a folder.
+        """Open the recording in a folder, and compare the checksums of its files.
 
         Args:
             folder: Its folder.
@@ -68,7 +72,9 @@ class Recording:
             raise RecordingError(f"the recording is of the run {facts.run_key}, expected {run_key}", file=folder)
         if parameters_sha256 not in (None, facts.parameters_sha256):
             raise RecordingError("the recording is of another model: the parameters differ", file=folder)
-        return RecordingReader(folder, facts).recording()
+        recording = read_recording(folder, facts)
+        _check_files(folder, facts)
+        return recording
 
 
 def open_recording(results: Results, run: StoredRun) -> Recording:
@@ -87,93 +93,146 @@ def open_recording(results: Results, run: StoredRun) -> Recording:
     return Recording.open(results.recording_folder / run.run_key, run_key=run.run_key, parameters_sha256=checksum)
 
 
-@dataclass(frozen=True)
-class RecordingReader:
-    """Opens the files of a recording.
+def read_recording(folder: Path, facts: RecordingFacts) -> Recording:
+    """Return the recording of a training whose steps were all recorded.
 
-    Attributes:
-        folder: Where they are.
-        facts: What they must hold.
+    Raises:
+        RecordingError: a file is missing, cut, or does not hold what the facts say.
     """
+    arrays = mapped_arrays(folder, facts)
+    rows, steps = np.array(arrays["rows"], np.int64), np.array(arrays["steps"])
+    n_rows = min((layer.folded for layer in facts.layers.values() if layer.folded is not None), default=np.inf)
+    if rows.size and not 0 <= rows.min() <= rows.max() < n_rows:
+        problem = "is damaged: it has rows that the training data does not have"
+        raise RecordingError(problem, file=folder / "rows.npy")
+    counts = steps[:, 2]
+    if not (counts >= 0).all() or counts.sum() != facts.slots:
+        raise RecordingError("is damaged: the steps have another number of slots", file=folder / "steps.npy")
+    slot_steps = np.repeat(np.arange(len(counts)), counts.astype(np.int64))
+    layers = {name: _layer_memory(name, facts, arrays, rows, slot_steps) for name in facts.layers}
+    return Recording(folder, facts, rows, slot_steps, layers)
 
-    folder: Path
-    facts: RecordingFacts
 
-    def recording(self) -> Recording:
-        """Return the recording; raises `RecordingError` if a file is missing, cut or damaged."""
-        layers = {name: self.layer(name) for name in self.facts.layers}
-        final = (self._parameters(name, "final", layer) for name, layer in self.facts.layers.items())
-        if parameters_sha256(final) != self.facts.parameters_sha256:
-            raise RecordingError(
-                "the recording is damaged: the final parameters have another checksum", file=self.folder
-            )
-        return Recording(self.folder, self.facts, self.rows, self.slot_steps, layers)
+def array_shapes(facts: RecordingFacts) -> dict[str, Shape]:
+    """Return the shapes of all arrays of a recording, by the names of their files without ``.npy``."""
+    shapes: dict[str, Shape] = {"rows": (facts.slots,), "steps": (facts.steps, 3)}
+    for name, layer in facts.layers.items():
+        columns = layer.features + layer.bias
+        shapes |= {f"{name}.{when}": (layer.outputs, columns) for when in ("initial", "final")}
+        if layer.folded is None:
+            shapes[f"{name}.keys"] = (facts.slots, layer.features)
+        else:
+            shapes[f"{name}.inputs"] = (layer.folded, layer.features)
+        if layer.gradients_of is None:
+            shapes[f"{name}.gradients"] = (facts.slots, layer.outputs)
+            if facts.dtype == "float16":
+                shapes[f"{name}.units"] = (facts.steps,)
+        if not facts.exact:
+            shapes |= {f"{name}.scales": (facts.steps, layer.outputs), f"{name}.residual": (layer.outputs, columns)}
+    return shapes
 
-    @cached_property
-    def rows(self) -> NDArray[np.int64]:
-        """Return the row of the training data of each slot."""
-        path = self.folder / "rows.npy"
-        rows = np.array(mapped_array(path, (self.facts.slots,), "i"), np.int64)
-        n_rows = [layer.folded for layer in self.facts.layers.values() if layer.folded is not None]
-        if rows.size and (rows.min() < 0 or any(rows.max() >= n for n in n_rows)):
-            raise RecordingError("is damaged: it has rows that the training data does not have", file=path)
-        return rows
 
-    @cached_property
-    def steps(self) -> Array:
-        """Return rate, clip and number of slots of each step."""
-        return np.array(self._array("steps", self.facts.steps, 3))
+def mapped_arrays(folder: Path, facts: RecordingFacts, mode: Literal["c", "r+"] = "c") -> dict[str, Array]:
+    """Return all arrays of a recording, memory-mapped.
 
-    @cached_property
-    def slot_steps(self) -> NDArray[np.int64]:
-        """Return the step of each slot."""
-        counts = self.steps[:, 2]
-        if not (counts >= 0).all() or counts.sum() != self.facts.slots:
-            raise RecordingError("is damaged: the steps have another number of slots", file=self.folder / "steps.npy")
-        return np.repeat(np.arange(len(counts)), counts.astype(np.int64))
+    Args:
+        folder: Where the files are.
+        facts: What they must hold.
+        mode: ``r+`` to write into the files; by default changes stay in memory.
 
-    def layer(self, name: str) -> LayerMemory:
-        """Return a layer; raises `RecordingError` if one of its files is missing, cut or damaged."""
-        facts, layer = self.facts, self.facts.layers[name]
-        stored_with = layer.gradients_of or name
-        folded = layer.folded is not None
-        keys = self._array(f"{name}.{'inputs' if folded else 'keys'}", layer.folded or facts.slots, layer.features)
-        coefficients, factor = self._coefficients(name, layer)
-        initial, initial_bias = _split(self._parameters(name, "initial", layer), layer)
-        weight, bias = _split(self._parameters(name, "final", layer), layer)
-        residual, residual_bias = (
-            (None, None) if layer.residual_share is None else _split(self._parameters(name, "residual", layer), layer)
-        )
-        return LayerMemory(
-            stored_keys=keys,
-            gradients=self._array(f"{stored_with}.gradients", facts.slots, layer.outputs),
-            slot_steps=self.slot_steps,
-            coefficients=coefficients,
-            units=np.array(self._array(f"{stored_with}.units", facts.steps)) if facts.dtype == "float16" else None,
-            initial=initial,
-            initial_bias=initial_bias,
-            initial_factor=factor,
-            weight=weight,
-            bias=bias,
-            residual=residual,
-            residual_bias=residual_bias,
-            key_rows=self.rows if folded else None,
-        )
+    Raises:
+        RecordingError: a file is missing, cut, or does not hold an array of the right shape and kind of numbers.
+    """
+    shapes = array_shapes(facts)
+    arrays = {name: _mapped_array(folder / f"{name}.npy", shape, "c") for name, shape in shapes.items()}
+    if mode == "r+":  # only now, since NumPy enlarges files that are cut
+        arrays = {name: _mapped_array(folder / f"{name}.npy", shape, "r+") for name, shape in shapes.items()}
+    return arrays
 
-    def _coefficients(self, name: str, layer: LayerFacts) -> tuple[NDArray[np.float64], float | NDArray[np.float64]]:
-        rates, clips, facts = self.steps[:, 0], self.steps[:, 1], self.facts
-        if facts.exact:
-            return step_coefficients(rates, clips, facts.momentum, facts.weight_decay)
-        scales = np.array(self._array(f"{name}.scales", facts.steps, layer.outputs))
-        return adam_coefficients(scales, clips, facts.weight_decay)
 
-    def _parameters(self, name: str, when: str, layer: LayerFacts) -> Array:
-        return np.array(self._array(f"{name}.{when}", layer.outputs, layer.features + layer.bias))
+def file_checksum(path: Path) -> str:
+    """Return the CRC-32 of a file, in hexadecimal; above 128 MiB that of 2,048 blocks of 64 KiB at equal distances.
 
-    def _array(self, name: str, *shape: int) -> Array:
-        return mapped_array(self.folder / f"{name}.npy", shape)
+    The first and the last block are those of the file.
+
+    Raises:
+        RecordingError: the file cannot be read.
+    """
+    try:
+        size, checksum = path.stat().st_size, 0
+        starts = np.arange(0, size, _BLOCK_BYTES)
+        if size > _WHOLE_BYTES:
+            starts = np.linspace(0, size - _BLOCK_BYTES, _WHOLE_BYTES // _BLOCK_BYTES).astype(np.int64)
+        with path.open("rb", buffering=0) as file:
+            for start in starts.tolist():
+                file.seek(start)
+                checksum = zlib.crc32(file.read(_BLOCK_BYTES), checksum)
+    except OSError as error:
+        raise RecordingError(f"cannot be read ({error.strerror or error})", file=path) from None
+    return f"{checksum:08x}"
+
+
+def _check_files(folder: Path, facts: RecordingFacts) -> None:
+    final = [np.load(folder / f"{name}.final.npy") for name in facts.layers]
+    if parameters_sha256(final) != facts.parameters_sha256:
+        raise RecordingError("the recording is damaged: the final parameters have another checksum", file=folder)
+    for name, checksum in facts.checksums.items():
+        if file_checksum(folder / f"{name}.npy") != checksum:
+            raise RecordingError("is damaged: it has another checksum", file=folder / f"{name}.npy")
+
+
+def _mapped_array(path: Path, shape: Shape, mode: Literal["c", "r+"]) -> Array:
+    try:
+        array: Array = np.load(path, mmap_mode=mode if 0 not in shape else None, allow_pickle=False)
+    except FileNotFoundError:
+        raise RecordingError("is missing in the recording", file=path) from None
+    except (OSError, ValueError, EOFError):
+        raise RecordingError("is cut or damaged", file=path) from None
+    if array.shape != shape:
+        raise RecordingError(f"has the shape {array.shape}, expected {shape}", file=path)
+    kind, numbers = ("i", "integers") if path.stem == "rows" else ("f", "floating-point numbers")
+    if array.dtype.kind != kind:
+        raise RecordingError(f"has the type {array.dtype}, expected {numbers}", file=path)
+    return array
+
+
+def _layer_memory(
+    name: str,
+    facts: RecordingFacts,
+    arrays: Mapping[str, Array],
+    rows: NDArray[np.int64],
+    slot_steps: NDArray[np.int64],
+) -> LayerMemory:
+    """Return one layer of a recording, with what is small in memory."""
+    layer, (rates, clips, _) = facts.layers[name], np.array(arrays["steps"]).T
+    stored_with, is_folded = layer.gradients_of or name, layer.folded is not None
+    coefficients, factor = (
+        step_coefficients(rates, clips, facts.momentum, facts.weight_decay)
+        if facts.exact
+        else adam_coefficients(np.array(arrays[f"{name}.scales"]), clips, facts.weight_decay)
+    )
+    initial, initial_bias = _split(arrays[f"{name}.initial"], layer)
+    weight, bias = _split(arrays[f"{name}.final"], layer)
+    has_residual = layer.residual_share is not None
+    residual, residual_bias = _split(arrays[f"{name}.residual"], layer) if has_residual else (None, None)
+    return LayerMemory(
+        stored_keys=arrays[f"{name}.{'inputs' if is_folded else 'keys'}"],
+        gradients=arrays[f"{stored_with}.gradients"],
+        slot_steps=slot_steps,
+        coefficients=coefficients,
+        units=np.array(arrays[f"{stored_with}.units"]) if facts.dtype == "float16" else None,
+        initial=initial,
+        initial_bias=initial_bias,
+        initial_factor=factor,
+        weight=weight,
+        bias=bias,
+        residual=residual,
+        residual_bias=residual_bias,
+        key_rows=rows if is_folded else None,
+    )
 
 
 def _split(parameters: Array, layer: LayerFacts) -> tuple[Array, Array | None]:
-    """Return weight and bias of [weight, bias]."""
+    """Return copies of weight and bias of [weight, bias]."""
+    parameters = np.array(parameters)
     return parameters[:, : layer.features], parameters[:, layer.features] if layer.bias else None

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from idwbench.data.dataset import Dataset, Split
 from idwbench.data.tokens import text_tokenizer
-from idwbench.dual.lstm import lstm_layers, record_lstm
+from idwbench.dual.layer_calls import lstm_layers, record_lstm
 from idwbench.dual.recorder import Recorder
 from idwbench.models.language import LanguageModel, NextTokenModel, text_metrics
 from idwbench.models.lstm import LstmLanguageModel
@@ -94,7 +94,7 @@ def _recorder(config: RunConfig, dataset: Dataset, context: Context, model: Next
     layers = {**lstm_layers(model.lstm), "head": model.head}
     slots = steps * protocol.batch_size * settings.context
     recorder = run_recorder(config, dataset, context, layers, steps=steps, slots=slots, dtype=settings.record_dtype)
-    record_lstm(recorder, model.lstm)
+    record_lstm(recorder.take, model.lstm)
     return recorder
 
 

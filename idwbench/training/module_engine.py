@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from idwbench.data.dataset import Dataset
 from idwbench.dual.facts import RecordingFacts
-from idwbench.dual.recorder import Recorder
-from idwbench.dual.recordings import Recordings
+from idwbench.dual.recorder import Recorder, Recordings
 from idwbench.errors import FullDiskError
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
@@ -130,7 +129,7 @@ def _residual_share(recorder: Recorder | None) -> Values:
 
 
 def run_recorder(config: RunConfig, dataset: Dataset, context: Context, layers: Any, **sizes: Any) -> Recorder:
-    """Return the recorder of some layers of a run, see `Recordings.recorder`; its disk space is said and checked."""
+    """Return the recorder of some layers of a run, see `Recordings.recorder`; its disk space is said."""
     protocol = config.protocol
     facts = RecordingFacts(config.run_key, dataset.sha256, protocol.optimizer, protocol.momentum, protocol.weight_decay)
     return Recordings(context.recording_folder, context.report).recorder(layers, facts, **sizes)

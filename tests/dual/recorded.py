@@ -73,7 +73,15 @@ class RecordedTraining:
             self.run_key, "data", self.protocol.optimizer, self.protocol.momentum, self.protocol.weight_decay
         )
         fold = {"layer_0": self.inputs} if self.fold else {}
-        self.recorder = Recorder(self.module.layers, self.folder, self.facts, dtype=self.record_dtype, fold=fold)
+        self.recorder = Recorder(
+            self.module.layers,
+            self.folder,
+            self.facts,
+            steps=self.protocol.epochs * -(-self.n_train // self.protocol.batch_size),
+            slots=self.protocol.epochs * len(self.slot_rows(np.arange(self.n_train)).reshape(-1)),
+            dtype=self.record_dtype,
+            fold=fold,
+        )
         self.taken = 0
 
     def losses(self, rows: NDArray[np.int64]) -> torch.Tensor:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import json
+import errno
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,11 @@ import torch
 from recorded import N_TRAIN, Interrupted, RecordedTraining
 from torch import nn
 
-from idwbench.dual import disk_space
-from idwbench.dual.disk_space import folder_bytes, recording_bytes
-from idwbench.dual.facts import RecordingFacts
-from idwbench.dual.recorder import Recorder, Weights
+from idwbench.dual import recorder as recorder_module
+from idwbench.dual.facts import RecordingFacts, write_facts
+from idwbench.dual.layer_calls import Weights
+from idwbench.dual.recorder import Recorder, Recordings
 from idwbench.dual.recording import Recording
-from idwbench.dual.recordings import Recordings
 from idwbench.errors import FullDiskError, OutputError, RecordingError, TrainingError
 from idwbench.machine import readable_bytes
 from idwbench.runs.protocol import Protocol
@@ -67,16 +67,18 @@ def test_what_was_recorded_after_the_checkpoint_is_recorded_again(tmp_path: Path
     stopped = RecordedTraining(SGD, tmp_path / "run", stop_after=3)
     with pytest.raises(Interrupted):
         stopped.training(file, checkpoint_seconds=0).train()
-    for part in stopped.recorder.partial.glob("*.npy"):
-        if ".initial" not in part.name:
-            part.write_bytes(part.read_bytes() + b"half a row")
+    for name, later in (("layer_0.keys", slice(24, None)), ("rows", slice(24, None)), ("steps", slice(3, None))):
+        np.load(stopped.recorder.partial / f"{name}.npy", mmap_mode="r+")[later] = 7  # of a step that was interrupted
     resumed = RecordedTraining(SGD, tmp_path / "run")
     resumed.training(file).train()
     resumed.recorder.finish()
     assert contents(tmp_path / "run") == contents(expected.folder)
 
 
-@pytest.mark.parametrize("damage", ["missing", "short", "no rows", "no initial", "other settings", "no facts"])
+@pytest.mark.parametrize(
+    "damage",
+    ["missing", "short", "no rows", "no initial", "no steps", "other settings", "no facts", "of version 0.2.0"],
+)
 def test_a_training_whose_recording_does_not_reach_its_checkpoint_starts_anew(damage: str, tmp_path: Path) -> None:
     expected = RecordedTraining(SGD, tmp_path / "whole").run()
     notes: list[str] = []
@@ -94,11 +96,14 @@ def test_a_training_whose_recording_does_not_reach_its_checkpoint_starts_anew(da
         (partial / "rows.npy").unlink()
     elif damage == "no initial":
         (partial / "layer_0.initial.npy").unlink()
+    elif damage == "no steps":
+        np.load(partial / "steps.npy", mmap_mode="r+")[4] = 0
+    elif damage == "of version 0.2.0":  # its files grew, and their headers said 0 rows until the end
+        write_facts(partial, replace(stopped.recorder.facts, steps=0, slots=0))
     elif damage == "no facts":
         (partial / "recording.json").write_text("{}")
     else:
-        facts = json.loads((partial / "recording.json").read_text())
-        (partial / "recording.json").write_text(json.dumps(facts | {"dtype": "float32"}))
+        write_facts(partial, replace(stopped.recorder.facts, dtype="float32"))
     resumed = RecordedTraining(SGD, tmp_path / "run")
     resumed.training(file).train()
     resumed.recorder.finish()
@@ -152,41 +157,42 @@ def test_the_files_are_arrays_that_numpy_loads(tmp_path: Path) -> None:
     assert recording.slot_steps.tolist() == np.repeat(np.arange(8), [8, 8, 8, 3] * 2).tolist()
 
 
-class FullDisk(io.FileIO):
-    """A file on a disk with room for a number of bytes, for all files together."""
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+@pytest.mark.parametrize("files", [0, 1, 7])
+def test_a_disk_that_fills_up_is_one_line_before_the_training_and_leaves_nothing(
+    reason: int, files: int, tmp_path: Path, monkeypatch
+) -> None:
+    made, reserved = RecordedTraining(SGD, tmp_path / "run"), 0
 
-    room = 0
+    def reserve(descriptor: int, start: int, size: int) -> None:
+        nonlocal reserved
+        reserved += 1
+        if reserved > files:
+            raise OSError(reason, os.strerror(reason))
 
-    def write(self, content) -> int:
-        written = min(len(memoryview(content).cast("B")), FullDisk.room)
-        FullDisk.room -= written
-        super().write(memoryview(content).cast("B")[:written])
-        if written < len(memoryview(content).cast("B")):
-            raise OSError(28, "No space left on device")
-        return written
-
-
-@pytest.mark.parametrize("room", [0, 200, 3_000, 9_000])
-def test_a_full_disk_is_one_line_and_the_recording_is_not_complete(room: int, tmp_path: Path, monkeypatch) -> None:
-    file = CheckpointFile(tmp_path / "run.pt", "run")
-    made = RecordedTraining(SGD, tmp_path / "run")
-    FullDisk.room = room
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", lambda path, mode: FullDisk(path, mode.replace("b", "")))
-        with pytest.raises(FullDiskError, match=r"recording cannot be written: No space left on device$") as caught:
-            made.training(file, checkpoint_seconds=0).train()
-            made.recorder.finish()
-        made.recorder.close()
+        patch.setattr(os, "posix_fallocate", reserve)
+        with pytest.raises(FullDiskError, match=rf"recording cannot be written: {os.strerror(reason)}$") as caught:
+            made.training().train()
     assert "\n" not in str(caught.value)
-    with pytest.raises(RecordingError, match="there is no recording"):
-        Recording.open(tmp_path / "run")
-    with pytest.raises(RecordingError, match="is not complete" if room > 1_000 else "recording.json: no such file"):
-        Recording.open(made.recorder.partial)
-    # With room again the training goes on.
+    assert made.taken == 0 and not any(tmp_path.iterdir())
+    # With room again the same training has the same recording.
     expected = RecordedTraining(SGD, tmp_path / "whole").run()
-    resumed = RecordedTraining(SGD, tmp_path / "run")
-    resumed.training(file).train()
-    resumed.recorder.finish()
+    RecordedTraining(SGD, tmp_path / "run").run()
+    assert contents(tmp_path / "run") == contents(expected.folder)
+
+
+def test_the_files_have_their_space_before_the_first_step(tmp_path: Path, monkeypatch) -> None:
+    made = RecordedTraining(SGD, tmp_path / "run")
+    made.recorder.start()
+    for file in made.recorder.partial.glob("*.npy"):
+        status = file.stat()
+        assert status.st_blocks * 512 >= status.st_size
+    made.recorder.discard()
+    # Where the system cannot reserve it, zeros are written.
+    expected = RecordedTraining(SGD, tmp_path / "whole").run()
+    monkeypatch.delattr(os, "posix_fallocate")
+    RecordedTraining(SGD, tmp_path / "run").run()
     assert contents(tmp_path / "run") == contents(expected.folder)
 
 
@@ -201,13 +207,9 @@ def test_a_file_in_the_place_of_the_folder_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [{}, {"fold": True}, {"record_dtype": "float16"}])
 def test_the_space_that_is_said_is_the_space_that_is_needed(protocol, options, tmp_path: Path) -> None:
     made = RecordedTraining(protocol, tmp_path / "run", **options)
-    recording = made.run()
-    needed = recording_bytes(recording.facts, steps=recording.steps, slots=len(recording.rows))
-    written = folder_bytes(tmp_path / "run")
-    assert 0 <= needed - 2**20 + 128 * 20 + 4000 - written < 8000  # headers and JSON
-    facts = recording.facts
-    per_slot = recording_bytes(facts, steps=0, slots=1) - recording_bytes(facts, steps=0, slots=0)
-    assert per_slot == 8 + np.dtype(facts.dtype).itemsize * ((0 if options.get("fold") else 4) + 6 + 6 + 5 + 5 + 3)
+    made.run()
+    files = [file.stat().st_size for file in (tmp_path / "run").iterdir()]
+    assert 0 <= made.recorder.needed_bytes - 2**20 + 128 * len(files) + 6000 - sum(files) < 6000  # headers and JSON
 
 
 def facts() -> RecordingFacts:
@@ -220,22 +222,26 @@ def test_the_space_is_said_and_refused_before_the_training(tmp_path: Path, monke
     recorder = recordings.recorder(layers, facts(), steps=3000, slots=384_000)
     assert isinstance(recorder, Recorder) and not (tmp_path / "db.recordings").exists()
     assert notes == [f"the recording of run 01234567 needs 2.5 GB in {tmp_path / 'db.recordings'}"]
-    monkeypatch.setattr(disk_space.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10**9})())
+    monkeypatch.setattr(recorder_module.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10**9})())
     with pytest.raises(OutputError, match=r"needs 2.5 GB of disk space, and 1.0 GB are free"):
-        recordings.recorder(layers, facts(), steps=3000, slots=384_000)
+        recorder.start()
+    assert not any((tmp_path / "db.recordings").iterdir())
     half = recordings.recorder(layers, facts(), steps=300, slots=38_400, dtype="float16")
-    assert half.facts.dtype == "float16"
+    half.start()
+    assert half.facts.dtype == "float16" and 100e6 < half.needed_bytes < 200e6
+    half.discard()
 
 
-def test_the_part_that_is_recorded_already_needs_no_space_again(tmp_path: Path, monkeypatch) -> None:
-    recordings, layers = Recordings(tmp_path), {"layer_0": nn.Linear(80, 80)}
-    needed = recording_bytes(recordings.recorder(layers, facts(), steps=1, slots=10_000).facts, steps=1, slots=10_000)
-    monkeypatch.setattr(disk_space.shutil, "disk_usage", lambda path: type("Usage", (), {"free": needed - 1000})())
-    with pytest.raises(OutputError):
-        recordings.recorder(layers, facts(), steps=1, slots=10_000)
-    (tmp_path / "0123456789abcdef.partial").mkdir()
-    (tmp_path / "0123456789abcdef.partial" / "rows.npy").write_bytes(bytes(1000))
-    recordings.recorder(layers, facts(), steps=1, slots=10_000)
+def test_another_number_of_steps_than_was_said_is_refused(tmp_path: Path) -> None:
+    made = RecordedTraining(SGD, tmp_path / "run")
+    made.recorder.facts = replace(made.recorder.facts, steps=STEPS - 1)
+    with pytest.raises(ValueError, match="has room for 7 steps with 54 slots"):
+        made.training().train()
+    made = RecordedTraining(SGD, tmp_path / "run")
+    made.recorder.facts = replace(made.recorder.facts, steps=STEPS + 1)
+    made.training().train()
+    with pytest.raises(ValueError, match="8 of 9 steps and 54 of 54 slots were recorded"):
+        made.recorder.finish()
 
 
 def test_without_a_folder_there_are_no_recordings() -> None:
@@ -266,7 +272,7 @@ def test_slots_without_rows_are_refused(tmp_path: Path) -> None:
 
 def test_a_layer_of_its_own_delivers_inputs_and_gradients(tmp_path: Path) -> None:
     weight, inputs = torch.zeros(2, 3), torch.arange(12.0).view(2, 2, 3)
-    recorder = Recorder({"matrix": Weights(weight)}, tmp_path / "run", facts())
+    recorder = Recorder({"matrix": Weights(weight)}, tmp_path / "run", facts(), steps=1, slots=4)
     recorder.start()
     recorder.begin_step(np.arange(4))
     recorder.take("matrix", inputs, inputs[..., :2] + 1)

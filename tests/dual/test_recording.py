@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from recorded import Interrupted, RecordedTraining
 
+from idwbench.dual import recording as recording_module
 from idwbench.dual.facts import RecordingFacts, parameters_sha256, read_facts
 from idwbench.dual.recording import Recording, open_recording
 from idwbench.errors import RecordingError, ResultsError
@@ -45,7 +46,9 @@ def remove(name: str) -> Callable[[Path], None]:
 def change_facts(**facts: object) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         path = folder / "recording.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | facts))
+        content = json.loads(path.read_text())
+        del content["sha256"]
+        path.write_text(json.dumps(content | facts))
 
     return change
 
@@ -122,6 +125,82 @@ def test_a_damaged_recording_is_one_line(damage: Callable[[Path], object], line:
         Recording.open(folder)
     assert str(caught.value) == f"{folder.parent}/{line}" if line.startswith("run:") else f"{folder}/{line}"
     assert isinstance(caught.value, ResultsError) and caught.value.exit_code == 1
+
+
+FILES = sorted(
+    ["rows", "steps"]
+    + [f"layer_{layer}.{content}" for layer in range(3) for content in ("gradients", "final", "initial", "keys")]
+)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_empty_file_is_one_line(name: str, folder: Path) -> None:
+    (folder / f"{name}.npy").write_bytes(b"")
+    with pytest.raises(RecordingError, match=rf"{name}.npy: is cut or damaged$"):
+        Recording.open(folder)
+
+
+@pytest.fixture(scope="module", params=["folded", "float16 with adam"])
+def other_recorded(request, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recordings") / "run"
+    if request.param == "folded":
+        RecordedTraining(PROTOCOL, folder, fold=True).run()
+    else:
+        protocol = Protocol(epochs=1, batch_size=8, learning_rate=0.01)
+        RecordedTraining(protocol, folder, record_dtype="float16").run()
+    return folder
+
+
+@pytest.mark.parametrize("change", ["a flipped bit", "no number"])
+def test_a_number_that_changed_in_any_file_is_one_line(change: str, other_recorded: Path, tmp_path: Path) -> None:
+    names = [file.name for file in other_recorded.glob("*.npy")]
+    assert len(names) > 10
+    for name in names:
+        folder = Path(shutil.copytree(other_recorded, tmp_path / name / "run"))
+        array = np.load(folder / name, mmap_mode="r+")
+        if change == "a flipped bit":
+            array.view(np.uint8).reshape(-1)[array.nbytes // 2] ^= 1
+        elif array.dtype.kind == "f":
+            array.reshape(-1)[array.size // 2] = np.nan
+        else:
+            continue
+        array.flush()
+        with pytest.raises(RecordingError, match=r"is damaged: "):
+            Recording.open(folder)
+
+
+@pytest.mark.parametrize("facts", [{"momentum": 0.5}, {"weight_decay": 0.1}, {"data_sha256": "other"}])
+def test_facts_that_changed_are_one_line(facts: dict[str, object], folder: Path) -> None:
+    path = folder / "recording.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | facts))
+    with pytest.raises(RecordingError, match=r"recording.json: is damaged: it has another checksum$"):
+        Recording.open(folder)
+
+
+def test_a_recording_of_version_0_2_0_has_no_checksums_and_opens(folder: Path) -> None:
+    path = folder / "recording.json"
+    content = json.loads(path.read_text())
+    del content["sha256"], content["checksums"]
+    path.write_text(json.dumps(content))
+    keys = folder / "layer_0.keys.npy"
+    np.save(keys, np.load(keys) + 1)  # which is not noticed
+    assert Recording.open(folder).layers["layer_0"].slots == 27
+
+
+def test_the_checksum_of_a_large_file_is_that_of_blocks_at_equal_distances(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(recording_module, "_WHOLE_BYTES", 40)
+    monkeypatch.setattr(recording_module, "_BLOCK_BYTES", 10)
+    path, content = tmp_path / "file", np.arange(130, dtype=np.uint8)
+
+    def changes(place: int, size: int) -> bool:
+        path.write_bytes(content[:size].tobytes())
+        before = recording_module.file_checksum(path)
+        path.write_bytes((content[:size] ^ (np.arange(size) == place)).astype(np.uint8).tobytes())
+        return recording_module.file_checksum(path) != before
+
+    assert all(changes(place, size) for size in (1, 10, 37, 40) for place in range(size))
+    seen = [place for place in range(130) if changes(place, 130)]
+    assert seen == [first + place for first in (0, 40, 80, 120) for place in range(10)]
 
 
 def test_a_folded_recording_with_rows_that_the_data_does_not_have_is_one_line(tmp_path: Path) -> None:
@@ -212,5 +291,6 @@ def test_the_checksum_tells_parameters_apart() -> None:
 
 def test_facts_compare_only_what_was_recorded() -> None:
     facts = RecordingFacts("run", "data")
-    assert facts.same_training(RecordingFacts("run", "data", steps=3, slots=5, complete=True))
+    assert facts.same_training(RecordingFacts("run", "data", parameters_sha256="0", complete=True))
+    assert not facts.same_training(RecordingFacts("run", "data", steps=3, slots=5))
     assert not facts.same_training(RecordingFacts("run", "data", momentum=0.9))

@@ -9,15 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
-from idwbench.dual import disk_space, growing_arrays, recordings
-from idwbench.dual.growing_arrays import save_array
+from idwbench.dual import recorder
 from idwbench.dual.recording import open_recording
-from idwbench.errors import FullDiskError
 from idwbench.results.store import Results
 from idwbench.training.module_training import ModuleTraining
 
@@ -95,17 +92,11 @@ def undisturbed(tmp_path_factory) -> dict[str, dict[str, bytes]]:
     return contents(folder / "runs.db.recordings")
 
 
-@pytest.fixture(autouse=True)
-def _small_blocks(monkeypatch) -> None:
-    """Files grow in each step."""
-    monkeypatch.setattr(growing_arrays, "_BLOCK_BYTES", 2**13)
-
-
 def check(folder: Path, disk: object, undisturbed: dict[str, dict[str, bytes]], reason: str, monkeypatch) -> None:
     """Sweep on the full disk, and with room again."""
     (folder / "sweep.yaml").write_text(SWEEP)
     with monkeypatch.context() as patch, disk:
-        patch.setattr(recordings, "check_space", lambda folder, needed: None)  # others took the room later
+        patch.setattr(recorder.Recorder, "_check_space", lambda self: None)  # others took the room later
         full = sweep(folder)
     assert full.exit_code == 1, full.output
     lines = [line for line in full.stderr.splitlines() if line.startswith("idwbench:")]
@@ -130,7 +121,7 @@ def _checkpoints(request, monkeypatch) -> None:
     monkeypatch.setitem(ModuleTraining.__init__.__kwdefaults__, "checkpoint_seconds", request.param)
 
 
-# In the first run: no file, the first files, while it trains, and its last files; and in the second run.
+# In the first run: no file, the first files, and others; and in the second run.
 @pytest.mark.slow
 @pytest.mark.usefixtures("_checkpoints")
 @pytest.mark.parametrize("share", [0, 0.01, 0.2, 0.49, 0.7])
@@ -163,19 +154,10 @@ def check_with_limit(folder: Path, undisturbed, share: float, monkeypatch) -> No
 def test_a_disk_without_room_for_a_recording_ends_the_sweep_before_it_begins(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "sweep.yaml").write_text(SWEEP)
     with monkeypatch.context() as patch:
-        patch.setattr(disk_space.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10**5})())
+        patch.setattr(recorder.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10**5})())
         full = sweep(tmp_path)
     assert full.exit_code == 1
     last = full.stderr.splitlines()[-1]
     assert last.startswith("idwbench: ") and last.endswith("of disk space, and 100 kB are free")
     assert {run.state for run in Results(tmp_path / "runs.db").find_runs()} == {"planned"}
     assert sweep(tmp_path).exit_code == 0
-
-
-def test_a_large_array_without_room_gives_the_reason_of_the_system(tmp_path: Path) -> None:
-    array = np.arange(2.0**16).reshape(2**8, 2**8)
-    with limited_files(2**16), pytest.raises(FullDiskError, match=r"cannot be written: File too large$"):
-        save_array(tmp_path / "cut.npy", array)
-    save_array(tmp_path / "whole.npy", array)
-    np.save(tmp_path / "numpy.npy", array)
-    assert (tmp_path / "whole.npy").read_bytes() == (tmp_path / "numpy.npy").read_bytes()
