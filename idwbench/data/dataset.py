@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from idwbench.runs.datasets import DatasetConfig, Task
 from idwbench.runs.metrics import evaluate, evaluate_classifiers, nearest_values
 
-__all__ = ["Dataset", "FeatureMoments", "Scaling", "Split", "array_sha256", "feature_moments"]
+__all__ = [
+    "Dataset",
+    "FeatureMoments",
+    "Scaling",
+    "Split",
+    "TrainingData",
+    "TrainingRows",
+    "array_sha256",
+    "feature_moments",
+]
 
 FeatureMoments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -99,8 +108,67 @@ class Split:
 _TARGETS = {(np.dtype(np.int64), 1), (np.dtype(np.float32), 2)}
 
 
+class TrainingData:
+    """Rows to train on, and what is known of them; a base class of `TrainingRows` and `Dataset`."""
+
+    train: Split
+    class_names: tuple[str, ...]
+    target_scaling: Scaling
+
+    @property
+    def task(self) -> Task:
+        """Whether targets are labels or numbers."""
+        return "classification" if self.class_names else "regression"
+
+    @property
+    def splits(self) -> dict[str, Split]:
+        """The splits that exist, by name."""
+        return {"train": self.train}
+
+    @property
+    def n_features(self) -> int:
+        """Columns of `inputs`."""
+        return int(self.train.inputs.shape[1])
+
+    @property
+    def n_outputs(self) -> int:
+        """Columns of a model's output: one for each class, or for each target."""
+        return len(self.class_names) or int(self.train.targets.shape[1])
+
+    @cached_property
+    def moments(self) -> FeatureMoments:
+        """The `feature_moments` of the training inputs."""
+        return feature_moments(self.train.inputs, self.train.weights)
+
+    @cached_property
+    def groups(self) -> list[NDArray[np.int64]]:
+        """The training rows of each class, or all rows of a regression as one group."""
+        if self.task == "regression":
+            return [np.arange(len(self.train))]
+        return [np.flatnonzero(self.train.labels == label) for label in range(self.n_outputs)]
+
+    @cached_property
+    def n_distinct(self) -> int:
+        """Number of distinct training inputs."""
+        return _n_distinct(self.train.inputs)
+
+    @cached_property
+    def n_distinct_by_group(self) -> list[int]:
+        """Number of distinct inputs in each of `groups`."""
+        return [_n_distinct(self.train.inputs[rows]) for rows in self.groups]
+
+
 @dataclass(frozen=True)
-class Dataset:
+class TrainingRows(TrainingData):
+    """Rows that are only trained on, with targets as they are; a regression has no names of classes."""
+
+    train: Split
+    class_names: tuple[str, ...]
+    target_scaling: Scaling = field(default_factory=Scaling.identity)
+
+
+@dataclass(frozen=True)
+class Dataset(TrainingData):
     """One data set, ready to train on.
 
     Attributes:
@@ -138,47 +206,13 @@ class Dataset:
     @property
     def task(self) -> Task:
         """Whether targets are labels, numbers, or the next tokens of a text."""
-        if self.config.task == "language":
-            return "language"
-        return "classification" if self.class_names else "regression"
+        return "language" if self.config.task == "language" else super().task
 
     @property
     def splits(self) -> dict[str, Split]:
         """The splits that exist, by name: train, validation, test, holdout."""
         named = {"train": self.train, "validation": self.validation, "test": self.test, "holdout": self.holdout}
         return {name: split for name, split in named.items() if split is not None}
-
-    @property
-    def n_features(self) -> int:
-        """Columns of `inputs`."""
-        return int(self.train.inputs.shape[1])
-
-    @property
-    def n_outputs(self) -> int:
-        """Columns of a model's output: one for each class, or for each target."""
-        return len(self.class_names) or int(self.train.targets.shape[1])
-
-    @cached_property
-    def moments(self) -> FeatureMoments:
-        """The `feature_moments` of the training inputs."""
-        return feature_moments(self.train.inputs, self.train.weights)
-
-    @cached_property
-    def groups(self) -> list[NDArray[np.int64]]:
-        """The training rows of each class, or all rows of a regression as one group."""
-        if self.task == "regression":
-            return [np.arange(len(self.train))]
-        return [np.flatnonzero(self.train.labels == label) for label in range(self.n_outputs)]
-
-    @cached_property
-    def n_distinct(self) -> int:
-        """Number of distinct training inputs."""
-        return _n_distinct(self.train.inputs)
-
-    @cached_property
-    def n_distinct_by_group(self) -> list[int]:
-        """Number of distinct inputs in each of `groups`."""
-        return [_n_distinct(self.train.inputs[rows]) for rows in self.groups]
 
     def metrics(self, split: str, outputs: NDArray[np.floating]) -> dict[tuple[str, str], float]:
         """Return the metrics of a model's `outputs` (n, outputs) on a split, in the targets' own units."""

@@ -22,11 +22,11 @@ from idwbench.estimators.training import (
     checked_weights,
     mean_one,
     merged,
+    parsed_training,
     relative,
     seed_of,
     train_one_epoch,
     train_prototypes,
-    training_settings,
 )
 from idwbench.models.array_weights import array_weights
 
@@ -152,18 +152,18 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
         parameters = self.get_params(deep=False)
         if warm:  # its rows may be too few for the initialisation, which is not needed
             parameters["initialisation"] = "mean"
-        settings = training_settings(parameters, len(rows.inputs), seed)
-        start = self._start(settings.model.prototypes) if warm else None
+        training = parsed_training(parameters, len(rows.inputs), seed)
+        start = self._start(training.network.prototypes) if warm else None
         train = Split(rows.inputs, self._training_targets(rows, warm), weights=mean_one(rows.weights))
         n_classes = len(getattr(self, "classes_", ()))
         try:
-            trained = (train_one_epoch if one_epoch else train_prototypes)(settings, train, n_classes, start)
+            trained = (train_one_epoch if one_epoch else train_prototypes)(training, train, n_classes, start)
         except ConfigError as error:
             raise ValueError(f"n_prototypes: {error.problem}") from None
         before = (self.loss_curve_, self.n_iter_) if warm and one_epoch else (np.empty(0), 0)
         self.loss_curve_ = np.append(before[0], trained.losses)
         self.n_iter_ = before[1] + len(trained.losses)
-        self.method_, self.parameters_ = settings.model.method, dict(settings.model.parameters)
+        self.method_, self.parameters_ = training.network.method, dict(training.network.parameters)
         self.__dict__.pop("patches_", None)
         self.prototypes_ = trained.keys[0].copy()
         self._training = {"keys": trained.keys, "values": trained.values, "steps": trained.steps, "seed": seed}
@@ -198,7 +198,7 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
                 raise ValueError(f"feature_names: expected {keys.shape[1]} names, got {names.shape}")
             self.feature_names_in_ = names
         self._check_image_shape()
-        model = training_settings({**self.get_params(deep=False), "n_prototypes": len(keys)}, 1, 0).model
+        model = parsed_training({**self.get_params(deep=False), "n_prototypes": len(keys)}, 1, 0).network
         self.method_, self.parameters_ = model.method, dict(model.parameters)
         self.loss_curve_, self.n_iter_ = np.empty(0), 0
         self._set_prototypes(keys.copy(), outputs.copy())

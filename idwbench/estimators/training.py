@@ -12,20 +12,19 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention.scores import BUILT_IN_METHODS
-from idwbench.data.dataset import Dataset, Scaling, Split
+from idwbench.data.dataset import Split, TrainingRows
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.models.initialisation import check_prototypes
-from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol, learning_rate
-from idwbench.runs.settings import Settings, validated
-from idwbench.training.engine import batch_orders
+from idwbench.runs.settings import validated
+from idwbench.training.engine import PrototypeTraining, batch_orders
 
 if TYPE_CHECKING:
     from idwbench.training.kernel_runs import KernelRun
@@ -35,12 +34,12 @@ __all__ = [
     "TrainingState",
     "checked_weights",
     "merged",
+    "parsed_training",
     "plain",
     "relative",
     "seed_of",
     "train_one_epoch",
     "train_prototypes",
-    "training_settings",
 ]
 
 # Rows of a batch with batch_size="auto"; as many distinct rows or fewer are one batch.
@@ -51,27 +50,11 @@ _FEWEST_EPOCHS, _MOST_EPOCHS = 20, 500
 # Number of differences of inputs and keys in one call of the kernel, after which an interruption is noticed.
 _CALL_NUMBERS = 2**30
 
-EstimatorTask = Literal["classification", "regression"]
 Weights = NDArray[np.float64]
 
 
-class ArraysConfig(Settings):
-    """The data set of an estimator: arrays of the caller."""
-
-    name: Literal["arrays"] = "arrays"
-    task: EstimatorTask
-
-
-class TrainingSettings(NamedTuple):
-    """What is trained, and how."""
-
-    model: PrototypesConfig
-    protocol: Protocol
-    seed: int
-
-
-def training_settings(parameters: Mapping[str, Any], n_rows: int, seed: int) -> TrainingSettings:
-    """Return the settings for the parameters of an estimator, with numbers in place of "auto".
+def parsed_training(parameters: Mapping[str, Any], n_rows: int, seed: int) -> PrototypeTraining:
+    """Return the training for the parameters of an estimator, with numbers in place of "auto".
 
     Raises:
         ValueError: a parameter is unknown, of the wrong type or out of range; the message begins with its name.
@@ -88,7 +71,7 @@ def training_settings(parameters: Mapping[str, Any], n_rows: int, seed: int) -> 
     except ConfigError as error:
         location = ["n_prototypes" if step == "prototypes" else step for step in error.location]
         raise ValueError(error.render(".".join(map(str, location)))) from None
-    return TrainingSettings(model, protocol, seed)
+    return PrototypeTraining(model, protocol, seed)
 
 
 def _method_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -239,12 +222,12 @@ class TrainingState:
 
 
 def train_prototypes(
-    settings: TrainingSettings, train: Split, n_classes: int, start: TrainingState | None = None
+    training: PrototypeTraining, train: Split, n_classes: int, start: TrainingState | None = None
 ) -> TrainingState:
     """Train all epochs, from the keys and values of `start` or from the initialisation.
 
     Args:
-        settings: What is trained, and how.
+        training: What is trained, and how.
         train: The rows.
         n_classes: Number of classes; 0 for a regression.
         start: The state of an earlier training.
@@ -253,10 +236,10 @@ def train_prototypes(
         ConfigError: too few rows for the initialisation.
         ValueError: loss, keys or values are not finite.
     """
-    run = _new_run(settings, train, n_classes)
+    run = _new_run(training, train, n_classes)
     if start is not None:
         _put(run, TrainingState.start(start.keys[0], start.values[0]))
-    n, protocol, steps = len(train), settings.protocol, _steps_in_epoch(settings, train)
+    n, protocol, steps = len(train), training.protocol, _steps_in_epoch(training, train)
     rates = np.array([learning_rate(protocol, epoch) for epoch in range(protocol.epochs)])
     chunk = max(1, _CALL_NUMBERS // (n * run.keys[0, 0].size))
     losses: list[float] = []
@@ -270,37 +253,33 @@ def train_prototypes(
 
 
 def train_one_epoch(
-    settings: TrainingSettings, train: Split, n_classes: int, start: TrainingState | None = None
+    training: PrototypeTraining, train: Split, n_classes: int, start: TrainingState | None = None
 ) -> TrainingState:
     """Train one epoch at the learning rate itself, without a schedule, and continue the optimizer of `start`.
 
     The order of the rows is determined by the seed and the number of steps so far; raises as `train_prototypes`.
     """
-    run = _new_run(settings, train, n_classes)
+    run = _new_run(training, train, n_classes)
     steps = 0
     if start is not None:
         _put(run, start)
         steps = start.steps
-    order = np.random.default_rng((settings.seed, steps)).permutation(len(train))
+    order = np.random.default_rng((training.seed, steps)).permutation(len(train))
     with _one_thread(run):
-        losses = run.take_steps(order[None], settings.protocol.learning_rate, steps)
+        losses = run.take_steps(order[None], training.protocol.learning_rate, steps)
     if not run.finite[0]:
         raise _divergence(f"step {steps + 1} or later")
-    return _taken(run, steps + _steps_in_epoch(settings, train), losses.tolist())
+    return _taken(run, steps + _steps_in_epoch(training, train), losses.tolist())
 
 
-def _new_run(settings: TrainingSettings, train: Split, n_classes: int) -> KernelRun:
+def _new_run(training: PrototypeTraining, train: Split, n_classes: int) -> KernelRun:
     from idwbench.training.fused_engine import prepare
     from idwbench.training.kernel_runs import KernelRun
 
     prepare()
-    arrays = ArraysConfig(task="classification" if n_classes else "regression")
-    config = validated(RunConfig, {"dataset": arrays, **settings._asdict()})
-    first = Split(train.inputs[:1], train.targets[:1])  # a data set has test data, which is not used here
-    names = tuple(map(str, range(n_classes)))
-    dataset = Dataset(config.dataset, train, first, None, Scaling.identity(), None, names, "")
-    check_prototypes(settings.model, dataset)
-    return KernelRun(config, dataset, dataset.moments)
+    rows = TrainingRows(train, tuple(map(str, range(n_classes))))
+    check_prototypes(training.network, rows)
+    return KernelRun(training, rows, rows.moments)
 
 
 def _put(run: KernelRun, state: TrainingState) -> None:
@@ -314,8 +293,8 @@ def _taken(run: KernelRun, steps: int, losses: list[float]) -> TrainingState:
     return TrainingState(np.array(keys, order="C"), np.array(values, order="C"), steps, losses)
 
 
-def _steps_in_epoch(settings: TrainingSettings, train: Split) -> int:
-    return math.ceil(len(train) / settings.protocol.batch_size)
+def _steps_in_epoch(training: PrototypeTraining, train: Split) -> int:
+    return math.ceil(len(train) / training.protocol.batch_size)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from idwbench.attention.records import Initialisation
 from idwbench.attention.scores import get_method
-from idwbench.data.dataset import Dataset, FeatureMoments
+from idwbench.data.dataset import FeatureMoments, TrainingData
 from idwbench.errors import ConfigError
 from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.network import NetworkConfig
@@ -33,7 +33,7 @@ def initialisation_of(model: PrototypesConfig | NetworkConfig) -> Initialisation
     return get_method(model.head if isinstance(model, NetworkConfig) else model.method).initialisation
 
 
-def check_prototypes(model: PrototypesConfig | NetworkConfig, dataset: Dataset) -> None:
+def check_prototypes(model: PrototypesConfig | NetworkConfig, dataset: TrainingData) -> None:
     """Check, without drawing anything, that the data has enough training inputs for the prototypes.
 
     Raises:
@@ -44,7 +44,7 @@ def check_prototypes(model: PrototypesConfig | NetworkConfig, dataset: Dataset) 
         _sizes(model.prototypes, dataset, k_means=way == "kmeans")
 
 
-def check_baseline(model: BaselineConfig, dataset: Dataset) -> None:
+def check_baseline(model: BaselineConfig, dataset: TrainingData) -> None:
     """Check that the data has enough training inputs for the prototypes of a baseline; raises as `check_prototypes`."""
     k_means = model.method != "samples"
     if model.method == "kmeans_per_class":
@@ -55,7 +55,7 @@ def check_baseline(model: BaselineConfig, dataset: Dataset) -> None:
 
 def initial_prototypes(
     model: PrototypesConfig | NetworkConfig,
-    dataset: Dataset,
+    dataset: TrainingData,
     moments: FeatureMoments,
     generator: np.random.Generator,
 ) -> Prototypes:
@@ -93,7 +93,7 @@ def initial_prototypes(
     return keys.astype(np.float32), values.astype(np.float32)
 
 
-def baseline_prototypes(model: BaselineConfig, dataset: Dataset, seed: int) -> Prototypes:
+def baseline_prototypes(model: BaselineConfig, dataset: TrainingData, seed: int) -> Prototypes:
     """Return keys and values of a baseline, from all training inputs whatever their class, or class by class.
 
     Raises:
@@ -113,7 +113,7 @@ def _kaiming_uniform(rows: int, columns: int, generator: np.random.Generator) ->
     return generator.uniform(-bound, bound, size=(rows, columns))
 
 
-def _from_data(n: int, dataset: Dataset, generator: np.random.Generator, *, k_means: bool) -> Prototypes:
+def _from_data(n: int, dataset: TrainingData, generator: np.random.Generator, *, k_means: bool) -> Prototypes:
     """Return keys and values from the rows of each class in turn, or from all rows of a regression."""
     inputs, targets = dataset.train.inputs, _targets(dataset)
     sizes = _sizes(n, dataset, k_means=k_means)
@@ -134,14 +134,14 @@ def _chosen(weights: NDArray[np.float32] | None, rows: NDArray[np.int64]) -> NDA
     return None if weights is None else weights[rows].astype(np.float64)
 
 
-def _targets(dataset: Dataset) -> NDArray[np.float32]:
+def _targets(dataset: TrainingData) -> NDArray[np.float32]:
     """Return one-hot labels, or scaled targets (n, outputs)."""
     if dataset.task == "regression":
         return dataset.train.targets.astype(np.float32)
     return np.eye(dataset.n_outputs, dtype=np.float32)[dataset.train.labels]
 
 
-def _sizes(n: int, dataset: Dataset, *, k_means: bool) -> list[int]:
+def _sizes(n: int, dataset: TrainingData, *, k_means: bool) -> list[int]:
     """Return how many prototypes each group can give; an error if that is fewer than `n` in all."""
     sizes = dataset.n_distinct_by_group if k_means else [len(rows) for rows in dataset.groups]
     _check_number(n, sum(sizes), k_means=k_means)

@@ -16,12 +16,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from idwbench.attention.records import Parameter
 from idwbench.attention.scores import METHODS
 from idwbench.runs.config import RunConfig
+from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.metrics import Metrics
+from idwbench.runs.protocol import Protocol
 from idwbench.runs.results import CurvePoint, RunResult
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ __all__ = [
     "Environment",
     "Fit",
     "Fitted",
+    "PrototypeTraining",
     "batch_order",
     "batch_orders",
     "check_stack",
@@ -123,6 +126,14 @@ class Environment:
 
 
 Fit = Callable[[RunConfig, "Dataset", Context], Fitted]
+
+
+class PrototypeTraining(NamedTuple):
+    """A training of prototypes that is no run on a data set."""
+
+    network: PrototypesConfig
+    protocol: Protocol
+    seed: int
 
 
 def run_result(config: RunConfig, fitted: Fitted, engine: str, seconds: float, environment: Environment) -> RunResult:

@@ -10,11 +10,13 @@ import numba
 import numpy as np
 from numba.core.registry import cpu_target
 
-from idwbench.data.dataset import Dataset, Scaling, Split
+from idwbench.data.dataset import Dataset, Split, TrainingRows
 from idwbench.models.initialisation import check_prototypes
-from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.config import RunConfig
+from idwbench.runs.kinds.prototypes import PrototypesConfig
+from idwbench.runs.protocol import Protocol
 from idwbench.runs.results import RunResult
-from idwbench.training.engine import Context, Engine, Environment, Fitted, check_stack, run_result
+from idwbench.training.engine import Context, Engine, Environment, Fitted, PrototypeTraining, check_stack, run_result
 from idwbench.training.kernel_runs import KernelRun, KernelRuns
 from idwbench.training.kernels.jit import cache_holds_code, with_repaired_cache
 from idwbench.training.kernels.scores import KERNEL_SCORES
@@ -77,7 +79,7 @@ def _train(configs: Sequence[RunConfig], dataset: Dataset, context: Context) -> 
     started = time.perf_counter()
     runs = KernelRuns(configs, dataset, dataset.moments)
     _train_chunks(runs, context.on_epoch)
-    return _results(runs, time.perf_counter() - started)
+    return _results(runs, configs, dataset, time.perf_counter() - started)
 
 
 def _train_chunks(runs: KernelRuns, on_epoch: Callable[[int], None]) -> None:
@@ -96,29 +98,29 @@ def _train_chunks(runs: KernelRuns, on_epoch: Callable[[int], None]) -> None:
             return
 
 
-def _results(runs: KernelRuns, seconds: float) -> list[RunResult]:
+def _results(runs: KernelRuns, configs: Sequence[RunConfig], dataset: Dataset, seconds: float) -> list[RunResult]:
     """Return the results of trained runs; `seconds` is the time of all."""
     keys, values = runs.prototypes()
     n_parameters, n_epochs = keys[0].size + values[0].size, runs.protocol.epochs
-    metrics, finite = _metrics(runs), runs.finite.tolist()
+    metrics, finite = _metrics(runs, dataset), runs.finite.tolist()
     environment = Environment("cpu", blas_threads() if runs.by_products else 1, instruction_set())
     results = []
-    for r, (config, curve) in enumerate(zip(runs.configs, runs.curves(), strict=True)):
+    for r, (config, curve) in enumerate(zip(configs, runs.curves(), strict=True)):
         diverged_epoch = None if finite[r] == n_epochs else finite[r] + 1
         arrays = {"keys": keys[r], "values": values[r]}
         fitted = Fitted(metrics.get(r, {}), arrays, n_parameters, curve, diverged_epoch)
-        results.append(run_result(config, fitted, "fused", seconds / len(runs.configs), environment))
+        results.append(run_result(config, fitted, "fused", seconds / len(configs), environment))
     return results
 
 
-def _metrics(runs: KernelRuns) -> dict[int, dict[tuple[str, str], float]]:
+def _metrics(runs: KernelRuns, dataset: Dataset) -> dict[int, dict[tuple[str, str], float]]:
     """Return the metrics of the runs that are complete, by their place in the stack."""
     complete = np.flatnonzero(runs.finite == runs.protocol.epochs)
     by_run: dict[int, dict[tuple[str, str], float]] = {r: {} for r in complete.tolist()}
-    for split in runs.dataset.splits:
+    for split in dataset.splits:
         outputs = runs.outputs[split]
         chosen = outputs if len(complete) == len(outputs) else outputs[complete]
-        for own, metrics in zip(by_run.values(), runs.dataset.stack_metrics(split, chosen), strict=True):
+        for own, metrics in zip(by_run.values(), dataset.stack_metrics(split, chosen), strict=True):
             own |= metrics
     return by_run
 
@@ -133,10 +135,10 @@ def instruction_set() -> str:
 
 def _train_nothing() -> None:
     """Call the kernel with the types of every later call."""
-    split = Split(np.zeros((1, 1), np.float32), np.zeros(1, np.int64))
-    config = run_config("two_moons", prototypes=1, epochs=1, batch_size=1)
-    dataset = Dataset(config.dataset, split, split, None, Scaling.identity(), None, ("",), "")
-    run = KernelRun(config, dataset, (np.zeros(1), np.zeros(1)))
+    rows = TrainingRows(Split(np.zeros((1, 1), np.float32), np.zeros(1, np.int64)), ("",))
+    model = PrototypesConfig.parse({"method": "idw", "prototypes": 1})
+    training = PrototypeTraining(model, Protocol(epochs=1, batch_size=1, learning_rate=0.1), 0)
+    run = KernelRun(training, rows, (np.zeros(1), np.zeros(1)))
     run.train_epochs(0, 1)
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  # the kernels' BLAS, loaded before threads are limited
 from numpy.typing import NDArray
 
-from idwbench.data.dataset import Dataset, FeatureMoments, Split
+from idwbench.data.dataset import FeatureMoments, Split, TrainingData
 from idwbench.models.initialisation import initial_prototypes
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import Curve
-from idwbench.training.engine import draw_orders
+from idwbench.training.engine import PrototypeTraining, draw_orders
 from idwbench.training.kernels.epochs import Samples, Stack, State, run_stack
 from idwbench.training.kernels.memory import aligned_zeros
 from idwbench.training.kernels.scores import kernel_score
@@ -34,6 +34,8 @@ THREADED_PRODUCT = 2**25
 # They wait in busy loops, and more of them gain little.
 MOST_THREADS = 8
 
+Training = RunConfig | PrototypeTraining
+
 
 class KernelRuns:
     """The training of runs of one stack, one after the other in each call of the kernel.
@@ -42,13 +44,13 @@ class KernelRuns:
         by_products: Whether matrix products give similarities and gradients.
     """
 
-    def __init__(self, configs: Sequence[RunConfig], dataset: Dataset, moments: FeatureMoments) -> None:
+    def __init__(self, configs: Sequence[Training], dataset: TrainingData, moments: FeatureMoments) -> None:
         self.configs, self.dataset, self.protocol = configs, dataset, configs[0].protocol
         self.generators = [np.random.default_rng(config.seed) for config in configs]
         self.narrow = dataset.n_features < NARROW_FEATURES
-        scores = {id(config.model): kernel_score(config.network, dataset.n_features) for config in _distinct(configs)}
-        self.score = scores[id(configs[0].model)]
-        self.parameters = np.array([scores[id(config.model)][-2:] for config in configs], np.float32)
+        scores = {id(config.network): kernel_score(config.network, dataset.n_features) for config in _distinct(configs)}
+        self.score = scores[id(configs[0].network)]
+        self.parameters = np.array([scores[id(config.network)][-2:] for config in configs], np.float32)
         self.optimizer = kernel_optimizer(self.protocol)
         self.keys, self.values = self._initial_state(moments)
         n_trained = min(self.protocol.batch_size, len(dataset.train))
@@ -66,7 +68,7 @@ class KernelRuns:
         self.samples = {name: _samples(split) for name, split in dataset.splits.items()}
         train = self.samples["train"]
         self.nothing = Samples(train.inputs[:0], train.labels[:0], train.targets[:0], train.weights)
-        for name in ("validation", "holdout"):
+        for name in ("validation", "test", "holdout"):
             self.samples.setdefault(name, self.nothing)
         self.target_scale = np.ones(dataset.n_outputs) * dataset.target_scaling.std
         self.outputs = {name: self._new_outputs(len(samples.inputs)) for name, samples in self.samples.items()}
@@ -76,7 +78,7 @@ class KernelRuns:
 
     def _initial_state(self, moments: FeatureMoments) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return keys and values, each (runs, 4, rows, columns) with zeros for the state of the optimizer."""
-        n, n_features, n_outputs = self.configs[0].model.prototypes, self.dataset.n_features, self.dataset.n_outputs
+        n, n_features, n_outputs = self.configs[0].network.prototypes, self.dataset.n_features, self.dataset.n_outputs
         keys = aligned_zeros(len(self.configs), 4, *((n_features, n) if self.narrow else (n, n_features)))
         values = aligned_zeros(len(self.configs), 4, n_outputs, n)
         for r, (config, generator) in enumerate(zip(self.configs, self.generators, strict=True)):
@@ -184,7 +186,7 @@ class KernelRuns:
 class KernelRun(KernelRuns):
     """One run, trained epoch by epoch or step by step."""
 
-    def __init__(self, config: RunConfig, dataset: Dataset, moments: FeatureMoments) -> None:
+    def __init__(self, config: Training, dataset: TrainingData, moments: FeatureMoments) -> None:
         super().__init__([config], dataset, moments)
         self.config, self.generator = config, self.generators[0]
         self.state = State(self.keys[0], self.values[0], self.narrow)
@@ -214,24 +216,24 @@ class KernelRun(KernelRuns):
         return np.asarray(losses[0])
 
 
-def useful_threads(config: RunConfig, dataset: Dataset) -> int:
+def useful_threads(config: Training, dataset: TrainingData) -> int:
     """Return the number of threads for a run that trains alone: several, those of BLAS, for large products only."""
     if not _uses_products(config, dataset) or math.prod(_product_sizes(config, dataset)) < THREADED_PRODUCT:
         return 1
     return min(blas_threads(), MOST_THREADS)
 
 
-def _product_sizes(config: RunConfig, dataset: Dataset) -> tuple[int, int, int]:
-    return min(config.protocol.batch_size, len(dataset.train)), config.model.prototypes, dataset.n_features
+def _product_sizes(config: Training, dataset: TrainingData) -> tuple[int, int, int]:
+    return min(config.protocol.batch_size, len(dataset.train)), config.network.prototypes, dataset.n_features
 
 
-def _uses_products(config: RunConfig, dataset: Dataset) -> bool:
+def _uses_products(config: Training, dataset: TrainingData) -> bool:
     return all(n >= least for n, least in zip(_product_sizes(config, dataset), PRODUCT_SIZES, strict=True))
 
 
-def _distinct(configs: Sequence[RunConfig]) -> list[RunConfig]:
+def _distinct(configs: Sequence[Training]) -> list[Training]:
     """Return one run for each object with settings of the model; runs of one setting share it."""
-    return list({id(config.model): config for config in configs}.values())
+    return list({id(config.network): config for config in configs}.values())
 
 
 def _samples(split: Split) -> Samples:

@@ -239,6 +239,7 @@ INTERPRETED = """
 import warnings; warnings.simplefilter("error")
 import sys; sys.path[:0] = {path!r}
 import numpy as np
+from engine_runs import train_run
 from starts import random_prototypes, small_runs
 from idwbench.training import kernel_runs
 kernel_runs.initial_prototypes = random_prototypes
