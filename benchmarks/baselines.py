@@ -20,7 +20,7 @@ from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.models.initialisation import baseline_prototypes
-from idwbench.models.neighbours import nearest_index
+from idwbench.models.neighbours import nearest
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.scikit_learn import fit, make_estimator
 from idwbench.runs.config import RunConfig
@@ -67,7 +67,7 @@ def _measured(config: RunConfig, dataset: Dataset) -> tuple[float, float]:
         return seconds, _timed(lambda: fitted.outputs(inputs))[0]
     if isinstance(model, BaselineConfig):
         seconds, (keys, values) = _timed(lambda: baseline_prototypes(model, dataset, config.seed))
-        return seconds, _timed(lambda: values[nearest_index(inputs, keys)])[0]
+        return seconds, _timed(lambda: values[nearest(inputs, keys)[0]])[0]
     seconds, (result,) = _timed(lambda: fused_engine.ENGINES["fused"].train([config], dataset, Context()))
     arrays = (torch.from_numpy(np.array(result.arrays[name], np.float32)) for name in ("keys", "values"))
     network = PrototypeNetwork(get_method(model.method), model.parameters, *arrays)

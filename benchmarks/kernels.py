@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.tables import header, row
 from idwbench.data.dataset import Dataset
-from idwbench.models import pairwise
+from idwbench.models import neighbours
 from idwbench.models.kernel_regression import KernelRegression
 
 __all__ = ["kernel_regression"]
@@ -43,7 +43,7 @@ def kernel_regression(mnist: Dataset) -> None:
     """All test images with all training images as memory, in turn with the bare float32 products of the same chunks."""
     keys, queries = mnist.train.inputs, mnist.test.inputs
     values = np.eye(10, dtype=np.float32)[mnist.train.labels]
-    rows = max(1, pairwise._PRODUCT_NUMBERS // len(keys))
+    rows = max(1, neighbours._PRODUCT_NUMBERS // len(keys))
     products = np.empty((rows, len(keys)), np.float32)
     header("kernel", "ratio", "processor seconds", "products", "must", numbers=3)
     for name, parameters in SETTINGS:

@@ -13,7 +13,7 @@ from idwbench.errors import ConfigError
 from idwbench.estimators.memory import MemoryRegressor, PrototypeExplanation
 from idwbench.estimators.training import Rows, checked_weights, merged, plain, relative
 from idwbench.models.kernel_regression import KernelRegression
-from idwbench.models.pairwise import PairwiseDistances
+from idwbench.models.neighbours import SquaredDistances
 
 __all__ = ["KernelRegressor"]
 
@@ -147,7 +147,7 @@ class KernelRegressor(MemoryRegressor):
     def _nearest_weights(self, queries: Floats) -> Floats:
         """Return the weights (queries, n) that the nearest training inputs share."""
         weights = np.empty((len(queries), len(self.prototypes_)), self.prototypes_.dtype)
-        for rows, sq_dist in PairwiseDistances(self.prototypes_).parts(queries):
+        for rows, sq_dist in SquaredDistances(self.prototypes_).blocks(queries):
             weights[rows] = sq_dist <= sq_dist.min(1, keepdims=True)
         if self.weights_ is not None:
             weights *= self.weights_

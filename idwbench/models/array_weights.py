@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from idwbench.attention.records import ParameterValue
 from idwbench.attention.scores import DistanceScore, get_method
-from idwbench.models.pairwise import PairwiseDistances
+from idwbench.models.neighbours import SquaredDistances
 
 __all__ = ["array_weighting", "array_weights", "relu", "scores_on_arrays", "shared_by_hits", "softmax"]
 
@@ -50,7 +50,7 @@ def scores_on_arrays(method: str, parameters: Parameters, inputs: NDArray[Any], 
     if not isinstance(score, DistanceScore):
         scores[:] = score(queries, memory, **parameters)
         return scores
-    for rows, sq_dist in PairwiseDistances(memory).parts(queries):
+    for rows, sq_dist in SquaredDistances(memory).blocks(queries):
         scores[rows] = score.function(sq_dist.astype(np.float64, copy=False), **parameters)
     return scores
 

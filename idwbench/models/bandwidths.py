@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from idwbench.attention.kernels import KERNELS, Kernel
 from idwbench.errors import ConfigError
-from idwbench.models.pairwise import PairwiseDistances
+from idwbench.models.neighbours import SquaredDistances
 
 __all__ = ["canonical_factor", "leave_one_out_errors", "leave_one_out_parameters", "scott_bandwidth"]
 
@@ -80,7 +80,7 @@ def leave_one_out_errors(
     if row_weights is not None:
         mean = row_weights @ values.astype(np.float64) / row_weights.sum(dtype=np.float64)
     errors = np.zeros(len(candidates))
-    for rows, sq_dist in PairwiseDistances(keys).parts(keys):
+    for rows, sq_dist in SquaredDistances(keys).blocks(keys):
         own = np.arange(rows.start, rows.stop)
         alone = own[is_left_out[own]]
         sq_dist[alone - rows.start, alone] = np.inf
@@ -132,7 +132,7 @@ def _range(keys: Array, name: str) -> tuple[float, float]:
     largest = 2 * float(np.sqrt(((keys - keys.mean(0)) ** 2).sum(1).max()))
     rows = np.unique(np.linspace(0, len(keys) - 1, _SAMPLE).astype(np.int64))
     nearest = np.full(len(rows), np.inf)
-    for part, sq_dist in PairwiseDistances(keys).parts(keys[rows]):
+    for part, sq_dist in SquaredDistances(keys).blocks(keys[rows]):
         nearest[part] = np.where(sq_dist > 0, sq_dist, np.inf).min(1)
     nearest = np.sqrt(nearest[np.isfinite(nearest)])
     if largest == 0 or not len(nearest):

@@ -20,13 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention.records import ParameterValue
+from idwbench.models.neighbours import squared_distances
 
-__all__ = ["CRITERIA", "MARGIN", "Floats", "IdwNetwork", "Parameters", "State", "softmax", "squared_distances"]
+__all__ = ["CRITERIA", "MARGIN", "Floats", "IdwNetwork", "Parameters", "State", "softmax"]
 
 CRITERIA = ("exact", "logit_margin", "authors")
 MARGIN = 1e-3
-_CHUNK_NUMBERS = 2**22
-_CLOSE = 1e-8
 
 Floats = NDArray[np.float64]
 Parameters = Mapping[str, ParameterValue]
@@ -74,24 +73,6 @@ class IdwNetwork:
         ratio = float(np.exp(np.log(self.epsilon) + at_query.log_sum))
         gap = float(at_query.logits.max() - at_query.logits[label])
         return ((1 + MARGIN) * ratio * gap, ratio * gap + 1 + ratio, (1 + ratio) * gap)
-
-
-def squared_distances(points: NDArray[np.floating], others: NDArray[np.floating]) -> Floats:
-    """Return ‖x − y‖² (n, m) in float64, with a relative error of about 10⁻⁷, and 0 for equal points.
-
-    By ‖x‖² − 2x·y + ‖y‖²; distances below 10⁻⁴ of the norms, which this would lose, are computed by differences.
-    """
-    y = others.astype(np.float64)
-    y_norms = np.einsum("ij,ij->i", y, y)
-    squared = np.empty((len(points), len(y)))
-    step = max(1, _CHUNK_NUMBERS // max(1, *y.shape))
-    for start in range(0, len(points), step):
-        x, part = points[start : start + step].astype(np.float64), squared[start : start + step]
-        norms = np.einsum("ij,ij->i", x, x)[:, None] + y_norms
-        part[:] = norms - 2 * (x @ y.T)
-        rows, columns = np.nonzero(part <= _CLOSE * norms)
-        part[rows, columns] = ((x[rows] - y[columns]) ** 2).sum(1)
-    return squared
 
 
 def softmax(logits: Floats) -> Floats:

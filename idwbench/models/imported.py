@@ -18,7 +18,7 @@ from idwbench.data.loading import load_dataset, resolve_files
 from idwbench.errors import ModelFileError, PatchError, did_you_mean
 from idwbench.models.given_prototypes import GivenPrototypes, given_prototypes
 from idwbench.models.inputs import find_label
-from idwbench.models.neighbours import nearest_index
+from idwbench.models.neighbours import nearest
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel, task_metrics, versions_here
 from idwbench.runs.config import RunConfig, run_config
@@ -212,14 +212,14 @@ def _label(place: int, word: str, names: Sequence[str]) -> int:
 
 def _mean_targets(data: Dataset, keys: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the mean target of the training inputs nearest to each key, in the targets' own units."""
-    train, nearest = data.train, nearest_index(data.train.inputs, keys)
+    train, key_of = data.train, nearest(data.train.inputs, keys)[0]
     targets = np.eye(data.n_outputs)[train.labels] if data.class_names else data.target_scaling.invert(train.targets)  # type: ignore[arg-type]
-    counts = np.bincount(nearest, minlength=len(keys))
+    counts = np.bincount(key_of, minlength=len(keys))
     sums = np.zeros((len(keys), data.n_outputs))
-    np.add.at(sums, nearest, targets)
+    np.add.at(sums, key_of, targets)
     empty = np.flatnonzero(counts == 0)
     if empty.size:
-        sums[empty], counts[empty] = targets[nearest_index(keys[empty], train.inputs)], 1
+        sums[empty], counts[empty] = targets[nearest(keys[empty], train.inputs)[0]], 1
     return np.asarray(sums / counts[:, None], np.float32)
 
 

@@ -20,7 +20,7 @@ from idwbench.attention.records import ParameterValue
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError, NoNeighboursWarning
 from idwbench.models.bandwidths import leave_one_out_parameters, scott_bandwidth
-from idwbench.models.pairwise import PairwiseDistances
+from idwbench.models.neighbours import SquaredDistances
 
 __all__ = ["KernelRegression", "kernel_regression", "kernel_weights", "training_values"]
 
@@ -70,8 +70,8 @@ class KernelRegression:
         return cls(chosen, numbers, keys, values, row_weights)
 
     @cached_property
-    def _distances(self) -> PairwiseDistances:
-        return PairwiseDistances(self.keys)
+    def _distances(self) -> SquaredDistances:
+        return SquaredDistances(self.keys)
 
     def predict(self, queries: Array) -> Array:
         """Return the estimates (queries, outputs); NaN for a query without neighbours, whose weights are all 0."""
@@ -79,7 +79,7 @@ class KernelRegression:
         if self.row_weights is not None:
             sums *= self.row_weights[:, None]
         found = np.empty((len(queries), sums.shape[1]), self.values.dtype)
-        for rows, sq_dist in self._distances.parts(queries):
+        for rows, sq_dist in self._distances.blocks(queries):
             np.matmul(self.kernel.weights(sq_dist, self.parameters), sums, out=found[rows])
         with np.errstate(invalid="ignore"):
             return np.asarray(found[:, :-1] / found[:, -1:])
@@ -87,7 +87,7 @@ class KernelRegression:
     def weights(self, queries: Array) -> Array:
         """Return the normalised weights (queries, keys); NaN for a query without neighbours."""
         found = np.empty((len(queries), len(self.keys)), self.keys.dtype)
-        for rows, sq_dist in self._distances.parts(queries):
+        for rows, sq_dist in self._distances.blocks(queries):
             found[rows] = self.kernel.weights(sq_dist, self.parameters)
         if self.row_weights is not None:
             found *= self.row_weights

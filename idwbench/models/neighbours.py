@@ -1,125 +1,208 @@
-"""Nearest neighbours by brute force, exact near 0, in float64 and in blocks.
+"""Squared distances of many pairs in blocks, and nearest neighbours by brute force.
 
-Candidates are found by ‖x‖² − 2x·k + ‖k‖², of which only what depends on the candidate is computed; the distance is
-computed from the difference.
+d² = ‖q‖² − 2q·k + ‖k‖² by a matrix product of vectors that are moved together, since smaller norms give smaller errors.
+Where the result is inexact it is computed again by differences.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["Nearest", "mutual_nearest", "nearest", "nearest_index", "other_distances", "squared_norms"]
+__all__ = ["SquaredDistances", "nearest", "other_distances", "several_nearest", "squared_distances"]
 
-# Numbers of one matrix product with its points, and of differences, which stay in the cache.
-_CHUNK_NUMBERS = 2**20
-_DIFFERENCE_NUMBERS = 2**16
-
-Points = NDArray[np.floating]
+Array = NDArray[np.floating[Any]]
+Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Distances = NDArray[np.float64]
-Nearest = tuple[Indices, Distances]
+
+# Numbers of one matrix product, of its queries or of a search, and of one part that stays in the cache.
+_PRODUCT_NUMBERS, _QUERY_NUMBERS, _PART_NUMBERS = 2**25, 2**20, 2**19
+# Numbers of the keys of one product of a search.
+_KEY_NUMBERS = 2**22
+# Below this number of features, differences are as fast as a product.
+_FEW_FEATURES = 8
+# A squared distance is inexact where it is small against ‖q‖² + ‖k‖².
+_CANCELLATION = 1e-2
+# The squares of numbers below it are within float32.
+_FLOAT32_LIMIT = 1e18
+# Differences of squared distances are inexact where ‖q‖² is larger than this times ‖k‖².
+_FAR = 1e4
+_EPSILON = float(np.finfo(np.float64).eps)
 
 
-def nearest(points: Points, others: Points) -> Nearest:
-    """Return for each of `points` (n, features) the index (n,) of the nearest of `others` and its distance (n,)."""
-    index = nearest_index(points, others)
-    return index, _distances(points, others, index)
+class SquaredDistances:
+    """Squared distances of queries to the same keys (keys, features), in the type of the keys."""
+
+    def __init__(self, keys: Array) -> None:
+        self.keys = keys
+        self._by_differences = keys.shape[1] <= _FEW_FEATURES
+        self._columns = np.ascontiguousarray(keys.T)
+        with np.errstate(over="ignore", invalid="ignore"):  # then `blocks` turns to float64
+            self._centre = keys.mean(0)
+            self._doubled = -2 * (keys - self._centre)
+            self._norms = _norms(self._doubled) / 4
+
+    def blocks(self, queries: Array, *, relative: bool = False) -> Iterator[tuple[slice, Array]]:
+        """Yield d² (rows, keys) for a few rows of `queries` (queries, features) at a time.
+
+        Numbers of float32 whose squares are beyond it give float64. An array may be overwritten, and is valid until the
+        next one.
+
+        Args:
+            queries: Finite numbers, of the type of the keys, or of float32.
+            relative: Whether d² is needed up to a number for each query only. The differences of its distances are then
+                exact far from all keys, too, where d² itself is rounded to the same number for all.
+        """
+        n_keys, n_features = self.keys.shape
+        if self.keys.dtype == np.float32 and max(map(_largest, (queries, self.keys))) > _FLOAT32_LIMIT:
+            yield from SquaredDistances(self.keys.astype(np.float64)).blocks(queries, relative=relative)
+            return
+        few = max(1, _PART_NUMBERS // n_keys)
+        most = max(1, min(_PRODUCT_NUMBERS // n_keys, max(64, _QUERY_NUMBERS // n_features)))
+        rows = few if self._by_differences else most
+        buffer = np.empty((min(rows, len(queries)), n_keys), self.keys.dtype)  # new memory costs page faults
+        for first in range(0, len(queries), rows):
+            block = queries[first : first + rows]
+            centred = block - self._centre
+            norms = _norms(centred)
+            if not self._by_differences:
+                np.matmul(centred, self._doubled.T, out=buffer[: len(block)])
+            for start in range(0, len(block), few):
+                part = slice(start, min(start + few, len(block)))
+                sq_dist = buffer[part]
+                if self._by_differences:
+                    self._fill(sq_dist, block[part])
+                else:
+                    self._complete(sq_dist, block[part], norms[part])
+                if relative:
+                    self._make_relative(sq_dist, block[part], norms[part])
+                yield slice(first + part.start, first + part.stop), sq_dist
+
+    def _fill(self, sq_dist: Array, queries: Array) -> None:
+        """Set the squared distances by differences."""
+        difference = np.empty_like(sq_dist)
+        sq_dist[:] = 0
+        for query, key in zip(queries.T, self._columns, strict=True):
+            np.subtract(query[:, None], key, out=difference)
+            np.square(difference, out=difference)
+            sq_dist += difference
+
+    def _complete(self, sq_dist: Array, queries: Array, norms: Array) -> None:
+        """Add the norms to −2q·k, and compute small distances again, by differences."""
+        sq_dist += self._norms
+        sq_dist += norms[:, None]
+        suspects = np.flatnonzero(sq_dist.min(1) < _CANCELLATION * (norms + self._norms.max()))
+        near, columns = np.nonzero(sq_dist[suspects] < _CANCELLATION * (norms[suspects, None] + self._norms))
+        sq_dist[suspects[near], columns] = _squares(queries, self.keys, suspects[near], columns, sq_dist.dtype)
+
+    def _make_relative(self, sq_dist: Array, queries: Array, norms: Array) -> None:
+        """Replace d² of queries far from all keys by ‖k‖² − 2q·k, less its smallest number, in float64."""
+        far = np.flatnonzero(norms > _FAR * self._norms.max())
+        if far.size:
+            for rows, products, _ in _products(queries[far], self.keys):
+                sq_dist[far[rows]] = products - products.min(1, keepdims=True)
 
 
-def nearest_index(points: Points, others: Points) -> Indices:
-    """Return the index of `nearest` without the distance."""
-    norms = _norms(others)
-    index = np.empty(len(points), np.int64)
-    for rows, _, squared in _products(points, others):
-        squared += norms
-        squared.argmin(1, out=index[rows])
-    return index
+def squared_distances(points: Array, others: Array) -> Floats:
+    """Return ‖x − y‖² (n, m) in float64; 0 for equal points."""
+    squared = np.empty((len(points), len(others)))
+    if squared.size:
+        for rows, part in SquaredDistances(others.astype(np.float64)).blocks(points):
+            squared[rows] = part
+    return squared
 
 
-def mutual_nearest(points: Points, others: Points, norms: Distances | None = None) -> tuple[Nearest, Nearest]:
-    """Return `nearest` in both directions, in one pass over `points`.
+def several_nearest(queries: Array, points: Array, n: int) -> tuple[Indices, Floats]:
+    """Return the `n` nearest of `points` of each query, from the nearest on, and their distances, both (queries, n)."""
+    squared = squared_distances(points, queries).T
+    index = np.argsort(squared, axis=1, kind="stable")[:, :n]
+    return index, np.sqrt(np.take_along_axis(squared, index, 1))
+
+
+def nearest(points: Array, others: Array, own: Indices | None = None) -> tuple[Indices, Floats]:
+    """Return for each of `points` (n, features) the index (n,) of the nearest of `others` and its distance (n,).
+
+    Of equal distances the first counts.
 
     Args:
         points: Shape (n, features).
         others: Shape (m, features).
-        norms: The `squared_norms` of the points (n,), if they are known.
+        own: The index of each point among the others, which does not count; None if it is not among them.
     """
-    own_norms = _norms(others)
-    index, distance = np.empty(len(points), np.int64), np.empty(len(points))
-    closest = _Closest(len(others))
-    for rows, part, squared in _products(points, others):
-        squared += own_norms
-        squared.argmin(1, out=index[rows])
-        distance[rows] = _distances(part, others, index[rows])
-        squared += (squared_norms(part) if norms is None else norms[rows])[:, None]
-        closest.add(rows.start, squared)
-    return (index, distance), (closest.index, _distances(others, points, closest.index))
+    index, least = np.zeros(len(points), np.int64), np.full(len(points), np.inf)
+    step = max(1, _KEY_NUMBERS // others.shape[1])
+    for first in range(0, len(others), step):
+        part = others[first : first + step]
+        for rows, products, slack in _products(points, part):
+            if own is not None:
+                inside = np.flatnonzero((own[rows] >= first) & (own[rows] < first + len(part)))
+                products[inside, own[rows][inside] - first] = np.inf
+            place = _first_nearest(products, slack, points[rows], part)
+            every = np.arange(len(place))
+            squares = _squares(points[rows], part, every, place)
+            squares[np.isinf(products[every, place])] = np.inf  # nothing but the point itself
+            closer = squares < least[rows]
+            index[rows][closer] = first + place[closer]
+            np.minimum(least[rows], squares, out=least[rows])
+    return index, np.sqrt(least)
 
 
-def other_distances(points: Points, chosen: Indices) -> Distances:
+def other_distances(points: Array, chosen: Indices) -> Floats:
     """Return the distance of each row of `chosen` (m,) to the nearest other of `points` (n, features), (m,)."""
-    others = points[chosen]
-    closest = _Closest(len(others))
-    for rows, part, squared in _products(points, others):
-        squared += squared_norms(part)[:, None]
-        own = np.flatnonzero((chosen >= rows.start) & (chosen < rows.stop))
-        squared[chosen[own] - rows.start, own] = np.inf  # not the point itself
-        closest.add(rows.start, squared)
-    return _distances(others, points, closest.index)
+    return nearest(points[chosen], points, chosen)[1]
 
 
-def squared_norms(points: Points) -> Distances:
-    """Return ‖x‖² of `points` (n, features) in float64, (n,)."""
-    norms = np.empty(len(points))
-    for rows in _blocks(len(points), _DIFFERENCE_NUMBERS // points.shape[1]):
-        norms[rows] = (points[rows].astype(np.float64) ** 2).sum(1)
-    return norms
+def _products(points: Array, others: Array) -> Iterator[tuple[slice, Floats, float]]:
+    """Yield for some rows ‖k‖² − 2x·k (rows, m), a number for each row less than d², and a bound of its error."""
+    centre = others[0].astype(np.float64)
+    moved = others - centre
+    norms = _norms(moved)
+    moved *= -2
+    n_features = points.shape[1]
+    size = max(1, _QUERY_NUMBERS // (len(others) + n_features))
+    for start in range(0, len(points), size):
+        rows = slice(start, min(start + size, len(points)))
+        block = points[rows] - centre
+        products = block @ moved.T
+        products += norms
+        yield rows, products, 4 * (n_features + 2) * _EPSILON * float(norms.max() + _norms(block).max())
 
 
-class _Closest:
-    """For each column the row of the smallest number so far."""
+def _first_nearest(products: Floats, slack: float, points: Array, others: Array) -> Indices:
+    """Return the index (n,) of the first nearest of others, from products with that error.
 
-    def __init__(self, n_columns: int) -> None:
-        self.index = np.zeros(n_columns, np.int64)
-        self._columns, self._smallest = np.arange(n_columns), np.full(n_columns, np.inf)
-
-    def add(self, start: int, squared: Distances) -> None:
-        """Look at the rows from `start`."""
-        found = squared.argmin(0)
-        smallest = squared[found, self._columns]
-        closer = smallest < self._smallest
-        self.index[closer] = start + found[closer]
-        self._smallest = np.minimum(self._smallest, smallest)
-
-
-def _products(points: Points, others: Points) -> Iterator[tuple[slice, Distances, Distances]]:
-    """Yield rows of `points`, these in float64, and −2x·k (rows, others), which may be overwritten."""
-    doubled = (-2 * others.astype(np.float64)).T  # a power of two, which changes no rounding
-    for rows in _blocks(len(points), _CHUNK_NUMBERS // (points.shape[1] + len(others))):
-        part = points[rows].astype(np.float64)
-        yield rows, part, part @ doubled
+    The candidates are those that the error allows; of several, the distances are computed by differences.
+    """
+    place: Indices = products.argmin(1)
+    candidates = products <= np.take_along_axis(products, place[:, None], 1) + slack
+    if np.count_nonzero(candidates) > len(place):
+        several = np.flatnonzero(np.count_nonzero(candidates, axis=1) > 1)
+        pair, columns = np.nonzero(candidates[several])
+        squares = np.full((len(several), len(others)), np.inf)
+        squares[pair, columns] = _squares(points, others, several[pair], columns)
+        place[several] = squares.argmin(1)
+    return place
 
 
-def _distances(points: Points, others: Points, index: Indices) -> Distances:
-    """Return the distance of each point to that of `others` with its index."""
-    distances = np.empty(len(points))
-    for rows in _blocks(len(points), _DIFFERENCE_NUMBERS // points.shape[1]):
-        difference = others[index[rows]].astype(np.float64)
-        np.subtract(points[rows], difference, out=difference)
-        distances[rows] = np.square(difference, out=difference).sum(1)
-    return np.sqrt(distances)
+def _norms(points: Array) -> Array:
+    return np.asarray(np.einsum("...f,...f->...", points, points))
 
 
-def _norms(others: Points) -> Distances:
-    exact = others.astype(np.float64)
-    return np.asarray(np.einsum("ij,ij->i", exact, exact))
+def _squares(points: Array, others: Array, i: Indices, j: Indices, dtype: DTypeLike = np.float64) -> Array:
+    """Return the squared distances of the pairs (i, j), by differences."""
+    squares = np.empty(len(i), dtype)
+    step = max(1, _PART_NUMBERS // points.shape[1])
+    for start in range(0, len(i), step):
+        pairs = slice(start, start + step)
+        difference = np.subtract(points[i[pairs]], others[j[pairs]], dtype=dtype)
+        squares[pairs] = _norms(difference)
+    return squares
 
 
-def _blocks(n: int, size: int) -> Iterator[slice]:
-    """Yield slices of `size` rows, at least one."""
-    size = max(1, size)
-    for start in range(0, n, size):
-        yield slice(start, min(start + size, n))
+def _largest(numbers: Array) -> float:
+    """Return a bound of the norms of rows."""
+    return math.sqrt(numbers.shape[1]) * max(float(numbers.max(initial=0)), -float(numbers.min(initial=0)))

@@ -18,7 +18,7 @@ from idwbench.data.loading import load_dataset
 from idwbench.models.encoders import Conv, Mlp, VitTiny, initialise_layers
 from idwbench.models.initialisation import check_prototypes, initial_prototypes
 from idwbench.models.modules import RowModule, complete_run, with_parameters
-from idwbench.models.neighbours import mutual_nearest
+from idwbench.models.neighbours import nearest
 from idwbench.models.patch_study import study_patches
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.quality import PrototypeQuality
@@ -161,7 +161,7 @@ def head_metrics(model: NetworkConfig, network: Network, dataset: Dataset) -> Va
         return {}
     features = feature_dataset(network, dataset)
     keys, values = _prototype_arrays(network.head)
-    metrics = dict(PrototypeQuality(features).metrics(keys, values))
+    metrics = dict(PrototypeQuality(features.splits).metrics(keys, values))
     if model.is_patched and dataset.task == "classification":
         metrics |= study_patches(model.head_parameters, keys, values, features, model.patches)[0]
     return metrics
@@ -171,7 +171,7 @@ def nearest_rows(network: Network, dataset: Dataset) -> NDArray[np.int64]:
     """Return for each key (prototypes,) the training row whose features are nearest to it."""
     assert isinstance(network.head, PrototypeNetwork)
     features = network.features(dataset.train.inputs)
-    return mutual_nearest(features, _prototype_arrays(network.head)[0])[1][0]
+    return nearest(_prototype_arrays(network.head)[0], features)[0]
 
 
 def _prototype_arrays(head: PrototypeNetwork) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -21,10 +21,10 @@ from idwbench.models.closed_form import (
     Parameters,
     State,
     softmax,
-    squared_distances,
 )
+from idwbench.models.neighbours import squared_distances
 from idwbench.models.prototypes import PrototypeNetwork
-from idwbench.models.quality import PrototypeQuality
+from idwbench.models.quality import mean_neighbour_distance
 
 __all__ = ["SPECIAL_POINTS", "calibration_error", "study_patches"]
 
@@ -96,7 +96,7 @@ def study_patches(
     metrics: dict[tuple[str, str], float] = {("cases", "patched"): float((answers != labels).sum())}
     if (answers != labels).any():
         metrics["cases", "smallest_eta"] = _smallest(parameters, keys, values, inputs, labels, eta[0])
-    unit = PrototypeQuality(dataset).neighbour_distance or 1.0
+    unit = mean_neighbour_distance(dataset.train.inputs) or 1.0
     edges = np.concatenate([[0.0], unit * 2.0 ** (np.arange(-6, 15) / 2)])
     influence = np.full((3, len(edges) - 1), np.nan)
     for name, split in splits.items():

@@ -13,6 +13,7 @@ from idwbench.attention.scores import METHODS
 from idwbench.errors import IdwbenchError
 from idwbench.figures.drawing import class_colour
 from idwbench.figures.keys import key_order
+from idwbench.models.neighbours import several_nearest
 from idwbench.page.charts import plane_chart, round_number
 from idwbench.page.chosen import RankedSetting
 from idwbench.page.parts import Chart, Part, PrototypeGrid, sentences
@@ -157,11 +158,8 @@ def _add_nearest(
     tiles: list[dict[str, Any]], keys: NDArray[np.float32], shape: tuple[int, int], dataset: Dataset
 ) -> dict[int, dict[str, Any]]:
     """Add the nearest training images to each tile, and return these images by row of the training data."""
-    from sklearn.neighbors import NearestNeighbors
-
     train = dataset.train
-    search = NearestNeighbors(n_neighbors=min(_NEAREST, len(train)), algorithm="brute").fit(train.inputs)
-    distances, rows = search.kneighbors(keys)
+    rows, distances = several_nearest(keys, train.inputs, _NEAREST)
     for tile, found, away in zip(tiles, rows, distances, strict=True):
         tile["nearest"] = [
             {"row": int(row), "distance": round_number(float(distance), 3)}

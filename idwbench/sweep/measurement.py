@@ -58,7 +58,7 @@ def measure_runs(
         from idwbench.models.quality import PrototypeQuality
 
         dataset = load_dataset(group[0].config.dataset, data_dir)
-        quality = PrototypeQuality(dataset)
+        quality = PrototypeQuality(dataset.splits)
         for start in range(0, len(group), _AT_ONCE):
             found: dict[str, Metrics] = {}
             for run in group[start : start + _AT_ONCE]:

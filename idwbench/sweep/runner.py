@@ -99,7 +99,7 @@ class _Workers:
     ) -> None:
         self.queue, self.results, self.context = queue, results, context
         self.dataset, self.observer, self.max_failures = dataset, observer, max_failures
-        self.quality = PrototypeQuality(dataset)
+        self.quality = PrototypeQuality(dataset.splits)
         self.outcome = Outcome()
         self.stop = False  # no stack is started, and those in work end with their epoch
         self.is_abandoned = False  # the threads may no longer write

@@ -6,12 +6,15 @@ from time import perf_counter
 from idwbench.data.dataset import Dataset
 from idwbench.errors import TrainingError
 from idwbench.machine import allocation_problem
-from idwbench.models.quality import PrototypeQuality
+from idwbench.models.quality import PrototypeQuality, StackSearch
 from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
 from idwbench.training.engine import Context, Engine
 
 __all__ = ["train_stack"]
+
+# With more features matrix products are faster than the compiled search.
+_MOST_COMPILED_FEATURES = 8
 
 
 def train_stack(
@@ -32,10 +35,19 @@ def train_stack(
             raise
         raise TrainingError(f"{stack[0].model.label}: {problem}") from error
     ended = perf_counter()
-    qualities = quality.stack_metrics(trained, None)
+    qualities = quality.stack_metrics(trained, _search(trained[0], dataset))
     set_up = max(0.0, ended - started - sum(result.seconds for result in trained)) / len(stack)
     metrics = (perf_counter() - ended) / len(stack)
     return [
         result.measured(found, {"set_up": set_up, "training": result.seconds, "metrics": metrics})
         for result, found in zip(trained, qualities, strict=True)
     ]
+
+
+def _search(result: RunResult, dataset: Dataset) -> StackSearch | None:
+    """Return the compiled search if the run was trained by kernels on few features."""
+    if result.engine != "fused" or result.instruction_set == "python" or dataset.n_features > _MOST_COMPILED_FEATURES:
+        return None
+    from idwbench.training.kernels.neighbours import nearest_in_stack
+
+    return nearest_in_stack

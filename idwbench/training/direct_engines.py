@@ -9,7 +9,7 @@ import numpy as np
 from idwbench.data.dataset import Dataset
 from idwbench.models.initialisation import baseline_prototypes, check_baseline
 from idwbench.models.kernel_regression import KernelRegression, training_values
-from idwbench.models.neighbours import nearest_index
+from idwbench.models.neighbours import nearest
 from idwbench.models.scikit_learn import check_data, fit, make_estimator
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.baseline import BaselineConfig
@@ -42,7 +42,7 @@ def _fit_baseline(config: RunConfig, dataset: Dataset, context: Context) -> Fitt
     keys, values = baseline_prototypes(config.model, dataset, config.seed)
     metrics: dict[tuple[str, str], float] = {}
     for name, split in dataset.splits.items():
-        metrics |= dataset.metrics(name, values[nearest_index(split.inputs, keys)])
+        metrics |= dataset.metrics(name, values[nearest(split.inputs, keys)[0]])
     return Fitted(metrics, {"keys": keys, "values": values}, keys.size + values.size)
 
 

@@ -19,6 +19,7 @@ from idwbench.runs.results import RunResult
 from idwbench.training.engine import Context, Engine, Environment, Fitted, PrototypeTraining, check_stack, run_result
 from idwbench.training.kernel_runs import KernelRun, KernelRuns
 from idwbench.training.kernels.jit import cache_holds_code, with_repaired_cache
+from idwbench.training.kernels.neighbours import nearest_in_stack
 from idwbench.training.kernels.scores import KERNEL_SCORES
 from idwbench.training.threads import blas_threads
 
@@ -140,6 +141,7 @@ def _train_nothing() -> None:
     training = PrototypeTraining(model, Protocol(epochs=1, batch_size=1, learning_rate=0.1), 0)
     run = KernelRun(training, rows, (np.zeros(1), np.zeros(1)))
     run.train_epochs(0, 1)
+    nearest_in_stack(*np.zeros((2, 1, 1, 1), np.float32))
 
 
 ENGINES = {"fused": Engine("fused", _train, _max_stack, _check)}

@@ -17,7 +17,7 @@ from idwbench.errors import ConfigError, ModelFileError
 from idwbench.models.effects import measured_effects
 from idwbench.models.imported import import_prototypes
 from idwbench.models.model_file import load_model
-from idwbench.models.neighbours import nearest_index
+from idwbench.models.neighbours import nearest
 from idwbench.runs.datasets import parse_dataset
 
 MOONS = {"name": "two_moons", "train_per_class": 30, "test_per_class": 10, "holdout_per_class": 10}
@@ -50,8 +50,8 @@ def test_the_centres_of_k_means_get_the_class_frequencies_of_their_training_inpu
 def test_a_prototype_that_is_nearest_to_no_input_takes_the_targets_of_the_nearest(moons):
     far = np.array([[0.0, 0.0], [50.0, 50.0]])
     values = import_prototypes(far, dataset=MOONS).network.values.detach().numpy()
-    nearest = nearest_index(moons.scaling.apply(far[1:]), moons.train.inputs)
-    np.testing.assert_array_equal(values[1], np.eye(2)[moons.train.labels[nearest[0]]])
+    rows, _ = nearest(moons.scaling.apply(far[1:]), moons.train.inputs)
+    np.testing.assert_array_equal(values[1], np.eye(2)[moons.train.labels[rows[0]]])
 
 
 def test_nearest_centroids_become_labelled_prototypes_with_and_without_data(moons):

@@ -17,7 +17,7 @@ import idwbench
 from idwbench.attention.kernels import KERNELS
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, NoNeighboursWarning
-from idwbench.models import pairwise
+from idwbench.models import neighbours
 from idwbench.models.bandwidths import (
     canonical_factor,
     leave_one_out_errors,
@@ -25,7 +25,7 @@ from idwbench.models.bandwidths import (
     scott_bandwidth,
 )
 from idwbench.models.kernel_regression import kernel_weights
-from idwbench.models.pairwise import PairwiseDistances
+from idwbench.models.neighbours import SquaredDistances
 from idwbench.runs.datasets import parse_dataset
 
 WITH_BANDWIDTH = [name for name, kernel in KERNELS.items() if kernel.has_bandwidth]
@@ -166,8 +166,8 @@ def test_tensors_and_arrays_give_the_same_in_their_own_type(kernel):
 def test_parts_of_any_size_give_the_same(monkeypatch):
     queries, keys, values = data(features=20)
     found = idwbench.kernel_regression(queries, keys, values, "shepard")
-    monkeypatch.setattr(pairwise, "_PRODUCT_NUMBERS", 100)
-    monkeypatch.setattr(pairwise, "_PART_NUMBERS", 40)
+    monkeypatch.setattr(neighbours, "_PRODUCT_NUMBERS", 100)
+    monkeypatch.setattr(neighbours, "_PART_NUMBERS", 40)
     np.testing.assert_allclose(idwbench.kernel_regression(queries, keys, values, "shepard"), found, rtol=1e-12)
 
 
@@ -177,9 +177,9 @@ def test_distances_of_near_pairs_are_exact_in_float32(offset):
     keys = (generator.normal(size=(40, 100)) + offset).astype(np.float32)
     queries = keys[:9] + (1e-3 * generator.normal(size=(9, 100))).astype(np.float32)
     exact = ((queries.astype(np.float64)[:, None] - keys) ** 2).sum(2)
-    found = np.concatenate([part.copy() for _, part in PairwiseDistances(keys).parts(queries)])
+    found = np.concatenate([part.copy() for _, part in SquaredDistances(keys).blocks(queries)])
     np.testing.assert_allclose(found, exact, rtol=1e-4)
-    same = np.concatenate([part.copy() for _, part in PairwiseDistances(keys).parts(keys)])
+    same = np.concatenate([part.copy() for _, part in SquaredDistances(keys).blocks(keys)])
     assert not same.diagonal().any()
 
 

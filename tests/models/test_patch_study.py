@@ -12,8 +12,9 @@ from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
-from idwbench.models import closed_form
-from idwbench.models.closed_form import CRITERIA, squared_distances
+from idwbench.models import neighbours
+from idwbench.models.closed_form import CRITERIA
+from idwbench.models.neighbours import squared_distances
 from idwbench.models.patch_study import SPECIAL_POINTS, calibration_error, study_patches
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.runs.datasets import TwoMoonsConfig
@@ -286,12 +287,13 @@ def test_a_regression_is_refused():
         study_of(a_study(), np.zeros((6, 3)), np.zeros((6, 2)), dataset)
 
 
+@pytest.mark.parametrize("n_features", [7, 20])
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_squared_distances_are_right_near_zero_too(scale, monkeypatch):
-    monkeypatch.setattr(closed_form, "_CHUNK_NUMBERS", 100)
+def test_squared_distances_are_right_near_zero_too(scale, n_features, monkeypatch):
+    monkeypatch.setattr(neighbours, "_PART_NUMBERS", 100)
     generator = np.random.default_rng(0)
-    points = scale * (5 + generator.normal(size=(30, 7)))
-    others = np.concatenate([points[:4], points[4:8] * (1 + 1e-9), scale * generator.normal(size=(3, 7))])
+    points = scale * (5 + generator.normal(size=(30, n_features)))
+    others = np.concatenate([points[:4], points[4:8] * (1 + 1e-9), scale * generator.normal(size=(3, n_features))])
     exact = ((points[:, None] - others[None]) ** 2).sum(-1)
     found = squared_distances(points, others)
     np.testing.assert_allclose(found, exact, rtol=1e-6)

@@ -11,13 +11,13 @@ from scipy.spatial.distance import cdist
 
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.models import neighbours
-from idwbench.models.neighbours import mutual_nearest, nearest
+from idwbench.models.neighbours import nearest, other_distances, several_nearest, squared_distances
 from idwbench.models.quality import PrototypeQuality
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.metrics import METRICS, QUALITY_METRICS
 from idwbench.runs.results import RunResult
-from idwbench.training.stack_search import compiled_neighbours
+from idwbench.training.kernels.neighbours import nearest_in_stack
 
 
 def prototypes(dataset: Dataset, n: int, seed: int = 0):
@@ -72,7 +72,7 @@ def by_loops(dataset: Dataset, keys, values) -> dict[tuple[str, str], float]:
 @pytest.mark.parametrize("n", [1, 2, 9])
 def test_the_metrics_are_those_of_scipy_and_loops(dataset, n):
     keys, values = prototypes(dataset, n)
-    found = PrototypeQuality(dataset).metrics(keys, values)
+    found = PrototypeQuality(dataset.splits).metrics(keys, values)
     expected = by_loops(dataset, keys, values)
     assert found == pytest.approx(expected, rel=1e-12)
     assert {name for _, name in found} <= METRICS.keys()
@@ -81,7 +81,7 @@ def test_the_metrics_are_those_of_scipy_and_loops(dataset, n):
 
 def test_a_regression_has_no_metric_of_labels_and_no_split_but_train():
     dataset = make_regression()
-    found = PrototypeQuality(dataset).metrics(*prototypes(dataset, 4))
+    found = PrototypeQuality(dataset.splits).metrics(*prototypes(dataset, 4))
     assert {split for split, _ in found} == {"train"}
     assert not {"key_agreement", "nearest_key_accuracy"} & {name for _, name in found}
 
@@ -90,18 +90,18 @@ def test_keys_on_training_points_have_distance_exactly_zero():
     dataset = make_dataset(n_features=60)
     rows = [0, 5, 17]
     keys, values = dataset.train.inputs[rows], np.eye(3, dtype=np.float32)[dataset.train.labels[rows]]
-    found = PrototypeQuality(dataset).metrics(keys, values)
+    found = PrototypeQuality(dataset.splits).metrics(keys, values)
     assert found["train", "key_distance"] == 0
     assert found["train", "key_agreement"] == 1
     assert found["train", "dead_keys"] == 0
-    everything = PrototypeQuality(dataset).metrics(dataset.train.inputs, np.zeros((23, 3), np.float32))
+    everything = PrototypeQuality(dataset.splits).metrics(dataset.train.inputs, np.zeros((23, 3), np.float32))
     assert everything["train", "coverage"] == everything["train", "chamfer"] == 0
 
 
 def test_all_but_one_of_equal_keys_are_dead_and_their_spacing_is_zero():
     dataset = make_dataset()
     keys = np.repeat(dataset.train.inputs[:1], 3, axis=0)
-    found = PrototypeQuality(dataset).metrics(keys, np.eye(3, dtype=np.float32))
+    found = PrototypeQuality(dataset.splits).metrics(keys, np.eye(3, dtype=np.float32))
     assert (found["train", "dead_keys"], found["train", "key_spacing"]) == (2, 0)
 
 
@@ -113,7 +113,7 @@ def a_set(inputs) -> Dataset:
 
 @pytest.mark.parametrize("inputs", [[[1.0, 2.0]], [[1.0, 2.0]] * 5], ids=["one point", "equal points"])
 def test_without_a_distance_between_training_points_there_is_no_relative_coverage(inputs):
-    found = PrototypeQuality(a_set(inputs)).metrics(np.zeros((1, 2), np.float32), np.eye(1, 2, dtype=np.float32))
+    found = PrototypeQuality(a_set(inputs).splits).metrics(np.zeros((1, 2), np.float32), np.eye(1, 2, dtype=np.float32))
     assert found["train", "coverage"] == pytest.approx(math.sqrt(5), rel=1e-15)
     assert ("train", "relative_coverage") not in found
 
@@ -124,15 +124,16 @@ def test_of_a_large_set_500_points_at_equal_steps_represent_the_others():
     apart = cdist(inputs[rows].astype(np.float64), inputs.astype(np.float64))
     apart[np.arange(500), rows] = np.inf
     assert len(set(rows)) == 500
-    assert PrototypeQuality(a_set(inputs)).neighbour_distance == pytest.approx(apart.min(1).mean(), rel=1e-12)
+    assert PrototypeQuality(a_set(inputs).splits).neighbour_distance == pytest.approx(apart.min(1).mean(), rel=1e-12)
 
 
 def test_the_size_of_the_blocks_does_not_matter(monkeypatch):
     dataset = make_dataset()
     keys, values = prototypes(dataset, 6)
-    whole = PrototypeQuality(dataset).metrics(keys, values)
-    monkeypatch.setattr(neighbours, "_CHUNK_NUMBERS", 40)
-    assert PrototypeQuality(dataset).metrics(keys, values) == whole
+    whole = PrototypeQuality(dataset.splits).metrics(keys, values)
+    for name in ("_QUERY_NUMBERS", "_KEY_NUMBERS", "_PART_NUMBERS"):
+        monkeypatch.setattr(neighbours, name, 10)
+    assert PrototypeQuality(dataset.splits).metrics(keys, values) == whole
 
 
 @pytest.mark.parametrize("offset", [0, 1e3, 1e6])
@@ -146,19 +147,37 @@ def test_the_nearest_point_is_found_far_from_the_origin(offset):
     assert (distance[:5] == 0).all()
 
 
-def test_a_result_without_keys_stays_as_it_is(blobs):
-    from idwbench.runs.config import run_config
-    from idwbench.runs.results import RunResult
-
+def test_a_result_without_keys_has_no_metrics_of_quality(blobs):
     diverged = RunResult(run_config("two_moons"), "diverged", (), {}, {}, None, 3, 0.1, "torch", "cpu", 1)
-    assert PrototypeQuality(blobs).measured(diverged) is diverged
+    assert PrototypeQuality(blobs.splits).stack_metrics([diverged, diverged]) == [{}, {}]
+
+
+def test_of_equally_near_points_the_first_counts_however_the_product_rounds():
+    generator = np.random.default_rng(2)
+    others = generator.normal(size=(37, 20)).astype(np.float32)
+    others = np.concatenate([others, others[::-1]])
+    points = generator.normal(size=(500, 20)).astype(np.float32) * 3
+    exact = cdist(points.astype(np.float64), others.astype(np.float64))
+    index, _ = nearest(points, others)
+    np.testing.assert_array_equal(index, exact[:, :37].argmin(1))
+
+
+def test_several_nearest_are_in_the_order_of_their_distances():
+    generator = np.random.default_rng(3)
+    points, queries = generator.normal(size=(60, 12)).astype(np.float32), generator.normal(size=(4, 12))
+    exact = cdist(queries, points.astype(np.float64))
+    rows, distances = several_nearest(queries, points, 5)
+    np.testing.assert_array_equal(rows, exact.argsort(1)[:, :5])
+    np.testing.assert_allclose(distances, np.sort(exact)[:, :5], rtol=1e-12)
+    np.testing.assert_allclose(squared_distances(queries, points), exact**2, rtol=1e-12)
+    assert other_distances(points[:1], np.array([0])).tolist() == [np.inf]
 
 
 def test_the_nearest_input_of_a_key_is_that_of_a_search_by_brute_force():
     generator = np.random.default_rng(1)
     points = generator.normal(size=(5, 7)).astype(np.float32)
     inputs = np.concatenate([generator.normal(size=(200, 7)), points[:1], points[1:2] + 1e-6]).astype(np.float32)
-    _, (found, distance) = mutual_nearest(inputs, points)
+    found, distance = nearest(points, inputs)
     distances = np.array([[np.sqrt(((a - b) ** 2).sum()) for b in inputs.astype(float)] for a in points.astype(float)])
     np.testing.assert_array_equal(found, distances.argmin(1))
     np.testing.assert_allclose(distance, distances.min(1), rtol=1e-12)
@@ -167,7 +186,7 @@ def test_the_nearest_input_of_a_key_is_that_of_a_search_by_brute_force():
 
 def test_the_metrics_of_quality_are_those_that_a_classification_has():
     dataset = make_dataset()
-    found = PrototypeQuality(dataset).metrics(*prototypes(dataset, 5))
+    found = PrototypeQuality(dataset.splits).metrics(*prototypes(dataset, 5))
     assert {name for _, name in found} == set(QUALITY_METRICS) <= set(METRICS)
 
 
@@ -178,28 +197,25 @@ def test_the_metrics_of_quality_are_those_that_a_classification_has():
     ids=["classes", "split", "numbers"],
 )
 def test_the_metrics_of_a_stack_by_the_compiled_search_are_those_of_its_runs(dataset, n):
-    quality = PrototypeQuality(dataset)
+    quality = PrototypeQuality(dataset.splits)
     runs = [prototypes(dataset, n, seed) for seed in range(3)]
     runs.append((np.repeat(dataset.train.inputs[:1], n, axis=0), runs[0][1]))  # equal keys, on a training point
-    results = [a_result(keys, values) for keys, values in runs]
-    found = quality.stack_metrics([*results, a_result(None, None)], compiled_neighbours)
-    assert found == [*(quality.metrics(*run) for run in runs), {}]
-    assert found[:-1] == [quality.measured(result).metrics for result in results]
+    results = [*(a_result(keys, values) for keys, values in runs), a_result(None, None)]
+    expected = [pytest.approx(quality.metrics(*run), rel=1e-12) for run in runs]
+    assert quality.stack_metrics(results, nearest_in_stack) == [*expected, {}]
+    assert quality.stack_metrics(results) == [*expected, {}]
 
 
 def test_the_compiled_search_finds_the_neighbours_of_many_points():
     points = np.random.default_rng(0).normal(size=(1300, 2)).astype(np.float32)
     keys = np.random.default_rng(1).normal(size=(2, 5, 2)).astype(np.float32)
-    exact = points.astype(np.float64)
-    key_of, point_of, other_of = compiled_neighbours(np.ascontiguousarray(exact.T), (exact**2).sum(1), keys)
-    for n in (5, 4):  # without the nearest points, keys are searched in pairs
-        np.testing.assert_array_equal(
-            compiled_neighbours(np.ascontiguousarray(exact.T), None, keys[:, :n])[0],
-            [cdist(points, own[:n]).argmin(1) for own in keys],
-        )
+    key_of, to_key = nearest_in_stack(points[None], keys)
+    point_of, _ = nearest_in_stack(keys, points[None])
+    _, to_other = nearest_in_stack(keys, keys, True)
     for run, own in enumerate(keys):
         distances, apart = cdist(points, own), cdist(own, own)
         np.fill_diagonal(apart, np.inf)
         assert (key_of[run] == distances.argmin(1)).all()
+        np.testing.assert_allclose(to_key[run], distances.min(1), rtol=1e-12)
         assert (point_of[run] == distances.argmin(0)).all()
-        assert (other_of[run] == apart.argmin(1)).all()
+        np.testing.assert_allclose(to_other[run], apart.min(1), rtol=1e-12)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +113,8 @@ def test_a_worker_returns_the_bytes_of_a_local_training(as_worker):
     dataset = load_dataset(configs[0].dataset)
     with limited_threads(1):
         own = train_runs(configs, dataset, engine="torch")
-    own = [PrototypeQuality(dataset).measured(result) for result in own]
+    qualities = PrototypeQuality(dataset.splits).stack_metrics(own)
+    own = [replace(result, metrics={**result.metrics, **more}) for result, more in zip(own, qualities, strict=True)]
     (found,) = answer["stacks"]
     assert [result.config.run_key for result in found["results"]] == [config.run_key for config in configs]
     for one, other in zip(found["results"], own, strict=True):

@@ -13,7 +13,7 @@ from idwbench.figures.collected.selection import Model
 from idwbench.figures.drawing import Drawing
 from idwbench.figures.keys_nearest import NearestPanel, draw_keys_nearest
 from idwbench.figures.registry import figure_of_runs
-from idwbench.models.neighbours import mutual_nearest
+from idwbench.models.neighbours import nearest
 from idwbench.report.summaries import Section
 from idwbench.results.records import StoredRun
 
@@ -44,13 +44,13 @@ def keys_nearest_figure(store: Results, runs: Sequence[StoredRun], data_dir: Pat
 
 
 def _panel(section: Section, model: Model, dataset: Dataset) -> NearestPanel:
-    _, (found, distance) = mutual_nearest(dataset.train.inputs, model.keys)
+    rows, distance = nearest(model.keys, dataset.train.inputs)
     invert = dataset.scaling.invert
     return NearestPanel(
         title=model_title(section, model),
         keys=invert(model.keys),
         values=model.values,
-        nearest=invert(dataset.train.inputs[found]),
-        labels=dataset.train.labels[found],
+        nearest=invert(dataset.train.inputs[rows]),
+        labels=dataset.train.labels[rows],
         distance=distance,
     )

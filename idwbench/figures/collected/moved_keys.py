@@ -16,7 +16,7 @@ from idwbench.errors import ConfigError
 from idwbench.figures.collected.keys import keys_are_points, model_title
 from idwbench.figures.collected.row_attention import RecordedNetwork, recorded_network
 from idwbench.figures.collected.selection import Model, select_runs_of_kind, stored_models
-from idwbench.models.neighbours import nearest_index
+from idwbench.models.neighbours import nearest
 from idwbench.results.records import StoredRun
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _chosen(history: KeyHistory, most: int) -> list[int]:
 def _typical_rows(model: Model, dataset: Dataset, chosen: Sequence[int]) -> NDArray[np.int64]:
     """Return the test row nearest to each key, or with the largest product with a key that is a direction."""
     if keys_are_points(model):
-        return nearest_index(model.keys[chosen], dataset.test.inputs)
+        return nearest(model.keys[chosen], dataset.test.inputs)[0]
     return np.asarray((dataset.test.inputs @ model.keys[chosen].T).argmax(0), np.int64)
 
 

@@ -64,23 +64,21 @@ def _has_points(row: Row) -> bool:
 
 
 def _panel(store: Results, section: Section, row: Row, run: StoredRun, dataset: Dataset) -> FeaturePanel:
-    from idwbench.models.closed_form import squared_distances
+    from idwbench.models.neighbours import several_nearest
     from idwbench.models.networks import feature_dataset, network_from_arrays
-    from idwbench.models.quality import PrototypeQuality
+    from idwbench.models.quality import mean_neighbour_distance
 
     model = run.config.model
     assert isinstance(model, NetworkConfig)
     arrays = store.load_arrays(run.run_key)
     keys, values = (arrays[f"head.{name}"].astype(np.float32) for name in ("keys", "values"))
     features = feature_dataset(network_from_arrays(model, dataset, arrays), dataset)
-    squared = squared_distances(keys, features.train.inputs)
-    rows = np.argsort(squared, axis=1, kind="stable")[:, :_IMAGES]
-    nearest = np.sqrt(np.take_along_axis(squared, rows[:, :1], 1)[:, 0])
-    unit = PrototypeQuality(features).neighbour_distance or 1.0
+    rows, distances = several_nearest(keys, features.train.inputs, _IMAGES)
+    unit = mean_neighbour_distance(features.train.inputs) or 1.0
     return FeaturePanel(
         title=model_title(section, Model(row, run, keys, values)),
         values=values,
         nearest=dataset.scaling.invert(dataset.train.inputs[rows]),
         labels=dataset.train.labels[rows],
-        distance=nearest / unit,
+        distance=distances[:, 0] / unit,
     )

@@ -167,7 +167,7 @@ def _new_setup(task: Task, data: DatasetConfig, identity: tuple[object, ...]) ->
     engine, device = cast(EngineName, task["engine"]), task["device"]
     check_engine(engine, device)
     context = Context(engine, device, checkpoint_folder=_checkpoints(task["checkpoints"]))
-    return _Setup(identity, dataset, PrototypeQuality(dataset), context)
+    return _Setup(identity, dataset, PrototypeQuality(dataset.splits), context)
 
 
 def _checkpoints(shared: SharedFolder | None) -> Path | None:
