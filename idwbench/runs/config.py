@@ -17,6 +17,7 @@ from pydantic import PlainValidator, SerializeAsAny, SerializerFunctionWrapHandl
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig, SequenceConfig, dataset_label, parse_dataset
 from idwbench.runs.kinds.models import MODELS, ModelConfig, model_setting_names, parse_model
+from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol, default_protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, validated
@@ -137,8 +138,9 @@ class RunConfig(Settings):
     @property
     def required(self) -> RunConfig | None:
         """The run whose result this run needs, or None."""
-        studied = self.model.studied
-        return None if studied is None else self.model_copy(update={"model": studied})
+        if not isinstance(self.model, PatchStudyConfig):
+            return None
+        return self.model_copy(update={"model": self.model.network})
 
     @property
     def run_key(self) -> str:

@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.kinds.models import model_setting_names, parse_model
+from idwbench.runs.kinds.models import ModelConfig, model_setting_names, parse_model
 from idwbench.runs.protocol import Protocol, parse_protocol
 
 __all__ = [
@@ -16,6 +16,8 @@ __all__ = [
     "Block",
     "Cell",
     "DataProtocol",
+    "Setting",
+    "block_settings",
     "cells",
     "check_block",
     "check_distinct",
@@ -30,6 +32,11 @@ Block = Mapping[str, tuple[Any, ...]]
 Cell = dict[str, Any]
 # A data set of a sweep and the protocol of its runs.
 DataProtocol = tuple[DatasetConfig, Protocol]
+# What a cell stands for: a model, and its protocol on each data set.
+Setting = tuple[ModelConfig, tuple[Protocol, ...]]
+
+_Values = tuple[Any, ...]
+_Parsed = TypeVar("_Parsed")
 
 
 @contextmanager
@@ -56,8 +63,12 @@ def check_distinct(values: Iterable[Any], problem: str) -> None:
             raise ConfigError(f"{problem.format(value)}, at [{first[value]}]", location=(index,))
 
 
-def read_grid(content: Any, datasets: Sequence[DataProtocol], n_seeds: int) -> tuple[Block, ...]:
-    """Return the blocks of a list of mappings, or of one mapping; a single value is an axis of length one.
+def read_grid(
+    content: Any, datasets: Sequence[DataProtocol], n_seeds: int
+) -> tuple[tuple[Block, ...], tuple[Setting, ...]]:
+    """Return the blocks of a list of mappings, or of one mapping, and their settings.
+
+    A single value is an axis of length one.
 
     An axis is a setting of the model or of the protocol. Every combination is checked with every data set.
 
@@ -73,10 +84,11 @@ def read_grid(content: Any, datasets: Sequence[DataProtocol], n_seeds: int) -> t
     n_runs = n_seeds * len(datasets) * sum(math.prod(map(len, block.values())) for block in grid)
     if n_runs > MAX_RUNS:
         raise ConfigError(f"expected at most {MAX_RUNS:,} runs, got {n_runs:,}")
+    settings: list[Setting] = []
     for index, block in enumerate(grid):
         with within(index):
-            check_block(block, datasets)
-    return tuple(grid)
+            settings += block_settings(block, datasets)
+    return tuple(grid), tuple(settings)
 
 
 def read_axes(content: Any, *, ranges: bool = False) -> Block:
@@ -99,38 +111,70 @@ def read_axes(content: Any, *, ranges: bool = False) -> Block:
     return {name: tuple(values) if isinstance(values, list) else (values,) for name, values in content.items()}
 
 
-def check_block(block: Block, datasets: Sequence[DataProtocol]) -> None:
-    """Raise `ConfigError` if a cell is not valid for a data set; `location` is the axis and the index of the value."""
-    of_model = {name: values for name, values in block.items() if name not in Protocol.model_fields}
-    of_protocol = {name: values for name, values in block.items() if name not in of_model}
-    protocols = dict.fromkeys(protocol for _, protocol in datasets)
+def block_settings(block: Block, datasets: Sequence[DataProtocol]) -> list[Setting]:
+    """Return the settings of a block in the order of `cells`; raises as `check_block`."""
+    models, protocols = check_block(block, datasets)
+    model_axes, protocol_axes = _divided(block)
+    return [(models[_values(cell, model_axes)], protocols[_values(cell, protocol_axes)]) for cell in cells(block)]
 
-    def check_model(cell: Cell) -> None:
-        model = parse_model(cell)
+
+def check_block(
+    block: Block, datasets: Sequence[DataProtocol]
+) -> tuple[dict[_Values, ModelConfig], dict[_Values, tuple[Protocol, ...]]]:
+    """Parse the combinations of a block's settings of models, and of protocols, each once.
+
+    Returns:
+        The models, and the protocols for all data sets, by the values of their axes.
+
+    Raises:
+        ConfigError: a combination is not valid for a data set; `location` is the axis and the index of the value.
+    """
+    defaults = [protocol for _, protocol in datasets]
+
+    def model(cell: Cell) -> ModelConfig:
+        parsed = parse_model(cell)
         for dataset, _ in datasets:
-            model.check_dataset(dataset)
+            parsed.check_dataset(dataset)
+        return parsed
 
-    def check_protocol(cell: Cell) -> None:
-        for protocol in protocols:
-            parse_protocol(cell, protocol)
+    def protocols(cell: Cell) -> tuple[Protocol, ...]:
+        parsed = {default: parse_protocol(cell, default) if cell else default for default in dict.fromkeys(defaults)}
+        return tuple(parsed[default] for default in defaults)
 
-    checks: list[tuple[Block, Callable[[Cell], None]]] = [(of_model, check_model), (of_protocol, check_protocol)]
-    for axes, parse in checks:
-        for cell in cells(axes):
-            try:
-                parse(cell)
-            except ConfigError as error:
-                if not error.location:
-                    raise
-                name = _axis_at_fault(str(error.location[0]), cell, parse)
-                index = next(i for i, value in enumerate(block[name]) if value is cell[name])
-                raise ConfigError(error.problem, location=(name, index), hint=error.hint) from None
+    model_axes, protocol_axes = _divided(block)
+    parsed = _parsed(model_axes, model), _parsed(protocol_axes, protocols)
     for name, values in block.items():
         with within(name):
             check_distinct(values, "{!r} is already in the axis")
+    return parsed
 
 
-def _axis_at_fault(name: str, cell: Cell, parse: Callable[[Cell], None]) -> str:
+def _divided(block: Block) -> tuple[Block, Block]:
+    """Return the axes of the model and those of the protocol."""
+    model_axes = {name: values for name, values in block.items() if name not in Protocol.model_fields}
+    return model_axes, {name: values for name, values in block.items() if name not in model_axes}
+
+
+def _values(cell: Cell, axes: Block) -> _Values:
+    return tuple(cell[name] for name in sorted(axes))
+
+
+def _parsed(axes: Block, parse: Callable[[Cell], _Parsed]) -> dict[_Values, _Parsed]:
+    """Return what each cell of some axes stands for; an error is located at an axis and the index of its value."""
+    parsed = {}
+    for cell in cells(axes):
+        try:
+            parsed[_values(cell, axes)] = parse(cell)
+        except ConfigError as error:
+            if not error.location:
+                raise
+            name = _axis_at_fault(str(error.location[0]), cell, parse)
+            index = next(i for i, value in enumerate(axes[name]) if value is cell[name])
+            raise ConfigError(error.problem, location=(name, index), hint=error.hint) from None
+    return parsed
+
+
+def _axis_at_fault(name: str, cell: Cell, parse: Callable[[Cell], object]) -> str:
     """Return the axis `name`, or the one that contradicts the setting `name` of the protocol."""
     for axis, value in cell.items() if name not in cell else ():
         try:

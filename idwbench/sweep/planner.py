@@ -4,9 +4,6 @@ from collections.abc import Iterator
 
 from idwbench.results.garbage import paused_collection
 from idwbench.runs.config import RunConfig
-from idwbench.runs.kinds.models import ModelConfig, parse_model
-from idwbench.runs.protocol import Protocol, parse_protocol
-from idwbench.sweep.grid import Cell, cells
 from idwbench.sweep.spec import SweepSpec
 
 __all__ = ["plan", "planned_runs"]
@@ -27,11 +24,10 @@ def planned_runs(spec: SweepSpec) -> Iterator[RunConfig]:
         ConfigError: a cell is not valid, in a specification that was not read from a file.
     """
     seen: set[str] = set()
-    models = list(_models(spec))
-    for dataset, default in spec.datasets:
-        for model, settings in models:
-            protocol = parse_protocol(settings, default) if settings else default
-            first = RunConfig(dataset=dataset, model=model, protocol=protocol, seed=spec.seeds[0])
+    settings = spec.settings
+    for place, (dataset, _) in enumerate(spec.datasets):
+        for model, protocols in settings:
+            first = RunConfig(dataset=dataset, model=model, protocol=protocols[place], seed=spec.seeds[0])
             # All blocks have the same seeds, so two cells that share one run share all.
             if first.run_key in seen:
                 continue
@@ -39,10 +35,3 @@ def planned_runs(spec: SweepSpec) -> Iterator[RunConfig]:
             yield first
             if not model.is_deterministic:
                 yield from map(first.with_seed, spec.seeds[1:])
-
-
-def _models(spec: SweepSpec) -> Iterator[tuple[ModelConfig, Cell]]:
-    """Yield the model of each cell, and its settings of the protocol."""
-    for cell in (cell for block in spec.grid for cell in cells(block)):
-        settings = {name: cell.pop(name) for name in Protocol.model_fields if name in cell}
-        yield parse_model(cell), settings

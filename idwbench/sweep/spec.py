@@ -1,6 +1,6 @@
 """`SweepSpec`: a validated sweep file."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,16 @@ from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.protocol import Protocol, default_protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, is_storable, validated
 from idwbench.sweep.data_axes import read_datasets
-from idwbench.sweep.grid import MAX_RUNS, Block, DataProtocol, check_distinct, read_grid, within
+from idwbench.sweep.grid import (
+    MAX_RUNS,
+    Block,
+    DataProtocol,
+    Setting,
+    block_settings,
+    check_distinct,
+    read_grid,
+    within,
+)
 from idwbench.sweep.sampler import SamplerSettings, SearchBlock, read_sampler, read_space
 from idwbench.sweep.yaml_source import read_yaml
 
@@ -32,6 +41,7 @@ class SweepSpec:
         further_datasets: The other data sets, each with its protocol.
         sampler: The search in place of a grid, which is then empty; or None.
         space: The blocks of axes and ranges of the search.
+        parsed: The settings of the grid if they were parsed when it was checked, see `settings`.
     """
 
     name: str
@@ -44,6 +54,14 @@ class SweepSpec:
     further_datasets: tuple[DataProtocol, ...] = ()
     sampler: SamplerSettings | None = None
     space: tuple[SearchBlock, ...] = ()
+    parsed: tuple[Setting, ...] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """The model of each cell of the grid, and its protocol on each data set; raises `ConfigError`."""
+        if self.parsed is not None:
+            return self.parsed
+        return tuple(setting for block in self.grid for setting in block_settings(block, self.datasets))
 
     @property
     def datasets(self) -> tuple[DataProtocol, ...]:
@@ -101,10 +119,11 @@ def read_sweep(path: Path) -> SweepSpec:
         datasets = tuple((dataset, protocols[dataset.name]) for dataset in found)
         sampler: SamplerSettings | None = None
         grid: tuple[Block, ...] = ()
+        parsed: tuple[Setting, ...] = ()
         space: tuple[SearchBlock, ...] = ()
         if file.sampler is None:
             with within("grid"):
-                grid = read_grid(file.grid, datasets, len(file.seeds))
+                grid, parsed = read_grid(file.grid, datasets, len(file.seeds))
         else:
             with within("sampler"):
                 sampler = read_sampler(file.sampler, datasets, len(file.seeds))
@@ -114,4 +133,7 @@ def read_sweep(path: Path) -> SweepSpec:
         raise source.error(error) from None
     (dataset, protocol), *others = datasets
     seeds, description = tuple(file.seeds), file.description.strip()
-    return SweepSpec(file.name, description, dataset, protocol, seeds, grid, source.text, tuple(others), sampler, space)
+    further = tuple(others)
+    return SweepSpec(
+        file.name, description, dataset, protocol, seeds, grid, source.text, further, sampler, space, parsed
+    )

@@ -200,7 +200,7 @@ def _shared(parameter: Parameter | None, value: float | str) -> str:
 def check_stack(configs: Sequence[RunConfig]) -> None:
     """Raise `ValueError` unless all of `configs` have the same stack key."""
     settings = {config.setting_key: config for config in configs}
-    if len({stack_key(config) for config in settings.values()}) != 1:
+    if len(settings) != 1 and len({stack_key(config) for config in settings.values()}) != 1:
         raise ValueError("a stack holds runs of one data set, method, shape and protocol")
 
 

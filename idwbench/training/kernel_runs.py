@@ -48,9 +48,10 @@ class KernelRuns:
         self.configs, self.dataset, self.protocol = configs, dataset, configs[0].protocol
         self.generators = [np.random.default_rng(config.seed) for config in configs]
         self.narrow = dataset.n_features < NARROW_FEATURES
-        scores = {id(config.network): kernel_score(config.network, dataset.n_features) for config in _distinct(configs)}
-        self.score = scores[id(configs[0].network)]
-        self.parameters = np.array([scores[id(config.network)][-2:] for config in configs], np.float32)
+        models = {config.network.identity(): config.network for config in configs}
+        scores = {key: kernel_score(model, dataset.n_features) for key, model in models.items()}
+        self.score = scores[configs[0].network.identity()]
+        self.parameters = np.array([scores[config.network.identity()][-2:] for config in configs], np.float32)
         self.optimizer = kernel_optimizer(self.protocol)
         self.keys, self.values = self._initial_state(moments)
         n_trained = min(self.protocol.batch_size, len(dataset.train))
@@ -229,11 +230,6 @@ def _product_sizes(config: Training, dataset: TrainingData) -> tuple[int, int, i
 
 def _uses_products(config: Training, dataset: TrainingData) -> bool:
     return all(n >= least for n, least in zip(_product_sizes(config, dataset), PRODUCT_SIZES, strict=True))
-
-
-def _distinct(configs: Sequence[Training]) -> list[Training]:
-    """Return one run for each object with settings of the model; runs of one setting share it."""
-    return list({id(config.network): config for config in configs}.values())
 
 
 def _samples(split: Split) -> Samples:

@@ -13,10 +13,10 @@ from idwbench.runs.config import run_config
 from idwbench.runs.datasets import TwoMoonsConfig
 from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.protocol import default_protocol
-from idwbench.sweep import planner
+from idwbench.sweep import grid, planner
 from idwbench.sweep.grid import Block
 from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import SweepSpec
+from idwbench.sweep.spec import SweepSpec, read_sweep
 
 
 def sweep(*blocks: Block, seeds: tuple[int, ...] = (0, 1)) -> SweepSpec:
@@ -108,3 +108,16 @@ print([name for name in ("torch", "numba", "pandas", "matplotlib", "sklearn", "s
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_each_setting_is_parsed_once_when_a_file_is_read_and_its_runs_are_planned(tmp_path, monkeypatch):
+    parsed = []
+    for name in ("parse_model", "parse_protocol"):
+        parse = getattr(grid, name)
+        monkeypatch.setattr(grid, name, lambda *given, parse=parse: parsed.append(given[0]) or parse(*given))
+    file = tmp_path / "sweep.yaml"
+    axes = "{method: [idw, inv_dist], prototypes: [2, 4], epochs: [1, 2, 3]}"
+    file.write_text(f"name: test\ndataset: [two_moons, iris]\nseeds: 2\ngrid: {axes}\n")
+    assert len(plan(read_sweep(file))) == 2 * 2 * 2 * 3 * 2
+    # Four models for all data sets; three numbers of epochs for the protocol of each.
+    assert len(parsed) == 4 + 3 * 2

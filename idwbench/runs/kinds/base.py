@@ -97,11 +97,6 @@ class ModelSettings(Settings):
         """Whether the seed of a run does not affect its result, since only the data may be random."""
         return False
 
-    @property
-    def studied(self) -> "ModelSettings | None":
-        """The network that must have been trained before, by a run with the same data, protocol and seed, or None."""
-        return None
-
     def replace_parameters(self, values: Mapping[str, ParameterValue]) -> Self:
         """Return a copy with other values of the parameters."""
         return self.model_copy(update={"parameters": dict(values)})

@@ -65,7 +65,7 @@ class PatchStudyConfig(PrototypesConfig):
             raise ConfigError(problem, location=("cases",), hint="choose wrong")
 
     @property
-    def studied(self) -> PrototypesConfig:
-        """The network that is patched."""
+    def network(self) -> PrototypesConfig:
+        """The network that is patched, by a run with the same data, protocol and seed."""
         shared = {name: getattr(self, name) for name in PrototypesConfig.model_fields if name != "kind"}
         return PrototypesConfig(**shared)
