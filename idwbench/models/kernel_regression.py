@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -79,16 +79,22 @@ class KernelRegression:
         if self.row_weights is not None:
             sums *= self.row_weights[:, None]
         found = np.empty((len(queries), sums.shape[1]), self.values.dtype)
-        for rows, sq_dist in self._distances.blocks(queries):
-            np.matmul(self.kernel.weights(sq_dist, self.parameters), sums, out=found[rows])
+        for rows, weights in self._weights(queries):
+            np.matmul(weights, sums, out=found[rows])
         with np.errstate(invalid="ignore"):
             return np.asarray(found[:, :-1] / found[:, -1:])
+
+    def _weights(self, queries: Array) -> Iterator[tuple[slice, Array]]:
+        """Yield the weights (rows, keys) of a few queries at a time, up to a factor for each query."""
+        # Only the Gaussian does not change when a number is added to all squared distances of a query.
+        for rows, sq_dist in self._distances.blocks(queries, relative=self.kernel.name == "gaussian"):
+            yield rows, self.kernel.weights(sq_dist, self.parameters)
 
     def weights(self, queries: Array) -> Array:
         """Return the normalised weights (queries, keys); NaN for a query without neighbours."""
         found = np.empty((len(queries), len(self.keys)), self.keys.dtype)
-        for rows, sq_dist in self._distances.blocks(queries):
-            found[rows] = self.kernel.weights(sq_dist, self.parameters)
+        for rows, weights in self._weights(queries):
+            found[rows] = weights
         if self.row_weights is not None:
             found *= self.row_weights
         with np.errstate(invalid="ignore"):
@@ -197,7 +203,11 @@ def _arrays(queries: object, keys: object, values: object) -> tuple[Array, Array
 
 
 def _array(given: Any) -> NDArray[Any]:
-    return np.asarray(given.detach().cpu()) if _is_tensor(given) else np.asarray(given)
+    if not _is_tensor(given):
+        return np.asarray(given)
+    tensor = given.detach().cpu()
+    # NumPy has no bfloat16, all whose numbers are in float32.
+    return np.asarray(tensor.float() if tensor.dtype.itemsize == 2 and tensor.is_floating_point() else tensor)
 
 
 def _is_tensor(given: object) -> bool:

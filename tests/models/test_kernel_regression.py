@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -327,3 +328,43 @@ def test_extreme_bandwidths_and_far_queries_give_no_other_warning(kernel):
                 warnings.simplefilter("ignore", NoNeighboursWarning)
                 found = idwbench.kernel_regression(queries * scale, keys, values, kernel, h)
             assert kernel not in ("gaussian", "shepard") or np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("features", [2, 20])
+@pytest.mark.parametrize("far", [1e7, 1e19, 1e30])
+def test_the_gaussian_of_a_query_far_from_all_keys_is_right(far, features, dtype):
+    """Against the exact differences (k_j − k_0)·(k_j + k_0 − 2q) of squared distances."""
+    queries, keys, values = (array.astype(dtype) for array in data(features=features))
+    queries = (queries * far).astype(dtype)
+    bandwidth = min(far**0.5, 1e12)
+    exact = [[[Fraction(float(number)) for number in row] for row in array] for array in (queries, keys)]
+    for query, answer in zip(
+        exact[0], idwbench.kernel_regression(queries, keys, values, "gaussian", bandwidth), strict=True
+    ):
+        differences = [
+            float(sum((a - b) * (a + b - 2 * q) for a, b, q in zip(key, exact[1][0], query, strict=True)))
+            for key in exact[1]
+        ]
+        weights = np.exp(-(np.array(differences) - min(differences)) / (2 * bandwidth**2))
+        np.testing.assert_allclose(answer, weights @ values / weights.sum(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["shepard", "gaussian", "boxcar"])
+def test_numbers_whose_squares_are_beyond_float32_are_computed_in_float64(kernel):
+    queries, keys, values = (array.astype(np.float32) for array in data(features=10))
+    exact = [(array * np.float32(1e30)).astype(np.float64) for array in (queries, keys)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoNeighboursWarning)
+        found = idwbench.kernel_regression(*(array.astype(np.float32) for array in exact), values, kernel, 1e12)
+        expected = idwbench.kernel_regression(*exact, values, kernel, 1e12)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert kernel == "boxcar" or np.isfinite(found).all()
+
+
+def test_bfloat16_is_computed_in_float32_as_float16_is():
+    tensors = [torch.tensor(array, dtype=torch.bfloat16) for array in data()]
+    found = idwbench.kernel_regression(*tensors)
+    assert found.dtype == idwbench.kernel_regression(*(tensor.half() for tensor in tensors)).dtype == torch.float32
+    torch.testing.assert_close(found, idwbench.kernel_regression(*(tensor.float() for tensor in tensors)))
