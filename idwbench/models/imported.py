@@ -20,7 +20,7 @@ from idwbench.models.given_prototypes import GivenPrototypes, given_prototypes
 from idwbench.models.inputs import find_label
 from idwbench.models.neighbours import nearest
 from idwbench.models.prototypes import PrototypeNetwork
-from idwbench.models.saved_model import SavedModel, task_metrics, versions_here
+from idwbench.models.saved_model import SavedModel, task_metrics
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import UnknownConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
@@ -121,6 +121,9 @@ def _model(given: GivenPrototypes, config: RunConfig, data: Dataset | None, scal
     assert isinstance(config.model, PrototypesConfig)
     method, parts = get_method(config.model.method), (torch.from_numpy(part) for part in (keys, values))
     network = PrototypeNetwork(method, config.model.parameters, *parts)
+    from idwbench.results.rows import package_versions  # which imports the database
+
+    versions = package_versions()
     source = {"imported_from": given.source} | ({"source_sha256": given.sha256} if given.sha256 else {})
     return SavedModel(
         network=network,
@@ -131,7 +134,7 @@ def _model(given: GivenPrototypes, config: RunConfig, data: Dataset | None, scal
         provenance={
             **source,
             **({"data_sha256": data.sha256} if data else {}),
-            "versions": dict(sorted(versions_here("import").items())),
+            "versions": {name: versions[name] for name in ("idwbench", "numpy", "python", "torch")},
         },
         metrics=_metrics(network, data) if data else {},
     )

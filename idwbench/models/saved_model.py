@@ -6,11 +6,9 @@ It is made from the arrays of a run, or from a stored run; `idwbench.models.mode
 from __future__ import annotations
 
 import math
-import platform
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +17,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-import idwbench
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.data.loading import load_dataset
@@ -42,7 +39,6 @@ __all__ = [
     "saved_model",
     "stored_model",
     "task_metrics",
-    "versions_here",
 ]
 
 _SUFFIXES = (".pt", ".safetensors")
@@ -251,6 +247,8 @@ def saved_model(
         data_sha256: Checksum of the training data; that of `dataset` if not given.
         metrics: Those of the run; the model keeps the ones that its task has.
     """
+    from idwbench.results.rows import package_versions  # which imports the database
+
     keys, values = (torch.from_numpy(np.asarray(arrays[name])) for name in ("keys", "values"))
     return SavedModel(
         network=PrototypeNetwork(get_method(config.model.method), config.model.parameters, keys, values),
@@ -264,7 +262,7 @@ def saved_model(
             "engine": engine,
             "device": device,
             "data_sha256": data_sha256 or dataset.sha256,
-            "versions": dict(sorted((versions or versions_here(engine)).items())),
+            "versions": dict(sorted((versions or package_versions()).items())),
         },
         metrics=task_metrics(metrics or {}, dataset.task),
     )
@@ -311,17 +309,6 @@ def stored_model(results: Results, run: StoredRun, data_dir: Path | None = None)
         data_sha256=run.data_sha256,
         metrics=run.metrics,
     )
-
-
-def versions_here(engine: str) -> dict[str, str]:
-    """Return the versions of Python and the packages that an engine trains with, in this process."""
-    versions = {
-        "idwbench": idwbench.__version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "torch": str(torch.__version__),
-    }
-    return versions | {"numba": version("numba")} if engine == "fused" else versions
 
 
 def task_metrics(metrics: Metrics, task: str) -> SplitMetrics:
