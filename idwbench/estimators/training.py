@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from idwbench.training.kernel_runs import KernelRun
 
 __all__ = [
-    "ArraysConfig",
     "Rows",
-    "TrainingSettings",
     "TrainingState",
     "checked_weights",
     "mean_one",
