@@ -6,7 +6,6 @@ Shapes: queries (batch, heads, L, head_dim), keys and values (batch, heads, S, h
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -20,27 +19,10 @@ from idwbench.attention.pair_scores import PairScore, Product
 from idwbench.attention.records import ParameterValue
 from idwbench.attention.weightings import get_weighting
 
-__all__ = ["NUMBERS_AT_A_TIME", "SequenceAttention", "masked_weights"]
+__all__ = ["NUMBERS_AT_A_TIME", "SequenceAttention"]
 
 # Largest number of elements of the scores that are computed at a time: 4 MiB in float32.
 NUMBERS_AT_A_TIME = 2**20
-
-
-def masked_weights(
-    scores: Tensor,
-    mask: Tensor | None,
-    weighting: str = "softmax",
-    parameters: Mapping[str, ParameterValue] = MappingProxyType({}),
-    may_hit: bool = True,
-) -> Tensor:
-    """Return the weights of scores (…, L, S) with a mask that is added to them; an excluded key has weight 0.
-
-    A softmax over no key at all is NaN, as in PyTorch. Scores of +∞ (hits with ε = 0) share the weight equally; they
-    are looked for if `may_hit`.
-    """
-    scores, chosen = exclude(scores, mask), get_weighting(weighting)
-    weights: Tensor = apply_weighting(chosen, parameters, scores) if may_hit else chosen.function(scores, **parameters)
-    return weights
 
 
 @dataclass(frozen=True)
@@ -67,8 +49,7 @@ class SequenceAttention:
         queries, keys = self.score.prepare(queries, keys)
         scores = self.score.scores(queries, keys)
         mask = masks.rows(0, queries.shape[-2], keys.shape[-2], scores)
-        weights = masked_weights(scores, mask, self.weighting, self.parameters, self.score.may_hit).to(values.dtype)
-        weights = functional.dropout(weights, self.dropout)
+        weights = functional.dropout(self._weights(scores, mask).to(values.dtype), self.dropout)
         return weights @ values, weights
 
     def without_weights(self, queries: Tensor, keys: Tensor, values: Tensor, masks: Masks) -> Tensor:
@@ -116,8 +97,18 @@ class SequenceAttention:
         empty = None if mask is None else torch.isneginf(mask).all(-1, keepdim=True)
         if mask is not None and empty is not None:
             mask = mask.masked_fill(empty, 0.0)  # a softmax over no key would have NaN as its gradient
-        weights = masked_weights(scores, mask, self.weighting, self.parameters, self.score.may_hit)
+        weights = self._weights(scores, mask)
         return weights if empty is None else weights.masked_fill(empty, 0.0)
+
+    def _weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the weights of scores (…, L, S) with a mask that is added to them; a softmax over no key is NaN."""
+        scores, weighting = exclude(scores, mask), get_weighting(self.weighting)
+        weights: Tensor
+        if self.score.may_hit:
+            weights = apply_weighting(weighting, self.parameters, scores)
+        else:
+            weights = weighting.function(scores, **self.parameters)
+        return weights
 
 
 def _fused(product: Product, values: Tensor, masks: Masks, dropout: float) -> Tensor:

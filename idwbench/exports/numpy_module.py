@@ -30,6 +30,7 @@ _PLAIN = (
     (r"\bxp\.", "np."),
     (r"\bmatrix_product\(", "np.matmul("),
     (r"\bis_number\((\w+), ([\d.]+)\)", r"\1 == \2"),
+    (r'not hasattr\(\w+, "requires_grad"\) and ', ""),
     (r"\bNumber\b", "float"),
 )
 _WEIGHTINGS = {

@@ -9,7 +9,7 @@ import torch
 
 from idwbench.attention.distances import squared_distances, stacked_product
 from idwbench.attention.forward import attention_weights, prototype_logits
-from idwbench.attention.scores import METHODS
+from idwbench.attention.scores import METHODS, log_inv_dist
 from idwbench.errors import ConfigError
 
 POWERS = [0.5, 1.0, 2.0, 4.0, 16.0, 64.0, 1000.0]
@@ -231,3 +231,22 @@ def test_logits_are_those_of_the_authors_code(name):
 def test_parameters_beyond_what_float32_holds_are_refused(name, parameter, value):
     with pytest.raises(ConfigError, match=f"{parameter}: must be"):
         METHODS[name].resolve({parameter: value})
+
+
+@pytest.mark.parametrize("epsilon", [1.0, torch.tensor([[1.0]])])
+def test_the_gradient_is_right_where_the_power_of_the_distance_equals_epsilon(epsilon):
+    sq_dist = torch.tensor([[1.0, 4.0]]).requires_grad_()
+    log_inv_dist(sq_dist, power=3.0, epsilon=epsilon).sum().backward()
+    # −(p/2) d^(p − 2) / (ε + d^p)
+    torch.testing.assert_close(sq_dist.grad, torch.tensor([[-1.5 / 2, -1.5 * 2 / 9]]))
+
+
+@pytest.mark.parametrize(("name", "given"), [("idw", {"power": 3.0, "epsilon": 0.1}), ("inv_dist", {"epsilon": 1e-12})])
+def test_a_number_and_a_tensor_of_it_give_the_same_bits(name, given):
+    """A run alone has numbers, and in a stack tensors."""
+    method = METHODS[name]
+    inputs, keys = torch.randn(2, 1, 50, 3, generator=torch.Generator().manual_seed(0))
+    parameters = method.resolve(given)
+    stacked = {key: torch.tensor([[[value]]]) if key in given else value for key, value in parameters.items()}
+    alone = method.score(inputs[0], keys[0], **parameters)
+    assert torch.equal(method.score(inputs, keys, **stacked)[0], alone)
