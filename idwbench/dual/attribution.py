@@ -60,8 +60,8 @@ def layer_queries(
     handles = [layer.register_forward_hook(hook(name)) for name, layer in layers.items()]
     try:
         with torch.enable_grad():
-            found = module(torch.from_numpy(inputs))
-            explained = found.gather(1, torch.from_numpy(np.asarray(outputs, np.int64))[:, None]).sum()
+            answers = module(torch.from_numpy(inputs))
+            explained = answers.gather(1, torch.from_numpy(np.asarray(outputs, np.int64))[:, None]).sum()
             gradients = torch.autograd.grad(explained, [seen[name][1] for name in layers])
     finally:
         for handle in handles:
@@ -88,8 +88,8 @@ def row_attention(memory: LayerMemory, rows: Rows, n_rows: int, queries: Array) 
         keys = _tensor(memory.stored_keys)
         return (_attention(memory, _like(queries, keys), keys) * counts.to(keys)).numpy()
     sums = _row_sums(memory, rows, n_rows, None)
-    found = _like(queries, sums) @ sums.T
-    return (found + counts.to(sums) if memory.has_bias else found).numpy()
+    attention = _like(queries, sums) @ sums.T
+    return (attention + counts.to(sums) if memory.has_bias else attention).numpy()
 
 
 def row_contributions(memory: LayerMemory, rows: Rows, n_rows: int, queries: LayerQueries) -> Array:
@@ -109,13 +109,13 @@ def row_contributions(memory: LayerMemory, rows: Rows, n_rows: int, queries: Lay
     distinct, which = np.unique(queries.directions, axis=0, return_inverse=True)
     if len(distinct) > _FEW * len(queries.directions):
         return _contributions_by_slots(memory, rows, n_rows, queries)
-    found = np.empty((len(queries.inputs), n_rows), memory.keys(slice(0, 1)).dtype)
+    contributions = np.empty((len(queries.inputs), n_rows), memory.keys(slice(0, 1)).dtype)
     for number, direction in enumerate(distinct):
         sums = _row_sums(memory, rows, n_rows, direction)
         asked = which.reshape(-1) == number
         inputs = _like(queries.inputs[asked], sums)
-        found[asked] = (inputs @ sums[:, : memory.features].T + sums[:, memory.features :].sum(1)).numpy()
-    return found
+        contributions[asked] = (inputs @ sums[:, : memory.features].T + sums[:, memory.features :].sum(1)).numpy()
+    return contributions
 
 
 def own_contributions(memory: LayerMemory, rows: Rows, queries: LayerQueries) -> Array:
@@ -126,13 +126,13 @@ def own_contributions(memory: LayerMemory, rows: Rows, queries: LayerQueries) ->
         rows: The training row of each slot (slots,).
         queries: One query for each training row, in order.
     """
-    found = torch.zeros(len(queries.inputs), dtype=torch.float64)
+    totals = torch.zeros(len(queries.inputs), dtype=torch.float64)
     for slots in memory.chunks():
         where = rows[slots]
         attention = (_tensor(memory.keys(slots)) * torch.from_numpy(queries.inputs[where])).sum(1) + memory.has_bias
         error = (_tensor(memory.errors(slots)) * torch.from_numpy(queries.directions[where])).sum(1)
-        found.index_add_(0, torch.from_numpy(where), (attention * error).double())
-    return found.numpy()
+        totals.index_add_(0, torch.from_numpy(where), (attention * error).double())
+    return totals.numpy()
 
 
 def _folded_contributions(memory: LayerMemory, rows: Rows, n_rows: int, queries: LayerQueries) -> Array:
@@ -153,9 +153,9 @@ def _contributions_by_slots(memory: LayerMemory, rows: Rows, n_rows: int, querie
         totals = None
         for slots in memory.chunks():
             keys, errors = _tensor(memory.keys(slots)), _tensor(memory.errors(slots))
-            found = _attention(memory, keys, _like(inputs, keys)).mul_(errors @ _like(directions, errors).T)
+            contributions = _attention(memory, keys, _like(inputs, keys)).mul_(errors @ _like(directions, errors).T)
             totals = keys.new_zeros(n_rows, len(inputs)) if totals is None else totals
-            totals.index_add_(0, _places(rows, slots), found)
+            totals.index_add_(0, _places(rows, slots), contributions)
         assert totals is not None
         parts.append(totals.T)
     return torch.cat(parts).contiguous().numpy()
@@ -177,8 +177,8 @@ def _row_sums(memory: LayerMemory, rows: Rows, n_rows: int, direction: Array | N
 
 
 def _attention(memory: LayerMemory, queries: Tensor, keys: Tensor) -> Tensor:
-    found = queries @ keys.T
-    return found.add_(1) if memory.has_bias else found
+    attention = queries @ keys.T
+    return attention.add_(1) if memory.has_bias else attention
 
 
 def _places(rows: Rows, slots: slice) -> Tensor:
@@ -187,8 +187,8 @@ def _places(rows: Rows, slots: slice) -> Tensor:
 
 def _tensor(array: Array) -> Tensor:
     """Return a tensor, in single precision if the array has half precision."""
-    found = torch.from_numpy(np.ascontiguousarray(array))
-    return found.float() if found.dtype == torch.float16 else found
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.float() if tensor.dtype == torch.float16 else tensor
 
 
 def _like(array: Array, tensor: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ class BackwardCoefficients:
     def __init__(self, rule: StepRule) -> None:
         self.rule = rule
         self.factor: Numbers = np.ones(())
-        self._of_velocity: Numbers = np.zeros(())
+        self._velocity_factor: Numbers = np.zeros(())
 
     def earlier(self, sizes: Numbers, clips: Numbers) -> Numbers:
         """Return the coefficients (steps, …) of the steps before those of the last call, in the order of time.
@@ -77,11 +77,11 @@ class BackwardCoefficients:
         """
         rule, coefficients = self.rule, np.empty_like(sizes)
         for step in range(len(sizes) - 1, -1, -1):
-            through = self._of_velocity - sizes[step] * self.factor
+            through = self._velocity_factor - sizes[step] * self.factor
             np.multiply(through, rule.new * clips[step], out=coefficients[step, ...])
             if rule.weight_decay:
                 self.factor = self.factor + (rule.new * rule.weight_decay) * through
-            self._of_velocity = rule.old * through
+            self._velocity_factor = rule.old * through
         return coefficients
 
 

@@ -85,8 +85,7 @@ class LayerMemory:
 
     def keys(self, slots: Slots) -> Array:
         """Return keys x_t of a slice or an array of slots (n, features), in float32 or float64."""
-        found = self.stored_keys[slots] if self.key_rows is None else self.stored_keys[self.key_rows[slots]]
-        return _floating(found, self._dtype)
+        return _floating(self.stored_keys[slots if self.key_rows is None else self.key_rows[slots]], self._dtype)
 
     def errors(self, slots: Slots) -> Array:
         """Return error signals e_t of a slice or an array of slots (n, outputs), in float32 or float64."""
@@ -103,34 +102,32 @@ class LayerMemory:
         """
         inputs = np.asarray(queries, np.float64)
         factor = np.broadcast_to(self.initial_factor, self.outputs)
-        found: Floats = inputs @ (factor[:, None] * self.initial).T
+        answers: Floats = inputs @ (factor[:, None] * self.initial).T
         if self.initial_bias is not None:
-            found += factor * self.initial_bias
+            answers += factor * self.initial_bias
         if self.residual is not None:
-            found += inputs @ self.residual.T
+            answers += inputs @ self.residual.T
         if self.residual_bias is not None:
-            found += self.residual_bias
+            answers += self.residual_bias
         block = self.queries_at_once
         for start in range(0, len(inputs), block):
             part = slice(start, start + block)
             for slots in self.chunks():
                 attention = torch.from_numpy(self.attention(queries[part], slots))
-                found[part] += (attention @ torch.from_numpy(self.errors(slots))).numpy()
-        return found
+                answers[part] += (attention @ torch.from_numpy(self.errors(slots))).numpy()
+        return answers
 
     def attention(self, queries: Array, slots: Slots | None = None) -> Array:
         """Return the attention α_t (n, slots) of queries (n, features) to all slots, or to some."""
         keys = torch.from_numpy(self.keys(slice(None) if slots is None else slots))
         inputs = torch.from_numpy(np.ascontiguousarray(queries)).to(keys)
-        found = torch.addmm(keys.new_ones(1), inputs, keys.T) if self.has_bias else inputs @ keys.T
-        array: Array = found.numpy()
-        return array
+        attention = torch.addmm(keys.new_ones(1), inputs, keys.T) if self.has_bias else inputs @ keys.T
+        return np.asarray(attention.numpy())
 
     def contributions(self, queries: Array, output: int, slots: Slots | None = None) -> Array:
         """Return α_t·e_t[output] (n, slots): what each slot adds to an output; with W_0 they sum to the answer."""
         chosen = slice(None) if slots is None else slots
-        found: Array = self.attention(queries, chosen) * self.errors(chosen)[:, output]
-        return found
+        return np.asarray(self.attention(queries, chosen) * self.errors(chosen)[:, output])
 
     def top(
         self,
@@ -173,8 +170,8 @@ class LayerMemory:
         """
         sums = self._group_sums(groups, n_groups)
         products = np.asarray(queries) @ sums[:, : self.features].T.astype(queries.dtype)
-        found: Floats = products.astype(np.float64)
-        return found + sums[:, self.features] if self.has_bias else found
+        totals: Floats = products.astype(np.float64)
+        return totals + sums[:, self.features] if self.has_bias else totals
 
     def without(self, where: Mask) -> tuple[Array, Array | None]:
         """Return weight and bias of the layer without the slots in a mask (slots,), from one pass over these slots."""
@@ -237,8 +234,7 @@ class LayerMemory:
         gradients = _floating(self.gradients[slots], self._dtype)
         chosen = factors[self.slot_steps[slots]] if len(factors) > 1 else factors
         scaled = chosen.astype(gradients.dtype)
-        found: Array = gradients * (scaled[:, None] if scaled.ndim == 1 else scaled)
-        return found
+        return np.asarray(gradients * (scaled[:, None] if scaled.ndim == 1 else scaled))
 
     @property
     def _chunk(self) -> int:
@@ -328,8 +324,7 @@ def _joined(weight: Array, bias: Array | None) -> Floats:
 
 def _floating(array: Array, dtype: torch.dtype) -> Array:
     """Return the array in a type; torch converts half precision faster than NumPy."""
-    found: Array = torch.from_numpy(np.ascontiguousarray(array)).to(dtype).numpy()
-    return found
+    return np.asarray(torch.from_numpy(np.ascontiguousarray(array)).to(dtype).numpy())
 
 
 def release_pages(array: NDArray[np.generic]) -> None:
