@@ -32,7 +32,7 @@ Array = NDArray[Any]
 # Headers, JSON and the file system's own needs.
 _OVERHEAD = 2**20
 # Steps after which the pages that were written leave the memory of the process.
-_MAPPED_STEPS = 64
+_MAPPED_STEPS = 16
 
 
 class Recorder:
@@ -345,16 +345,17 @@ def _reserved_array(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) ->
     Without the reserved space a full disk would end the process by a signal in the middle of a training.
     """
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    with _writing(path), path.open("wb", buffering=0) as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        size = math.prod(shape) * dtype.itemsize
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, file.tell() + size)
-        else:  # macOS and Windows
-            zeros = bytes(2**20)
-            for start in range(0, size, len(zeros)):
-                file.write(zeros[: size - start])
-    return np.lib.format.open_memmap(path, mode="r+")
+    with _writing(path):
+        with path.open("wb", buffering=0) as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            size = math.prod(shape) * dtype.itemsize
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, file.tell() + size)
+            else:  # macOS and Windows
+                zeros = bytes(2**20)
+                for start in range(0, size, len(zeros)):
+                    file.write(zeros[: size - start])
+        return np.lib.format.open_memmap(path, mode="r+")
 
 
 @contextmanager
