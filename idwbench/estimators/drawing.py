@@ -37,15 +37,15 @@ def prototypes_html(
         image_shape: (height, width) for prototypes that are images.
         feature_names: A name for each feature, or none.
     """
-    shown, of_values = prototypes[:_MOST], values[:_MOST]
+    shown, shown_values = prototypes[:_MOST], values[:_MOST]
     n = len(prototypes)
     title = f"{n} prototype{'s' if n > 1 else ''}" + (f", the first {_MOST}" if n > _MOST else "")
     if image_shape is not None:
         names = tuple(class_names) or ("",)
-        panel = KeysPanel(title, shown, of_values if class_names else np.zeros((len(shown), 1)))
+        panel = KeysPanel(title, shown, shown_values if class_names else np.zeros((len(shown), 1)))
         figure = draw_keys([panel], (int(image_shape[0]), int(image_shape[1])), names)
     else:
-        figure = _plain_drawing(shown, of_values, class_names, feature_names, title)
+        figure = _plain_drawing(shown, shown_values, class_names, feature_names, title)
     return _as_html(figure, title)
 
 

@@ -24,9 +24,9 @@ from idwbench.estimators.training import (
     merged,
     parsed_training,
     relative,
-    seed_of,
     train_one_epoch,
     train_prototypes,
+    training_seed,
 )
 from idwbench.models.array_weights import array_weights
 
@@ -147,7 +147,7 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
         if self.batch_size == "auto":
             rows = merged(rows, AUTO_BATCH) or rows
         seed = self._training["seed"] if warm and one_epoch else None
-        seed = seed_of(self.random_state) if seed is None else seed
+        seed = training_seed(self.random_state) if seed is None else seed
         self._check_image_shape()
         parameters = self.get_params(deep=False)
         if warm:  # its rows may be too few for the initialisation, which is not needed

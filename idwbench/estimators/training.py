@@ -9,8 +9,8 @@ of its row, and rows keep their order. Only ratios of weights matter, and equal 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from idwbench.training.kernel_runs import KernelRun
 
 __all__ = [
+    "AUTO_BATCH",
     "Rows",
     "TrainingState",
     "checked_weights",
@@ -38,9 +39,9 @@ __all__ = [
     "parsed_training",
     "plain",
     "relative",
-    "seed_of",
     "train_one_epoch",
     "train_prototypes",
+    "training_seed",
 ]
 
 # Rows of a batch with batch_size="auto"; as many distinct rows or fewer are one batch.
@@ -106,7 +107,7 @@ def _with_automatic(parameters: Mapping[str, Any], n_rows: int) -> dict[str, Any
     return numbers
 
 
-def seed_of(random_state: Any) -> int:
+def training_seed(random_state: Any) -> int:
     """Return the seed of a run: a whole number itself, otherwise one drawn by scikit-learn's rule.
 
     Raises:
@@ -298,16 +299,11 @@ def _steps_in_epoch(training: PrototypeTraining, train: Split) -> int:
     return math.ceil(len(train) / training.protocol.batch_size)
 
 
-@contextmanager
-def _one_thread(run: KernelRun) -> Iterator[None]:
+def _one_thread(run: KernelRun) -> AbstractContextManager[None]:
     """Limit BLAS to one thread where the kernels call it, so that the result does not depend on their number."""
     from idwbench.training.threads import limited_threads
 
-    if not run.scratch.by_products:
-        yield
-        return
-    with limited_threads(1):
-        yield
+    return limited_threads(1) if run.by_products else nullcontext()
 
 
 def _divergence(place: str) -> ValueError:
