@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Scaling
-from idwbench.data.download import download, read_checked
+from idwbench.data.folder import download, read_checked
 from idwbench.data.preparation import RawData, RawSplit, ScalingChoice, split_off_validation
 from idwbench.errors import DatasetError
 from idwbench.runs.datasets import ImageConfig, PartsConfig

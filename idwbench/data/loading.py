@@ -1,14 +1,12 @@
-"""Loading of data sets by their settings, the data folder, and the checksums of the user's own files."""
+"""Loading of data sets by their settings."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_cache_path
-
 from idwbench.data.dataset import Dataset
 from idwbench.data.files import load_csv, load_npz
+from idwbench.data.folder import data_folder, resolve_files
 from idwbench.data.images import ARCHIVES, load_images, load_parts
 from idwbench.data.lookup import load_lookup
 from idwbench.data.preparation import RawData, prepare
@@ -16,13 +14,10 @@ from idwbench.data.synthetic import GENERATORS, drawn_numbers, load_synthetic
 from idwbench.data.tables import TABLES, load_table
 from idwbench.data.text import load_aesop, load_text, load_wikitext_2
 from idwbench.errors import DatasetError
-from idwbench.files import file_sha256
 from idwbench.machine import check_memory
 from idwbench.runs.datasets import DatasetConfig, FileConfig, LookupConfig, dataset_label
 
-__all__ = ["DATA_VARIABLE", "LOADERS", "check_size", "data_folder", "load_dataset", "resolve_files"]
-
-DATA_VARIABLE = "IDWBENCH_DATA"
+__all__ = ["LOADERS", "check_size", "load_dataset"]
 
 # A number is drawn in float64, and kept while it is scaled and stored in float32.
 _BYTES_OF_A_NUMBER = 16
@@ -41,33 +36,6 @@ LOADERS: dict[str, Callable[[Any, Path], RawData]] = {
     "aesop": load_aesop,
     "wikitext_2": load_wikitext_2,
 }
-
-
-def data_folder(data_dir: Path | None = None) -> Path:
-    """Return the data folder: `data_dir`, else the variable IDWBENCH_DATA, else the platform's cache folder."""
-    if data_dir is not None:
-        return data_dir.expanduser().absolute()
-    named = os.environ.get(DATA_VARIABLE)
-    return Path(named).expanduser().absolute() if named else user_cache_path("idwbench")
-
-
-def resolve_files(config: DatasetConfig, base: Path) -> DatasetConfig:
-    """Return the settings of a file with its absolute path and checksum; other data sets unchanged.
-
-    A relative path starts at the folder `base`.
-
-    Raises:
-        DatasetError: the file does not exist, cannot be read, or has another checksum than in `config`.
-    """
-    if not isinstance(config, FileConfig):
-        return config
-    path = Path(os.path.abspath(base / os.path.expanduser(config.path)))
-    sha256 = file_sha256(path, DatasetError)
-    if config.sha256 is not None and config.sha256.lower() != sha256:
-        raise DatasetError(
-            f"has changed: its SHA-256 begins with {sha256[:12]}, expected {config.sha256[:12]}", file=path
-        )
-    return config.model_copy(update={"path": str(path), "sha256": sha256})
 
 
 def check_size(config: DatasetConfig) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Scaling
-from idwbench.data.download import read_checked
+from idwbench.data.folder import read_checked
 from idwbench.data.preparation import RawData, RawSplit
 from idwbench.data.tokens import MOST_WORDS, build_vocabulary, text_tokenizer
 from idwbench.errors import DatasetError

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from idwbench.attention.records import ParameterValue
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, Scaling
-from idwbench.data.loading import load_dataset, resolve_files
+from idwbench.data.folder import resolve_files
+from idwbench.data.loading import load_dataset
 from idwbench.errors import ModelFileError, PatchError, did_you_mean
 from idwbench.models.given_prototypes import GivenPrototypes, given_prototypes
 from idwbench.models.inputs import find_label

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from idwbench.data.loading import resolve_files
+from idwbench.data.folder import resolve_files
 from idwbench.errors import ConfigError, DatasetError, UnknownSettingError
 from idwbench.runs.datasets import DATASETS, DatasetConfig, parse_dataset
 from idwbench.sweep.grid import MAX_RUNS, Block, cells, check_distinct, within

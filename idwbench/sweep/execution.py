@@ -9,7 +9,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Literal
 
-from idwbench.data.loading import resolve_files
+from idwbench.data.folder import resolve_files
 from idwbench.errors import ConfigError, ResultsError, RunElsewhereError, TrainingError
 from idwbench.report.labels import setting_label
 from idwbench.results import DEFAULT_DATABASE
@@ -59,7 +59,7 @@ def train(
         db: The results database: a path, or an SQLAlchemy URL.
         engine: ``fused``, ``torch``, or ``auto`` for fused where it supports the run.
         device: Device of the torch engine.
-        data_dir: Folder of the image archives, see `idwbench.data.loading.data_folder`.
+        data_dir: Folder of the image archives, see `idwbench.data.folder.data_folder`.
         retrain: Whether to retrain a run that has a result.
         observer: Receives the progress.
 

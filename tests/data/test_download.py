@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sources import PACKAGE
 
-from idwbench.data.download import download as fetch
+from idwbench.data.folder import download as fetch
 from idwbench.data.images import ARCHIVES
 from idwbench.errors import DatasetError
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from idwbench.data.dataset import Dataset
-from idwbench.data.loading import data_folder
+from idwbench.data.folder import data_folder
 from idwbench.errors import ClusterError, ResultsError, TrainingError, error_summary
 from idwbench.results.provenance import Provenance
 from idwbench.results.renewal import renewed

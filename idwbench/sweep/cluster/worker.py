@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from idwbench.data.loading import DATA_VARIABLE
+from idwbench.data.folder import DATA_VARIABLE
 from idwbench.errors import IdwbenchError, first_line
 from idwbench.files import full_disk_error
 from idwbench.results.provenance import collect_provenance

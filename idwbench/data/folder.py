@@ -1,17 +1,53 @@
-"""Files of the data folder, which are known by their checksums: reading, and download from one of several mirrors."""
+"""The data folder, and files that are known by their checksums: the user's own, and those that are downloaded.
+
+Planning a sweep needs this module, so it does without NumPy.
+"""
 
 import hashlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from idwbench.errors import DatasetError, IdwbenchError
-from idwbench.files import make_folder, read_file, write_file
+from platformdirs import user_cache_path
 
-__all__ = ["download", "read_checked"]
+from idwbench.errors import DatasetError, IdwbenchError
+from idwbench.files import file_sha256, make_folder, read_file, write_file
+from idwbench.runs.datasets import DatasetConfig, FileConfig
+
+__all__ = ["DATA_VARIABLE", "data_folder", "download", "read_checked", "resolve_files"]
+
+DATA_VARIABLE = "IDWBENCH_DATA"
 
 TIMEOUT_SECONDS = 10.0
 _CHUNK = 2**18
+
+
+def data_folder(data_dir: Path | None = None) -> Path:
+    """Return the data folder: `data_dir`, else the variable IDWBENCH_DATA, else the platform's cache folder."""
+    if data_dir is not None:
+        return data_dir.expanduser().absolute()
+    named = os.environ.get(DATA_VARIABLE)
+    return Path(named).expanduser().absolute() if named else user_cache_path("idwbench")
+
+
+def resolve_files(config: DatasetConfig, base: Path) -> DatasetConfig:
+    """Return the settings of a file with its absolute path and checksum; other data sets unchanged.
+
+    A relative path starts at the folder `base`.
+
+    Raises:
+        DatasetError: the file does not exist, cannot be read, or has another checksum than in `config`.
+    """
+    if not isinstance(config, FileConfig):
+        return config
+    path = Path(os.path.abspath(base / os.path.expanduser(config.path)))
+    sha256 = file_sha256(path, DatasetError)
+    if config.sha256 is not None and config.sha256.lower() != sha256:
+        raise DatasetError(
+            f"has changed: its SHA-256 begins with {sha256[:12]}, expected {config.sha256[:12]}", file=path
+        )
+    return config.model_copy(update={"path": str(path), "sha256": sha256})
 
 
 def read_checked(path: Path, sha256: str, hint: str) -> bytes:
