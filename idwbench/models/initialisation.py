@@ -11,6 +11,7 @@ from idwbench.attention.records import Initialisation
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import FeatureMoments, TrainingData
 from idwbench.errors import ConfigError
+from idwbench.models.kernel_regression import training_values
 from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.network import NetworkConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
@@ -102,7 +103,7 @@ def baseline_prototypes(model: BaselineConfig, dataset: TrainingData, seed: int)
     check_baseline(model, dataset)
     if model.method == "kmeans_per_class":
         return _from_data(model.prototypes, dataset, np.random.default_rng(seed), k_means=True)
-    inputs, targets = dataset.train.inputs, _targets(dataset)
+    inputs, targets = dataset.train.inputs, training_values(dataset)
     if model.method == "kmeans":
         return _centres(model.prototypes, inputs, targets, seed)
     return _drawn(model.prototypes, inputs, targets, np.random.default_rng(seed))
@@ -115,7 +116,7 @@ def _kaiming_uniform(rows: int, columns: int, generator: np.random.Generator) ->
 
 def _from_data(n: int, dataset: TrainingData, generator: np.random.Generator, *, k_means: bool) -> Prototypes:
     """Return keys and values from the rows of each class in turn, or from all rows of a regression."""
-    inputs, targets = dataset.train.inputs, _targets(dataset)
+    inputs, targets = dataset.train.inputs, training_values(dataset)
     sizes = _sizes(n, dataset, k_means=k_means)
     which = "" if dataset.task == "regression" else " of one class"
     weights = dataset.train.weights
@@ -132,13 +133,6 @@ def _from_data(n: int, dataset: TrainingData, generator: np.random.Generator, *,
 
 def _chosen(weights: NDArray[np.float32] | None, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
     return None if weights is None else weights[rows].astype(np.float64)
-
-
-def _targets(dataset: TrainingData) -> NDArray[np.float32]:
-    """Return one-hot labels, or scaled targets (n, outputs)."""
-    if dataset.task == "regression":
-        return dataset.train.targets.astype(np.float32)
-    return np.eye(dataset.n_outputs, dtype=np.float32)[dataset.train.labels]
 
 
 def _sizes(n: int, dataset: TrainingData, *, k_means: bool) -> list[int]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from idwbench.attention.kernels import Kernel, get_kernel
 from idwbench.attention.records import ParameterValue
-from idwbench.data.dataset import Dataset
+from idwbench.data.dataset import TrainingData
 from idwbench.errors import ConfigError, NoNeighboursWarning
 from idwbench.models.bandwidths import leave_one_out_parameters, scott_bandwidth
 from idwbench.models.neighbours import SquaredDistances
@@ -101,7 +101,7 @@ class KernelRegression:
             return np.asarray(found / found.sum(1, keepdims=True))
 
 
-def training_values(dataset: Dataset) -> NDArray[np.float32]:
+def training_values(dataset: TrainingData) -> NDArray[np.float32]:
     """Return the values of a memory of the training data: one-hot labels, or scaled targets (n, outputs)."""
     if dataset.task == "regression":
         return dataset.train.targets.astype(np.float32)

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from idwbench.data.dataset import Dataset
 from idwbench.data.lookup import Queries, draw_queries, draw_table, lookup_stream
-from idwbench.models.hash_table import HashTable, initial_projections, projection_shapes
-from idwbench.models.hash_table_measures import measured, recall
+from idwbench.models.hash_table import HashTable, initial_projections, measured, projection_shapes, recall
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import LookupConfig
 from idwbench.runs.kinds.hash_table import HashTableConfig

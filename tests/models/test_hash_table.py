@@ -10,8 +10,7 @@ import torch
 
 from idwbench.attention.forward import attend
 from idwbench.data.lookup import LookupTable, Queries, draw_queries, draw_table
-from idwbench.models.hash_table import HashTable, initial_projections, projection_shapes
-from idwbench.models.hash_table_measures import measured, recall
+from idwbench.models.hash_table import HashTable, initial_projections, measured, projection_shapes, recall
 from idwbench.runs.datasets import LookupConfig
 from idwbench.runs.kinds.hash_table import SIMILARITIES, HashTableConfig
 from idwbench.runs.kinds.models import parse_model
@@ -181,7 +180,7 @@ def test_parts_of_queries_change_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     table, queries = a_table(n=10, queries=23)
     hash_table = HashTable(a_config())
     whole = measured(hash_table, table, queries)
-    monkeypatch.setattr("idwbench.models.hash_table_measures._NUMBERS_AT_ONCE", 50)
+    monkeypatch.setattr("idwbench.models.hash_table._NUMBERS_AT_ONCE", 50)
     assert measured(hash_table, table, queries) == pytest.approx(whole, rel=1e-5)
 
 

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 from idwbench.cli.app import app
 from idwbench.data.lookup import draw_queries, draw_table
 from idwbench.errors import SpecError
-from idwbench.models.hash_table import stored_hash_table
-from idwbench.models.hash_table_measures import recall
+from idwbench.models.hash_table import recall, stored_hash_table
 from idwbench.report.formats import render
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.summaries import summarise
