@@ -71,27 +71,16 @@ def test_arguments_of_a_sweep_are_checked_too(tmp_path, settings, message):
     assert not (tmp_path / "runs.db").exists()
 
 
-EXPECTED = "must have the shape (3, 2) for inputs (3, 2) and keys (2, 2), got "
 BAD_SCORES = {
-    "column": (
-        "(inputs @ keys.mT).sum(-1)",
-        "must have the shape (3, 2) for inputs (3, 2) and keys (2, 2), got shape (3,)",
-    ),
-    "transposed": (
-        "keys @ inputs.mT",
-        "must have the shape (3, 2) for inputs (3, 2) and keys (2, 2), got shape (2, 3)",
-    ),
-    "no tensor": ("0.0", EXPECTED + "'float'"),
-    "failing": (
-        "inputs * keys",
-        "fails with inputs (3, 2) and keys (2, 2): RuntimeError: The size of tensor a",
-    ),
+    "column": ("(inputs @ keys.mT).sum(-1)", "shape (3,)"),
+    "transposed": ("keys @ inputs.mT", "shape (2, 3)"),
+    "no tensor": ("0.0", "'float'"),
 }
 
 
 @pytest.mark.parametrize("name", BAD_SCORES)
 def test_a_plugins_score_of_a_wrong_shape_is_found_before_the_training(name, tmp_path):
-    formula, words = BAD_SCORES[name]
+    formula, got = BAD_SCORES[name]
     file = tmp_path / "plugin.py"
     file.write_text(
         f"from idwbench import register\n\n@register('bad')\ndef bad(inputs, keys):\n    return {formula}\n"
@@ -99,8 +88,8 @@ def test_a_plugins_score_of_a_wrong_shape_is_found_before_the_training(name, tmp
     load_plugin(file)
     with pytest.raises(ConfigError) as caught:
         train(run_config("two_moons", method="bad", prototypes=4, epochs=1), tmp_path / "runs.db")
-    assert str(caught.value).startswith(f"method: the score of bad {words}")
-    assert "\n" not in str(caught.value)
+    expected = "the score of bad must have the shape (3, 2) for inputs (3, 2) and keys (2, 2)"
+    assert str(caught.value) == f"method: {expected}, got {got}"
     assert not (tmp_path / "runs.db").exists()
 
 
