@@ -85,12 +85,12 @@ def leave_one_out_errors(
         alone = own[is_left_out[own]]
         sq_dist[alone - rows.start, alone] = np.inf
         for index, parameters in enumerate(candidates):
-            of_pairs = kernel.weights(sq_dist.copy(), parameters)
-            found = (of_pairs @ sums).astype(np.float64)
+            pair_weights = kernel.weights(sq_dist.copy(), parameters)
+            other_sums = (pair_weights @ sums).astype(np.float64)
             if len(alone) < len(own):
-                found -= np.where(is_left_out[own], 0.0, of_pairs[own - rows.start, own])[:, None] * ones[rows]
-            total = found[:, -1:]
-            predicted = np.where(total > 0, found[:, :-1] / np.where(total > 0, total, 1), mean)
+                other_sums -= np.where(is_left_out[own], 0.0, pair_weights[own - rows.start, own])[:, None] * ones[rows]
+            total = other_sums[:, -1:]
+            predicted = np.where(total > 0, other_sums[:, :-1] / np.where(total > 0, total, 1), mean)
             errors[index] += float((((predicted - values[rows]) ** 2) * weights[rows, None]).sum())
     return np.asarray(errors / (float(weights.sum(dtype=np.float64)) * values.shape[1]))
 

@@ -77,8 +77,8 @@ def given_prototypes(
     arguments = {"values": values, "labels": labels, "class_names": class_names}
     given = {name: np.asarray(part) for name, part in arguments.items() if part is not None}
     if not isinstance(prototypes, str | PathLike):
-        source, found = _of_object(prototypes)
-        checked = _checked({**found, **given}, source)
+        source, arrays = _of_object(prototypes)
+        checked = _checked({**arrays, **given}, source)
         if not hasattr(prototypes, "prototypes_"):
             return checked
         return replace(checked, method=prototypes.method_, parameters=dict(prototypes.parameters_))

@@ -229,8 +229,8 @@ def _mean_targets(data: Dataset, keys: NDArray[np.float32]) -> NDArray[np.float3
 
 def _metrics(network: PrototypeNetwork, data: Dataset) -> Mapping[str, Mapping[str, float]]:
     """Return the metrics on all splits of the data; outputs of a regression are in the targets' own units."""
-    found: dict[tuple[str, str], float] = {}
+    metrics: dict[tuple[str, str], float] = {}
     for name, split in data.splits.items():
         outputs = network.outputs(split.inputs)
-        found |= data.metrics(name, outputs if data.class_names else data.target_scaling.apply(outputs))
-    return task_metrics(found, data.task)
+        metrics |= data.metrics(name, outputs if data.class_names else data.target_scaling.apply(outputs))
+    return task_metrics(metrics, data.task)

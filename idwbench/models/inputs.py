@@ -154,10 +154,10 @@ def find_reference(
         PatchError: no such data set, split or row.
         DatasetError: the data set cannot be loaded.
     """
-    found = _REFERENCE.fullmatch(text)
-    if found is None or Path(text).suffix.lower() in (".npy", *IMAGE_SUFFIXES):
+    match = _REFERENCE.fullmatch(text)
+    if match is None or Path(text).suffix.lower() in (".npy", *IMAGE_SUFFIXES):
         return None
-    name, split_name, index = found["dataset"], found["split"], found["index"]
+    name, split_name, index = match["dataset"], match["split"], match["index"]
     dataset = load(_dataset_named(name, config), data_dir)
     if split_name not in dataset.splits:
         raise PatchError(f"no split is called '{split_name}'", hint=did_you_mean(split_name, dataset.splits))
@@ -223,6 +223,6 @@ def _read_image(path: Path, model: TakesInputs) -> NDArray[np.float64]:
     except Exception:  # as above
         raise PatchError("not an image that can be read", file=path) from None
     if pixels.shape != model.image_shape:
-        expected, found = ("x".join(map(str, shape[::-1])) for shape in (model.image_shape, pixels.shape))
-        raise PatchError(f"expected an image of {expected} pixels, got {found}", file=path)
+        expected, given = ("x".join(map(str, shape[::-1])) for shape in (model.image_shape, pixels.shape))
+        raise PatchError(f"expected an image of {expected} pixels, got {given}", file=path)
     return pixels

@@ -78,11 +78,11 @@ class KernelRegression:
         sums = np.concatenate([self.values, np.ones((len(self.values), 1), self.values.dtype)], axis=1)
         if self.row_weights is not None:
             sums *= self.row_weights[:, None]
-        found = np.empty((len(queries), sums.shape[1]), self.values.dtype)
+        totals = np.empty((len(queries), sums.shape[1]), self.values.dtype)
         for rows, weights in self._weights(queries):
-            np.matmul(weights, sums, out=found[rows])
+            np.matmul(weights, sums, out=totals[rows])
         with np.errstate(invalid="ignore"):
-            return np.asarray(found[:, :-1] / found[:, -1:])
+            return np.asarray(totals[:, :-1] / totals[:, -1:])
 
     def _weights(self, queries: Array) -> Iterator[tuple[slice, Array]]:
         """Yield the weights (rows, keys) of a few queries at a time, up to a factor for each query."""
@@ -92,13 +92,13 @@ class KernelRegression:
 
     def weights(self, queries: Array) -> Array:
         """Return the normalised weights (queries, keys); NaN for a query without neighbours."""
-        found = np.empty((len(queries), len(self.keys)), self.keys.dtype)
+        shares = np.empty((len(queries), len(self.keys)), self.keys.dtype)
         for rows, weights in self._weights(queries):
-            found[rows] = weights
+            shares[rows] = weights
         if self.row_weights is not None:
-            found *= self.row_weights
+            shares *= self.row_weights
         with np.errstate(invalid="ignore"):
-            return np.asarray(found / found.sum(1, keepdims=True))
+            return np.asarray(shares / shares.sum(1, keepdims=True))
 
 
 def training_values(dataset: TrainingData) -> NDArray[np.float32]:
@@ -142,9 +142,9 @@ def kernel_regression(
     """
     arrays = _arrays(queries, keys, values)
     memory = KernelRegression.of(kernel, _parameters(kernel, bandwidth, power, epsilon), *arrays[1:])
-    found = memory.predict(arrays[0])
-    _warn(int(np.isnan(found[:, 0]).sum()), len(found))
-    result: ArrayOrTensor = _like(queries, found if _array(values).ndim == 2 else found[:, 0])
+    estimates = memory.predict(arrays[0])
+    _warn(int(np.isnan(estimates[:, 0]).sum()), len(estimates))
+    result: ArrayOrTensor = _like(queries, estimates if _array(values).ndim == 2 else estimates[:, 0])
     return result
 
 
@@ -168,9 +168,9 @@ def kernel_weights(
             raise ConfigError("leave-one-out needs values", location=(name,))
     arrays = _arrays(queries, keys, np.zeros(len(keys), np.float32))  # type: ignore[arg-type]
     memory = KernelRegression.of(kernel, parameters, *arrays[1:])
-    found = memory.weights(arrays[0])
-    _warn(int(np.isnan(found[:, 0]).sum()), len(found))
-    result: ArrayOrTensor = _like(queries, found)
+    weights = memory.weights(arrays[0])
+    _warn(int(np.isnan(weights[:, 0]).sum()), len(weights))
+    result: ArrayOrTensor = _like(queries, weights)
     return result
 
 
@@ -191,15 +191,15 @@ def _arrays(queries: object, keys: object, values: object) -> tuple[Array, Array
         named[name] = np.ascontiguousarray(array, np.float32 if is_single else np.float64)
         if not np.isfinite(named[name]).all():
             raise ConfigError("expected finite numbers", location=(name,))
-    found, memory, targets = named.values()
+    asked, memory, targets = named.values()
     if not memory.size:
         raise ConfigError(f"expected at least one key, got the shape {memory.shape}", location=("keys",))
-    if found.shape[1] != memory.shape[1]:
-        problem = f"expected {memory.shape[1]} features, those of the keys, got {found.shape[1]}"
+    if asked.shape[1] != memory.shape[1]:
+        problem = f"expected {memory.shape[1]} features, those of the keys, got {asked.shape[1]}"
         raise ConfigError(problem, location=("queries",))
     if len(targets) != len(memory):
         raise ConfigError(f"expected {len(memory)}, one for each key, got {len(targets)}", location=("values",))
-    return found, memory, targets.reshape(len(targets), -1)
+    return asked, memory, targets.reshape(len(targets), -1)
 
 
 def _array(given: Any) -> NDArray[Any]:
@@ -215,13 +215,13 @@ def _is_tensor(given: object) -> bool:
     return torch is not None and isinstance(given, torch.Tensor)
 
 
-def _like(given: Any, found: Array) -> Any:
+def _like(given: Any, result: Array) -> Any:
     """Return the result as a tensor if `given` is one."""
     if not _is_tensor(given):
-        return found
+        return result
     import torch
 
-    return torch.from_numpy(np.ascontiguousarray(found)).to(given.device)
+    return torch.from_numpy(np.ascontiguousarray(result)).to(given.device)
 
 
 def _warn(n: int, total: int) -> None:

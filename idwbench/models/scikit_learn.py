@@ -93,9 +93,9 @@ def _steps(method: str, chosen: dict[str, Any], task: Task, seed: int) -> list[A
     if method == "knn":
         return [(neighbors.KNeighborsClassifier if classes else neighbors.KNeighborsRegressor)(**chosen)]
     if method == "nca_knn":
-        of_neighbours = {name: chosen.pop(name) for name in ("n_neighbors", "weights")}
+        search = {name: chosen.pop(name) for name in ("n_neighbors", "weights")}
         analysis = neighbors.NeighborhoodComponentsAnalysis(**chosen, random_state=seed)
-        return [analysis, neighbors.KNeighborsClassifier(**of_neighbours)]
+        return [analysis, neighbors.KNeighborsClassifier(**search)]
     if method == "random_forest":
         if chosen["max_features"] == "default":
             del chosen["max_features"]
