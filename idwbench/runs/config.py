@@ -98,20 +98,17 @@ class RunConfig(Settings):
         try:
             return _get(self, "_texts")  # type: ignore[no-any-return]
         except AttributeError:
-            texts = self._computed_texts()
-            _set(self, "_texts", texts)
-            return texts
-
-    def _computed_texts(self) -> tuple[str, str, str]:
-        try:
-            origin: RunConfig = _get(self, "_origin")
-            return origin._shared_texts()
-        except AttributeError:
+            origin: RunConfig | None = getattr(self, "_origin", None)
+        if origin is not None:
+            texts = origin._shared_texts()
+        else:
             content = self.model_dump(mode="json")
             content["dataset"].pop("path", None)
             before = _json({name: value for name, value in content.items() if name < "seed"})
             after = _json({name: value for name, value in content.items() if name > "seed"})
-            return before + after, f'{before[:-1]},"seed":', f",{after[1:]}" if after != "{}" else "}"
+            texts = (before + after, f'{before[:-1]},"seed":', f",{after[1:]}" if after != "{}" else "}")
+        _set(self, "_texts", texts)
+        return texts
 
     def with_seed(self, seed: int) -> RunConfig:
         """Return the run with another seed, which is not checked; it shares all settings with this one."""
