@@ -25,7 +25,7 @@ from idwbench.errors import ExplanationError, RecordingError, did_you_mean
 from idwbench.explanations.explanation import Answer
 from idwbench.explanations.memory import OnSlots, layer_progress
 from idwbench.explanations.training_data import residual_warnings
-from idwbench.models.lstm import LstmLanguageModel
+from idwbench.models.language import LstmLanguageModel
 from idwbench.models.text_model import TextModel, find_language_model
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections import Counter
 from typing import Any
 
@@ -15,12 +14,15 @@ from torch.nn import functional
 
 from idwbench.data.dataset import Dataset, Split
 from idwbench.models.transformer import Transformer, initialise_transformer
+from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
 
 __all__ = [
     "LanguageModel",
+    "LstmLanguageModel",
     "NextTokenModel",
     "bits_per_character",
+    "language_network",
     "mean_loss",
     "ngram_bits_per_character",
     "text_metrics",
@@ -40,10 +42,6 @@ class NextTokenModel(nn.Module):
 
     tokens: nn.Embedding
     context: int
-
-    @abstractmethod
-    def forward(self, codes: Tensor) -> Tensor:
-        """Return the logits (batch, length, vocabulary) of the next token after each of `codes` (batch, length)."""
 
 
 class LanguageModel(NextTokenModel):
@@ -74,6 +72,42 @@ class LanguageModel(NextTokenModel):
         positions = torch.arange(codes.shape[1], device=codes.device)
         logits: Tensor = self.head(self.transformer(self.tokens(codes) + self.positions(positions)))
         return logits
+
+
+class LstmLanguageModel(NextTokenModel):
+    """logits = head · h_t + b with the states h_t of one LSTM layer (Hochreiter and Schmidhuber 1997).
+
+    The initial state of every sequence is zero. Initial embeddings are normal with standard deviation 1; other weights
+    are uniform between ±1/√width, as those of `torch.nn.LSTM` and `torch.nn.Linear`. The arguments are those of
+    `LanguageModel`.
+    """
+
+    def __init__(self, config: LstmConfig, vocabulary_size: int, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.context = config.context
+        self.tokens = nn.Embedding(vocabulary_size, config.embedding)
+        self.lstm = nn.LSTM(config.embedding, config.width, batch_first=True)
+        self.head = nn.Linear(config.width, vocabulary_size)
+        bound = config.width**-0.5
+        with torch.no_grad():
+            self.tokens.weight.normal_(generator=generator)
+            for parameter in (*self.lstm.parameters(), *self.head.parameters()):
+                parameter.uniform_(-bound, bound, generator=generator)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """Return the logits (batch, length, vocabulary) of the next token after each of `codes` (batch, length)."""
+        states, _ = self.lstm(self.tokens(codes))
+        logits: Tensor = self.head(states)
+        return logits
+
+
+def language_network(
+    config: LanguageModelConfig | LstmConfig, vocabulary_size: int, generator: torch.Generator
+) -> NextTokenModel:
+    """Return an untrained model with the settings of a run."""
+    if isinstance(config, LstmConfig):
+        return LstmLanguageModel(config, vocabulary_size, generator)
+    return LanguageModel(config, vocabulary_size, generator)
 
 
 @torch.no_grad()

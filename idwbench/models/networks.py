@@ -1,7 +1,8 @@
-"""`Network`: an encoder from inputs to features, and a head from features to outputs."""
+"""`Network`: an encoder from inputs to learned features, and a head from features to outputs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,18 +16,22 @@ from torch import Tensor, nn
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, Split, feature_moments
 from idwbench.data.loading import load_dataset
-from idwbench.models.encoders import Conv, Mlp, VitTiny, initialise_layers
 from idwbench.models.initialisation import check_prototypes, initial_prototypes
 from idwbench.models.modules import RowModule, complete_run, with_parameters
 from idwbench.models.neighbours import nearest
 from idwbench.models.patch_study import study_patches
+from idwbench.models.perceptron import MultilayerPerceptron
 from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.quality import PrototypeQuality
+from idwbench.models.transformer import Transformer
 from idwbench.results.store import Results
-from idwbench.runs.kinds.network import LINEAR, NetworkConfig, check_encoder
+from idwbench.runs.kinds.network import LINEAR, NetworkConfig, check_encoder, check_patch
 
 __all__ = [
+    "Conv",
+    "Mlp",
     "Network",
+    "VitTiny",
     "check_network",
     "feature_dataset",
     "head_metrics",
@@ -38,6 +43,8 @@ __all__ = [
 
 Values = dict[tuple[str, str], float]
 
+POSITION_STD = 0.5  # of the order of the projected pixels, so that tokens differ by place from the start
+
 
 def check_network(model: NetworkConfig, dataset: Dataset) -> None:
     """Check that the encoder supports the data, and that there are enough training inputs for the prototypes.
@@ -48,6 +55,130 @@ def check_network(model: NetworkConfig, dataset: Dataset) -> None:
     check_encoder(model, dataset.image_shape)
     if model.prototypes:
         check_prototypes(model, dataset)
+
+
+class Mlp(RowModule):
+    """`depth` layers h ← relu(W h + b) with `width` units each; the last h is the output.
+
+    Args:
+        n_features: Features of the inputs.
+        width: Units of each layer, and features of the output.
+        depth: Number of layers.
+        generator: Source of the initial weights.
+    """
+
+    def __init__(self, n_features: int, width: int, depth: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.layers = MultilayerPerceptron([n_features, *[width] * depth], [str(number) for number in range(depth)])
+        self.n_outputs = width
+        _initialise_layers(self, generator)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return features (batch, width) of inputs (batch, n_features)."""
+        features: Tensor = self.layers(inputs).relu()
+        return features
+
+
+class Conv(RowModule):
+    """`depth` convolutions 3 x 3 with a ReLU each, and the mean over all places of the last one.
+
+    The first layer has `width` channels; each further one has twice the channels of the one before and halves the
+    sides of the image (stride 2, rounded up).
+
+    Args:
+        image_shape: Height and width of the images.
+        width: Channels of the first layer.
+        depth: Number of layers.
+        generator: Source of the initial weights.
+    """
+
+    def __init__(self, image_shape: tuple[int, int], width: int, depth: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.image_shape = image_shape
+        channels = [1, *(width * 2**i for i in range(depth))]
+        self.layers = nn.ModuleList(
+            nn.Conv2d(channels[i], channels[i + 1], kernel_size=3, stride=2 if i else 1, padding=1)
+            for i in range(depth)
+        )
+        self.n_outputs = channels[-1]
+        _initialise_layers(self, generator)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return features (batch, channels of the last layer) of inputs (batch, pixels)."""
+        images = inputs.view(len(inputs), 1, *self.image_shape)
+        for layer in self.layers:
+            images = layer(images).relu()
+        return images.mean((2, 3))
+
+
+class VitTiny(RowModule):
+    """A vision transformer (Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*) without class token.
+
+    The pixels of each square patch of the image are projected to a token, learned positions are added, transformer
+    blocks follow, and the output is the mean of the tokens.
+
+    Args:
+        image_shape: Height and width of the images.
+        patch: Side of a patch in pixels.
+        width: Features of a token, and of the output.
+        depth: Number of blocks.
+        heads: Attention heads; a divisor of `width`.
+        score: Name of the attention score.
+        parameters: Parameters of the score.
+        generator: Source of the initial weights.
+
+    Raises:
+        ConfigError: patches do not divide the image.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int],
+        patch: int,
+        width: int,
+        depth: int,
+        heads: int,
+        score: str,
+        parameters: Mapping[str, Any],
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        check_patch(patch, image_shape)
+        self.grid, self.patch = (image_shape[0] // patch, image_shape[1] // patch), patch
+        self.embedding = nn.Linear(patch * patch, width)
+        self.positions = nn.Parameter(torch.empty(self.grid[0] * self.grid[1], width))
+        self.transformer = Transformer(depth, width, heads, score, generator=generator, **parameters)
+        self.n_outputs = width
+        nn.init.normal_(self.embedding.weight, std=(patch * patch) ** -0.5, generator=generator)
+        nn.init.zeros_(self.embedding.bias)
+        nn.init.normal_(self.positions, std=POSITION_STD, generator=generator)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return features (batch, width) of inputs (batch, pixels)."""
+        tokens = self.embedding(self.patches(inputs)) + self.positions
+        features: Tensor = self.transformer(tokens).mean(1)
+        return features
+
+    def patches(self, inputs: Tensor) -> Tensor:
+        """Return the pixels of each patch, (batch, patches, pixels of a patch), row by row."""
+        (rows, columns), side = self.grid, self.patch
+        images = inputs.view(len(inputs), rows, side, columns, side)
+        return images.transpose(2, 3).reshape(len(inputs), rows * columns, side * side)
+
+
+@torch.no_grad()
+def _initialise_layers(module: nn.Module, generator: torch.Generator) -> None:
+    """Draw the weights of linear and convolutional layers anew, in their order, and set their biases to 0.
+
+    Weights are uniform in ±√(6/inputs), where a convolution has channels · kernel pixels inputs (He et al. 2015,
+    *Delving Deep into Rectifiers*).
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            bound = math.sqrt(6 / layer.weight[0].numel())
+            layer.weight.uniform_(-bound, bound, generator=generator)
+            if layer.bias is not None:
+                layer.bias.zero_()
 
 
 class Network(RowModule):
@@ -86,7 +217,7 @@ def initial_network(model: NetworkConfig, dataset: Dataset, generator: np.random
     network = Network(encoder, nn.Identity())
     if model.head == LINEAR:
         network.head = nn.Linear(int(encoder.n_outputs), dataset.n_outputs)
-        initialise_layers(network.head, draws)
+        _initialise_layers(network.head, draws)
         return network
     features = feature_dataset(network, dataset)
     pair = initial_prototypes(model, features, feature_moments(features.train.inputs), generator)

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from idwbench.data.tokens import CHARACTERS, Tokenizer, text_tokenizer
 from idwbench.errors import ConfigError
-from idwbench.models.language import LanguageModel, NextTokenModel, bits_per_character
-from idwbench.models.lstm import LstmLanguageModel
+from idwbench.models.language import NextTokenModel, bits_per_character, language_network
 from idwbench.models.modules import complete_run, with_parameters
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
@@ -104,11 +103,7 @@ def text_model_from_arrays(
 ) -> TextModel:
     """Return the model whose parameters and ``vocabulary`` are `arrays`."""
     vocabulary = tokenizer.vocabulary(arrays["vocabulary"])
-    network: NextTokenModel
-    if isinstance(config, LstmConfig):
-        network = LstmLanguageModel.of(config, len(vocabulary), torch.Generator())
-    else:
-        network = LanguageModel(config, len(vocabulary), torch.Generator())
+    network = language_network(config, len(vocabulary), torch.Generator())
     return TextModel(with_parameters(network, arrays), vocabulary, tokenizer)
 
 

@@ -19,8 +19,7 @@ from idwbench.data.dataset import Dataset, Split
 from idwbench.data.tokens import text_tokenizer
 from idwbench.dual.layer_calls import lstm_layers, record_lstm
 from idwbench.dual.recorder import Recorder
-from idwbench.models.language import LanguageModel, NextTokenModel, text_metrics
-from idwbench.models.lstm import LstmLanguageModel
+from idwbench.models.language import LstmLanguageModel, NextTokenModel, language_network, text_metrics
 from idwbench.models.modules import parameter_arrays
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import LanguageConfig
@@ -48,11 +47,11 @@ def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
     recorded: its keys would be the numbers of the tokens.
     """
     generator, device = np.random.default_rng(config.seed), resolve_device(context.device)
-    assert isinstance(config.dataset, LanguageConfig)
+    assert isinstance(config.dataset, LanguageConfig) and isinstance(config.model, LanguageModelConfig | LstmConfig)
     tokenizer = text_tokenizer(config.dataset)
     _check(config, dataset)
     draws = torch.Generator().manual_seed(int(generator.integers(2**63)))
-    model = _initial_model(config, dataset.n_outputs, draws).to(device)
+    model = language_network(config.model, dataset.n_outputs, draws).to(device)
 
     def measure(trained: Trained) -> tuple[Metrics, Arrays]:
         # The last point of the curve has the values of the test and validation text.
@@ -75,13 +74,6 @@ def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
         measure=measure,
         recorder=_recorder(config, dataset, context, model),
     )
-
-
-def _initial_model(config: RunConfig, vocabulary_size: int, draws: torch.Generator) -> NextTokenModel:
-    if isinstance(config.model, LstmConfig):
-        return LstmLanguageModel.of(config.model, vocabulary_size, draws)
-    assert isinstance(config.model, LanguageModelConfig)
-    return LanguageModel(config.model, vocabulary_size, draws)
 
 
 def _recorder(config: RunConfig, dataset: Dataset, context: Context, model: NextTokenModel) -> Recorder | None:

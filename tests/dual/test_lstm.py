@@ -15,7 +15,8 @@ from idwbench.dual.facts import RecordingFacts
 from idwbench.dual.layer_calls import gate_gradients, lstm_layers, previous_states, record_lstm
 from idwbench.dual.recorder import Recorder
 from idwbench.dual.recording import Recording
-from idwbench.models.lstm import LstmLanguageModel
+from idwbench.models.language import LstmLanguageModel
+from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.runs.protocol import Protocol
 from idwbench.training.language_model_engine import random_windows, steps_of_epoch
 from idwbench.training.module_training import ModuleTraining
@@ -25,7 +26,7 @@ N_ROWS, N_TOKENS = 60, 7
 
 def model_in(dtype: torch.dtype, context: int = 6) -> LstmLanguageModel:
     generator = torch.Generator().manual_seed(0)
-    return LstmLanguageModel(N_TOKENS, embedding=3, width=5, context=context, generator=generator).to(dtype)
+    return LstmLanguageModel(LstmConfig(embedding=3, width=5, context=context), N_TOKENS, generator).to(dtype)
 
 
 def tokens() -> torch.Tensor:

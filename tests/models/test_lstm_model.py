@@ -11,16 +11,16 @@ import torch
 from idwbench.data.dataset import Split
 from idwbench.data.tokens import WORDS, build_vocabulary
 from idwbench.errors import ConfigError
-from idwbench.models.language import bits_per_character, mean_loss, text_metrics
-from idwbench.models.lstm import LstmLanguageModel
+from idwbench.models.language import LstmLanguageModel, bits_per_character, mean_loss, text_metrics
 from idwbench.models.text_model import TextModel
+from idwbench.runs.kinds.lstm_lm import LstmConfig
 
 TEXT = "the fox ran. the crow sat, and the fox did not.\n" * 3
 
 
 def random_model(vocabulary_size: int = 7, context: int = 8) -> LstmLanguageModel:
     generator = torch.Generator().manual_seed(1)
-    return LstmLanguageModel(vocabulary_size, embedding=3, width=5, context=context, generator=generator).eval()
+    return LstmLanguageModel(LstmConfig(embedding=3, width=5, context=context), vocabulary_size, generator).eval()
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -51,7 +51,7 @@ def test_initial_weights_come_from_the_generator_alone():
     for one, other in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(one, other)
     assert first.lstm.weight_hh_l0.abs().max() <= 5**-0.5
-    wide = LstmLanguageModel(500, embedding=20, width=5, context=8, generator=torch.Generator().manual_seed(1))
+    wide = LstmLanguageModel(LstmConfig(embedding=20, width=5, context=8), 500, torch.Generator().manual_seed(1))
     assert wide.tokens.weight.detach().std() == pytest.approx(1, abs=0.05)
 
 

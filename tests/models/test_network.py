@@ -13,8 +13,15 @@ from torch import nn
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
-from idwbench.models.encoders import Conv, Mlp, VitTiny
-from idwbench.models.networks import check_network, feature_dataset, initial_network, network_from_arrays
+from idwbench.models.networks import (
+    Conv,
+    Mlp,
+    VitTiny,
+    check_network,
+    feature_dataset,
+    initial_network,
+    network_from_arrays,
+)
 from idwbench.runs.kinds.network import NetworkConfig
 
 
