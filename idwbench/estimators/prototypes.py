@@ -24,11 +24,11 @@ from idwbench.estimators.training import (
     merged,
     parsed_training,
     relative,
-    train_one_epoch,
     train_prototypes,
     training_seed,
 )
 from idwbench.models.array_weights import array_weights
+from idwbench.training.engine import PrototypeTraining
 
 __all__ = ["AbstractPrototypeEstimator"]
 
@@ -157,16 +157,19 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
         train = Split(rows.inputs, self._training_targets(rows, warm), weights=mean_one(rows.weights))
         n_classes = len(getattr(self, "classes_", ()))
         try:
-            trained = (train_one_epoch if one_epoch else train_prototypes)(training, train, n_classes, start)
+            trained = train_prototypes(training, train, n_classes, start, one_epoch=one_epoch)
         except ConfigError as error:
             raise ValueError(f"n_prototypes: {error.problem}") from None
-        before = (self.loss_curve_, self.n_iter_) if warm and one_epoch else (np.empty(0), 0)
-        self.loss_curve_ = np.append(before[0], trained.losses)
-        self.n_iter_ = before[1] + len(trained.losses)
+        before = self.loss_curve_ if warm and one_epoch else np.empty(0)
+        self._set_trained(training, trained, before)
+
+    def _set_trained(self, training: PrototypeTraining, trained: TrainingState, losses_before: Floats) -> None:
+        self.loss_curve_ = np.append(losses_before, trained.losses)
+        self.n_iter_ = len(self.loss_curve_)
         self.method_, self.parameters_ = training.network.method, dict(training.network.parameters)
         self.__dict__.pop("patches_", None)
         self.prototypes_ = trained.keys[0].copy()
-        self._training = {"keys": trained.keys, "values": trained.values, "steps": trained.steps, "seed": seed}
+        self._training = {"keys": trained.keys, "values": trained.values, "steps": trained.steps, "seed": training.seed}
         self._set_values(trained.values[0])
 
     def _start(self, n_prototypes: int) -> TrainingState:
@@ -176,7 +179,7 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
                 f"n_prototypes: expected {len(self.prototypes_)}, the number of prototypes so far, got {n_prototypes}"
             )
         state = self._training
-        return TrainingState(state["keys"], state["values"], state["steps"], [])
+        return TrainingState(state["keys"], state["values"], state["steps"])
 
     def _check_image_shape(self) -> None:
         if self.image_shape is None:

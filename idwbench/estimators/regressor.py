@@ -21,39 +21,14 @@ class PrototypeRegressor(MemoryRegressor, AbstractPrototypeEstimator):
     """A regressor that attends to learned prototypes: ŷ(x) = Σ_j a_j(x) v_j.
 
     The weights a are those of `PrototypeClassifier`. Keys and values are learned by gradient descent on the mean
-    squared error of standardised targets, by the fused engine, without torch.
-
-    Args:
-        n_prototypes: Number of prototypes.
-        method: Score and weighting: ``idw``, ``inv_dist``, ``neg_dist``, ``gaussian``, ``cosine``, ``scaled_dot`` or
-            ``fc_relu``.
-        power: p of ``idw``, ``inv_dist`` and ``neg_dist``; 2 if None.
-        epsilon: ε of ``idw`` and ``inv_dist``; 0.001 if None.
-        parameters: Other parameters of the method, such as ``{"temperature": 0.1}``.
-        initialisation: ``mean``, ``samples`` or ``kmeans`` of the training data, or ``default``, that of the method.
-        optimizer: ``adam_amsgrad``, ``adam`` or ``sgd``.
-        learning_rate: Learning rate before its schedule.
-        schedule: ``cosine`` or ``constant``; `partial_fit` uses the learning rate itself.
-        batch_size: Rows of a step; ``auto`` for 200, or for all distinct rows if they are fewer.
-        epochs: Passes over the data; ``auto`` for about 2,000 steps, from 20 to 500 epochs.
-        momentum: Momentum of ``sgd``.
-        weight_decay: This multiple of prototypes and values is added to their gradients.
-        gradient_clip: Maximum norm of the gradient; 0 for none.
-        warmup_epochs: Epochs of linear warm-up of the learning rate.
-        image_shape: (height, width) of inputs that are images, for the drawing in notebooks.
-        random_state: Seed of initialisation and order of the rows, a `RandomState`, or None for a new seed each time.
-        warm_start: Whether `fit` starts from the prototypes of the last one.
+    squared error of standardised targets, by the fused engine, without torch. All parameters are those of
+    `PrototypeClassifier`.
 
     Attributes:
         prototypes_: The keys k, (n_prototypes, features), float32, in the units of the inputs.
         values_: The values v, (n_prototypes, outputs).
         intercept_: (outputs,), added to the sum; 0 but for ``fc_relu``, whose weights do not sum to 1.
-        method_: The method of the fitted prototypes.
-        parameters_: All parameters of the method.
-        loss_curve_: Mean loss of each epoch.
-        n_iter_: Number of epochs.
-        n_features_in_: Number of features.
-        feature_names_in_: Names of the features, if the inputs had names.
+        method_, parameters_, loss_curve_, n_iter_, n_features_in_, feature_names_in_: As of `PrototypeClassifier`.
 
     Example:
         >>> import numpy as np

@@ -9,9 +9,8 @@ of its row, and rows keep their order. Only ratios of weights matter, and equal 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol, learning_rate
 from idwbench.runs.settings import validated
 from idwbench.training.engine import PrototypeTraining, batch_orders
+from idwbench.training.threads import limited_threads
 
 if TYPE_CHECKING:
     from idwbench.training.kernel_runs import KernelRun
@@ -39,7 +39,6 @@ __all__ = [
     "parsed_training",
     "plain",
     "relative",
-    "train_one_epoch",
     "train_prototypes",
     "training_seed",
 ]
@@ -199,8 +198,7 @@ def mean_one(weights: Weights | None) -> NDArray[np.float32] | None:
     return np.asarray(shares / shares.mean(), np.float32)
 
 
-@dataclass(frozen=True)
-class TrainingState:
+class TrainingState(NamedTuple):
     """Parameters with the state of the optimizer; the first of four arrays are the parameters.
 
     Attributes:
@@ -212,66 +210,56 @@ class TrainingState:
 
     keys: NDArray[np.float32]
     values: NDArray[np.float32]
-    steps: int
-    losses: list[float]
+    steps: int = 0
+    losses: tuple[float, ...] = ()
 
     @classmethod
     def start(cls, keys: NDArray[np.float32], values: NDArray[np.float32]) -> TrainingState:
         """Return the state before the first step, from keys (prototypes, features) and values (prototypes, outputs)."""
-        state = [np.zeros((4, *array.shape), np.float32) for array in (keys, values)]
-        state[0][0], state[1][0] = keys, values
-        return cls(state[0], state[1], 0, [])
+        first, second = (
+            np.concatenate([part[None], np.zeros((3, *part.shape), np.float32)]) for part in (keys, values)
+        )
+        return cls(first, second)
 
 
 def train_prototypes(
-    training: PrototypeTraining, train: Split, n_classes: int, start: TrainingState | None = None
+    training: PrototypeTraining,
+    train: Split,
+    n_classes: int,
+    start: TrainingState | None = None,
+    *,
+    one_epoch: bool = False,
 ) -> TrainingState:
-    """Train all epochs, from the keys and values of `start` or from the initialisation.
+    """Train from the keys and values of `start`, an earlier state, or from the initialisation.
 
-    Args:
-        training: What is trained, and how.
-        train: The rows.
-        n_classes: Number of classes; 0 for a regression.
-        start: The state of an earlier training.
+    All epochs, with a new optimizer; or with `one_epoch` a single one at the learning rate itself, without a schedule,
+    which continues the optimizer of `start`: the order of its rows is determined by the seed and the number of steps
+    so far. With 0 classes it is a regression.
 
     Raises:
         ConfigError: too few rows for the initialisation.
         ValueError: loss, keys or values are not finite.
     """
-    run = _new_run(training, train, n_classes)
+    run, steps = _new_run(training, train, n_classes), 0
     if start is not None:
-        _put(run, TrainingState.start(start.keys[0], start.values[0]))
-    n, protocol, steps = len(train), training.protocol, _steps_in_epoch(training, train)
-    rates = np.array([learning_rate(protocol, epoch) for epoch in range(protocol.epochs)])
-    chunk = max(1, _CALL_NUMBERS // (n * run.keys[0, 0].size))
+        keys, values, steps, _ = start if one_epoch else TrainingState.start(start.keys[0], start.values[0])
+        run.keys[0] = keys.swapaxes(1, 2) if run.narrow else keys
+        run.values[0] = values.swapaxes(1, 2)
     losses: list[float] = []
-    with _one_thread(run):
-        for first in range(0, protocol.epochs, chunk):
-            orders = batch_orders(run.generator, n, len(rates[first : first + chunk]))
-            losses += run.take_steps(orders, rates[first : first + chunk], first * steps).tolist()
+    # Where the kernels call BLAS, the result must not depend on the number of its threads.
+    with limited_threads(1) if run.by_products else nullcontext():
+        for orders, rates in _epochs(run, training, len(train), steps if one_epoch else None):
+            losses += run.take_steps(orders, rates, steps).tolist()
             if (finite := int(run.finite[0])) < len(orders):
-                raise _divergence(f"epoch {first + finite + 1}")
-    return _taken(run, protocol.epochs * steps, losses)
-
-
-def train_one_epoch(
-    training: PrototypeTraining, train: Split, n_classes: int, start: TrainingState | None = None
-) -> TrainingState:
-    """Train one epoch at the learning rate itself, without a schedule, and continue the optimizer of `start`.
-
-    The order of the rows is determined by the seed and the number of steps so far; raises as `train_prototypes`.
-    """
-    run = _new_run(training, train, n_classes)
-    steps = 0
-    if start is not None:
-        _put(run, start)
-        steps = start.steps
-    order = np.random.default_rng((training.seed, steps)).permutation(len(train))
-    with _one_thread(run):
-        losses = run.take_steps(order[None], training.protocol.learning_rate, steps)
-    if not run.finite[0]:
-        raise _divergence(f"step {steps + 1} or later")
-    return _taken(run, steps + _steps_in_epoch(training, train), losses.tolist())
+                place = f"step {steps + 1} or later" if one_epoch else f"epoch {len(losses) - len(orders) + finite + 1}"
+                raise ValueError(
+                    f"training diverged in {place}: loss, prototypes or values are not finite; "
+                    "choose a smaller learning_rate, or scale the inputs"
+                )
+            steps += len(orders) * math.ceil(len(train) / training.protocol.batch_size)
+    keys = run.keys[0].swapaxes(1, 2) if run.narrow else run.keys[0]
+    values = run.values[0].swapaxes(1, 2)
+    return TrainingState(np.array(keys, order="C"), np.array(values, order="C"), steps, tuple(losses))
 
 
 def _new_run(training: PrototypeTraining, train: Split, n_classes: int) -> KernelRun:
@@ -284,30 +272,17 @@ def _new_run(training: PrototypeTraining, train: Split, n_classes: int) -> Kerne
     return KernelRun(training, rows, rows.moments)
 
 
-def _put(run: KernelRun, state: TrainingState) -> None:
-    run.keys[0] = state.keys.swapaxes(1, 2) if run.narrow else state.keys
-    run.values[0] = state.values.swapaxes(1, 2)
-
-
-def _taken(run: KernelRun, steps: int, losses: list[float]) -> TrainingState:
-    keys = run.keys[0].swapaxes(1, 2) if run.narrow else run.keys[0]
-    values = run.values[0].swapaxes(1, 2)
-    return TrainingState(np.array(keys, order="C"), np.array(values, order="C"), steps, losses)
-
-
-def _steps_in_epoch(training: PrototypeTraining, train: Split) -> int:
-    return math.ceil(len(train) / training.protocol.batch_size)
-
-
-def _one_thread(run: KernelRun) -> AbstractContextManager[None]:
-    """Limit BLAS to one thread where the kernels call it, so that the result does not depend on their number."""
-    from idwbench.training.threads import limited_threads
-
-    return limited_threads(1) if run.by_products else nullcontext()
-
-
-def _divergence(place: str) -> ValueError:
-    return ValueError(
-        f"training diverged in {place}: loss, prototypes or values are not finite; "
-        "choose a smaller learning_rate, or scale the inputs"
-    )
+def _epochs(
+    run: KernelRun, training: PrototypeTraining, n_rows: int, steps: int | None
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """Yield orders of rows (epochs, rows) and rates (epochs,) of all epochs, or of the one after `steps`, by calls."""
+    protocol = training.protocol
+    if steps is not None:
+        order = np.random.default_rng((training.seed, steps)).permutation(n_rows)
+        yield order[None], np.array([protocol.learning_rate])
+        return
+    rates = np.array([learning_rate(protocol, epoch) for epoch in range(protocol.epochs)])
+    chunk = max(1, _CALL_NUMBERS // (n_rows * run.keys[0, 0].size))
+    for first in range(0, len(rates), chunk):
+        some = rates[first : first + chunk]
+        yield batch_orders(run.generator, n_rows, len(some)), some
