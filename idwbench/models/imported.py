@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 from idwbench.attention.records import ParameterValue
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, Scaling
+from idwbench.data.files import checked_rows, read_npz
 from idwbench.data.folder import resolve_files
 from idwbench.data.loading import load_dataset
-from idwbench.errors import ModelFileError, PatchError, did_you_mean
-from idwbench.models.given_prototypes import GivenPrototypes, given_prototypes
+from idwbench.errors import DatasetError, ModelFileError, PatchError, did_you_mean
+from idwbench.files import file_sha256
 from idwbench.models.inputs import find_label
 from idwbench.models.neighbours import nearest
 from idwbench.models.prototypes import PrototypeNetwork
@@ -25,8 +27,41 @@ from idwbench.models.saved_model import SavedModel, task_metrics
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import UnknownConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
+from idwbench.runs.settings import is_storable
 
 __all__ = ["import_prototypes"]
+
+# In an .npz file: the names of prototypes, of which one is required, and the others.
+_KEYS = ("prototypes", "keys")
+_OTHERS = ("values", "labels", "class_names")
+_ROWS = {2: "(prototypes, features)", 3: "(prototypes, height, width)"}
+# The attributes of fitted objects: prototypes, and where they have them values, labels and classes.
+_ATTRIBUTES = (
+    {"prototypes": "prototypes_", "values": "values_", "class_names": "classes_"},  # of this library
+    {"prototypes": "cluster_centers_"},  # KMeans
+    {"prototypes": "centroids_", "labels": "classes_"},  # NearestCentroid
+)
+
+_Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Prototypes as they were given, checked one by one but not against each other.
+
+    Attributes:
+        prototypes: (prototypes, features), finite, in the data's own or in scaled units.
+        image_shape: (height, width) if they were given as images.
+        values: (prototypes, outputs), finite, or None.
+        labels: (prototypes,), integers or texts, or None.
+        class_names: Names of the classes, or None.
+    """
+
+    prototypes: NDArray[np.float64]
+    image_shape: tuple[int, int] | None
+    values: NDArray[np.float64] | None
+    labels: NDArray[Any] | None
+    class_names: tuple[str, ...] | None
 
 
 def import_prototypes(
@@ -49,8 +84,11 @@ def import_prototypes(
     not scaled, and values without the names of classes are targets of a regression.
 
     Args:
-        prototypes: The path of an ``.npz`` file, an array (prototypes, features) or of images, or a fitted object of
-            scikit-learn such as `KMeans` or `NearestCentroid`; see `given_prototypes`.
+        prototypes: An array (prototypes, features) or of images; the path of an ``.npz`` file with ``prototypes`` (or
+            ``keys``), and ``values``, ``labels`` and ``class_names`` if any, of which nothing is unpickled; or a fitted
+            object with ``cluster_centers_`` (k-means), ``centroids_`` with ``classes_`` (nearest centroid), or
+            ``prototypes_`` with ``values_``, ``method_`` and ``parameters_`` (the estimators of this library). What is
+            given as another argument replaces what the file or object has.
         values: (prototypes, classes), what each prototype adds to the logits for its weight, or the targets of a
             regression (prototypes, outputs) in their own units.
         labels: (prototypes,), in place of values: the names of classes or, if these are not integers, numbers from 0.
@@ -70,24 +108,122 @@ def import_prototypes(
         ConfigError: unknown method, parameter or data set.
         DatasetError: the data cannot be loaded.
     """
-    given = given_prototypes(prototypes, values, labels, class_names)
+    arguments = {"values": values, "labels": labels, "class_names": class_names}
+    replacing = {name: np.asarray(part) for name, part in arguments.items() if part is not None}
+    file = Path(prototypes) if isinstance(prototypes, str | PathLike) else None
     try:
-        config, data = _dataset(given, dataset, method, parameters, data_dir)
-        return _model(given, config, data, scaled)
+        source, arrays = _object_arrays(prototypes) if file is None else _file_arrays(file)
+        given = _checked({**arrays, **replacing})
+        settings = {"prototypes": len(given.prototypes), **_method(prototypes, method, parameters)}
+        config, data = _dataset(given, dataset, settings, data_dir)
+        return _model(given, source, config, data, scaled)
     except ModelFileError as error:
-        file = prototypes if isinstance(prototypes, str | PathLike) else None
         raise ModelFileError(error.problem, hint=error.hint, file=file) from None
 
 
+def _file_arrays(path: Path) -> tuple[dict[str, str], _Arrays]:
+    """Return the name and checksum of an ``.npz`` file, and its arrays."""
+    try:
+        arrays = read_npz(path, (), (*_KEYS, *_OTHERS))
+    except DatasetError as error:
+        raise ModelFileError(error.problem, hint=error.hint) from None
+    for name in _KEYS:
+        if name in arrays:
+            arrays["prototypes"] = arrays.pop(name)
+            return {"imported_from": path.name, "source_sha256": file_sha256(path, ModelFileError)}, arrays
+    raise ModelFileError("'prototypes' is missing", hint="an array (prototypes, features)")
+
+
+def _object_arrays(content: Any) -> tuple[dict[str, str], _Arrays]:
+    """Return the name of an object's class and its arrays, or "arrays" and an array itself."""
+    for attributes in _ATTRIBUTES:
+        if hasattr(content, attributes["prototypes"]):
+            _check_model(content)
+            names = {name: attribute for name, attribute in attributes.items() if hasattr(content, attribute)}
+            arrays = {name: np.asarray(getattr(content, attribute)) for name, attribute in names.items()}
+            return {"imported_from": type(content).__name__}, arrays
+    if hasattr(content, "fit"):
+        expected = ", ".join(attributes["prototypes"] for attributes in _ATTRIBUTES)
+        raise ModelFileError(f"{type(content).__name__} is not fitted, or has no prototypes", hint=f"one of {expected}")
+    try:
+        return {"imported_from": "arrays"}, {"prototypes": np.asarray(content)}
+    except ValueError:
+        raise ModelFileError("prototypes: expected an array (prototypes, features)") from None
+
+
+def _check_model(content: Any) -> None:
+    """Raise an error for an object with ``prototypes_`` that is not a model of a method, without an intercept."""
+    if not hasattr(content, "prototypes_"):
+        return
+    name = type(content).__name__
+    if not (hasattr(content, "method_") and hasattr(content, "parameters_")):
+        hint = "give the arrays and the method, if it is one of this library"
+        raise ModelFileError(f"{name} has prototypes_ but no method_ and parameters_", hint=hint)
+    if np.any(getattr(content, "intercept_", 0)):
+        raise ModelFileError(f"{name} adds intercept_ to its sums, which a model of prototypes cannot")
+
+
+def _checked(arrays: _Arrays) -> _Given:
+    if "values" in arrays and "labels" in arrays:
+        raise ModelFileError("it has values and labels; expected one of them")
+    given = arrays["prototypes"]
+    try:
+        prototypes = checked_rows("prototypes", given, _ROWS)
+        values = arrays.get("values")
+        if values is not None:
+            values = checked_rows("values", values, {1: "(prototypes,)", 2: "(prototypes, outputs)"})
+    except DatasetError as error:
+        raise ModelFileError(error.problem, hint=error.hint) from None
+    labels = _words("labels", arrays.get("labels"))
+    for name, part in (("values", values), ("labels", labels)):
+        if part is not None and len(part) != len(prototypes):
+            raise ModelFileError(f"{name}: expected {len(prototypes)}, one for each prototype, got {len(part)}")
+    names = _words("class_names", arrays.get("class_names"))
+    class_names = tuple(map(str, names.tolist())) if names is not None else None
+    if class_names is not None and len(set(class_names)) < max(2, len(class_names)):
+        raise ModelFileError("class_names: expected at least two names, all different")
+    shape = (given.shape[1], given.shape[2]) if given.ndim == 3 else None
+    return _Given(prototypes, shape, values, labels, class_names)
+
+
+def _words(name: str, array: NDArray[Any] | None) -> NDArray[Any] | None:
+    """Return integers or texts (n,)."""
+    if array is None:
+        return None
+    if array.dtype == object and all(isinstance(word, str) for word in array.reshape(-1)):
+        array = array.astype(str)
+    if array.dtype.kind not in "biuU" or array.ndim != 1:
+        problem = f"{name}: expected integers or texts (n,), got {array.dtype} {array.shape}"
+        raise ModelFileError(problem)
+    if array.dtype.kind == "U":
+        try:
+            storable = all(map(is_storable, array.tolist()))
+        except (SystemError, ValueError):  # NumPy found a number that is no code point
+            raise ModelFileError(f"{name}: a text is not valid Unicode") from None
+        if not storable:
+            raise ModelFileError(f"{name}: a text has a NUL or a lone surrogate")
+    return array
+
+
+def _method(content: Any, method: str | None, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the method and all its parameters: those of a fitted estimator, which the arguments may only repeat."""
+    own: dict[str, ParameterValue] = {}
+    name = "idw" if method is None else method
+    if hasattr(content, "prototypes_"):
+        name, own = content.method_, dict(content.parameters_)
+        if method not in (None, name):
+            raise ModelFileError(f"method: expected '{name}', that of the {type(content).__name__}, got '{method}'")
+    resolved = get_method(name).resolve({**own, **parameters})
+    for parameter, value in own.items():
+        if resolved[parameter] != value:
+            problem = f"{parameter}: expected {value}, that of the {type(content).__name__}, got {resolved[parameter]}"
+            raise ModelFileError(problem)
+    return {"method": name, **resolved}
+
+
 def _dataset(
-    given: GivenPrototypes,
-    dataset: str | Mapping[str, Any] | None,
-    method: str | None,
-    parameters: Mapping[str, Any],
-    data_dir: Path | None,
+    given: _Given, dataset: str | Mapping[str, Any] | None, settings: Mapping[str, Any], data_dir: Path | None
 ) -> tuple[RunConfig, Dataset | None]:
-    method, resolved = _method(given, method, parameters)
-    settings: dict[str, Any] = {"method": method, "prototypes": len(given.prototypes), **resolved}
     if dataset is None:
         if given.values is None and given.labels is None:
             raise ModelFileError("values and labels are missing", hint="give one of them, or a data set to derive them")
@@ -99,33 +235,18 @@ def _dataset(
     return config, load_dataset(config.dataset, data_dir)
 
 
-def _method(
-    given: GivenPrototypes, method: str | None, parameters: Mapping[str, Any]
-) -> tuple[str, Mapping[str, ParameterValue]]:
-    """Return the method and all its parameters: those of a fitted estimator, which the arguments may only repeat."""
-    if given.method is None:
-        name = "idw" if method is None else method
-        return name, get_method(name).resolve(parameters)
-    if method not in (None, given.method):
-        raise ModelFileError(f"method: expected '{given.method}', that of the {given.source}, got '{method}'")
-    resolved = get_method(given.method).resolve({**given.parameters, **parameters})
-    for name, value in given.parameters.items():
-        if resolved[name] != value:
-            raise ModelFileError(f"{name}: expected {value}, that of the {given.source}, got {resolved[name]}")
-    return given.method, resolved
+def _model(
+    given: _Given, source: Mapping[str, str], config: RunConfig, data: Dataset | None, scaled: bool
+) -> SavedModel:
+    from idwbench.results.rows import package_versions  # which imports the database
 
-
-def _model(given: GivenPrototypes, config: RunConfig, data: Dataset | None, scaled: bool) -> SavedModel:
     scaling = data.scaling if data else Scaling.identity()
     keys = _keys(given, data, scaling, scaled)
     values, class_names = _values(given, data, keys)
     assert isinstance(config.model, PrototypesConfig)
-    method, parts = get_method(config.model.method), (torch.from_numpy(part) for part in (keys, values))
-    network = PrototypeNetwork(method, config.model.parameters, *parts)
-    from idwbench.results.rows import package_versions  # which imports the database
-
+    parts = (torch.from_numpy(part) for part in (keys, values))
+    network = PrototypeNetwork(get_method(config.model.method), config.model.parameters, *parts)
     versions = package_versions()
-    source = {"imported_from": given.source} | ({"source_sha256": given.sha256} if given.sha256 else {})
     return SavedModel(
         network=network,
         config=config,
@@ -141,7 +262,7 @@ def _model(given: GivenPrototypes, config: RunConfig, data: Dataset | None, scal
     )
 
 
-def _keys(given: GivenPrototypes, data: Dataset | None, scaling: Scaling, scaled: bool) -> NDArray[np.float32]:
+def _keys(given: _Given, data: Dataset | None, scaling: Scaling, scaled: bool) -> NDArray[np.float32]:
     n_features = given.prototypes.shape[1]
     if data is not None and n_features != data.n_features:
         raise ModelFileError(f"prototypes: expected {data.n_features} features, those of the data, got {n_features}")
@@ -152,7 +273,7 @@ def _keys(given: GivenPrototypes, data: Dataset | None, scaling: Scaling, scaled
 
 
 def _values(
-    given: GivenPrototypes, data: Dataset | None, keys: NDArray[np.float32]
+    given: _Given, data: Dataset | None, keys: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], tuple[str, ...]]:
     """Return the values (prototypes, outputs) and the names of the classes; none for a regression.
 
@@ -198,20 +319,20 @@ def _check_class_names(given: Sequence[str], expected: Sequence[str]) -> None:
 
 
 def _one_hot(labels: NDArray[Any], names: Sequence[str]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-    """Return e_c for each label, and the names of the classes: by default all labels in ascending order."""
-    words = list(map(str, labels.tolist()))
+    """Return e_c for each label, and the names of the classes: by default all labels in ascending order.
+
+    A label is the name of its class or, if the names are not integers, its number from 0.
+    """
     names = tuple(names) or tuple(map(str, np.unique(labels).tolist()))
     if len(names) < 2:
         raise ModelFileError(f"labels: every label is '{names[0]}'; at least two classes are needed")
-    return np.eye(len(names), dtype=np.float32)[[_label(*pair, names) for pair in enumerate(words)]], names
-
-
-def _label(place: int, word: str, names: Sequence[str]) -> int:
-    """Return the class of a label: its name or, if the names are not integers, its number from 0."""
-    try:
-        return find_label(word, names)
-    except PatchError as error:
-        raise ModelFileError(f"labels[{place}]: {error.problem}", hint=error.hint) from None
+    columns = []
+    for place, word in enumerate(map(str, labels.tolist())):
+        try:
+            columns.append(find_label(word, names))
+        except PatchError as error:
+            raise ModelFileError(f"labels[{place}]: {error.problem}", hint=error.hint) from None
+    return np.eye(len(names), dtype=np.float32)[columns], names
 
 
 def _mean_targets(data: Dataset, keys: NDArray[np.float32]) -> NDArray[np.float32]:
