@@ -180,6 +180,5 @@ def run_config(dataset: Any, *, seed: int = 0, **settings: Any) -> RunConfig:
     others = {name: value for name, value in settings.items() if name not in chosen}
     kind = others.get("kind", "prototypes")
     defaults = MODELS[kind].defaults if isinstance(kind, str) and kind in MODELS else {}
-    model = parse_model({**defaults, **others})
-    model.check_dataset(data)
+    model = parse_model({**defaults, **others}, data)
     return validated(RunConfig, {"dataset": data, "model": model, "protocol": protocol, "seed": seed})

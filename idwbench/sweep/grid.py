@@ -19,7 +19,6 @@ __all__ = [
     "Setting",
     "block_settings",
     "cells",
-    "check_block",
     "check_distinct",
     "read_axes",
     "read_grid",
@@ -112,47 +111,29 @@ def read_axes(content: Any, *, ranges: bool = False) -> Block:
 
 
 def block_settings(block: Block, datasets: Sequence[DataProtocol]) -> list[Setting]:
-    """Return the settings of a block in the order of `cells`; raises as `check_block`."""
-    models, protocols = check_block(block, datasets)
-    model_axes, protocol_axes = _divided(block)
-    return [(models[_values(cell, model_axes)], protocols[_values(cell, protocol_axes)]) for cell in cells(block)]
+    """Return the settings of a block in the order of `cells`.
 
-
-def check_block(
-    block: Block, datasets: Sequence[DataProtocol]
-) -> tuple[dict[_Values, ModelConfig], dict[_Values, tuple[Protocol, ...]]]:
-    """Parse the combinations of a block's settings of models, and of protocols, each once.
-
-    Returns:
-        The models, and the protocols for all data sets, by the values of their axes.
+    The combinations of its settings of models, and those of protocols, are parsed once each.
 
     Raises:
         ConfigError: a combination is not valid for a data set; `location` is the axis and the index of the value.
     """
-    defaults = [protocol for _, protocol in datasets]
-
-    def model(cell: Cell) -> ModelConfig:
-        parsed = parse_model(cell)
-        for dataset, _ in datasets:
-            parsed.check_dataset(dataset)
-        return parsed
+    supported, defaults = zip(*datasets, strict=True)
 
     def protocols(cell: Cell) -> tuple[Protocol, ...]:
         parsed = {default: parse_protocol(cell, default) if cell else default for default in dict.fromkeys(defaults)}
         return tuple(parsed[default] for default in defaults)
 
-    model_axes, protocol_axes = _divided(block)
-    parsed = _parsed(model_axes, model), _parsed(protocol_axes, protocols)
+    model_axes = {name: values for name, values in block.items() if name not in Protocol.model_fields}
+    protocol_axes = {name: values for name, values in block.items() if name not in model_axes}
+    models = _parsed(model_axes, lambda cell: parse_model(cell, *supported))
+    protocols_by_values = _parsed(protocol_axes, protocols)
     for name, values in block.items():
         with within(name):
             check_distinct(values, "{!r} is already in the axis")
-    return parsed
-
-
-def _divided(block: Block) -> tuple[Block, Block]:
-    """Return the axes of the model and those of the protocol."""
-    model_axes = {name: values for name, values in block.items() if name not in Protocol.model_fields}
-    return model_axes, {name: values for name, values in block.items() if name not in model_axes}
+    return [
+        (models[_values(cell, model_axes)], protocols_by_values[_values(cell, protocol_axes)]) for cell in cells(block)
+    ]
 
 
 def _values(cell: Cell, axes: Block) -> _Values:

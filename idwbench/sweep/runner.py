@@ -156,18 +156,15 @@ class _Workers:
                     stack = self.queue.popleft()
                 except IndexError:
                     return
-                self._work_on(stack)
-
-    def _work_on(self, stack: list[RunConfig]) -> None:
-        keys = self._lease([config.run_key for config in stack])
-        if len(keys) < len(stack):
-            leased = set(keys)
-            taken = [config for config in stack if config.run_key not in leased]
-            stack = [config for config in stack if config.run_key in leased]
-            self.outcome.add("elsewhere", len(taken))
-            self.observer.taken(taken)
-        if stack:
-            self._train(stack, keys)
+                keys = self._lease([config.run_key for config in stack])
+                if len(keys) < len(stack):
+                    leased = set(keys)
+                    taken = [config for config in stack if config.run_key not in leased]
+                    stack = [config for config in stack if config.run_key in leased]
+                    self.outcome.add("elsewhere", len(taken))
+                    self.observer.taken(taken)
+                if stack:
+                    self._train(stack, keys)
 
     def _train(self, stack: list[RunConfig], keys: list[str]) -> None:
         def on_epoch(epoch: int) -> None:

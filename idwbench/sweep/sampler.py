@@ -11,7 +11,7 @@ from idwbench.errors import ConfigError, did_you_mean, dotted
 from idwbench.runs.metrics import METRICS, SPLITS, headline_metric
 from idwbench.runs.protocol import parse_protocol
 from idwbench.runs.settings import Count, Seed, Settings, validated
-from idwbench.sweep.grid import MAX_RUNS, Block, DataProtocol, check_block, read_axes, within
+from idwbench.sweep.grid import MAX_RUNS, Block, DataProtocol, block_settings, read_axes, within
 
 __all__ = ["Range", "SamplerSettings", "SearchBlock", "read_sampler", "read_space", "rungs"]
 
@@ -148,7 +148,7 @@ def _block(axes: Block, datasets: Sequence[DataProtocol]) -> SearchBlock:
     lows: Block = {name: (ranges[name].low,) if name in ranges else values[:1] for name, values in axes.items()}
     ends = {name: (ranges[name].low, ranges[name].high) if name in ranges else values for name, values in axes.items()}
     try:
-        check_block(ends, datasets)
+        block_settings(ends, datasets)
     except ConfigError as error:
         name, *rest = map(str, error.location or ("",))
         if name not in ranges or not rest:
@@ -165,7 +165,7 @@ def _is_whole(name: str, one: _RangeSettings, lows: Block, datasets: Sequence[Da
     """Return whether a setting takes whole numbers only: a fraction between the ends is not valid."""
     between = one.low + (one.high - one.low) * _NO_FRACTION_OF_INTEGERS
     try:
-        check_block({**lows, name: (between,)}, datasets)
+        block_settings({**lows, name: (between,)}, datasets)
     except ConfigError as error:
         return error.location[:1] == (name,)
     return False

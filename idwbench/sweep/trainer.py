@@ -89,32 +89,31 @@ class Trainer:
 
     def train(self, configs: Sequence[RunConfig], dataset: Dataset) -> None:
         """Train runs on one data set, those that others need first."""
-        from idwbench.training.threads import limited_threads
+        from idwbench.sweep.runner import run_pending
+        from idwbench.training.threads import available_cores, limited_threads
 
-        required = {run.run_key for config in configs if (run := config.required) is not None}
-        first = [config for config in configs if required and config.run_key in required]
-        with limited_threads(self.threads), _frozen_heap(), self.results.kept_open():
-            if first:
-                self._run_pending(first, dataset)
-                configs = [config for config in configs if config.run_key not in required]
-            # Another process may still train a network; the process that ends last makes the runs that need it.
-            waiting = {key for key in required if self.results.find_run(key).state in ("planned", "running")}
-            ready = [run for run in configs if run.required is None or run.required.run_key not in waiting]
-            self.outcome.add("elsewhere", len(configs) - len(ready))
-            self._run_pending(ready, dataset)
-
-    def _run_pending(self, configs: Sequence[RunConfig], dataset: Dataset) -> None:
-        from idwbench.sweep import runner
-        from idwbench.training.threads import available_cores
-
-        if self.has_failed:
-            return
-        run_pending = runner.run_pending if self.cluster is None else self.cluster.run_pending
+        train = run_pending if self.cluster is None else self.cluster.run_pending
         # A GPU trains one large stack at a time.
         jobs = self.jobs or (available_cores() if self.device == "cpu" else 1)
-        left = None if self.max_failures is None else self.max_failures - self.outcome.failed
-        found = run_pending(configs, self.results, self.context, dataset, self.observer, jobs, left)
-        self.outcome.include(found)
+        with limited_threads(self.threads), _frozen_heap(), self.results.kept_open():
+            for ready in self._in_order(configs):
+                if ready and not self.has_failed:
+                    left = None if self.max_failures is None else self.max_failures - self.outcome.failed
+                    self.outcome.include(train(ready, self.results, self.context, dataset, self.observer, jobs, left))
+
+    def _in_order(self, configs: Sequence[RunConfig]) -> Iterator[Sequence[RunConfig]]:
+        """Yield the runs that others need; when these are trained, the others whose needed run has ended."""
+        required = {run.run_key for config in configs if (run := config.required) is not None}
+        if not required:
+            yield configs
+            return
+        yield [config for config in configs if config.run_key in required]
+        # Another process may still train a network; the process that ends last makes the runs that need it.
+        waiting = {key for key in required if self.results.find_run(key).state in ("planned", "running")}
+        others = [config for config in configs if config.run_key not in required]
+        ready = [run for run in others if run.required is None or run.required.run_key not in waiting]
+        self.outcome.add("elsewhere", len(others) - len(ready))
+        yield ready
 
 
 def load_data(config: RunConfig, data_dir: Path | None) -> Dataset:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from idwbench.attention.records import Parameter
 from idwbench.attention.scores import METHODS
 from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import dataset_identity
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.protocol import Protocol
@@ -187,8 +188,8 @@ def stack_key(config: RunConfig) -> str:
     method = METHODS.get(config.model.method)
     parameters = {p.name: p for p in method.parameters} if method else {}
     shared = {name: _shared(parameters.get(name), value) for name, value in config.model.parameters.items()}
-    alike = config.model_copy(update={"seed": 0, "model": config.model.replace_parameters(shared)})
-    return alike.canonical_json()
+    alike = (dataset_identity(config.dataset), config.model.identity("parameters"), config.protocol.identity())
+    return "\n".join([*alike, *(f"{name}: {value}" for name, value in sorted(shared.items()))])
 
 
 def _shared(parameter: Parameter | None, value: float | str) -> str:

@@ -85,10 +85,7 @@ def engine_of(config: RunConfig, context: Context) -> Engine:
     Raises:
         ConfigError: `fused` is required and has no kernel for the method.
     """
-    return _engine(_engine_key(config, context))
-
-
-def _engine(key: str) -> Engine:
+    key = _engine_key(config, context)
     engine: Engine = import_module(f"idwbench.training.{_MODULES[key]}").ENGINES[key]
     return engine
 
@@ -162,11 +159,11 @@ def check_run_memory(config: RunConfig, dataset: Dataset) -> None:
 
 def prepare_engines(configs: Sequence[RunConfig], context: Context) -> str:
     """Import the engines for runs and compile kernels; return a line with the engines, and raise as `engine_of`."""
-    methods: dict[str, dict[str, None]] = {}
+    methods: dict[str, dict[str, RunConfig]] = {}
     for config in configs:
-        methods.setdefault(_engine_key(config, context), {})[config.model.method] = None
-    for key in methods:
-        _engine(key)
+        methods.setdefault(_engine_key(config, context), {})[config.model.method] = config
+    for by_method in methods.values():
+        engine_of(next(iter(by_method.values())), context)
     if "fused" in methods:
         from idwbench.training import fused_engine
 

@@ -10,10 +10,10 @@ import pytest
 
 from idwbench.errors import ConfigError
 from idwbench.runs.config import run_config
-from idwbench.runs.datasets import TwoMoonsConfig
+from idwbench.runs.datasets import DatasetConfig, TwoMoonsConfig
 from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.protocol import default_protocol
-from idwbench.sweep import grid, planner
+from idwbench.sweep import grid
 from idwbench.sweep.grid import Block
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import SweepSpec, read_sweep
@@ -78,11 +78,11 @@ def test_a_specification_made_by_hand_is_checked_too() -> None:
 def test_a_large_plan_checks_each_cell_once_and_copies_it_for_the_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[object] = []
 
-    def counted(settings: dict[str, object]) -> object:
+    def counted(settings: dict[str, object], *datasets: DatasetConfig) -> object:
         parsed.append(settings)
-        return parse_model(settings)
+        return parse_model(settings, *datasets)
 
-    monkeypatch.setattr(planner, "parse_model", counted)
+    monkeypatch.setattr(grid, "parse_model", counted)
     powers = tuple(1 + i / 100 for i in range(100))
     runs = plan(sweep({"method": ("idw",), "prototypes": (2,), "power": powers}, seeds=tuple(range(50))))
     assert len(runs) == 5_000

@@ -10,6 +10,7 @@ from idwbench.attention.kernels import KERNELS
 from idwbench.attention.scores import all_parameters
 from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.errors import ConfigError, did_you_mean
+from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.hash_table import HashTableConfig
 from idwbench.runs.kinds.kernel_regression import KernelRegressionConfig
@@ -66,15 +67,18 @@ def model_setting_names() -> list[str]:
     return [*dict.fromkeys(names)]
 
 
-def parse_model(settings: Mapping[str, Any]) -> ModelConfig:
+def parse_model(settings: Mapping[str, Any], *datasets: DatasetConfig) -> ModelConfig:
     """Return the model for flat settings: ``kind``, ``method``, ``prototypes``, parameters of the method, ….
 
     Raises:
-        ConfigError: unknown kind, method or setting, or a value out of range; `location` is the setting.
+        ConfigError: unknown kind, method or setting, a value out of range, or one of `datasets` is not supported;
+            `location` is the setting.
     """
     kind = settings.get("kind", "prototypes")
     if not isinstance(kind, str) or kind not in MODELS:
         hint = did_you_mean(str(kind), MODELS)
         raise ConfigError(f"unknown kind of model {kind!r}", location=("kind",), hint=hint)
-    parsed: ModelConfig = MODELS[kind].parse(settings)
-    return parsed
+    model: ModelConfig = MODELS[kind].parse(settings)
+    for dataset in datasets:
+        model.check_dataset(dataset)
+    return model
