@@ -1,5 +1,6 @@
 """From scores to weights to outputs: the forward pass."""
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -9,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from idwbench.attention.distances import stacked_product
-from idwbench.attention.masks import broadcast_mask, exclude
+from idwbench.attention.masks import broadcast_mask
 from idwbench.attention.records import Method, ParameterValue, Weighting
 from idwbench.attention.scores import DistanceScore, get_method
 from idwbench.attention.weightings import WEIGHTINGS, get_weighting
@@ -84,7 +85,7 @@ def attend(
     dtype = _computing_type(by_name, inputs, keys)
     compare = chosen.own_score or partial(by_name.score, **score_parameters)
     result: Tensor = compare(inputs.to(dtype), keys.to(dtype))
-    weights = apply_weighting(chosen, weighting_parameters, exclude(result, broadcast_mask(mask, result)))
+    weights = apply_weighting(chosen, weighting_parameters, result, broadcast_mask(mask, result))
     if dropout > 0:
         weights = weights * torch.empty_like(weights).bernoulli_(1 - dropout, generator=generator) / (1 - dropout)
     return stacked_product(weights, values.to(dtype)).to(inputs.dtype)
@@ -164,12 +165,16 @@ def apply_weighting(
     weighting: Weighting,
     parameters: Mapping[str, ParameterValue],
     scores: Float[Tensor, "*stack keys"],
+    mask: Tensor | None = None,
 ) -> Float[Tensor, "*stack keys"]:
     """Return the weights of a weighting, over the last axis, with all its parameters given.
 
+    A mask is added to the scores, and −∞ in it excludes a key, even one whose score is +∞.
     Scores of +∞ (hits with ε = 0) share a weight of 1 equally, whatever the weighting, and the gradient of their row
     is 0. A score of −∞ (a masked key) has weight 0.
     """
+    if mask is not None:
+        scores = (scores + mask).masked_fill(torch.isneginf(mask), -math.inf)
     hits = torch.isposinf(scores)
     if not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or hits.any()):
         weights: Tensor = weighting.function(scores, **parameters)

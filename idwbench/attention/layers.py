@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from idwbench.attention.masks import Masks, layer_masks
-from idwbench.attention.pair_scores import AdditiveScore, MethodScore, PairScore, WeightingScore
-from idwbench.attention.sequences import SequenceAttention
+from idwbench.attention.sequences import AdditiveScore, MethodScore, PairScore, SequenceAttention, WeightingScore
 from idwbench.attention.weightings import get_weighting
 from idwbench.errors import ConfigError
 
@@ -232,13 +231,10 @@ def _check_inputs(layer: MultiheadAttention, query: Tensor, key: Tensor, value: 
             raise AssertionError(f"{name} should have {features} features, got {tensor.shape[-1]}")
     if key.shape[:-1] != value.shape[:-1]:
         raise AssertionError(
-            f"key and value should have the same length and batch, got {_sizes(key)} and {_sizes(value)}"
+            f"key and value should have the same length and batch, got {tuple(key.shape[:-1])} "
+            f"and {tuple(value.shape[:-1])}"
         )
     axis = 0 if layer.batch_first else 1
     if query.dim() == 3 and query.shape[axis] != key.shape[axis]:
         raise AssertionError(f"query has a batch of {query.shape[axis]}, and key of {key.shape[axis]}")
     return query.dim() == 3
-
-
-def _sizes(tensor: Tensor) -> tuple[int, ...]:
-    return tuple(tensor.shape[:-1])

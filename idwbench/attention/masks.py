@@ -16,7 +16,7 @@ from idwbench.errors import ConfigError
 if TYPE_CHECKING:
     from torch.nn import MultiheadAttention
 
-__all__ = ["Masks", "additive_mask", "broadcast_mask", "exclude", "layer_masks"]
+__all__ = ["Masks", "additive_mask", "broadcast_mask", "layer_masks"]
 
 
 class Masks(NamedTuple):
@@ -94,13 +94,6 @@ def broadcast_mask(mask: object, scores: Tensor) -> Tensor | None:
         expected, shape = tuple(scores.shape), tuple(mask.shape)
         raise ConfigError(f"expected a shape that broadcasts to {expected}, got {shape}", location=("mask",))
     return additive_mask(mask, "mask", scores)
-
-
-def exclude(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Return scores + mask, and −∞ where the mask is −∞, even for a score of +∞."""
-    if mask is None:
-        return scores
-    return (scores + mask).masked_fill(torch.isneginf(mask), -math.inf)
 
 
 def layer_masks(

@@ -7,11 +7,10 @@ import math
 import pytest
 import torch
 
-from idwbench.attention import pair_scores, sequences
+from idwbench.attention import sequences
 from idwbench.attention.distances import distances_by_product
 from idwbench.attention.masks import Masks
-from idwbench.attention.pair_scores import MethodScore
-from idwbench.attention.sequences import SequenceAttention
+from idwbench.attention.sequences import MethodScore, SequenceAttention
 
 N, H, L, S, D = 2, 3, 9, 7, 4
 SCORES = [
@@ -31,7 +30,7 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
 
 @pytest.fixture(autouse=True)
 def _few_rows_at_a_time(monkeypatch):
-    monkeypatch.setattr(pair_scores, "FEWEST_PAIRS", 0)
+    monkeypatch.setattr(sequences, "FEWEST_PAIRS", 0)
     monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", N * H * S * 3)
 
 
@@ -87,7 +86,7 @@ def test_the_error_is_that_of_distances_by_differences(score, parameters, kind, 
     for given in masks().values():
         exact, found = (step(attention, tensors, given, dtype) for dtype in (torch.float64, torch.float32))
         with monkeypatch.context() as few:
-            few.setattr(pair_scores, "FEWEST_PAIRS", 10**9)
+            few.setattr(sequences, "FEWEST_PAIRS", 10**9)
             by_differences = step(attention, tensors, given, torch.float32)
         for one, other, expected in zip(found, by_differences, exact, strict=True):
             assert one.dtype == torch.float32
@@ -148,10 +147,10 @@ def test_a_learned_mask_gets_its_gradient():
 
 
 def test_few_pairs_and_float64_are_computed_by_differences(monkeypatch):
-    monkeypatch.setattr(pair_scores, "distances_by_product", None)
+    monkeypatch.setattr(sequences, "distances_by_product", None)
     attention, tensors = SequenceAttention(MethodScore("idw")), sequences_of("usual")
     step(attention, tensors, Masks(), torch.float64)
     with pytest.raises(TypeError):
         step(attention, tensors, Masks(), torch.float32)
-    monkeypatch.setattr(pair_scores, "FEWEST_PAIRS", N * H * L * S + 1)
+    monkeypatch.setattr(sequences, "FEWEST_PAIRS", N * H * L * S + 1)
     step(attention, tensors, Masks(), torch.float32)

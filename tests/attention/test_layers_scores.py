@@ -11,10 +11,9 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from idwbench import MultiheadAttention, SelfAttention
-from idwbench.attention import pair_scores, sequences
+from idwbench.attention import sequences
 from idwbench.attention.masks import Masks
-from idwbench.attention.pair_scores import MethodScore
-from idwbench.attention.sequences import SequenceAttention
+from idwbench.attention.sequences import MethodScore, SequenceAttention
 from idwbench.attention.weightings import WEIGHTINGS
 
 E, H, L, N = 8, 2, 5, 3
@@ -203,7 +202,7 @@ def memory_of_a_step(layer: SelfAttention, length: int, **arguments) -> tuple[in
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_memory_grows_linearly_with_the_length(score, parameters, arguments, dtype, monkeypatch):
     monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", 2**10)
-    monkeypatch.setattr(pair_scores, "FEWEST_PAIRS", 0)
+    monkeypatch.setattr(sequences, "FEWEST_PAIRS", 0)
     layer = make_layer(score, parameters).to(dtype)
     (largest, kept), (longer, kept_longer) = (memory_of_a_step(layer, length, **arguments) for length in (32, 128))
     assert longer <= 4.1 * largest

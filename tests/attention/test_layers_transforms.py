@@ -12,7 +12,7 @@ import torch
 from torch.func import functional_call, grad, stack_module_state, vmap
 
 from idwbench import MultiheadAttention, SelfAttention
-from idwbench.attention import pair_scores, sequences
+from idwbench.attention import sequences
 
 E, H, L, N = 8, 2, 5, 3
 SCORES = ["scaled_dot", "cosine", "neg_dist", "gaussian", "inv_dist", "idw", "additive"]
@@ -24,7 +24,7 @@ def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> to
 
 @pytest.fixture(autouse=True)
 def _products_of_few_pairs(monkeypatch):
-    monkeypatch.setattr(pair_scores, "FEWEST_PAIRS", 0)
+    monkeypatch.setattr(sequences, "FEWEST_PAIRS", 0)
 
 
 def make_layer(score: str = "idw", **arguments) -> SelfAttention:
