@@ -25,7 +25,7 @@ from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.quality import PrototypeQuality
 from idwbench.models.transformer import Transformer
 from idwbench.results.store import Results
-from idwbench.runs.kinds.network import LINEAR, NetworkConfig, check_encoder, check_patch
+from idwbench.runs.kinds.network import LINEAR, NetworkConfig, check_encoder
 
 __all__ = [
     "Conv",
@@ -58,19 +58,13 @@ def check_network(model: NetworkConfig, dataset: Dataset) -> None:
 
 
 class Mlp(RowModule):
-    """`depth` layers h ← relu(W h + b) with `width` units each; the last h is the output.
+    """`depth` layers h ← relu(W h + b) with `width` units each; the last h is the output."""
 
-    Args:
-        n_features: Features of the inputs.
-        width: Units of each layer, and features of the output.
-        depth: Number of layers.
-        generator: Source of the initial weights.
-    """
-
-    def __init__(self, n_features: int, width: int, depth: int, generator: torch.Generator) -> None:
+    def __init__(self, model: NetworkConfig, n_features: int, generator: torch.Generator) -> None:
         super().__init__()
-        self.layers = MultilayerPerceptron([n_features, *[width] * depth], [str(number) for number in range(depth)])
-        self.n_outputs = width
+        names = [str(number) for number in range(model.depth)]
+        self.layers = MultilayerPerceptron([n_features, *[model.width] * model.depth], names)
+        self.n_outputs = model.width
         _initialise_layers(self, generator)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -84,21 +78,15 @@ class Conv(RowModule):
 
     The first layer has `width` channels; each further one has twice the channels of the one before and halves the
     sides of the image (stride 2, rounded up).
-
-    Args:
-        image_shape: Height and width of the images.
-        width: Channels of the first layer.
-        depth: Number of layers.
-        generator: Source of the initial weights.
     """
 
-    def __init__(self, image_shape: tuple[int, int], width: int, depth: int, generator: torch.Generator) -> None:
+    def __init__(self, model: NetworkConfig, image_shape: tuple[int, int], generator: torch.Generator) -> None:
         super().__init__()
         self.image_shape = image_shape
-        channels = [1, *(width * 2**i for i in range(depth))]
+        channels = [1, *(model.width * 2**i for i in range(model.depth))]
         self.layers = nn.ModuleList(
             nn.Conv2d(channels[i], channels[i + 1], kernel_size=3, stride=2 if i else 1, padding=1)
-            for i in range(depth)
+            for i in range(model.depth)
         )
         self.n_outputs = channels[-1]
         _initialise_layers(self, generator)
@@ -116,38 +104,17 @@ class VitTiny(RowModule):
 
     The pixels of each square patch of the image are projected to a token, learned positions are added, transformer
     blocks follow, and the output is the mean of the tokens.
-
-    Args:
-        image_shape: Height and width of the images.
-        patch: Side of a patch in pixels.
-        width: Features of a token, and of the output.
-        depth: Number of blocks.
-        heads: Attention heads; a divisor of `width`.
-        score: Name of the attention score.
-        parameters: Parameters of the score.
-        generator: Source of the initial weights.
-
-    Raises:
-        ConfigError: patches do not divide the image.
     """
 
-    def __init__(
-        self,
-        image_shape: tuple[int, int],
-        patch: int,
-        width: int,
-        depth: int,
-        heads: int,
-        score: str,
-        parameters: Mapping[str, Any],
-        generator: torch.Generator,
-    ) -> None:
+    def __init__(self, model: NetworkConfig, image_shape: tuple[int, int], generator: torch.Generator) -> None:
         super().__init__()
-        check_patch(patch, image_shape)
+        assert model.patch is not None and model.heads is not None and model.attention is not None
+        patch, width = model.patch, model.width
         self.grid, self.patch = (image_shape[0] // patch, image_shape[1] // patch), patch
         self.embedding = nn.Linear(patch * patch, width)
         self.positions = nn.Parameter(torch.empty(self.grid[0] * self.grid[1], width))
-        self.transformer = Transformer(depth, width, heads, score, generator=generator, **parameters)
+        options: dict[str, Any] = {"generator": generator, **model.attention_parameters}
+        self.transformer = Transformer(model.depth, width, model.heads, model.attention, **options)
         self.n_outputs = width
         nn.init.normal_(self.embedding.weight, std=(patch * patch) ** -0.5, generator=generator)
         nn.init.zeros_(self.embedding.bias)
@@ -268,13 +235,9 @@ def _encoder(
 ) -> Mlp | Conv | VitTiny:
     check_encoder(model, image_shape)
     if model.encoder == "mlp":
-        return Mlp(n_features, model.width, model.depth, draws)
+        return Mlp(model, n_features, draws)
     assert image_shape is not None
-    if model.encoder == "conv":
-        return Conv(image_shape, model.width, model.depth, draws)
-    assert model.patch is not None and model.heads is not None and model.attention is not None
-    parameters = model.attention_parameters
-    return VitTiny(image_shape, model.patch, model.width, model.depth, model.heads, model.attention, parameters, draws)
+    return (Conv if model.encoder == "conv" else VitTiny)(model, image_shape, draws)
 
 
 def _prototypes(model: NetworkConfig, keys: Tensor, values: Tensor) -> PrototypeNetwork:

@@ -42,7 +42,7 @@ def arrays(module: nn.Module) -> dict[str, np.ndarray]:
 
 
 def test_mlp_equals_numpy() -> None:
-    mlp = Mlp(5, 4, 3, generator())
+    mlp = Mlp(parsed(encoder="mlp", width=4, depth=3), 5, generator())
     inputs = torch.randn(7, 5, generator=generator(1))
     expected, weights = inputs.double().numpy(), arrays(mlp)
     for layer in range(3):
@@ -53,7 +53,7 @@ def test_mlp_equals_numpy() -> None:
 
 
 def test_conv_equals_scipy() -> None:
-    conv = Conv((5, 6), 2, 3, generator())
+    conv = Conv(parsed(encoder="conv", width=2, depth=3), (5, 6), generator())
     inputs = torch.randn(3, 30, generator=generator(1))
     weights = arrays(conv)
     for image, found in zip(inputs.double().numpy(), conv(inputs).detach().numpy(), strict=True):
@@ -71,7 +71,7 @@ def test_conv_equals_scipy() -> None:
 
 
 def test_vit_with_scaled_dot_equals_the_encoder_of_pytorch() -> None:
-    vit = VitTiny((4, 6), 2, 8, 2, 4, "scaled_dot", {}, generator())
+    vit = VitTiny(parsed(encoder="vit_tiny", patch=2, width=8, depth=2, heads=4), (4, 6), generator())
     layer = nn.TransformerEncoderLayer(8, 4, 32, 0.0, "gelu", batch_first=True, norm_first=True, bias=False)
     theirs = nn.TransformerEncoder(layer, 2, nn.LayerNorm(8, bias=False), enable_nested_tensor=False)
     weights = {name.replace("blocks", "layers"): t for name, t in vit.transformer.state_dict().items()}

@@ -19,7 +19,6 @@ __all__ = [
     "LINEAR",
     "NetworkConfig",
     "check_encoder",
-    "check_patch",
 ]
 
 LINEAR = "linear"
@@ -149,15 +148,9 @@ def check_encoder(model: NetworkConfig, image_shape: tuple[int, int] | None) -> 
     if image_shape is None:
         problem = f"encoder '{model.encoder}' needs images, and the inputs of this data set are none"
         raise ConfigError(problem, location=("encoder",), hint="choose mlp")
-    if model.patch is not None:
-        check_patch(model.patch, image_shape)
-
-
-def check_patch(patch: int, image_shape: tuple[int, int]) -> None:
-    """Raise `ConfigError` unless square patches of that side divide images of a shape (height, width)."""
     rows, columns = image_shape
-    if rows % patch or columns % patch:
-        problem = f"patches of {patch} x {patch} pixels do not divide images of {rows} x {columns}"
+    if model.patch is not None and (rows % model.patch or columns % model.patch):
+        problem = f"patches of {model.patch} x {model.patch} pixels do not divide images of {rows} x {columns}"
         raise ConfigError(problem, location=("patch",))
 
 
