@@ -11,6 +11,7 @@ from idwbench.errors import FullDiskError, IdwbenchError, ModelFileError, Output
 from idwbench.machine import check_memory
 
 __all__ = [
+    "MODEL_SUFFIXES",
     "check_model_path",
     "check_output",
     "file_sha256",
@@ -23,7 +24,7 @@ __all__ = [
 ]
 
 
-_MODEL_SUFFIXES = (".pt", ".safetensors")
+MODEL_SUFFIXES = (".pt", ".safetensors")
 # No space, the user's share is used up, or the file would exceed the size that the system allows.
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -53,8 +54,8 @@ def file_sha256(path: Path, failure: type[IdwbenchError]) -> str:
 
 def check_model_path(path: Path) -> None:
     """Raise `ModelFileError` unless `path` has the suffix of a model file."""
-    if path.suffix not in _MODEL_SUFFIXES:
-        raise ModelFileError(f"expected a name ending in {' or '.join(_MODEL_SUFFIXES)}", file=path)
+    if path.suffix not in MODEL_SUFFIXES:
+        raise ModelFileError(f"expected a name ending in {' or '.join(MODEL_SUFFIXES)}", file=path)
 
 
 def is_full_disk(error: BaseException) -> bool:

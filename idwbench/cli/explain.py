@@ -101,11 +101,11 @@ def _explain_prompt(
     model: str, prompt: str, top: int, layer: str | None, db: str, data_dir: Path | None, json: bool
 ) -> None:
     from idwbench.cli.explain_output import print_passages
-    from idwbench.explanations.explain import find_run
     from idwbench.explanations.passages import explain_prompt
+    from idwbench.models.saved_model import find_stored_run
     from idwbench.results.store import Results
 
-    run = find_run(model, db)
+    run = find_stored_run(model, db, ExplanationError)
     if run is None:
         raise ExplanationError("a model file reads none; give the key of a stored run", location=("prompt",))
     results = Results(db, read_only=True)

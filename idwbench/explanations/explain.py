@@ -17,6 +17,7 @@ from idwbench.explanations.explanation import AccuracyChange, Explanation, MaskE
 from idwbench.explanations.memory import Memory, Outputs, layer_progress
 from idwbench.explanations.requests import Mask, Request, parse_mask, read_query
 from idwbench.models.effects import data_difference
+from idwbench.models.model_file import load_model
 from idwbench.models.saved_model import SavedModel, find_stored_run, stored_model
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import StoredRun
@@ -25,7 +26,7 @@ from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.runs.kinds.mlp import MlpConfig
 from idwbench.runs.kinds.network import LINEAR, NetworkConfig
 
-__all__ = ["EXPLAINED_KINDS", "explain", "explain_memory", "find_run"]
+__all__ = ["EXPLAINED_KINDS", "explain", "explain_memory"]
 
 EXPLAINED_KINDS = ("prototypes", "kernel_regression", "network", "mlp")
 
@@ -70,7 +71,7 @@ def explain(
         raise ExplanationError(f"expected at least 1, got {top}", location=("top",))
     request = Request(x, top, layer, mask, data_dir, cache(load_dataset), on_slots)
     if isinstance(model, str | PathLike):
-        model = _model_or_run(fspath(model), results)
+        model = find_stored_run(fspath(model), results, ExplanationError) or load_model(model)
     if isinstance(model, SavedModel):
         return explain_memory(_memory_of_model(model), request)
     return explain_memory(_memory_of_run(results_to_read(results), model, request), request)
@@ -104,25 +105,6 @@ def explain_memory(memory: Memory, request: Request) -> Explanation:
         effect=effect,
         warnings=(*warnings, *memory.warnings),
     )
-
-
-def find_run(model: str, results: Results | str | PathLike[str]) -> StoredRun | None:
-    """Return the stored run of a key or its beginning, or None if `model` is the name of a model file.
-
-    Raises:
-        ExplanationError: it is neither.
-        ResultsError: no such run, or several.
-    """
-    return find_stored_run(model, results, ExplanationError)
-
-
-def _model_or_run(model: str, results: Results | str | PathLike[str]) -> SavedModel | StoredRun:
-    run = find_run(model, results)
-    if run is not None:
-        return run
-    from idwbench.models.model_file import load_model
-
-    return load_model(model)
 
 
 def _chosen_layers(memory: Memory, layer: str | None) -> list[str]:

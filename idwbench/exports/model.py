@@ -136,8 +136,7 @@ def _found(model: SavedModel | StoredRun | str | PathLike[str], results: Databas
     from idwbench.models.model_file import load_model
     from idwbench.models.saved_model import find_stored_run
 
-    run = find_stored_run(fspath(model), results, ModelFileError)
-    return load_model(model) if run is None else run
+    return find_stored_run(fspath(model), results, ModelFileError) or load_model(model)
 
 
 def model_format(path: Path, format: ModelFormat | None = None) -> ModelFormat:

@@ -1,6 +1,6 @@
 """`SavedModel`: a network with scaling, class names and provenance; predicts, explains and patches.
 
-It is made from the arrays of a run, or from a stored run; `idwbench.models.model_file` reads and writes it.
+It is made from a stored run; `idwbench.models.model_file` reads and writes it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from idwbench.attention.scores import get_method
-from idwbench.data.dataset import Dataset, Scaling
+from idwbench.data.dataset import Scaling
 from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError, TrainingError
+from idwbench.files import MODEL_SUFFIXES
 from idwbench.models.criteria import Criterion
 from idwbench.models.inputs import find_label, scaled_input
 from idwbench.models.prototypes import PrototypeNetwork
@@ -36,12 +37,10 @@ __all__ = [
     "AnswerTerms",
     "SavedModel",
     "find_stored_run",
-    "saved_model",
     "stored_model",
     "task_metrics",
 ]
 
-_SUFFIXES = (".pt", ".safetensors")
 _KEY = re.compile(r"[0-9a-fA-F]{1,64}")
 
 SplitMetrics = Mapping[str, Mapping[str, float]]
@@ -224,50 +223,6 @@ class SavedModel:
         save_model(self, Path(path), overwrite=overwrite)
 
 
-def saved_model(
-    config: RunConfig,
-    dataset: Dataset,
-    arrays: Mapping[str, Any],
-    *,
-    engine: str,
-    device: str,
-    versions: Mapping[str, str] | None = None,
-    data_sha256: str | None = None,
-    metrics: Metrics | None = None,
-) -> SavedModel:
-    """Return the model of a run on `dataset`, with its provenance.
-
-    Args:
-        config: The run.
-        dataset: Has the scaling, the shape of images and the names of classes.
-        arrays: ``keys`` (prototypes, features) and ``values`` (prototypes, outputs).
-        engine: Name of the engine.
-        device: Device of the training.
-        versions: Versions of Python and packages at the training; those of this process if not given.
-        data_sha256: Checksum of the training data; that of `dataset` if not given.
-        metrics: Those of the run; the model keeps the ones that its task has.
-    """
-    from idwbench.results.rows import package_versions  # which imports the database
-
-    keys, values = (torch.from_numpy(np.asarray(arrays[name])) for name in ("keys", "values"))
-    return SavedModel(
-        network=PrototypeNetwork(get_method(config.model.method), config.model.parameters, keys, values),
-        config=config,
-        scaling=dataset.scaling,
-        image_shape=dataset.image_shape,
-        class_names=dataset.class_names,
-        target_scaling=dataset.target_scaling,
-        provenance={
-            "run_key": config.run_key,
-            "engine": engine,
-            "device": device,
-            "data_sha256": data_sha256 or dataset.sha256,
-            "versions": dict(sorted((versions or package_versions()).items())),
-        },
-        metrics=task_metrics(metrics or {}, dataset.task),
-    )
-
-
 def find_stored_run(
     model: str, results: Results | str | PathLike[str], failure: type[IdwbenchError]
 ) -> StoredRun | None:
@@ -277,10 +232,10 @@ def find_stored_run(
         IdwbenchError: of class `failure`, if it is neither.
         ResultsError: no such run, or several.
     """
-    if Path(model).suffix in _SUFFIXES:
+    if Path(model).suffix in MODEL_SUFFIXES:
         return None
     if not _KEY.fullmatch(model):
-        problem = f"'{model}' is neither a model file ({', '.join(_SUFFIXES)}) nor the key of a stored run"
+        problem = f"'{model}' is neither a model file ({', '.join(MODEL_SUFFIXES)}) nor the key of a stored run"
         raise failure(problem, location=("model",))
     from idwbench.results.store import results_to_read
 
@@ -288,7 +243,7 @@ def find_stored_run(
 
 
 def stored_model(results: Results, run: StoredRun, data_dir: Path | None = None) -> SavedModel:
-    """Return the model of a stored run.
+    """Return the model of a stored run, with its provenance and the metrics that its task has.
 
     Raises:
         TrainingError: the run is of a kind without a model, or is not complete.
@@ -299,15 +254,26 @@ def stored_model(results: Results, run: StoredRun, data_dir: Path | None = None)
     if run.state != "complete":
         epoch = f" in epoch {run.diverged_epoch}" if run.diverged_epoch else ""
         raise TrainingError(f"the run is {run.state}{epoch}: it has no model")
-    return saved_model(
-        run.config,
-        load_dataset(run.config.dataset, data_dir),
-        results.load_arrays(run.run_key),
-        engine=run.engine or "",
-        device=run.device or "",
-        versions=run.versions,
-        data_sha256=run.data_sha256,
-        metrics=run.metrics,
+    from idwbench.results.rows import package_versions  # which imports the database
+
+    dataset, arrays = load_dataset(run.config.dataset, data_dir), results.load_arrays(run.run_key)
+    method, parameters = get_method(run.config.model.method), run.config.model.parameters
+    keys, values = (torch.from_numpy(np.asarray(arrays[name])) for name in ("keys", "values"))
+    return SavedModel(
+        network=PrototypeNetwork(method, parameters, keys, values),
+        config=run.config,
+        scaling=dataset.scaling,
+        image_shape=dataset.image_shape,
+        class_names=dataset.class_names,
+        target_scaling=dataset.target_scaling,
+        provenance={
+            "run_key": run.run_key,
+            "engine": run.engine or "",
+            "device": run.device or "",
+            "data_sha256": run.data_sha256 or dataset.sha256,
+            "versions": dict(sorted((run.versions or package_versions()).items())),
+        },
+        metrics=task_metrics(run.metrics, dataset.task),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from array_models import saved_array_model
 from blob_data import make_dataset, make_regression
 
 from idwbench.data.dataset import Dataset, Scaling
@@ -16,7 +17,7 @@ from idwbench.explanations.prototypes import head_memory, prototype_memory
 from idwbench.explanations.requests import Request
 from idwbench.explanations.training_data import kernel_memory
 from idwbench.models.networks import initial_network
-from idwbench.models.saved_model import SavedModel, saved_model
+from idwbench.models.saved_model import SavedModel
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
@@ -30,7 +31,7 @@ def model(dataset: Dataset = DATA, name: object = "two_moons") -> SavedModel:
     generator = np.random.default_rng(4)
     config = run_config(name, method="idw", prototypes=6, power=2, epsilon=0.1)
     keys, values = (generator.normal(size=(6, n)).astype(np.float32) for n in (3, dataset.n_outputs))
-    return saved_model(config, dataset, {"keys": keys, "values": values}, engine="torch", device="cpu")
+    return saved_array_model(config, dataset, {"keys": keys, "values": values})
 
 
 def request(dataset: Dataset, x: str, **options) -> Request:

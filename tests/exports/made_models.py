@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from array_models import saved_array_model
 from blob_data import make_dataset, make_regression
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Scaling
 from idwbench.models.prototypes import PrototypeNetwork
-from idwbench.models.saved_model import SavedModel, saved_model
+from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 
 METHODS: list[tuple[str, dict[str, Any]]] = [
@@ -48,7 +49,7 @@ def made_model(method: str = "idw", *, regression: bool = False, **parameters: A
     config = run_config(dataset.config, method=method, prototypes=5, **parameters)
     metrics = {("train", "rmse" if regression else "accuracy"): 0.75, ("test", "coverage"): 2.0}
     arrays = {"keys": keys, "values": values}
-    return saved_model(config, dataset, arrays, engine="torch", device="cpu", metrics=metrics)
+    return saved_array_model(config, dataset, arrays, metrics=metrics)
 
 
 def hard_inputs(model: SavedModel) -> NDArray[np.float64]:

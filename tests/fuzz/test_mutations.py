@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from array_models import saved_array_model
 from mutations import mutated_model, mutated_text
 from typer.testing import CliRunner, Result
 from wrong_commands import wrong_command
@@ -22,7 +23,6 @@ from idwbench.cli.app import app
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ModelFileError, SpecError
 from idwbench.models.model_file import load_model, save_model
-from idwbench.models.saved_model import saved_model
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
 from idwbench.sweep.spec import SweepSpec, read_sweep
@@ -108,7 +108,7 @@ def models(tmp_path_factory) -> dict[str, bytes]:
         dataset = load_dataset(parse_dataset(name))
         shapes = {"keys": (4, dataset.n_features), "values": (4, outputs)}
         arrays = {key: generator.normal(size=shape).astype(np.float32) for key, shape in shapes.items()}
-        model = saved_model(run_config(name, prototypes=4), dataset, arrays, engine="torch", device="cpu")
+        model = saved_array_model(run_config(name, prototypes=4), dataset, arrays)
         if dataset.class_names:
             model = model.patch([0.0, 1.0], 1)
         for suffix in (".pt", ".safetensors"):

@@ -6,11 +6,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from array_models import saved_array_model
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import DatasetError
 from idwbench.models.effects import SplitEffect, large_effect, measured_effects
-from idwbench.models.saved_model import SavedModel, saved_model
+from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 
 
@@ -18,7 +19,7 @@ from idwbench.runs.config import run_config
 def model(blobs: Dataset) -> SavedModel:
     config = run_config(blobs.config, prototypes=6)
     arrays = {"keys": blobs.train.inputs[:6], "values": np.eye(3, dtype=np.float32)[blobs.train.labels[:6]]}
-    return saved_model(config, blobs, arrays, engine="torch", device="cpu")
+    return saved_array_model(config, blobs, arrays)
 
 
 def patched(model: SavedModel, x: np.ndarray, **options: float) -> SavedModel:

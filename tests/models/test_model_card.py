@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,17 @@ def test_metrics_with_patches_are_not_kept_for_other_patches(model):
     again = patched.patch([-5.0, 5.0], 1 - model.class_names.index(str(model.predict([[-5.0, 5.0]])[0])))
     assert len(again.patches) == 2
     assert saved_model_card(again)["metrics_with_patches"] is None
+
+
+def test_provenance_is_that_of_the_run_and_not_of_the_process_that_saves(results, model):
+    run = results.find_runs()[0]
+    versions = {"torch": "1.0", "numba": "0.1"}
+    stored = stored_model(results, replace(run, engine="other", versions=versions, data_sha256="abc")).provenance
+    assert (stored["engine"], stored["data_sha256"]) == ("other", "abc")
+    assert list(stored["versions"].items()) == [("numba", "0.1"), ("torch", "1.0")]
+    unknown = stored_model(results, replace(run, versions=None, data_sha256=None)).provenance
+    assert unknown["versions"].keys() >= {"idwbench", "numpy", "python", "torch"}
+    assert unknown["data_sha256"] == run.data_sha256
 
 
 def test_metrics_that_are_added_to_a_run_later_do_not_change_its_model_file(results, model):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from array_models import saved_array_model
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -18,7 +19,7 @@ from idwbench.attention.scores import METHODS, idw
 from idwbench.errors import ModelFileError, OutputError, PatchError
 from idwbench.models.model_card import saved_model_card
 from idwbench.models.model_file import CHECKSUM, _checksum, load_model, save_model
-from idwbench.models.saved_model import SavedModel, saved_model
+from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 
 OLDER = Path(__file__).parents[1] / "assets" / "model_files"
@@ -48,7 +49,7 @@ def model(blobs) -> SavedModel:
     config = run_config(blobs.config, prototypes=5, power=4)
     generator = np.random.default_rng(0)
     arrays = {name: generator.normal(size=(5, 3)).astype(np.float32) for name in ("keys", "values")}
-    return saved_model(config, blobs, arrays, engine="torch", device="cpu")
+    return saved_array_model(config, blobs, arrays)
 
 
 @pytest.mark.parametrize("ending", ["pt", "safetensors"])
@@ -111,17 +112,6 @@ def test_a_file_is_read_back_before_it_is_written(model, tmp_path):
     with pytest.raises(PatchError, match="no"):
         save_model(model, tmp_path / "model.pt", check=refuse)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_provenance_is_that_of_the_run_and_not_of_the_process_that_saves(model, blobs):
-    def provenance(engine, **stored):
-        arrays = {"keys": model.network.keys.detach().numpy(), "values": model.network.values.detach().numpy()}
-        return saved_model(model.config, blobs, arrays, engine=engine, device="cpu", **stored).provenance
-
-    stored = provenance("fused", versions={"torch": "1.0", "numba": "0.1"}, data_sha256="abc")
-    assert (stored["versions"], stored["data_sha256"]) == ({"numba": "0.1", "torch": "1.0"}, "abc")
-    assert provenance("torch")["versions"].keys() >= {"idwbench", "numpy", "python", "torch"}
-    assert provenance("torch")["data_sha256"] == blobs.sha256
 
 
 class Malicious:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from array_models import saved_array_model
 
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ModelFileError, PatchConflictError, PatchError
@@ -15,7 +16,7 @@ from idwbench.models.criteria import Criterion
 from idwbench.models.model_file import load_model
 from idwbench.models.patching import apply_patch, make_patch
 from idwbench.models.prototypes import PrototypeNetwork
-from idwbench.models.saved_model import SavedModel, saved_model
+from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 
 ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
@@ -28,7 +29,7 @@ def moons() -> SavedModel:
     dataset = load_dataset(config.dataset)
     rows = np.concatenate([np.flatnonzero(dataset.train.labels == label)[::13] for label in (0, 1)])
     arrays = {"keys": dataset.train.inputs[rows], "values": 4 * np.eye(2, dtype=np.float32)[dataset.train.labels[rows]]}
-    return saved_model(config, dataset, arrays, engine="torch", device="cpu")
+    return saved_array_model(config, dataset, arrays)
 
 
 @pytest.fixture(scope="module")
