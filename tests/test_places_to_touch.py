@@ -76,7 +76,7 @@ def test_the_files_to_touch_are_those_of_the_design_page(kind, word, files):
 def test_a_protocol_option_is_declared_once_and_used_by_the_engines_alone(option):
     # A recording keeps them, and the history of keys reads them, for their coefficients.
     # Parameters of an estimator are written out, as scikit-learn demands; one more need not be among them.
-    of_history = {"training/module_engine.py", "training/replay.py", "estimators/prototypes.py"}
+    of_history = {"training/module_training.py", "training/replay.py", "estimators/prototypes.py"}
     found = {file for file in mentioning(option) if not file.startswith("dual/")} - of_history
     assert "runs/protocol.py" in found
     assert all(file == "runs/protocol.py" or file.startswith("training/") for file in found)

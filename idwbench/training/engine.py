@@ -38,7 +38,6 @@ __all__ = [
     "Context",
     "Engine",
     "EngineName",
-    "Environment",
     "Fit",
     "Fitted",
     "PrototypeTraining",
@@ -117,15 +116,8 @@ class Fitted:
     seconds: float | None = None
 
 
-@dataclass(frozen=True)
-class Environment:
-    """Where a run was trained, see `RunResult`."""
-
-    device: str = "cpu"
-    threads: int = 1
-    instruction_set: str = ""
-
-
+# The device, the number of threads and the instruction set of a training.
+Environment = tuple[str, int, str]
 Fit = Callable[[RunConfig, "Dataset", Context], Fitted]
 
 
@@ -140,6 +132,7 @@ class PrototypeTraining(NamedTuple):
 def run_result(config: RunConfig, fitted: Fitted, engine: str, seconds: float, environment: Environment) -> RunResult:
     """Return the result of a run; a diverged one has no metrics, arrays and number of parameters."""
     complete = fitted.diverged_epoch is None
+    device, threads, instruction_set = environment
     return RunResult(
         config=config,
         state="complete" if complete else "diverged",
@@ -150,9 +143,9 @@ def run_result(config: RunConfig, fitted: Fitted, engine: str, seconds: float, e
         diverged_epoch=fitted.diverged_epoch,
         seconds=seconds if fitted.seconds is None else fitted.seconds,
         engine=engine,
-        device=environment.device,
-        threads=environment.threads,
-        instruction_set=environment.instruction_set,
+        device=device,
+        threads=threads,
+        instruction_set=instruction_set,
     )
 
 
@@ -168,7 +161,8 @@ def one_by_one(
     *,
     max_stack: Callable[[RunConfig, Dataset], int] = lambda config, dataset: 1,
     check: Callable[[RunConfig, Dataset], None] = lambda config, dataset: None,
-    environment: Callable[[Context], Environment] = lambda context: Environment(),
+    environment: Callable[[Context], Environment] = lambda context: ("cpu", 1, ""),
+    stored: Callable[[Sequence[RunConfig], Context], None] = lambda configs, context: None,
 ) -> Engine:
     """Return an engine that trains the runs of a stack one after the other with `fit`."""
 
@@ -180,7 +174,7 @@ def one_by_one(
             results.append(run_result(config, fitted, name, time.perf_counter() - started, environment(context)))
         return results
 
-    return Engine(name, train, max_stack, check)
+    return Engine(name, train, max_stack, check, stored)
 
 
 def stack_key(config: RunConfig) -> str:

@@ -16,7 +16,7 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol
 from idwbench.runs.results import RunResult
-from idwbench.training.engine import Context, Engine, Environment, Fitted, PrototypeTraining, check_stack, run_result
+from idwbench.training.engine import Context, Engine, Fitted, PrototypeTraining, check_stack, run_result
 from idwbench.training.kernel_runs import KernelRun, KernelRuns
 from idwbench.training.kernels.jit import cache_holds_code, with_repaired_cache
 from idwbench.training.kernels.neighbours import nearest_in_stack
@@ -104,7 +104,7 @@ def _results(runs: KernelRuns, configs: Sequence[RunConfig], dataset: Dataset, s
     keys, values = runs.prototypes()
     n_parameters, n_epochs = keys[0].size + values[0].size, runs.protocol.epochs
     metrics, finite = _metrics(runs, dataset), runs.finite.tolist()
-    environment = Environment("cpu", blas_threads() if runs.by_products else 1, instruction_set())
+    environment = ("cpu", blas_threads() if runs.by_products else 1, instruction_set())
     results = []
     for r, (config, curve) in enumerate(zip(configs, runs.curves(), strict=True)):
         diverged_epoch = None if finite[r] == n_epochs else finite[r] + 1

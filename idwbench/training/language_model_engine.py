@@ -25,10 +25,18 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import LanguageConfig
 from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig, check_context
-from idwbench.runs.metrics import Metrics
+from idwbench.runs.results import CurvePoint
 from idwbench.training.engine import Context, Fitted
-from idwbench.training.module_engine import Arrays, Values, fit_module, module_engine, run_recorder
-from idwbench.training.module_training import Batches, Trained
+from idwbench.training.module_training import (
+    Batches,
+    Measured,
+    ModuleTraining,
+    Values,
+    checkpoint_file,
+    fit_module,
+    module_engine,
+    run_recorder,
+)
 from idwbench.training.torch_engine import resolve_device
 
 __all__ = ["ENGINES", "random_windows", "steps_of_epoch"]
@@ -53,27 +61,23 @@ def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
     draws = torch.Generator().manual_seed(int(generator.integers(2**63)))
     model = language_network(config.model, dataset.n_outputs, draws).to(device)
 
-    def measure(trained: Trained) -> tuple[Metrics, Arrays]:
+    def measure(curve: Sequence[CurvePoint]) -> Measured:
         # The last point of the curve has the values of the test and validation text.
-        watched = {key: value for key, value in trained.curve[-1].values.items() if key[0] != "train"}
-        vocabulary = tokenizer.vocabulary_array(dataset.class_names)
-        return {**watched, **_metrics(model, dataset, ("train",))}, {
-            **parameter_arrays(model),
-            "vocabulary": vocabulary,
-        }
+        watched = {key: value for key, value in curve[-1].values.items() if key[0] != "train"}
+        arrays = {**parameter_arrays(model), "vocabulary": tokenizer.vocabulary_array(dataset.class_names)}
+        return {**watched, **_metrics(model, dataset, ("train",))}, arrays
 
-    return fit_module(
-        config,
-        dataset,
-        context,
+    training = ModuleTraining(
         model,
+        config.protocol,
         _losses_of_windows(model, dataset.train, device),
         random_windows(len(dataset.train), model.context, config.protocol.batch_size),
         generator,
-        watch=lambda: _metrics(model, dataset, ("test", "validation")),
-        measure=measure,
+        evaluate=lambda: _metrics(model, dataset, ("test", "validation")),
+        checkpoint=checkpoint_file(config, dataset, context),
         recorder=_recorder(config, dataset, context, model),
     )
+    return fit_module(training, context.on_epoch, measure)
 
 
 def _recorder(config: RunConfig, dataset: Dataset, context: Context, model: NextTokenModel) -> Recorder | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -17,10 +17,19 @@ from idwbench.models.modules import parameter_arrays
 from idwbench.models.perceptron import KeySums, MultilayerPerceptron, attention_metrics, initial_mlp
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.mlp import MlpConfig
-from idwbench.runs.metrics import Metrics
+from idwbench.runs.results import CurvePoint
 from idwbench.training.engine import Context, Fitted
-from idwbench.training.module_engine import Arrays, Values, fit_module, module_engine, run_recorder
-from idwbench.training.module_training import Batches, Trained, shuffled_batches
+from idwbench.training.module_training import (
+    Batches,
+    Measured,
+    ModuleTraining,
+    Values,
+    checkpoint_file,
+    fit_module,
+    module_engine,
+    run_recorder,
+    shuffled_batches,
+)
 from idwbench.training.torch_engine import resolve_device
 
 __all__ = ["ENGINES", "sequence_batches"]
@@ -49,25 +58,24 @@ def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
     # Together, so that a checkpoint holds the sums too.
     both = nn.ModuleDict({"network": network, "key_sums": sums}).to(device)
 
-    def measure(trained: Trained) -> tuple[Metrics, Arrays]:
+    def measure(curve: Sequence[CurvePoint]) -> Measured:
         shares = attention_metrics(network, sums, "test", dataset.test)
         metrics = {**_split_metrics(network, dataset), **shares}
         if config.dataset.name == "sequence":
-            metrics |= _before(trained, config.protocol.epochs)
+            metrics |= _before(curve, config.protocol.epochs)
         return metrics, {**parameter_arrays(network), **sums.arrays()}
 
-    return fit_module(
-        config,
-        dataset,
-        context,
+    training = ModuleTraining(
         both,
+        config.protocol.model_copy(update={"epochs": config.n_epochs}),
         _losses_of_rows(network, sums, dataset, device),
         _batches(config, dataset),
         generator,
-        watch=lambda: _watched(network, dataset),
-        measure=measure,
+        evaluate=lambda: _watched(network, dataset),
+        checkpoint=checkpoint_file(config, dataset, context),
         recorder=_recorder(config, network, dataset, context) if model.record else None,
     )
+    return fit_module(training, context.on_epoch, measure)
 
 
 def _recorder(config: RunConfig, network: MultilayerPerceptron, dataset: Dataset, context: Context) -> Recorder:
@@ -156,9 +164,9 @@ def _accuracies(dataset: Dataset, name: str, logits: NDArray[np.float32]) -> Val
     return metrics
 
 
-def _before(trained: Trained, epochs: int) -> Values:
+def _before(curve: Sequence[CurvePoint], epochs: int) -> Values:
     """Return the accuracies on the first part of a sequence before the second part was trained on."""
-    point = trained.curve[epochs - 1].values
+    point = curve[epochs - 1].values
     splits = (split for split in ("test", "validation") if (split, "accuracy_1") in point)
     return {(split, BEFORE): point[split, "accuracy_1"] for split in splits}
 

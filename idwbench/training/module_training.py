@@ -1,11 +1,14 @@
-"""Training of any torch module by a protocol, with checkpoints from which it continues bit-identically."""
+"""Training of any torch module by a protocol, with checkpoints from which it continues bit-identically.
+
+Below it what the kinds share whose runs are torch modules: checkpoints, recordings, and results.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -14,14 +17,32 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from idwbench.dual.recorder import Recorder
+from idwbench.data.dataset import Dataset
+from idwbench.dual.facts import RecordingFacts
+from idwbench.dual.recorder import Recorder, Recordings
+from idwbench.errors import FullDiskError
+from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.protocol import Protocol, learning_rate
 from idwbench.runs.results import CurvePoint
-from idwbench.training.checkpoints import CheckpointFile, State
+from idwbench.training.checkpoints import CheckpointFile, Checkpoints, State
+from idwbench.training.engine import Context, Engine, Fit, Fitted, one_by_one
 from idwbench.training.optimizers import FlatParameters, clip_gradients, optimizer_step
+from idwbench.training.torch_engine import resolve_device, torch_environment
 
-__all__ = ["ModuleTraining", "Trained", "activation_memory", "shuffled_batches"]
+__all__ = [
+    "Arrays",
+    "Batches",
+    "Measured",
+    "ModuleTraining",
+    "Values",
+    "activation_memory",
+    "checkpoint_file",
+    "fit_module",
+    "module_engine",
+    "run_recorder",
+    "shuffled_batches",
+]
 
 CHECKPOINT_SECONDS = 60.0
 _MIB = 2**20
@@ -29,6 +50,9 @@ _MIB = 2**20
 # Yields the batches of an epoch, counted from 0.
 Batches = Callable[[np.random.Generator, int], Iterable[Any]]
 Losses = Callable[[Any], Tensor]
+Values = dict[tuple[str, str], float]
+Arrays = dict[str, NDArray[np.generic]]
+Measured = tuple[Metrics, Mapping[str, NDArray[np.generic]]]
 
 
 def shuffled_batches(n_train: int, batch_size: int) -> Batches:
@@ -61,25 +85,6 @@ def activation_memory(module: nn.Module, forward: Callable[[], Tensor]) -> tuple
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         result = forward()
     return result, sum(storage.nbytes() for storage in storages.values()) / _MIB
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The outcome of a training; the module itself has been changed in place.
-
-    Attributes:
-        curve: One point for each epoch before divergence.
-        diverged_epoch: The epoch in which the loss or a parameter was not finite, or None.
-        seconds: Wall-clock time, with that before an interruption.
-        seconds_per_step: The median of all steps: processor time on the CPU, wall-clock time on another device.
-        activation_memory: MiB, see `activation_memory`.
-    """
-
-    curve: tuple[CurvePoint, ...]
-    diverged_epoch: int | None
-    seconds: float
-    seconds_per_step: float
-    activation_memory: float
 
 
 @dataclass
@@ -141,8 +146,11 @@ class ModuleTraining:
         self.progress = _Progress()
         self._epoch_start = generator.bit_generator.state
 
-    def train(self, on_epoch: Callable[[int], None] = lambda epoch: None) -> Trained:
-        """Train the module, from the checkpoint if there is a usable one.
+    def train(self, on_epoch: Callable[[int], None] = lambda epoch: None) -> Fitted:
+        """Train the module, in place, from the checkpoint if there is a usable one.
+
+        The metrics are the costs: ``seconds_per_step``, the median of all steps of processor time on the CPU and of
+        wall-clock time on another device, and the MiB of `activation_memory`. There are no arrays.
 
         `on_epoch` is called with the number of each finished epoch; an exception in it ends the training after a
         checkpoint was written.
@@ -157,7 +165,7 @@ class ModuleTraining:
                 self.recorder.close()
             raise
 
-    def _train(self, on_epoch: Callable[[int], None]) -> Trained:
+    def _train(self, on_epoch: Callable[[int], None]) -> Fitted:
         self._started = self._saved = time.monotonic()
         self._resume()
         diverged = None
@@ -174,13 +182,12 @@ class ModuleTraining:
         if diverged is not None and self.recorder is not None:
             self.recorder.discard()
         self.module.eval()
-        return Trained(
-            curve=tuple(self.progress.curve),
-            diverged_epoch=diverged,
-            seconds=self._seconds(),
-            seconds_per_step=float(np.median(self.progress.step_seconds)),
-            activation_memory=self.progress.activation_memory,
-        )
+        costs = {
+            ("train", "seconds_per_step"): float(np.median(self.progress.step_seconds)),
+            ("train", "activation_memory"): self.progress.activation_memory,
+        }
+        n_parameters = sum(parameter.numel() for parameter in self.module.parameters())
+        return Fitted(costs, {}, n_parameters, tuple(self.progress.curve), diverged, self._seconds())
 
     def _train_epoch(self, epoch: int) -> bool:
         """Train the rest of an epoch, and evaluate; return False if it diverged."""
@@ -237,22 +244,19 @@ class ModuleTraining:
             self.recorder.flush()
         curve = [[p.epoch, [[*key, float(value)] for key, value in p.values.items()]] for p in progress.curve]
         facts = {
+            **vars(progress),
             "generator": self._epoch_start,  # the batches of the epoch are drawn again, and those done are left out
-            "epoch": progress.epoch,
-            "step": progress.step,
-            "loss_sum": progress.loss_sum,
-            "loss_count": progress.loss_count,
             "seconds": self._seconds(),
-            "activation_memory": progress.activation_memory,
             "curve": curve,
             "recording": None if self.recorder is None else self.recorder.position,
         }
+        step_seconds = facts.pop("step_seconds")
         tensors = {
             "parameters": self.flat.numbers,
             **{f"buffer.{name}": buffer for name, buffer in self.module.named_buffers()},
             **{f"optimizer.{name}": tensor for name, tensor in self.optimizer_step.state.items()},
         }
-        tensors["step_seconds"] = torch.tensor(progress.step_seconds, dtype=torch.float64)
+        tensors["step_seconds"] = torch.tensor(step_seconds, dtype=torch.float64)
         self.checkpoint.save(State(tensors, facts))
         self._saved = time.monotonic()
 
@@ -287,3 +291,62 @@ class ModuleTraining:
             self.checkpoint.note(f"{self.recorder.folder}: {problem}")
         self.recorder.start()
         return False
+
+
+def module_engine(fit: Fit, check: Callable[[RunConfig, Dataset], None]) -> Engine:
+    """Return the engine of a kind whose `fit` calls `fit_module`; each run is stored when it ends."""
+    return one_by_one(
+        "torch",
+        fit,
+        check=check,
+        environment=lambda context: torch_environment(resolve_device(context.device)),
+        stored=lambda configs, context: Checkpoints(context.checkpoint_folder).delete(configs),
+    )
+
+
+def checkpoint_file(config: RunConfig, dataset: Dataset, context: Context) -> CheckpointFile | None:
+    """Return where the training of a run is kept if it is interrupted."""
+    checkpoints = Checkpoints(context.checkpoint_folder, context.report)
+    return checkpoints.file(config, dataset.sha256, str(resolve_device(context.device)))
+
+
+def fit_module(
+    training: ModuleTraining, on_epoch: Callable[[int], None], measure: Callable[[Sequence[CurvePoint]], Measured]
+) -> Fitted:
+    """Train a module, and add to the costs what `measure` returns for the curve of one that is finite.
+
+    The recording of an interrupted training is kept, to be continued. That of a diverged one is deleted, and one that
+    filled the disk before there was a checkpoint, from which it could be continued. A finished one adds the array that
+    points to it, and for Adam the largest residual share of a layer.
+
+    Raises:
+        FullDiskError: there is no room for a checkpoint or the recording.
+        OutputError: a checkpoint or the recording cannot be written.
+    """
+    recorder = training.recorder
+    try:
+        fitted = training.train(on_epoch)
+        pointer = recorder.finish() if recorder is not None and fitted.diverged_epoch is None else None
+    except FullDiskError:
+        if recorder is not None and (training.checkpoint is None or not training.checkpoint.path.exists()):
+            recorder.discard()
+        raise
+    finally:
+        if recorder is not None:
+            recorder.close()
+    if fitted.diverged_epoch is not None:
+        return fitted
+    metrics, arrays = measure(fitted.curve)
+    if recorder is None or pointer is None:
+        return replace(fitted, metrics={**metrics, **fitted.metrics}, arrays=arrays)
+    layers = recorder.facts.layers.values()
+    shares = [layer.residual_share for layer in layers if layer.residual_share is not None]
+    largest = {("train", "residual_share"): max(shares)} if shares else {}
+    return replace(fitted, metrics={**metrics, **largest, **fitted.metrics}, arrays={**arrays, "recording": pointer})
+
+
+def run_recorder(config: RunConfig, dataset: Dataset, context: Context, layers: Any, **sizes: Any) -> Recorder:
+    """Return the recorder of some layers of a run, see `Recordings.recorder`; its disk space is said."""
+    protocol = config.protocol
+    facts = RecordingFacts(config.run_key, dataset.sha256, protocol.optimizer, protocol.momentum, protocol.weight_decay)
+    return Recordings(context.recording_folder, context.report).recorder(layers, facts, **sizes)

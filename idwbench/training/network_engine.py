@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -14,10 +14,18 @@ from idwbench.models.modules import parameter_arrays
 from idwbench.models.networks import Network, check_network, head_metrics, initial_network, nearest_rows
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.network import LINEAR, NetworkConfig
-from idwbench.runs.metrics import Metrics, headline_metric
+from idwbench.runs.metrics import headline_metric
+from idwbench.runs.results import CurvePoint
 from idwbench.training.engine import Context, Fitted
-from idwbench.training.module_engine import Arrays, Values, fit_module, module_engine
-from idwbench.training.module_training import Trained, shuffled_batches
+from idwbench.training.module_training import (
+    Measured,
+    ModuleTraining,
+    Values,
+    checkpoint_file,
+    fit_module,
+    module_engine,
+    shuffled_batches,
+)
 from idwbench.training.torch_engine import resolve_device, sample_losses
 
 __all__ = ["ENGINES"]
@@ -38,22 +46,21 @@ def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
     assert isinstance(model, NetworkConfig)
     network = initial_network(model, dataset, generator).to(device)
 
-    def measure(trained: Trained) -> tuple[Metrics, Arrays]:
+    def measure(curve: Sequence[CurvePoint]) -> Measured:
         nearest = {} if model.head == LINEAR else {"nearest": nearest_rows(network, dataset)}
         metrics = {**_split_metrics(network, dataset), **head_metrics(model, network, dataset)}
         return metrics, {**parameter_arrays(network), **nearest}
 
-    return fit_module(
-        config,
-        dataset,
-        context,
+    training = ModuleTraining(
         network,
+        config.protocol,
         _losses_of_rows(network, dataset, device),
         shuffled_batches(len(dataset.train), config.protocol.batch_size),
         generator,
-        watch=lambda: _watched(network, dataset),
-        measure=measure,
+        evaluate=lambda: _watched(network, dataset),
+        checkpoint=checkpoint_file(config, dataset, context),
     )
+    return fit_module(training, context.on_epoch, measure)
 
 
 def _losses_of_rows(network: Network, dataset: Dataset, device: torch.device) -> Callable[[NDArray[np.int64]], Tensor]:

@@ -22,7 +22,7 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import CurvePoint, RunResult
-from idwbench.training.engine import Context, Engine, Environment, Fitted, batch_order, check_stack, run_result
+from idwbench.training.engine import Context, Engine, Fitted, batch_order, check_stack, run_result
 from idwbench.training.optimizers import clip_gradients, optimizer_step
 
 __all__ = ["ENGINES", "Stack", "resolve_device", "sample_losses", "torch_environment"]
@@ -54,10 +54,10 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
-def torch_environment(device: torch.device) -> Environment:
+def torch_environment(device: torch.device) -> tuple[str, int, str]:
     """Return the device, the number of threads and the instruction set of torch."""
     instruction_set = torch.backends.cpu.get_cpu_capability() if device.type == "cpu" else ""
-    return Environment(str(device), torch.get_num_threads(), instruction_set)
+    return str(device), torch.get_num_threads(), instruction_set
 
 
 def _check(config: RunConfig, dataset: Dataset) -> None:
