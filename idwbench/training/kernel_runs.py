@@ -19,7 +19,7 @@ from idwbench.training.kernels.epochs import Samples, Stack, State, run_stack
 from idwbench.training.kernels.memory import aligned_zeros
 from idwbench.training.kernels.scores import kernel_score
 from idwbench.training.kernels.scratch import make_scratch
-from idwbench.training.kernels.updates import gradient_rows, kernel_optimizer
+from idwbench.training.kernels.updates import kernel_optimizer
 from idwbench.training.threads import blas_threads
 
 __all__ = ["KernelRun", "KernelRuns", "useful_threads"]
@@ -57,12 +57,10 @@ class KernelRuns:
         n_trained = min(self.protocol.batch_size, len(dataset.train))
         n_batch = max(n_trained, EVALUATION_BATCH)
         self.by_products = _uses_products(configs[0], dataset)
-        n_rows = gradient_rows(self.optimizer, self.keys.shape[2], whole=self.narrow or self.by_products)
         self.scratch = make_scratch(
             n_batch,
             self.keys[0, 0],
             self.values[0, 0],
-            n_rows,
             narrow=self.narrow,
             by_products=self.by_products,
         )

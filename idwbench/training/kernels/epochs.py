@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from idwbench.training.kernels.denormals import flush_denormals, restore_denormals
 from idwbench.training.kernels.jit import entry_kernel, kernel
 from idwbench.training.kernels.key_updates import update_keys
-from idwbench.training.kernels.memory import read_ahead
 from idwbench.training.kernels.network import (
     backward,
     cross_entropy,
@@ -24,8 +23,6 @@ from idwbench.training.kernels.updates import Optimizer, make_step, update_all
 __all__ = ["Progress", "Samples", "Stack", "State", "run_stack"]
 
 ZERO = np.float32(0.0)
-# Rows of the next batch that are loaded ahead of it.
-READ_AHEAD = 8
 
 
 class Samples(NamedTuple):
@@ -285,9 +282,6 @@ def _run_epochs(
                         _copy_outputs(scratch.outputs, n_here, progress, evaluated, start + first)
                 if training:
                     step += 1
-                    # The rows of the next batch arrive while the keys are updated.
-                    for place in range(start + n, min(start + n + READ_AHEAD, n_samples)):
-                        read_ahead(samples.inputs, orders[epoch, place])
                     factors = make_step(optimizer, rates[epoch], step)
                     update_keys(score, optimizer, n, n_near, state.keys, state.narrow, scratch, factors)
                     update_all(optimizer, state.values, scratch.value_gradients, factors)

@@ -36,16 +36,14 @@ class Scratch(NamedTuple):
     input_norms: Vector  # (batch,), 1/‖x‖ for cosine, ‖x‖² by products
     key_norms: Vector  # (prototypes,), 1/‖k‖ for cosine, ‖k‖² by products
     norm_coefficients: Vector  # (prototypes,), of each key in its own gradient, for cosine and by products
-    key_gradients: Matrix  # (rows, columns), of some rows, or of all
+    key_gradients: Matrix  # (rows, columns)
     value_gradients: Matrix  # (outputs, prototypes)
     near_pairs: NDArray[np.int32]  # (most, 2), input and key of near pairs, by products
     near_coefficients: Vector  # (most,), coefficients of near pairs
     by_products: bool
 
 
-def make_scratch(
-    n_batch: int, keys: Matrix, values: Matrix, n_gradient_rows: int, *, narrow: bool, by_products: bool
-) -> Scratch:
+def make_scratch(n_batch: int, keys: Matrix, values: Matrix, *, narrow: bool, by_products: bool) -> Scratch:
     """Return memory for batches of at most `n_batch`; kernels that allocate compile slowly."""
     n_outputs, n_prototypes = values.shape
     n_near = n_batch * n_prototypes // NEAR_SHARE if by_products else 0
@@ -66,7 +64,7 @@ def make_scratch(
         input_norms=aligned_zeros(n_batch),
         key_norms=aligned_zeros(n_prototypes),
         norm_coefficients=aligned_zeros(n_prototypes),
-        key_gradients=aligned_zeros(n_gradient_rows, keys.shape[1]),
+        key_gradients=aligned_zeros(*keys.shape),
         value_gradients=aligned_zeros(n_outputs, n_prototypes),
         near_pairs=np.zeros((n_near, 2), np.int32),
         near_coefficients=aligned_zeros(n_near),

@@ -9,14 +9,12 @@ from idwbench.runs.protocol import Protocol
 from idwbench.training.kernels.jit import kernel
 
 __all__ = [
-    "KEY_ROWS",
     "SGD",
     "Optimizer",
     "Step",
     "adam_step",
     "clip_gradients",
     "clips",
-    "gradient_rows",
     "kernel_optimizer",
     "make_step",
     "sgd_step",
@@ -33,8 +31,6 @@ NEW_1 = np.float32(1 - DECAY_1)
 OLD_2 = np.float32(DECAY_2)
 NEW_2 = np.float32(1 - DECAY_2)
 GUARD = np.float32(1e-8)
-# Number of rows of the gradient in one pass over the inputs; they stay in the L1 cache.
-KEY_ROWS = 8
 
 Matrix = NDArray[np.float32]
 
@@ -74,11 +70,6 @@ def make_step(optimizer: Optimizer, rate: float, step: int) -> Step:
         return Step(np.float32(rate), np.float32(1.0), False, optimizer.weight_decay)
     factor, root = np.float32(rate / (1 - DECAY_1**step)), np.float32(1 / np.sqrt(1 - DECAY_2**step))
     return Step(factor, root, optimizer.code == ADAM_AMSGRAD, optimizer.weight_decay)
-
-
-def gradient_rows(optimizer: Optimizer, n_rows: int, *, whole: bool) -> int:
-    """Return the number of rows of the gradient in memory: all of `n_rows` if `whole` or if its norm is needed."""
-    return n_rows if whole or optimizer.gradient_clip > 0 else KEY_ROWS
 
 
 @kernel
