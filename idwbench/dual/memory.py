@@ -135,7 +135,7 @@ class LayerMemory:
         k: int,
         *,
         where: Mask | None = None,
-        on_chunk: Callable[[int], None] = lambda slots: None,
+        on_slots: Callable[[int, int], None] = lambda done, total: None,
     ) -> tuple[NDArray[np.int64], Array]:
         """Return slots and attention (n, k) of the largest attention of queries (n, features), largest first.
 
@@ -145,7 +145,7 @@ class LayerMemory:
             queries: (n, features).
             k: Number of slots.
             where: The slots (slots,) that are looked at; by default all.
-            on_chunk: Called with the number of slots of each chunk that was looked at.
+            on_slots: Called after each chunk with the number of slots that were looked at, and of all.
         """
         best = _LargestAttention(len(queries), min(k, self.slots if where is None else int(np.count_nonzero(where))))
         for slots in self.chunks(max(1, _BLOCK_NUMBERS // max(1, len(queries)))):
@@ -154,7 +154,7 @@ class LayerMemory:
                 chosen = chosen[where[slots]]
             if len(chosen):
                 best.add(self.attention(queries, slots if where is None else chosen), chosen)
-            on_chunk(slots.stop - slots.start)
+            on_slots(slots.stop, self.slots)
         return best.result()
 
     def totals(self, queries: Array, groups: NDArray[np.integer[Any]], n_groups: int) -> Floats:

@@ -8,16 +8,27 @@ from os import PathLike, fspath
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from idwbench.data.dataset import Dataset, Split
 from idwbench.data.loading import load_dataset
-from idwbench.errors import DatasetError, ExplanationError, TrainingError, did_you_mean
+from idwbench.dual.recording import open_recording
+from idwbench.errors import DatasetError, ExplanationError, TrainingError
 from idwbench.explanations.explanation import AccuracyChange, Explanation, MaskEffect, Query
-from idwbench.explanations.memory import Memory, Outputs, layer_progress
-from idwbench.explanations.requests import Mask, Request, parse_mask, read_query
+from idwbench.explanations.memory import (
+    Memory,
+    Outputs,
+    Request,
+    chosen_layers,
+    layer_progress,
+    masked_entries,
+    read_query,
+)
+from idwbench.explanations.prototypes import head_memory, prototype_memory
+from idwbench.explanations.training_data import history_memory, kernel_memory
 from idwbench.models.effects import data_difference
 from idwbench.models.model_file import load_model
+from idwbench.models.networks import network_from_arrays
 from idwbench.models.saved_model import SavedModel, find_stored_run, stored_model
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import StoredRun
@@ -73,7 +84,7 @@ def explain(
     if isinstance(model, str | PathLike):
         model = find_stored_run(fspath(model), results, ExplanationError) or load_model(model)
     if isinstance(model, SavedModel):
-        return explain_memory(_memory_of_model(model), request)
+        return explain_memory(prototype_memory(model), request)
     return explain_memory(_memory_of_run(results_to_read(results), model, request), request)
 
 
@@ -84,14 +95,14 @@ def explain_memory(memory: Memory, request: Request) -> Explanation:
         ExplanationError: the input, the layer or the mask is not valid.
         DatasetError: the data set in `x` cannot be loaded.
     """
-    names = _chosen_layers(memory, request.layer)
-    query, mask = read_query(request, memory), parse_mask(request.masks, memory)
+    names = chosen_layers(memory.layers, request.layer, "unknown layer")
+    query, where = read_query(request, memory), masked_entries(request.masks, memory)
     answer = memory.answer(query.inputs, memory.outputs)
     layers = tuple(
         memory.attention(name, query.inputs, answer.label, request.top, layer_progress(request.on_slots, names, name))
         for name in names
     )
-    effect, warnings = (None, ()) if mask is None else _effect(memory, query, mask, request)
+    effect, warnings = (None, ()) if where is None else _effect(memory, query, where, request)
     if memory.kind == "training data" and not layers[0].items:
         warnings += ("no training sample is within the bandwidth: the answer is the mean of all",)
     return Explanation(
@@ -107,40 +118,18 @@ def explain_memory(memory: Memory, request: Request) -> Explanation:
     )
 
 
-def _chosen_layers(memory: Memory, layer: str | None) -> list[str]:
-    if layer is None:
-        return [*memory.layers]
-    if layer not in memory.layers:
-        hint = did_you_mean(layer, memory.layers)
-        raise ExplanationError(f"unknown layer '{layer}'", location=("layer",), hint=hint)
-    return [layer]
-
-
 def _memory_of_run(results: Results, run: StoredRun, request: Request) -> Memory:
     config, model = run.config, run.config.model
     _check_run(run)
     if model.kind == "prototypes":
-        return _memory_of_model(stored_model(results, run, request.data_dir))
+        return prototype_memory(stored_model(results, run, request.data_dir))
     if isinstance(model, NetworkConfig):
-        from idwbench.explanations.prototypes import head_memory
-        from idwbench.models.networks import network_from_arrays
-
         dataset, arrays = request.dataset(config), results.load_arrays(run.run_key)
         network = network_from_arrays(model, dataset, arrays)
         return head_memory(config, network, np.asarray(arrays["nearest"], np.int64), dataset)
-    from idwbench.explanations.training_data import history_memory, kernel_memory
-
     if isinstance(model, MlpConfig):
-        from idwbench.dual.recording import open_recording
-
         return history_memory(config, open_recording(results, run), request.dataset(config))
     return kernel_memory(config, run.metrics, request.dataset(config))
-
-
-def _memory_of_model(model: SavedModel) -> Memory:
-    from idwbench.explanations.prototypes import prototype_memory
-
-    return prototype_memory(model)
 
 
 def _check_run(run: StoredRun) -> None:
@@ -161,14 +150,15 @@ def _check_run(run: StoredRun) -> None:
         raise TrainingError(f"the run is {run.state}: it has no model")
 
 
-def _effect(memory: Memory, query: Query, mask: Mask, request: Request) -> tuple[MaskEffect, tuple[str, ...]]:
+def _effect(
+    memory: Memory, query: Query, where: NDArray[np.bool_], request: Request
+) -> tuple[MaskEffect, tuple[str, ...]]:
     """Return what a mask changes, and a line that says why the accuracy on the test data is not measured, if so."""
-    where = mask.removes(memory)
     outputs = memory.without(where)
     dataset, warnings = _test_data(memory, request)
     changes = () if dataset is None else _accuracy_changes(memory, dataset.test, outputs)
     answer = memory.answer(query.inputs, outputs)
-    return MaskEffect(mask.conditions, int(where.sum()), len(where), answer, changes), warnings
+    return MaskEffect(tuple(request.masks), int(where.sum()), len(where), answer, changes), warnings
 
 
 def _test_data(memory: Memory, request: Request) -> tuple[Dataset | None, tuple[str, ...]]:

@@ -1,22 +1,42 @@
-"""What a model attends to, of the same shape for prototypes, training data and the history of training."""
+"""What a model attends to, of the same shape for prototypes, training data and the history of training.
+
+And what is asked for: an input, given as a text or as numbers, and a mask, a part of the memory to answer without.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from idwbench.data.dataset import Dataset, Scaling
-from idwbench.explanations.explanation import CURVE_SIZE, Answer, LayerAttention, MemoryItem, MemoryKind
-from idwbench.models.inputs import scaled_input
+from idwbench.data.loading import load_dataset
+from idwbench.errors import ExplanationError, PatchError, did_you_mean
+from idwbench.explanations.explanation import CURVE_SIZE, Answer, LayerAttention, MemoryItem, MemoryKind, Query
+from idwbench.models.inputs import LoadDataset, Reference, find_input, find_label, find_reference, scaled_input
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import PartsConfig
 
-__all__ = ["Layer", "Memory", "OnSlots", "Outputs", "layer_progress", "task_names"]
+__all__ = [
+    "Layer",
+    "Memory",
+    "OnSlots",
+    "Outputs",
+    "Request",
+    "chosen_layers",
+    "layer_progress",
+    "masked_entries",
+    "read_query",
+    "task_names",
+]
+
+_MOST_SHOWN = 6
+_FIELDS = ("label", "task")
 
 Array = NDArray[Any]
 Inputs = NDArray[np.float32]
@@ -169,3 +189,117 @@ def layer_progress(on_slots: OnSlots, names: Sequence[str], name: str) -> OnSlot
     """Return a function that reports the slots of one of several layers as a part of all."""
     before, n_layers = names.index(name), len(names)
     return lambda done, total: on_slots(before * total + done, n_layers * total)
+
+
+def chosen_layers(names: Iterable[str], layer: str | None, unknown: str) -> list[str]:
+    """Return the only layer that is asked for, or all; `unknown` begins the message for a name that is none of them."""
+    names = [*names]
+    if layer is None:
+        return names
+    if layer not in names:
+        raise ExplanationError(f"{unknown} '{layer}'", location=("layer",), hint=did_you_mean(layer, names))
+    return [layer]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to explain: arguments of `idwbench.explanations.explain.explain`, and how data sets are loaded."""
+
+    x: str | ArrayLike
+    top: int = 10
+    layer: str | None = None
+    masks: Sequence[str] = ()
+    data_dir: Path | None = None
+    load: LoadDataset = load_dataset
+    on_slots: OnSlots = lambda done, total: None
+
+    def dataset(self, config: RunConfig) -> Dataset:
+        """Return the data of a run; raises `DatasetError` if it cannot be loaded."""
+        return self.load(config.dataset, self.data_dir)
+
+
+def read_query(request: Request, memory: Memory) -> Query:
+    """Return the input, with its class or target if it is a row of the data of the model.
+
+    Raises:
+        ExplanationError: the text is not valid, or the input does not fit the model; `location` is ``("x",)``.
+        DatasetError: the data set in `x` cannot be loaded.
+    """
+    x, data_dir, load = request.x, request.data_dir, request.load
+    try:
+        if not isinstance(x, str):
+            inputs = memory.scale(x)
+            return Query(_text(np.asarray(x).reshape(-1).tolist()), inputs, memory.scaling.invert(inputs))
+        inputs = find_input(x, memory, data_dir, load)
+        reference = find_reference(x, memory.config, data_dir, load)
+    except PatchError as error:
+        raise ExplanationError(error.problem, location=error.location, hint=error.hint, file=error.file) from None
+    query = Query(x, inputs, memory.scaling.invert(inputs))
+    return query if reference is None else _with_target(query, reference, memory)
+
+
+def _with_target(query: Query, reference: Reference, memory: Memory) -> Query:
+    """Return the query with its class or target, which other data sets than that of the run do not have."""
+    dataset = reference.dataset
+    if dataset.config != memory.config.dataset and dataset.config.name not in memory.task_names:
+        return query
+    if dataset.task == "classification":
+        return replace(query, label=int(reference.split.labels[reference.index]))
+    target = np.asarray(reference.split.targets[reference.index], np.float32)
+    return replace(query, target=dataset.target_scaling.invert(target))
+
+
+def _text(numbers: Sequence[float]) -> str:
+    more = ",..." if len(numbers) > _MOST_SHOWN else ""
+    return ",".join(f"{number:g}" for number in numbers[:_MOST_SHOWN]) + more
+
+
+def masked_entries(texts: Sequence[str], memory: Memory) -> NDArray[np.bool_] | None:
+    """Return which entries (entries,) of a memory have what texts ``label=CLASS`` and ``task=NAME`` say; None for none.
+
+    Several texts with the same word mean any of them; both words together mean what meets both.
+
+    Raises:
+        ExplanationError: another form, no such class or task, a memory without classes or tasks, or a part that is
+            empty or the whole memory.
+    """
+    chosen: dict[str, set[int]] = {}
+    for text in texts:
+        field, sign, value = text.partition("=")
+        if not sign or not value:
+            raise ExplanationError(f"expected label=CLASS or task=NAME, got '{text}'", location=("mask",))
+        if field not in _FIELDS:
+            raise ExplanationError(f"unknown '{field}'", location=("mask",), hint=did_you_mean(field, _FIELDS))
+        chosen.setdefault(field, set()).add((_label if field == "label" else _task)(value, memory))
+    if not chosen:
+        return None
+    numbers: dict[str, Any] = {"label": memory.labels, "task": memory.tasks}
+    where = np.logical_and.reduce([np.isin(numbers[field], sorted(values)) for field, values in chosen.items()])
+    conditions = ", ".join(texts)
+    if not where.any():
+        raise ExplanationError(f"no part of the memory has {conditions}", location=("mask",))
+    if where.all():
+        raise ExplanationError(f"the whole memory has {conditions}; nothing is left to answer", location=("mask",))
+    return np.asarray(where)
+
+
+def _label(text: str, memory: Memory) -> int:
+    if not memory.data.class_names:
+        raise ExplanationError(f"the data set {memory.config.dataset_label} has no classes", location=("mask",))
+    try:
+        return find_label(text, memory.data.class_names)
+    except PatchError as error:
+        raise ExplanationError(error.problem, location=("mask",), hint=error.hint) from None
+
+
+def _task(text: str, memory: Memory) -> int:
+    names = memory.task_names
+    if not names:
+        problem = f"the data set {memory.config.dataset_label} has no tasks"
+        raise ExplanationError(problem, location=("mask",), hint="only data sets of several parts have tasks")
+    if text not in names:
+        raise ExplanationError(f"no task is called '{text}'", location=("mask",), hint=did_you_mean(text, names))
+    if memory.tasks is None:
+        problem = "a prototype has a class but no task: it is learned from all parts of the data"
+        raise ExplanationError(problem, location=("mask",), hint="expected label=CLASS")
+    return names.index(text)

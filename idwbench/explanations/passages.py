@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 
 from idwbench.data.loading import load_dataset
 from idwbench.data.tokens import Tokenizer
-from idwbench.dual.memory import LayerMemory
 from idwbench.dual.recording import Recording, open_recording
-from idwbench.errors import ExplanationError, RecordingError, did_you_mean
+from idwbench.errors import ExplanationError, RecordingError
 from idwbench.explanations.explanation import Answer
-from idwbench.explanations.memory import OnSlots, layer_progress
+from idwbench.explanations.memory import OnSlots, chosen_layers, layer_progress
 from idwbench.explanations.training_data import residual_warnings
 from idwbench.models.language import LstmLanguageModel
 from idwbench.models.text_model import TextModel, find_language_model
@@ -173,7 +172,7 @@ def explain_prompt(
     """
     run, model, codes = _read_prompt(results, run_key, prompt, {"top": top, "hits": hits})
     recording = open_recording(results, run)
-    names = _chosen_layers(recording, layer)
+    names = chosen_layers(recording.layers, layer, "the recording has no layer")
     tokens = _training_tokens(run.config.dataset, recording, data_dir)
     queries, logits = _queries(model, codes)
     search = _Search(recording, tokens, _AROUND[model.tokenizer.unit], logits, top, hits)
@@ -199,15 +198,6 @@ def _read_prompt(
         problem = f"expected at least one {model.tokenizer.unit.removesuffix('s')}"
         raise ExplanationError(problem, location=("prompt",))
     return run, model, codes
-
-
-def _chosen_layers(recording: Recording, layer: str | None) -> list[str]:
-    if layer is None:
-        return [*recording.layers]
-    if layer not in recording.layers:
-        hint = did_you_mean(layer, recording.layers)
-        raise ExplanationError(f"the recording has no layer '{layer}'", location=("layer",), hint=hint)
-    return [layer]
 
 
 def _training_tokens(config: DatasetConfig, recording: Recording, data_dir: Path | None) -> tuple[str, ...]:
@@ -264,18 +254,8 @@ def _warnings(model: TextModel, prompt: str, codes: Codes, recording: Recording)
     return (*warnings, *residual_warnings(recording))
 
 
-@dataclass(frozen=True)
-class _Search:
-    """The search for passages.
-
-    Attributes:
-        recording: The recording.
-        tokens: The training text.
-        around: Number of tokens that are shown on either side of the attended ones.
-        logits: (vocabulary,), those of the next token.
-        top: Largest number of passages of a layer.
-        hits: Number of slots that passages are made of, or None.
-    """
+class _Search(NamedTuple):
+    """The search for at most `top` passages of a layer, made of `hits` slots, with `around` tokens on either side."""
 
     recording: Recording
     tokens: tuple[str, ...]
@@ -288,7 +268,8 @@ class _Search:
         """Return the passages of one layer for a query (1, features)."""
         memory = self.recording.layers[name]
         n_hits = min(memory.slots, max(self.top, min(HITS, memory.slots // 100)) if self.hits is None else self.hits)
-        slots, attention = _largest(memory, query, n_hits, on_slots)
+        all_slots, all_attention = memory.top(query, n_hits, on_slots=on_slots)
+        slots, attention = all_slots[0], all_attention[0].astype(np.float64)
         added = None
         if name == "head":
             likely = int(self.logits[1:].argmax()) + 1 if len(self.logits) > 1 else 0  # not the unknown token
@@ -317,21 +298,6 @@ class _Search:
             step=int(self.recording.slot_steps[slots[largest]]) + 1,
             contribution=contribution,
         )
-
-
-def _largest(
-    memory: LayerMemory, query: NDArray[np.float32], hits: int, on_slots: OnSlots
-) -> tuple[Codes, NDArray[np.float64]]:
-    """Return the slots (hits,) with the largest attention, and it; slots are counted up for `on_slots`."""
-    done = 0
-
-    def count(slots: int) -> None:
-        nonlocal done
-        done += slots
-        on_slots(done, memory.slots)
-
-    slots, attention = memory.top(query, hits, on_chunk=count)
-    return slots[0], attention[0].astype(np.float64)
 
 
 def _neighbours(rows: Codes) -> list[NDArray[np.intp]]:

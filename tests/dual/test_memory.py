@@ -103,15 +103,15 @@ def test_top_slots_are_those_of_a_sort_also_among_equal_attentions(k, masked) ->
     memory = made_memory(integers=True)
     queries = np.random.default_rng(0).integers(0, 2, (9, FEATURES)).astype(np.float32)
     where = np.random.default_rng(1).random(SLOTS) < 0.4 if masked else None
-    seen: list[int] = []
-    slots, attention = memory.top(queries, k, where=where, on_chunk=seen.append)
+    seen: list[tuple[int, int]] = []
+    slots, attention = memory.top(queries, k, where=where, on_slots=lambda *counts: seen.append(counts))
     every = memory.attention(queries)
     if where is not None:
         every[:, ~where] = -np.inf
     expected = np.argsort(-every, axis=1, kind="stable")[:, : min(k, SLOTS if where is None else where.sum())]
     assert np.array_equal(slots, expected)
     assert np.array_equal(attention, np.take_along_axis(every, expected, 1))
-    assert sum(seen) == SLOTS
+    assert seen[-1] == (SLOTS, SLOTS)
 
 
 def test_no_slots_are_the_top_of_nothing() -> None:

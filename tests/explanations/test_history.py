@@ -11,7 +11,7 @@ from recorded_mlp import OF, PROTOCOL, load_made, made_parts
 from idwbench.dual.recording import Recording, open_recording
 from idwbench.errors import ExplanationError, RecordingError, ResultsError
 from idwbench.explanations.explain import explain, explain_memory
-from idwbench.explanations.requests import Request
+from idwbench.explanations.memory import Request
 from idwbench.explanations.training_data import history_memory
 
 pytestmark = pytest.mark.usefixtures("_made_data")

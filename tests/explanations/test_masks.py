@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from idwbench.errors import ExplanationError
-from idwbench.explanations.memory import Memory
-from idwbench.explanations.requests import parse_mask
+from idwbench.explanations.memory import Memory, masked_entries
 from idwbench.runs.config import run_config
 
 NAMES = ("shirt", "shoe", "bag")
@@ -33,13 +32,12 @@ def memory(dataset: object = PARTS, names=NAMES, labels=LABELS, tasks=TASKS) -> 
     ],
 )
 def test_one_word_means_any_of_its_values_and_two_words_mean_both(texts, removed):
-    mask = parse_mask(texts, memory())
-    assert mask is not None and mask.conditions == tuple(texts)
-    assert np.flatnonzero(mask.removes(memory())).tolist() == removed
+    where = masked_entries(texts, memory())
+    assert where is not None and np.flatnonzero(where).tolist() == removed
 
 
 def test_no_conditions_are_no_mask():
-    assert parse_mask([], memory()) is None
+    assert masked_entries([], memory()) is None
 
 
 @pytest.mark.parametrize(
@@ -55,28 +53,26 @@ def test_no_conditions_are_no_mask():
 )
 def test_what_is_no_condition_is_refused_with_what_would_be(text, message):
     with pytest.raises(ExplanationError, match=message):
-        parse_mask([text], memory())
+        masked_entries([text], memory())
 
 
 def test_data_without_tasks_or_classes_is_named():
     with pytest.raises(ExplanationError, match="the data set digits has no tasks"):
-        parse_mask(["task=mnist"], memory("digits", tasks=None))
+        masked_entries(["task=mnist"], memory("digits", tasks=None))
     with pytest.raises(ExplanationError, match="the data set sine has no classes"):
-        parse_mask(["label=0"], memory("sine", names=(), labels=None))
+        masked_entries(["label=0"], memory("sine", names=(), labels=None))
 
 
 def test_prototypes_of_data_with_tasks_have_none_themselves():
     with pytest.raises(ExplanationError) as caught:
-        parse_mask(["task=mnist"], memory(tasks=None))
+        masked_entries(["task=mnist"], memory(tasks=None))
     assert str(caught.value) == (
         "mask: a prototype has a class but no task: it is learned from all parts of the data (expected label=CLASS)"
     )
 
 
 def test_a_mask_that_removes_nothing_or_everything_is_refused():
-    mask = parse_mask(["label=bag"], memory())
-    assert mask is not None
     with pytest.raises(ExplanationError, match="no part of the memory has label=bag"):
-        mask.removes(memory(labels=np.array([0, 1])))
+        masked_entries(["label=bag"], memory(labels=np.array([0, 1])))
     with pytest.raises(ExplanationError, match="the whole memory has label=bag; nothing is left to answer"):
-        mask.removes(memory(labels=np.array([2, 2])))
+        masked_entries(["label=bag"], memory(labels=np.array([2, 2])))

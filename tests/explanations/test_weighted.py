@@ -13,8 +13,8 @@ from blob_data import make_dataset, make_regression
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import ExplanationError, TrainingError
 from idwbench.explanations.explain import explain, explain_memory
+from idwbench.explanations.memory import Request
 from idwbench.explanations.prototypes import head_memory, prototype_memory
-from idwbench.explanations.requests import Request
 from idwbench.explanations.training_data import kernel_memory
 from idwbench.models.networks import initial_network
 from idwbench.models.saved_model import SavedModel

@@ -12,8 +12,7 @@ import numpy as np
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, RecordingError
-from idwbench.explanations.memory import Outputs, task_names
-from idwbench.explanations.requests import Request
+from idwbench.explanations.memory import Outputs, Request, task_names
 from idwbench.figures.attention_by_class import AttentionPanel, draw_attention_by_class
 from idwbench.figures.collected.selection import runs_of_row, select_runs_of_kind
 from idwbench.figures.drawing import Drawing
