@@ -114,7 +114,8 @@ import torch
 from idwbench import register
 @register("crash", parameters={"now": 0.0})
 def crash(inputs, keys, *, now):
-    if (torch.as_tensor(now) > 0).any():
+    # In the training alone: the driver evaluates the score before it, to check its shape.
+    if keys.requires_grad and (torch.as_tensor(now) > 0).any():
         os.kill(os.getpid(), signal.SIGKILL)
     return -(inputs.unsqueeze(-2) - keys.unsqueeze(-3)).abs().sum(-1)
 """
