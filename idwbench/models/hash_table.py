@@ -28,7 +28,7 @@ The first `GRADIENT_QUERIES` queries have gradients, each by itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -54,12 +54,9 @@ __all__ = [
     "HashTable",
     "initial_projections",
     "measured",
-    "projection_shapes",
     "recall",
     "stored_hash_table",
 ]
-
-Shapes = Mapping[str, tuple[int, ...]]
 
 GRADIENT_QUERIES = 32
 _DISTRIBUTIONS = ("softmax", "argmax", "top_k", "sparsemax", "entmax15")
@@ -72,7 +69,7 @@ class HashTable:
 
     Attributes:
         config: Similarity, scaling, weighting and their parameters.
-        projections: The weights of the projections by name, with the shapes of `projection_shapes`.
+        projections: The weights of the projections by name, as of `initial_projections`.
     """
 
     config: HashTableConfig
@@ -131,39 +128,35 @@ def _factor(scaling: str, n_keys: int, dimensions: int) -> float:
     return 1.0
 
 
-def projection_shapes(projections: str, dimensions: int) -> Shapes:
-    """Return the names and shapes of the weights of projections; a weight is (inputs, outputs)."""
-    if projections == "none":
-        return {}
-    one: Shapes = {"weight": (dimensions, dimensions)}
+def initial_projections(
+    projections: str, dimensions: int, generator: np.random.Generator
+) -> dict[str, NDArray[np.float32]]:
+    """Return initial weights (inputs, outputs) by name: N(0, 1/inputs), before a ReLU N(0, 2/inputs), and biases 0.
+
+    Queries and keys are projected differently, so a table finds nothing before it has learned.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    if projections != "none":
+        shapes = {"weight": (dimensions, dimensions)}
     if projections == "mlp":
         hidden = 2 * dimensions
-        one = {
+        shapes = {
             "hidden_weight": (dimensions, hidden),
             "hidden_bias": (hidden,),
             "weight": (hidden, dimensions),
             "bias": (dimensions,),
         }
-    return {f"{side}_{name}": shape for side in ("query", "key") for name, shape in one.items()}
-
-
-def initial_projections(
-    projections: str, dimensions: int, generator: np.random.Generator
-) -> Sequence[NDArray[np.float32]]:
-    """Return initial weights in the order of `projection_shapes`: N(0, 1/inputs), before a ReLU N(0, 2/inputs).
-
-    Biases are 0. Queries and keys are projected differently, so a table finds nothing before it has learned.
-    """
-    return [
-        _initial(name, shape, generator).astype(np.float32)
-        for name, shape in projection_shapes(projections, dimensions).items()
-    ]
+    return {
+        f"{side}_{name}": _initial(name, shape, generator).astype(np.float32)
+        for side in ("query", "key")
+        for name, shape in shapes.items()
+    }
 
 
 def _initial(name: str, shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.float64]:
     if name.endswith("bias"):
         return np.zeros(shape)
-    gain = 2.0 if name.endswith("hidden_weight") else 1.0
+    gain = 2.0 if name == "hidden_weight" else 1.0
     return generator.standard_normal(shape) * math.sqrt(gain / shape[0])
 
 

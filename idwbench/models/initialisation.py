@@ -131,7 +131,7 @@ def _from_data(n: int, dataset: TrainingData, generator: np.random.Generator, *,
     return np.concatenate(keys), np.concatenate(values)
 
 
-def _chosen(weights: NDArray[np.float32] | None, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
+def _chosen(weights: NDArray[np.floating] | None, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
     return None if weights is None else weights[rows].astype(np.float64)
 
 
@@ -188,9 +188,6 @@ def _centres(
     if (n_found := len(np.unique(clusters.labels_))) < n:  # float32 cannot tell some inputs apart
         problem = f"expected at most {n_found}{which}, the number of clusters that k-means can separate, got {n}"
         raise ConfigError(problem, location=("prototypes",))
-    if weights is None:
-        means = [targets[clusters.labels_ == label].mean(0, dtype=np.float64) for label in range(n)]
-    else:
-        members = [clusters.labels_ == label for label in range(n)]
-        means = [np.average(targets[of].astype(np.float64), axis=0, weights=weights[of]) for of in members]
+    members = [np.flatnonzero(clusters.labels_ == label) for label in range(n)]
+    means = [np.average(targets[rows].astype(np.float64), axis=0, weights=_chosen(weights, rows)) for rows in members]
     return clusters.cluster_centers_.astype(np.float32), np.stack(means).astype(np.float32)

@@ -59,17 +59,11 @@ class TransformerBlock(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Blocks in sequence and a last layer norm; the arguments are those of `TransformerBlock`.
+    """Blocks in sequence and a last layer norm; all other arguments are those of `TransformerBlock`.
 
     Args:
         depth: Number of blocks.
-        width: Features of the inputs and outputs.
-        heads: Number of attention heads.
-        score: Name of the attention score.
-        hidden: Hidden units of a block; by default 4 · `width`.
-        causal: Whether position i attends to positions 0 … i only.
         generator: Source of the initial weights; by default that of torch.
-        **parameters: Parameters of the score.
     """
 
     def __init__(

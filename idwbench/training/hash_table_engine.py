@@ -15,7 +15,7 @@ from torch import Tensor
 
 from idwbench.data.dataset import Dataset
 from idwbench.data.lookup import Queries, draw_queries, draw_table, lookup_stream
-from idwbench.models.hash_table import HashTable, initial_projections, measured, projection_shapes, recall
+from idwbench.models.hash_table import HashTable, initial_projections, measured, recall
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import LookupConfig
 from idwbench.runs.kinds.hash_table import HashTableConfig
@@ -62,15 +62,17 @@ class TableRun:
 
     def _place_projections(self) -> None:
         """Place all weights in one vector, the one parameter of the optimizer."""
-        shapes = projection_shapes(self.model.projections, self.data.dimensions)
         generator = lookup_stream(self.data, self.config.seed, "projections")
         initial = initial_projections(self.model.projections, self.data.dimensions, generator)
-        flat = np.concatenate([array.ravel() for array in initial]) if initial else np.empty(0, np.float32)
+        flat = np.concatenate([np.empty(0, np.float32), *(array.ravel() for array in initial.values())])
         self.numbers = torch.from_numpy(flat)
         self.gradients = torch.zeros_like(self.numbers)
-        parts = torch.split(self.numbers, [array.size for array in initial])
-        views = [part.view(shape).requires_grad_() for part, shape in zip(parts, shapes.values(), strict=True)]
-        self.hash_table = HashTable(self.model, dict(zip(shapes, views, strict=True)))
+        parts = torch.split(self.numbers, [array.size for array in initial.values()])
+        views = {
+            name: part.view(array.shape).requires_grad_()
+            for (name, array), part in zip(initial.items(), parts, strict=True)
+        }
+        self.hash_table = HashTable(self.model, views)
 
     def fit(self, on_epoch: Callable[[int], None]) -> Fitted:
         """Train the projections, if there are any, and measure."""
