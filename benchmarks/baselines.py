@@ -20,8 +20,8 @@ from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.models.initialisation import baseline_prototypes
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import nearest
-from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.scikit_learn import fit, make_estimator
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.baseline import BaselineConfig

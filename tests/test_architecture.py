@@ -65,7 +65,7 @@ ROOMS = [
         "idwbench.claims.registry, idwbench.claims.verdicts, idwbench.claims.formats",
         "torch matplotlib alembic sklearn scipy numba pandas safetensors",
     ),
-    ("idwbench.attention.weightings, idwbench.models.prototypes", "typer matplotlib pandas sklearn alembic numba"),
+    ("idwbench.attention.weightings, idwbench.models.modules", "typer matplotlib pandas sklearn alembic numba"),
     ("idwbench.models.patching, idwbench.models.saved_model", "typer matplotlib pandas sklearn alembic numba"),
     (
         "idwbench.explanations.explain, idwbench.explanations.training_data",

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from idwbench.data.dataset import Dataset
 from idwbench.explanations.explanation import MemoryItem
 from idwbench.explanations.memory import Layer, Memory, OnSlots, Outputs
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.networks import Network
-from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import RunConfig
 

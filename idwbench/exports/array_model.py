@@ -15,7 +15,7 @@ from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import OutputError
 from idwbench.models.array_weights import array_weighting
 from idwbench.models.model_card import saved_model_card
-from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel
 
 __all__ = ["Array", "ArrayModel", "array_model", "head_arrays", "squared_distances"]

@@ -12,8 +12,8 @@ from idwbench.errors import OutputError
 from idwbench.exports.array_model import head_arrays
 from idwbench.exports.onnx_graph import Graph, GraphArray
 from idwbench.exports.onnx_model import OnnxAnswers, onnx_file, prototype_answers, scaled_inputs
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.networks import Conv, Mlp, Network
-from idwbench.models.prototypes import PrototypeNetwork
 
 __all__ = ["network_content"]
 

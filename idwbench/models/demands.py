@@ -18,8 +18,8 @@ from idwbench.models.criteria import (
     relative_unit,
     required_lead,
 )
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patching import logits_at, rounded_eta
-from idwbench.models.prototypes import PrototypeNetwork
 
 __all__ = ["Demand", "Start", "later_requirement", "start_of"]
 

@@ -16,7 +16,7 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError
 from idwbench.models.inputs import LoadDataset
 from idwbench.models.joint_patches import CONFLICT_DISTANCE
-from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel
 
 __all__ = ["LARGE_EFFECT", "SplitEffect", "data_difference", "large_effect", "measured_effects", "split_effect"]

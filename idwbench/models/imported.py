@@ -21,8 +21,8 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError, ModelFileError, PatchError, did_you_mean
 from idwbench.files import file_sha256
 from idwbench.models.inputs import find_label
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import nearest
-from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel, task_metrics
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import UnknownConfig

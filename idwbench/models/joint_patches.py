@@ -27,9 +27,9 @@ from idwbench.errors import PatchConflictError
 from idwbench.models.criteria import Criterion, Requirement, log_sum_exp, other_logits, required_lead
 from idwbench.models.demands import Demand, Start, later_requirement, start_of
 from idwbench.models.linear_programme import smallest_etas, unmet_rows
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_checks import missing_leads
 from idwbench.models.patching import Patch, apply_patches, check_query, rounded_eta
-from idwbench.models.prototypes import PrototypeNetwork
 
 __all__ = ["CONFLICT_DISTANCE", "make_patches", "solve_together"]
 

@@ -28,7 +28,7 @@ from idwbench.data.dataset import Scaling, array_sha256
 from idwbench.errors import ConfigError, ModelFileError
 from idwbench.files import check_model_path, read_file, write_file
 from idwbench.models.model_card import CARD_NAME, ModelFacts, card_text, parse_facts, saved_model_card
-from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import RunConfig
 

@@ -1,4 +1,4 @@
-"""Modules of torch and arrays of NumPy: outputs for many rows, parameters by name, and the runs that store them."""
+"""Modules of torch for rows of NumPy, among them `PrototypeNetwork`, their parameters by name, and their runs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from idwbench.attention.forward import attention_weights, prototype_logits
+from idwbench.attention.records import Method, ParameterValue
 from idwbench.errors import TrainingError
 
 if TYPE_CHECKING:
     from idwbench.results.records import StoredRun
     from idwbench.results.store import Results
 
-__all__ = ["RowModule", "complete_run", "parameter_arrays", "with_parameters"]
+__all__ = ["PrototypeNetwork", "RowModule", "complete_run", "parameter_arrays", "stacked_outputs", "with_parameters"]
 
 _ROWS_AT_ONCE = 1024
+# Size of a chunk of differences (chunk, prototypes, features), 4 MB in float32; larger arrays are allocated anew each
+# time, which takes longer than the arithmetic.
+CHUNK_NUMBERS = 2**20
 Module = TypeVar("Module", bound=nn.Module)
 
 
@@ -42,6 +48,57 @@ class RowModule(nn.Module):
         device = next(self.parameters()).device
         parts = [function(part.to(device)) for part in torch.split(torch.from_numpy(inputs), _ROWS_AT_ONCE)]
         return np.ascontiguousarray(torch.cat(parts).cpu().numpy())
+
+
+class PrototypeNetwork(RowModule):
+    """A prototype network: outputs = weights(inputs, keys) · values.
+
+    Attributes:
+        keys: (prototypes, features), in the scaled units of the inputs.
+        values: (prototypes, outputs).
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        parameters: Mapping[str, ParameterValue],
+        keys: Float[Tensor, "prototypes features"],
+        values: Float[Tensor, "prototypes outputs"],
+    ) -> None:
+        super().__init__()
+        self.method = method
+        self.parameters_of_method = dict(parameters)
+        self.keys = nn.Parameter(keys)
+        self.values = nn.Parameter(values)
+
+    def weights(self, inputs: Float[Tensor, "batch features"]) -> Float[Tensor, "batch prototypes"]:
+        """Return the weight of each prototype for each input."""
+        return attention_weights(self.method, self.method.score(inputs, self.keys, **self.parameters_of_method))
+
+    def forward(self, inputs: Float[Tensor, "batch features"]) -> Float[Tensor, "batch outputs"]:
+        """Return the outputs: logits, or scaled predictions of a regression."""
+        return prototype_logits(self.method, self.parameters_of_method, inputs, self.keys, self.values)
+
+    def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the outputs (n, outputs) for `inputs` (n, features), in chunks of bounded memory."""
+        on_device = torch.from_numpy(inputs).to(self.keys.device)
+        stack = self.keys.detach()[None], self.values.detach()[None]
+        outputs = stacked_outputs(self.method, self.parameters_of_method, on_device, *stack)[0]
+        return np.asarray(outputs.cpu().numpy(), np.float32)
+
+
+@torch.no_grad()
+def stacked_outputs(
+    method: Method,
+    parameters: Mapping[str, ParameterValue | Tensor],
+    inputs: Float[Tensor, "n features"],
+    keys: Float[Tensor, "runs prototypes features"],
+    values: Float[Tensor, "runs prototypes outputs"],
+) -> Float[Tensor, "runs n outputs"]:
+    """Return the outputs of each run of a stack for the same inputs, in chunks of bounded memory."""
+    chunk = max(1, CHUNK_NUMBERS // max(1, keys.numel()))
+    parts = [prototype_logits(method, parameters, part[None], keys, values) for part in torch.split(inputs, chunk)]
+    return torch.cat(parts, dim=1)
 
 
 def parameter_arrays(module: nn.Module) -> dict[str, NDArray[np.generic]]:

@@ -17,11 +17,10 @@ from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, Split, feature_moments
 from idwbench.data.loading import load_dataset
 from idwbench.models.initialisation import check_prototypes, initial_prototypes
-from idwbench.models.modules import RowModule, complete_run, with_parameters
+from idwbench.models.modules import PrototypeNetwork, RowModule, complete_run, with_parameters
 from idwbench.models.neighbours import nearest
 from idwbench.models.patch_study import study_patches
 from idwbench.models.perceptron import MultilayerPerceptron
-from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.quality import PrototypeQuality
 from idwbench.models.transformer import Transformer
 from idwbench.results.store import Results

@@ -15,10 +15,10 @@ from idwbench.models.criteria import Criterion
 from idwbench.models.demands import Demand, later_requirement
 from idwbench.models.joint_patches import solve_together
 from idwbench.models.model_card import PatchRecord
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_checks import missing_leads
 from idwbench.models.patch_records import RecordedPatch, recorded_patches
 from idwbench.models.patching import Patch, apply_patches, make_patch
-from idwbench.models.prototypes import PrototypeNetwork
 
 if TYPE_CHECKING:
     from idwbench.models.saved_model import SavedModel

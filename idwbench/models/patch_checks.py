@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from idwbench.models.criteria import Requirement, missing_lead
-from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.models.modules import PrototypeNetwork
 
 __all__ = ["missing_leads"]
 

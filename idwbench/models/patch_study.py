@@ -22,8 +22,8 @@ from idwbench.models.closed_form import (
     State,
     softmax,
 )
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import squared_distances
-from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.quality import mean_neighbour_distance
 
 __all__ = ["SPECIAL_POINTS", "calibration_error", "study_patches"]

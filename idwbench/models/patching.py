@@ -32,9 +32,9 @@ from torch import Tensor
 from idwbench.attention.scores import idw
 from idwbench.errors import PatchError
 from idwbench.models.criteria import Criterion, Requirement
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_checks import missing_leads
 from idwbench.models.patch_solution import Answer, Patch, rounded_eta, smallest_patch, weight_ratio
-from idwbench.models.prototypes import PrototypeNetwork
 
 __all__ = [
     "Criterion",

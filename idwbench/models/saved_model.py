@@ -24,7 +24,7 @@ from idwbench.errors import IdwbenchError, PatchError, TrainingError
 from idwbench.files import MODEL_SUFFIXES
 from idwbench.models.criteria import Criterion
 from idwbench.models.inputs import find_label, scaled_input
-from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import METRICS, SPLITS, Metrics
 

@@ -17,7 +17,7 @@ from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, FeatureMoments
 from idwbench.errors import ConfigError, did_you_mean, first_line
 from idwbench.models.initialisation import check_prototypes, initial_prototypes
-from idwbench.models.prototypes import stacked_outputs
+from idwbench.models.modules import stacked_outputs
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import learning_rate

@@ -16,7 +16,7 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import PatchError
 from idwbench.models import model_file
 from idwbench.models.model_file import load_model
-from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.runs.datasets import parse_dataset
 
 TRAIN = ["train", "--dataset", "two_moons", "--epochs", "3", "--seed", "0"]

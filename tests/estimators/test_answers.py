@@ -10,8 +10,8 @@ from tables import rows
 
 from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor, kernel_regression
 from idwbench.attention.scores import METHODS
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patching import apply_patch, make_patch
-from idwbench.models.prototypes import PrototypeNetwork
 
 FAST = {"n_prototypes": 5, "epochs": 40, "random_state": 0}
 

@@ -12,7 +12,7 @@ from blob_data import make_dataset, make_regression
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Scaling
-from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 

@@ -9,7 +9,7 @@ from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.errors import PatchError
 from idwbench.models.inputs import find_input, find_label
-from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 

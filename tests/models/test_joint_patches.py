@@ -13,8 +13,8 @@ from idwbench.errors import PatchConflictError, PatchError
 from idwbench.models.criteria import Criterion
 from idwbench.models.joint_patches import make_patches
 from idwbench.models.linear_programme import smallest_etas
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patching import apply_patches, make_patch
-from idwbench.models.prototypes import PrototypeNetwork
 
 QUERIES = np.random.default_rng(5).normal(size=(30, 3)).astype(np.float32)
 CRITERIA = [Criterion(), Criterion("logit_margin", 1.0), Criterion("confidence", 0.9)]

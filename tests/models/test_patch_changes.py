@@ -14,8 +14,8 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import ModelFileError, PatchConflictError, PatchError
 from idwbench.models.criteria import Criterion
 from idwbench.models.model_file import load_model
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patching import apply_patch, make_patch
-from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 

@@ -14,9 +14,9 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
 from idwbench.models import neighbours
 from idwbench.models.closed_form import CRITERIA
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import squared_distances
 from idwbench.models.patch_study import SPECIAL_POINTS, calibration_error, study_patches
-from idwbench.models.prototypes import PrototypeNetwork
 from idwbench.runs.datasets import TwoMoonsConfig
 from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.kinds.patch_study import PatchStudyConfig

@@ -10,8 +10,8 @@ from idwbench.attention.records import Method
 from idwbench.attention.scores import METHODS, idw
 from idwbench.errors import PatchError
 from idwbench.models.effects import split_effect
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patching import Criterion, apply_patch, check_patch, make_patch
-from idwbench.models.prototypes import PrototypeNetwork
 
 
 def network(epsilon: float = 1e-3, power: float = 2.0, *, seed: int = 0, method: str = "idw") -> PrototypeNetwork:

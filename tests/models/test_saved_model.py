@@ -12,7 +12,7 @@ from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Scaling
 from idwbench.errors import PatchError
 from idwbench.models.model_file import load_model
-from idwbench.models.prototypes import PrototypeNetwork
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 

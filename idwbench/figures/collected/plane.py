@@ -62,7 +62,7 @@ def class_probability(
     import torch
 
     from idwbench.attention.scores import get_method
-    from idwbench.models.prototypes import PrototypeNetwork
+    from idwbench.models.modules import PrototypeNetwork
 
     xs, ys = cell_centres(*data.extent[:2], points), cell_centres(*data.extent[2:], points)
     grid = np.stack([axis.ravel() for axis in np.meshgrid(xs, ys)], axis=1)
