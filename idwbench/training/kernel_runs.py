@@ -16,9 +16,8 @@ from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import Curve
 from idwbench.training.engine import PrototypeTraining, draw_orders
 from idwbench.training.kernels.epochs import Samples, Stack, State, run_stack
-from idwbench.training.kernels.memory import aligned_zeros
 from idwbench.training.kernels.scores import kernel_score
-from idwbench.training.kernels.scratch import make_scratch
+from idwbench.training.kernels.scratch import aligned_zeros, make_scratch
 from idwbench.training.kernels.updates import kernel_optimizer
 from idwbench.training.threads import blas_threads
 

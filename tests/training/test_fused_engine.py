@@ -27,7 +27,7 @@ from idwbench.training.engine import Context, batch_order, batch_orders
 from idwbench.training.kernel_runs import KernelRun
 from idwbench.training.kernels import jit
 from idwbench.training.kernels.denormals import CAN_FLUSH, flush_denormals, restore_denormals
-from idwbench.training.kernels.elementary import exp32, log32
+from idwbench.training.kernels.scores import exp32, log32
 
 SETTINGS = {"prototypes": 6, "epochs": 4, "batch_size": 5, "learning_rate": 0.01}
 

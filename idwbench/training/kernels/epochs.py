@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from idwbench.training.kernels.denormals import flush_denormals, restore_denormals
 from idwbench.training.kernels.jit import entry_kernel, kernel
-from idwbench.training.kernels.key_updates import update_keys
 from idwbench.training.kernels.network import (
     backward,
     cross_entropy,
@@ -18,7 +17,7 @@ from idwbench.training.kernels.network import (
 )
 from idwbench.training.kernels.scores import Score
 from idwbench.training.kernels.scratch import Labels, Matrix, Scratch, Vector
-from idwbench.training.kernels.updates import Optimizer, make_step, update_all
+from idwbench.training.kernels.updates import Optimizer, make_step, update_all, update_keys
 
 __all__ = ["Progress", "Samples", "Stack", "State", "run_stack"]
 

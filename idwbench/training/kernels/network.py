@@ -6,12 +6,10 @@ Values are stored as (outputs, prototypes), so that inner loops run over prototy
 
 import numpy as np
 
-from idwbench.training.kernels.elementary import exp32
 from idwbench.training.kernels.jit import inlined_kernel, kernel
-from idwbench.training.kernels.products import fill_by_products
-from idwbench.training.kernels.scores import COSINE, SQ_DIST, Score, fill_scores
+from idwbench.training.kernels.scores import COSINE, SQ_DIST, Score, exp32, fill_scores
 from idwbench.training.kernels.scratch import Labels, Matrix, Scratch, Vector
-from idwbench.training.kernels.similarities import fill_dot_products, fill_sq_dist
+from idwbench.training.kernels.similarities import fill_by_products, fill_dot_products, fill_sq_dist
 
 __all__ = [
     "backward",

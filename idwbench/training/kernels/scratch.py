@@ -1,18 +1,18 @@
-"""Reusable memory of the kernels."""
+"""Reusable memory of the kernels, in aligned arrays."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.training.kernels.memory import aligned_zeros
-
-__all__ = ["Labels", "Matrix", "Scratch", "Vector", "make_scratch"]
+__all__ = ["Labels", "Matrix", "Scratch", "Vector", "aligned_zeros", "make_scratch"]
 
 Labels = NDArray[np.int64]
 Matrix = NDArray[np.float32]
 Vector = NDArray[np.float32]
 
+# Vector registers are up to 64 bytes wide; reading across the border of a cache line takes twice as long.
+LINE_BYTES = 64
 # A tile has 4 to 64 inputs and about this many pairs of input and prototype: 64 KB for each array.
 TILE_PAIRS = 16384
 # One in so many pairs may be near.
@@ -41,6 +41,14 @@ class Scratch(NamedTuple):
     near_pairs: NDArray[np.int32]  # (most, 2), input and key of near pairs, by products
     near_coefficients: Vector  # (most,), coefficients of near pairs
     by_products: bool
+
+
+def aligned_zeros(*shape: int) -> NDArray[np.float32]:
+    """Return a new float32 array that starts at a cache line."""
+    n_bytes = 4 * int(np.prod(shape))
+    memory = np.zeros(n_bytes + LINE_BYTES, np.uint8)
+    start = -memory.ctypes.data % LINE_BYTES
+    return memory[start : start + n_bytes].view(np.float32).reshape(shape)
 
 
 def make_scratch(n_batch: int, keys: Matrix, values: Matrix, *, narrow: bool, by_products: bool) -> Scratch:

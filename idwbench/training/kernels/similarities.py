@@ -1,33 +1,35 @@
 """Similarities x·k and squared distances d² of a batch, and the gradient of the keys through them.
 
 Keys are stored as (prototypes, features) or, *narrow*, for few features, as (features, prototypes), so that inner loops
-are long. Distances are computed by differences: the error of ‖x‖² − 2x·k + ‖k‖² near a key exceeds a usual ε. Each
-kernel is compiled from one function for products and for distances.
+are long. Distances are computed by differences, since ‖x − k‖² = ‖x‖² + ‖k‖² − 2 x·k loses digits near a key: its
+relative error is at most about (features + 4)·u·s/d² with u = 2⁻²⁴ and s = ‖x‖² + ‖k‖², in practice √features instead
+of features. Large batches are computed by matrix products, and pairs with d² < s/8 by differences, here and in the
+gradient c·(k − x) = c·k − c·x. If they are more than an eighth, all pairs of a batch are.
 """
 
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from idwbench.training.kernels.jit import inlined_kernel, kernel
+from idwbench.training.kernels.scores import SQ_DIST, Score
+from idwbench.training.kernels.scratch import Matrix, Scratch, Vector
 
 __all__ = [
-    "Matrix",
-    "Term",
-    "difference",
     "distance_gradient",
     "dot_gradient",
+    "fill_by_products",
     "fill_dot_products",
+    "fill_gradient_by_products",
     "fill_sq_dist",
-    "four_coefficients",
-    "given_input",
 ]
 
-Matrix = NDArray[np.float32]
 Term = Callable[[np.float32, np.float32], np.float32]
 
 ZERO = np.float32(0.0)
+TWO = np.float32(2.0)
+# Below this share of ‖x‖² + ‖k‖² a squared distance is near.
+NEAR = np.float32(0.125)
 # Number of inputs in one pass over the keys; they stay in the L1 cache.
 TILE = 8
 
@@ -43,14 +45,12 @@ def _sq_difference(x: np.float32, k: np.float32) -> np.float32:
 
 
 @kernel
-def given_input(x: np.float32, k: np.float32) -> np.float32:
-    """Return x, the gradient of x·k."""
+def _given_input(x: np.float32, k: np.float32) -> np.float32:
     return x
 
 
 @kernel
-def difference(x: np.float32, k: np.float32) -> np.float32:
-    """Return k − x, half the gradient of ‖x − k‖²."""
+def _difference(x: np.float32, k: np.float32) -> np.float32:
     return k - x
 
 
@@ -94,7 +94,7 @@ def _make_fill(term: Term) -> Callable[[Matrix, Matrix, bool, Matrix], None]:
 
 
 @inlined_kernel
-def four_coefficients(
+def _four_coefficients(
     coefficients: Matrix, p: int, b: int, last: int, used: bool
 ) -> tuple[np.float32, np.float32, np.float32, np.float32]:
     """Return the coefficients of key p and the four inputs from b, 0 after the last input or if not `used`."""
@@ -106,21 +106,19 @@ def four_coefficients(
     )
 
 
-def _make_gradient(term: Term) -> Callable[[Matrix, Matrix, bool, int, Matrix, Matrix], None]:
-    """Return a kernel that writes Σ_b coefficient_bp · term(x_b, k_p) for the rows of `keys` from `first`."""
+def _make_gradient(term: Term) -> Callable[[Matrix, Matrix, bool, Matrix, Matrix], None]:
+    """Return a kernel that writes Σ_b coefficient_bp · term(x_b, k_p) for all keys."""
 
     @kernel
-    def fill_gradient(
-        inputs: Matrix, keys: Matrix, narrow: bool, first: int, coefficients: Matrix, gradient: Matrix
-    ) -> None:
+    def fill_gradient(inputs: Matrix, keys: Matrix, narrow: bool, coefficients: Matrix, gradient: Matrix) -> None:
         n_inputs, n_features = inputs.shape
         gradient[:] = ZERO
         if narrow:
             for r in range(gradient.shape[0]):
                 for b in range(n_inputs):
-                    x = inputs[b, first + r]
+                    x = inputs[b, r]
                     for p in range(keys.shape[1]):
-                        gradient[r, p] += coefficients[b, p] * term(x, keys[first + r, p])
+                        gradient[r, p] += coefficients[b, p] * term(x, keys[r, p])
             return
         last, last_row = n_inputs - 1, gradient.shape[0] - 1
         for b0 in range(0, n_inputs, 4):
@@ -128,11 +126,10 @@ def _make_gradient(term: Term) -> Callable[[Matrix, Matrix, bool, int, Matrix, M
             for r in range(0, last_row + 1, 2):
                 # Two rows at once use each input twice; an odd last row is paired with itself, with coefficients 0.
                 s = min(r + 1, last_row)
-                p, q = first + r, first + s
-                g0, g1, g2, g3 = four_coefficients(coefficients, p, b0, last, True)
-                h0, h1, h2, h3 = four_coefficients(coefficients, q, b0, last, s > r)
+                g0, g1, g2, g3 = _four_coefficients(coefficients, r, b0, last, True)
+                h0, h1, h2, h3 = _four_coefficients(coefficients, s, b0, last, s > r)
                 for f in range(n_features):
-                    k, m = keys[p, f], keys[q, f]
+                    k, m = keys[r, f], keys[s, f]
                     x0, x1, x2, x3 = inputs[b0, f], inputs[b1, f], inputs[b2, f], inputs[b3, f]
                     gradient[r, f] += (g0 * term(x0, k) + g1 * term(x1, k)) + (g2 * term(x2, k) + g3 * term(x3, k))
                     gradient[s, f] += (h0 * term(x0, m) + h1 * term(x1, m)) + (h2 * term(x2, m) + h3 * term(x3, m))
@@ -142,6 +139,70 @@ def _make_gradient(term: Term) -> Callable[[Matrix, Matrix, bool, int, Matrix, M
 
 fill_dot_products = _make_fill(_product)
 fill_sq_dist = _make_fill(_sq_difference)
-dot_gradient = _make_gradient(given_input)
+dot_gradient = _make_gradient(_given_input)
 # Half the gradient of d²: the coefficients include the factor 2.
-distance_gradient = _make_gradient(difference)
+distance_gradient = _make_gradient(_difference)
+
+
+@kernel
+def fill_by_products(score: Score, n_inputs: int, keys: Matrix, scratch: Scratch) -> int:
+    """Fill `scratch.similarities`, and `near_pairs` of distances; return their number, −1 if they are too many."""
+    inputs, similarities = scratch.inputs[:n_inputs], scratch.similarities[:n_inputs]
+    np.dot(inputs, keys.T, similarities)
+    if score.similarity != SQ_DIST:
+        return 0
+    _fill_sq_norms(inputs, scratch.input_norms)
+    _fill_sq_norms(keys, scratch.key_norms)
+    n_near = 0
+    for b in range(n_inputs):
+        own, n_here = scratch.input_norms[b], 0
+        for p in range(keys.shape[0]):
+            size = own + scratch.key_norms[p]
+            similarities[b, p] = size - TWO * similarities[b, p]
+            # NaN, from norms that overflow, counts as near.
+            n_here += not similarities[b, p] >= NEAR * size
+        if n_near + n_here > scratch.near_pairs.shape[0]:
+            fill_sq_dist(inputs, keys, False, similarities)
+            return -1
+        if n_here > 0:
+            for p in range(keys.shape[0]):
+                if not similarities[b, p] >= NEAR * (own + scratch.key_norms[p]):
+                    scratch.near_pairs[n_near, 0], scratch.near_pairs[n_near, 1] = b, p
+                    n_near += 1
+    for i in range(n_near):
+        b, p = scratch.near_pairs[i, 0], scratch.near_pairs[i, 1]
+        total = ZERO
+        for f in range(keys.shape[1]):
+            total += (inputs[b, f] - keys[p, f]) * (inputs[b, f] - keys[p, f])
+        similarities[b, p] = total
+    return n_near
+
+
+@kernel
+def fill_gradient_by_products(score: Score, n_inputs: int, n_near: int, keys: Matrix, scratch: Scratch) -> None:
+    """Fill `key_gradients` without −`norm_coefficients` times the key; the coefficients are overwritten."""
+    inputs, coefficients = scratch.inputs[:n_inputs], scratch.coefficients[:n_inputs]
+    gradient, own = scratch.key_gradients, scratch.norm_coefficients
+    for i in range(n_near):
+        b, p = scratch.near_pairs[i, 0], scratch.near_pairs[i, 1]
+        scratch.near_coefficients[i] = coefficients[b, p]
+        coefficients[b, p] = ZERO
+    if score.similarity == SQ_DIST:
+        for b in range(n_inputs):
+            for p in range(keys.shape[0]):
+                own[p] -= coefficients[b, p]
+                coefficients[b, p] = -coefficients[b, p]
+    np.dot(coefficients.T, inputs, gradient)
+    for i in range(n_near):
+        b, p = scratch.near_pairs[i, 0], scratch.near_pairs[i, 1]
+        for f in range(keys.shape[1]):
+            gradient[p, f] += scratch.near_coefficients[i] * (keys[p, f] - inputs[b, f])
+
+
+@kernel
+def _fill_sq_norms(rows: Matrix, norms: Vector) -> None:
+    for r in range(rows.shape[0]):
+        total = ZERO
+        for f in range(rows.shape[1]):
+            total += rows[r, f] * rows[r, f]
+        norms[r] = total

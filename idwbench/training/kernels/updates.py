@@ -6,20 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.runs.protocol import Protocol
-from idwbench.training.kernels.jit import kernel
+from idwbench.training.kernels.jit import inlined_kernel, kernel
+from idwbench.training.kernels.scores import COSINE, SQ_DIST, Score
+from idwbench.training.kernels.scratch import Matrix, Scratch
+from idwbench.training.kernels.similarities import distance_gradient, dot_gradient, fill_gradient_by_products
 
-__all__ = [
-    "SGD",
-    "Optimizer",
-    "Step",
-    "adam_step",
-    "clip_gradients",
-    "clips",
-    "kernel_optimizer",
-    "make_step",
-    "sgd_step",
-    "update_all",
-]
+__all__ = ["Optimizer", "Step", "kernel_optimizer", "make_step", "update_all", "update_keys"]
 
 ADAM_AMSGRAD, ADAM, SGD = range(3)
 CODES = {"adam_amsgrad": ADAM_AMSGRAD, "adam": ADAM, "sgd": SGD}
@@ -31,8 +23,6 @@ NEW_1 = np.float32(1 - DECAY_1)
 OLD_2 = np.float32(DECAY_2)
 NEW_2 = np.float32(1 - DECAY_2)
 GUARD = np.float32(1e-8)
-
-Matrix = NDArray[np.float32]
 
 
 class Optimizer(NamedTuple):
@@ -73,7 +63,7 @@ def make_step(optimizer: Optimizer, rate: float, step: int) -> Step:
 
 
 @kernel
-def clip_gradients(optimizer: Optimizer, gradient: Matrix, other_gradient: Matrix) -> None:
+def _clip_gradients(optimizer: Optimizer, gradient: Matrix, other_gradient: Matrix) -> None:
     """Scale both by min(1, clip/(norm + 1e-6)) with their common norm, as `torch.nn.utils.clip_grad_norm_`."""
     if optimizer.gradient_clip <= 0:
         return
@@ -91,34 +81,6 @@ def clip_gradients(optimizer: Optimizer, gradient: Matrix, other_gradient: Matri
 
 
 @kernel
-def clips(optimizer: Optimizer) -> bool:
-    """Return whether gradients are clipped."""
-    return optimizer.gradient_clip > 0
-
-
-@kernel
-def sgd_step(
-    optimizer: Optimizer, key: np.float32, velocity: np.float32, gradient: np.float32, step: Step
-) -> tuple[np.float32, np.float32]:
-    """Return a parameter and its momentum buffer after a step."""
-    velocity = optimizer.momentum * velocity + gradient
-    return key - step.rate * velocity, velocity
-
-
-@kernel
-def adam_step(
-    key: np.float32, mean: np.float32, square: np.float32, greatest: np.float32, gradient: np.float32, step: Step
-) -> tuple[np.float32, np.float32, np.float32, np.float32]:
-    """Return a parameter, the mean of its gradients, the mean of their squares, and its maximum after a step."""
-    mean += NEW_1 * (gradient - mean)
-    square = OLD_2 * square + NEW_2 * gradient * gradient
-    # Without amsgrad the mean square is the divisor.
-    before = greatest if step.amsgrad else ZERO
-    greatest = square if square > before else before
-    return key - step.rate * mean / (np.sqrt(greatest) * step.root + GUARD), mean, square, greatest
-
-
-@kernel
 def update_all(optimizer: Optimizer, state: NDArray[np.float32], gradient: Matrix, step: Step) -> None:
     """Update parameters with their gradient (rows, columns), to which weight decay is added.
 
@@ -126,14 +88,49 @@ def update_all(optimizer: Optimizer, state: NDArray[np.float32], gradient: Matri
     their squares, and its maximum.
     """
     n = state.shape[1] * state.shape[2]
-    numbers, slope = state.reshape((4, n)), gradient.ravel()
+    numbers, gradients = state.reshape((4, n)), gradient.ravel()
     if optimizer.code == SGD:
         for j in range(n):
-            key = numbers[0, j]
-            numbers[0, j], numbers[1, j] = sgd_step(optimizer, key, numbers[1, j], slope[j] + step.decay * key, step)
+            numbers[1, j] = optimizer.momentum * numbers[1, j] + (gradients[j] + step.decay * numbers[0, j])
+            numbers[0, j] -= step.rate * numbers[1, j]
         return
     for j in range(n):
-        key = numbers[0, j]
-        numbers[0, j], numbers[1, j], numbers[2, j], numbers[3, j] = adam_step(
-            key, numbers[1, j], numbers[2, j], numbers[3, j], slope[j] + step.decay * key, step
-        )
+        slope = gradients[j] + step.decay * numbers[0, j]
+        mean = numbers[1, j] + NEW_1 * (slope - numbers[1, j])
+        square = OLD_2 * numbers[2, j] + NEW_2 * slope * slope
+        # Without amsgrad the mean square is the divisor.
+        before = numbers[3, j] if step.amsgrad else ZERO
+        greatest = square if square > before else before
+        numbers[0, j] -= step.rate * mean / (np.sqrt(greatest) * step.root + GUARD)
+        numbers[1, j], numbers[2, j], numbers[3, j] = mean, square, greatest
+
+
+@inlined_kernel
+def update_keys(
+    score: Score,
+    optimizer: Optimizer,
+    n: int,
+    n_near: int,
+    state: NDArray[np.float32],
+    narrow: bool,
+    scratch: Scratch,
+    step: Step,
+) -> None:
+    """Update keys with the coefficients of n inputs in `scratch`, clipped together with the gradient of the values.
+
+    `n_near` is the result of `fill_similarities`.
+    """
+    by_products = scratch.by_products and n_near >= 0
+    inputs, rows = scratch.inputs[:n], scratch.key_gradients
+    if by_products:
+        fill_gradient_by_products(score, n, n_near, state[0], scratch)
+    elif score.similarity == SQ_DIST:
+        distance_gradient(inputs, state[0], narrow, scratch.coefficients, rows)
+    else:
+        dot_gradient(inputs, state[0], narrow, scratch.coefficients, rows)
+    if by_products or score.similarity == COSINE:
+        for r in range(rows.shape[0]):
+            for j in range(rows.shape[1]):
+                rows[r, j] -= scratch.norm_coefficients[j if narrow else r] * state[0, r, j]
+    _clip_gradients(optimizer, rows, scratch.value_gradients)
+    update_all(optimizer, state, rows, step)
