@@ -18,7 +18,7 @@ from idwbench.report.by_dataset import by_dataset, by_dataset_tables
 from idwbench.report.labels import plain_value, value_label
 from idwbench.report.summaries import summarise
 from idwbench.results.store import Results
-from idwbench.runs.scikit_learn_methods import SCIKIT_LEARN_METHODS
+from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS
 from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.planner import plan
 from idwbench.sweep.spec import read_sweep

@@ -13,8 +13,7 @@ from idwbench.report.replication import Replication, group_alike
 from idwbench.results.records import ReportedRun
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.models import ModelConfig
-from idwbench.runs.kinds.scikit_learn import ScikitLearnConfig
-from idwbench.runs.scikit_learn_methods import SCIKIT_LEARN_METHODS
+from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS, ScikitLearnConfig
 from idwbench.runs.settings import Settings
 
 __all__ = [

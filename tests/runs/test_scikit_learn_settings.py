@@ -11,8 +11,8 @@ from idwbench.errors import ConfigError
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import DATASETS
 from idwbench.runs.kinds.models import parse_model
+from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS
 from idwbench.runs.protocol import Protocol
-from idwbench.runs.scikit_learn_methods import SCIKIT_LEARN_METHODS
 
 ESTIMATORS = {
     "knn": (neighbors.KNeighborsClassifier, neighbors.KNeighborsRegressor),

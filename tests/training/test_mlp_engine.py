@@ -326,4 +326,4 @@ def test_initial_weights_and_biases_are_those_of_torch_s_linear_layers() -> None
 
 def test_data_without_classes_is_refused() -> None:
     with pytest.raises(ConfigError, match="kind: mlp needs classes"):
-        ENGINES["mlp"].check(run(), make_regression())
+        ENGINES["mlp"].check(run().model, make_regression())

@@ -30,8 +30,8 @@ from sklearn.svm import SVC, SVR
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.runs.config import run_config
+from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS
 from idwbench.runs.results import RunResult
-from idwbench.runs.scikit_learn_methods import SCIKIT_LEARN_METHODS
 from idwbench.training.direct_engines import ENGINES
 
 COSTS = ("fit_seconds", "predict_seconds")
@@ -90,7 +90,7 @@ REGRESSORS: list[tuple[dict[str, Any], Any]] = [
 
 def fitted(dataset: Dataset, seed: int = SEED, **settings: Any) -> RunResult:
     config = run_config(dataset.config, kind="scikit_learn", seed=seed, **settings)
-    ENGINES["scikit_learn"].check(config, dataset)
+    ENGINES["scikit_learn"].check(config.model, dataset)
     return train_run(config, dataset)
 
 

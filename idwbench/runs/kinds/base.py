@@ -9,7 +9,7 @@ from idwbench.attention.records import Method, ParameterValue
 from idwbench.attention.scores import METHODS, get_method
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig, dataset_label
-from idwbench.runs.settings import Settings
+from idwbench.runs.settings import Settings, validated
 
 __all__ = [
     "ModelSettings",
@@ -116,16 +116,21 @@ class ModelSettings(Settings):
             raise ConfigError(problem, location=("dataset",), hint="choose joint, or kind: mlp")
 
     @classmethod
-    def divided(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the flat settings that are fields, and the others: parameters of a method."""
+    def parse(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the model for flat settings: those that are fields, and the parameters of a method.
+
+        Raises:
+            ConfigError: an unknown setting or method, or a value of the wrong type or out of range.
+        """
         names = cls.model_fields.keys() - {"parameters", "plugin_sha256"}
         fields = {name: value for name, value in settings.items() if name in names}
-        return fields, {name: value for name, value in settings.items() if name not in fields}
+        given = {name: value for name, value in settings.items() if name not in fields}
+        return validated(cls, cls.completed(fields, given))
 
     @classmethod
-    @abstractmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the model for flat settings; raises `ConfigError`."""
+    def completed(cls, fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Return all fields of the model, with the parameters for those that are given; raises `ConfigError`."""
+        return {**fields, **given}
 
 
 def given_method(settings: Mapping[str, Any]) -> Method:

@@ -2,12 +2,12 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.base import ModelSettings, NoParameters, NoPlugin
-from idwbench.runs.settings import Count, validated
+from idwbench.runs.settings import Count
 
 __all__ = ["BaselineConfig"]
 
@@ -44,8 +44,3 @@ class BaselineConfig(NoPlugin, NoParameters, ModelSettings):
         if self.method == "kmeans_per_class" and dataset.task != "classification":
             problem = f"kmeans_per_class needs classes, and {dataset.name} has none"
             raise ConfigError(problem, location=("method",), hint="choose kmeans")
-
-    @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the model for flat settings."""
-        return validated(cls, dict(settings))

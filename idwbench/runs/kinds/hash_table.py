@@ -2,7 +2,7 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -12,7 +12,6 @@ from idwbench.attention.weightings import WEIGHTINGS, get_weighting
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
-from idwbench.runs.settings import validated
 
 __all__ = ["EQUALITY", "SIMILARITIES", "HashTableConfig"]
 
@@ -92,14 +91,13 @@ class HashTableConfig(NoPrototypes, NoPlugin, ModelSettings):
             raise ConfigError(problem, location=("kind",))
 
     @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the model for flat settings.
+    def completed(cls, fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields with all parameters of the similarity and of the weighting.
 
         Raises:
             ConfigError: unknown similarity, weighting or parameter, a value out of range, or a similarity, a scaling or
                 projections that the weighting does not use.
         """
-        fields, given = cls.divided(settings)
         weighting = fields.get("weighting", "softmax")
         if not isinstance(weighting, str):
             raise ConfigError(f"expected the name of a weighting, got {weighting!r}", location=("weighting",))
@@ -112,7 +110,7 @@ class HashTableConfig(NoPrototypes, NoPlugin, ModelSettings):
         score = None if own_score else get_method(SIMILARITIES[_known_similarity(fields["similarity"])])
         declared = [*(score.parameters if score else ()), *WEIGHTINGS[weighting].parameters]
         what = f"weighting '{weighting}'" if own_score else f"similarity '{fields['similarity']}' with '{weighting}'"
-        return validated(cls, {**fields, "parameters": resolve(what, declared, given)})
+        return {**fields, "parameters": resolve(what, declared, given)}
 
 
 def _check_unused(weighting: str, fields: Mapping[str, Any]) -> None:

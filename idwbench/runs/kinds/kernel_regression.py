@@ -2,13 +2,12 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from idwbench.attention.kernels import KERNELS, get_kernel
 from idwbench.attention.records import ParameterValue
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
-from idwbench.runs.settings import validated
 
 __all__ = ["KernelRegressionConfig"]
 
@@ -47,10 +46,8 @@ class KernelRegressionConfig(NoPrototypes, NoPlugin, ModelSettings):
         return get_kernel(self.kernel).label(self.parameters)
 
     @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the model for flat settings."""
-        if "kernel" not in settings:
+    def completed(cls, fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields with all parameters of the kernel."""
+        if "kernel" not in fields:
             raise ConfigError("'kernel' is missing", hint=did_you_mean("", KERNELS))
-        fields, given = cls.divided(settings)
-        parameters = get_kernel(settings["kernel"]).resolve(given)
-        return validated(cls, {**fields, "parameters": parameters})
+        return {**fields, "parameters": get_kernel(fields["kernel"]).resolve(given)}

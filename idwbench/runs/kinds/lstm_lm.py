@@ -9,7 +9,7 @@ from pydantic import Field
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.base import ModelSettings, NoParameters, NoPlugin, NoPrototypes, check_recording
 from idwbench.runs.kinds.transformer_lm import check_text
-from idwbench.runs.settings import Count, validated
+from idwbench.runs.settings import Count
 
 __all__ = ["LstmConfig"]
 
@@ -56,6 +56,6 @@ class LstmConfig(NoPrototypes, NoPlugin, NoParameters, ModelSettings):
         Raises:
             ConfigError: an unknown setting, a value out of range, or a setting of recordings without `record`.
         """
-        made = validated(cls, dict(settings))
-        check_recording(settings, made.record, ("record_dtype",))
-        return made
+        model = super().parse(settings)
+        check_recording(settings, model.record, ("record_dtype",))
+        return model

@@ -9,7 +9,7 @@ from pydantic import Field
 from idwbench.errors import ConfigError
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.base import ModelSettings, NoParameters, NoPlugin, NoPrototypes, check_recording
-from idwbench.runs.settings import Count, validated
+from idwbench.runs.settings import Count
 
 __all__ = ["MAX_DEPTH", "MlpConfig"]
 
@@ -67,6 +67,6 @@ class MlpConfig(NoPrototypes, NoPlugin, NoParameters, ModelSettings):
         Raises:
             ConfigError: an unknown setting, a value out of range, or a setting of recordings without `record`.
         """
-        made = validated(cls, dict(settings))
-        check_recording(settings, made.record, ("record_dtype", "fold"))
-        return made
+        model = super().parse(settings)
+        check_recording(settings, model.record, ("record_dtype", "fold"))
+        return model

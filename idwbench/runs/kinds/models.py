@@ -19,9 +19,8 @@ from idwbench.runs.kinds.mlp import MlpConfig
 from idwbench.runs.kinds.network import ATTENTION_PREFIX, NetworkConfig
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
-from idwbench.runs.kinds.scikit_learn import ScikitLearnConfig
+from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS, ScikitLearnConfig
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
-from idwbench.runs.scikit_learn_methods import SCIKIT_LEARN_METHODS
 
 __all__ = ["MODELS", "ModelConfig", "model_setting_names", "parse_model"]
 

@@ -11,7 +11,7 @@ from idwbench.attention.records import Method, ParameterValue
 from idwbench.attention.scores import METHODS, get_method
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.kinds.base import ModelSettings, check_parameter_names, check_softmax, method_label, plugin_words
-from idwbench.runs.settings import Count, validated
+from idwbench.runs.settings import Count
 
 __all__ = [
     "ATTENTION_PREFIX",
@@ -101,21 +101,25 @@ class NetworkConfig(ModelSettings):
         return ", ".join([*words, *plugin_words(self.plugin_sha256)])
 
     @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the network for flat settings.
+    def completed(cls, fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields with the sizes of the encoder and all parameters of the head and the attention score.
 
         Raises:
-            ConfigError: an unknown encoder, head or attention score, a setting that they do not have, a value out of
-                range, heads that do not divide the width, or a head of prototypes without their number.
+            ConfigError: an unknown encoder, head or attention score, a setting that they do not have, a parameter out
+                of range, or a head of prototypes without their number.
         """
-        fields, given = cls.divided(settings)
         fields = {**_encoder_sizes(fields), **fields}
         if fields["encoder"] == "vit_tiny":
             fields.setdefault("attention", "scaled_dot")
         attention, attention_parameters = _attention(fields.get("attention"), given)
         head, head_parameters = _head(fields, {k: v for k, v in given.items() if not k.startswith(ATTENTION_PREFIX)})
         parameters = {**head_parameters, **attention_parameters}
-        network = validated(cls, {**fields, "parameters": parameters, "plugin_sha256": _plugin_sha256(head, attention)})
+        return {**fields, "parameters": parameters, "plugin_sha256": _plugin_sha256(head, attention)}
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the network for flat settings; raises `ConfigError` for heads that do not divide the width, too."""
+        network = super().parse(settings)
         if network.heads is not None and network.width % network.heads:
             where = "heads" if "heads" in settings else "width"
             raise ConfigError(f"{network.heads} heads do not divide a width of {network.width}", location=(where,))

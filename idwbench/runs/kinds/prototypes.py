@@ -2,13 +2,13 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from idwbench.attention.records import ParameterValue
 from idwbench.runs.kinds.base import ModelSettings, given_method, method_label, plugin_words
-from idwbench.runs.settings import Count, added, validated
+from idwbench.runs.settings import Count, added
 
 __all__ = ["PrototypesConfig"]
 
@@ -41,9 +41,7 @@ class PrototypesConfig(ModelSettings):
         return ", ".join(filter(None, [*words, *plugin_words(self.plugin_sha256)]))
 
     @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the model for flat settings."""
-        fields, given = cls.divided(settings)
+    def completed(cls, fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields with all parameters of the method."""
         method = given_method(fields)
-        parameters = method.resolve(given)
-        return validated(cls, {**fields, "parameters": parameters, "plugin_sha256": method.sha256})
+        return {**fields, "parameters": method.resolve(given), "plugin_sha256": method.sha256}

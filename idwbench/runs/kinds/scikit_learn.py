@@ -1,19 +1,198 @@
-"""The settings of runs with scikit-learn's methods."""
+"""The settings of runs with scikit-learn's methods, and the registry of these: tasks and parameters of each.
+
+Defaults are scikit-learn's. Parameters have scikit-learn's names, but for ``shrinkage``: its ``learning_rate`` is a
+setting of the protocol here.
+"""
 
 # No postponed annotations: pydantic would compile each of them again.
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from idwbench.attention.records import ParameterValue
-from idwbench.errors import ConfigError
-from idwbench.runs.datasets import DatasetConfig
+from idwbench.attention.records import Parameter, ParameterValue, Record, find_record
+from idwbench.errors import ConfigError, did_you_mean
+from idwbench.runs.datasets import DatasetConfig, Task
 from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
-from idwbench.runs.scikit_learn_methods import ScikitLearnMethod, get_scikit_learn_method
-from idwbench.runs.settings import validated
 
-__all__ = ["ScikitLearnConfig"]
+__all__ = ["SCIKIT_LEARN_METHODS", "ScikitLearnConfig", "ScikitLearnMethod", "get_scikit_learn_method"]
+
+_BOTH: tuple[Task, ...] = ("classification", "regression")
+_CLASSES: tuple[Task, ...] = ("classification",)
+_NUMBERS: tuple[Task, ...] = ("regression",)
+
+
+@dataclass(frozen=True)
+class ScikitLearnMethod(Record):
+    """One method; its formula is what it is in words.
+
+    Attributes:
+        tasks: The tasks that it supports.
+        counterpart: The method for the other task, if this supports one.
+        is_deterministic: Whether the seed does not affect the result.
+        scale_free: Whether standardised inputs give the same predictions.
+    """
+
+    tasks: tuple[Task, ...]
+    counterpart: str = ""
+    is_deterministic: bool = True
+    scale_free: bool = False
+
+
+def _whole(name: str, default: ParameterValue, symbol: str = "", *, minimum: float = 1, words: Any = ()) -> Parameter:
+    return Parameter(name, default, symbol, minimum=minimum, maximum=2**31 - 1, whole=True, words=words)
+
+
+def _above_0(name: str, default: ParameterValue, symbol: str = "", **settings: Any) -> Parameter:
+    return Parameter(name, default, symbol, minimum=0.0, exclusive=True, **settings)
+
+
+def _word(name: str, default: str, *others: str) -> Parameter:
+    return Parameter(name, default, choices=(default, *others))
+
+
+_K = _whole("n_neighbors", 5.0, "k")
+_WEIGHTS = _word("weights", "uniform", "distance")
+_MAX_DEPTH = _whole("max_depth", "none", words=("none",))
+_KERNEL = (
+    _above_0("C", 1.0),
+    _word("kernel", "rbf", "linear", "poly", "sigmoid"),
+    Parameter("gamma", "scale", minimum=0.0, words=("scale", "auto")),
+    _whole("degree", 3.0, minimum=0),
+    Parameter("coef0", 0.0),
+    _above_0("tol", 1e-3),
+)
+_OF_KERNELS = {
+    "gamma": ("kernel", ("rbf", "poly", "sigmoid")),
+    "degree": ("kernel", ("poly",)),
+    "coef0": ("kernel", ("poly", "sigmoid")),
+}
+
+# In the order of tables.
+SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
+    method.name: method
+    for method in (
+        ScikitLearnMethod(
+            "knn",
+            "k nearest neighbours",
+            _BOTH,
+            parameters=(
+                *(_K, _WEIGHTS, _word("metric", "minkowski", "chebyshev", "cosine")),
+                Parameter("p", 2.0, minimum=1.0, maximum=1e6),
+            ),
+            labelled=("n_neighbors",),
+            needs={"p": ("metric", ("minkowski",))},
+        ),
+        ScikitLearnMethod(
+            "nearest_centroid",
+            "the nearest class mean",
+            _CLASSES,
+            parameters=(
+                _word("metric", "euclidean", "manhattan"),
+                _above_0("shrink_threshold", "none", words=("none",)),
+            ),
+            labelled=(),
+        ),
+        ScikitLearnMethod(
+            "nca_knn",
+            "neighborhood components analysis, then k nearest neighbours",
+            _CLASSES,
+            parameters=(
+                *(_K, _WEIGHTS, _whole("n_components", "none", words=("none",))),
+                _word("init", "auto", "pca", "lda", "identity", "random"),
+                *(_whole("max_iter", 50.0), _above_0("tol", 1e-5)),
+            ),
+            labelled=("n_neighbors",),
+            is_deterministic=False,
+        ),
+        ScikitLearnMethod(
+            "svc",
+            "a support vector machine",
+            _CLASSES,
+            parameters=(*_KERNEL, _word("class_weight", "none", "balanced")),
+            labelled=("C", "kernel"),
+            needs=_OF_KERNELS,
+            counterpart="svr",
+        ),
+        ScikitLearnMethod(
+            "svr",
+            "support vector regression",
+            _NUMBERS,
+            parameters=(*_KERNEL, Parameter("epsilon", 0.1, "ε", minimum=0.0)),
+            labelled=("C", "kernel"),
+            needs=_OF_KERNELS,
+            counterpart="svc",
+        ),
+        ScikitLearnMethod(
+            "logistic_regression",
+            "logistic regression",
+            _CLASSES,
+            parameters=(
+                *(_above_0("C", 1.0), _whole("max_iter", 100.0), _above_0("tol", 1e-4)),
+                *(_word("solver", "lbfgs", "newton-cg", "newton-cholesky"), _word("class_weight", "none", "balanced")),
+            ),
+            labelled=("C",),
+            counterpart="ridge",
+        ),
+        ScikitLearnMethod(
+            "ridge",
+            "ridge regression",
+            _NUMBERS,
+            parameters=(Parameter("alpha", 1.0, "α", minimum=0.0),),
+            labelled=("alpha",),
+            counterpart="logistic_regression",
+        ),
+        ScikitLearnMethod(
+            *("linear_regression", "linear regression by least squares", _NUMBERS),
+            labelled=(),
+            counterpart="logistic_regression",
+            scale_free=True,
+        ),
+        ScikitLearnMethod(
+            "random_forest",
+            "a random forest",
+            _BOTH,
+            parameters=(
+                *(_whole("n_estimators", 100.0), _MAX_DEPTH),
+                # `default` is sqrt for classes and all for numbers; a number is a fraction of the features.
+                _above_0("max_features", "default", maximum=1.0, words=("default", "sqrt", "log2", "all")),
+                *(_whole("min_samples_split", 2.0, minimum=2), _whole("min_samples_leaf", 1.0)),
+                *(_whole("max_leaf_nodes", "none", minimum=2, words=("none",)), _word("bootstrap", "true", "false")),
+            ),
+            labelled=("n_estimators",),
+            is_deterministic=False,
+            scale_free=True,
+        ),
+        ScikitLearnMethod(
+            "hist_gradient_boosting",
+            "gradient boosting of trees on histograms",
+            _BOTH,
+            parameters=(
+                *(_above_0("shrinkage", 0.1), _whole("max_iter", 100.0)),
+                *(_whole("max_leaf_nodes", 31.0, minimum=2, words=("none",)), _MAX_DEPTH),
+                *(_whole("min_samples_leaf", 20.0), Parameter("l2_regularization", 0.0, minimum=0.0)),
+                _above_0("max_features", 1.0, maximum=1.0),
+                Parameter("max_bins", 255.0, minimum=2.0, maximum=255.0, whole=True),
+                _word("early_stopping", "auto", "true", "false"),
+            ),
+            labelled=("shrinkage", "max_iter"),
+            is_deterministic=False,
+            scale_free=True,
+        ),
+    )
+}
+
+
+def get_scikit_learn_method(name: object) -> ScikitLearnMethod:
+    """Return the method of that name.
+
+    Raises:
+        ConfigError: it is missing (None) or unknown.
+    """
+    if name is None:
+        raise ConfigError("'method' is missing", hint=did_you_mean("", SCIKIT_LEARN_METHODS))
+    return find_record(SCIKIT_LEARN_METHODS, name, "method")
 
 
 class ScikitLearnConfig(NoPrototypes, NoPlugin, ModelSettings):
@@ -68,6 +247,11 @@ class ScikitLearnConfig(NoPrototypes, NoPlugin, ModelSettings):
             )
 
     @classmethod
+    def completed(cls, fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields with all parameters of the method."""
+        return {**fields, "parameters": get_scikit_learn_method(fields.get("method")).resolve(given)}
+
+    @classmethod
     def parse(cls, settings: Mapping[str, Any]) -> Self:
         """Return the model for flat settings.
 
@@ -75,10 +259,8 @@ class ScikitLearnConfig(NoPrototypes, NoPlugin, ModelSettings):
             ConfigError: unknown method or parameter, a value that is not valid, or inputs that are standardised for a
                 method that they do not affect.
         """
-        fields, given = cls.divided(settings)
-        method = get_scikit_learn_method(fields.get("method"))
-        model = validated(cls, {**fields, "parameters": method.resolve(given)})
-        if model.standardise and method.scale_free:
-            problem = f"the predictions of {method.name} do not depend on the scale of the features"
+        model = super().parse(settings)
+        if model.standardise and model.definition.scale_free:
+            problem = f"the predictions of {model.method} do not depend on the scale of the features"
             raise ConfigError(problem, location=("standardise",), hint="give it a block of its own")
         return model

@@ -18,7 +18,7 @@ from idwbench.runs.kinds.base import (
     method_label,
     plugin_words,
 )
-from idwbench.runs.settings import Count, validated
+from idwbench.runs.settings import Count
 
 __all__ = ["LanguageModelConfig", "check_context", "check_text"]
 
@@ -69,14 +69,12 @@ class LanguageModelConfig(NoPrototypes, ModelSettings):
             raise ConfigError(problem, location=("kind",), hint="choose lstm_lm")
 
     @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the model for flat settings."""
-        fields, given = cls.divided(settings)
+    def completed(cls, fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields with all parameters of the attention score."""
         method = given_method(fields)
         check_parameter_names(method, cls.model_fields, "method")
         check_softmax(method, "method")
-        parameters = method.resolve(given)
-        return validated(cls, {**fields, "parameters": parameters, "plugin_sha256": method.sha256})
+        return {**fields, "parameters": method.resolve(given), "plugin_sha256": method.sha256}
 
 
 def check_text(kind: str, dataset: DatasetConfig) -> None:
