@@ -52,10 +52,10 @@ class MetricDefinition:
     """
 
     name: str
-    task: Task | None
-    function: MetricFunction | None
-    percent: bool
-    higher_is_better: bool
+    task: Task | None = None
+    function: MetricFunction | None = None
+    percent: bool = False
+    higher_is_better: bool = False
 
 
 def _accuracy(logits: NDArray[np.floating], labels: NDArray[np.generic]) -> float:
@@ -110,53 +110,34 @@ def nearest_values(outputs: NDArray[np.floating], stored: NDArray[np.floating]) 
     return found
 
 
+def _shares(*names: str) -> list[MetricDefinition]:
+    return [MetricDefinition(name, percent=True, higher_is_better=True) for name in names]
+
+
 # The first metric of a task is its headline metric.
 METRICS: dict[str, MetricDefinition] = {
     metric.name: metric
     for metric in (
         MetricDefinition("accuracy", "classification", _accuracy, percent=True, higher_is_better=True),
-        MetricDefinition("rmse", "regression", _rmse, percent=False, higher_is_better=False),
-        MetricDefinition("r2", "regression", _r2, percent=False, higher_is_better=True),
-        MetricDefinition("recall", "lookup", None, percent=True, higher_is_better=True),
-        MetricDefinition("recall_before", None, None, percent=True, higher_is_better=True),
-        MetricDefinition("gradient_share", None, None, percent=True, higher_is_better=True),
-        MetricDefinition("gradient_norm", None, None, percent=False, higher_is_better=True),
-        MetricDefinition("weight_entropy", None, None, percent=False, higher_is_better=False),
-        MetricDefinition("score_variance", None, None, percent=False, higher_is_better=False),
-        MetricDefinition("bits_per_character", "language", None, percent=False, higher_is_better=False),
-        MetricDefinition("perplexity", "language", None, percent=False, higher_is_better=False),
-        MetricDefinition("loss", None, None, percent=False, higher_is_better=False),
-        MetricDefinition("seconds_per_step", None, None, percent=False, higher_is_better=False),
-        MetricDefinition("fit_seconds", None, None, percent=False, higher_is_better=False),
-        MetricDefinition("predict_seconds", None, None, percent=False, higher_is_better=False),
-        MetricDefinition("converged", None, None, percent=True, higher_is_better=True),
-        MetricDefinition("activation_memory", None, None, percent=False, higher_is_better=False),
-        MetricDefinition("queries_without_neighbours", None, None, percent=False, higher_is_better=False),
-        MetricDefinition("coverage", None, None, percent=False, higher_is_better=False),
-        MetricDefinition("relative_coverage", None, None, percent=False, higher_is_better=False),
-        MetricDefinition("chamfer", None, None, percent=False, higher_is_better=False),
-        MetricDefinition("dead_keys", None, None, percent=False, higher_is_better=False),
-        MetricDefinition("key_distance", None, None, percent=False, higher_is_better=False),
-        MetricDefinition("key_spacing", None, None, percent=False, higher_is_better=True),
-        MetricDefinition("key_agreement", None, None, percent=True, higher_is_better=True),
-        MetricDefinition("nearest_key_accuracy", None, None, percent=True, higher_is_better=True),
-        MetricDefinition("accuracy_before", None, None, percent=True, higher_is_better=True),
-        *(
-            MetricDefinition(f"changed_{criterion}", None, None, percent=False, higher_is_better=False)
-            for criterion in ("exact", "logit_margin", "authors")
-        ),
-        MetricDefinition("patched", None, None, percent=False, higher_is_better=False),
-        MetricDefinition("smallest_eta", None, None, percent=True, higher_is_better=True),
-        *(
-            MetricDefinition(f"calibration_error_{n}", None, None, percent=False, higher_is_better=False)
-            for n in (0, 1, 5, 20, 100)
-        ),
-        *(
-            MetricDefinition(name, None, None, percent=True, higher_is_better=True)
-            for name in ("accuracy_1", "accuracy_2", "accuracy_1_before", *ATTENTION_METRICS)
-        ),
-        MetricDefinition("wrong_inputs", None, None, percent=False, higher_is_better=False),
-        MetricDefinition("residual_share", None, None, percent=True, higher_is_better=False),
+        MetricDefinition("rmse", "regression", _rmse),
+        MetricDefinition("r2", "regression", _r2, higher_is_better=True),
+        MetricDefinition("recall", "lookup", percent=True, higher_is_better=True),
+        *_shares("recall_before", "gradient_share"),
+        MetricDefinition("gradient_norm", higher_is_better=True),
+        *map(MetricDefinition, ("weight_entropy", "score_variance")),
+        *(MetricDefinition(name, "language") for name in ("bits_per_character", "perplexity")),
+        *map(MetricDefinition, ("loss", "seconds_per_step", "fit_seconds", "predict_seconds")),
+        *_shares("converged"),
+        *map(MetricDefinition, ("activation_memory", "queries_without_neighbours")),
+        *map(MetricDefinition, ("coverage", "relative_coverage", "chamfer", "dead_keys", "key_distance")),
+        MetricDefinition("key_spacing", higher_is_better=True),
+        *_shares("key_agreement", "nearest_key_accuracy", "accuracy_before"),
+        *map(MetricDefinition, ("changed_exact", "changed_logit_margin", "changed_authors", "patched")),
+        *_shares("smallest_eta"),
+        *(MetricDefinition(f"calibration_error_{n}") for n in (0, 1, 5, 20, 100)),
+        *_shares("accuracy_1", "accuracy_2", "accuracy_1_before", *ATTENTION_METRICS),
+        MetricDefinition("wrong_inputs"),
+        MetricDefinition("residual_share", percent=True),
     )
 }
 

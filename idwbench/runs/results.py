@@ -99,9 +99,3 @@ class RunResult:
     def metric(self, name: str, split: str = "test") -> float | None:
         """Return a metric of a split, or None."""
         return self.metrics.get((split, name))
-
-    def measured(self, metrics: Metrics, durations: Mapping[str, float]) -> RunResult:
-        """Return this result with further metrics and with durations."""
-        copy = object.__new__(RunResult)  # `dataclasses.replace` takes some times as long
-        copy.__dict__.update(self.__dict__, metrics={**self.metrics, **metrics}, durations=durations)
-        return copy

@@ -1,6 +1,7 @@
 """Training of a stack with the metrics of prototype quality, and the durations of both."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from time import perf_counter
 
 from idwbench.data.dataset import Dataset
@@ -39,8 +40,12 @@ def train_stack(
     set_up = max(0.0, ended - started - sum(result.seconds for result in trained)) / len(stack)
     metrics = (perf_counter() - ended) / len(stack)
     return [
-        result.measured(found, {"set_up": set_up, "training": result.seconds, "metrics": metrics})
-        for result, found in zip(trained, qualities, strict=True)
+        replace(
+            result,
+            metrics={**result.metrics, **quality_metrics},
+            durations={"set_up": set_up, "training": result.seconds, "metrics": metrics},
+        )
+        for result, quality_metrics in zip(trained, qualities, strict=True)
     ]
 
 

@@ -25,12 +25,6 @@ _PAIR_NUMBERS = 2**23
 _MAX_STACK = 20
 
 
-def _check_baseline(config: RunConfig, dataset: Dataset) -> None:
-    """Raise `ConfigError` if there are too few training inputs for the prototypes."""
-    assert isinstance(config.model, BaselineConfig)
-    check_baseline(config.model, dataset)
-
-
 def _fit_baseline(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
     """Return prototypes from k-means, or random training inputs.
 
@@ -76,12 +70,6 @@ def _fit_kernel_regression(config: RunConfig, dataset: Dataset, context: Context
     return Fitted(metrics, {}, len(chosen))
 
 
-def _check_scikit_learn(config: RunConfig, dataset: Dataset) -> None:
-    """Raise `ConfigError` if the training data is not enough for the method."""
-    assert isinstance(config.model, ScikitLearnConfig)
-    check_data(config.model, dataset)
-
-
 def _fit_scikit_learn(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
     """Fit one method on one thread and measure it; times are processor time of this thread."""
     model = config.model
@@ -106,8 +94,8 @@ def _fit_scikit_learn(config: RunConfig, dataset: Dataset, context: Context) -> 
 
 
 ENGINES = {
-    "baseline": one_by_one("baseline", _fit_baseline, max_stack=small_stack, check=_check_baseline),
+    "baseline": one_by_one("baseline", _fit_baseline, max_stack=small_stack, check=check_baseline),
     "kernel_regression": one_by_one("kernel_regression", _fit_kernel_regression, max_stack=_stack_of_pairs),
     # A fit of scikit-learn may take long, and is stored at once.
-    "scikit_learn": one_by_one("scikit_learn", _fit_scikit_learn, check=_check_scikit_learn),
+    "scikit_learn": one_by_one("scikit_learn", _fit_scikit_learn, check=check_data),
 }

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from idwbench.attention.records import Parameter
 from idwbench.attention.scores import METHODS
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from idwbench.results.store import Results
 
 __all__ = [
+    "Check",
     "Context",
     "Engine",
     "EngineName",
@@ -44,7 +45,6 @@ __all__ = [
     "batch_order",
     "batch_orders",
     "check_stack",
-    "draw_orders",
     "one_by_one",
     "run_result",
     "small_stack",
@@ -52,6 +52,9 @@ __all__ = [
 ]
 
 EngineName = Literal["auto", "fused", "torch"]
+
+# Each engine takes the settings of its kind, which `RunConfig.model` has in general.
+Check = Callable[[Any, "Dataset"], None]
 
 # Runs that are made one by one are stored together, some tenths of a second of work.
 _STACK_NUMBERS = 2**17
@@ -89,14 +92,14 @@ class Engine:
         name: The name that is stored with each run.
         train: Trains runs with the same `stack_key` on their data set and returns their results in order.
         max_stack: Returns the largest number of runs like a given one for one call of `train`.
-        check: Raises `ConfigError`, without drawing anything, if the data does not support a run.
+        check: Raises `ConfigError`, without drawing anything, if the data does not support a model.
         stored: Deletes what was kept in case the training of runs is interrupted: their results are stored now.
     """
 
     name: str
     train: Callable[[Sequence[RunConfig], Dataset, Context], list[RunResult]]
     max_stack: Callable[[RunConfig, Dataset], int]
-    check: Callable[[RunConfig, Dataset], None] = lambda config, dataset: None
+    check: Check = lambda model, dataset: None
     stored: Callable[[Sequence[RunConfig], Context], None] = lambda configs, context: None
 
 
@@ -160,7 +163,7 @@ def one_by_one(
     fit: Fit,
     *,
     max_stack: Callable[[RunConfig, Dataset], int] = lambda config, dataset: 1,
-    check: Callable[[RunConfig, Dataset], None] = lambda config, dataset: None,
+    check: Check = lambda model, dataset: None,
     environment: Callable[[Context], Environment] = lambda context: ("cpu", 1, ""),
     stored: Callable[[Sequence[RunConfig], Context], None] = lambda configs, context: None,
 ) -> Engine:
@@ -209,10 +212,4 @@ def batch_orders(generator: np.random.Generator, n_train: int, n_epochs: int) ->
     import numpy as np
 
     orders = np.tile(np.arange(n_train), (n_epochs, 1))
-    draw_orders(orders, generator)
-    return orders
-
-
-def draw_orders(orders: NDArray[np.int64], generator: np.random.Generator) -> None:
-    """Turn rows that count from 0 into the `batch_orders` of as many epochs."""
-    generator.permuted(orders, axis=1, out=orders)
+    return generator.permuted(orders, axis=1, out=orders)

@@ -55,11 +55,6 @@ def has_kernel(config: RunConfig) -> bool:
     return config.model.method in KERNEL_SCORES and config.model.plugin_sha256 is None
 
 
-def _check(config: RunConfig, dataset: Dataset) -> None:
-    """Raise `ConfigError` if there are too few training inputs for the prototypes."""
-    check_prototypes(config.network, dataset)
-
-
 def _max_stack(config: RunConfig, dataset: Dataset) -> int:
     """Return the number of runs that are stored together."""
     sample_numbers = SAMPLE_NUMBERS + config.model.prototypes * dataset.n_features
@@ -144,4 +139,4 @@ def _train_nothing() -> None:
     nearest_in_stack(*np.zeros((2, 1, 1, 1), np.float32))
 
 
-ENGINES = {"fused": Engine("fused", _train, _max_stack, _check)}
+ENGINES = {"fused": Engine("fused", _train, _max_stack, check_prototypes)}

@@ -14,7 +14,7 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import Curve
-from idwbench.training.engine import PrototypeTraining, draw_orders
+from idwbench.training.engine import PrototypeTraining, batch_orders
 from idwbench.training.kernels.epochs import Samples, Stack, State, run_stack
 from idwbench.training.kernels.scores import kernel_score
 from idwbench.training.kernels.scratch import aligned_zeros, make_scratch
@@ -94,10 +94,7 @@ class KernelRuns:
         `outputs` (runs, n, outputs) by split are those after the last epoch of the protocol.
         """
         n_train, n_epochs = len(self.dataset.train), last - first
-        orders = np.empty((len(self.generators), n_epochs, n_train), np.int64)
-        orders[:] = np.arange(n_train)
-        for own, generator in zip(orders, self.generators, strict=True):
-            draw_orders(own, generator)
+        orders = np.stack([batch_orders(generator, n_train, n_epochs) for generator in self.generators])
         rates = np.array([learning_rate(self.protocol, epoch) for epoch in range(first, last)])
         losses, totals = self._new_progress(n_epochs)
         steps_done = first * math.ceil(n_train / self.protocol.batch_size)

@@ -42,10 +42,10 @@ from idwbench.training.torch_engine import resolve_device
 __all__ = ["ENGINES", "random_windows", "steps_of_epoch"]
 
 
-def _check(config: RunConfig, dataset: Dataset) -> None:
+def _check(model: LanguageModelConfig | LstmConfig, dataset: Dataset) -> None:
     """Raise `ConfigError` if the training text is shorter than the context."""
-    assert isinstance(config.dataset, LanguageConfig) and isinstance(config.model, LanguageModelConfig | LstmConfig)
-    check_context(config.model.context, len(dataset.train), text_tokenizer(config.dataset).unit)
+    assert isinstance(dataset.config, LanguageConfig)
+    check_context(model.context, len(dataset.train), text_tokenizer(dataset.config).unit)
 
 
 def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
@@ -57,7 +57,8 @@ def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
     generator, device = np.random.default_rng(config.seed), resolve_device(context.device)
     assert isinstance(config.dataset, LanguageConfig) and isinstance(config.model, LanguageModelConfig | LstmConfig)
     tokenizer = text_tokenizer(config.dataset)
-    _check(config, dataset)
+    assert isinstance(config.model, LanguageModelConfig | LstmConfig)
+    _check(config.model, dataset)
     draws = torch.Generator().manual_seed(int(generator.integers(2**63)))
     model = language_network(config.model, dataset.n_outputs, draws).to(device)
 

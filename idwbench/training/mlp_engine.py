@@ -37,7 +37,7 @@ __all__ = ["ENGINES", "sequence_batches"]
 BEFORE = "accuracy_1_before"
 
 
-def _check(config: RunConfig, dataset: Dataset) -> None:
+def _check(model: MlpConfig, dataset: Dataset) -> None:
     """Raise `ConfigError` if the data has no classes."""
     if dataset.task != "classification":
         raise ConfigError("mlp needs classes, and this data set has none", location=("kind",))

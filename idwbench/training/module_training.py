@@ -26,7 +26,7 @@ from idwbench.runs.metrics import Metrics
 from idwbench.runs.protocol import Protocol, learning_rate
 from idwbench.runs.results import CurvePoint
 from idwbench.training.checkpoints import CheckpointFile, Checkpoints, State
-from idwbench.training.engine import Context, Engine, Fit, Fitted, one_by_one
+from idwbench.training.engine import Check, Context, Engine, Fit, Fitted, one_by_one
 from idwbench.training.optimizers import FlatParameters, clip_gradients, optimizer_step
 from idwbench.training.torch_engine import resolve_device, torch_environment
 
@@ -293,7 +293,7 @@ class ModuleTraining:
         return False
 
 
-def module_engine(fit: Fit, check: Callable[[RunConfig, Dataset], None]) -> Engine:
+def module_engine(fit: Fit, check: Check) -> Engine:
     """Return the engine of a kind whose `fit` calls `fit_module`; each run is stored when it ends."""
     return one_by_one(
         "torch",

@@ -31,12 +31,6 @@ from idwbench.training.torch_engine import resolve_device, sample_losses
 __all__ = ["ENGINES"]
 
 
-def _check(config: RunConfig, dataset: Dataset) -> None:
-    """Raise `ConfigError` if the encoder does not fit the data, or there are too few inputs for the head."""
-    assert isinstance(config.model, NetworkConfig)
-    check_network(config.model, dataset)
-
-
 def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
     """Train one network, and analyse its head.
 
@@ -93,4 +87,4 @@ def _split_metrics(network: Network, dataset: Dataset) -> Values:
     return metrics
 
 
-ENGINES = {"network": module_engine(_fit, _check)}
+ENGINES = {"network": module_engine(_fit, check_network)}

@@ -113,7 +113,7 @@ def check_run(config: RunConfig, dataset: Dataset, context: Context) -> None:
         ConfigError: the data does not support the run, the score of a plugin gives no scores, or memory is too small.
     """
     trained = config.required or config
-    engine_of(trained, context).check(trained, dataset)
+    engine_of(trained, context).check(trained.model, dataset)
     if trained.model.plugin_sha256 is not None:
         check_plugin_scores(trained.model, dataset.train.inputs)
     if context.device == "cpu":

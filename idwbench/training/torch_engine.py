@@ -60,11 +60,6 @@ def torch_environment(device: torch.device) -> tuple[str, int, str]:
     return str(device), torch.get_num_threads(), instruction_set
 
 
-def _check(config: RunConfig, dataset: Dataset) -> None:
-    """Raise `ConfigError` if there are too few training inputs for the prototypes."""
-    check_prototypes(config.network, dataset)
-
-
 def _max_stack(config: RunConfig, dataset: Dataset) -> int:
     """Return the number of runs that fit into `STEP_NUMBERS`."""
     numbers = config.protocol.batch_size * config.model.prototypes * dataset.n_features
@@ -83,7 +78,7 @@ def _train(configs: Sequence[RunConfig], dataset: Dataset, context: Context) -> 
     return stack.results(started)
 
 
-ENGINES = {"torch": Engine("torch", _train, _max_stack, _check)}
+ENGINES = {"torch": Engine("torch", _train, _max_stack, check_prototypes)}
 
 
 class Stack:
