@@ -9,7 +9,7 @@ import torch
 
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
-from idwbench.models.language import LanguageModel
+from idwbench.models.text_model import LanguageModel
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import TextConfig
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig

@@ -24,8 +24,7 @@ from idwbench.errors import ExplanationError, RecordingError
 from idwbench.explanations.explanation import Answer
 from idwbench.explanations.memory import OnSlots, chosen_layers, layer_progress
 from idwbench.explanations.training_data import residual_warnings
-from idwbench.models.language import LstmLanguageModel
-from idwbench.models.text_model import TextModel, find_language_model
+from idwbench.models.text_model import LstmLanguageModel, TextModel, find_language_model
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.datasets import LARGEST_VOCABULARY, DatasetConfig, dataset_label

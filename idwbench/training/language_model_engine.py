@@ -19,8 +19,8 @@ from idwbench.data.dataset import Dataset, Split
 from idwbench.data.tokens import text_tokenizer
 from idwbench.dual.layer_calls import lstm_layers, record_lstm
 from idwbench.dual.recorder import Recorder
-from idwbench.models.language import LstmLanguageModel, NextTokenModel, language_network, text_metrics
 from idwbench.models.modules import parameter_arrays
+from idwbench.models.text_model import LstmLanguageModel, NextTokenModel, language_network, text_metrics
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import LanguageConfig
 from idwbench.runs.kinds.lstm_lm import LstmConfig

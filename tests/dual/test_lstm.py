@@ -15,7 +15,7 @@ from idwbench.dual.facts import RecordingFacts
 from idwbench.dual.layer_calls import gate_gradients, lstm_layers, previous_states, record_lstm
 from idwbench.dual.recorder import Recorder
 from idwbench.dual.recording import Recording
-from idwbench.models.language import LstmLanguageModel
+from idwbench.models.text_model import LstmLanguageModel
 from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.runs.protocol import Protocol
 from idwbench.training.language_model_engine import random_windows, steps_of_epoch

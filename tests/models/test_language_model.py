@@ -7,8 +7,8 @@ import pytest
 import torch
 from texts import SCORES, SMALL, random_model
 
-from idwbench.models import language
-from idwbench.models.language import LanguageModel, bits_per_character
+from idwbench.models import text_model
+from idwbench.models.text_model import LanguageModel, bits_per_character
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
 
 
@@ -80,7 +80,7 @@ def test_a_character_is_predicted_from_more_than_half_of_the_context():
 def test_evaluation_in_parts_gives_the_same_bits(monkeypatch):
     model, text = random_model(), codes(100)
     whole = bits_per_character(model, text[:-1], text[1:])
-    monkeypatch.setattr(language, "LOGITS_AT_A_TIME", 3 * 8 * 7)
+    monkeypatch.setattr(text_model, "LOGITS_AT_A_TIME", 3 * 8 * 7)
     assert bits_per_character(model, text[:-1], text[1:]) == pytest.approx(whole, rel=1e-6)
 
 

@@ -11,8 +11,7 @@ import torch
 from idwbench.data.dataset import Split
 from idwbench.data.tokens import WORDS, build_vocabulary
 from idwbench.errors import ConfigError
-from idwbench.models.language import LstmLanguageModel, bits_per_character, mean_loss, text_metrics
-from idwbench.models.text_model import TextModel
+from idwbench.models.text_model import LstmLanguageModel, TextModel, bits_per_character, mean_loss, text_metrics
 from idwbench.runs.kinds.lstm_lm import LstmConfig
 
 TEXT = "the fox ran. the crow sat, and the fox did not.\n" * 3

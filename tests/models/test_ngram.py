@@ -5,7 +5,7 @@ import math
 import pytest
 from texts import TEXT, text_dataset, text_file
 
-from idwbench.models.language import ngram_bits_per_character
+from idwbench.models.text_model import ngram_bits_per_character
 
 
 def occurrences(text: str, part: str) -> int:

@@ -12,8 +12,7 @@ from torch.nn import functional
 
 from idwbench.dual.recording import open_recording
 from idwbench.errors import ConfigError, RecordingError
-from idwbench.models.language import ngram_bits_per_character
-from idwbench.models.text_model import find_language_model, load_language_model
+from idwbench.models.text_model import find_language_model, load_language_model, ngram_bits_per_character
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.runs.kinds.lstm_lm import LstmConfig
