@@ -10,8 +10,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from idwbench.attention.kernels import get_kernel
 from idwbench.errors import ConfigError
-from idwbench.estimators.memory import MemoryRegressor, PrototypeExplanation
+from idwbench.estimators.prototypes import MemoryRegressor
 from idwbench.estimators.training import Rows, checked_weights, merged, plain, relative
+from idwbench.models.array_weights import AnswerTerms
 from idwbench.models.kernel_regression import KernelRegression
 from idwbench.models.neighbours import SquaredDistances
 
@@ -118,7 +119,7 @@ class KernelRegressor(MemoryRegressor):
             estimates[missing] = self._nearest_weights(queries[missing]) @ self.values_
         return self._answers(estimates)
 
-    def explain(self, x: Any, *, top: int | None = 10) -> PrototypeExplanation:
+    def explain(self, x: Any, *, top: int | None = 10) -> AnswerTerms:
         """Return the training inputs with the largest weights in the answer to one input.
 
         Args:

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from idwbench.attention.scores import get_method
-from idwbench.estimators.memory import MemoryRegressor
-from idwbench.estimators.prototypes import AbstractPrototypeEstimator
+from idwbench.estimators.prototypes import AbstractPrototypeEstimator, MemoryRegressor
 from idwbench.estimators.training import Rows
 
 __all__ = ["PrototypeRegressor"]

@@ -159,30 +159,18 @@ def checked_weights(sample_weight: Any, X: NDArray[Any]) -> Weights | None:
 
 def merged(rows: Rows, most: int) -> Rows | None:
     """Return the distinct rows in the order of their bytes with their total weights, or None if they exceed `most`."""
-    records = _records(rows, most)
-    if records is None:
-        return None
+    distinct: set[bytes] = set()
+    for inputs, targets in zip(rows.inputs, rows.targets, strict=True):
+        distinct.add(inputs.tobytes() + targets.tobytes())
+        if len(distinct) > most:
+            return None
+    parts = (np.ascontiguousarray(part).reshape(len(part), -1).view(np.uint8) for part in rows[:2])
+    together = np.concatenate([*parts], axis=1)
+    records = together.view(np.dtype((np.void, together.shape[1]))).reshape(-1)
     _, first, inverse = np.unique(records, return_index=True, return_inverse=True)
     # Sums of integers are exact in any order.
     weights = np.bincount(inverse.reshape(-1), weights=rows.weights, minlength=len(first)).astype(np.float64)
     return Rows(np.ascontiguousarray(rows.inputs[first]), np.ascontiguousarray(rows.targets[first]), weights)
-
-
-def _records(rows: Rows, most: int) -> NDArray[np.void] | None:
-    """Return the bytes of each row as one item, (n,), or None if more than `most` differ."""
-    distinct: set[bytes] = set()
-    parts = []
-    for start in range(0, len(rows.inputs), most + 1):
-        part = slice(start, start + most + 1)
-        inputs = np.ascontiguousarray(rows.inputs[part])
-        targets = np.ascontiguousarray(rows.targets[part].reshape(len(inputs), -1))
-        together = np.concatenate([inputs.view(np.uint8), targets.view(np.uint8)], axis=1)
-        records = together.view(np.dtype((np.void, together.shape[1]))).reshape(-1)
-        distinct.update(record.tobytes() for record in records)
-        if len(distinct) > most:
-            return None
-        parts.append(records)
-    return np.concatenate(parts)
 
 
 def relative(weights: Weights) -> Weights:

@@ -6,6 +6,7 @@ The weights of an input do not depend on the other inputs of a call, but for the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,49 @@ from idwbench.attention.records import ParameterValue
 from idwbench.attention.scores import DistanceScore, get_method
 from idwbench.models.neighbours import SquaredDistances
 
-__all__ = ["array_weighting", "array_weights", "relu", "scores_on_arrays", "shared_by_hits", "softmax"]
+__all__ = ["AnswerTerms", "array_weighting", "array_weights", "relu", "scores_on_arrays", "shared_by_hits", "softmax"]
 
 Array = NDArray[np.float64]
 Parameters = Mapping[str, ParameterValue]
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class AnswerTerms:
+    """The terms of one answer Σ_j weights_j · values_j (+ the intercept of a regressor), by decreasing weight.
+
+    Printed, it is a table of the largest weights.
+
+    Attributes:
+        prediction: The predicted label, or the predicted targets.
+        outputs: Logits (outputs,), or predictions of a regression in the targets' own units.
+        prototypes: Positions (m,) in the model.
+        weights: (m,); over all prototypes those of a softmax sum to 1.
+        keys: The prototypes themselves, (m, features), in the data's own units.
+        values: Their values, (m, outputs).
+        labels: The label (m,) with the largest value of each prototype; None for a regression.
+    """
+
+    prediction: Any
+    outputs: NDArray[np.floating[Any]]
+    prototypes: NDArray[np.int64]
+    weights: NDArray[np.floating[Any]]
+    keys: NDArray[np.floating[Any]]
+    values: NDArray[np.floating[Any]]
+    labels: NDArray[Any] | None = None
+
+    def __str__(self) -> str:
+        rows = [
+            f"prediction: {self.prediction}",
+            "prototype    weight  " + ("label" if self.labels is not None else "value"),
+        ]
+        for place in range(min(_SHOWN, len(self.prototypes))):
+            value = self.labels[place] if self.labels is not None else np.round(self.values[place], 4).tolist()
+            rows.append(f"{self.prototypes[place]:>9}  {self.weights[place]:>8.4f}  {value}")
+        if (hidden := len(self.prototypes) - _SHOWN) > 0:
+            rows.append(f"and {hidden} more with a weight of {self.weights[_SHOWN:].sum():.4f} together")
+        return "\n".join(rows)
 
 
 def array_weights(method: str, parameters: Parameters, inputs: NDArray[Any], keys: NDArray[Any]) -> Array:

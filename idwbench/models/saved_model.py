@@ -22,6 +22,7 @@ from idwbench.data.dataset import Scaling
 from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError, TrainingError
 from idwbench.files import MODEL_SUFFIXES
+from idwbench.models.array_weights import AnswerTerms
 from idwbench.models.criteria import Criterion
 from idwbench.models.inputs import find_label, scaled_input
 from idwbench.models.modules import PrototypeNetwork
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from idwbench.results.store import Results
 
 __all__ = [
-    "AnswerTerms",
     "SavedModel",
     "find_stored_run",
     "stored_model",
@@ -44,25 +44,6 @@ __all__ = [
 _KEY = re.compile(r"[0-9a-fA-F]{1,64}")
 
 SplitMetrics = Mapping[str, Mapping[str, float]]
-
-
-@dataclass(frozen=True)
-class AnswerTerms:
-    """The terms of an answer Σ_j weights_j · values_j, in order of decreasing weight.
-
-    Attributes:
-        outputs: (outputs,), logits, or predictions of a regression in the targets' own units.
-        prototypes: (prototypes,), positions in the model.
-        weights: (prototypes,); the sum of softmax weights is 1.
-        keys: (prototypes, features), in the data's own units.
-        values: (prototypes, outputs).
-    """
-
-    outputs: NDArray[np.float64]
-    prototypes: NDArray[np.int64]
-    weights: NDArray[np.float32]
-    keys: NDArray[np.float64]
-    values: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -129,12 +110,15 @@ class SavedModel:
             outputs = self.network(query)[0].numpy()
         order = np.argsort(-weights, kind="stable")
         keys, values = (tensor.detach().numpy() for tensor in (self.network.keys, self.network.values))
+        outputs, names = self.target_scaling.invert(outputs), np.array(self.class_names)
         return AnswerTerms(
-            outputs=self.target_scaling.invert(outputs),
+            prediction=names[outputs.argmax()] if self.class_names else outputs,
+            outputs=outputs,
             prototypes=order.astype(np.int64),
             weights=weights[order],
             keys=self.scaling.invert(keys[order]),
             values=values[order],
+            labels=names[values[order].argmax(1)] if self.class_names else None,
         )
 
     def patch(
