@@ -126,7 +126,7 @@ def block_settings(block: Block, datasets: Sequence[DataProtocol]) -> list[Setti
 
     model_axes = {name: values for name, values in block.items() if name not in Protocol.model_fields}
     protocol_axes = {name: values for name, values in block.items() if name not in model_axes}
-    models = _parsed(model_axes, lambda cell: parse_model(cell, *supported))
+    models = _parsed(model_axes, parse_model, *supported)
     protocols_by_values = _parsed(protocol_axes, protocols)
     for name, values in block.items():
         with within(name):
@@ -140,26 +140,29 @@ def _values(cell: Cell, axes: Block) -> _Values:
     return tuple(cell[name] for name in sorted(axes))
 
 
-def _parsed(axes: Block, parse: Callable[[Cell], _Parsed]) -> dict[_Values, _Parsed]:
-    """Return what each cell of some axes stands for; an error is located at an axis and the index of its value."""
+def _parsed(axes: Block, parse: Callable[..., _Parsed], *datasets: DatasetConfig) -> dict[_Values, _Parsed]:
+    """Return what each cell of some axes stands for, a model after its check with `datasets`.
+
+    An error is located at an axis and the index of its value.
+    """
     parsed = {}
     for cell in cells(axes):
         try:
-            parsed[_values(cell, axes)] = parse(cell)
+            parsed[_values(cell, axes)] = parse(cell, *datasets)
         except ConfigError as error:
             if not error.location:
                 raise
-            name = _axis_at_fault(str(error.location[0]), cell, parse)
+            name = _axis_at_fault(str(error.location[0]), cell, parse, *datasets)
             index = next(i for i, value in enumerate(axes[name]) if value is cell[name])
             raise ConfigError(error.problem, location=(name, index), hint=error.hint) from None
     return parsed
 
 
-def _axis_at_fault(name: str, cell: Cell, parse: Callable[[Cell], object]) -> str:
+def _axis_at_fault(name: str, cell: Cell, parse: Callable[..., object], *datasets: DatasetConfig) -> str:
     """Return the axis `name`, or the one that contradicts the setting `name` of the protocol."""
     for axis, value in cell.items() if name not in cell else ():
         try:
-            parse({axis: value})
+            parse({axis: value}, *datasets)
         except ConfigError:
             return axis
     return name if name in cell else max(cell)
