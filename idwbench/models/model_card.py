@@ -89,7 +89,10 @@ def _card(
     prototypes: int,
 ) -> dict[str, Any]:
     """Return the card of a model without patches; protocol and seed are None without a run."""
-    is_trained = "run_key" in provenance
+    is_trained, dataset = "run_key" in provenance, None
+    if not isinstance(config.dataset, UnknownConfig):
+        settings = config.dataset.model_dump(mode="json")
+        dataset = {"label": config.dataset_label, "sha256": provenance.get("data_sha256"), "settings": settings}
     return {
         "card": _VERSION,
         "model": config.model.label,
@@ -103,7 +106,7 @@ def _card(
         "outputs": sizes.n_outputs,
         "image_shape": list(sizes.image_shape) if sizes.image_shape else None,
         "classes": list(sizes.class_names),
-        "dataset": _dataset(config, provenance),
+        "dataset": dataset,
         "protocol": config.protocol.model_dump(mode="json") if is_trained else None,
         "seed": config.seed if is_trained else None,
         "metrics": _plain(metrics),
@@ -112,13 +115,6 @@ def _card(
         "metrics_with_patches": None,
         "patches": [],
     }
-
-
-def _dataset(config: RunConfig, provenance: Mapping[str, Any]) -> dict[str, Any] | None:
-    if isinstance(config.dataset, UnknownConfig):
-        return None
-    settings = config.dataset.model_dump(mode="json")
-    return {"label": config.dataset_label, "sha256": provenance.get("data_sha256"), "settings": settings}
 
 
 def _plain(metrics: SplitMetrics) -> dict[str, dict[str, float]]:

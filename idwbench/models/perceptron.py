@@ -29,7 +29,6 @@ __all__ = [
     "initial_mlp",
     "load_mlp",
     "mlp_from_arrays",
-    "total_attention",
 ]
 
 Metrics = dict[tuple[str, str], float]
@@ -136,31 +135,20 @@ class KeySums(nn.Module):
         return {f"key_sums_{name}": sums for name, sums in arrays.items()} | {"key_counts": counts}
 
 
-def total_attention(inputs: Tensor, sums: Tensor, counts: Tensor) -> Tensor:
-    """Return the total attention (n, classes), Σ_t (x_t·x + 1) over the training inputs x_t of each class, in float64.
-
-    Args:
-        inputs: Inputs x of one layer, (n, features).
-        sums: The sum of the x_t of each class, (classes, features), float64.
-        counts: Their number, (classes,), float64.
-    """
-    return inputs.double() @ sums.T + counts
-
-
 def attention_metrics(network: MultilayerPerceptron, sums: KeySums, name: str, split: Split) -> Metrics:
     """Return how often the class with the largest total attention is the target or the output, on the split `name`.
 
     ``target_if_wrong_0`` and ``output_if_wrong_0`` are shares of the inputs with a wrong answer in which the class with
     the largest total attention in layer 0 is the target, or the class that was answered; ``output_if_right_0`` is the
     share of the others in which it is both. Shares of nothing are left out. ``wrong_inputs`` is the number of wrong
-    answers.
+    answers. The total attention of an input x to a class is Σ_t (x_t·x + 1) over its training inputs x_t, in float64.
     """
 
     def classes(inputs: Tensor) -> Tensor:
         """Return the answer to each input and the class that each layer attends to most, (batch, 1 + layers)."""
         layer_inputs, logits = network.layer_inputs(inputs)
         attended = [
-            total_attention(keys, sums.get_buffer(layer), sums.counts)
+            keys.double() @ sums.get_buffer(layer).T + sums.counts
             for layer, keys in zip(sums.names, layer_inputs, strict=True)
         ]
         return torch.stack([scores.argmax(1) for scores in (logits, *attended)], dim=1)

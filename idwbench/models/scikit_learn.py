@@ -15,7 +15,7 @@ from idwbench.machine import check_memory
 from idwbench.runs.datasets import Task
 from idwbench.runs.kinds.scikit_learn import ScikitLearnConfig
 
-__all__ = ["FittedEstimator", "check_data", "fit", "make_estimator"]
+__all__ = ["FittedEstimator", "check_data", "make_estimator"]
 
 # The words of settings for values of scikit-learn.
 _WORDS: dict[ParameterValue, object] = {"none": None, "all": None, "true": True, "false": False}
@@ -117,10 +117,20 @@ def _steps(method: str, chosen: dict[str, Any], task: Task, seed: int) -> list[A
 
 
 class FittedEstimator:
-    """A fitted estimator; `fit` makes it."""
+    """The estimator of a model, fitted to the scaled training inputs, and to labels or scaled targets."""
 
     def __init__(self, model: ScikitLearnConfig, estimator: Any, dataset: Dataset) -> None:
+        from sklearn.exceptions import ConvergenceWarning
+
         self.model, self.estimator, self.dataset = model, estimator, dataset
+        targets = dataset.train.targets
+        if dataset.task == "regression" and dataset.n_outputs == 1:
+            targets = targets[:, 0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # a metric says it
+            # Of class means: a constant pixel does not matter to distances.
+            warnings.filterwarnings("ignore", "self.within_class_std_dev_", UserWarning)
+            estimator.fit(dataset.train.inputs, targets)
 
     def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return (n, outputs) for scaled inputs (n, features): 1 for the predicted class, or scaled predictions."""
@@ -152,7 +162,7 @@ class FittedEstimator:
         None for gradient boosting, which does not show its trees. Training rows that are kept are not counted.
         """
         last, method = self._last, self.model.method
-        parts = last.estimators_ if method in ("svr",) and hasattr(last, "estimators_") else [last]
+        parts = last.estimators_ if method == "svr" and hasattr(last, "estimators_") else [last]
         if method == "nearest_centroid":
             return sum(array.size for array in self.arrays.values())
         if method == "nca_knn":
@@ -173,18 +183,3 @@ class FittedEstimator:
         if self.model.method == "nca_knn":
             return bool(self.estimator[-2].n_iter_ < self.estimator[-2].max_iter)
         return None
-
-
-def fit(model: ScikitLearnConfig, estimator: Any, dataset: Dataset) -> FittedEstimator:
-    """Fit the estimator of a model to the scaled training inputs, and to labels or scaled targets."""
-    from sklearn.exceptions import ConvergenceWarning
-
-    targets = dataset.train.targets
-    if dataset.task == "regression" and dataset.n_outputs == 1:
-        targets = targets[:, 0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a metric says it
-        # Of class means: a constant pixel does not matter to distances.
-        warnings.filterwarnings("ignore", "self.within_class_std_dev_", UserWarning)
-        estimator.fit(dataset.train.inputs, targets)
-    return FittedEstimator(model, estimator, dataset)

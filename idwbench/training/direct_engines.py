@@ -10,7 +10,7 @@ from idwbench.data.dataset import Dataset
 from idwbench.models.initialisation import baseline_prototypes, check_baseline
 from idwbench.models.kernel_regression import KernelRegression, training_values
 from idwbench.models.neighbours import nearest
-from idwbench.models.scikit_learn import check_data, fit, make_estimator
+from idwbench.models.scikit_learn import FittedEstimator, check_data, make_estimator
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.kernel_regression import KernelRegressionConfig
@@ -79,7 +79,7 @@ def _fit_scikit_learn(config: RunConfig, dataset: Dataset, context: Context) -> 
     # A limit that is set outside does not hold for the OpenMP of another thread.
     with limited_threads(1):
         begun = time.thread_time()
-        fitted = fit(model, estimator, dataset)
+        fitted = FittedEstimator(model, estimator, dataset)
         metrics["train", "fit_seconds"] = time.thread_time() - begun
         for name, split in dataset.splits.items():
             if name == "train" and not model.evaluate_train:
