@@ -21,10 +21,9 @@ from torch.nn import functional
 from benchmarks.tables import header, row
 from benchmarks.timing import side_by_side
 from idwbench.data.dataset import Dataset
-from idwbench.dual.facts import RecordingFacts
 from idwbench.dual.memory import LayerMemory, release_pages
 from idwbench.dual.recorder import Recorder
-from idwbench.dual.recording import Recording
+from idwbench.dual.recording import Recording, RecordingFacts
 from idwbench.machine import readable_bytes
 from idwbench.runs.protocol import Protocol
 from idwbench.training.module_training import ModuleTraining, shuffled_batches

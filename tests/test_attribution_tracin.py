@@ -66,9 +66,8 @@ def test_tracin_at_each_step_is_the_contribution_to_a_linear_layer(task, tmp_pat
     """The gradient of a query's logit is the query at every checkpoint, and that of a row is recorded."""
     from benchmarks.attribution.tracin import TracIn
     from idwbench.dual.attribution import layer_queries, row_contributions
-    from idwbench.dual.facts import RecordingFacts
     from idwbench.dual.recorder import Recorder
-    from idwbench.dual.recording import Recording
+    from idwbench.dual.recording import Recording, RecordingFacts
     from idwbench.runs.protocol import Protocol
     from idwbench.training.module_training import ModuleTraining
 

@@ -62,7 +62,7 @@ SCORES = {"attention/scores.py", "training/kernels/scores.py"}
     [
         ("a score with a kernel", "sigma_squared", SCORES),
         ("a metric", "r2", {"runs/metrics.py"}),
-        ("a data set", "diabetes", {"runs/datasets.py", "data/tables.py"}),
+        ("a data set", "diabetes", {"runs/datasets.py", "data/synthetic.py"}),
         ("a data set that is drawn", "hastie_10_2", {"runs/datasets.py", "data/synthetic.py"}),
         ("a figure", "draw_keys", {"figures/keys.py", "figures/collected/keys.py"}),
         ("the name of a figure", "keys_nearest", {"figures/keys_nearest.py", "figures/collected/keys_nearest.py"}),

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from benchmarks.attribution.retraining import configuration, training
 from benchmarks.attribution.sizes import Size
 from idwbench.data.dataset import Dataset, Split
-from idwbench.dual.facts import RecordingFacts
 from idwbench.dual.recorder import Recorder
-from idwbench.dual.recording import Recording
+from idwbench.dual.recording import Recording, RecordingFacts
 from idwbench.models.perceptron import MultilayerPerceptron, initial_mlp
 from idwbench.runs.config import RunConfig
 

@@ -147,7 +147,7 @@ def _epanechnikov_roughness(features: int) -> float:
     return math.log(2 * features * (features + 2) * (features + 4)) - _log_sphere(features)
 
 
-# The words are ways to choose a parameter from the data, see `idwbench.models.bandwidths`.
+# The words are ways to choose a parameter from the data, see `idwbench.models.kernel_regression`.
 BANDWIDTH = Parameter(
     "bandwidth",
     1.0,

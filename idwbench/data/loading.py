@@ -8,10 +8,8 @@ from idwbench.data.dataset import Dataset
 from idwbench.data.files import load_csv, load_npz
 from idwbench.data.folder import data_folder, resolve_files
 from idwbench.data.images import ARCHIVES, load_images, load_parts
-from idwbench.data.lookup import load_lookup
 from idwbench.data.preparation import RawData, prepare
-from idwbench.data.synthetic import GENERATORS, drawn_numbers, load_synthetic
-from idwbench.data.tables import TABLES, load_table
+from idwbench.data.synthetic import GENERATORS, TABLES, drawn_numbers, load_lookup, load_synthetic, load_table
 from idwbench.data.text import load_aesop, load_text, load_wikitext_2
 from idwbench.errors import DatasetError
 from idwbench.machine import check_memory

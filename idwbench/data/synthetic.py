@@ -1,15 +1,22 @@
-"""Data sets that are drawn: one table of generators, most of them scikit-learn's, which is imported when needed."""
+"""Data sets without files: drawn by one table of generators, tables that scikit-learn ships, and pairs for lookup.
+
+Most generators are scikit-learn's, which is imported when needed. A lookup has n items: keys k_i ~ N(mean, 1) and
+values v_i ~ N(0, 1), each of `dimensions` independent numbers. A query for item i is q = k_i + noise · z with
+z ~ N(0, 1). An answer is right when v_i is the nearest of the stored values.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from idwbench.data.dataset import Scaling
-from idwbench.data.preparation import HOLDOUT_STREAM, RawData, RawSplit, ScalingChoice, random_stream
+from idwbench.data.preparation import HOLDOUT_STREAM, RawData, RawSplit, ScalingChoice, random_stream, split_rows
 from idwbench.runs.datasets import (
     BlobsConfig,
     CirclesConfig,
@@ -17,11 +24,28 @@ from idwbench.runs.datasets import (
     Friedman1Config,
     GaussianQuantilesConfig,
     HypercubeConfig,
+    LookupConfig,
     SineConfig,
+    TableConfig,
     TwoMoonsConfig,
 )
 
-__all__ = ["GENERATORS", "Generator", "draw_two_moons", "drawn_numbers", "load_synthetic"]
+__all__ = [
+    "GENERATORS",
+    "TABLES",
+    "Generator",
+    "LookupTable",
+    "Queries",
+    "QuerySplit",
+    "draw_queries",
+    "draw_table",
+    "draw_two_moons",
+    "drawn_numbers",
+    "load_lookup",
+    "load_synthetic",
+    "load_table",
+    "lookup_stream",
+]
 
 
 class Generator(NamedTuple):
@@ -160,3 +184,106 @@ GENERATORS = {
     "sine": Generator(_draw_sine, 2),
     "friedman1": Generator(_draw_friedman1, 11, scaling="features"),
 }
+
+
+QuerySplit = Literal["test", "validation", "holdout"]
+# Each part has a stream of its own, so that the size of one does not change another.
+_STREAMS = ("table", "test", "validation", "holdout_table", "holdout", "training", "projections")
+
+
+@dataclass(frozen=True)
+class LookupTable:
+    """Keys (items, dimensions) and values (items, dimensions), float32."""
+
+    keys: NDArray[np.float32]
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Queries (queries, dimensions), float32, and the items (queries,) that they ask for."""
+
+    inputs: NDArray[np.float32]
+    items: NDArray[np.int64]
+
+
+def lookup_stream(config: LookupConfig, seed: int, name: str) -> np.random.Generator:
+    """Return the generator of one part of a table: ``table``, ``test``, ``training``, …."""
+    return np.random.default_rng([seed, config.seed, _STREAMS.index(name)])
+
+
+def draw_table(config: LookupConfig, seed: int, *, holdout: bool = False) -> LookupTable:
+    """Return the table of a seed; a table with more items begins with the items of a smaller one.
+
+    The holdout is a second table with the same settings.
+    """
+    generator = lookup_stream(config, seed, "holdout_table" if holdout else "table")
+    pairs = generator.standard_normal((config.items, 2, config.dimensions))
+    pairs[:, 0] += config.mean
+    keys, values = (np.ascontiguousarray(pairs[:, part], np.float32) for part in (0, 1))
+    return LookupTable(keys, values)
+
+
+def draw_queries(config: LookupConfig, seed: int, table: LookupTable, split: QuerySplit = "test") -> Queries:
+    """Return noisy queries for the items in turn: query i asks for item i modulo the number of items."""
+    number = config.validation if split == "validation" else config.queries
+    noise = lookup_stream(config, seed, split).standard_normal((int(number), config.dimensions))
+    items = np.arange(int(number)) % config.items
+    return Queries((table.keys[items] + config.noise * noise).astype(np.float32), items)
+
+
+def load_lookup(config: LookupConfig, folder: Path) -> RawData:
+    """Return the table of seed 0 as a regression: keys and values are the training data, queries the other splits.
+
+    Inputs and targets are not scaled. The holdout has the keys themselves as queries.
+    """
+    table = draw_table(config, 0)
+    named = {split: draw_queries(config, 0, table, split) for split in _splits(config)}
+    splits = {name: RawSplit(queries.inputs, table.values[queries.items]) for name, queries in named.items()}
+    stored = RawSplit(table.keys, table.values)
+    return RawData(
+        stored,
+        splits["test"],
+        holdout=stored,
+        validation=splits.get("validation"),
+        target_scaling=Scaling.identity(),
+    )
+
+
+def _splits(config: LookupConfig) -> tuple[QuerySplit, ...]:
+    return ("test", "validation") if config.validation else ("test",)
+
+
+# Options of the function ``sklearn.datasets.load_name`` that returns the table.
+TABLES: dict[str, Mapping[str, Any]] = {
+    "iris": {},
+    "wine": {},
+    "breast_cancer": {},
+    "digits": {},
+    "diabetes": {"scaled": False},
+}
+
+
+def load_table(config: TableConfig, folder: Path) -> RawData:
+    """Return a table in its original units, split by class, or at random if it is a regression.
+
+    Each feature is standardised, since features have units; images by one mean and standard deviation over all pixels.
+    """
+    from sklearn import datasets
+
+    table = getattr(datasets, f"load_{config.name}")(**TABLES[config.name])
+    image_shape = table.images.shape[1:] if "images" in table else None
+    if config.task == "classification":
+        whole = RawSplit(np.asarray(table.data, np.float64), np.asarray(table.target, np.int64))
+        classes, class_names = whole.targets, tuple(map(str, table.target_names))
+    else:
+        whole = RawSplit(np.asarray(table.data, np.float64), np.asarray(table.target, np.float64)[:, np.newaxis])
+        classes, class_names = np.zeros(len(whole.targets)), ()
+    train, test = split_rows(classes, config.test_fraction, np.random.RandomState(config.seed))
+    return RawData(
+        whole.rows(train),
+        whole.rows(test),
+        class_names=class_names,
+        image_shape=image_shape,
+        scaling="pixels" if image_shape else "features",
+    )

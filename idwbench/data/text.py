@@ -1,9 +1,15 @@
 """Texts as data sets: row i has the number of one token as its only input, and that of the next as its label.
 
 The rows of a split are in the order of the text, so a model with a longer context reads its inputs as one sequence.
+Tokens are characters, or words and line ends.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +18,23 @@ from numpy.typing import NDArray
 from idwbench.data.dataset import Scaling
 from idwbench.data.folder import read_checked
 from idwbench.data.preparation import RawData, RawSplit
-from idwbench.data.tokens import MOST_WORDS, build_vocabulary, text_tokenizer
 from idwbench.errors import DatasetError
 from idwbench.files import read_file
 from idwbench.runs.datasets import AesopConfig, LanguageConfig, TextConfig, WikiText2Config
 
-__all__ = ["load_aesop", "load_text", "load_wikitext_2"]
+__all__ = [
+    "CHARACTERS",
+    "MOST_WORDS",
+    "SPACED_WORDS",
+    "UNKNOWN",
+    "WORDS",
+    "Tokenizer",
+    "build_vocabulary",
+    "load_aesop",
+    "load_text",
+    "load_wikitext_2",
+    "text_tokenizer",
+]
 
 # Files of the data folder, with their checksums.
 AESOP = {"aesop/49010-0.txt": "ccc57f278fd84a9ea2193928cca1cbb14b37248c091f9b3edb7bb0b621bf9fc2"}
@@ -147,3 +164,92 @@ def _check_lengths(config: LanguageConfig, unit: str, n_tokens: int, n_test: int
 
 def _rows(codes: NDArray[np.int64], lengths: NDArray[np.int64] | None) -> RawSplit:
     return RawSplit(codes[:-1, None], codes[1:], characters=None if lengths is None else lengths[1:])
+
+
+# Stands for each character that is not in the vocabulary: U+FFFD, the replacement character.
+UNKNOWN = "\ufffd"
+# The largest vocabulary of words without a setting.
+MOST_WORDS = 10_000
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """Splits texts into tokens.
+
+    Attributes:
+        unit: The tokens in messages: ``characters`` or ``words``.
+        unknown: The token that stands for all that are not in the vocabulary; its number is 0.
+        pattern: A regular expression of one token; empty for characters.
+    """
+
+    unit: str
+    unknown: str
+    pattern: str = ""
+
+    def split(self, text: str) -> Sequence[str]:
+        """Return the tokens of a text in order."""
+        return re.findall(self.pattern, text) if self.pattern else text
+
+    def lengths(self, text: str) -> NDArray[np.int64] | None:
+        """Return the characters (n,) from each token to the next, or None if a token is a character.
+
+        They sum to the length of the text: the first token has the spaces before it, the last those after it.
+        """
+        if not self.pattern:
+            return None
+        ends = [token.start() for token in re.finditer(self.pattern, text)][1:]
+        return np.diff([0, *ends, len(text)]).astype(np.int64)
+
+    def join(self, tokens: Sequence[str]) -> str:
+        """Return tokens as a text: words with a space between them, except at line ends."""
+        if not self.pattern:
+            return "".join(tokens)
+        return re.sub(" ?\n ?", "\n", " ".join(tokens))
+
+    def encode(self, tokens: Sequence[str], names: tuple[str, ...]) -> NDArray[np.int64]:
+        """Return the number of each token in the vocabulary `names`, and 0 for others."""
+        numbers = {name: number for number, name in enumerate(names)}
+        return np.fromiter((numbers.get(token, 0) for token in tokens), np.int64, len(tokens))
+
+    def vocabulary_array(self, names: tuple[str, ...]) -> NDArray[np.generic]:
+        """Return a vocabulary as numbers: code points of characters, or the UTF-8 bytes of words joined by spaces."""
+        if not self.pattern:
+            return np.array([ord(name) for name in names], np.int64)
+        return np.frombuffer(" ".join(names).encode("utf-8", "surrogatepass"), np.uint8).copy()
+
+    def vocabulary(self, array: NDArray[np.generic]) -> tuple[str, ...]:
+        """Return the vocabulary of a `vocabulary_array`."""
+        if not self.pattern:
+            return tuple(chr(point) for point in array.tolist())
+        return tuple(array.tobytes().decode("utf-8", "surrogatepass").split(" "))
+
+
+CHARACTERS = Tokenizer("characters", UNKNOWN)
+# Words, with apostrophes inside, and single signs of punctuation.
+WORDS = Tokenizer("words", "<unk>", r"\n|\w+(?:['’]\w+)*|[^\w\s]")
+# Of a text whose tokens are already separated by spaces.
+SPACED_WORDS = Tokenizer("words", "<unk>", r"\n|[^ \n]+")
+
+
+def text_tokenizer(config: LanguageConfig) -> Tokenizer:
+    """Return the tokenizer of a text."""
+    if config.tokens == "characters":
+        return CHARACTERS
+    return SPACED_WORDS if config.is_spaced else WORDS
+
+
+def build_vocabulary(tokens: Sequence[str], unknown: str = UNKNOWN, size: int = 0) -> tuple[str, ...]:
+    """Return `unknown`, and the different tokens of a text by code point.
+
+    Args:
+        tokens: A text, or its words.
+        unknown: The token for all others.
+        size: Largest number of other tokens, the most frequent; of equally frequent ones the first by code point. 0 for
+            all.
+    """
+    counts = Counter(tokens)
+    counts.pop(unknown, None)
+    names = sorted(counts)
+    if size:
+        names = sorted(sorted(names, key=lambda name: -counts[name])[:size])
+    return (unknown, *names)

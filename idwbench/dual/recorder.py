@@ -17,10 +17,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from idwbench.dual.coefficients import BETA_1
-from idwbench.dual.facts import LayerFacts, RecordingFacts, parameters_sha256, read_facts, write_facts
 from idwbench.dual.layer_calls import Layer, LayerCalls, Weights, joined, joined_part
 from idwbench.dual.memory import release_pages
-from idwbench.dual.recording import array_shapes, file_checksum, mapped_arrays, read_recording
+from idwbench.dual.recording import (
+    LayerFacts,
+    RecordingFacts,
+    array_shapes,
+    file_checksum,
+    mapped_arrays,
+    parameters_sha256,
+    read_facts,
+    read_recording,
+    write_facts,
+)
 from idwbench.errors import FullDiskError, OutputError, RecordingError, TrainingError
 from idwbench.files import is_full_disk, make_folder
 from idwbench.machine import readable_bytes

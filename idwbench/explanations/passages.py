@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from idwbench.data.loading import load_dataset
-from idwbench.data.tokens import Tokenizer
+from idwbench.data.text import Tokenizer
 from idwbench.dual.recording import Recording, open_recording
 from idwbench.errors import ExplanationError, RecordingError
 from idwbench.explanations.explanation import Answer

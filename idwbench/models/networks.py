@@ -18,10 +18,9 @@ from idwbench.data.dataset import Dataset, Split, feature_moments
 from idwbench.data.loading import load_dataset
 from idwbench.models.initialisation import check_prototypes, initial_prototypes
 from idwbench.models.modules import PrototypeNetwork, RowModule, complete_run, with_parameters
-from idwbench.models.neighbours import nearest
+from idwbench.models.neighbours import PrototypeQuality, nearest
 from idwbench.models.patch_study import study_patches
 from idwbench.models.perceptron import MultilayerPerceptron
-from idwbench.models.quality import PrototypeQuality
 from idwbench.models.transformer import Transformer
 from idwbench.results.store import Results
 from idwbench.runs.kinds.network import LINEAR, NetworkConfig, check_encoder
@@ -246,9 +245,8 @@ def _prototypes(model: NetworkConfig, keys: Tensor, values: Tensor) -> Prototype
 def head_metrics(model: NetworkConfig, network: Network, dataset: Dataset) -> Values:
     """Return metrics of a head of prototypes by split and name; none of a linear head.
 
-    These are the quality of the prototypes (`idwbench.models.quality`), and for an ``idw`` head with patches those of a
-    study of patches of wrong test inputs (`idwbench.models.patch_study`). In both the features of the encoder stand for
-    the inputs, so that distances are distances of features.
+    These are those of `PrototypeQuality`, and for an ``idw`` head with patches those of a study of patches of wrong
+    test inputs. In both the features of the encoder stand for the inputs, so that distances are those of features.
     """
     if not isinstance(network.head, PrototypeNetwork):
         return {}

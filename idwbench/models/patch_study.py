@@ -23,8 +23,7 @@ from idwbench.models.closed_form import (
     softmax,
 )
 from idwbench.models.modules import PrototypeNetwork
-from idwbench.models.neighbours import squared_distances
-from idwbench.models.quality import mean_neighbour_distance
+from idwbench.models.neighbours import mean_neighbour_distance, squared_distances
 
 __all__ = ["SPECIAL_POINTS", "calibration_error", "study_patches"]
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from idwbench.data.dataset import Dataset, Split
-from idwbench.data.tokens import CHARACTERS, Tokenizer, text_tokenizer
+from idwbench.data.text import CHARACTERS, Tokenizer, text_tokenizer
 from idwbench.errors import ConfigError
 from idwbench.models.modules import complete_run, with_parameters
 from idwbench.models.transformer import Transformer, initialise_transformer

@@ -47,7 +47,7 @@ class MetricDefinition:
         task: The task whose models have the metric; None for the cost of training, the quality of prototypes,
             studies of patches, kernel regression, hash tables, and multilayer perceptrons.
         function: ``(outputs (n, outputs), targets) -> value``; targets are labels (n,) or numbers (n, outputs). None if
-            it is not computed from outputs, see `idwbench.models.quality`.
+            it is not computed from outputs, see `idwbench.models.neighbours`.
         percent: Whether tables show the value times 100.
     """
 
@@ -142,7 +142,7 @@ METRICS: dict[str, MetricDefinition] = {
 }
 
 
-# The quality of prototypes, see `idwbench.models.quality`.
+# The quality of prototypes, see `idwbench.models.neighbours`.
 QUALITY_METRICS = (
     *("coverage", "relative_coverage", "chamfer", "dead_keys", "key_distance", "key_spacing", "key_agreement"),
     "nearest_key_accuracy",

@@ -55,7 +55,7 @@ def measure_runs(
     done = 0
     for group in groups.values():
         from idwbench.data.loading import load_dataset
-        from idwbench.models.quality import PrototypeQuality
+        from idwbench.models.neighbours import PrototypeQuality
 
         dataset = load_dataset(group[0].config.dataset, data_dir)
         quality = PrototypeQuality(dataset.splits)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ResultsError
 from idwbench.files import full_disk_error
-from idwbench.models.quality import PrototypeQuality
+from idwbench.models.neighbours import PrototypeQuality
 from idwbench.results.renewal import renewed
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig

@@ -7,7 +7,7 @@ from time import perf_counter
 from idwbench.data.dataset import Dataset
 from idwbench.errors import TrainingError
 from idwbench.machine import allocation_problem
-from idwbench.models.quality import PrototypeQuality, StackSearch
+from idwbench.models.neighbours import PrototypeQuality, StackSearch
 from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
 from idwbench.training.engine import Context, Engine

@@ -1,8 +1,8 @@
 """The engine of softened hash tables: it looks up noisy queries, and trains projections of queries and keys.
 
-Each seed has its own table and queries, see `idwbench.data.lookup`. An epoch has as many new noisy queries, for random
-items, as the test; the loss of a batch is the mean squared error of the answers. All random numbers of a run come from
-its seed and that of the data set. Runs are independent: none shares an operation with another.
+Each seed has its own table and queries, see `draw_table`. An epoch has as many new noisy queries, for random items,
+as the test; the loss of a batch is the mean squared error of the answers. All random numbers of a run come from its
+seed and that of the data set. Runs are independent: none shares an operation with another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from idwbench.data.dataset import Dataset
-from idwbench.data.lookup import Queries, draw_queries, draw_table, lookup_stream
+from idwbench.data.synthetic import Queries, draw_queries, draw_table, lookup_stream
 from idwbench.models.hash_table import HashTable, initial_projections, measured, recall
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import LookupConfig

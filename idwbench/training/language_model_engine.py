@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from idwbench.data.dataset import Dataset, Split
-from idwbench.data.tokens import text_tokenizer
+from idwbench.data.text import text_tokenizer
 from idwbench.dual.layer_calls import lstm_layers, record_lstm
 from idwbench.dual.recorder import Recorder
 from idwbench.models.modules import parameter_arrays

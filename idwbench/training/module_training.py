@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from idwbench.data.dataset import Dataset
-from idwbench.dual.facts import RecordingFacts
 from idwbench.dual.recorder import Recorder, Recordings
+from idwbench.dual.recording import RecordingFacts
 from idwbench.errors import FullDiskError
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from idwbench.data.loading import load_dataset
-from idwbench.data.lookup import draw_queries, draw_table
+from idwbench.data.synthetic import draw_queries, draw_table
 from idwbench.errors import ConfigError
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import LookupConfig, parse_dataset

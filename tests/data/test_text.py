@@ -7,7 +7,7 @@ import pytest
 from idwbench.data import text as texts
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
-from idwbench.data.tokens import CHARACTERS, UNKNOWN, build_vocabulary
+from idwbench.data.text import CHARACTERS, UNKNOWN, build_vocabulary
 from idwbench.errors import ConfigError, DatasetError
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import TextConfig, parse_dataset

@@ -10,7 +10,7 @@ import pytest
 from idwbench.data import text as texts
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
-from idwbench.data.tokens import CHARACTERS, SPACED_WORDS, WORDS, Tokenizer, build_vocabulary, text_tokenizer
+from idwbench.data.text import CHARACTERS, SPACED_WORDS, WORDS, Tokenizer, build_vocabulary, text_tokenizer
 from idwbench.errors import DatasetError
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import AesopConfig, TextConfig, WikiText2Config, parse_dataset

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from idwbench.dual.facts import RecordingFacts
 from idwbench.dual.recorder import Recorder
-from idwbench.dual.recording import Recording
+from idwbench.dual.recording import Recording, RecordingFacts
 from idwbench.runs.protocol import Protocol
 from idwbench.training.checkpoints import CheckpointFile
 from idwbench.training.module_training import ModuleTraining, shuffled_batches

@@ -11,10 +11,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from idwbench.dual.facts import RecordingFacts
 from idwbench.dual.layer_calls import gate_gradients, lstm_layers, previous_states, record_lstm
 from idwbench.dual.recorder import Recorder
-from idwbench.dual.recording import Recording
+from idwbench.dual.recording import Recording, RecordingFacts
 from idwbench.models.text_model import LstmLanguageModel
 from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.runs.protocol import Protocol

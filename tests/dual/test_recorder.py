@@ -14,10 +14,9 @@ from recorded import N_TRAIN, Interrupted, RecordedTraining
 from torch import nn
 
 from idwbench.dual import recorder as recorder_module
-from idwbench.dual.facts import RecordingFacts, write_facts
 from idwbench.dual.layer_calls import Weights
 from idwbench.dual.recorder import Recorder, Recordings
-from idwbench.dual.recording import Recording
+from idwbench.dual.recording import Recording, RecordingFacts, write_facts
 from idwbench.errors import FullDiskError, OutputError, RecordingError, TrainingError
 from idwbench.machine import readable_bytes
 from idwbench.runs.protocol import Protocol

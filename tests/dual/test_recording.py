@@ -12,8 +12,7 @@ import pytest
 from recorded import Interrupted, RecordedTraining
 
 from idwbench.dual import recording as recording_module
-from idwbench.dual.facts import RecordingFacts, parameters_sha256, read_facts
-from idwbench.dual.recording import Recording, open_recording
+from idwbench.dual.recording import Recording, RecordingFacts, open_recording, parameters_sha256, read_facts
 from idwbench.errors import RecordingError, ResultsError
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config

@@ -173,7 +173,7 @@ def test_a_weight_of_kernel_regression_is_so_many_copies(kernel, rule):
 
 def test_leave_one_out_errors_with_weights_are_those_of_copies():
     from idwbench.attention.kernels import KERNELS
-    from idwbench.models.bandwidths import leave_one_out_errors
+    from idwbench.models.kernel_regression import leave_one_out_errors
 
     X, _ = rows(20)
     y, weights = X[:, :1], np.random.default_rng(0).integers(1, 4, 20)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from idwbench.attention.forward import attend
-from idwbench.data.lookup import LookupTable, Queries, draw_queries, draw_table
+from idwbench.data.synthetic import LookupTable, Queries, draw_queries, draw_table
 from idwbench.models.hash_table import HashTable, initial_projections, measured, recall
 from idwbench.runs.datasets import LookupConfig
 from idwbench.runs.kinds.hash_table import SIMILARITIES, HashTableConfig

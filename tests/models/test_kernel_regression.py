@@ -19,13 +19,13 @@ from idwbench.attention.kernels import KERNELS
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, NoNeighboursWarning
 from idwbench.models import neighbours
-from idwbench.models.bandwidths import (
+from idwbench.models.kernel_regression import (
     canonical_factor,
+    kernel_weights,
     leave_one_out_errors,
     leave_one_out_parameters,
     scott_bandwidth,
 )
-from idwbench.models.kernel_regression import kernel_weights
 from idwbench.models.neighbours import SquaredDistances
 from idwbench.runs.datasets import parse_dataset
 

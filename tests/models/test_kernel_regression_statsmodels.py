@@ -7,7 +7,7 @@ import pytest
 
 import idwbench
 from idwbench.attention.kernels import KERNELS
-from idwbench.models.bandwidths import canonical_factor, leave_one_out_errors, leave_one_out_parameters
+from idwbench.models.kernel_regression import canonical_factor, leave_one_out_errors, leave_one_out_parameters
 
 pytestmark = pytest.mark.slow
 

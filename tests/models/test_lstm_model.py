@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from idwbench.data.dataset import Split
-from idwbench.data.tokens import WORDS, build_vocabulary
+from idwbench.data.text import WORDS, build_vocabulary
 from idwbench.errors import ConfigError
 from idwbench.models.text_model import LstmLanguageModel, TextModel, bits_per_character, mean_loss, text_metrics
 from idwbench.runs.kinds.lstm_lm import LstmConfig

@@ -11,8 +11,7 @@ from scipy.spatial.distance import cdist
 
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.models import neighbours
-from idwbench.models.neighbours import nearest, other_distances, several_nearest, squared_distances
-from idwbench.models.quality import PrototypeQuality
+from idwbench.models.neighbours import PrototypeQuality, nearest, other_distances, several_nearest, squared_distances
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.metrics import METRICS, QUALITY_METRICS

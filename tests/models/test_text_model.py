@@ -7,7 +7,7 @@ import pytest
 import torch
 from texts import TEXT, random_model, text_file, text_run
 
-from idwbench.data.tokens import build_vocabulary
+from idwbench.data.text import build_vocabulary
 from idwbench.errors import ConfigError, TrainingError
 from idwbench.models.text_model import TextModel, load_language_model
 from idwbench.results.store import Results

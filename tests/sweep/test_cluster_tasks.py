@@ -14,7 +14,7 @@ from engine_runs import replace_train, train_runs
 from idwbench.attention.scores import METHODS
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ClusterError, ConfigError
-from idwbench.models.quality import PrototypeQuality
+from idwbench.models.neighbours import PrototypeQuality
 from idwbench.plugins import load_plugin, register
 from idwbench.results.rows import package_versions
 from idwbench.runs.config import run_config

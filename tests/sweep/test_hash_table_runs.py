@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
-from idwbench.data.lookup import draw_queries, draw_table
+from idwbench.data.synthetic import draw_queries, draw_table
 from idwbench.errors import SpecError
 from idwbench.models.hash_table import recall, stored_hash_table
 from idwbench.report.formats import render

@@ -8,7 +8,7 @@ import torch
 from engine_runs import train_run, train_runs
 
 from idwbench.data.loading import load_dataset
-from idwbench.data.lookup import draw_queries, draw_table
+from idwbench.data.synthetic import draw_queries, draw_table
 from idwbench.models.hash_table import HashTable, measured, recall
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.results import RunResult

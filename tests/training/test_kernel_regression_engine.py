@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import idwbench
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
-from idwbench.models.bandwidths import scott_bandwidth
+from idwbench.models.kernel_regression import scott_bandwidth
 from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
 from idwbench.training.direct_engines import ENGINES

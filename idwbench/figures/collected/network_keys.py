@@ -64,9 +64,8 @@ def _has_points(row: Row) -> bool:
 
 
 def _panel(store: Results, section: Section, row: Row, run: StoredRun, dataset: Dataset) -> FeaturePanel:
-    from idwbench.models.neighbours import several_nearest
+    from idwbench.models.neighbours import mean_neighbour_distance, several_nearest
     from idwbench.models.networks import feature_dataset, network_from_arrays
-    from idwbench.models.quality import mean_neighbour_distance
 
     model = run.config.model
     assert isinstance(model, NetworkConfig)

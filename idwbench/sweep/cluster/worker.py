@@ -28,7 +28,7 @@ from idwbench.training.selection import check_engine, engine_of
 
 if TYPE_CHECKING:
     from idwbench.data.dataset import Dataset
-    from idwbench.models.quality import PrototypeQuality
+    from idwbench.models.neighbours import PrototypeQuality
 
 __all__ = ["train_task", "version_problem"]
 
@@ -155,7 +155,7 @@ def _prepared(task: Task, data: DatasetConfig) -> _Setup:
 
 def _new_setup(task: Task, data: DatasetConfig, identity: tuple[object, ...]) -> _Setup:
     from idwbench.data.loading import load_dataset
-    from idwbench.models.quality import PrototypeQuality
+    from idwbench.models.neighbours import PrototypeQuality
 
     is_own = not task["data_dir_is_given"] and bool(os.environ.get(DATA_VARIABLE))
     dataset = load_dataset(data, None if is_own else Path(task["data_dir"]))

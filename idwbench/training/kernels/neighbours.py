@@ -49,7 +49,7 @@ def _search_stack(columns: Numbers, others: Numbers, among_themselves: bool, ind
 def nearest_in_stack(
     points: NDArray[np.float32], others: NDArray[np.float32], among_themselves: bool = False
 ) -> tuple[Indices, Numbers]:
-    """Return index and distance (runs, n) of the nearest of `others` of each point, see `idwbench.models.quality`."""
+    """Return index and distance (runs, n) of the nearest of `others` of each point, see `StackSearch`."""
     columns = np.ascontiguousarray(points.swapaxes(1, 2), np.float64)
     shape = (max(len(points), len(others)), points.shape[1])
     index, least = np.empty(shape, np.int64), np.empty(shape)
