@@ -249,7 +249,8 @@ class SequenceAttention:
         queries, keys = self.score.prepare(queries, keys)
         scores = self.score.scores(queries, keys)
         mask = masks.rows(0, queries.shape[-2], keys.shape[-2], scores)
-        weights = functional.dropout(self._weights(scores, mask).to(values.dtype), self.dropout)
+        weights = apply_weighting(get_weighting(self.weighting), self.parameters, scores, mask)
+        weights = functional.dropout(weights.to(values.dtype), self.dropout)
         return weights @ values, weights
 
     def without_weights(self, queries: Tensor, keys: Tensor, values: Tensor, masks: Masks) -> Tensor:
@@ -262,15 +263,12 @@ class SequenceAttention:
         if product is not None:
             return _fused(product, values, masks, self.dropout)
         queries, keys = self.score.prepare(queries, keys)
-        n_rows = self._rows_at_a_time(queries, keys)
+        per_query = math.prod(queries.shape[:-2]) * keys.shape[-2] * self.score.numbers_per_pair
+        n_rows = max(1, NUMBERS_AT_A_TIME // max(1, per_query))
         chunks = torch.split(queries, n_rows, -2)
         attend = self._attend_rows if len(chunks) == 1 else self._recomputed
         outputs = [attend(chunk, keys, values, masks, n * n_rows) for n, chunk in enumerate(chunks)]
         return torch.cat(outputs, -2)
-
-    def _rows_at_a_time(self, queries: Tensor, keys: Tensor) -> int:
-        per_query = math.prod(queries.shape[:-2]) * keys.shape[-2] * self.score.numbers_per_pair
-        return max(1, NUMBERS_AT_A_TIME // max(1, per_query))
 
     def _recomputed(self, queries: Tensor, keys: Tensor, values: Tensor, masks: Masks, start: int) -> Tensor:
         """Return the attention of a chunk, whose scores and weights are computed again in the backward pass.
@@ -297,11 +295,8 @@ class SequenceAttention:
         empty = None if mask is None else torch.isneginf(mask).all(-1, keepdim=True)
         if mask is not None and empty is not None:
             mask = mask.masked_fill(empty, 0.0)  # a softmax over no key would have NaN as its gradient
-        weights = self._weights(scores, mask)
+        weights = apply_weighting(get_weighting(self.weighting), self.parameters, scores, mask)
         return weights if empty is None else weights.masked_fill(empty, 0.0)
-
-    def _weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        return apply_weighting(get_weighting(self.weighting), self.parameters, scores, mask)
 
 
 def _fused(product: Product, values: Tensor, masks: Masks, dropout: float) -> Tensor:

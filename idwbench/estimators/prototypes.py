@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -112,13 +112,9 @@ class MemoryEstimator(BaseEstimator):  # type: ignore[misc]
             return ""
         from idwbench.estimators.drawing import prototypes_html
 
-        names = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        classes, features = (tuple(map(str, getattr(self, name, ()))) for name in ("classes_", "feature_names_in_"))
         image_shape = getattr(self, "image_shape", None)
-        return prototypes_html(self.prototypes_, self.values_, self._class_names(), image_shape, names)
-
-    def _class_names(self) -> Sequence[str]:
-        """Return one name for each class; none for a regression."""
-        return tuple(map(str, getattr(self, "classes_", ())))
+        return prototypes_html(self.prototypes_, self.values_, classes, image_shape, features)
 
 
 class MemoryRegressor(RegressorMixin, MemoryEstimator):  # type: ignore[misc]

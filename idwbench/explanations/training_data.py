@@ -90,7 +90,13 @@ def history_memory(config: RunConfig, recording: Recording, dataset: Dataset) ->
     Raises:
         RecordingError: the data is not what was recorded.
     """
-    _check_data(recording, dataset)
+    expected, present = recording.facts.data_sha256, dataset.sha256
+    if expected != present:
+        raise RecordingError(
+            f"the data {dataset.config.name} is not what was recorded (its SHA-256 starts with {present[:12]}, "
+            f"that of the recorded data with {expected[:12]})",
+            file=recording.folder,
+        )
     train, rows = dataset.train, recording.rows
     memories = [*recording.layers.values()]
     trained = [(memory.weight, memory.bias) for memory in memories]
@@ -112,16 +118,6 @@ def history_memory(config: RunConfig, recording: Recording, dataset: Dataset) ->
         steps=recording.slot_steps,
         warnings=residual_warnings(recording),
     )
-
-
-def _check_data(recording: Recording, dataset: Dataset) -> None:
-    expected, present = recording.facts.data_sha256, dataset.sha256
-    if expected != present:
-        raise RecordingError(
-            f"the data {dataset.config.name} is not what was recorded (its SHA-256 starts with {present[:12]}, "
-            f"that of the recorded data with {expected[:12]})",
-            file=recording.folder,
-        )
 
 
 def residual_warnings(recording: Recording) -> tuple[str, ...]:
