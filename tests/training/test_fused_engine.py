@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import pickle
 import runpy
@@ -274,11 +275,11 @@ def tiny_kernel(tmp_path, monkeypatch):
 
     def outcome(cache):
         monkeypatch.setattr(numba.config, "CACHE_DIR", str(cache))
-        monkeypatch.setattr(jit, "CACHE_FOLDER", jit.cache_folder())
+        monkeypatch.setattr(jit, "cache_folder", functools.cache(jit.cache_folder.__wrapped__))
         held_code, results = jit.cache_holds_code(), []
         add_one = runpy.run_path(str(tmp_path / "tiny.py"))["add_one"]
         jit.with_repaired_cache(lambda: results.append(add_one(41)))
-        return held_code, results, bool(add_one.stats.cache_hits)
+        return held_code, results, bool(add_one.compiled.stats.cache_hits)
 
     return outcome
 
@@ -286,8 +287,8 @@ def tiny_kernel(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_kernels_work_where_no_cache_can_be_written(tiny_kernel, tmp_path):
     (tmp_path / "file").write_text("")
-    assert jit.cache_folder(str(tmp_path / "file")) is None
     assert tiny_kernel(tmp_path / "file") == (False, [42], False)
+    assert jit.cache_folder() is None
 
 
 @pytest.mark.slow
@@ -306,7 +307,7 @@ def test_a_cache_with_flipped_bytes_is_emptied_and_filled_again(tiny_kernel, tmp
 
 @pytest.mark.parametrize("error", [OSError, EOFError, pickle.UnpicklingError, UnicodeDecodeError])
 def test_training_survives_a_damaged_cache_and_a_full_disk(error, tmp_path, monkeypatch):
-    monkeypatch.setattr(jit, "CACHE_FOLDER", tmp_path)
+    monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path)
     damaged = tmp_path / "sub" / f"kernel.py{sys.version_info.major}{sys.version_info.minor}.nbi"
     damaged.parent.mkdir()
     damaged.write_bytes(b"half an ind")
@@ -325,8 +326,20 @@ def test_only_the_first_run_needs_compiling():
     assert not fused_engine.needs_compiling()
 
 
-def test_machine_code_is_kept_in_a_folder_named_by_the_sources(tmp_path):
-    folder = jit.cache_folder(str(tmp_path))
+IMPORTS = """
+import idwbench.training.fused_engine, idwbench.training.kernels.epochs, idwbench.training.kernels.neighbours
+"""
+
+
+def test_importing_kernels_does_not_touch_the_cache(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "-c", IMPORTS], check=True, env=environment)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_machine_code_is_kept_in_a_folder_named_by_the_sources(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    folder = jit.cache_folder.__wrapped__()
     assert folder is not None
     assert folder.parent == tmp_path
     assert folder.name.startswith("kernels-")

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import sys
 from collections.abc import Callable
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -14,6 +15,7 @@ from idwbench.errors import TrainingError
 from idwbench.files import read_file, writable_folder
 
 __all__ = [
+    "EntryKernel",
     "cache_folder",
     "cache_holds_code",
     "entry_kernel",
@@ -34,21 +36,19 @@ _config = cast(Any, numba.config)
 _njit = cast(Any, numba.njit)
 
 
-def cache_folder(root: str | None = None) -> Path | None:
+@cache
+def cache_folder() -> Path | None:
     """Return the folder for machine code of these sources, created if needed; None if it cannot be written.
 
     Its name has a checksum of all source files, since Numba checks only the file of the entry kernel. The parent folder
-    is `root`, or ``NUMBA_CACHE_DIR``, or the user's cache folder.
+    is ``NUMBA_CACHE_DIR``, or the user's cache folder.
     """
     digest = hashlib.sha256(numba.__version__.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(read_file(source, TrainingError))
-    base = Path(root or _config.CACHE_DIR or platformdirs.user_cache_dir("idwbench"))
+    base = Path(_config.CACHE_DIR or platformdirs.user_cache_dir("idwbench"))
     folder = base / f"kernels-{digest.hexdigest()[:16]}"
     return folder if writable_folder(folder) else None
-
-
-CACHE_FOLDER = cache_folder()
 
 
 def cache_holds_code() -> bool:
@@ -56,7 +56,8 @@ def cache_holds_code() -> bool:
     if getattr(numba.config, "DISABLE_JIT", False):
         return True
     version = f"py{sys.version_info.major}{sys.version_info.minor}"
-    return CACHE_FOLDER is not None and any(CACHE_FOLDER.glob(f"*/*.{version}.nbi"))
+    folder = cache_folder()
+    return folder is not None and any(folder.glob(f"*/*.{version}.nbi"))
 
 
 def with_repaired_cache(first_call: Callable[[], None]) -> None:
@@ -65,22 +66,41 @@ def with_repaired_cache(first_call: Callable[[], None]) -> None:
         try:
             return first_call()
         except Exception:  # a damaged file can raise any exception; a lasting error is raised by the last call
-            for file in CACHE_FOLDER.glob("*/*.nb?") if CACHE_FOLDER is not None else ():
+            folder = cache_folder()
+            for file in folder.glob("*/*.nb?") if folder is not None else ():
                 with contextlib.suppress(OSError):
                     file.unlink()
     first_call()
 
 
+class EntryKernel:
+    """A function that Python calls: compiled at its first call, with the machine code in the cache.
+
+    So that an import neither reads nor creates the cache.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    @cached_property
+    def compiled(self) -> Any:
+        """Numba's dispatcher."""
+        folder, before = cache_folder(), _config.CACHE_DIR
+        try:
+            if folder is not None:
+                _config.CACHE_DIR = str(folder)
+            return _njit(cache=folder is not None, fastmath=FAST_MATH, **OPTIONS)(self._function)
+        finally:
+            _config.CACHE_DIR = before
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the machine code."""
+        return self.compiled(*arguments)
+
+
 def entry_kernel(function: Function) -> Function:
-    """Compile a function that Python calls, at its first call, and cache the machine code."""
-    before = _config.CACHE_DIR
-    try:
-        if CACHE_FOLDER is not None:
-            _config.CACHE_DIR = str(CACHE_FOLDER)
-        compiled = _njit(cache=CACHE_FOLDER is not None, fastmath=FAST_MATH, **OPTIONS)(function)
-    finally:
-        _config.CACHE_DIR = before
-    return cast(Function, compiled)
+    """Return the `EntryKernel` of a function."""
+    return cast(Function, EntryKernel(function))
 
 
 def kernel(function: Function) -> Function:
