@@ -83,6 +83,12 @@ def test_a_protocol_option_is_declared_once_and_used_by_the_engines_alone(option
     assert len(found) <= 3
 
 
+def test_an_optimiser_is_its_name_its_step_in_torch_and_its_loop_in_the_kernels():
+    # A recording keeps its name, and coefficients of the dual form and the history of keys have a rule for each family.
+    files = {file for file in mentioning("sgd") if not file.startswith("dual/")} - {"training/replay.py"}
+    assert files == {"runs/protocol.py", "training/optimizers.py", "training/kernels/updates.py"}
+
+
 def test_a_command_is_its_own_file_and_its_name_in_the_application():
     assert {file for file in mentioning("sweep") if file.startswith("cli/")} >= {"cli/sweep.py", "cli/app.py"}
     assert all((PACKAGE / f"cli/{FUNCTIONS.get(name, name)}.py").is_file() for name in COMMANDS)
