@@ -10,8 +10,7 @@ So the last parameters are w_T = factor ⊙ w_0 + Σ_s coefficient_s ⊙ g_s, el
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,38 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 if TYPE_CHECKING:
     from idwbench.runs.protocol import Protocol
 
-__all__ = ["BETA_1", "BackwardCoefficients", "StepRule", "adam_coefficients", "step_coefficients"]
+__all__ = ["BETA_1", "BackwardCoefficients", "adam_coefficients", "step_coefficients"]
 
 Numbers = NDArray[np.float64]
 
 # The decay of the first moment in Adam, as in `idwbench.training.optimizers`.
 BETA_1 = 0.9
-
-
-@dataclass(frozen=True)
-class StepRule:
-    """The constants of an optimizer's step, see the module."""
-
-    old: float
-    new: float
-    weight_decay: float
-
-    @classmethod
-    def sgd(cls, momentum: float, weight_decay: float) -> StepRule:
-        """Return the rule of SGD."""
-        return cls(momentum, 1.0, weight_decay)
-
-    @classmethod
-    def adam(cls, weight_decay: float) -> StepRule:
-        """Return the rule of Adam and AMSGrad."""
-        return cls(BETA_1, 1 - BETA_1, weight_decay)
-
-    @classmethod
-    def of(cls, protocol: Protocol) -> StepRule:
-        """Return the rule of a protocol's optimizer."""
-        if protocol.optimizer == "sgd":
-            return cls.sgd(protocol.momentum, protocol.weight_decay)
-        return cls.adam(protocol.weight_decay)
 
 
 class BackwardCoefficients:
@@ -59,14 +32,24 @@ class BackwardCoefficients:
     p_T = 1, r_T = 0; then for s = T−1, …, 0: q = r − size_s ⊙ p, coefficient_s = q · new · clip_s,
     p ← p + q · new · decay, r ← old · q. At the end p is the factor of the initial parameters.
 
+    Args:
+        weight_decay: Weight decay.
+        momentum: Momentum of SGD; None for Adam and AMSGrad.
+
     Attributes:
         factor: The factor of the parameters before the earliest step so far; broadcasts against them.
     """
 
-    def __init__(self, rule: StepRule) -> None:
-        self.rule = rule
+    def __init__(self, weight_decay: float, momentum: float | None = None) -> None:
+        self.weight_decay = weight_decay
+        self.old, self.new = (BETA_1, 1 - BETA_1) if momentum is None else (momentum, 1.0)
         self.factor: Numbers = np.ones(())
         self._velocity_factor: Numbers = np.zeros(())
+
+    @classmethod
+    def of(cls, protocol: Protocol) -> Self:
+        """Return the coefficients for a protocol's optimizer."""
+        return cls(protocol.weight_decay, protocol.momentum if protocol.optimizer == "sgd" else None)
 
     def earlier(self, sizes: Numbers, clips: Numbers) -> Numbers:
         """Return the coefficients (steps, …) of the steps before those of the last call, in the order of time.
@@ -75,13 +58,13 @@ class BackwardCoefficients:
             sizes: Sizes of the steps, (steps, …).
             clips: What each gradient was multiplied by, (steps,).
         """
-        rule, coefficients = self.rule, np.empty_like(sizes)
+        coefficients = np.empty_like(sizes)
         for step in range(len(sizes) - 1, -1, -1):
             through = self._velocity_factor - sizes[step] * self.factor
-            np.multiply(through, rule.new * clips[step], out=coefficients[step, ...])
-            if rule.weight_decay:
-                self.factor = self.factor + (rule.new * rule.weight_decay) * through
-            self._velocity_factor = rule.old * through
+            np.multiply(through, self.new * clips[step], out=coefficients[step, ...])
+            if self.weight_decay:
+                self.factor = self.factor + (self.new * self.weight_decay) * through
+            self._velocity_factor = self.old * through
         return coefficients
 
 
@@ -99,7 +82,9 @@ def step_coefficients(
         momentum: μ.
         weight_decay: λ, which is added to the gradient.
     """
-    coefficients, factor = _all_steps(StepRule.sgd(momentum, weight_decay), np.asarray(rates, np.float64), clips)
+    coefficients, factor = _all_steps(
+        BackwardCoefficients(weight_decay, momentum), np.asarray(rates, np.float64), clips
+    )
     return coefficients, float(factor)
 
 
@@ -115,11 +100,10 @@ def adam_coefficients(scales: Numbers, clips: ArrayLike, weight_decay: float = 0
         weight_decay: λ.
     """
     corrections = 1 - BETA_1 ** np.arange(1.0, len(scales) + 1)
-    return _all_steps(StepRule.adam(weight_decay), -scales / corrections[:, None], clips)
+    return _all_steps(BackwardCoefficients(weight_decay), -scales / corrections[:, None], clips)
 
 
-def _all_steps(rule: StepRule, sizes: Numbers, clips: ArrayLike) -> tuple[Numbers, Numbers]:
+def _all_steps(backward: BackwardCoefficients, sizes: Numbers, clips: ArrayLike) -> tuple[Numbers, Numbers]:
     """Return the coefficients (steps, …) of all steps, and the factor (…) of the initial parameters."""
-    backward = BackwardCoefficients(rule)
     coefficients = backward.earlier(sizes, np.broadcast_to(np.asarray(clips, np.float64), len(sizes)))
     return coefficients, np.broadcast_to(backward.factor, sizes.shape[1:])

@@ -147,15 +147,15 @@ class LayerMemory:
             where: The slots (slots,) that are looked at; by default all.
             on_slots: Called after each chunk with the number of slots that were looked at, and of all.
         """
-        best = _LargestAttention(len(queries), min(k, self.slots if where is None else int(np.count_nonzero(where))))
+        best = np.zeros((len(queries), 0), np.int64), np.zeros((len(queries), 0), np.float32)
         for slots in self.chunks(max(1, _BLOCK_NUMBERS // max(1, len(queries)))):
             chosen = np.arange(slots.start, slots.stop)
             if where is not None:
                 chosen = chosen[where[slots]]
             if len(chosen):
-                best.add(self.attention(queries, slots if where is None else chosen), chosen)
+                best = _largest(best, chosen, self.attention(queries, slots if where is None else chosen), k)
             on_slots(slots.stop, self.slots)
-        return best.result()
+        return best
 
     def totals(self, queries: Array, groups: NDArray[np.integer[Any]], n_groups: int) -> Floats:
         """Return the total attention Σ α_t (n, groups) of queries (n, features) to each group of slots.
@@ -255,61 +255,35 @@ class LayerMemory:
         return sums
 
 
-class _LargestAttention:
-    """The k largest attentions of each query, largest first; equal ones by slot.
-
-    Candidates, the attentions above the k-th largest so far, wait until there are more of them than results. A later
-    slot with an attention equal to the k-th largest is no candidate.
+def _largest(
+    best: tuple[NDArray[np.int64], Array], slots: NDArray[np.int64], attention: Array, k: int
+) -> tuple[NDArray[np.int64], Array]:
+    """Return the slots and attention (n, at most k) of the largest of the best so far and of later slots.
 
     Args:
-        n_queries: Number of queries.
-        k: Number of slots for each, at most the number of all columns to come.
+        best: Slots and attention so far, largest first, and equal ones by slot, as the result.
+        slots: Later slots (columns,).
+        attention: (n, columns).
+        k: Largest number of slots for each query.
     """
-
-    def __init__(self, n_queries: int, k: int) -> None:
-        self.n_queries, self.k = n_queries, k
-        self._candidates: list[tuple[Array, Array, Array]] = []  # queries, slots and attention
-        self._n_candidates = 0
-        self._threshold: Array | None = None  # (queries, 1), once there are k slots for each
-
-    def add(self, attention: Array, slots: NDArray[np.int64]) -> None:
-        """Add attention (queries, columns) to slots (columns,); slots increase from call to call."""
-        if not self.n_queries or not self.k:
-            return
-        if self._threshold is None:
-            # The k-th largest is among them, and so are those that equal it.
-            largest = torch.topk(torch.from_numpy(attention), min(self.k, len(slots)), dim=1, sorted=False).values
-            is_candidate = ~(attention < largest.amin(1, keepdim=True).numpy())
-        else:
-            is_candidate = ~(attention <= self._threshold)
-        places = np.flatnonzero(is_candidate)
-        queries = places // len(slots)
-        few = np.min_scalar_type(self.n_queries)  # NumPy sorts short integers several times as fast
-        chosen = slots[places - queries * len(slots)]
-        self._candidates.append((queries.astype(few), chosen, attention.reshape(-1)[places]))
-        self._n_candidates += len(places)
-        if self._threshold is None or self._n_candidates > 2 * self.n_queries * self.k:
-            self._keep_largest()
-
-    def result(self) -> tuple[NDArray[np.int64], Array]:
-        """Return slots and attention (queries, k)."""
-        shape = self.n_queries, self.k
-        if 0 in shape:
-            return np.zeros(shape, np.int64), np.zeros(shape, np.float32)
-        self._keep_largest()
-        _, slots, attention = self._candidates[0]
-        return slots.reshape(shape), attention.reshape(shape)
-
-    def _keep_largest(self) -> None:
-        queries, slots, attention = (np.concatenate(parts) for parts in zip(*self._candidates, strict=True))
-        order = np.argsort(-attention, kind="stable")
-        order = order[np.argsort(queries[order], kind="stable")]
-        starts = np.searchsorted(queries[order], np.arange(self.n_queries))
-        order = order[np.arange(len(order)) - starts[queries[order]] < self.k]
-        self._candidates = [(queries[order], slots[order], attention[order])]
-        self._n_candidates = len(order)
-        if len(order) == self.n_queries * self.k:
-            self._threshold = attention[order].reshape(self.n_queries, self.k)[:, -1:]
+    earlier, n_queries = best[0].shape[1], len(attention)
+    every = np.concatenate([best[1].astype(attention.dtype), attention], axis=1)
+    k = min(k, every.shape[1])
+    if not k or not n_queries:
+        return np.zeros((n_queries, k), np.int64), every[:, :k]
+    if earlier == k:
+        threshold = best[1][:, -1:]
+    else:
+        # The k-th largest is among them, and so are those that equal it.
+        threshold = torch.topk(torch.from_numpy(every), k, dim=1, sorted=False).values.amin(1, keepdim=True).numpy()
+    queries, columns = np.nonzero(~(every < threshold))
+    order = np.lexsort((columns, -every[queries, columns], queries))
+    order = order[np.arange(len(order)) - np.searchsorted(queries, queries) < k]
+    places = columns[order].reshape(n_queries, k)
+    chosen = slots[np.maximum(places - earlier, 0)]
+    known = np.nonzero(places < earlier)
+    chosen[known] = best[0][known[0], places[known]]
+    return chosen, np.take_along_axis(every, places, 1)
 
 
 def _memberships(groups: Tensor, n_groups: int) -> Tensor:

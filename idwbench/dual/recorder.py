@@ -19,17 +19,7 @@ from torch import Tensor
 from idwbench.dual.coefficients import BETA_1
 from idwbench.dual.layer_calls import Layer, LayerCalls, Weights, joined, joined_part
 from idwbench.dual.memory import release_pages
-from idwbench.dual.recording import (
-    LayerFacts,
-    RecordingFacts,
-    array_shapes,
-    file_checksum,
-    mapped_arrays,
-    parameters_sha256,
-    read_facts,
-    read_recording,
-    write_facts,
-)
+from idwbench.dual.recording import LayerFacts, Recording, RecordingFacts, file_checksum, parameters_sha256
 from idwbench.errors import FullDiskError, OutputError, RecordingError, TrainingError
 from idwbench.files import is_full_disk, make_folder
 from idwbench.machine import readable_bytes
@@ -89,7 +79,7 @@ class Recorder:
     @property
     def needed_bytes(self) -> int:
         """The disk space of the whole recording, to within a MiB."""
-        shapes = array_shapes(self.facts)
+        shapes = self.facts.array_shapes
         return _OVERHEAD + sum(math.prod(shape) * self._dtype(name).itemsize for name, shape in shapes.items())
 
     def start(self) -> None:
@@ -104,13 +94,13 @@ class Recorder:
         self.steps = self.slots = 0
         try:
             self._check_space()
-            for name, shape in array_shapes(self.facts).items():
+            for name, shape in self.facts.array_shapes.items():
                 self._arrays[name] = _reserved_array(self.partial / f"{name}.npy", shape, self._dtype(name))
             for name, layer in self.layers.items():
                 self._arrays[f"{name}.initial"][...] = joined(layer).cpu().numpy()
             for name, inputs in self.fold.items():
                 self._arrays[f"{name}.inputs"][...] = inputs
-            write_facts(self.partial, self.facts)
+            self.facts.write(self.partial)
         except OutputError:
             self.discard()
             raise
@@ -127,14 +117,14 @@ class Recorder:
         self.close()
         steps, slots = position["steps"], position["slots"]
         try:
-            if not read_facts(self.partial).same_training(self.facts):
+            if not RecordingFacts.read(self.partial).same_training(self.facts):
                 return False
-            arrays = mapped_arrays(self.partial, self.facts, "r+")
+            arrays = self.facts.mapped_arrays(self.partial, "r+")
         except RecordingError:
             return False
         if arrays["steps"][:steps, 2].sum() != slots:
             return False
-        write_facts(self.partial, self.facts)  # those of a recording that was complete say so
+        self.facts.write(self.partial)  # those of a recording that was complete say so
         self._arrays, self.steps, self.slots = arrays, steps, slots
         self._calls.attach()
         return True
@@ -218,9 +208,9 @@ class Recorder:
         if not facts.exact:
             self.facts = replace(self.facts, layers=self._with_residuals())
         self.close()
-        checksums = {name: file_checksum(self.partial / f"{name}.npy") for name in array_shapes(facts)}
+        checksums = {name: file_checksum(self.partial / f"{name}.npy") for name in facts.array_shapes}
         self.facts = replace(self.facts, complete=True, checksums=checksums)
-        write_facts(self.partial, self.facts)
+        self.facts.write(self.partial)
         with _writing(self.folder):
             shutil.rmtree(self.folder, ignore_errors=True)
             self.partial.rename(self.folder)
@@ -284,7 +274,7 @@ class Recorder:
     def _with_residuals(self) -> dict[str, LayerFacts]:
         """Write the residuals of all layers, and return the facts of the layers with their shares."""
         described = {}
-        for name, memory in read_recording(self.partial, self.facts).layers.items():
+        for name, memory in Recording.read(self.partial, self.facts).layers.items():
             residual, arrays = memory.remainder(), self._arrays
             arrays[f"{name}.residual"][...] = residual
             moved = np.linalg.norm(arrays[f"{name}.final"].astype(np.float64) - arrays[f"{name}.initial"])

@@ -22,26 +22,159 @@ if TYPE_CHECKING:
     from idwbench.results.records import StoredRun
     from idwbench.results.store import Results
 
-__all__ = [
-    "LayerFacts",
-    "Recording",
-    "RecordingFacts",
-    "array_shapes",
-    "file_checksum",
-    "mapped_arrays",
-    "open_recording",
-    "parameters_sha256",
-    "read_facts",
-    "read_recording",
-    "write_facts",
-]
+__all__ = ["LayerFacts", "Recording", "RecordingFacts", "file_checksum", "open_recording", "parameters_sha256"]
 
 # A checksum is that of the whole file up to this size. Larger files would take longer than a second, since CRC-32 reads
 # one to three gigabytes in a second, and a recording has several such files.
 _WHOLE_BYTES, _BLOCK_BYTES = 2**27, 2**16
 
+FORMAT = "idwbench-recording-1"
+FILE = "recording.json"
+
 Array = NDArray[Any]
 Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LayerFacts:
+    """One layer of a recording.
+
+    Attributes:
+        features: Length of its inputs.
+        outputs: Length of its outputs.
+        bias: Whether it has a bias.
+        folded: Number of distinct inputs if each is stored once, or None.
+        residual_share: ‖residual‖/‖W_T − W_0‖ for Adam, otherwise None.
+        gradients_of: The layer that its gradients are stored with, or None for its own. It is in the file only if it
+            is not None.
+    """
+
+    features: int
+    outputs: int
+    bias: bool
+    folded: int | None = None
+    residual_share: float | None = None
+    gradients_of: str | None = None
+
+
+@dataclass(frozen=True)
+class RecordingFacts:
+    """The training that a recording belongs to, and what was recorded of it.
+
+    Attributes:
+        run_key: Key of the run, or any other name of the training.
+        data_sha256: Checksum of the training data.
+        optimizer: sgd, adam or adam_amsgrad.
+        momentum: Momentum of sgd.
+        weight_decay: Weight decay.
+        dtype: Type of the stored keys and gradients.
+        layers: The recorded layers by name.
+        steps: Number of steps of the whole training.
+        slots: Number of slots of the whole training.
+        parameters_sha256: `parameters_sha256` of the recorded layers after the training.
+        complete: Whether the training was recorded to its end.
+        checksums: `file_checksum` of each array's file by its name; recordings of version 0.2.0 have none.
+    """
+
+    run_key: str
+    data_sha256: str
+    optimizer: str = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    dtype: str = "float32"
+    layers: Mapping[str, LayerFacts] = field(default_factory=dict)
+    steps: int = 0
+    slots: int = 0
+    parameters_sha256: str = ""
+    complete: bool = False
+    checksums: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the dual form holds without a residual."""
+        return self.optimizer == "sgd"
+
+    def same_training(self, other: RecordingFacts) -> bool:
+        """Return whether two recordings are of the same training, recorded in the same way."""
+        return self._settings() == other._settings()
+
+    def _settings(self) -> RecordingFacts:
+        layers = {name: replace(layer, residual_share=None) for name, layer in self.layers.items()}
+        return replace(self, layers=layers, parameters_sha256="", complete=False, checksums={})
+
+    @property
+    def array_shapes(self) -> dict[str, Shape]:
+        """Return the shapes of all arrays of a recording, by the names of their files without ``.npy``."""
+        shapes: dict[str, Shape] = {"rows": (self.slots,), "steps": (self.steps, 3)}
+        for name, layer in self.layers.items():
+            columns = layer.features + layer.bias
+            shapes |= {f"{name}.{when}": (layer.outputs, columns) for when in ("initial", "final")}
+            if layer.folded is None:
+                shapes[f"{name}.keys"] = (self.slots, layer.features)
+            else:
+                shapes[f"{name}.inputs"] = (layer.folded, layer.features)
+            if layer.gradients_of is None:
+                shapes[f"{name}.gradients"] = (self.slots, layer.outputs)
+                if self.dtype == "float16":
+                    shapes[f"{name}.units"] = (self.steps,)
+            if not self.exact:
+                shapes |= {f"{name}.scales": (self.steps, layer.outputs), f"{name}.residual": (layer.outputs, columns)}
+        return shapes
+
+    def write(self, folder: Path) -> None:
+        """Write ``recording.json`` atomically, with a checksum of its own.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        stored = asdict(self)
+        for layer in stored["layers"].values():
+            if layer["gradients_of"] is None:
+                del layer["gradients_of"]
+        content = json.dumps({"format": FORMAT, **stored, "sha256": _facts_sha256(stored)}, indent=1) + "\n"
+        write_file(folder / FILE, content.encode(), overwrite=True)
+
+    @classmethod
+    def read(cls, folder: Path) -> RecordingFacts:
+        """Read ``recording.json``.
+
+        Raises:
+            RecordingError: there is no such folder or file, or it is damaged or of another format.
+        """
+        if not folder.is_dir():
+            problem = "there is no recording: it was moved or deleted, or the run was not recorded"
+            raise RecordingError(problem, file=folder, hint="train the run again to record it anew")
+        path = folder / FILE
+        content = read_file(path, RecordingError)
+        try:
+            stored: dict[str, Any] = json.loads(content)
+            name, checksum = stored.pop("format"), stored.pop("sha256", None)
+            is_damaged = checksum not in (None, _facts_sha256(stored))
+            layers = {layer: LayerFacts(**facts) for layer, facts in stored.pop("layers").items()}
+            facts = _checked(cls(layers=layers, **stored))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise RecordingError("is damaged: expected the facts of a recording", file=path) from None
+        if name != FORMAT:
+            raise RecordingError(f"has the format {name!r}, expected '{FORMAT}'", file=path)
+        if is_damaged:
+            raise RecordingError("is damaged: it has another checksum", file=path)
+        return facts
+
+    def mapped_arrays(self, folder: Path, mode: Literal["c", "r+"] = "c") -> dict[str, Array]:
+        """Return all arrays of a recording, memory-mapped.
+
+        Args:
+            folder: Where the files are.
+            mode: ``r+`` to write into the files; by default changes stay in memory.
+
+        Raises:
+            RecordingError: a file is missing, cut, or does not hold an array of the right shape and kind of numbers.
+        """
+        shapes = self.array_shapes
+        arrays = {name: _mapped_array(folder / f"{name}.npy", shape, "c") for name, shape in shapes.items()}
+        if mode == "r+":  # only now, since NumPy enlarges files that are cut
+            arrays = {name: _mapped_array(folder / f"{name}.npy", shape, "r+") for name, shape in shapes.items()}
+        return arrays
 
 
 @dataclass(frozen=True)
@@ -79,16 +212,36 @@ class Recording:
         Raises:
             RecordingError: it is missing, not complete, cut, damaged, or of another model.
         """
-        facts = read_facts(folder)
+        facts = RecordingFacts.read(folder)
         if not facts.complete:
             raise RecordingError("the recording is not complete", file=folder)
         if run_key not in (None, facts.run_key):
             raise RecordingError(f"the recording is of the run {facts.run_key}, expected {run_key}", file=folder)
         if parameters_sha256 not in (None, facts.parameters_sha256):
             raise RecordingError("the recording is of another model: the parameters differ", file=folder)
-        recording = read_recording(folder, facts)
+        recording = cls.read(folder, facts)
         _check_files(folder, facts)
         return recording
+
+    @classmethod
+    def read(cls, folder: Path, facts: RecordingFacts) -> Recording:
+        """Return the recording of a training whose steps were all recorded.
+
+        Raises:
+            RecordingError: a file is missing, cut, or does not hold what the facts say.
+        """
+        arrays = facts.mapped_arrays(folder)
+        rows, steps = np.array(arrays["rows"], np.int64), np.array(arrays["steps"])
+        n_rows = min((layer.folded for layer in facts.layers.values() if layer.folded is not None), default=np.inf)
+        if rows.size and not 0 <= rows.min() <= rows.max() < n_rows:
+            problem = "is damaged: it has rows that the training data does not have"
+            raise RecordingError(problem, file=folder / "rows.npy")
+        counts = steps[:, 2]
+        if not (counts >= 0).all() or counts.sum() != facts.slots:
+            raise RecordingError("is damaged: the steps have another number of slots", file=folder / "steps.npy")
+        slot_steps = np.repeat(np.arange(len(counts)), counts.astype(np.int64))
+        layers = {name: _layer_memory(name, facts, arrays, rows, slot_steps) for name in facts.layers}
+        return cls(folder, facts, rows, slot_steps, layers)
 
 
 def open_recording(results: Results, run: StoredRun) -> Recording:
@@ -105,63 +258,6 @@ def open_recording(results: Results, run: StoredRun) -> Recording:
         raise RecordingError(f"the run {run.run_key} was not recorded")
     checksum = pointer.astype(np.uint8).tobytes().hex()
     return Recording.open(results.recording_folder / run.run_key, run_key=run.run_key, parameters_sha256=checksum)
-
-
-def read_recording(folder: Path, facts: RecordingFacts) -> Recording:
-    """Return the recording of a training whose steps were all recorded.
-
-    Raises:
-        RecordingError: a file is missing, cut, or does not hold what the facts say.
-    """
-    arrays = mapped_arrays(folder, facts)
-    rows, steps = np.array(arrays["rows"], np.int64), np.array(arrays["steps"])
-    n_rows = min((layer.folded for layer in facts.layers.values() if layer.folded is not None), default=np.inf)
-    if rows.size and not 0 <= rows.min() <= rows.max() < n_rows:
-        problem = "is damaged: it has rows that the training data does not have"
-        raise RecordingError(problem, file=folder / "rows.npy")
-    counts = steps[:, 2]
-    if not (counts >= 0).all() or counts.sum() != facts.slots:
-        raise RecordingError("is damaged: the steps have another number of slots", file=folder / "steps.npy")
-    slot_steps = np.repeat(np.arange(len(counts)), counts.astype(np.int64))
-    layers = {name: _layer_memory(name, facts, arrays, rows, slot_steps) for name in facts.layers}
-    return Recording(folder, facts, rows, slot_steps, layers)
-
-
-def array_shapes(facts: RecordingFacts) -> dict[str, Shape]:
-    """Return the shapes of all arrays of a recording, by the names of their files without ``.npy``."""
-    shapes: dict[str, Shape] = {"rows": (facts.slots,), "steps": (facts.steps, 3)}
-    for name, layer in facts.layers.items():
-        columns = layer.features + layer.bias
-        shapes |= {f"{name}.{when}": (layer.outputs, columns) for when in ("initial", "final")}
-        if layer.folded is None:
-            shapes[f"{name}.keys"] = (facts.slots, layer.features)
-        else:
-            shapes[f"{name}.inputs"] = (layer.folded, layer.features)
-        if layer.gradients_of is None:
-            shapes[f"{name}.gradients"] = (facts.slots, layer.outputs)
-            if facts.dtype == "float16":
-                shapes[f"{name}.units"] = (facts.steps,)
-        if not facts.exact:
-            shapes |= {f"{name}.scales": (facts.steps, layer.outputs), f"{name}.residual": (layer.outputs, columns)}
-    return shapes
-
-
-def mapped_arrays(folder: Path, facts: RecordingFacts, mode: Literal["c", "r+"] = "c") -> dict[str, Array]:
-    """Return all arrays of a recording, memory-mapped.
-
-    Args:
-        folder: Where the files are.
-        facts: What they must hold.
-        mode: ``r+`` to write into the files; by default changes stay in memory.
-
-    Raises:
-        RecordingError: a file is missing, cut, or does not hold an array of the right shape and kind of numbers.
-    """
-    shapes = array_shapes(facts)
-    arrays = {name: _mapped_array(folder / f"{name}.npy", shape, "c") for name, shape in shapes.items()}
-    if mode == "r+":  # only now, since NumPy enlarges files that are cut
-        arrays = {name: _mapped_array(folder / f"{name}.npy", shape, "r+") for name, shape in shapes.items()}
-    return arrays
 
 
 def file_checksum(path: Path) -> str:
@@ -252,78 +348,6 @@ def _split(parameters: Array, layer: LayerFacts) -> tuple[Array, Array | None]:
     return parameters[:, : layer.features], parameters[:, layer.features] if layer.bias else None
 
 
-FORMAT = "idwbench-recording-1"
-FILE = "recording.json"
-
-
-@dataclass(frozen=True)
-class LayerFacts:
-    """One layer of a recording.
-
-    Attributes:
-        features: Length of its inputs.
-        outputs: Length of its outputs.
-        bias: Whether it has a bias.
-        folded: Number of distinct inputs if each is stored once, or None.
-        residual_share: ‖residual‖/‖W_T − W_0‖ for Adam, otherwise None.
-        gradients_of: The layer that its gradients are stored with, or None for its own. It is in the file only if it
-            is not None.
-    """
-
-    features: int
-    outputs: int
-    bias: bool
-    folded: int | None = None
-    residual_share: float | None = None
-    gradients_of: str | None = None
-
-
-@dataclass(frozen=True)
-class RecordingFacts:
-    """The training that a recording belongs to, and what was recorded of it.
-
-    Attributes:
-        run_key: Key of the run, or any other name of the training.
-        data_sha256: Checksum of the training data.
-        optimizer: sgd, adam or adam_amsgrad.
-        momentum: Momentum of sgd.
-        weight_decay: Weight decay.
-        dtype: Type of the stored keys and gradients.
-        layers: The recorded layers by name.
-        steps: Number of steps of the whole training.
-        slots: Number of slots of the whole training.
-        parameters_sha256: `parameters_sha256` of the recorded layers after the training.
-        complete: Whether the training was recorded to its end.
-        checksums: `file_checksum` of each array's file by its name; recordings of version 0.2.0 have none.
-    """
-
-    run_key: str
-    data_sha256: str
-    optimizer: str = "sgd"
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    dtype: str = "float32"
-    layers: Mapping[str, LayerFacts] = field(default_factory=dict)
-    steps: int = 0
-    slots: int = 0
-    parameters_sha256: str = ""
-    complete: bool = False
-    checksums: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def exact(self) -> bool:
-        """Whether the dual form holds without a residual."""
-        return self.optimizer == "sgd"
-
-    def same_training(self, other: RecordingFacts) -> bool:
-        """Return whether two recordings are of the same training, recorded in the same way."""
-        return self._settings() == other._settings()
-
-    def _settings(self) -> RecordingFacts:
-        layers = {name: replace(layer, residual_share=None) for name, layer in self.layers.items()}
-        return replace(self, layers=layers, parameters_sha256="", complete=False, checksums={})
-
-
 def parameters_sha256(parameters: Iterable[NDArray[np.generic]]) -> str:
     """Return the SHA-256 of arrays: their shapes, types and bytes, in order."""
     digest = hashlib.sha256()
@@ -331,46 +355,6 @@ def parameters_sha256(parameters: Iterable[NDArray[np.generic]]) -> str:
         digest.update(f"{array.shape} {array.dtype.str} ".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def write_facts(folder: Path, facts: RecordingFacts) -> None:
-    """Write ``recording.json`` atomically, with a checksum of its own.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
-    stored = asdict(facts)
-    for layer in stored["layers"].values():
-        if layer["gradients_of"] is None:
-            del layer["gradients_of"]
-    content = json.dumps({"format": FORMAT, **stored, "sha256": _facts_sha256(stored)}, indent=1) + "\n"
-    write_file(folder / FILE, content.encode(), overwrite=True)
-
-
-def read_facts(folder: Path) -> RecordingFacts:
-    """Read ``recording.json``.
-
-    Raises:
-        RecordingError: there is no such folder or file, or it is damaged or of another format.
-    """
-    if not folder.is_dir():
-        problem = "there is no recording: it was moved or deleted, or the run was not recorded"
-        raise RecordingError(problem, file=folder, hint="train the run again to record it anew")
-    path = folder / FILE
-    content = read_file(path, RecordingError)
-    try:
-        stored: dict[str, Any] = json.loads(content)
-        name, checksum = stored.pop("format"), stored.pop("sha256", None)
-        is_damaged = checksum not in (None, _facts_sha256(stored))
-        layers = {layer: LayerFacts(**facts) for layer, facts in stored.pop("layers").items()}
-        facts = _checked(RecordingFacts(layers=layers, **stored))
-    except (ValueError, LookupError, TypeError, AttributeError):
-        raise RecordingError("is damaged: expected the facts of a recording", file=path) from None
-    if name != FORMAT:
-        raise RecordingError(f"has the format {name!r}, expected '{FORMAT}'", file=path)
-    if is_damaged:
-        raise RecordingError("is damaged: it has another checksum", file=path)
-    return facts
 
 
 def _facts_sha256(stored: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
-from idwbench.dual.coefficients import BackwardCoefficients, StepRule
+from idwbench.dual.coefficients import BackwardCoefficients
 from idwbench.dual.key_history import KeyHistory, StepBatches, adam_step_sizes, clip_factors, directional_gradients
 from idwbench.errors import TrainingError
 from idwbench.results.records import StoredRun
@@ -328,7 +328,7 @@ class _Accumulator:
         self.movement = self.keys.astype(np.float64) - initial
         norms = (self.movement**2).sum(1, keepdims=True)
         self.directions = self.movement / np.where(norms > 0, norms, 1.0)
-        self.coefficients = BackwardCoefficients(StepRule.of(self.protocol))
+        self.coefficients = BackwardCoefficients.of(self.protocol)
         self.shares = np.zeros((len(self.dataset.train), len(initial)))
         n_classes = len(self.dataset.class_names) or 1
         self.class_shares = np.zeros((self.protocol.epochs, n_classes, len(initial)))

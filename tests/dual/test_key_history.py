@@ -7,7 +7,7 @@ from float64_replay import Float64Replay
 
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset
-from idwbench.dual.coefficients import BackwardCoefficients, StepRule, step_coefficients
+from idwbench.dual.coefficients import BackwardCoefficients, step_coefficients
 from idwbench.dual.key_history import KeyHistory
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.training.replay import replay_keys
@@ -74,7 +74,7 @@ def test_coefficients_in_parts_are_those_of_all_steps():
     rates, clips = generator.uniform(0.1, 0.2, 9), generator.uniform(0.5, 1, 9)
     config = run_config("two_moons", optimizer="sgd", momentum=0.9, weight_decay=0.1)
     expected, factor = step_coefficients(rates, clips, momentum=0.9, weight_decay=0.1)
-    backward, sizes = BackwardCoefficients(StepRule.of(config.protocol)), rates.reshape(-1, 1, 1)
+    backward, sizes = BackwardCoefficients.of(config.protocol), rates.reshape(-1, 1, 1)
     last, first = backward.earlier(sizes[5:], clips[5:]), backward.earlier(sizes[:5], clips[:5])
     np.testing.assert_allclose(np.concatenate([first, last]).ravel(), expected, rtol=1e-13)
     np.testing.assert_allclose(backward.factor, factor, rtol=1e-13)

@@ -16,7 +16,7 @@ from torch import nn
 from idwbench.dual import recorder as recorder_module
 from idwbench.dual.layer_calls import Weights
 from idwbench.dual.recorder import Recorder, Recordings
-from idwbench.dual.recording import Recording, RecordingFacts, write_facts
+from idwbench.dual.recording import Recording, RecordingFacts
 from idwbench.errors import FullDiskError, OutputError, RecordingError, TrainingError
 from idwbench.machine import readable_bytes
 from idwbench.runs.protocol import Protocol
@@ -98,11 +98,11 @@ def test_a_training_whose_recording_does_not_reach_its_checkpoint_starts_anew(da
     elif damage == "no steps":
         np.load(partial / "steps.npy", mmap_mode="r+")[4] = 0
     elif damage == "of version 0.2.0":  # its files grew, and their headers said 0 rows until the end
-        write_facts(partial, replace(stopped.recorder.facts, steps=0, slots=0))
+        replace(stopped.recorder.facts, steps=0, slots=0).write(partial)
     elif damage == "no facts":
         (partial / "recording.json").write_text("{}")
     else:
-        write_facts(partial, replace(stopped.recorder.facts, dtype="float32"))
+        replace(stopped.recorder.facts, dtype="float32").write(partial)
     resumed = RecordedTraining(SGD, tmp_path / "run")
     resumed.training(file).train()
     resumed.recorder.finish()

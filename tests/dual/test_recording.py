@@ -12,7 +12,7 @@ import pytest
 from recorded import Interrupted, RecordedTraining
 
 from idwbench.dual import recording as recording_module
-from idwbench.dual.recording import Recording, RecordingFacts, open_recording, parameters_sha256, read_facts
+from idwbench.dual.recording import Recording, RecordingFacts, open_recording, parameters_sha256
 from idwbench.errors import RecordingError, ResultsError
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
@@ -216,7 +216,7 @@ def test_arrays_are_never_unpickled(folder: Path) -> None:
 
 
 def test_a_recording_of_another_model_is_one_line(folder: Path) -> None:
-    facts = read_facts(folder)
+    facts = RecordingFacts.read(folder)
     Recording.open(folder, run_key="run", parameters_sha256=facts.parameters_sha256)
     with pytest.raises(RecordingError, match=r"run: the recording is of the run run, expected 0123$"):
         Recording.open(folder, run_key="0123")
