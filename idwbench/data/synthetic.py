@@ -238,7 +238,8 @@ def load_lookup(config: LookupConfig, folder: Path) -> RawData:
     Inputs and targets are not scaled. The holdout has the keys themselves as queries.
     """
     table = draw_table(config, 0)
-    named = {split: draw_queries(config, 0, table, split) for split in _splits(config)}
+    names: tuple[QuerySplit, ...] = ("test", "validation") if config.validation else ("test",)
+    named = {split: draw_queries(config, 0, table, split) for split in names}
     splits = {name: RawSplit(queries.inputs, table.values[queries.items]) for name, queries in named.items()}
     stored = RawSplit(table.keys, table.values)
     return RawData(
@@ -248,10 +249,6 @@ def load_lookup(config: LookupConfig, folder: Path) -> RawData:
         validation=splits.get("validation"),
         target_scaling=Scaling.identity(),
     )
-
-
-def _splits(config: LookupConfig) -> tuple[QuerySplit, ...]:
-    return ("test", "validation") if config.validation else ("test",)
 
 
 # Options of the function ``sklearn.datasets.load_name`` that returns the table.

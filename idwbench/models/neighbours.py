@@ -41,7 +41,6 @@ __all__ = [
     "StackSearch",
     "mean_neighbour_distance",
     "nearest",
-    "other_distances",
     "several_nearest",
     "squared_distances",
 ]
@@ -182,11 +181,6 @@ def nearest(points: Array, others: Array, own: Indices | None = None) -> tuple[I
     return index, np.sqrt(least)
 
 
-def other_distances(points: Array, chosen: Indices) -> Floats:
-    """Return the distance of each row of `chosen` (m,) to the nearest other of `points` (n, features), (m,)."""
-    return nearest(points[chosen], points, chosen)[1]
-
-
 def _products(points: Array, others: Array) -> Iterator[tuple[slice, Floats, float]]:
     """Yield for some rows ‖k‖² − 2x·k (rows, m), a number for each row less than d², and a bound of its error."""
     centre = others[0].astype(np.float64)
@@ -257,7 +251,7 @@ def mean_neighbour_distance(inputs: NDArray[np.floating]) -> float:
     if len(inputs) < 2:
         return 0.0
     rows = np.unique(np.linspace(0, len(inputs) - 1, _NEIGHBOUR_POINTS).astype(np.int64))
-    return float(other_distances(inputs, rows).mean())
+    return float(nearest(inputs[rows], inputs, rows)[1].mean())
 
 
 class PrototypeQuality:

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.models import neighbours
-from idwbench.models.neighbours import PrototypeQuality, nearest, other_distances, several_nearest, squared_distances
+from idwbench.models.neighbours import PrototypeQuality, nearest, several_nearest, squared_distances
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.metrics import METRICS, QUALITY_METRICS
@@ -169,7 +169,7 @@ def test_several_nearest_are_in_the_order_of_their_distances():
     np.testing.assert_array_equal(rows, exact.argsort(1)[:, :5])
     np.testing.assert_allclose(distances, np.sort(exact)[:, :5], rtol=1e-12)
     np.testing.assert_allclose(squared_distances(queries, points), exact**2, rtol=1e-12)
-    assert other_distances(points[:1], np.array([0])).tolist() == [np.inf]
+    assert nearest(points[:1], points[:1], np.array([0]))[1].tolist() == [np.inf]
 
 
 def test_the_nearest_input_of_a_key_is_that_of_a_search_by_brute_force():
