@@ -15,7 +15,7 @@ from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import Curve
 from idwbench.training.engine import PrototypeTraining, batch_orders
-from idwbench.training.kernels.epochs import Samples, Stack, State, run_stack
+from idwbench.training.kernels.epochs import Data, Samples, Schedule, Stack, State, run_stack
 from idwbench.training.kernels.scores import kernel_score
 from idwbench.training.kernels.scratch import aligned_zeros, make_scratch
 from idwbench.training.kernels.updates import kernel_optimizer
@@ -144,21 +144,15 @@ class KernelRuns:
             train_outputs=outputs["train"] if at_end else outputs["train"][:, :0],
             holdout_outputs=outputs["holdout"],
         )
-        run_stack(
-            self.score,
-            self.optimizer,
-            self.samples["train"],
-            self.samples["validation"] if evaluated else self.nothing,
-            self.samples["test"] if evaluated else self.nothing,
-            self.samples["holdout"],
-            self.protocol.batch_size,
-            rates,
-            first,
-            steps_done,
-            self.narrow,
-            stack,
-            self.scratch,
+        nothing, samples = self.nothing, self.samples
+        data = Data(
+            train=samples["train"],
+            validation=samples["validation"] if evaluated else nothing,
+            test=samples["test"] if evaluated else nothing,
+            holdout=samples["holdout"],
         )
+        schedule = Schedule(self.protocol.batch_size, rates, first, steps_done)
+        run_stack(self.score, self.optimizer, data, schedule, self.narrow, stack, self.scratch)
 
     def _new_progress(self, n_epochs: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return np.zeros((len(self.configs), n_epochs)), np.zeros((len(self.configs), n_epochs, 2))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.training.kernels.denormals import flush_denormals, restore_denormals
-from idwbench.training.kernels.jit import entry_kernel, kernel
+from idwbench.training.kernels.jit import entry_kernel, inlined_kernel, kernel
 from idwbench.training.kernels.network import (
     backward,
     cross_entropy,
@@ -19,7 +19,10 @@ from idwbench.training.kernels.scores import Score
 from idwbench.training.kernels.scratch import Labels, Matrix, Scratch, Vector
 from idwbench.training.kernels.updates import Optimizer, make_step, update_all, update_keys
 
-__all__ = ["Progress", "Samples", "Stack", "State", "run_stack"]
+__all__ = ["Data", "Progress", "Samples", "Schedule", "Stack", "State", "run_stack"]
+
+# Stages of an epoch; the last two follow the last epoch, if their outputs are wanted.
+TRAIN, VALIDATION, TEST, TRAIN_OUTPUTS, HOLDOUT = range(-1, 4)
 
 ZERO = np.float32(0.0)
 
@@ -34,6 +37,31 @@ class Samples(NamedTuple):
     labels: Labels
     targets: Matrix
     weights: Vector
+
+
+class Data(NamedTuple):
+    """The data of a run; validation and holdout data may be empty, the latter are evaluated at the end only."""
+
+    train: Samples
+    validation: Samples
+    test: Samples
+    holdout: Samples
+
+
+class Schedule(NamedTuple):
+    """Epochs to train.
+
+    Attributes:
+        batch_size: Batch size; the last batch of an epoch may be smaller.
+        rates: Learning rate of each epoch, (epochs,).
+        first: Number of previous epochs.
+        steps_done: Number of previous steps.
+    """
+
+    batch_size: int
+    rates: NDArray[np.float64]
+    first: int
+    steps_done: int
 
 
 class State(NamedTuple):
@@ -95,6 +123,18 @@ class Stack(NamedTuple):
     holdout_outputs: NDArray[np.float32]
 
 
+@inlined_kernel
+def _samples_of_stage(stage: int, data: Data) -> Samples:
+    samples = data.train
+    if stage == VALIDATION:
+        samples = data.validation
+    elif stage == TEST:
+        samples = data.test
+    elif stage == HOLDOUT:
+        samples = data.holdout
+    return samples
+
+
 @kernel
 def _copy_sample(samples: Samples, row: int, scratch: Scratch, b: int) -> None:
     if samples.targets.shape[0] > 0:
@@ -139,10 +179,10 @@ def _sum_squares(outputs: Matrix, targets: Matrix, target_scale: NDArray[np.floa
 
 
 @kernel
-def _copy_outputs(outputs: Matrix, n: int, progress: Progress, evaluated: int, first: int) -> None:
+def _copy_outputs(stage: int, outputs: Matrix, n: int, first: int, progress: Progress) -> None:
     validation, test, train = progress.validation_outputs, progress.test_outputs, progress.train_outputs
-    into = validation if evaluated == 0 else (test if evaluated == 1 else train)
-    if evaluated == 3:
+    into = validation if stage == VALIDATION else (test if stage == TEST else train)
+    if stage == HOLDOUT:
         into = progress.holdout_outputs
     for b in range(n):
         for c in range(outputs.shape[1]):
@@ -153,22 +193,16 @@ def _copy_outputs(outputs: Matrix, n: int, progress: Progress, evaluated: int, f
 def run_stack(
     score: Score,
     optimizer: Optimizer,
-    train: Samples,
-    validation: Samples,
-    test: Samples,
-    holdout: Samples,
-    batch_size: int,
-    rates: NDArray[np.float64],
-    first: int,
-    steps_done: int,
+    data: Data,
+    schedule: Schedule,
     narrow: bool,
     stack: Stack,
     scratch: Scratch,
 ) -> None:
-    """Train and evaluate runs one after the other, those that were finite in all epochs before `first`."""
+    """Train and evaluate runs one after the other, those that were finite in all previous epochs."""
     control_word = flush_denormals()
     for r in range(stack.keys.shape[0]):
-        if stack.finite[r] == first:
+        if stack.finite[r] == schedule.first:
             state = State(stack.keys[r], stack.values[r], narrow)
             own = Score(score.similarity, score.formula, score.relu, stack.parameters[r, 0], stack.parameters[r, 1])
             progress = Progress(
@@ -180,21 +214,7 @@ def run_stack(
                 stack.train_outputs[r],
                 stack.holdout_outputs[r],
             )
-            stack.finite[r] += _run_epochs(
-                own,
-                optimizer,
-                train,
-                validation,
-                test,
-                holdout,
-                stack.orders[r],
-                batch_size,
-                rates,
-                steps_done,
-                state,
-                scratch,
-                progress,
-            )
+            stack.finite[r] += _run_epochs(own, optimizer, data, schedule, stack.orders[r], state, scratch, progress)
     restore_denormals(control_word)
 
 
@@ -202,90 +222,80 @@ def run_stack(
 def _run_epochs(
     score: Score,
     optimizer: Optimizer,
-    train: Samples,
-    validation: Samples,
-    test: Samples,
-    holdout: Samples,
+    data: Data,
+    schedule: Schedule,
     orders: NDArray[np.int64],
-    batch_size: int,
-    rates: NDArray[np.float64],
-    steps_done: int,
     state: State,
     scratch: Scratch,
     progress: Progress,
 ) -> int:
     """Train and evaluate one epoch for each row of `orders`; return how many ended with finite loss, keys and values.
 
-    Training and evaluation share one loop, to reduce the compilation time. Without columns of `orders` it only
-    evaluates.
-
-    Args:
-        score: The score.
-        optimizer: The optimizer.
-        train: Training data.
-        validation: Validation data; may be empty.
-        test: Test data.
-        holdout: More data, whose outputs are computed at the end; may be empty.
-        orders: Rows of `train` in the order of training, (epochs, n).
-        batch_size: Batch size; the last batch of an epoch may be smaller.
-        rates: Learning rate of each epoch.
-        steps_done: Number of previous steps.
-        state: Updated in place.
-        scratch: Memory for at least `batch_size` inputs.
-        progress: Filled.
+    All stages share one loop, to reduce the compilation time, and tuples of arrays are not passed on for each batch,
+    which would count references. Without columns of `orders` it only evaluates.
     """
     n_epochs, n_train = orders.shape
-    n_tile = scratch.scores.shape[0]
-    regression, weighted = train.targets.shape[0] > 0, train.weights.shape[0] > 0
-    step, epoch, finite = steps_done, 0, True
+    regression, weights = data.train.targets.shape[0] > 0, data.train.weights
+    weighted, n_tile = len(weights) > 0, scratch.scores.shape[0]
+    step, epoch, finite = schedule.steps_done, 0, True
     while finite and epoch < n_epochs:
         loss = 0.0
         progress.totals[epoch, :] = 0.0
-        # Pass −1 trains, 0 and 1 evaluate after each epoch, 2 and 3 at the end.
         at_end = epoch == n_epochs - 1 and progress.train_outputs.shape[0] > 0
-        for evaluated in range(-1, 4 if at_end else 2):
-            training = evaluated < 0
-            samples = validation if evaluated == 0 else (test if evaluated == 1 else train)
-            if evaluated == 3:
-                samples = holdout
-            n_samples = n_train if training else samples.inputs.shape[0]
-            n_most = batch_size if training else scratch.inputs.shape[0]
+        for stage in range(TRAIN, HOLDOUT + 1 if at_end else TEST + 1):
+            samples = _samples_of_stage(stage, data)
+            n_samples = n_train if stage == TRAIN else samples.inputs.shape[0]
+            n_most = schedule.batch_size if stage == TRAIN else scratch.inputs.shape[0]
             for start in range(0, n_samples if finite else 0, n_most):
                 n = min(n_most, n_samples - start)
                 for b in range(n):
-                    _copy_sample(samples, orders[epoch, start + b] if training else start + b, scratch, b)
+                    _copy_sample(samples, orders[epoch, start + b] if stage == TRAIN else start + b, scratch, b)
                 n_near = fill_similarities(score, n, state.keys[0], state.narrow, scratch)
                 scratch.norm_coefficients[:] = ZERO
                 scratch.value_gradients[:] = ZERO
                 for first in range(0, n, n_tile):
-                    n_here = min(n_tile, n - first)
-                    labels = scratch.labels[first : first + n_here]
-                    targets = scratch.targets[first : first + n_here]
-                    forward(score, first, n_here, state.values[0], scratch)
-                    if training:
+                    m = min(n_tile, n - first)
+                    labels, targets = scratch.labels[first : first + m], scratch.targets[first : first + m]
+                    forward(score, first, m, state.values[0], scratch)
+                    if stage == TRAIN:
                         if weighted:
-                            rows = orders[epoch, start + first : start + first + n_here]
-                            loss += weighted_loss(regression, n, rows, train.weights, scratch, labels, targets)
-                        elif regression:
-                            loss += squared_error(n_here, n, targets, scratch.outputs, scratch.output_gradients)
+                            rows = orders[epoch, start + first : start + first + m]
+                            loss += weighted_loss(regression, n, rows, weights, scratch, labels, targets)
                         else:
-                            loss += cross_entropy(n_here, n, labels, scratch.outputs, scratch.output_gradients)
-                        backward(score, first, n_here, state.values[0], scratch)
+                            loss += _loss(regression, n, labels, targets, scratch.outputs, scratch.output_gradients)
+                        backward(score, first, m, state.values[0], scratch)
                     else:
-                        if regression:
-                            total = _sum_squares(scratch.outputs, targets, progress.target_scale)
-                        else:
-                            total = float(_count_correct(scratch.outputs, labels))
-                        if evaluated < 2:
-                            progress.totals[epoch, evaluated] += total
-                        _copy_outputs(scratch.outputs, n_here, progress, evaluated, start + first)
-                if training:
+                        if stage < TRAIN_OUTPUTS:
+                            total = _total(regression, labels, targets, scratch.outputs, progress.target_scale)
+                            progress.totals[epoch, stage] += total
+                        _copy_outputs(stage, scratch.outputs, m, start + first, progress)
+                if stage == TRAIN:
                     step += 1
-                    factors = make_step(optimizer, rates[epoch], step)
+                    factors = make_step(optimizer, schedule.rates[epoch], step)
                     update_keys(score, optimizer, n, n_near, state.keys, state.narrow, scratch, factors)
                     update_all(optimizer, state.values, scratch.value_gradients, factors)
-            if training:
+            if stage == TRAIN:
                 finite = np.isfinite(loss) and _all_finite(state.keys) and _all_finite(state.values)
         progress.losses[epoch] = loss / max(n_train, 1)
         epoch += finite
     return epoch
+
+
+@inlined_kernel
+def _loss(regression: bool, n: int, labels: Labels, targets: Matrix, outputs: Matrix, gradients: Matrix) -> float:
+    """Return the loss of a tile of a batch of n samples, and fill the gradients of its outputs."""
+    if regression:
+        loss = squared_error(len(targets), n, targets, outputs, gradients)
+    else:
+        loss = cross_entropy(len(labels), n, labels, outputs, gradients)
+    return loss
+
+
+@kernel
+def _total(
+    regression: bool, labels: Labels, targets: Matrix, outputs: Matrix, target_scale: NDArray[np.float64]
+) -> float:
+    """Return the number of correct predictions of a tile, or the sum of its squared errors."""
+    if regression:
+        return _sum_squares(outputs, targets, target_scale)
+    return float(_count_correct(outputs, labels))
