@@ -22,7 +22,7 @@ from idwbench.data.loading import load_dataset
 from idwbench.models.initialisation import baseline_prototypes
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import nearest
-from idwbench.models.scikit_learn import fit, make_estimator
+from idwbench.models.scikit_learn import FittedEstimator, make_estimator
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.scikit_learn import ScikitLearnConfig
@@ -63,7 +63,7 @@ def _measured(config: RunConfig, dataset: Dataset) -> tuple[float, float]:
     model, inputs = config.model, dataset.test.inputs
     if isinstance(model, ScikitLearnConfig):
         estimator = make_estimator(model, dataset.task, dataset.n_outputs, config.seed)
-        seconds, fitted = _timed(lambda: fit(model, estimator, dataset))
+        seconds, fitted = _timed(lambda: FittedEstimator(model, estimator, dataset))
         return seconds, _timed(lambda: fitted.outputs(inputs))[0]
     if isinstance(model, BaselineConfig):
         seconds, (keys, values) = _timed(lambda: baseline_prototypes(model, dataset, config.seed))

@@ -24,3 +24,10 @@ def test_a_database_of_many_runs_has_the_runs_of_its_sweep_file(monkeypatch, tmp
     file.write_text(sweep_text(400, 1), encoding="utf-8")
     assert fill_database(file, db) == 400
     assert Results(db, read_only=True).sweep_status("many").complete == 400
+
+
+def test_all_parts_of_the_benchmark_can_be_imported(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    from benchmarks.__main__ import PARTS
+
+    assert {"steps", "whole_sweep", "baselines"} <= PARTS.keys()
