@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["sweep"]
 
-_LINES = 1_000  # at once
-
 
 def sweep(
     file: Annotated[
