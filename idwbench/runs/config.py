@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import PlainValidator, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
-from idwbench.runs.datasets import DatasetConfig, SequenceConfig, dataset_label, parse_dataset
+from idwbench.runs.datasets import DatasetConfig, PartsConfig, dataset_label, parse_dataset
 from idwbench.runs.kinds.models import MODELS, ModelConfig, model_setting_names, parse_model
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
@@ -130,7 +130,7 @@ class RunConfig(Settings):
     @property
     def n_epochs(self) -> int:
         """Number of epochs that are trained: those of the protocol, in a sequence for each of its parts."""
-        return self.protocol.epochs * (len(self.dataset.of) if isinstance(self.dataset, SequenceConfig) else 1)
+        return self.protocol.epochs * (self.dataset.n_passes if isinstance(self.dataset, PartsConfig) else 1)
 
     @property
     def required(self) -> RunConfig | None:

@@ -2,7 +2,7 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -15,27 +15,22 @@ __all__ = [
     "LARGEST_VOCABULARY",
     "AesopConfig",
     "BlobsConfig",
-    "BreastCancerConfig",
     "CirclesConfig",
+    "ClassTableConfig",
     "CsvConfig",
     "DatasetConfig",
     "DiabetesConfig",
     "DigitsConfig",
-    "FashionMnistConfig",
     "FileConfig",
     "Friedman1Config",
     "GaussianQuantilesConfig",
     "Hastie102Config",
     "HypercubeConfig",
     "ImageConfig",
-    "IrisConfig",
-    "JointConfig",
     "LanguageConfig",
     "LookupConfig",
-    "MnistConfig",
     "NpzConfig",
     "PartsConfig",
-    "SequenceConfig",
     "SineConfig",
     "TableConfig",
     "TableFileConfig",
@@ -44,15 +39,12 @@ __all__ = [
     "TwoMoonsConfig",
     "UnknownConfig",
     "WikiText2Config",
-    "WineConfig",
     "dataset_identity",
     "dataset_label",
     "parse_dataset",
 ]
 
 Task = Literal["classification", "regression", "lookup", "language"]
-
-DATASETS: dict[str, "type[DatasetConfig]"] = {}  # by name, in the order of reports
 
 LARGEST_VOCABULARY = 2**24 - 1  # float32, the type of inputs, has all whole numbers up to it
 
@@ -73,23 +65,13 @@ def _check_rows(value: object) -> object:
 
 
 class DatasetConfig(Settings):
-    """The settings of a data set; a class with a name adds itself to `DATASETS`."""
-
-    is_listed: ClassVar[bool] = True  # whether it can be named
-    list_settings: ClassVar[tuple[str, ...]] = ()  # settings that are lists themselves, and no axes of a sweep
+    """The settings of a data set, or of several that differ in their names only."""
 
     name: str
     validation: Annotated[int | float, BeforeValidator(_check_rows)] = added(0, "0.2.0", _VALIDATION)
     if TYPE_CHECKING:  # each class declares them, in its own place in the order; a text has no seed
         task: Task
         seed: int = 0
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Add the class to the data sets, if it is one."""
-        name = cls.model_fields["name"].default
-        if cls.is_listed and isinstance(name, str):
-            DATASETS[name] = cls
 
 
 class TwoMoonsConfig(DatasetConfig):
@@ -122,24 +104,14 @@ class DigitsConfig(TableConfig):
     task: Literal["classification"] = added("classification", "0.2.0")
 
 
-class IrisConfig(TableConfig):
-    """scikit-learn's 150 irises: four lengths and widths, three species."""
+class ClassTableConfig(TableConfig):
+    """Small tables of classes.
 
-    name: Literal["iris"] = "iris"
-    task: Literal["classification"] = "classification"
+    ``iris``: 150 irises, four lengths and widths, three species. ``wine``: 178 wines, 13 chemical measurements, three
+    growers. ``breast_cancer``: 569 tumours, 30 measurements of cell nuclei, malignant or benign.
+    """
 
-
-class WineConfig(TableConfig):
-    """scikit-learn's 178 wines: 13 chemical measurements, three growers."""
-
-    name: Literal["wine"] = "wine"
-    task: Literal["classification"] = "classification"
-
-
-class BreastCancerConfig(TableConfig):
-    """scikit-learn's 569 tumours: 30 measurements of cell nuclei, malignant or benign."""
-
-    name: Literal["breast_cancer"] = "breast_cancer"
+    name: Literal["iris", "wine", "breast_cancer"]
     task: Literal["classification"] = "classification"
 
 
@@ -208,38 +180,31 @@ class Hastie102Config(_DrawnClasses):
     test_size: Count = 1000
 
 
-class ImageConfig(DatasetConfig):
-    """Images of 28 x 28 pixels in ten classes, in the archives of MNIST; such data sets can be parts of one."""
+_ImageSet = Literal["mnist", "fashion_mnist"]
+_PARTS: tuple[str, ...] = get_args(_ImageSet)
 
+
+class ImageConfig(DatasetConfig):
+    """Images of 28 x 28 pixels in ten classes, in the archives of MNIST; such data sets can be parts of one.
+
+    The official archives: 60,000 and 10,000 images.
+    """
+
+    name: _ImageSet
     task: Literal["classification"] = added("classification", "0.2.0")
     scaling: Literal["standard", "unit"] = added("standard", "0.2.0", _PIXELS)
     seed: Seed = added(0, "0.2.0", _VALIDATION_SEED)
 
 
-class MnistConfig(ImageConfig):
-    """The official MNIST archives: 60,000 and 10,000 images of 28 x 28 pixels."""
-
-    name: Literal["mnist"] = "mnist"
-
-
-class FashionMnistConfig(ImageConfig):
-    """The official Fashion-MNIST archives, in the form of MNIST."""
-
-    name: Literal["fashion_mnist"] = "fashion_mnist"
-
-
-PARTS: dict[str, type[ImageConfig]] = {"mnist": MnistConfig, "fashion_mnist": FashionMnistConfig}
-
-
 def _check_parts(value: object) -> tuple[str, ...]:
-    hint = f"expected {' and '.join(PARTS)}, in any order"
+    hint = f"expected {' and '.join(_PARTS)}, in any order"
     if not isinstance(value, list | tuple):
         raise ConfigError(f"expected a list of two data sets, got {value!r}", location=("of",), hint=hint)
     for index, name in enumerate(value):
         place = ("of", index)
         if not isinstance(name, str) or name not in DATASETS:
-            raise ConfigError(f"unknown data set {name!r}", location=place, hint=did_you_mean(str(name), PARTS))
-        if name not in PARTS:
+            raise ConfigError(f"unknown data set {name!r}", location=place, hint=did_you_mean(str(name), _PARTS))
+        if name not in _PARTS:
             raise ConfigError(f"{name} has no images of 28 x 28 pixels as the parts need", location=place, hint=hint)
         if name in value[:index]:
             raise ConfigError(f"{name} is already a part", location=place, hint=hint)
@@ -251,33 +216,26 @@ def _check_parts(value: object) -> tuple[str, ...]:
 class PartsConfig(DatasetConfig):
     """Two data sets of images as one: label c of each part is class c, and all pixels are scaled alike.
 
-    The rows of the parts follow each other. Validation rows are taken from each part.
+    The rows of the parts follow each other. Validation rows are taken from each part. ``joint`` trains on both
+    together, ``sequence`` on one after the other: all epochs of the first, then all of the second.
     """
 
-    list_settings: ClassVar[tuple[str, ...]] = ("of",)
-
+    name: Literal["joint", "sequence"]
     task: Literal["classification"] = "classification"
     of: Annotated[tuple[str, ...], BeforeValidator(_check_parts)] = Field(description="The parts, in order.")
     scaling: Literal["unit", "standard"] = added("unit", "0.2.0", _PIXELS)
     seed: Seed = Field(default=0, description=_VALIDATION_SEED)
 
     @property
+    def n_passes(self) -> int:
+        """How often all epochs of the protocol are trained."""
+        return len(self.of) if self.name == "sequence" else 1
+
+    @property
     def parts(self) -> tuple[ImageConfig, ...]:
         """The settings of each part as a data set of its own, with the same validation rows."""
         shared = {"scaling": self.scaling, "validation": self.validation, "seed": self.seed}
-        return tuple(validated(PARTS[name], {"name": name, **shared}) for name in self.of)
-
-
-class JointConfig(PartsConfig):
-    """Two data sets of images, trained on together."""
-
-    name: Literal["joint"] = "joint"
-
-
-class SequenceConfig(PartsConfig):
-    """Two data sets of images, trained on one after the other: all epochs of the first, then all of the second."""
-
-    name: Literal["sequence"] = "sequence"
+        return tuple(validated(ImageConfig, {"name": name, **shared}) for name in self.of)
 
 
 class _DrawnRegression(DatasetConfig):
@@ -405,11 +363,21 @@ class WikiText2Config(LanguageConfig):
 class UnknownConfig(DatasetConfig):
     """The data of prototypes that were made elsewhere, of which nothing is known; only in model files, not by name."""
 
-    is_listed: ClassVar[bool] = False
-
     name: Literal["unknown"] = "unknown"
     task: Literal["classification", "regression"] = "classification"
 
+
+# In the order of reports.
+DATASETS: dict[str, type[DatasetConfig]] = {
+    name: settings
+    for settings in (
+        *(TwoMoonsConfig, DigitsConfig, ClassTableConfig),
+        *(CirclesConfig, BlobsConfig, HypercubeConfig, GaussianQuantilesConfig, Hastie102Config),
+        *(ImageConfig, PartsConfig, SineConfig, Friedman1Config, DiabetesConfig, LookupConfig),
+        *(NpzConfig, CsvConfig, TextConfig, AesopConfig, WikiText2Config),
+    )
+    for name in get_args(settings.model_fields["name"].annotation)
+}
 
 # The kinds of the user's own files by suffix.
 _KINDS = {suffix: name for name, kind in DATASETS.items() if issubclass(kind, FileConfig) for suffix in kind.suffixes}

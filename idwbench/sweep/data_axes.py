@@ -7,7 +7,7 @@ from typing import Any
 
 from idwbench.data.folder import resolve_files
 from idwbench.errors import ConfigError, DatasetError, UnknownSettingError
-from idwbench.runs.datasets import DATASETS, DatasetConfig, parse_dataset
+from idwbench.runs.datasets import DATASETS, DatasetConfig, PartsConfig, parse_dataset
 from idwbench.sweep.grid import MAX_RUNS, Block, cells, check_distinct, within
 
 __all__ = ["read_datasets"]
@@ -51,8 +51,7 @@ def _axes(entry: Any) -> Block:
     """Return the settings of a mapping that are lists, and not of a kind that is a list itself."""
     if not isinstance(entry, dict):
         return {}
-    kind = DATASETS.get(str(entry.get("name")))
-    no_axes = ("name", *(kind.list_settings if kind is not None else ()))
+    no_axes = ("name", "of") if DATASETS.get(str(entry.get("name"))) is PartsConfig else ("name",)
     axes = {name: tuple(values) for name, values in entry.items() if isinstance(values, list) and name not in no_axes}
     for name, values in axes.items():
         if not values:

@@ -14,7 +14,7 @@ from idwbench.data.images import UNIT_SCALING
 from idwbench.data.loading import LOADERS, load_dataset
 from idwbench.data.preparation import RawData, RawSplit
 from idwbench.errors import ConfigError, DatasetError
-from idwbench.runs.datasets import FashionMnistConfig, JointConfig, MnistConfig, parse_dataset
+from idwbench.runs.datasets import ImageConfig, PartsConfig, parse_dataset
 
 OF = ["mnist", "fashion_mnist"]
 
@@ -90,8 +90,8 @@ def test_standard_scaling_is_by_mean_and_standard_deviation_of_the_pixels_of_bot
 def test_validation_rows_are_those_of_each_part_alone(parts, validation, apart):
     found = load(validation=validation, seed=3)
     assert found.validation is not None and np.bincount(found.validation.tasks).tolist() == list(apart)
-    for number, config in enumerate((MnistConfig, FashionMnistConfig)):
-        alone = load_dataset(config(scaling="unit", validation=validation, seed=3))
+    for number, name in enumerate(("mnist", "fashion_mnist")):
+        alone = load_dataset(ImageConfig(name=name, scaling="unit", validation=validation, seed=3))
         for name, split in alone.splits.items():
             of_part = found.splits[name].tasks == number
             np.testing.assert_array_equal(found.splits[name].inputs[of_part], split.inputs)
@@ -140,15 +140,15 @@ def test_parts_are_required_and_settings_are_frozen():
     with pytest.raises(ConfigError, match="'of' is missing"):
         parse_dataset("joint")
     config = parse_dataset({"name": "joint", "of": OF, "validation": 5})
-    assert isinstance(config, JointConfig) and len({config, parse_dataset(config.model_dump(mode="json"))}) == 1
+    assert isinstance(config, PartsConfig) and len({config, parse_dataset(config.model_dump(mode="json"))}) == 1
     assert config.parts == (
-        MnistConfig(scaling="unit", validation=5),
-        FashionMnistConfig(scaling="unit", validation=5),
+        ImageConfig(name="mnist", scaling="unit", validation=5),
+        ImageConfig(name="fashion_mnist", scaling="unit", validation=5),
     )
 
 
 def test_real_images_are_those_of_the_parts(data_dir):
-    config = JointConfig(of=("mnist", "fashion_mnist"), validation=10_000)
+    config = PartsConfig(name="joint", of=("mnist", "fashion_mnist"), validation=10_000)
     found = load_dataset(config, data_dir)
     assert [len(split) for split in found.splits.values()] == [100_000, 20_000, 20_000]
     for number, part in enumerate(config.parts):

@@ -12,9 +12,9 @@ from idwbench.data.dataset import array_sha256
 from idwbench.data.images import ARCHIVES, FILES
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError
-from idwbench.runs.datasets import FashionMnistConfig, MnistConfig
+from idwbench.runs.datasets import ImageConfig
 
-CONFIGS = {"mnist": MnistConfig(), "fashion_mnist": FashionMnistConfig()}
+CONFIGS = {name: ImageConfig(name=name) for name in ("mnist", "fashion_mnist")}
 CONSTANTS = {"mnist": (0.1307, 0.3081), "fashion_mnist": (0.2860, 0.3530)}
 TRAIN_IMAGES = "train-images-idx3-ubyte.gz"
 
@@ -43,7 +43,7 @@ def small(monkeypatch, tmp_path):
 
 
 def load(folder):
-    return load_dataset(MnistConfig(), folder)
+    return load_dataset(CONFIGS["mnist"], folder)
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
@@ -66,7 +66,7 @@ def test_archives_are_read_in_torchvisions_layout(small):
 
 def test_validation_images_are_scaled_by_the_same_constants(small):
     folder, arrays = small
-    found = load_dataset(MnistConfig(validation=5, seed=2), folder)
+    found = load_dataset(ImageConfig(name="mnist", validation=5, seed=2), folder)
     assert (len(found.train), len(found.validation), len(found.test)) == (15, 5, 10)
     expected = (arrays["train_images"].reshape(20, -1) / 255 - 0.1307) / 0.3081
     together = np.concatenate([found.train.inputs, found.validation.inputs])
@@ -155,4 +155,4 @@ def test_a_truncated_real_archive_is_refused(data_dir, tmp_path):
     path.chmod(0o644)
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(DatasetError, match="truncated or altered"):
-        load_dataset(MnistConfig(), tmp_path)
+        load_dataset(CONFIGS["mnist"], tmp_path)

@@ -113,8 +113,8 @@ REQUIRED = {"path": "x", "of": OF}
 # One valid mapping for each class of settings; a momentum needs sgd.
 BASES: list[tuple[type[BaseModel], dict[str, Any]]] = [
     *(
-        (dataset, {name: REQUIRED[name] for name in REQUIRED if name in dataset.model_fields})
-        for dataset in DATASETS.values()
+        (dataset, {"name": name} | {key: value for key, value in REQUIRED.items() if key in dataset.model_fields})
+        for name, dataset in DATASETS.items()
     ),
     (Protocol, {"epochs": 5, "batch_size": 2, "learning_rate": 0.1, "optimizer": "sgd"}),
     *((model, {"method": "idw", "prototypes": 2, "parameters": {}}) for model in MODELS.values()),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import DATASETS, CsvConfig, Friedman1Config, MnistConfig, NpzConfig, TwoMoonsConfig
+from idwbench.runs.datasets import DATASETS, CsvConfig, Friedman1Config, ImageConfig, NpzConfig, TwoMoonsConfig
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol, default_protocol
@@ -100,7 +100,7 @@ def test_all_shipped_sweeps_are_known_here() -> None:
 
 @pytest.mark.parametrize("name", PAPER_RUNS)
 def test_the_sweeps_of_the_paper_use_its_data_and_protocol(name: str) -> None:
-    dataset = MnistConfig() if "mnist" in name else TwoMoonsConfig()
+    dataset = ImageConfig(name="mnist") if "mnist" in name else TwoMoonsConfig()
     assert {run.dataset for run in shipped(name)} == {dataset}
     assert {run.protocol for run in shipped(name)} == {default_protocol(dataset.name)}
 
