@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -20,24 +20,17 @@ from torch import Tensor
 
 from idwbench import __version__
 from idwbench.files import make_folder, write_file
-from idwbench.runs.config import RunConfig
 
-__all__ = ["CheckpointFile", "Checkpoints", "State"]
+__all__ = ["CheckpointFile"]
 
 FORMAT = "idwbench-checkpoint-2"
 
 
 @dataclass(frozen=True)
-class State:
-    """Tensors by name, and facts: numbers, texts, None, and lists and dictionaries of them."""
-
-    tensors: Mapping[str, Tensor]
-    facts: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class CheckpointFile:
     """The checkpoint of one training.
+
+    Its state are tensors by name, and facts: numbers, texts, None, and lists and dictionaries of them.
 
     Attributes:
         path: The file; its folder is created when needed.
@@ -49,20 +42,20 @@ class CheckpointFile:
     identity: str
     note: Callable[[str], None] = lambda line: None
 
-    def save(self, state: State) -> None:
+    def save(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Write the state atomically.
 
         Raises:
             OutputError: the file cannot be written.
         """
-        tensors = {name: tensor.detach().cpu() for name, tensor in state.tensors.items()}
+        tensors = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
         content = BytesIO()
-        torch.save({"origin": self._origin(), "tensors": tensors, "facts": dict(state.facts)}, content)
+        torch.save({"origin": self._origin(), "tensors": tensors, "facts": dict(facts)}, content)
         make_folder(self.path.parent)
         write_file(self.path, content.getvalue(), overwrite=True)
 
-    def load(self) -> State | None:
-        """Return the state, or None if there is no file or it cannot be used, with a note."""
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return tensors and facts, or None if there is no file or it cannot be used, with a note."""
         path, problem = self.path, ""
         if path.exists():
             try:
@@ -74,7 +67,7 @@ class CheckpointFile:
             except Exception:  # a damaged file can raise any
                 problem = "is damaged"
             if not problem:
-                return State(held["tensors"], held["facts"])
+                return held["tensors"], held["facts"]
         elif self._earlier.exists():
             path, problem = self._earlier, "was written by an earlier version"
         if problem:
@@ -97,39 +90,16 @@ class CheckpointFile:
 
     def _origin(self) -> dict[str, str]:
         return {
-            "format": FORMAT,
             "identity": self.identity,
+            "format": FORMAT,
             "versions": f"idwbench {__version__}, torch {torch.__version__}, numpy {np.__version__}",
             "machine": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
         }
 
     def _problem(self, origin: Mapping[str, str]) -> str:
         """Return why a file of that origin cannot be used, or an empty text."""
-        expected = self._origin()
-        if origin["identity"] != expected["identity"]:
-            return "is of another configuration"
-        for name in ("format", "versions", "machine"):
-            if origin[name] != expected[name]:
-                return f"was written by {origin[name]}, not {expected[name]}"
+        for name, expected in self._origin().items():
+            if origin[name] != expected:
+                is_other = name == "identity"
+                return "is of another configuration" if is_other else f"was written by {origin[name]}, not {expected}"
         return ""
-
-
-@dataclass(frozen=True)
-class Checkpoints:
-    """The checkpoints of many runs: ``<run key>.pt`` in one folder, or none without a folder."""
-
-    folder: Path | None = None
-    note: Callable[[str], None] = lambda line: None
-
-    def file(self, config: RunConfig, data_sha256: str, device: str) -> CheckpointFile | None:
-        """Return the file of a run on data with that checksum, or None without a folder."""
-        if self.folder is None:
-            return None
-        identity = f"{config.run_key} {data_sha256} {device}"
-        return CheckpointFile(self.folder / f"{config.run_key}.pt", identity, self.note)
-
-    def delete(self, configs: Sequence[RunConfig]) -> None:
-        """Delete the files of runs."""
-        for config in configs:
-            if (file := self.file(config, "", "")) is not None:
-                file.delete()

@@ -23,7 +23,7 @@ from idwbench.runs.metrics import Metrics
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import CurvePoint
 from idwbench.training.engine import Context, Fitted, one_by_one
-from idwbench.training.optimizers import clip_gradients, optimizer_step
+from idwbench.training.optimizers import OptimizerStep, clip_gradients
 
 __all__ = ["ENGINES", "TableRun"]
 
@@ -98,7 +98,7 @@ class TableRun:
 
     def _train(self, on_epoch: Callable[[int], None]) -> None:
         protocol = self.config.protocol
-        step = optimizer_step(protocol, self.numbers, self.gradients)
+        step = OptimizerStep(protocol, self.numbers, self.gradients)
         generator = lookup_stream(self.data, self.config.seed, "training")
         keys, values = torch.from_numpy(self.table.keys), torch.from_numpy(self.table.values)
         for epoch in range(protocol.epochs):

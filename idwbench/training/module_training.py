@@ -25,9 +25,9 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.protocol import Protocol, learning_rate
 from idwbench.runs.results import CurvePoint
-from idwbench.training.checkpoints import CheckpointFile, Checkpoints, State
+from idwbench.training.checkpoints import CheckpointFile
 from idwbench.training.engine import Check, Context, Engine, Fit, Fitted, one_by_one
-from idwbench.training.optimizers import FlatParameters, clip_gradients, optimizer_step
+from idwbench.training.optimizers import FlatParameters, OptimizerStep, clip_gradients
 from idwbench.training.torch_engine import resolve_device, torch_environment
 
 __all__ = [
@@ -142,7 +142,7 @@ class ModuleTraining:
         self.checkpoint, self.checkpoint_seconds = checkpoint, checkpoint_seconds
         self.recorder, self.rows = recorder, rows
         self.flat = FlatParameters(module)
-        self.optimizer_step = optimizer_step(protocol, self.flat.numbers, self.flat.gradients)
+        self.optimizer_step = OptimizerStep(protocol, self.flat.numbers, self.flat.gradients)
         self.progress = _Progress()
         self._epoch_start = generator.bit_generator.state
 
@@ -257,17 +257,22 @@ class ModuleTraining:
             **{f"optimizer.{name}": tensor for name, tensor in self.optimizer_step.state.items()},
         }
         tensors["step_seconds"] = torch.tensor(step_seconds, dtype=torch.float64)
-        self.checkpoint.save(State(tensors, facts))
+        self.checkpoint.save(tensors, facts)
         self._saved = time.monotonic()
 
     @torch.no_grad()
     def _resume(self) -> None:
-        state = self.checkpoint.load() if self.checkpoint is not None else None
-        if not self._resume_recording(state):
+        held = self.checkpoint.load() if self.checkpoint is not None else None
+        position = held[1].pop("recording", None) if held is not None else None
+        if self.recorder is not None and not (position is not None and self.recorder.resume(position)):
+            if held is not None and self.checkpoint is not None:
+                problem = "the recording does not reach the checkpoint; the training starts anew"
+                self.checkpoint.note(f"{self.recorder.folder}: {problem}")
+            self.recorder.start()
             return
-        assert state is not None
-        facts, tensors = dict(state.facts), state.tensors
-        facts.pop("recording", None)
+        if held is None:
+            return
+        tensors, facts = held
         self.flat.numbers.copy_(tensors["parameters"])
         for name, buffer in self.module.named_buffers():
             buffer.copy_(tensors[f"buffer.{name}"])
@@ -279,19 +284,6 @@ class ModuleTraining:
         points = [CurvePoint(epoch, {(a, b): v for a, b, v in values}) for epoch, values in facts.pop("curve")]
         self.progress = _Progress(**facts, curve=points, step_seconds=tensors["step_seconds"].tolist())
 
-    def _resume_recording(self, state: State | None) -> bool:
-        """Continue or start the recording, and return whether the checkpoint is to be used."""
-        if self.recorder is None:
-            return state is not None
-        position = None if state is None else state.facts.get("recording")
-        if position is not None and self.recorder.resume(position):
-            return True
-        if state is not None and self.checkpoint is not None:
-            problem = "the recording does not reach the checkpoint; the training starts anew"
-            self.checkpoint.note(f"{self.recorder.folder}: {problem}")
-        self.recorder.start()
-        return False
-
 
 def module_engine(fit: Fit, check: Check) -> Engine:
     """Return the engine of a kind whose `fit` calls `fit_module`; each run is stored when it ends."""
@@ -300,14 +292,22 @@ def module_engine(fit: Fit, check: Check) -> Engine:
         fit,
         check=check,
         environment=lambda context: torch_environment(resolve_device(context.device)),
-        stored=lambda configs, context: Checkpoints(context.checkpoint_folder).delete(configs),
+        stored=_delete_checkpoints,
     )
 
 
 def checkpoint_file(config: RunConfig, dataset: Dataset, context: Context) -> CheckpointFile | None:
     """Return where the training of a run is kept if it is interrupted."""
-    checkpoints = Checkpoints(context.checkpoint_folder, context.report)
-    return checkpoints.file(config, dataset.sha256, str(resolve_device(context.device)))
+    if context.checkpoint_folder is None:
+        return None
+    identity = f"{config.run_key} {dataset.sha256} {resolve_device(context.device)}"
+    return CheckpointFile(context.checkpoint_folder / f"{config.run_key}.pt", identity, context.report)
+
+
+def _delete_checkpoints(configs: Sequence[RunConfig], context: Context) -> None:
+    if context.checkpoint_folder is not None:
+        for config in configs:
+            CheckpointFile(context.checkpoint_folder / f"{config.run_key}.pt", "").delete()
 
 
 def fit_module(

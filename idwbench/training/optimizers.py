@@ -5,7 +5,7 @@ The classes import the compiler of torch when they are made, which takes longer 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from torch.optim.sgd import sgd
 
 from idwbench.runs.protocol import Protocol
 
-__all__ = ["FlatParameters", "OptimizerStep", "clip_gradients", "optimizer_step"]
+__all__ = ["FlatParameters", "OptimizerStep", "clip_gradients"]
 
 # Fused: one pass over the numbers instead of ten, on supported devices.
 FUSED_DEVICES = ("cpu", "cuda")
@@ -60,82 +60,45 @@ def clip_gradients(protocol: Protocol, gradients: Tensor) -> Tensor | None:
     return factors
 
 
-class OptimizerStep(ABC):
-    """Takes steps of an optimizer; called with the learning rate.
-
-    Attributes:
-        state: The optimizer's tensors by name, changed by each step; may be replaced by those of another time.
-    """
-
-    state: dict[str, Tensor]
-
-    def __init__(self, protocol: Protocol, numbers: Tensor, gradients: Tensor) -> None:
-        self.protocol, self.numbers, self.gradients = protocol, numbers, gradients
-        self.fused = numbers.device.type in FUSED_DEVICES
-
-    @abstractmethod
-    def __call__(self, rate: float) -> None:
-        """Take one step at a learning rate."""
-
-
-def optimizer_step(protocol: Protocol, numbers: Tensor, gradients: Tensor) -> OptimizerStep:
-    """Return a function that takes one step of the protocol's optimizer at a learning rate.
+class OptimizerStep:
+    """Takes one step of the protocol's optimizer at a learning rate.
 
     Args:
         protocol: Its optimizer, momentum and weight decay are used; betas and epsilon are the defaults of torch.
         numbers: The parameters, changed in place by each step.
         gradients: Their gradients, of the same shape, read at each step.
+
+    Attributes:
+        state: The optimizer's tensors by name, changed by each step; may be replaced by those of another time.
     """
-    return (_SgdStep if protocol.optimizer == "sgd" else _AdamStep)(protocol, numbers, gradients)
 
-
-class _SgdStep(OptimizerStep):
     def __init__(self, protocol: Protocol, numbers: Tensor, gradients: Tensor) -> None:
-        super().__init__(protocol, numbers, gradients)
-        self.state = {}  # with momentum, filled by the first step
+        self.protocol, self.numbers, self.gradients = protocol, numbers, gradients
+        self.fused = numbers.device.type in FUSED_DEVICES
+        self.state: dict[str, Tensor] = {}  # that of SGD with momentum is filled by the first step
+        if protocol.optimizer != "sgd":
+            names = ("means", "squares", "largest") if protocol.optimizer == "adam_amsgrad" else ("means", "squares")
+            self.state = {name: torch.zeros_like(numbers, requires_grad=False) for name in names}
+            self.state["taken"] = torch.zeros((), device=numbers.device if self.fused else "cpu")
 
     @torch.no_grad()
     def __call__(self, rate: float) -> None:
-        buffers = [self.state.get("momentum")] if self.protocol.momentum else []
-        sgd(
-            [self.numbers],
-            [self.gradients],
-            buffers,
-            fused=self.fused,
-            lr=rate,
-            momentum=self.protocol.momentum,
-            weight_decay=self.protocol.weight_decay,
-            dampening=0,
-            nesterov=False,
-            maximize=False,
-        )
-        if buffers and buffers[0] is not None:
-            self.state["momentum"] = buffers[0]
-
-
-class _AdamStep(OptimizerStep):
-    def __init__(self, protocol: Protocol, numbers: Tensor, gradients: Tensor) -> None:
-        super().__init__(protocol, numbers, gradients)
-        self.amsgrad = protocol.optimizer == "adam_amsgrad"
-        names = ("means", "squares", "largest") if self.amsgrad else ("means", "squares")
-        self.state = {name: torch.zeros_like(numbers, requires_grad=False) for name in names}
-        self.state["taken"] = torch.zeros((), device=numbers.device if self.fused else "cpu")
-
-    @torch.no_grad()
-    def __call__(self, rate: float) -> None:
-        adam(
-            [self.numbers],
-            [self.gradients],
-            [self.state["means"]],
-            [self.state["squares"]],
-            [self.state["largest"]] if self.amsgrad else [],
-            [self.state["taken"]],
-            fused=self.fused,
-            lr=rate,
-            amsgrad=self.amsgrad,
-            beta1=0.9,
-            beta2=0.999,
-            eps=1e-8,
-            weight_decay=self.protocol.weight_decay,
-            maximize=False,
-        )
+        """Take one step at a learning rate."""
+        common: dict[str, Any] = {
+            "fused": self.fused,
+            "lr": rate,
+            "weight_decay": self.protocol.weight_decay,
+            "maximize": False,
+        }
+        if self.protocol.optimizer == "sgd":
+            momentum = self.protocol.momentum
+            buffers = [self.state.get("momentum")] if momentum else []
+            sgd([self.numbers], [self.gradients], buffers, momentum=momentum, dampening=0, nesterov=False, **common)
+            if buffers and buffers[0] is not None:
+                self.state["momentum"] = buffers[0]
+            return
+        amsgrad = "largest" in self.state
+        means, squares, taken = ([self.state[name]] for name in ("means", "squares", "taken"))
+        largest = [self.state["largest"]] if amsgrad else []
+        options = {"amsgrad": amsgrad, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, **common}
+        adam([self.numbers], [self.gradients], means, squares, largest, taken, **options)

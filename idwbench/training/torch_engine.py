@@ -23,7 +23,7 @@ from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import CurvePoint, RunResult
 from idwbench.training.engine import Context, Engine, Fitted, batch_order, check_stack, run_result
-from idwbench.training.optimizers import clip_gradients, optimizer_step
+from idwbench.training.optimizers import OptimizerStep, clip_gradients
 
 __all__ = ["ENGINES", "Stack", "resolve_device", "sample_losses", "torch_environment"]
 
@@ -101,7 +101,7 @@ class Stack:
         self.parameters = _stack_parameters(configs, device)
         self.generators = [np.random.default_rng(config.seed) for config in configs]
         self._place_prototypes(moments)
-        self.optimizer_step = optimizer_step(self.protocol, self.numbers, self.gradients)
+        self.optimizer_step = OptimizerStep(self.protocol, self.numbers, self.gradients)
         self.inputs = {name: torch.from_numpy(split.inputs).to(device) for name, split in dataset.splits.items()}
         self.targets = torch.from_numpy(dataset.train.targets).to(device)
         self.curves: list[list[CurvePoint]] = [[] for _ in configs]

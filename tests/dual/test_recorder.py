@@ -20,7 +20,7 @@ from idwbench.dual.recording import Recording, RecordingFacts
 from idwbench.errors import FullDiskError, OutputError, RecordingError, TrainingError
 from idwbench.machine import readable_bytes
 from idwbench.runs.protocol import Protocol
-from idwbench.training.checkpoints import CheckpointFile, State
+from idwbench.training.checkpoints import CheckpointFile
 
 SGD = Protocol(epochs=2, batch_size=8, learning_rate=0.05, optimizer="sgd", momentum=0.9, gradient_clip=0.1)
 ADAM = Protocol(epochs=2, batch_size=8, learning_rate=0.01)
@@ -34,9 +34,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 class EverySecond(CheckpointFile):
     """A checkpoint that is written at every second step of an epoch: later steps are recorded again."""
 
-    def save(self, state: State) -> None:
-        if state.facts["step"] % 2 == 0:
-            super().save(state)
+    def save(self, tensors, facts) -> None:
+        if facts["step"] % 2 == 0:
+            super().save(tensors, facts)
 
 
 @pytest.mark.parametrize("options", [{}, {"fold": True}, {"record_dtype": "float16"}])

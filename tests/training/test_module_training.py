@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from idwbench.runs.protocol import Protocol, learning_rate
-from idwbench.training.checkpoints import CheckpointFile, State
+from idwbench.training.checkpoints import CheckpointFile
 from idwbench.training.module_training import activation_memory, shuffled_batches
 from idwbench.training.optimizers import FlatParameters
 
@@ -143,11 +143,11 @@ def test_checkpoints_of_another_run_or_version_and_damaged_ones_are_not_used(tmp
     file = CheckpointFile(tmp_path / "a.pt", "this run", notes.append)
     assert file.load() is None and notes == []
     position = np.random.default_rng(5).bit_generator.state
-    state = State({"x": torch.arange(4.0), "none": torch.zeros(0, 2)}, {"nan": [1e-300], "generator": position})
-    file.save(state)
+    tensors, facts = {"x": torch.arange(4.0), "none": torch.zeros(0, 2)}, {"nan": [1e-300], "generator": position}
+    file.save(tensors, facts)
     loaded = file.load()
-    assert loaded is not None and loaded.facts == state.facts
-    assert all(torch.equal(loaded.tensors[name], tensor) for name, tensor in state.tensors.items())
+    assert loaded is not None and loaded[1] == facts
+    assert all(torch.equal(loaded[0][name], tensor) for name, tensor in tensors.items())
     other = CheckpointFile(file.path, "another run", notes.append)
     assert other.load() is None and "is of another configuration; the training starts anew" in notes[-1]
     content = file.path.read_bytes()

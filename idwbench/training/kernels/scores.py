@@ -1,18 +1,16 @@
 """Scores in kernels: the value and the derivative of each formula.
 
 A score is a formula of a *similarity*: x·k, the cosine x·k/(‖x‖ ‖k‖), or d² = ‖x − k‖². A new formula needs a code, a
-branch in `fill_scores` and a record in `KERNEL_SCORES`. Formulas are those of `idwbench.attention.scores`.
+branch in `fill_scores` and an entry in `KERNEL_SCORES`. Formulas are those of `idwbench.attention.scores`.
 `exp32` and `log32` have no branches, so that loops can be vectorised; their error is at most 2 ulp.
 """
 
 import math
-from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.records import ParameterValue
 from idwbench.attention.scores import get_method
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.training.kernels.jit import exact_kernel, inlined_kernel, kernel
@@ -22,7 +20,6 @@ __all__ = [
     "DOT",
     "KERNEL_SCORES",
     "SQ_DIST",
-    "KernelScore",
     "Score",
     "Vector",
     "exp32",
@@ -32,8 +29,6 @@ __all__ = [
 ]
 
 Vector = NDArray[np.float32]
-Parameters = Mapping[str, ParameterValue]
-Pack = Callable[[Parameters, int, int], tuple[float, float]]
 
 # Similarities.
 DOT, COSINE, SQ_DIST = range(3)
@@ -93,49 +88,32 @@ class Score(NamedTuple):
     second: np.float32
 
 
-class KernelScore(NamedTuple):
-    """The record of one method; ``pack(parameters, n_prototypes, n_features)`` returns the numbers of `Score`."""
-
-    similarity: int
-    formula: int
-    pack: Pack
-
-
-def _pack_one(parameters: Parameters, n_prototypes: int, n_features: int) -> tuple[float, float]:
-    return 1.0, 0.0
-
-
-def _pack_scale(parameters: Parameters, n_prototypes: int, n_features: int) -> tuple[float, float]:
-    return 1 / math.sqrt(n_features if parameters["scale"] == "features" else n_prototypes), 0.0
-
-
-def _pack_inverse(name: str) -> Pack:
-    return lambda parameters, n_prototypes, n_features: (1 / float(parameters[name]), 0.0)
-
-
-def _pack_power(parameters: Parameters, n_prototypes: int, n_features: int) -> tuple[float, float]:
-    epsilon = float(parameters.get("epsilon", 0.0))
-    # Denormal numbers are flushed to zero, and ε = 0 has another formula.
-    return float(parameters["power"]), max(epsilon, SMALLEST_NORMAL) if epsilon > 0 else 0.0
-
-
+# Similarity and formula of each method.
 KERNEL_SCORES = {
-    "fc_relu": KernelScore(DOT, LINEAR, _pack_one),
-    "scaled_dot": KernelScore(DOT, LINEAR, _pack_scale),
-    "cosine": KernelScore(COSINE, LINEAR, _pack_inverse("temperature")),
-    "neg_dist": KernelScore(SQ_DIST, NEG_DIST, _pack_power),
-    "gaussian": KernelScore(SQ_DIST, GAUSSIAN, _pack_inverse("sigma_squared")),
-    "inv_dist": KernelScore(SQ_DIST, INV_DIST, _pack_power),
-    "idw": KernelScore(SQ_DIST, IDW, _pack_power),
+    "fc_relu": (DOT, LINEAR),
+    "scaled_dot": (DOT, LINEAR),
+    "cosine": (COSINE, LINEAR),
+    "neg_dist": (SQ_DIST, NEG_DIST),
+    "gaussian": (SQ_DIST, GAUSSIAN),
+    "inv_dist": (SQ_DIST, INV_DIST),
+    "idw": (SQ_DIST, IDW),
 }
 
 
 def kernel_score(model: PrototypesConfig, n_features: int) -> Score:
     """Return the score of a model for kernels."""
-    record = KERNEL_SCORES[model.method]
-    first, second = record.pack(model.parameters, model.prototypes, n_features)
+    parameters = model.parameters
+    if "scale" in parameters:
+        first = 1 / math.sqrt(n_features if parameters["scale"] == "features" else model.prototypes)
+    elif "power" in parameters:
+        first = float(parameters["power"])
+    else:
+        first = 1 / float(parameters.get("temperature", parameters.get("sigma_squared", 1.0)))
+    epsilon = float(parameters.get("epsilon", 0.0))
+    # Denormal numbers are flushed to zero, and ε = 0 has another formula.
+    second = max(epsilon, SMALLEST_NORMAL) if epsilon > 0 else 0.0
     relu = get_method(model.method).weighting == "relu"
-    return Score(record.similarity, record.formula, relu, np.float32(first), np.float32(second))
+    return Score(*KERNEL_SCORES[model.method], relu, np.float32(first), np.float32(second))
 
 
 @exact_kernel
