@@ -117,8 +117,8 @@ def test_the_page_lists_every_method_with_its_parameters_and_defaults():
     for name, method in SCIKIT_LEARN_METHODS.items():
         declared = {p.name: plain_value(p.default) for p in method.parameters}
         assert dict(re.findall(r"`(\w+)` \(([^)]*)\)", rows[name][3])) == declared
-        tasks = {1: {"classification": "classes", "regression": "regression"}[method.tasks[0]], 2: "both"}
-        assert rows[name][2] == tasks[len(method.tasks)]
+        words = [{"classification": "classes", "regression": "regression"}[task] for task in method.estimators]
+        assert rows[name][2] == ("both" if len(words) == 2 else words[0])
         assert rows[name][4] == ("no" if method.is_deterministic else "yes")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.attention.records import Parameter, ParameterValue
+from idwbench.attention.records import ParameterValue
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.machine import check_memory
@@ -17,7 +18,8 @@ from idwbench.runs.kinds.scikit_learn import ScikitLearnConfig
 
 __all__ = ["FittedEstimator", "check_data", "make_estimator"]
 
-# The words of settings for values of scikit-learn.
+# The names and words of settings for those of scikit-learn.
+_NAMES = {"shrinkage": "learning_rate"}
 _WORDS: dict[ParameterValue, object] = {"none": None, "all": None, "true": True, "false": False}
 
 
@@ -66,54 +68,35 @@ def make_estimator(model: ScikitLearnConfig, task: Task, n_outputs: int, seed: i
         n_outputs: Number of targets of a regression; methods with one target are fitted once for each.
         seed: The ``random_state`` of methods that have one.
     """
+    from sklearn.multioutput import MultiOutputRegressor
+    from sklearn.neighbors import NeighborhoodComponentsAnalysis
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    declared = {parameter.name: parameter for parameter in model.definition.parameters}
-    chosen = {name: _value(declared[name], value) for name, value in model.parameters.items()}
-    steps = _steps(model.method, chosen, task, seed)
-    if task == "regression" and n_outputs > 1 and model.method in ("svr", "hist_gradient_boosting"):
-        from sklearn.multioutput import MultiOutputRegressor
-
-        steps = [MultiOutputRegressor(*steps)]
-    steps = [*([StandardScaler()] if model.standardise else []), *steps]
+    method = model.definition
+    chosen = _arguments(model) | ({} if method.is_deterministic else {"random_state": seed})
+    module, name = method.estimators[task].split(".")
+    make = getattr(import_module(f"sklearn.{module}"), name)
+    steps = [StandardScaler()] if model.standardise else []
+    if method.name == "nca_knn":
+        search = {name: chosen.pop(name) for name in ("n_neighbors", "weights")}
+        steps += [NeighborhoodComponentsAnalysis(**chosen), make(**search)]
+    elif task == "regression" and n_outputs > 1 and method.name in ("svr", "hist_gradient_boosting"):
+        steps.append(MultiOutputRegressor(make(**chosen)))
+    else:
+        steps.append(make(**chosen))
     return make_pipeline(*steps) if len(steps) > 1 else steps[0]
 
 
-def _value(parameter: Parameter, value: ParameterValue) -> Any:
-    if isinstance(value, str):
-        return _WORDS.get(value, value)
-    return int(value) if parameter.whole else value
-
-
-def _steps(method: str, chosen: dict[str, Any], task: Task, seed: int) -> list[Any]:
-    from sklearn import ensemble, linear_model, neighbors, svm
-
-    classes = task == "classification"
-    if method == "knn":
-        return [(neighbors.KNeighborsClassifier if classes else neighbors.KNeighborsRegressor)(**chosen)]
-    if method == "nca_knn":
-        search = {name: chosen.pop(name) for name in ("n_neighbors", "weights")}
-        analysis = neighbors.NeighborhoodComponentsAnalysis(**chosen, random_state=seed)
-        return [analysis, neighbors.KNeighborsClassifier(**search)]
-    if method == "random_forest":
-        if chosen["max_features"] == "default":
-            del chosen["max_features"]
-        forest = ensemble.RandomForestClassifier if classes else ensemble.RandomForestRegressor
-        return [forest(**chosen, random_state=seed)]
-    if method == "hist_gradient_boosting":
-        chosen["learning_rate"] = chosen.pop("shrinkage")
-        boosting = ensemble.HistGradientBoostingClassifier if classes else ensemble.HistGradientBoostingRegressor
-        return [boosting(**chosen, random_state=seed)]
-    makers = {
-        "nearest_centroid": neighbors.NearestCentroid,
-        "svc": svm.SVC,
-        "svr": svm.SVR,
-        "logistic_regression": linear_model.LogisticRegression,
-        "ridge": linear_model.Ridge,
-        "linear_regression": linear_model.LinearRegression,
-    }
-    return [makers[method](**chosen)]
+def _arguments(model: ScikitLearnConfig) -> dict[str, Any]:
+    """Return the parameters of a model under the names and with the values of scikit-learn, without its defaults."""
+    arguments: dict[str, Any] = {}
+    for parameter in model.definition.parameters:
+        value = model.parameters.get(parameter.name, "default")
+        if value != "default":
+            number = int(value) if parameter.whole and not isinstance(value, str) else value
+            arguments[_NAMES.get(parameter.name, parameter.name)] = _WORDS.get(value, number)
+    return arguments
 
 
 class FittedEstimator:

@@ -6,7 +6,7 @@ setting of the protocol here.
 
 # No postponed annotations: pydantic would compile each of them again.
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
@@ -18,26 +18,26 @@ from idwbench.runs.kinds.base import ModelSettings, NoPlugin, NoPrototypes
 
 __all__ = ["SCIKIT_LEARN_METHODS", "ScikitLearnConfig", "ScikitLearnMethod", "get_scikit_learn_method"]
 
-_BOTH: tuple[Task, ...] = ("classification", "regression")
-_CLASSES: tuple[Task, ...] = ("classification",)
-_NUMBERS: tuple[Task, ...] = ("regression",)
-
 
 @dataclass(frozen=True)
 class ScikitLearnMethod(Record):
     """One method; its formula is what it is in words.
 
     Attributes:
-        tasks: The tasks that it supports.
+        estimators: Module and class of scikit-learn for each task that it supports.
         counterpart: The method for the other task, if this supports one.
         is_deterministic: Whether the seed does not affect the result.
         scale_free: Whether standardised inputs give the same predictions.
     """
 
-    tasks: tuple[Task, ...]
+    estimators: Mapping[Task, str] = field(hash=False)
     counterpart: str = ""
     is_deterministic: bool = True
     scale_free: bool = False
+
+
+def _both(name: str) -> dict[Task, str]:
+    return {"classification": f"{name}Classifier", "regression": f"{name}Regressor"}
 
 
 def _whole(name: str, default: ParameterValue, symbol: str = "", *, minimum: float = 1, words: Any = ()) -> Parameter:
@@ -76,7 +76,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
         ScikitLearnMethod(
             "knn",
             "k nearest neighbours",
-            _BOTH,
+            _both("neighbors.KNeighbors"),
             parameters=(
                 *(_K, _WEIGHTS, _word("metric", "minkowski", "chebyshev", "cosine")),
                 Parameter("p", 2.0, minimum=1.0, maximum=1e6),
@@ -87,7 +87,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
         ScikitLearnMethod(
             "nearest_centroid",
             "the nearest class mean",
-            _CLASSES,
+            {"classification": "neighbors.NearestCentroid"},
             parameters=(
                 _word("metric", "euclidean", "manhattan"),
                 _above_0("shrink_threshold", "none", words=("none",)),
@@ -97,7 +97,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
         ScikitLearnMethod(
             "nca_knn",
             "neighborhood components analysis, then k nearest neighbours",
-            _CLASSES,
+            {"classification": "neighbors.KNeighborsClassifier"},
             parameters=(
                 *(_K, _WEIGHTS, _whole("n_components", "none", words=("none",))),
                 _word("init", "auto", "pca", "lda", "identity", "random"),
@@ -109,7 +109,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
         ScikitLearnMethod(
             "svc",
             "a support vector machine",
-            _CLASSES,
+            {"classification": "svm.SVC"},
             parameters=(*_KERNEL, _word("class_weight", "none", "balanced")),
             labelled=("C", "kernel"),
             needs=_OF_KERNELS,
@@ -118,7 +118,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
         ScikitLearnMethod(
             "svr",
             "support vector regression",
-            _NUMBERS,
+            {"regression": "svm.SVR"},
             parameters=(*_KERNEL, Parameter("epsilon", 0.1, "ε", minimum=0.0)),
             labelled=("C", "kernel"),
             needs=_OF_KERNELS,
@@ -127,7 +127,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
         ScikitLearnMethod(
             "logistic_regression",
             "logistic regression",
-            _CLASSES,
+            {"classification": "linear_model.LogisticRegression"},
             parameters=(
                 *(_above_0("C", 1.0), _whole("max_iter", 100.0), _above_0("tol", 1e-4)),
                 *(_word("solver", "lbfgs", "newton-cg", "newton-cholesky"), _word("class_weight", "none", "balanced")),
@@ -138,13 +138,15 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
         ScikitLearnMethod(
             "ridge",
             "ridge regression",
-            _NUMBERS,
+            {"regression": "linear_model.Ridge"},
             parameters=(Parameter("alpha", 1.0, "α", minimum=0.0),),
             labelled=("alpha",),
             counterpart="logistic_regression",
         ),
         ScikitLearnMethod(
-            *("linear_regression", "linear regression by least squares", _NUMBERS),
+            "linear_regression",
+            "linear regression by least squares",
+            {"regression": "linear_model.LinearRegression"},
             labelled=(),
             counterpart="logistic_regression",
             scale_free=True,
@@ -152,7 +154,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
         ScikitLearnMethod(
             "random_forest",
             "a random forest",
-            _BOTH,
+            _both("ensemble.RandomForest"),
             parameters=(
                 *(_whole("n_estimators", 100.0), _MAX_DEPTH),
                 # `default` is sqrt for classes and all for numbers; a number is a fraction of the features.
@@ -167,7 +169,7 @@ SCIKIT_LEARN_METHODS: dict[str, ScikitLearnMethod] = {
         ScikitLearnMethod(
             "hist_gradient_boosting",
             "gradient boosting of trees on histograms",
-            _BOTH,
+            _both("ensemble.HistGradientBoosting"),
             parameters=(
                 *(_above_0("shrinkage", 0.1), _whole("max_iter", 100.0)),
                 *(_whole("max_leaf_nodes", 31.0, minimum=2, words=("none",)), _MAX_DEPTH),
@@ -238,9 +240,9 @@ class ScikitLearnConfig(NoPrototypes, NoPlugin, ModelSettings):
     def check_dataset(self, dataset: DatasetConfig) -> None:
         """Raise `ConfigError` for a text, a sequence, or a task that the method does not support."""
         super().check_dataset(dataset)
-        if dataset.task not in self.definition.tasks:
+        if dataset.task not in self.definition.estimators:
             known = {"classification": "has classes", "regression": "is a regression", "lookup": "is a lookup"}
-            problem = f"{self.method} supports {' and '.join(self.definition.tasks)}, and {dataset.name} "
+            problem = f"{self.method} supports {' and '.join(self.definition.estimators)}, and {dataset.name} "
             hint = f"choose {self.definition.counterpart}" if self.definition.counterpart else ""
             raise ConfigError(
                 problem + known[dataset.task], location=("method",), hint="" if dataset.task == "lookup" else hint
