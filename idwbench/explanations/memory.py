@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from idwbench.data.dataset import Dataset, Scaling
+from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ExplanationError, PatchError, did_you_mean
 from idwbench.explanations.explanation import CURVE_SIZE, Answer, LayerAttention, MemoryItem, MemoryKind, Query
@@ -94,23 +94,9 @@ class Memory:
     warnings: tuple[str, ...] = ()
 
     @property
-    def scaling(self) -> Scaling:
-        """Scaling of the inputs."""
-        return self.data.scaling
-
-    @property
-    def image_shape(self) -> tuple[int, int] | None:
-        """(height, width) if an input is an image."""
-        return self.data.image_shape
-
-    @property
     def task_names(self) -> tuple[str, ...]:
         """The names of the parts of a joint or sequence data set; none for another one."""
         return task_names(self.config)
-
-    def scale(self, x: ArrayLike) -> NDArray[np.float32]:
-        """Return one input, in the data's own units, scaled and flattened; raises like `scaled_input`."""
-        return scaled_input(x, self.data.scaling, self.data.n_features)
 
     def answer(self, inputs: Inputs, outputs: Outputs) -> Answer:
         """Return the answer to an input (features,) by `outputs`, which may be those without a part of the memory."""
@@ -228,13 +214,13 @@ def read_query(request: Request, memory: Memory) -> Query:
     x, data_dir, load = request.x, request.data_dir, request.load
     try:
         if not isinstance(x, str):
-            inputs = memory.scale(x)
-            return Query(_text(np.asarray(x).reshape(-1).tolist()), inputs, memory.scaling.invert(inputs))
-        inputs = find_input(x, memory, data_dir, load)
+            inputs = scaled_input(x, memory.data)
+            return Query(_text(np.asarray(x).reshape(-1).tolist()), inputs, memory.data.scaling.invert(inputs))
+        inputs = find_input(x, memory.config, memory.data, data_dir, load)
         reference = find_reference(x, memory.config, data_dir, load)
     except PatchError as error:
         raise ExplanationError(error.problem, location=error.location, hint=error.hint, file=error.file) from None
-    query = Query(x, inputs, memory.scaling.invert(inputs))
+    query = Query(x, inputs, memory.data.scaling.invert(inputs))
     return query if reference is None else _with_target(query, reference, memory)
 
 

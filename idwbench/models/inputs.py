@@ -1,5 +1,7 @@
 """Inputs and labels given as text: numbers, files, or rows of a data set."""
 
+from __future__ import annotations
+
 import io
 import math
 import re
@@ -7,23 +9,25 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from idwbench.data.dataset import Dataset, Scaling, Split
+from idwbench.data.dataset import Dataset, Split
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, PatchError, did_you_mean
 from idwbench.files import read_file
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DatasetConfig, PartsConfig, parse_dataset
 
+if TYPE_CHECKING:
+    from idwbench.models.saved_model import SavedModel
+
 __all__ = [
     "IMAGE_SUFFIXES",
     "LoadDataset",
     "Reference",
-    "TakesInputs",
     "find_input",
     "find_label",
     "find_reference",
@@ -40,21 +44,6 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _LISTED_NAMES = 20
 
 
-class TakesInputs(Protocol):
-    """A model, or the data that it was trained on: what an input must fit."""
-
-    @property
-    def config(self) -> RunConfig:
-        """The run."""
-
-    @property
-    def image_shape(self) -> tuple[int, int] | None:
-        """(height, width) if an input is an image."""
-
-    def scale(self, x: ArrayLike) -> NDArray[np.float32]:
-        """Return one input, in the data's own units, scaled and flattened."""
-
-
 @dataclass(frozen=True)
 class Reference:
     """A row of a split of a data set."""
@@ -64,18 +53,22 @@ class Reference:
     index: int
 
 
-def scaled_input(x: ArrayLike, scaling: Scaling, n_features: int) -> NDArray[np.float32]:
+def scaled_input(x: ArrayLike, data: Dataset | SavedModel) -> NDArray[np.float32]:
     """Return one input (in the data's own units, of any shape) scaled and flattened, (features,).
+
+    Args:
+        x: Numbers.
+        data: What it must fit: a model, or the data that it was trained on.
 
     Raises:
         PatchError: wrong size, or a value that is not finite or too large for float32.
     """
     flat = np.asarray(x, dtype=np.float64).reshape(-1)
-    if flat.size != n_features:
-        raise PatchError(f"expected {n_features} numbers, got {flat.size}", location=("x",))
+    if flat.size != data.n_features:
+        raise PatchError(f"expected {data.n_features} numbers, got {flat.size}", location=("x",))
     if not np.isfinite(flat).all():
         raise PatchError("expected finite numbers", location=("x",))
-    scaled = scaling.apply(flat)
+    scaled = data.scaling.apply(flat)
     if not np.isfinite(scaled).all():
         raise PatchError("too large for float32", location=("x",))
     return scaled
@@ -112,12 +105,17 @@ def _summary(names: Sequence[str]) -> str:
 
 
 def find_input(
-    text: str, model: TakesInputs, data_dir: Path | None = None, load: LoadDataset = load_dataset
+    text: str,
+    config: RunConfig,
+    data: Dataset | SavedModel,
+    data_dir: Path | None = None,
+    load: LoadDataset = load_dataset,
 ) -> NDArray[np.float32]:
     """Return the scaled input (features,) for a text.
 
     `text` is numbers separated by commas, an ``.npy`` or image file (pixels 0 to 255), or ``DATASET:SPLIT:INDEX``.
-    `load` loads data sets; for many inputs one that remembers them saves time.
+    `config` is the run of the model; for `data` see `scaled_input`. `load` loads data sets; for many inputs one that
+    remembers them saves time.
 
     Raises:
         PatchError: the text is not valid, or the input does not fit the model; `location` is ``("x",)``.
@@ -126,18 +124,18 @@ def find_input(
     suffix = Path(text).suffix.lower()
     try:
         if suffix == ".npy":
-            return model.scale(_read_npy(Path(text)))
+            return scaled_input(_read_npy(Path(text)), data)
         if suffix in IMAGE_SUFFIXES:
-            return model.scale(_read_image(Path(text), model))
-        reference = find_reference(text, model.config, data_dir, load)
+            return scaled_input(_read_image(Path(text), data), data)
+        reference = find_reference(text, config, data_dir, load)
         if reference is None:
-            return model.scale(_parse_numbers(text))
+            return scaled_input(_parse_numbers(text), data)
         scaled = reference.split.inputs[reference.index]
-        if reference.dataset.config == model.config.dataset:
+        if reference.dataset.config == config.dataset:
             return np.array(scaled)
         raw = reference.dataset.scaling.invert(scaled)
-        is_part = reference.dataset.config in _parts(model.config.dataset)
-        return model.scale(np.rint(raw) if is_part else raw)  # the same bytes: pixels of parts are whole numbers
+        is_part = reference.dataset.config in _parts(config.dataset)
+        return scaled_input(np.rint(raw) if is_part else raw, data)  # the same bytes: pixels of parts are whole numbers
     except PatchError as error:
         raise error if error.location else error.at("x") from None
 
@@ -209,10 +207,10 @@ def _read_npy(path: Path) -> NDArray[np.float64]:
         return array.astype(np.float64)
 
 
-def _read_image(path: Path, model: TakesInputs) -> NDArray[np.float64]:
+def _read_image(path: Path, data: Dataset | SavedModel) -> NDArray[np.float64]:
     from PIL import Image
 
-    if model.image_shape is None:
+    if data.image_shape is None:
         raise PatchError("this model was not trained on images", file=path)
     content = read_file(path, PatchError)
     try:
@@ -222,7 +220,7 @@ def _read_image(path: Path, model: TakesInputs) -> NDArray[np.float64]:
                 pixels = np.asarray(image.convert("L"), dtype=np.float64)
     except Exception:  # as above
         raise PatchError("not an image that can be read", file=path) from None
-    if pixels.shape != model.image_shape:
-        expected, given = ("x".join(map(str, shape[::-1])) for shape in (model.image_shape, pixels.shape))
+    if pixels.shape != data.image_shape:
+        expected, given = ("x".join(map(str, shape[::-1])) for shape in (data.image_shape, pixels.shape))
         raise PatchError(f"expected an image of {expected} pixels, got {given}", file=path)
     return pixels

@@ -121,7 +121,7 @@ def repair(
     """
     load = cache(load_dataset)
     target = find_label(label, model.class_names)
-    given = PatchInput(x, find_input(x, model, data_dir, load), target)
+    given = PatchInput(x, find_input(x, model.config, model, data_dir, load), target)
     return _repaired(model, [given], criterion, keep_logits, data_dir, load)
 
 
@@ -142,7 +142,9 @@ def repair_file(
     for row in read_patch_file(path):
         try:
             label = find_label(row.label, model.class_names)
-            given.append(PatchInput(row.x, find_input(row.x, model, data_dir, load), label, f"line {row.line}"))
+            given.append(
+                PatchInput(row.x, find_input(row.x, model.config, model, data_dir, load), label, f"line {row.line}")
+            )
         except IdwbenchError as error:
             raise type(error)(str(error), file=path, position=(row.line,)) from None
     return _repaired(model, given, criterion, keep_logits, data_dir, load)

@@ -90,7 +90,7 @@ class SavedModel:
         Raises:
             PatchError: wrong size, or a value that is not finite or too large for float32.
         """
-        return scaled_input(x, self.scaling, self.n_features)
+        return scaled_input(x, self)
 
     def predict(self, inputs: ArrayLike) -> NDArray[Any]:
         """Return class names (n,) or predictions (n, outputs) for `inputs` (n, features), in the data's own units."""

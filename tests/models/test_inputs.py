@@ -57,7 +57,7 @@ def test_numbers_arrays_and_images_are_scaled_alike(model, tmp_path):
     Image.fromarray(pixels).save(tmp_path / "x.png")
     expected = (np.arange(6) - 10) / 2
     for text in ("0,1,2,3,4,5", str(tmp_path / "x.npy"), str(tmp_path / "x.png")):
-        found = find_input(text, model)
+        found = find_input(text, model.config, model)
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, expected)
 
@@ -65,7 +65,7 @@ def test_numbers_arrays_and_images_are_scaled_alike(model, tmp_path):
 @pytest.mark.parametrize("text", ["1e300,0,0,0,0,0", "1e39,0,0,0,0,0"])
 def test_a_number_too_large_for_float32_is_refused_without_a_warning(model, text):
     with pytest.raises(PatchError, match="x: too large for float32"):
-        find_input(text, model)
+        find_input(text, model.config, model)
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.png"])
@@ -73,13 +73,13 @@ def test_a_number_too_large_for_float32_is_refused_without_a_warning(model, text
 def test_damaged_files_are_refused(model, tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(PatchError, match=f"x: .*{name}: not an"):
-        find_input(str(tmp_path / name), model)
+        find_input(str(tmp_path / name), model.config, model)
 
 
 def test_folders_and_locked_files_are_refused(model, tmp_path, monkeypatch):
     (tmp_path / "x.npy").mkdir()
     with pytest.raises(PatchError, match=r"x: .*x.npy: is a folder"):
-        find_input(str(tmp_path / "x.npy"), model)
+        find_input(str(tmp_path / "x.npy"), model.config, model)
 
     def refuse(*arguments, **options):
         raise PermissionError(13, "Permission denied")
@@ -87,13 +87,13 @@ def test_folders_and_locked_files_are_refused(model, tmp_path, monkeypatch):
     monkeypatch.setattr("pathlib.Path.stat", refuse)
     for name in ("x.npy", "x.png"):
         with pytest.raises(PatchError, match=f"x: .*{name}: cannot be read .Permission denied"):
-            find_input(str(tmp_path / name), model)
+            find_input(str(tmp_path / name), model.config, model)
 
 
 @pytest.mark.parametrize("index", ["40", "-1", "٣", "9" * 5000, ""])
 def test_an_index_is_a_plain_number_within_the_split(model, index):
     with pytest.raises(PatchError, match="two_moons:test has inputs 0 to 39"):
-        find_input(f"two_moons:test:{index}", model)
+        find_input(f"two_moons:test:{index}", model.config, model)
 
 
 @pytest.mark.parametrize("choice", ["unit", "standard"])
@@ -116,7 +116,9 @@ def test_an_input_of_a_part_is_that_of_the_model_s_own_data(choice):
         return Dataset(found, split, split, None, scaling, (2, 3), ("0", "1"), "")
 
     for name in ("fashion_mnist", "mnist", "joint"):
-        np.testing.assert_array_equal(find_input(f"{name}:test:1", model, load=load), own.apply(pixels)[1])
+        np.testing.assert_array_equal(
+            find_input(f"{name}:test:1", model.config, model, load=load), own.apply(pixels)[1]
+        )
     assert [(one.name, one.scaling, one.validation) for one in loaded] == [
         ("fashion_mnist", choice, 3),
         ("mnist", choice, 3),
@@ -135,5 +137,5 @@ def test_an_input_of_other_data_is_scaled_to_the_model_s_units():
         split = Split(standard.apply(pixels), np.zeros(1, np.int64))
         return Dataset(found, split, split, None, standard, (2, 3), ("0",), "")
 
-    found = find_input("fashion_mnist:test:0", model, load=load)
+    found = find_input("fashion_mnist:test:0", model.config, model, load=load)
     np.testing.assert_allclose(found, pixels[0] / 255, atol=1e-6)
