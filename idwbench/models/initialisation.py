@@ -16,42 +16,29 @@ from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.network import NetworkConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 
-__all__ = [
-    "baseline_prototypes",
-    "check_baseline",
-    "check_prototypes",
-    "initial_prototypes",
-    "initialisation_of",
-]
+__all__ = ["baseline_prototypes", "check_prototypes", "initial_prototypes"]
 
 Prototypes = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
-def initialisation_of(model: PrototypesConfig | NetworkConfig) -> Initialisation:
+def _way(model: PrototypesConfig | NetworkConfig) -> Initialisation:
     """Return the initialisation of a model, or of the head of a network, by default that of its method."""
     if model.initialisation != "default":
         return model.initialisation
     return get_method(model.head if isinstance(model, NetworkConfig) else model.method).initialisation
 
 
-def check_prototypes(model: PrototypesConfig | NetworkConfig, dataset: TrainingData) -> None:
+def check_prototypes(model: PrototypesConfig | NetworkConfig | BaselineConfig, dataset: TrainingData) -> None:
     """Check, without drawing anything, that the data has enough training inputs for the prototypes.
 
     Raises:
         ConfigError: ``samples``: more prototypes than training inputs; ``kmeans``: than distinct ones.
     """
-    way = initialisation_of(model)
-    if way in ("samples", "kmeans"):
+    if isinstance(model, BaselineConfig):
+        by_class = model.method == "kmeans_per_class"
+        _sizes(model.prototypes, dataset, k_means=model.method != "samples", by_class=by_class)
+    elif (way := _way(model)) in ("samples", "kmeans"):
         _sizes(model.prototypes, dataset, k_means=way == "kmeans")
-
-
-def check_baseline(model: BaselineConfig, dataset: TrainingData) -> None:
-    """Check that the data has enough training inputs for the prototypes of a baseline; raises as `check_prototypes`."""
-    k_means = model.method != "samples"
-    if model.method == "kmeans_per_class":
-        _sizes(model.prototypes, dataset, k_means=True)
-        return
-    _check_number(model.prototypes, dataset.n_distinct if k_means else len(dataset.train), k_means=k_means)
 
 
 def initial_prototypes(
@@ -80,7 +67,7 @@ def initial_prototypes(
         ConfigError: more prototypes than training inputs; for ``kmeans``, than distinct ones, or than clusters that
             k-means can separate.
     """
-    way = initialisation_of(model)
+    way = _way(model)
     keys: NDArray[np.floating]
     values: NDArray[np.floating]
     if way == "mean":
@@ -100,7 +87,7 @@ def baseline_prototypes(model: BaselineConfig, dataset: TrainingData, seed: int)
     Raises:
         ConfigError: as `initial_prototypes`.
     """
-    check_baseline(model, dataset)
+    check_prototypes(model, dataset)
     if model.method == "kmeans_per_class":
         return _from_data(model.prototypes, dataset, np.random.default_rng(seed), k_means=True)
     inputs, targets = dataset.train.inputs, training_values(dataset)
@@ -135,17 +122,17 @@ def _chosen(weights: NDArray[np.floating] | None, rows: NDArray[np.int64]) -> ND
     return None if weights is None else weights[rows].astype(np.float64)
 
 
-def _sizes(n: int, dataset: TrainingData, *, k_means: bool) -> list[int]:
-    """Return how many prototypes each group can give; an error if that is fewer than `n` in all."""
-    sizes = dataset.n_distinct_by_group if k_means else [len(rows) for rows in dataset.groups]
-    _check_number(n, sum(sizes), k_means=k_means)
-    return sizes
-
-
-def _check_number(n: int, most: int, *, k_means: bool) -> None:
-    if n > most:
+def _sizes(n: int, dataset: TrainingData, *, k_means: bool, by_class: bool = True) -> list[int]:
+    """Return how many prototypes each class can give, or all inputs together; an error if that is fewer than `n`."""
+    if by_class:
+        sizes = dataset.n_distinct_by_group if k_means else [len(rows) for rows in dataset.groups]
+    else:
+        sizes = [dataset.n_distinct if k_means else len(dataset.train)]
+    if n > sum(sizes):
         which = "distinct training inputs" if k_means else "training inputs"
-        raise ConfigError(f"expected at most {most}, the number of {which}, got {n}", location=("prototypes",))
+        problem = f"expected at most {sum(sizes)}, the number of {which}, got {n}"
+        raise ConfigError(problem, location=("prototypes",))
+    return sizes
 
 
 def _shares(n: int, sizes: Sequence[int], generator: np.random.Generator) -> list[int]:

@@ -155,18 +155,12 @@ def mean_loss(model: NextTokenModel, inputs: NDArray[np.int64], labels: NDArray[
     return total / len(labels)
 
 
-def bits_per_character(
-    model: NextTokenModel, inputs: NDArray[np.int64], labels: NDArray[np.int64], characters: int | None = None
-) -> float:
-    """Return the sum of −log₂ P(label | inputs up to it) over all labels of one text, per character.
+def bits_per_character(loss: float, n_labels: int, characters: int | None = None) -> float:
+    """Return the bits per character for a `mean_loss` over n labels.
 
-    Args:
-        model: The model, in evaluation mode.
-        inputs: The numbers of consecutive tokens, (n,).
-        labels: Those that follow each, (n,).
-        characters: Characters of all labels with what separates them; by default one for each label.
+    `characters` is the number of characters of all labels with what separates them, by default one for each label.
     """
-    return _bits(mean_loss(model, inputs, labels), len(labels), characters)
+    return loss / math.log(2) * (1.0 if characters is None else n_labels / characters)
 
 
 def text_metrics(model: NextTokenModel, split: Split, first: int = 0) -> dict[str, float]:
@@ -177,14 +171,10 @@ def text_metrics(model: NextTokenModel, split: Split, first: int = 0) -> dict[st
     inputs, labels = split.inputs[first:, 0].astype(np.int64), split.labels[first:]
     characters = None if split.characters is None else int(split.characters[first:].sum())
     loss = mean_loss(model, inputs, labels)
-    metrics = {"bits_per_character": _bits(loss, len(labels), characters)}
+    metrics = {"bits_per_character": bits_per_character(loss, len(labels), characters)}
     if loss < math.log(np.finfo(np.float64).max):
         metrics["perplexity"] = math.exp(loss)
     return metrics
-
-
-def _bits(loss: float, n_labels: int, characters: int | None) -> float:
-    return loss / math.log(2) * (1.0 if characters is None else n_labels / characters)
 
 
 def ngram_bits_per_character(dataset: Dataset, order: int, split: str = "test") -> float:
@@ -267,7 +257,7 @@ class TextModel:
         if len(codes) < 2:
             raise ConfigError(f"expected at least 2 {self.tokenizer.unit}, got {len(codes)}", location=("text",))
         characters = None if lengths is None else int(lengths[1:].sum())
-        return bits_per_character(self.network, codes[:-1], codes[1:], characters)
+        return bits_per_character(mean_loss(self.network, codes[:-1], codes[1:]), len(codes) - 1, characters)
 
     @torch.no_grad()
     def generate(self, prompt: str = "\n", length: int = 200, *, seed: int = 0, temperature: float = 1.0) -> str:

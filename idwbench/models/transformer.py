@@ -67,20 +67,10 @@ class Transformer(nn.Module):
     """
 
     def __init__(
-        self,
-        depth: int,
-        width: int,
-        heads: int,
-        score: str = "idw",
-        hidden: int | None = None,
-        causal: bool = False,
-        generator: torch.Generator | None = None,
-        **parameters: Any,
+        self, depth: int, width: int, *arguments: Any, generator: torch.Generator | None = None, **options: Any
     ) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(
-            TransformerBlock(width, heads, score, hidden, causal, **parameters) for _ in range(depth)
-        )
+        self.blocks = nn.ModuleList(TransformerBlock(width, *arguments, **options) for _ in range(depth))
         self.norm = nn.LayerNorm(width, bias=False)
         initialise_transformer(self, depth, generator)
 

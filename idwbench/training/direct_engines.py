@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from idwbench.data.dataset import Dataset
-from idwbench.models.initialisation import baseline_prototypes, check_baseline
+from idwbench.models.initialisation import baseline_prototypes, check_prototypes
 from idwbench.models.kernel_regression import KernelRegression, training_values
 from idwbench.models.neighbours import nearest
 from idwbench.models.scikit_learn import FittedEstimator, check_data, make_estimator
@@ -94,7 +94,7 @@ def _fit_scikit_learn(config: RunConfig, dataset: Dataset, context: Context) -> 
 
 
 ENGINES = {
-    "baseline": one_by_one("baseline", _fit_baseline, max_stack=small_stack, check=check_baseline),
+    "baseline": one_by_one("baseline", _fit_baseline, max_stack=small_stack, check=check_prototypes),
     "kernel_regression": one_by_one("kernel_regression", _fit_kernel_regression, max_stack=_stack_of_pairs),
     # A fit of scikit-learn may take long, and is stored at once.
     "scikit_learn": one_by_one("scikit_learn", _fit_scikit_learn, check=check_data),

@@ -8,7 +8,7 @@ import torch
 from texts import SCORES, SMALL, random_model
 
 from idwbench.models import text_model
-from idwbench.models.text_model import LanguageModel, bits_per_character
+from idwbench.models.text_model import LanguageModel, mean_loss
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
 
 
@@ -38,7 +38,7 @@ def test_an_untrained_model_needs_the_bits_of_the_size_of_its_vocabulary(score):
     draws = torch.Generator().manual_seed(0)
     model = LanguageModel(LanguageModelConfig.parse({**SMALL, "width": 64, "method": score}), 64, draws)
     text = codes(300, 64)
-    assert bits_per_character(model, text[:-1], text[1:]) == pytest.approx(6, rel=0.03)
+    assert mean_loss(model, text[:-1], text[1:]) / math.log(2) == pytest.approx(6, rel=0.03)
 
 
 @torch.no_grad()
@@ -63,7 +63,7 @@ def test_every_character_is_predicted_once(n, context):
     model = random_model(context=context)
     text = codes(n + 1)
     expected = bits_one_by_one(model, text[:-1], text[1:])
-    assert bits_per_character(model, text[:-1], text[1:]) == pytest.approx(expected, rel=1e-6)
+    assert mean_loss(model, text[:-1], text[1:]) / math.log(2) == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_character_is_predicted_from_more_than_half_of_the_context():
@@ -74,14 +74,14 @@ def test_a_character_is_predicted_from_more_than_half_of_the_context():
         logits = [model(torch.from_numpy(window)[None])[0].double().log_softmax(-1) for window in windows]
     parts = [logits[0], *(part[4:] for part in logits[1:])]
     bits = -torch.cat(parts)[range(40), text[1:]].mean() / math.log(2)
-    assert bits_per_character(model, text[:-1], text[1:]) == pytest.approx(float(bits), rel=1e-6)
+    assert mean_loss(model, text[:-1], text[1:]) / math.log(2) == pytest.approx(float(bits), rel=1e-6)
 
 
 def test_evaluation_in_parts_gives_the_same_bits(monkeypatch):
     model, text = random_model(), codes(100)
-    whole = bits_per_character(model, text[:-1], text[1:])
+    whole = mean_loss(model, text[:-1], text[1:]) / math.log(2)
     monkeypatch.setattr(text_model, "LOGITS_AT_A_TIME", 3 * 8 * 7)
-    assert bits_per_character(model, text[:-1], text[1:]) == pytest.approx(whole, rel=1e-6)
+    assert mean_loss(model, text[:-1], text[1:]) / math.log(2) == pytest.approx(whole, rel=1e-6)
 
 
 def test_a_model_in_float64_computes_the_formula_of_its_parts():

@@ -105,7 +105,9 @@ def test_a_model_of_words_reads_and_writes_texts(of_words):
 def test_bits_of_a_text_of_words_are_those_of_its_words_after_the_first(of_words):
     text = "the fox  sat.\n"
     codes = of_words.encode(text)
-    expected = bits_per_character(of_words.network, codes[:-1], codes[1:], len("fox  sat.\n"))
+    expected = bits_per_character(
+        mean_loss(of_words.network, codes[:-1], codes[1:]), len(codes) - 1, len("fox  sat.\n")
+    )
     assert of_words.bits_per_character(text) == expected
 
 
