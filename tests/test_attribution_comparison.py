@@ -72,7 +72,7 @@ def test_the_scores_of_the_dual_form_are_attention_and_what_makes_the_logit(data
     parts = [dual.contributions([name], queries, answers) for name in dual.layers]
     np.testing.assert_allclose(dual.contributions(dual.layers, queries, answers), sum(parts), atol=1e-5)
     memory = recorded.recording.layers["layer_2"]
-    network = replace_last_layer(recorded.network, memory.initial, memory.initial_bias)
+    network = replace_last_layer(recorded.network, memory.initial[:, :-1], memory.initial[:, -1])
     initial = network.outputs(queries)[np.arange(12), answers]
     logits = recorded.network.outputs(queries)[np.arange(12), answers]
     np.testing.assert_allclose(parts[-1].sum(1) + initial, logits, atol=1e-4)

@@ -18,9 +18,6 @@ __all__ = ["LayerQueries", "layer_queries", "own_contributions", "row_attention"
 Array = NDArray[Any]
 Rows = NDArray[np.int64]
 
-# Distinct directions per query below which weighted sums of keys are cheaper than products with all slots.
-_FEW = 0.25
-
 
 @dataclass(frozen=True)
 class LayerQueries:
@@ -75,21 +72,13 @@ def layer_queries(
 def row_attention(memory: LayerMemory, rows: Rows, n_rows: int, queries: Array) -> Array:
     """Return the attention Σ α_t (n, rows) of queries to each training row, over the slots of the row.
 
-    It is the product with the sum of a row's keys: one pass over the memory, whatever the number of queries.
-
     Args:
         memory: The layer.
         rows: The training row of each slot (slots,).
         n_rows: Number of training rows.
         queries: Inputs of the layer (n, features).
     """
-    counts = torch.from_numpy(np.bincount(rows, minlength=n_rows))
-    if memory.key_rows is not None:
-        keys = _tensor(memory.stored_keys)
-        return (_attention(memory, _like(queries, keys), keys) * counts.to(keys)).numpy()
-    sums = _row_sums(memory, rows, n_rows, None)
-    attention = _like(queries, sums) @ sums.T
-    return (attention + counts.to(sums) if memory.has_bias else attention).numpy()
+    return memory.totals(queries, rows, n_rows).astype(queries.dtype)
 
 
 def row_contributions(memory: LayerMemory, rows: Rows, n_rows: int, queries: LayerQueries) -> Array:
@@ -104,17 +93,17 @@ def row_contributions(memory: LayerMemory, rows: Rows, n_rows: int, queries: Lay
         n_rows: Number of training rows.
         queries: Of `layer_queries`, or with directions of the caller's own.
     """
-    if memory.key_rows is not None:
-        return _folded_contributions(memory, rows, n_rows, queries)
-    distinct, which = np.unique(queries.directions, axis=0, return_inverse=True)
-    if len(distinct) > _FEW * len(queries.directions):
-        return _contributions_by_slots(memory, rows, n_rows, queries)
-    contributions = np.empty((len(queries.inputs), n_rows), memory.keys(slice(0, 1)).dtype)
-    for number, direction in enumerate(distinct):
-        sums = _row_sums(memory, rows, n_rows, direction)
-        asked = which.reshape(-1) == number
-        inputs = _like(queries.inputs[asked], sums)
-        contributions[asked] = (inputs @ sums[:, : memory.features].T + sums[:, memory.features :].sum(1)).numpy()
+    contributions = np.empty((len(queries.inputs), n_rows), queries.inputs.dtype)
+    for start in range(0, len(contributions), memory.queries_at_once):
+        block = slice(start, start + memory.queries_at_once)
+        inputs, directions = queries.inputs[block], queries.directions[block]
+        totals = torch.zeros(n_rows, len(inputs), dtype=memory.product_type)
+        for slots in memory.chunks():
+            errors = torch.from_numpy(memory.errors(slots))
+            along = errors @ torch.from_numpy(directions).to(errors).T
+            attention = torch.from_numpy(memory.attention(inputs, slots))
+            totals.index_add_(0, torch.from_numpy(rows[slots]), along.mul_(attention.T))
+        contributions[block] = totals.T
     return contributions
 
 
@@ -126,70 +115,10 @@ def own_contributions(memory: LayerMemory, rows: Rows, queries: LayerQueries) ->
         rows: The training row of each slot (slots,).
         queries: One query for each training row, in order.
     """
-    totals = torch.zeros(len(queries.inputs), dtype=torch.float64)
+    totals = np.zeros(len(queries.inputs))
     for slots in memory.chunks():
         where = rows[slots]
-        attention = (_tensor(memory.keys(slots)) * torch.from_numpy(queries.inputs[where])).sum(1) + memory.has_bias
-        error = (_tensor(memory.errors(slots)) * torch.from_numpy(queries.directions[where])).sum(1)
-        totals.index_add_(0, torch.from_numpy(where), (attention * error).double())
-    return totals.numpy()
-
-
-def _folded_contributions(memory: LayerMemory, rows: Rows, n_rows: int, queries: LayerQueries) -> Array:
-    """All slots of a row have the same key: attention to it times the sum of its error signals."""
-    keys = _tensor(memory.stored_keys)
-    errors = torch.zeros(n_rows, memory.outputs, dtype=keys.dtype)
-    for slots in memory.chunks():
-        errors.index_add_(0, _places(rows, slots), _like(memory.errors(slots), keys))
-    attention = _attention(memory, _like(queries.inputs, keys), keys)
-    return attention.mul_(_like(queries.directions, keys) @ errors.T).numpy()
-
-
-def _contributions_by_slots(memory: LayerMemory, rows: Rows, n_rows: int, queries: LayerQueries) -> Array:
-    block = memory.queries_at_once
-    parts = []
-    for start in range(0, len(queries.inputs), block):
-        inputs, directions = queries.inputs[start : start + block], queries.directions[start : start + block]
-        totals = None
-        for slots in memory.chunks():
-            keys, errors = _tensor(memory.keys(slots)), _tensor(memory.errors(slots))
-            contributions = _attention(memory, keys, _like(inputs, keys)).mul_(errors @ _like(directions, errors).T)
-            totals = keys.new_zeros(n_rows, len(inputs)) if totals is None else totals
-            totals.index_add_(0, _places(rows, slots), contributions)
-        assert totals is not None
-        parts.append(totals.T)
-    return torch.cat(parts).contiguous().numpy()
-
-
-def _row_sums(memory: LayerMemory, rows: Rows, n_rows: int, direction: Array | None) -> Tensor:
-    """Return the sum of x_t over each row's slots; with a direction, of ⟨e_t, direction⟩·[x_t, 1], the 1 for a bias."""
-    sums = None
-    for slots in memory.chunks():
-        keys = _tensor(memory.keys(slots))
-        if direction is not None:
-            errors = _tensor(memory.errors(slots))
-            weights = (errors @ _like(direction, errors))[:, None]
-            keys = torch.cat([keys * weights, weights], 1) if memory.has_bias else keys * weights
-        sums = keys.new_zeros(n_rows, keys.shape[1]) if sums is None else sums
-        sums.index_add_(0, _places(rows, slots), keys)
-    assert sums is not None
-    return sums
-
-
-def _attention(memory: LayerMemory, queries: Tensor, keys: Tensor) -> Tensor:
-    attention = queries @ keys.T
-    return attention.add_(1) if memory.has_bias else attention
-
-
-def _places(rows: Rows, slots: slice) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(rows[slots]))
-
-
-def _tensor(array: Array) -> Tensor:
-    """Return a tensor, in single precision if the array has half precision."""
-    tensor = torch.from_numpy(np.ascontiguousarray(array))
-    return tensor.float() if tensor.dtype == torch.float16 else tensor
-
-
-def _like(array: Array, tensor: Tensor) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array)).to(tensor.dtype)
+        attention = (memory.keys(slots) * queries.inputs[where]).sum(1) + memory.has_bias
+        error = (memory.errors(slots) * queries.directions[where]).sum(1)
+        totals += np.bincount(where, weights=attention * error, minlength=len(totals))
+    return totals

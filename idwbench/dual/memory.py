@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 __all__ = ["LayerMemory", "release_pages"]
 
@@ -37,14 +35,11 @@ class LayerMemory:
         gradients: Gradients of the mean loss of a step with respect to the layer's outputs (slots, outputs).
         slot_steps: The step of each slot.
         coefficients: (steps,), or for Adam (steps, outputs).
-        units: The unit of each step in which its gradients are stored (steps,), or None for 1.
-        initial: W_0 (outputs, features).
-        initial_bias: (outputs,), or None.
+        units: The unit of each step in which its gradients are stored (steps,).
+        initial: W_0 (outputs, features); in a layer with a bias this is a last column.
         initial_factor: f, a number or for Adam (outputs,).
-        weight: The weight after the training, as the training computed it (outputs, features).
-        bias: (outputs,), or None.
-        residual: What the sum leaves out of the weight, for Adam (outputs, features); otherwise None.
-        residual_bias: The same of the bias.
+        final: W_T of the same shape, as the training computed it.
+        residual: What the sum leaves out of W_T, for Adam, of the same shape; otherwise None.
         key_rows: The row of `stored_keys` of each slot if the keys are folded, otherwise None.
     """
 
@@ -52,16 +47,12 @@ class LayerMemory:
     gradients: Array
     slot_steps: NDArray[np.int64]
     coefficients: Floats
-    units: Floats | None
+    units: Floats
     initial: Array
-    initial_bias: Array | None
     initial_factor: float | Floats
-    weight: Array
-    bias: Array | None
+    final: Array
     residual: Array | None = None
-    residual_bias: Array | None = None
     key_rows: NDArray[np.int64] | None = None
-    _sums: list[tuple[Array, int, Floats]] = field(default_factory=list, init=False, repr=False)
 
     @property
     def slots(self) -> int:
@@ -81,19 +72,32 @@ class LayerMemory:
     @property
     def has_bias(self) -> bool:
         """Return whether the layer has a bias."""
-        return self.bias is not None
+        return bool(self.final.shape[1] > self.features)
+
+    @property
+    def weight(self) -> Array:
+        """Return the weight after the training (outputs, features)."""
+        return self.final[:, : self.features]
+
+    @property
+    def bias(self) -> Array | None:
+        """Return the bias after the training (outputs,), or None."""
+        return self.final[:, -1] if self.has_bias else None
 
     def keys(self, slots: Slots) -> Array:
         """Return keys x_t of a slice or an array of slots (n, features), in float32 or float64."""
-        return _floating(self.stored_keys[slots if self.key_rows is None else self.key_rows[slots]], self._dtype)
+        return _floating(self.stored_keys[slots if self.key_rows is None else self.key_rows[slots]], self.product_type)
 
     def errors(self, slots: Slots) -> Array:
         """Return error signals e_t of a slice or an array of slots (n, outputs), in float32 or float64."""
-        return self._scaled_gradients(slots, self._error_factors)
+        gradients, coefficients = self.output_gradients(slots), self.coefficients[self.slot_steps[slots]]
+        scaled = coefficients.astype(gradients.dtype)
+        return np.asarray(gradients * (scaled[:, None] if scaled.ndim == 1 else scaled))
 
     def output_gradients(self, slots: Slots) -> Array:
         """Return the recorded gradients of the outputs (n, outputs), before clipping, in float32 or float64."""
-        return self._scaled_gradients(slots, np.ones(1) if self.units is None else self.units)
+        gradients = _floating(self.gradients[slots], self.product_type)
+        return np.asarray(gradients * self.units[self.slot_steps[slots], None].astype(gradients.dtype))
 
     def answers(self, queries: Array) -> Floats:
         """Return the answers S(x) (n, outputs) to queries (n, features), by the dual form.
@@ -101,14 +105,10 @@ class LayerMemory:
         Products are taken in the type of the recording, sums over chunks in float64.
         """
         inputs = np.asarray(queries, np.float64)
-        factor = np.broadcast_to(self.initial_factor, self.outputs)
-        answers: Floats = inputs @ (factor[:, None] * self.initial).T
-        if self.initial_bias is not None:
-            answers += factor * self.initial_bias
-        if self.residual is not None:
-            answers += inputs @ self.residual.T
-        if self.residual_bias is not None:
-            answers += self.residual_bias
+        initial = self._scaled_initial + (0.0 if self.residual is None else self.residual)
+        answers: Floats = inputs @ initial[:, : self.features].T
+        if self.has_bias:
+            answers += initial[:, -1]
         block = self.queries_at_once
         for start in range(0, len(inputs), block):
             part = slice(start, start + block)
@@ -160,24 +160,27 @@ class LayerMemory:
     def totals(self, queries: Array, groups: NDArray[np.integer[Any]], n_groups: int) -> Floats:
         """Return the total attention Σ α_t (n, groups) of queries (n, features) to each group of slots.
 
-        It is linear in the sum of a group's keys. These sums are made by one pass over the memory and kept; products
-        with them are taken in the type of the queries.
+        It is linear in the sum of a group's keys, so that one pass over the memory serves all queries.
 
         Args:
             queries: (n, features).
             groups: The group of each slot (slots,), from 0; slots of negative groups belong to none.
             n_groups: Number of groups.
         """
-        sums = self._group_sums(groups, n_groups)
-        products = np.asarray(queries) @ sums[:, : self.features].T.astype(queries.dtype)
-        totals: Floats = products.astype(np.float64)
-        return totals + sums[:, self.features] if self.has_bias else totals
+        sums, counts = torch.zeros(n_groups, self.features, dtype=torch.float64), np.zeros(n_groups)
+        for slots in self.chunks():
+            places = np.flatnonzero(groups[slots] >= 0)
+            chosen = np.asarray(groups[slots][places], np.int64)
+            keys = torch.from_numpy(self.keys(slots))[torch.from_numpy(places)]
+            sums.index_add_(0, torch.from_numpy(chosen), keys.double())
+            counts += np.bincount(chosen, minlength=n_groups)
+        totals: Floats = np.asarray(queries, np.float64) @ sums.numpy().T
+        return totals + counts if self.has_bias else totals
 
     def without(self, where: Mask) -> tuple[Array, Array | None]:
         """Return weight and bias of the layer without the slots in a mask (slots,), from one pass over these slots."""
-        change, dtype = self.change(where), self.weight.dtype
-        weight = (self.weight - change[:, : self.features]).astype(dtype)
-        return weight, None if self.bias is None else (self.bias - change[:, -1]).astype(dtype)
+        other = replace(self, final=(self.final - self.change(where)).astype(self.final.dtype))
+        return other.weight, other.bias
 
     def change(self, where: Mask | None = None) -> Floats:
         """Return Σ_t e_t x_tᵀ (outputs, features), with a last column Σ_t e_t if the layer has a bias.
@@ -199,8 +202,12 @@ class LayerMemory:
 
         It is rounding for SGD, and the residual for Adam.
         """
-        factor = np.broadcast_to(self.initial_factor, self.outputs)[:, None]
-        return _joined(self.weight, self.bias) - factor * _joined(self.initial, self.initial_bias) - self.change()
+        return self.final.astype(np.float64) - self._scaled_initial - self.change()
+
+    @property
+    def _scaled_initial(self) -> Floats:
+        """Return f·W_0, with a last column for the bias."""
+        return np.broadcast_to(self.initial_factor, self.outputs)[:, None] * self.initial.astype(np.float64)
 
     @property
     def queries_at_once(self) -> int:
@@ -219,40 +226,13 @@ class LayerMemory:
             release_pages(self.gradients)
 
     @property
-    def _dtype(self) -> torch.dtype:
+    def product_type(self) -> torch.dtype:
         """Return the type of products: float64 only if the gradients are stored so."""
         return torch.float64 if self.gradients.dtype == np.float64 else torch.float32
-
-    @cached_property
-    def _error_factors(self) -> Floats:
-        """Return what the stored gradients of each step are multiplied by."""
-        if self.units is None:
-            return self.coefficients
-        return self.coefficients * (self.units if self.coefficients.ndim == 1 else self.units[:, None])
-
-    def _scaled_gradients(self, slots: Slots, factors: Floats) -> Array:
-        gradients = _floating(self.gradients[slots], self._dtype)
-        chosen = factors[self.slot_steps[slots]] if len(factors) > 1 else factors
-        scaled = chosen.astype(gradients.dtype)
-        return np.asarray(gradients * (scaled[:, None] if scaled.ndim == 1 else scaled))
 
     @property
     def _chunk(self) -> int:
         return max(1, _CHUNK_NUMBERS // max(self.features, self.outputs))
-
-    def _group_sums(self, groups: NDArray[np.integer[Any]], n_groups: int) -> Floats:
-        """Return sums of keys, and in the last column numbers of slots (groups, features + 1)."""
-        for known, n_known, sums in self._sums:
-            if n_known == n_groups and np.array_equal(known, groups):
-                return sums
-        sums = np.zeros((n_groups, self.features + 1))
-        for slots in self.chunks():
-            keys = torch.from_numpy(self.keys(slots))
-            members = _memberships(torch.from_numpy(np.ascontiguousarray(groups[slots])), n_groups)
-            sums[:, :-1] += (members.to(keys) @ keys).numpy()
-            sums[:, -1] += members.sum(1).numpy()
-        self._sums.append((groups.copy(), n_groups, sums))
-        return sums
 
 
 def _largest(
@@ -284,16 +264,6 @@ def _largest(
     known = np.nonzero(places < earlier)
     chosen[known] = best[0][known[0], places[known]]
     return chosen, np.take_along_axis(every, places, 1)
-
-
-def _memberships(groups: Tensor, n_groups: int) -> Tensor:
-    """Return whether each slot is in each group (groups, slots)."""
-    return groups == torch.arange(n_groups)[:, None]
-
-
-def _joined(weight: Array, bias: Array | None) -> Floats:
-    """Return [weight, bias] in float64, or the weight without a bias."""
-    return np.asarray(weight if bias is None else np.column_stack([weight, bias]), np.float64)
 
 
 def _floating(array: Array, dtype: torch.dtype) -> Array:

@@ -200,6 +200,11 @@ class Recording:
         """Return the number of steps."""
         return self.facts.steps
 
+    @property
+    def final_sha256(self) -> str:
+        """Return the `parameters_sha256` of the last parameters in its files."""
+        return parameters_sha256(memory.final for memory in self.layers.values())
+
     @classmethod
     def open(cls, folder: Path, *, run_key: str | None = None, parameters_sha256: str | None = None) -> Recording:
         """Open the recording in a folder, and compare the checksums of its files.
@@ -220,7 +225,11 @@ class Recording:
         if parameters_sha256 not in (None, facts.parameters_sha256):
             raise RecordingError("the recording is of another model: the parameters differ", file=folder)
         recording = cls.read(folder, facts)
-        _check_files(folder, facts)
+        if recording.final_sha256 != facts.parameters_sha256:
+            raise RecordingError("the recording is damaged: the final parameters have another checksum", file=folder)
+        for name, checksum in facts.checksums.items():
+            if file_checksum(folder / f"{name}.npy") != checksum:
+                raise RecordingError("is damaged: it has another checksum", file=folder / f"{name}.npy")
         return recording
 
     @classmethod
@@ -282,15 +291,6 @@ def file_checksum(path: Path) -> str:
     return f"{checksum:08x}"
 
 
-def _check_files(folder: Path, facts: RecordingFacts) -> None:
-    final = [np.load(folder / f"{name}.final.npy") for name in facts.layers]
-    if parameters_sha256(final) != facts.parameters_sha256:
-        raise RecordingError("the recording is damaged: the final parameters have another checksum", file=folder)
-    for name, checksum in facts.checksums.items():
-        if file_checksum(folder / f"{name}.npy") != checksum:
-            raise RecordingError("is damaged: it has another checksum", file=folder / f"{name}.npy")
-
-
 def _mapped_array(path: Path, shape: Shape, mode: Literal["c", "r+"]) -> Array:
     try:
         array: Array = np.load(path, mmap_mode=mode if 0 not in shape else None, allow_pickle=False)
@@ -321,31 +321,18 @@ def _layer_memory(
         if facts.exact
         else adam_coefficients(np.array(arrays[f"{name}.scales"]), clips, facts.weight_decay)
     )
-    initial, initial_bias = _split(arrays[f"{name}.initial"], layer)
-    weight, bias = _split(arrays[f"{name}.final"], layer)
-    has_residual = layer.residual_share is not None
-    residual, residual_bias = _split(arrays[f"{name}.residual"], layer) if has_residual else (None, None)
     return LayerMemory(
         stored_keys=arrays[f"{name}.{'inputs' if is_folded else 'keys'}"],
         gradients=arrays[f"{stored_with}.gradients"],
         slot_steps=slot_steps,
         coefficients=coefficients,
-        units=np.array(arrays[f"{stored_with}.units"]) if facts.dtype == "float16" else None,
-        initial=initial,
-        initial_bias=initial_bias,
+        units=np.array(arrays[f"{stored_with}.units"]) if facts.dtype == "float16" else np.ones(facts.steps),
+        initial=np.array(arrays[f"{name}.initial"]),
         initial_factor=factor,
-        weight=weight,
-        bias=bias,
-        residual=residual,
-        residual_bias=residual_bias,
+        final=np.array(arrays[f"{name}.final"]),
+        residual=None if layer.residual_share is None else np.array(arrays[f"{name}.residual"]),
         key_rows=rows if is_folded else None,
     )
-
-
-def _split(parameters: Array, layer: LayerFacts) -> tuple[Array, Array | None]:
-    """Return copies of weight and bias of [weight, bias]."""
-    parameters = np.array(parameters)
-    return parameters[:, : layer.features], parameters[:, layer.features] if layer.bias else None
 
 
 def parameters_sha256(parameters: Iterable[NDArray[np.generic]]) -> str:

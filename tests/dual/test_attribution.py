@@ -95,7 +95,8 @@ def test_contributions_to_each_layer_and_the_initial_weights_make_the_answer(tra
         for name in layers
     }
     for name, memory in recording.layers.items():
-        initial = queries[name].inputs @ memory.initial.T + (0 if memory.initial_bias is None else memory.initial_bias)
+        n = memory.features
+        initial = queries[name].inputs @ memory.initial[:, :n].T + memory.initial[:, n:].sum(1)
         found = row_contributions(memory, recording.rows, made.n_train, queries[name]).sum(1)
         found += memory.initial_factor * (initial * queries[name].directions).sum(1) + later[name]
         np.testing.assert_allclose(found, answers, atol=1e-10)

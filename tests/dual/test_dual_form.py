@@ -125,8 +125,6 @@ def test_the_residual_of_adam_is_what_row_factors_leave_of_its_updates(settings,
                 without[name] += np.array(scales)[:, None] * moments[name] / (1 - 0.9**step)
     for name, memory in recording.layers.items():
         residual = memory.residual
-        if memory.residual_bias is not None:
-            residual = np.column_stack([residual, memory.residual_bias])
         assert np.abs(joined(made.module.layers[name]) - without[name] - residual).max() < 1e-10
         moved = np.linalg.norm(memory.remainder() + memory.change())
         if settings.weight_decay == 0:  # then W_0 stays as it is

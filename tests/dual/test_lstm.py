@@ -147,7 +147,7 @@ def test_both_matrices_are_attention_over_their_training(dtype: torch.dtype, bou
         expected = functional.linear(queries, weight, bias).detach().numpy()
         assert np.abs(memory.answers(queries.numpy()) - expected).max() < bound
         # Without the training the layer is its initial one.
-        before = queries.numpy() @ memory.initial.T + memory.initial_bias
+        before = queries.numpy() @ memory.initial[:, :-1].T + memory.initial[:, -1]
         assert np.abs(before - expected).max() > 0.05
 
 

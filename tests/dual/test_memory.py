@@ -25,12 +25,10 @@ def made_memory(
         gradients=generator.normal(size=(SLOTS, OUTPUTS)).astype(dtype),
         slot_steps=np.repeat(np.arange(STEPS), SLOTS // STEPS),
         coefficients=generator.normal(size=STEPS),
-        units=None,
-        initial=generator.normal(size=(OUTPUTS, FEATURES)),
-        initial_bias=generator.normal(size=OUTPUTS) if bias else None,
+        units=np.ones(STEPS),
+        initial=generator.normal(size=(OUTPUTS, FEATURES + bias)),
         initial_factor=0.7,
-        weight=generator.normal(size=(OUTPUTS, FEATURES)),
-        bias=generator.normal(size=OUTPUTS) if bias else None,
+        final=generator.normal(size=(OUTPUTS, FEATURES + bias)),
         key_rows=rows,
     )
 
@@ -70,8 +68,7 @@ def with_ones(memory: LayerMemory, queries: np.ndarray) -> np.ndarray:
 def test_answers_are_those_of_the_initial_layer_and_all_slots(memory, queries) -> None:
     keys, errors = plain(memory)
     inputs = with_ones(memory, queries)
-    initial = memory.initial if memory.initial_bias is None else np.column_stack([memory.initial, memory.initial_bias])
-    expected = inputs @ (0.7 * initial).T + (inputs @ keys.T) @ errors
+    expected = inputs @ (0.7 * memory.initial).T + (inputs @ keys.T) @ errors
     assert np.allclose(memory.answers(queries), expected, atol=1e-4)
     assert np.allclose(memory.attention(queries), inputs @ keys.T, atol=1e-5)
     assert np.allclose(memory.attention(queries, slice(3, 9)), (inputs @ keys.T)[:, 3:9], atol=1e-5)
@@ -83,7 +80,7 @@ def test_answers_are_those_of_the_initial_layer_and_all_slots(memory, queries) -
 
 
 def test_the_parts_of_an_answer_sum_to_it(memory, queries) -> None:
-    initial = 0.7 * (queries @ memory.initial.T + (0 if memory.initial_bias is None else memory.initial_bias))
+    initial = 0.7 * with_ones(memory, queries) @ memory.initial.T
     for output in range(OUTPUTS):
         total = initial[:, output] + memory.contributions(queries, output).sum(1)
         assert np.allclose(total, memory.answers(queries)[:, output], atol=1e-4)
@@ -91,8 +88,8 @@ def test_the_parts_of_an_answer_sum_to_it(memory, queries) -> None:
 
 def test_a_residual_takes_part_in_answers(queries) -> None:
     memory = made_memory()
-    residual, bias = np.ones((OUTPUTS, FEATURES)), np.arange(3.0)
-    found = replace(memory, residual=residual, residual_bias=bias).answers(queries)
+    weight, bias = np.ones((OUTPUTS, FEATURES)), np.arange(3.0)
+    found = replace(memory, residual=np.column_stack([weight, bias])).answers(queries)
     assert np.allclose(found - memory.answers(queries), queries.sum(1, keepdims=True) + bias, atol=1e-5)
 
 
@@ -130,12 +127,10 @@ def with_keys(keys: np.ndarray) -> LayerMemory:
         gradients=np.zeros((slots, 1), np.float32),
         slot_steps=np.arange(slots),
         coefficients=np.zeros(slots),
-        units=None,
+        units=np.ones(slots),
         initial=np.zeros((1, features)),
-        initial_bias=None,
         initial_factor=1.0,
-        weight=np.zeros((1, features)),
-        bias=None,
+        final=np.zeros((1, features)),
     )
 
 
@@ -174,18 +169,6 @@ def test_totals_are_sums_of_attention_by_group(memory, queries) -> None:
     assert np.array_equal(found[:, 4], np.zeros(len(queries)))  # a group without slots
 
 
-def test_later_totals_do_not_read_the_memory_again(queries, monkeypatch) -> None:
-    memory = made_memory()
-    groups = np.arange(SLOTS) % 3
-    first = memory.totals(queries, groups, 3)
-    other = memory.totals(queries, groups // 2, 2)
-    monkeypatch.setattr(LayerMemory, "keys", None)
-    assert np.array_equal(memory.totals(queries, groups.copy(), 3), first)
-    assert np.array_equal(memory.totals(queries, groups // 2, 2), other)
-    with pytest.raises(TypeError):
-        memory.totals(queries, groups[::-1], 3)
-
-
 @pytest.mark.usefixtures("chunks")
 def test_a_layer_without_a_part_of_its_memory(memory, queries) -> None:
     where = np.random.default_rng(3).random(SLOTS) < 0.5
@@ -210,9 +193,7 @@ def test_chunks_do_not_grow_with_the_memory_or_the_number_of_queries(monkeypatch
         gradients=np.broadcast_to(np.float32(1), (many, 800)),
         slot_steps=np.broadcast_to(np.int64(0), many),
         initial=np.zeros((800, 800)),
-        initial_bias=None,
-        weight=np.zeros((800, 800)),
-        bias=None,
+        final=np.zeros((800, 800)),
     )
     largest = 2**24  # numbers: 64 MB in float32
     sizes: list[int] = []

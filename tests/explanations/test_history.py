@@ -78,7 +78,7 @@ def test_attention_in_the_first_layer_is_the_product_of_the_images_at_each_visit
 def test_what_all_samples_add_makes_the_answer_with_the_first_weights(recording, explained):
     memory, label = recording.layers["layer_1"], explained.answer.label
     hidden = hidden_states(recording, DATA.test.inputs[4:5])
-    start = memory.initial_factor * (memory.initial @ hidden[0] + memory.initial_bias)
+    start = memory.initial_factor * (memory.initial @ np.append(hidden[0], 1))
     added = sum(item.contribution for item in explained.layers[1].items)
     np.testing.assert_allclose(start[label] + added, explained.answer.outputs[label], atol=1e-5)
 
