@@ -69,7 +69,7 @@ def explain(
         _explain_prompt(model, prompt, top, layer, db, data_dir, json)
         return
     if output is not None:
-        from idwbench.figures.drawing import check_figure_path
+        from idwbench.figures.style import check_figure_path
         from idwbench.files import check_output
 
         check_figure_path(output)
@@ -115,8 +115,8 @@ def _explain_prompt(
 
 
 def _draw(explained: Explanation, output: Path, force: bool) -> None:
-    from idwbench.figures.drawing import save_figure
     from idwbench.figures.explanations import draw_explanation
+    from idwbench.figures.style import save_figure
 
     save_figure(draw_explanation(explained), output, overwrite=force)
 

@@ -1,4 +1,4 @@
-"""The figures of `idwbench report`: written to a file, or shown in a window or the terminal."""
+"""The figures of `idwbench report`: written to a file, or shown in a window."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from idwbench.errors import ConfigError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from idwbench.figures.drawing import Drawing
+    from idwbench.figures.style import Drawing
 
 __all__ = ["FigureRequest", "draw_figure"]
 
@@ -37,7 +37,7 @@ def draw_figure(request: FigureRequest) -> None:
     """Draw a figure, show it if requested, and write it, unless it is shown and no file is given.
 
     Raises:
-        ConfigError: unknown figure, no run to draw, or it can be shown neither in a window nor in the terminal.
+        ConfigError: unknown figure, no run to draw, or there is no window to show it in.
         ResultsError: the database cannot be read.
         OutputError: the file exists and may not be overwritten, or cannot be written.
     """
@@ -48,7 +48,7 @@ def draw_figure(request: FigureRequest) -> None:
     for line in drawing.left_out:
         echo(line, err=True)
     if target is not None:
-        from idwbench.figures.drawing import save_figure
+        from idwbench.figures.style import save_figure
 
         save_figure(drawing.figure, target, overwrite=request.force)
         echo(str(target), err=request.show)
@@ -84,7 +84,7 @@ def _of_runs(request: FigureRequest) -> tuple[Drawing, Path | None]:
 
 def _target(request: FigureRequest, default: Path) -> Path | None:
     """Return the file to write, after a check that it can be, or None if the figure is only shown."""
-    from idwbench.figures.drawing import check_figure_path
+    from idwbench.figures.style import check_figure_path
     from idwbench.files import check_output
 
     target = request.output or (None if request.show else default)
@@ -95,20 +95,13 @@ def _target(request: FigureRequest, default: Path) -> Path | None:
 
 
 def _screen() -> Callable[[Figure], None]:
-    """Return what shows a figure: a window if there is one, otherwise the terminal.
+    """Return what shows a figure in a window.
 
     Raises:
-        ConfigError: there is neither a window nor a terminal with colours.
+        ConfigError: there is no window.
     """
-    from rich.console import Console
-
-    from idwbench.figures.terminal import TerminalFigure
     from idwbench.figures.window import open_window, window_backend
 
-    if window_backend() is not None:
-        return open_window
-    console = Console(highlight=False)
-    if not console.is_terminal or console.color_system is None:
-        problem = "needs a window, or a terminal with colours"
-        raise ConfigError(problem, location=("show",), hint="-o FILE writes the figure")
-    return lambda figure: console.print(TerminalFigure(figure))
+    if window_backend() is None:
+        raise ConfigError("needs a window", location=("show",), hint="-o FILE writes the figure")
+    return open_window

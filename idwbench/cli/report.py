@@ -64,7 +64,7 @@ def report(
         ),
     ] = None,
     show: Annotated[
-        bool, typer.Option("--show", help="Show the figure in a window or the terminal; writes a file only with -o.")
+        bool, typer.Option("--show", help="Show the figure in a window; writes a file only with -o.")
     ] = False,
     format: Annotated[
         Format | None,

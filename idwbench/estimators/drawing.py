@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from idwbench.figures.drawing import PAPER, class_colour
 from idwbench.figures.keys import KeysPanel, draw_keys
+from idwbench.figures.style import PAPER, class_colour, clean_text, render_figure
 
 __all__ = ["prototypes_html"]
 
@@ -86,12 +85,10 @@ def _label_axes(axes: Any, n_features: int, names: Sequence[str]) -> None:
 
 
 def _plain_text(name: object) -> str:
-    """Return a text that matplotlib neither hides nor reads as a formula."""
-    return " " if name is None else f" {name}"[:40].replace("$", r"\$").strip() or " "
+    """Return a text that matplotlib does not hide, of at most 40 characters."""
+    return " " if name is None else clean_text(f"{name}")[:40].strip() or " "
 
 
 def _as_html(figure: Figure, title: str) -> str:
-    memory = io.BytesIO()
-    figure.savefig(memory, format="png", dpi=80, metadata={"Software": None})
-    encoded = base64.b64encode(memory.getvalue()).decode()
+    encoded = base64.b64encode(render_figure(figure, ".png", 80)).decode()
     return f'<img alt="{title}" style="max-width: 100%" src="data:image/png;base64,{encoded}">'

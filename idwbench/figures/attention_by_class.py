@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from idwbench.errors import ConfigError
 from idwbench.explanations.explanation import CURVE_SIZE, Explanation
 from idwbench.figures.class_attention import draw_class_bars, draw_class_curves
-from idwbench.figures.drawing import INK, PAPER, QUIET, draw_caption, wrapped_lines
 from idwbench.figures.keys import draw_tile
+from idwbench.figures.style import INK, PAPER, QUIET, draw_caption, wrapped_lines
 
 __all__ = ["AttentionPanel", "draw_attention_by_class"]
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from idwbench.figures.drawing import INK, QUIET, RULE, class_colour, style_axes
+from idwbench.figures.style import INK, QUIET, RULE, class_colour, style_axes
 
 __all__ = ["draw_class_bars", "draw_class_curves"]
 

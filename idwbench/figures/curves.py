@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import INK, PAPER, QUIET, draw_footer, seeds_label, style_axes, wrapped_lines
+from idwbench.figures.style import INK, PAPER, QUIET, draw_footer, seeds_label, style_axes, wrapped_lines
 
 __all__ = ["Curve", "CurvePanel", "CurveRow", "draw_curves", "legend_handles"]
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from idwbench.explanations.explanation import CURVE_SIZE, Answer, Explanation, LayerAttention, MemoryItem
 from idwbench.figures.class_attention import draw_class_bars, draw_class_curves
-from idwbench.figures.drawing import INK, PAPER, QUIET, RULE, class_colour, draw_caption, wrapped_lines
 from idwbench.figures.keys import draw_tile
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, draw_caption, wrapped_lines
 
 __all__ = ["draw_explanation"]
 

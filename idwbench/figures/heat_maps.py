@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import INK, PAPER, QUIET, RULE, draw_caption, wrapped_lines
 from idwbench.figures.power_epsilon import absence_label
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, draw_caption, wrapped_lines
 from idwbench.report.statistics import Statistic
 
 __all__ = ["HeatCell", "HeatMap", "draw_heat_maps"]

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import INK, PAPER, QUIET, RULE, class_colour, draw_caption, style_axes, wrapped_lines
 from idwbench.figures.keys import SCALE_CAPTION, draw_tile
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, draw_caption, style_axes, wrapped_lines
 
 __all__ = ["KeyRow", "Picture", "PictureGroup", "SharesByEpoch", "draw_key_history"]
 

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import INK, PAPER, RULE, class_colour, diverging, draw_caption, wrapped_lines
+from idwbench.figures.style import INK, PAPER, RULE, class_colour, diverging, draw_caption, wrapped_lines
 
 __all__ = [
     "KEY_COLOURS",

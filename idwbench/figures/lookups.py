@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import INK, PAPER, QUIET, RULE, draw_caption, wrapped_lines
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, draw_caption, wrapped_lines
 
 __all__ = ["Axis", "Series", "SeriesPanel", "draw_series"]
 

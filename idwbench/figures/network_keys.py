@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import INK, PAPER, QUIET, RULE, class_colour, draw_caption, wrapped_lines
 from idwbench.figures.keys import draw_tile, key_order
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, draw_caption, wrapped_lines
 
 __all__ = ["FeaturePanel", "draw_network_keys"]
 

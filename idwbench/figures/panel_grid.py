@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from idwbench.figures.drawing import INK, PAPER, draw_footer, wrapped_lines
 from idwbench.figures.plane import Extent
+from idwbench.figures.style import INK, PAPER, draw_footer, wrapped_lines
 
 __all__ = ["PanelGrid"]
 

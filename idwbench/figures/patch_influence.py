@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 
 from idwbench.errors import ConfigError
 from idwbench.figures.curves import Curve, legend_handles
-from idwbench.figures.drawing import INK, LEGEND, PAPER, draw_caption, seeds_label, style_axes, wrapped_lines
+from idwbench.figures.style import INK, LEGEND, PAPER, draw_caption, seeds_label, style_axes, wrapped_lines
 
 __all__ = ["draw_patch_influence"]
 

@@ -12,7 +12,6 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import INK, PAPER, QUIET, class_colour, percent_label, seeds_label
 from idwbench.figures.panel_grid import PanelGrid
 from idwbench.figures.plane import (
     Extent,
@@ -27,6 +26,7 @@ from idwbench.figures.plane import (
     legend_handles,
     legend_mark,
 )
+from idwbench.figures.style import INK, PAPER, QUIET, class_colour, percent_label, seeds_label
 from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic
 

@@ -12,7 +12,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from idwbench.figures.drawing import INK, PAPER, QUIET, RULE, class_colour, diverging, fade
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, diverging, fade
 
 __all__ = [
     "Extent",

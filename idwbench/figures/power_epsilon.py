@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import INK, percent_label, seeds_label
 from idwbench.figures.panel_grid import PanelGrid
 from idwbench.figures.plane import (
     Extent,
@@ -24,6 +23,7 @@ from idwbench.figures.plane import (
     draw_regions,
     legend_handles,
 )
+from idwbench.figures.style import INK, percent_label, seeds_label
 from idwbench.report.statistics import Statistic
 
 __all__ = ["PowerEpsilonPanel", "absence_label", "draw_power_epsilon"]

@@ -7,7 +7,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from idwbench.figures.drawing import Drawing
+from idwbench.figures.style import Drawing
 from idwbench.results.records import StoredRun
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.figures import collected
-from idwbench.figures.drawing import Drawing
 from idwbench.figures.registry import FIGURES, FORMULAS
+from idwbench.figures.style import Drawing
 from idwbench.results.records import StoredRun
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import INK, PAPER, RULE, draw_caption, method_colour, style_axes, wrapped_lines
+from idwbench.figures.style import INK, PAPER, RULE, draw_caption, method_colour, style_axes, wrapped_lines
 
 __all__ = ["WeightCurve", "draw_weights"]
 

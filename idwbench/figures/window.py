@@ -8,7 +8,7 @@ import sys
 
 from matplotlib.figure import Figure
 
-from idwbench.figures.drawing import PAPER
+from idwbench.figures.style import PAPER, render_figure
 
 __all__ = ["open_window", "window_backend"]
 
@@ -44,9 +44,7 @@ def open_window(figure: Figure) -> None:
     """Show the figure as an image in a window, and wait until it is closed."""
     import matplotlib.pyplot as plt
 
-    drawn = io.BytesIO()
-    figure.savefig(drawn, dpi=2 * _DPI, format="png", facecolor=PAPER)
-    drawn.seek(0)
+    drawn = io.BytesIO(render_figure(figure, ".png", 2 * _DPI))
     shown = plt.figure("idwbench", figsize=tuple(figure.get_size_inches()), dpi=_DPI, facecolor=PAPER)
     axes = shown.add_axes((0, 0, 1, 1))
     axes.imshow(plt.imread(drawn, format="png"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from idwbench.figures.drawing import CLASS_COLOURS
+from idwbench.figures.style import CLASS_COLOURS
 
 __all__ = ["ON_DARK"]
 

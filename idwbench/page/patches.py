@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from idwbench.errors import IdwbenchError
-from idwbench.figures.drawing import percent_label
+from idwbench.figures.style import percent_label
 from idwbench.page.parts import Part, PatchCase, PatchState, sentences
 from idwbench.page.pictures import image_picture, plane_picture
 from idwbench.report.labels import count_label

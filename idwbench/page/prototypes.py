@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from idwbench.attention.scores import METHODS
 from idwbench.errors import IdwbenchError
-from idwbench.figures.drawing import class_colour
 from idwbench.figures.keys import key_order
+from idwbench.figures.style import class_colour
 from idwbench.models.neighbours import several_nearest
 from idwbench.page.charts import plane_chart, round_number
 from idwbench.page.chosen import RankedSetting

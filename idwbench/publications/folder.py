@@ -115,8 +115,8 @@ def _write_item(
     if sweep is not None and not runs:
         raise ConfigError("no runs")
     if item.figure is not None:
-        from idwbench.figures.drawing import save_figure
         from idwbench.figures.stored import stored_drawing
+        from idwbench.figures.style import save_figure
 
         save_figure(stored_drawing(item.figure, results, runs, data_dir).figure, paths[0], overwrite=True)
         return paths

@@ -6,7 +6,7 @@ from matplotlib.colors import to_hex
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.curves import curves_figure
 from idwbench.figures.curves import Curve, CurvePanel, CurveRow, draw_curves
-from idwbench.figures.drawing import method_colour
+from idwbench.figures.style import method_colour
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 from idwbench.runs.results import CurvePoint

@@ -22,8 +22,8 @@ from idwbench.explanations.explanation import (
 from idwbench.figures.attention_by_class import AttentionPanel, draw_attention_by_class
 from idwbench.figures.collected import attention_by_class
 from idwbench.figures.collected.attention_by_class import attention_by_class_figure, first_wrong_row
-from idwbench.figures.drawing import class_colour
 from idwbench.figures.explanations import draw_explanation
+from idwbench.figures.style import class_colour
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 

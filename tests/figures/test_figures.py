@@ -3,7 +3,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -13,10 +12,10 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
-from idwbench.figures.drawing import class_colour, save_figure
 from idwbench.figures.keys import KeysPanel, draw_keys, key_order
 from idwbench.figures.moons import MoonsPanel, draw_moons
 from idwbench.figures.plane import Points
+from idwbench.figures.style import class_colour
 
 EXTENT = (-2.0, 3.0, -1.5, 1.5)
 DIGITS = [str(digit) for digit in range(10)]
@@ -188,30 +187,6 @@ def test_moons_of_another_shape_are_refused() -> None:
         draw_moons([moons_panel(), moons_panel()], *points())
     with pytest.raises(ConfigError, match=r"keys of 'idw': expected shape \(3, 2\), got \(3, 5\)"):
         draw_moons([moons_panel(keys=np.zeros((3, 5)))], *points())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("suffix", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
-def test_the_same_figure_gives_the_same_bytes(tmp_path: Path, suffix: str, magic: bytes) -> None:
-    first, second = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
-    for path in (first, second):
-        save_figure(draw_moons([moons_panel()], *points()), path, dpi=40)
-    assert first.read_bytes() == second.read_bytes()
-    assert first.read_bytes().startswith(magic)
-    assert {path.name for path in tmp_path.iterdir()} == {first.name, second.name}
-
-
-def test_an_unknown_ending_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot write a figure as '\.pnj'") as caught:
-        save_figure(Figure(), tmp_path / "a.pnj")
-    assert (caught.value.file, caught.value.hint) == (str(tmp_path / "a.pnj"), "did you mean '.png'?")
-    assert not list(tmp_path.iterdir())
-
-
-def test_drawing_leaves_the_global_style_alone(tmp_path: Path) -> None:
-    before = dict(matplotlib.rcParams)
-    save_figure(draw_keys([keys_panel()], (4, 3), DIGITS), tmp_path / "keys.svg", dpi=40)
-    assert dict(matplotlib.rcParams) == before
 
 
 @pytest.mark.slow

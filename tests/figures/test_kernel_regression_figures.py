@@ -7,8 +7,8 @@ from made import assert_no_words_overlap, words
 from idwbench.attention.kernels import KERNELS
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.kernel_regression import estimates_figure, kernels_figure
-from idwbench.figures.drawing import save_figure
 from idwbench.figures.kernel_regression import Estimate, draw_estimates, draw_kernels
+from idwbench.figures.style import save_figure
 
 FORMULAS = {
     "gaussian": lambda d: np.exp(-(d**2) / 2),

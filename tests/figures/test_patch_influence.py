@@ -8,8 +8,8 @@ from matplotlib.colors import to_hex
 
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.patch_influence import patch_influence_figure
-from idwbench.figures.drawing import class_colour
 from idwbench.figures.patch_influence import draw_patch_influence
+from idwbench.figures.style import class_colour
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 

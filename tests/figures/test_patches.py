@@ -11,9 +11,9 @@ from idwbench.errors import ConfigError
 from idwbench.figures.collected import patches
 from idwbench.figures.collected.patches import patches_figure, trained_network
 from idwbench.figures.collected.plane import GRID, plane_data
-from idwbench.figures.drawing import class_colour
 from idwbench.figures.patches import PatchPanel, PatchPicture, draw_patches
 from idwbench.figures.plane import Points
+from idwbench.figures.style import class_colour
 from idwbench.report.statistics import statistic
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config

@@ -4,7 +4,7 @@ from made import assert_no_words_overlap, words
 
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.weights import EPSILON, weights_figure, weights_p1_figure
-from idwbench.figures.drawing import save_figure
+from idwbench.figures.style import save_figure
 from idwbench.figures.weights import WeightCurve, draw_weights
 
 # In the order of the legend; the second key is at distance 1.

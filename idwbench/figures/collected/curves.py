@@ -13,8 +13,8 @@ from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.selection import Selection, runs_of_row, select_runs_of_kinds
 from idwbench.figures.curves import DASHES, Curve, CurvePanel, CurveRow, draw_curves
-from idwbench.figures.drawing import CLASS_COLOURS, Drawing, class_colour, method_colour
 from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.style import CLASS_COLOURS, Drawing, class_colour, method_colour
 from idwbench.report.labels import count_label, metric_label
 from idwbench.report.summaries import Row, Section
 from idwbench.results.records import StoredRun

@@ -8,9 +8,9 @@ import numpy as np
 
 from idwbench.attention.kernels import KERNELS
 from idwbench.errors import NoNeighboursWarning
-from idwbench.figures.drawing import Drawing
 from idwbench.figures.kernel_regression import Estimate, KernelCurve, draw_estimates, draw_kernels
 from idwbench.figures.registry import figure_of_formulas
+from idwbench.figures.style import Drawing
 from idwbench.models.kernel_regression import kernel_regression, kernel_weights
 
 __all__ = ["estimates_figure", "kernels_figure"]

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from idwbench.data.dataset import Dataset
 from idwbench.figures.collected.keys import keys_are_points
 from idwbench.figures.collected.moved_keys import MovedKeys, collect_moved_keys, percent
-from idwbench.figures.drawing import Drawing
 from idwbench.figures.key_history import KeyRow, Picture, PictureGroup, SharesByEpoch, draw_key_history
 from idwbench.figures.key_history_plane import PlanePanel, draw_key_history_plane
 from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.style import Drawing
 from idwbench.results.records import StoredRun
 
 if TYPE_CHECKING:

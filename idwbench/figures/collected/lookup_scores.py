@@ -10,9 +10,9 @@ import numpy as np
 
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.lookups import BAND, MOST_LINES, MOST_PANELS, found_lookups, seeds_of, series_of
-from idwbench.figures.drawing import INK, QUIET, Drawing
 from idwbench.figures.lookups import Axis, Series, SeriesPanel, draw_series
 from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.style import INK, QUIET, Drawing
 from idwbench.report.lookups import LookupRuns
 from idwbench.results.records import StoredRun
 from idwbench.runs.kinds.hash_table import HashTableConfig

@@ -10,9 +10,9 @@ import numpy as np
 
 from idwbench.errors import ConfigError
 from idwbench.figures.curves import DASHES
-from idwbench.figures.drawing import Drawing, class_colour, seeds_label
 from idwbench.figures.lookups import Axis, Series, SeriesPanel, draw_series
 from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.style import Drawing, class_colour, seeds_label
 from idwbench.report.capacity import law_label, predicted_capacity
 from idwbench.report.labels import count_label
 from idwbench.report.lookups import Capacities, LookupRuns, lookup_capacities, lookup_runs

@@ -16,9 +16,9 @@ from idwbench.attention.scores import get_method
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.patches import KIND
 from idwbench.figures.curves import DASHES, Curve
-from idwbench.figures.drawing import Drawing, class_colour
 from idwbench.figures.patch_influence import draw_patch_influence
 from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.style import Drawing, class_colour
 from idwbench.report.labels import count_label
 from idwbench.report.summaries import summarise
 from idwbench.results.records import StoredRun

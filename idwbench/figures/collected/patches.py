@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, ResultsError
 from idwbench.figures.collected.plane import PlaneData, class_probability, plane_data
-from idwbench.figures.drawing import Drawing
 from idwbench.figures.patches import PatchPanel, PatchPicture, draw_patches
 from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.style import Drawing
 from idwbench.report.statistics import Statistic, statistic
 from idwbench.report.summaries import summarise
 from idwbench.results.records import StoredRun

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.selection import select_runs_of_kind
 from idwbench.figures.curves import DASHES
-from idwbench.figures.drawing import Drawing, method_colour, seeds_label
 from idwbench.figures.prototypes_needed import PrototypesBand, PrototypesLine, draw_prototypes_needed
 from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.style import Drawing, method_colour, seeds_label
 from idwbench.report.labels import metric_label
 from idwbench.report.replication import Replication, distinct_runs, replication_of
 from idwbench.report.settings import SettingRuns, constants_title, group_by_setting, method_order, varying_settings

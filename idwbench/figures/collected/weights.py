@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from idwbench.attention.records import ParameterValue
 from idwbench.attention.scores import get_method
-from idwbench.figures.drawing import Drawing
 from idwbench.figures.registry import figure_of_formulas
+from idwbench.figures.style import Drawing
 from idwbench.figures.weights import WeightCurve, draw_weights
 
 if TYPE_CHECKING:

@@ -1,9 +1,12 @@
-"""Colours and saving of figures."""
+"""The style of figures: colours, text, pages with a caption and a legend, and files."""
 
 from __future__ import annotations
 
 import io
+import os
 import textwrap
+import unicodedata
+import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +15,15 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.files import write_file
 
 __all__ = [
-    "CAPTION",
     "CLASS_COLOURS",
     "FIGURE_SUFFIXES",
     "INK",
@@ -31,12 +34,15 @@ __all__ = [
     "Drawing",
     "check_figure_path",
     "class_colour",
+    "clean_text",
     "diverging",
     "draw_caption",
     "draw_footer",
     "fade",
     "method_colour",
+    "new_page",
     "percent_label",
+    "render_figure",
     "save_figure",
     "seeds_label",
     "style_axes",
@@ -57,9 +63,6 @@ PAPER = "#FFFFFF"
 
 # Of a legend below the panels.
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 8.5, "labelcolor": INK, "borderaxespad": 0}
-
-# Identifies the lines of a caption.
-CAPTION = "caption"
 
 FIGURE_SUFFIXES = (".pdf", ".png", ".svg")
 # No dates and versions, so that the files are reproducible.
@@ -133,7 +136,7 @@ def draw_caption(figure: Figure, lines: Sequence[str], size: float = 8.5) -> Non
     """Write a caption at the bottom, 0.165 inches for each line."""
     for number, line in enumerate(reversed(lines)):
         height = (0.06 + 0.165 * number) / figure.get_figheight()
-        figure.text(0.5, height, line, ha="center", va="bottom", fontsize=size, color=QUIET, gid=CAPTION)
+        figure.text(0.5, height, line, ha="center", va="bottom", fontsize=size, color=QUIET)
 
 
 def style_axes(axes: Axes, *, label_size: float = 8.5, has_grid: bool = True) -> None:
@@ -155,24 +158,82 @@ def draw_footer(
     draw_caption(figure, lines)
 
 
+def new_page(
+    width: float, height: float, caption: Sequence[str] = (), legend: Sequence[Line2D] = (), size: float = 8.5
+) -> tuple[Figure, SubFigure]:
+    """Return a figure, and the part of it above the caption, in which a figure's panels are drawn.
+
+    Matplotlib's constrained layout gives titles and labels their room.
+
+    Args:
+        width: Of the figure, in inches.
+        height: Of the panels with their titles and labels, in inches; the legend and the caption are added to it.
+        caption: Sentences below the panels, see `wrapped_lines`.
+        legend: Marks of a legend between the panels and the caption.
+        size: Of the letters of the caption, in points.
+    """
+    lines = wrapped_lines(caption, width, size)
+    longest = max((len(str(handle.get_label())) for handle in legend), default=0)
+    columns = max(1, min(len(legend), int(width / (0.6 + 0.078 * longest))))
+    below = 0.2 * -(-len(legend) // columns) + 0.165 * len(lines)
+    figure = Figure(figsize=(width, height + below), facecolor=PAPER, layout="constrained")
+    figure.supxlabel("\n".join(lines), fontsize=size, color=QUIET, linespacing=1.3)
+    body = figure.add_subfigure(figure.add_gridspec()[0])
+    if legend:
+        spacing = {"handlelength": 2.6, "columnspacing": 1.4}
+        body.legend(handles=legend, loc="outside lower center", ncols=columns, **LEGEND, **spacing)
+    return figure, body
+
+
+def clean_text(text: str) -> str:
+    """Return a name that can be drawn: control characters, which have no glyph, are replaced, and it is no formula."""
+    kept = (
+        char if char == "\n" or unicodedata.category(char)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for char in text
+    )
+    return "".join(kept)
+
+
 def check_figure_path(path: Path) -> None:
     """Raise `ConfigError` unless the suffix of `path` is .png, .svg or .pdf."""
     suffix = path.suffix.lower()
-    if suffix not in FIGURE_SUFFIXES:
-        hint = did_you_mean(suffix, FIGURE_SUFFIXES)
-        raise ConfigError(f"cannot write a figure as '{suffix}'", file=path, hint=hint)
+    if suffix in FIGURE_SUFFIXES:
+        return
+    if not suffix:
+        raise ConfigError(
+            "the file of a figure has no suffix", file=path, hint=f"expected {', '.join(FIGURE_SUFFIXES)}"
+        )
+    raise ConfigError(f"cannot write a figure as '{suffix}'", file=path, hint=did_you_mean(suffix, FIGURE_SUFFIXES))
+
+
+def render_figure(figure: Figure, suffix: str, dpi: float = 160) -> bytes:
+    """Return the bytes of a figure in the format of a suffix, the same for the same figure.
+
+    Names are cleaned, see `clean_text`. Matplotlib's warnings are silent: no user can do anything about a letter that
+    its fonts lack.
+
+    Raises:
+        ConfigError: the environment variable ``SOURCE_DATE_EPOCH``, which matplotlib reads, is not a whole number.
+    """
+    if not os.environ.get("SOURCE_DATE_EPOCH", "0").strip().isdecimal():
+        problem = f"SOURCE_DATE_EPOCH: expected a whole number of seconds, got '{os.environ['SOURCE_DATE_EPOCH']}'"
+        raise ConfigError(problem)
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        text.set_text(clean_text(text.get_text()))
+        text.set_parse_math(False)
+    drawn = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "idwbench", "text.parse_math": False}), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        figure.savefig(drawn, dpi=dpi, format=suffix[1:], facecolor=PAPER, metadata=_METADATA[suffix])
+    return drawn.getvalue()
 
 
 def save_figure(figure: Figure, path: Path, *, dpi: int = 160, overwrite: bool = False) -> None:
     """Write the figure atomically and reproducibly; the suffix .png, .svg or .pdf is the format.
 
     Raises:
-        ConfigError: another suffix.
+        ConfigError: another suffix, or see `render_figure`.
         OutputError: the file exists and may not be overwritten, or cannot be written.
     """
     check_figure_path(path)
-    suffix = path.suffix.lower()
-    drawn = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "idwbench"}):
-        figure.savefig(drawn, dpi=dpi, format=suffix[1:], facecolor=PAPER, metadata=_METADATA[suffix])
-    write_file(path, drawn.getvalue(), overwrite=overwrite)
+    write_file(path, render_figure(figure, path.suffix.lower(), dpi), overwrite=overwrite)
