@@ -12,7 +12,7 @@ from idwbench.data.loading import load_dataset
 from idwbench.models.text_model import LanguageModel
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import TextConfig
-from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
+from idwbench.runs.kinds.models import parse_model
 
 TEXT = "the cat sat on the mat. a rat ran at the cat! "
 SCORES = ("scaled_dot", "idw", "neg_dist", "inv_dist", "gaussian", "cosine")
@@ -51,7 +51,7 @@ def lstm_run(path: Path, seed: int = 0, tokens: str = "characters", **settings: 
 
 def random_model(vocabulary_size: int = 7, score: str = "idw", **settings: Any) -> LanguageModel:
     """A model with weights large enough that every one of them matters."""
-    config = LanguageModelConfig.parse({**SMALL, "depth": 2, **settings, "method": score})
+    config = parse_model({"kind": "transformer_lm", **SMALL, "depth": 2, **settings, "method": score})
     model = LanguageModel(config, vocabulary_size)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():

@@ -1,7 +1,7 @@
 """Records: what has a name, a formula and parameters; those of methods and weightings, and how one is found by name."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -16,7 +16,6 @@ __all__ = [
     "Record",
     "Weighting",
     "find_record",
-    "resolve",
 ]
 
 ParameterValue = float | str
@@ -91,21 +90,6 @@ class Parameter:
         return f"{self.symbol or self.name}={repr(value).removesuffix('.0')}"
 
 
-def resolve(owner: str, parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str, ParameterValue]:
-    """Return a value for each of `parameters`: those that are given, and defaults for the others.
-
-    Raises:
-        ConfigError: `owner`, whose name is for messages, has no such parameter, or a value is not valid; `location` is
-            the parameter.
-    """
-    names = sorted({parameter.name for parameter in parameters})
-    for name in given:
-        if name not in names:
-            takes = did_you_mean(name, names).replace("expected one of:", "it takes") or "it takes no parameters"
-            raise ConfigError(f"{owner} does not take '{name}'", location=(name,), hint=takes)
-    return {p.name: p.parse(given.get(p.name, p.default)) for p in parameters}
-
-
 @dataclass(frozen=True)
 class Record:
     """What has a name and parameters: a method, a weighting or a kernel.
@@ -129,14 +113,22 @@ class Record:
         """Return whether it has a parameter of that name."""
         return any(parameter.name == name for parameter in self.parameters)
 
-    def resolve(self, given: Mapping[str, Any]) -> dict[str, ParameterValue]:
+    def resolve(self, given: Mapping[str, Any], title: str = "") -> dict[str, ParameterValue]:
         """Return all parameters that are used: the given values, and defaults for the others.
+
+        Messages call the record by its noun and name, or by a `title`.
 
         Raises:
             ConfigError: it does not have a parameter or does not use it, or a value is not valid; `location` is the
                 parameter.
         """
-        values = resolve(f"{self.noun} '{self.name}'", self.parameters, given)
+        names = sorted({parameter.name for parameter in self.parameters})
+        for name in given:
+            if name not in names:
+                takes = did_you_mean(name, names).replace("expected one of:", "it takes") or "it takes no parameters"
+                owner = title or f"{self.noun} '{self.name}'"
+                raise ConfigError(f"{owner} does not take '{name}'", location=(name,), hint=takes)
+        values = {p.name: p.parse(given.get(p.name, p.default)) for p in self.parameters}
         for name, (other, needed) in self.needs.items():
             if values[other] not in needed:
                 if name in given:

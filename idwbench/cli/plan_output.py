@@ -91,12 +91,12 @@ def _print_space(spec: SweepSpec, as_json: bool) -> None:
 
 def _described_runs(spec: SweepSpec) -> Iterator[tuple[str, str]]:
     """Yield key and description of each run; the runs of one setting share its label."""
-    from idwbench.sweep.planner import planned_runs
+    from idwbench.sweep.planner import plan
 
     label = RunLabels((), dataset_labels(spec))
     label.varying = _varying_protocol(spec)
     first, words = None, ""
-    for config in planned_runs(spec):
+    for config in plan(spec):
         parts = (config.dataset, config.model, config.protocol)
         if first is None or any(one is not other for one, other in zip(parts, first, strict=True)):
             first, words = parts, label(config)

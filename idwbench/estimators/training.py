@@ -20,6 +20,7 @@ from idwbench.attention.scores import BUILT_IN_METHODS
 from idwbench.data.dataset import Split, TrainingRows
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.models.initialisation import check_prototypes
+from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol, learning_rate
 from idwbench.runs.settings import validated
@@ -67,7 +68,8 @@ def parsed_training(parameters: Mapping[str, Any], n_rows: int, seed: int) -> Pr
         raise ValueError(f"method: unknown method {given['method']!r} ({hint})")
     numbers = _method_parameters(given)
     try:
-        model = PrototypesConfig.parse({**fields, **numbers})
+        model = parse_model({**fields, **numbers})
+        assert isinstance(model, PrototypesConfig)
         protocol = validated(Protocol, {name: given[name] for name in Protocol.model_fields if name in given})
     except ConfigError as error:
         location = ["n_prototypes" if step == "prototypes" else step for step in error.location]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any
 
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig
@@ -35,7 +35,6 @@ DataProtocol = tuple[DatasetConfig, Protocol]
 Setting = tuple[ModelConfig, tuple[Protocol, ...]]
 
 _Values = tuple[Any, ...]
-_Parsed = TypeVar("_Parsed")
 
 
 @contextmanager
@@ -119,50 +118,47 @@ def block_settings(block: Block, datasets: Sequence[DataProtocol]) -> list[Setti
         ConfigError: a combination is not valid for a data set; `location` is the axis and the index of the value.
     """
     supported, defaults = zip(*datasets, strict=True)
-
-    def protocols(cell: Cell) -> tuple[Protocol, ...]:
-        parsed = {default: parse_protocol(cell, default) if cell else default for default in dict.fromkeys(defaults)}
-        return tuple(parsed[default] for default in defaults)
-
-    model_axes = {name: values for name, values in block.items() if name not in Protocol.model_fields}
-    protocol_axes = {name: values for name, values in block.items() if name not in model_axes}
-    models = _parsed(model_axes, parse_model, *supported)
-    protocols_by_values = _parsed(protocol_axes, protocols)
+    of_model = sorted(block.keys() - Protocol.model_fields.keys())
+    of_protocol = sorted(block.keys() & Protocol.model_fields.keys())
+    models: dict[_Values, ModelConfig] = {}
+    protocols: dict[_Values, tuple[Protocol, ...]] = {}
+    for cell in cells({name: block[name] for name in of_model}):
+        with _at_axis(block, cell, lambda settings: parse_model(settings, *supported)):
+            models[(*cell.values(),)] = parse_model(cell, *supported)
+    for cell in cells({name: block[name] for name in of_protocol}):
+        with _at_axis(block, cell, lambda settings: parse_protocol(settings, defaults[0])):
+            parsed = {one: parse_protocol(cell, one) if cell else one for one in dict.fromkeys(defaults)}
+            protocols[(*cell.values(),)] = tuple(parsed[one] for one in defaults)
     for name, values in block.items():
         with within(name):
             check_distinct(values, "{!r} is already in the axis")
     return [
-        (models[_values(cell, model_axes)], protocols_by_values[_values(cell, protocol_axes)]) for cell in cells(block)
+        (models[(*(cell[name] for name in of_model),)], protocols[(*(cell[name] for name in of_protocol),)])
+        for cell in cells(block)
     ]
 
 
-def _values(cell: Cell, axes: Block) -> _Values:
-    return tuple(cell[name] for name in sorted(axes))
+@contextmanager
+def _at_axis(block: Block, cell: Cell, parse: Callable[[Cell], object]) -> Iterator[None]:
+    """Locate an error of a cell at the axis and the index of its value.
 
-
-def _parsed(axes: Block, parse: Callable[..., _Parsed], *datasets: DatasetConfig) -> dict[_Values, _Parsed]:
-    """Return what each cell of some axes stands for, a model after its check with `datasets`.
-
-    An error is located at an axis and the index of its value.
+    The axis is that of the setting at fault or, if the cell does not have that setting, the one that contradicts it.
     """
-    parsed = {}
-    for cell in cells(axes):
-        try:
-            parsed[_values(cell, axes)] = parse(cell, *datasets)
-        except ConfigError as error:
-            if not error.location:
-                raise
-            name = _axis_at_fault(str(error.location[0]), cell, parse, *datasets)
-            index = next(i for i, value in enumerate(axes[name]) if value is cell[name])
-            raise ConfigError(error.problem, location=(name, index), hint=error.hint) from None
-    return parsed
+    try:
+        yield
+    except ConfigError as error:
+        if not error.location:
+            raise
+        name = str(error.location[0])
+        if name not in cell:
+            name = next((axis for axis, value in cell.items() if _is_refused({axis: value}, parse)), max(cell))
+        index = next(i for i, value in enumerate(block[name]) if value is cell[name])
+        raise ConfigError(error.problem, location=(name, index), hint=error.hint) from None
 
 
-def _axis_at_fault(name: str, cell: Cell, parse: Callable[..., object], *datasets: DatasetConfig) -> str:
-    """Return the axis `name`, or the one that contradicts the setting `name` of the protocol."""
-    for axis, value in cell.items() if name not in cell else ():
-        try:
-            parse({axis: value}, *datasets)
-        except ConfigError:
-            return axis
-    return name if name in cell else max(cell)
+def _is_refused(settings: Cell, parse: Callable[[Cell], object]) -> bool:
+    try:
+        parse(settings)
+    except ConfigError:
+        return True
+    return False

@@ -95,7 +95,7 @@ def run_search(
 def largest_number_of_runs(spec: SweepSpec) -> int:
     """Return how many runs a search has if no trial is pruned and all are different."""
     assert spec.sampler is not None
-    return spec.sampler.trials * len(spec.seeds) * len(rungs(spec.sampler, spec.protocol.epochs))
+    return spec.sampler.trials * len(spec.seeds) * len(rungs(spec.sampler, spec.datasets[0][1].epochs))
 
 
 def searched_protocol(spec: SweepSpec) -> list[str]:
@@ -112,7 +112,7 @@ class _Search:
     ) -> None:
         assert spec.sampler is not None
         self.spec, self.sampler, self.results, self.train, self.retry = spec, spec.sampler, results, train, retry
-        self.study = _study(spec.sampler, spec.name, spec.protocol.epochs)
+        self.study = _study(spec.sampler, spec.name, spec.datasets[0][1].epochs)
         self.stored = _stored_runs(results, spec.name)
         self.registered = set(self.stored)
         self.plan: dict[str, RunConfig] = {}
@@ -122,7 +122,7 @@ class _Search:
     def run_batch(self, size: int) -> None:
         """Ask for trials, train them rung by rung, and report their values in order."""
         trials = [self._ask() for _ in range(size)]
-        budgets = rungs(self.sampler, self.spec.protocol.epochs)
+        budgets = rungs(self.sampler, self.spec.datasets[0][1].epochs)
         for epochs in budgets:
             running = [trial for trial in trials if not trial.pruned]
             for trial in running:
@@ -152,10 +152,12 @@ class _Search:
         of_protocol = {name: value for name, value in cell.items() if name in Protocol.model_fields}
         if self.sampler.pruner is not None:
             of_protocol["epochs"] = epochs
-        protocol = parse_protocol(of_protocol, spec.protocol) if of_protocol else spec.protocol
+        dataset, protocol = spec.datasets[0]
+        if of_protocol:
+            protocol = parse_protocol(of_protocol, protocol)
         model = parse_model({name: value for name, value in cell.items() if name not in of_protocol})
         seeds = spec.seeds[:1] if model.is_deterministic else spec.seeds
-        return [RunConfig(dataset=spec.dataset, model=model, protocol=protocol, seed=seed) for seed in seeds]
+        return [RunConfig(dataset=dataset, model=model, protocol=protocol, seed=seed) for seed in seeds]
 
     def _train(self, configs: Sequence[RunConfig]) -> None:
         by_key = {config.run_key: config for config in configs}

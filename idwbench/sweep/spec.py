@@ -1,6 +1,6 @@
 """`SweepSpec`: a validated sweep file."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,8 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from idwbench.errors import ConfigError
-from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.protocol import Protocol, default_protocol, parse_protocol
+from idwbench.runs.protocol import default_protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, is_storable, validated
 from idwbench.sweep.data_axes import read_datasets
 from idwbench.sweep.grid import (
@@ -17,7 +16,6 @@ from idwbench.sweep.grid import (
     Block,
     DataProtocol,
     Setting,
-    block_settings,
     check_distinct,
     read_grid,
     within,
@@ -33,40 +31,24 @@ class SweepSpec:
     """The content of a sweep file.
 
     Attributes:
-        dataset: The first data set.
-        protocol: The default of that data set, with the settings of the file.
+        datasets: In the order of the plan, each with its protocol: its default, with the settings of the file.
         seeds: In the order of the file; a count n stands for 0 … n − 1.
         grid: Blocks of axes; each stands for the product of its axes.
+        settings: The model of each cell of the grid, and its protocol on each data set.
         source: The text of the file.
-        further_datasets: The other data sets, each with its protocol.
         sampler: The search in place of a grid, which is then empty; or None.
         space: The blocks of axes and ranges of the search.
-        parsed: The settings of the grid if they were parsed when it was checked, see `settings`.
     """
 
     name: str
     description: str
-    dataset: DatasetConfig
-    protocol: Protocol
+    datasets: tuple[DataProtocol, ...]
     seeds: tuple[int, ...]
-    grid: tuple[Block, ...]
+    grid: tuple[Block, ...] = ()
+    settings: tuple[Setting, ...] = field(default=(), repr=False)
     source: str = ""
-    further_datasets: tuple[DataProtocol, ...] = ()
     sampler: SamplerSettings | None = None
     space: tuple[SearchBlock, ...] = ()
-    parsed: tuple[Setting, ...] | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def settings(self) -> tuple[Setting, ...]:
-        """The model of each cell of the grid, and its protocol on each data set; raises `ConfigError`."""
-        if self.parsed is not None:
-            return self.parsed
-        return tuple(setting for block in self.grid for setting in block_settings(block, self.datasets))
-
-    @property
-    def datasets(self) -> tuple[DataProtocol, ...]:
-        """All data sets in the order of the plan, each with its protocol."""
-        return ((self.dataset, self.protocol), *self.further_datasets)
 
 
 def _check_name(name: str) -> str:
@@ -111,29 +93,20 @@ def read_sweep(path: Path) -> SweepSpec:
     try:
         file = validated(_SweepFile, source.content)
         with within("dataset"):
-            found = read_datasets(file.dataset, path.parent)
+            datasets = read_datasets(file.dataset, path.parent)
         with within("protocol"):
-            protocols = {one.name: parse_protocol(file.protocol, default_protocol(one.name)) for one in found}
+            protocols = {one.name: parse_protocol(file.protocol, default_protocol(one.name)) for one in datasets}
         with within("seeds"):
             check_distinct(file.seeds, "seed {} is already in the list")
-        datasets = tuple((dataset, protocols[dataset.name]) for dataset in found)
-        sampler: SamplerSettings | None = None
-        grid: tuple[Block, ...] = ()
-        parsed: tuple[Setting, ...] = ()
-        space: tuple[SearchBlock, ...] = ()
+        pairs = tuple((dataset, protocols[dataset.name]) for dataset in datasets)
+        spec = SweepSpec(file.name, file.description.strip(), pairs, tuple(file.seeds), source=source.text)
         if file.sampler is None:
             with within("grid"):
-                grid, parsed = read_grid(file.grid, datasets, len(file.seeds))
-        else:
-            with within("sampler"):
-                sampler = read_sampler(file.sampler, datasets, len(file.seeds))
-            with within("grid"):
-                space = read_space(file.grid, datasets, sampler)
+                grid, settings = read_grid(file.grid, pairs, len(spec.seeds))
+            return replace(spec, grid=grid, settings=settings)
+        with within("sampler"):
+            sampler = read_sampler(file.sampler, pairs, len(spec.seeds))
+        with within("grid"):
+            return replace(spec, sampler=sampler, space=read_space(file.grid, pairs, sampler))
     except ConfigError as error:
         raise source.error(error) from None
-    (dataset, protocol), *others = datasets
-    seeds, description = tuple(file.seeds), file.description.strip()
-    further = tuple(others)
-    return SweepSpec(
-        file.name, description, dataset, protocol, seeds, grid, source.text, further, sampler, space, parsed
-    )

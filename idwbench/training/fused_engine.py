@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -10,14 +10,12 @@ import numba
 import numpy as np
 from numba.core.registry import cpu_target
 
-from idwbench.data.dataset import Dataset, Split, TrainingRows
+from idwbench.data.dataset import Dataset
 from idwbench.models.initialisation import check_prototypes
 from idwbench.runs.config import RunConfig
-from idwbench.runs.kinds.prototypes import PrototypesConfig
-from idwbench.runs.protocol import Protocol
 from idwbench.runs.results import RunResult
-from idwbench.training.engine import Context, Engine, Fitted, PrototypeTraining, check_stack, run_result
-from idwbench.training.kernel_runs import KernelRun, KernelRuns
+from idwbench.training.engine import Context, Engine, Fitted, check_stack, run_result
+from idwbench.training.kernel_runs import KernelRuns, first_call
 from idwbench.training.kernels.jit import cache_holds_code, with_repaired_cache
 from idwbench.training.kernels.neighbours import nearest_in_stack
 from idwbench.training.kernels.scores import KERNEL_SCORES
@@ -46,7 +44,7 @@ def prepare() -> None:
     """Compile kernels, or load them from the cache; `train` calls it."""
     with _compiling:
         if not _compiled.is_set():
-            with_repaired_cache(_train_nothing)
+            with_repaired_cache(_first_calls)
             _compiled.set()
 
 
@@ -74,24 +72,23 @@ def _train(configs: Sequence[RunConfig], dataset: Dataset, context: Context) -> 
     prepare()
     started = time.perf_counter()
     runs = KernelRuns(configs, dataset, dataset.moments)
-    _train_chunks(runs, context.on_epoch)
+    for first, last in _calls(runs):
+        runs.train(first, last)
+        finite = int(runs.finite.max())
+        for epoch in range(first, min(finite + 1, last)):
+            context.on_epoch(epoch + 1)
+        if finite < last:  # loss, keys or values of no run are finite
+            break
     return _results(runs, configs, dataset, time.perf_counter() - started)
 
 
-def _train_chunks(runs: KernelRuns, on_epoch: Callable[[int], None]) -> None:
-    """Train to the last epoch, or to the first in which loss, keys or values of no run are finite."""
+def _calls(runs: KernelRuns) -> list[tuple[int, int]]:
+    """Return the epochs of each call of the kernel: the first, and the one after the last."""
     epochs = runs.protocol.epochs
     numbers = len(runs.configs) * len(runs.dataset.train) * (runs.keys[0, 0].size + SAMPLE_NUMBERS)
     # A bundle is trained in one call.
     chunk = max(1, (CALL_NUMBERS if len(runs.configs) == 1 else BUNDLE_NUMBERS) // numbers)
-    for first in range(0, epochs, chunk):
-        last = min(first + chunk, epochs)
-        runs.train(first, last)
-        finite = int(runs.finite.max())
-        for epoch in range(first, min(finite + 1, last)):
-            on_epoch(epoch + 1)
-        if finite < last:
-            return
+    return [(first, min(first + chunk, epochs)) for first in range(0, epochs, chunk)]
 
 
 def _results(runs: KernelRuns, configs: Sequence[RunConfig], dataset: Dataset, seconds: float) -> list[RunResult]:
@@ -129,13 +126,9 @@ def instruction_set() -> str:
     return str(cast(Any, cpu_target).target_context.codegen().magic_tuple()[1])
 
 
-def _train_nothing() -> None:
-    """Call the kernel with the types of every later call."""
-    rows = TrainingRows(Split(np.zeros((1, 1), np.float32), np.zeros(1, np.int64)), ("",))
-    model = PrototypesConfig.parse({"method": "idw", "prototypes": 1})
-    training = PrototypeTraining(model, Protocol(epochs=1, batch_size=1, learning_rate=0.1), 0)
-    run = KernelRun(training, rows, (np.zeros(1), np.zeros(1)))
-    run.train_epochs(0, 1)
+def _first_calls() -> None:
+    """Call the kernels with the types of every later call."""
+    first_call()
     nearest_in_stack(*np.zeros((2, 1, 1, 1), np.float32))
 
 

@@ -15,13 +15,13 @@ from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import Curve
 from idwbench.training.engine import PrototypeTraining, batch_orders
-from idwbench.training.kernels.epochs import Data, Samples, Schedule, Stack, State, run_stack
-from idwbench.training.kernels.scores import kernel_score
+from idwbench.training.kernels.epochs import Data, Samples, Schedule, Stack, run_stack
+from idwbench.training.kernels.scores import IDW, SQ_DIST, Score, kernel_score
 from idwbench.training.kernels.scratch import aligned_zeros, make_scratch
-from idwbench.training.kernels.updates import kernel_optimizer
+from idwbench.training.kernels.updates import ADAM, Optimizer, kernel_optimizer
 from idwbench.training.threads import blas_threads
 
-__all__ = ["KernelRun", "KernelRuns", "useful_threads"]
+__all__ = ["KernelRun", "KernelRuns", "first_call", "useful_threads"]
 
 # With fewer features keys are stored as (features, prototypes): a vector register holds 16 numbers.
 NARROW_FEATURES = 16
@@ -40,42 +40,51 @@ class KernelRuns:
     """The training of runs of one stack, one after the other in each call of the kernel.
 
     Attributes:
+        keys, values: Each (runs, 4, rows, columns), with the state of the optimizer.
+        narrow: Whether keys have the axes (features, prototypes).
         by_products: Whether matrix products give similarities and gradients.
+        finite: The number of epochs after which loss, keys and values of each run were finite.
+        outputs: Those after the last epoch of the protocol by split, (runs, n, outputs).
     """
 
     def __init__(self, configs: Sequence[Training], dataset: TrainingData, moments: FeatureMoments) -> None:
         self.configs, self.dataset, self.protocol = configs, dataset, configs[0].protocol
         self.generators = [np.random.default_rng(config.seed) for config in configs]
         self.narrow = dataset.n_features < NARROW_FEATURES
-        models = {config.network.identity(): config.network for config in configs}
-        scores = {key: kernel_score(model, dataset.n_features) for key, model in models.items()}
-        self.score = scores[configs[0].network.identity()]
-        self.parameters = np.array([scores[config.network.identity()][-2:] for config in configs], np.float32)
-        self.optimizer = kernel_optimizer(self.protocol)
+        scores = [kernel_score(config.network, dataset.n_features) for config in configs]
+        self.score, self.optimizer = scores[0], kernel_optimizer(self.protocol)
         self.keys, self.values = self._initial_state(moments)
-        n_trained = min(self.protocol.batch_size, len(dataset.train))
-        n_batch = max(n_trained, EVALUATION_BATCH)
+        n_batch = max(min(self.protocol.batch_size, len(dataset.train)), EVALUATION_BATCH)
         self.by_products = _uses_products(configs[0], dataset)
-        self.scratch = make_scratch(
-            n_batch,
-            self.keys[0, 0],
-            self.values[0, 0],
-            narrow=self.narrow,
-            by_products=self.by_products,
+        sizes = n_batch, self.keys[0, 0], self.values[0, 0]
+        self.scratch = make_scratch(*sizes, narrow=self.narrow, by_products=self.by_products)
+        samples = {name: _samples(split) for name, split in dataset.splits.items()}
+        train = samples["train"]
+        nothing = Samples(train.inputs[:0], train.labels[:0], train.targets[:0], train.weights)
+        self.data = Data(*(samples.get(name, nothing) for name in ("train", "validation", "test", "holdout")))
+        self.nothing, self.finite = nothing, np.zeros(len(configs), np.int64)
+        shape = len(configs), 0, dataset.n_outputs
+        self.outputs = {
+            name: np.empty((shape[0], len(part.inputs), shape[2]), np.float32) for name, part in samples.items()
+        }
+        self.stack = Stack(
+            parameters=np.array([score[-2:] for score in scores], np.float32),
+            keys=self.keys,
+            values=self.values,
+            orders=np.zeros(shape, np.int64),
+            finite=self.finite,
+            losses=np.zeros(shape[:2]),
+            totals=np.zeros((*shape[:2], 2)),
+            target_scale=np.ones(dataset.n_outputs) * dataset.target_scaling.std,
+            **{f"{name}_outputs": self.outputs.get(name, np.empty(shape, np.float32)) for name in Data._fields},
         )
-        self.samples = {name: _samples(split) for name, split in dataset.splits.items()}
-        train = self.samples["train"]
-        self.nothing = Samples(train.inputs[:0], train.labels[:0], train.targets[:0], train.weights)
-        for name in ("validation", "test", "holdout"):
-            self.samples.setdefault(name, self.nothing)
-        self.target_scale = np.ones(dataset.n_outputs) * dataset.target_scaling.std
-        self.outputs = {name: self._new_outputs(len(samples.inputs)) for name, samples in self.samples.items()}
-        self.finite = np.zeros(len(configs), np.int64)
-        self.curve_names = self._curve_names()
+        evaluated = [split for split in ("validation", "test") if split in dataset.splits]
+        headlines = [(split, headline_metric(dataset.task).name) for split in evaluated]
+        self.curve_names = (("train", "learning_rate"), ("train", "loss"), *headlines)
         self.curve_values = np.zeros((len(configs), self.protocol.epochs, len(self.curve_names)))
 
     def _initial_state(self, moments: FeatureMoments) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return keys and values, each (runs, 4, rows, columns) with zeros for the state of the optimizer."""
+        """Return keys and values, with zeros for the state of the optimizer."""
         n, n_features, n_outputs = self.configs[0].network.prototypes, self.dataset.n_features, self.dataset.n_outputs
         keys = aligned_zeros(len(self.configs), 4, *((n_features, n) if self.narrow else (n, n_features)))
         values = aligned_zeros(len(self.configs), 4, n_outputs, n)
@@ -85,23 +94,28 @@ class KernelRuns:
             values[r, 0] = initial_values.T
         return keys, values
 
-    def _new_outputs(self, n: int) -> NDArray[np.float32]:
-        return np.empty((len(self.configs), n, self.dataset.n_outputs), np.float32)
-
     def train(self, first: int, last: int) -> None:
-        """Train epochs from `first` to `last` (exclusive) of the runs that are still finite.
-
-        `outputs` (runs, n, outputs) by split are those after the last epoch of the protocol.
-        """
+        """Train epochs from `first` to `last` (exclusive) of the runs that are still finite."""
         n_train, n_epochs = len(self.dataset.train), last - first
         orders = np.stack([batch_orders(generator, n_train, n_epochs) for generator in self.generators])
         rates = np.array([learning_rate(self.protocol, epoch) for epoch in range(first, last)])
-        losses, totals = self._new_progress(n_epochs)
-        steps_done = first * math.ceil(n_train / self.protocol.batch_size)
-        is_last = last == self.protocol.epochs
-        self._call_kernel(orders, rates, first, steps_done, losses, totals, at_end=is_last)
-        columns = [np.broadcast_to(rates, losses.shape), losses, *self._headlines(totals)]
+        schedule = Schedule(
+            self.protocol.batch_size, rates, first, first * math.ceil(n_train / self.protocol.batch_size)
+        )
+        stack = self._progress(orders)
+        if last == self.protocol.epochs:
+            stack = stack._replace(train_outputs=self.outputs["train"])
+        run_stack(self.score, self.optimizer, self.data, schedule, self.narrow, stack, self.scratch)
+        columns = [np.broadcast_to(rates, stack.losses.shape), stack.losses, *self._headlines(stack.totals)]
         np.stack(columns, axis=2, out=self.curve_values[:, first:last])
+
+    def _progress(self, orders: NDArray[np.int64]) -> Stack:
+        """Return the stack with `orders` and new arrays for the losses, without room for outputs of training data."""
+        shape = orders.shape[:2]
+        no_outputs = self.outputs["train"][:, :0]
+        return self.stack._replace(
+            orders=orders, losses=np.zeros(shape), totals=np.zeros((*shape, 2)), train_outputs=no_outputs
+        )
 
     def prototypes(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return copies of keys (runs, prototypes, features) and values (runs, prototypes, outputs)."""
@@ -116,51 +130,6 @@ class KernelRuns:
         else:
             values = [own[:n].ravel().tolist() for own, n in zip(self.curve_values, finite, strict=True)]
         return [Curve(self.curve_names, own) for own in values]
-
-    def _call_kernel(
-        self,
-        orders: NDArray[np.int64],
-        rates: NDArray[np.float64],
-        first: int,
-        steps_done: int,
-        losses: NDArray[np.float64],
-        totals: NDArray[np.float64],
-        *,
-        at_end: bool = False,
-        evaluated: bool = True,
-    ) -> None:
-        outputs = self.outputs
-        stack = Stack(
-            parameters=self.parameters,
-            keys=self.keys,
-            values=self.values,
-            orders=orders,
-            finite=self.finite,
-            losses=losses,
-            totals=totals,
-            target_scale=self.target_scale,
-            validation_outputs=outputs["validation"],
-            test_outputs=outputs["test"],
-            train_outputs=outputs["train"] if at_end else outputs["train"][:, :0],
-            holdout_outputs=outputs["holdout"],
-        )
-        nothing, samples = self.nothing, self.samples
-        data = Data(
-            train=samples["train"],
-            validation=samples["validation"] if evaluated else nothing,
-            test=samples["test"] if evaluated else nothing,
-            holdout=samples["holdout"],
-        )
-        schedule = Schedule(self.protocol.batch_size, rates, first, steps_done)
-        run_stack(self.score, self.optimizer, data, schedule, self.narrow, stack, self.scratch)
-
-    def _new_progress(self, n_epochs: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return np.zeros((len(self.configs), n_epochs)), np.zeros((len(self.configs), n_epochs, 2))
-
-    def _curve_names(self) -> tuple[tuple[str, str], ...]:
-        evaluated = [split for split in ("validation", "test") if split in self.dataset.splits]
-        headlines = [(split, headline_metric(self.dataset.task).name) for split in evaluated]
-        return (("train", "learning_rate"), ("train", "loss"), *headlines)
 
     def _headlines(self, totals: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
         """Yield the headline metric of each run after each epoch (runs, epochs), from the totals of the kernel."""
@@ -178,7 +147,6 @@ class KernelRun(KernelRuns):
     def __init__(self, config: Training, dataset: TrainingData, moments: FeatureMoments) -> None:
         super().__init__([config], dataset, moments)
         self.config, self.generator = config, self.generators[0]
-        self.state = State(self.keys[0], self.values[0], self.narrow)
 
     @property
     def curve(self) -> Curve:
@@ -199,10 +167,32 @@ class KernelRun(KernelRuns):
         Nothing is evaluated. With more rows than the batch size, each of `steps` is several, such as an epoch.
         """
         self.finite[:] = 0
-        rates = np.full(len(rows), rate)
-        losses, totals = self._new_progress(len(rows))
-        self._call_kernel(rows[None], rates, 0, steps_done, losses, totals, evaluated=False)
-        return np.asarray(losses[0])
+        schedule = Schedule(self.protocol.batch_size, np.full(len(rows), rate), 0, steps_done)
+        data, stack = self.data._replace(validation=self.nothing, test=self.nothing), self._progress(rows[None])
+        run_stack(self.score, self.optimizer, data, schedule, self.narrow, stack, self.scratch)
+        return np.asarray(stack.losses[0])
+
+
+def first_call() -> None:
+    """Call the kernel with arrays of one number, of the types of every later call: it is compiled, or loaded."""
+    samples = _samples(Split(np.zeros((1, 1), np.float32), np.zeros(1, np.int64)))
+    keys, values, outputs = aligned_zeros(1, 4, 1, 1), aligned_zeros(1, 4, 1, 1), np.zeros((1, 1, 1), np.float32)
+    stack = Stack(
+        parameters=np.ones((1, 2), np.float32),
+        keys=keys,
+        values=values,
+        orders=np.zeros((1, 1, 1), np.int64),
+        finite=np.zeros(1, np.int64),
+        losses=np.zeros((1, 1)),
+        totals=np.zeros((1, 1, 2)),
+        target_scale=np.ones(1),
+        **{f"{name}_outputs": outputs for name in Data._fields},
+    )
+    score = Score(SQ_DIST, IDW, False, np.float32(2), np.float32(1))
+    optimizer = Optimizer(ADAM, np.float32(0), np.float32(0), 0.0)
+    scratch = make_scratch(1, keys[0, 0], values[0, 0], narrow=True, by_products=False)
+    data = Data(samples, samples, samples, samples)
+    run_stack(score, optimizer, data, Schedule(1, np.ones(1), 0, 0), True, stack, scratch)
 
 
 def useful_threads(config: Training, dataset: TrainingData) -> int:

@@ -134,17 +134,17 @@ class _FusedReplay(AbstractReplay):
         self._run.take_steps(steps.rows, steps.rate, steps.first)
 
     def prototypes(self) -> Prototypes:
-        keys, values = self._run.state.keys, self._run.state.values
-        rows = keys.transpose(0, 2, 1) if self._run.state.narrow else keys
+        keys, values = self._run.keys[0], self._run.values[0]
+        rows = keys.transpose(0, 2, 1) if self._run.narrow else keys
         squares = None if self.protocol.optimizer == "sgd" else np.array(rows[3], order="C")
         return Prototypes(np.array(rows[0], order="C"), np.array(values[0].T, order="C"), squares)
 
     def snapshot(self) -> Snapshot:
-        return {"keys": self._run.state.keys.copy(), "values": self._run.state.values.copy()}
+        return {"keys": self._run.keys[0].copy(), "values": self._run.values[0].copy()}
 
     def restore(self, snapshot: Snapshot) -> None:
-        self._run.state.keys[:] = snapshot["keys"]
-        self._run.state.values[:] = snapshot["values"]
+        self._run.keys[0][:] = snapshot["keys"]
+        self._run.values[0][:] = snapshot["values"]
 
 
 class _TorchReplay(AbstractReplay):

@@ -85,25 +85,19 @@ def engine_of(config: RunConfig, context: Context) -> Engine:
     Raises:
         ConfigError: `fused` is required and has no kernel for the method.
     """
-    key = _engine_key(config, context)
+    key: str = config.model.kind
+    if key == "prototypes":
+        key = "torch"
+        if context.engine != "torch" and context.device == "cpu":
+            from idwbench.training.fused_engine import has_kernel
+
+            if has_kernel(config):
+                key = "fused"
+            elif context.engine == "fused":
+                problem = f"'fused' has no kernel for method '{config.model.method}'"
+                raise ConfigError(problem, location=("engine",), hint="choose auto or torch")
     engine: Engine = import_module(f"idwbench.training.{_MODULES[key]}").ENGINES[key]
     return engine
-
-
-def _engine_key(config: RunConfig, context: Context) -> str:
-    """Return the name of the engine of a network of prototypes, or the kind of another run."""
-    if config.model.kind != "prototypes":
-        return config.model.kind
-    if context.engine == "torch" or context.device != "cpu":
-        return "torch"
-    from idwbench.training.fused_engine import has_kernel
-
-    if has_kernel(config):
-        return "fused"
-    if context.engine == "fused":
-        problem = f"'fused' has no kernel for method '{config.model.method}'"
-        raise ConfigError(problem, location=("engine",), hint="choose auto or torch")
-    return "torch"
 
 
 def check_run(config: RunConfig, dataset: Dataset, context: Context) -> None:
@@ -159,11 +153,11 @@ def check_run_memory(config: RunConfig, dataset: Dataset) -> None:
 
 def prepare_engines(configs: Sequence[RunConfig], context: Context) -> str:
     """Import the engines for runs and compile kernels; return a line with the engines, and raise as `engine_of`."""
-    methods: dict[str, dict[str, RunConfig]] = {}
-    for config in configs:
-        methods.setdefault(_engine_key(config, context), {})[config.model.method] = config
-    for by_method in methods.values():
-        engine_of(next(iter(by_method.values())), context)
+    models = {(config.model.kind, config.model.method, config.model.plugin_sha256): config for config in configs}
+    methods: dict[str, list[str]] = {}
+    for (kind, method, _), config in models.items():
+        engine = engine_of(config, context)
+        methods.setdefault(engine.name if kind == "prototypes" else kind, []).append(method)
     if "fused" in methods:
         from idwbench.training import fused_engine
 
@@ -172,12 +166,12 @@ def prepare_engines(configs: Sequence[RunConfig], context: Context) -> str:
         fused_engine.prepare()
     if len(methods) == 1:
         return f"engine: {next(iter(methods))}"
-    return "engine: " + "; ".join(f"{name} for {', '.join(names)}" for name, names in methods.items())
+    return "engine: " + "; ".join(f"{name} for {', '.join(dict.fromkeys(names))}" for name, names in methods.items())
 
 
 def useful_threads(config: RunConfig, dataset: Dataset, context: Context) -> int:
     """Return the number of threads for a run that trains alone, not beside others: one, unless it is large."""
-    if _engine_key(config, context) != "fused":
+    if engine_of(config, context).name != "fused":
         return 1
     from idwbench.training import kernel_runs
 

@@ -18,7 +18,7 @@ from idwbench.errors import OutputError
 from idwbench.exports.onnx_network import network_content
 from idwbench.models.networks import Network, initial_network, load_network
 from idwbench.results.store import Results
-from idwbench.runs.kinds.network import NetworkConfig
+from idwbench.runs.kinds.models import parse_model
 
 CARD = {"kind": "network", "model": "a network"}
 SCALING = Scaling(np.full(24, 2.0), np.linspace(0.5, 3, 24))
@@ -30,7 +30,7 @@ def image_data() -> Dataset:
 
 def made_network(dataset: Dataset, **settings: Any) -> Network:
     """Return an untrained network whose head and biases are not 0."""
-    network = initial_network(NetworkConfig.parse(settings), dataset, np.random.default_rng(0)).eval()
+    network = initial_network(parse_model({"kind": "network", **settings}), dataset, np.random.default_rng(0)).eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in network.parameters():

@@ -9,7 +9,7 @@ from texts import SCORES, SMALL, random_model
 
 from idwbench.models import text_model
 from idwbench.models.text_model import LanguageModel, mean_loss
-from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
+from idwbench.runs.kinds.models import parse_model
 
 
 def codes(n: int, vocabulary_size: int = 7) -> np.ndarray:
@@ -36,7 +36,7 @@ def test_the_place_of_a_character_matters():
 @pytest.mark.parametrize("score", SCORES)
 def test_an_untrained_model_needs_the_bits_of_the_size_of_its_vocabulary(score):
     draws = torch.Generator().manual_seed(0)
-    model = LanguageModel(LanguageModelConfig.parse({**SMALL, "width": 64, "method": score}), 64, draws)
+    model = LanguageModel(parse_model({"kind": "transformer_lm", **SMALL, "width": 64, "method": score}), 64, draws)
     text = codes(300, 64)
     assert mean_loss(model, text[:-1], text[1:]) / math.log(2) == pytest.approx(6, rel=0.03)
 

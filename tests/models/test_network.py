@@ -22,6 +22,7 @@ from idwbench.models.networks import (
     initial_network,
     network_from_arrays,
 )
+from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.kinds.network import NetworkConfig
 
 
@@ -34,7 +35,7 @@ def image_data(**settings) -> Dataset:
 
 
 def parsed(**settings) -> NetworkConfig:
-    return NetworkConfig.parse(settings)
+    return parse_model({"kind": "network", **settings})
 
 
 def arrays(module: nn.Module) -> dict[str, np.ndarray]:

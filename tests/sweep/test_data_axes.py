@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sweep_specs import sweep_spec
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
@@ -19,7 +20,7 @@ from idwbench.runs.datasets import DigitsConfig, TwoMoonsConfig
 from idwbench.runs.protocol import default_protocol
 from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import SweepSpec, read_sweep
+from idwbench.sweep.spec import read_sweep
 
 TINY = "test_per_class: 2, holdout_per_class: 0"
 
@@ -44,7 +45,6 @@ def test_a_mapping_stands_for_the_product_of_its_lists_with_sorted_names_and_the
     spec = read_sweep(write("{name: two_moons, train_per_class: [8, 4], noise: [0.2, 0.1]}"))
     found = [(dataset.noise, dataset.train_per_class) for dataset, _ in spec.datasets]
     assert found == [(0.2, 8), (0.2, 4), (0.1, 8), (0.1, 4)]
-    assert (spec.dataset, spec.protocol) == spec.datasets[0]
 
 
 def test_the_parts_of_a_joint_data_set_are_a_list_and_no_axis(write) -> None:
@@ -185,9 +185,9 @@ def test_runs_are_the_same_alone_and_among_other_data_sets(write, tmp_path: Path
 
 def test_a_data_set_that_is_too_small_ends_the_sweep_and_keeps_what_was_trained(tmp_path: Path) -> None:
     large, small = (TwoMoonsConfig(train_per_class=n, test_per_class=1, holdout_per_class=0) for n in (4, 1))
-    block = {"method": ("idw",), "prototypes": (3,), "initialisation": ("samples",), "epochs": (1,)}
+    block = {"method": "idw", "prototypes": 3, "initialisation": "samples", "epochs": 1}
     protocol = default_protocol("two_moons")
-    spec = SweepSpec("sizes", "", large, protocol, (0,), (block,), further_datasets=((small, protocol),))
+    spec = sweep_spec("sizes", (large, protocol), (small, protocol), grid=[block])
     with pytest.raises(ConfigError, match="expected at most 2"):
         run_sweep(spec, tmp_path / "runs.db")
     assert {run.state for run in Results(tmp_path / "runs.db").find_runs()} == {"complete", "planned"}

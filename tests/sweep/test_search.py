@@ -151,7 +151,7 @@ def test_a_search_returns_the_setting_with_the_best_mean_on_validation_rows(tmp_
         from idwbench.training.engine import Context
 
         trained.extend(configs)
-        run_pending(configs, results, Context(), load_dataset(spec.dataset), Observer())
+        run_pending(configs, results, Context(), load_dataset(spec.datasets[0][0]), Observer())
 
     best = run_search(spec, results, train)
     by_setting: dict[str, list[float]] = {}

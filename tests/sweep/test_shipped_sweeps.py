@@ -150,8 +150,8 @@ def test_two_moons_is_six_methods_by_three_sizes_by_ten_seeds_with_both_scales()
     cells = Counter((run.model.method, run.model.prototypes, run.model.parameters.get("scale")) for run in plan(spec))
     scales = {"scaled_dot": ("features", "prototypes")}
     assert cells == {(m, size, scale): 10 for m in SIX for size in (2, 16, 128) for scale in scales.get(m, (None,))}
-    assert spec.dataset == TwoMoonsConfig()
-    assert spec.protocol == default_protocol("two_moons")
+    assert spec.datasets[0][0] == TwoMoonsConfig()
+    assert spec.datasets[0][1] == default_protocol("two_moons")
 
 
 def test_two_moons_power_is_the_grid_of_power_and_epsilon() -> None:

@@ -55,8 +55,8 @@ def grid(text: str) -> str:
 def test_a_good_file_becomes_frozen_values(tmp_path: Path) -> None:
     spec = read(tmp_path, GOOD)
     assert (spec.name, spec.description, spec.seeds) == ("small", "A test", (0, 1, 2))
-    assert spec.dataset == TwoMoonsConfig(noise=0.2)
-    assert spec.protocol == Protocol(epochs=5, batch_size=10, learning_rate=1e-3)
+    assert spec.datasets[0][0] == TwoMoonsConfig(noise=0.2)
+    assert spec.datasets[0][1] == Protocol(epochs=5, batch_size=10, learning_rate=1e-3)
     assert spec.grid[0] == {"method": ("fc_relu", "neg_dist"), "prototypes": (2, 16)}
     assert spec.grid[1]["power"] == (1.0, 2.5)
     assert spec.source == GOOD
@@ -77,7 +77,7 @@ def test_scalars_are_axes_of_length_one_and_a_mapping_is_one_block(tmp_path: Pat
 
 
 def test_the_protocol_left_out_is_the_data_sets_own(tmp_path: Path) -> None:
-    assert read(tmp_path, grid("{method: idw, prototypes: 4}")).protocol == default_protocol("two_moons")
+    assert read(tmp_path, grid("{method: idw, prototypes: 4}")).datasets[0][1] == default_protocol("two_moons")
 
 
 def test_protocol_settings_may_be_axes(tmp_path: Path) -> None:
@@ -90,13 +90,13 @@ def test_settings_of_models_and_data_may_be_anything_declared(tmp_path: Path) ->
     text = grid("{method: idw, prototypes: 4, initialisation: [mean, kmeans], weight_decay: [0, 0.1]}")
     spec = read(tmp_path, text.replace("two_moons", "{name: two_moons, validation: 0.25}"))
     assert spec.grid[0]["initialisation"] == ("mean", "kmeans")
-    assert spec.dataset == TwoMoonsConfig(validation=0.25)
+    assert spec.datasets[0][0] == TwoMoonsConfig(validation=0.25)
 
 
 def test_a_table_may_be_a_regression(tmp_path: Path) -> None:
     (tmp_path / "points.csv").write_text("a,price\n1,0.5\n", encoding="utf-8")
     dataset = "{name: csv, path: points.csv, label: price, task: regression, validation: 10}"
-    found = read(tmp_path, grid("{method: idw, prototypes: 4}").replace("two_moons", dataset)).dataset
+    found = read(tmp_path, grid("{method: idw, prototypes: 4}").replace("two_moons", dataset)).datasets[0][0]
     assert isinstance(found, CsvConfig)
     assert (found.task, found.validation) == ("regression", 10)
 
@@ -105,7 +105,7 @@ def test_the_dialect_is_yaml_1_2(tmp_path: Path) -> None:
     for name in ("yes", "2024-01-31", "=", "'<<'", "0o9", "1e"):
         assert read(tmp_path, GOOD.replace("name: small", f"name: {name}")).name == name.strip("'")
     for rate in ("1e-3", "1.0e-3", "1E-3", "+.001", "0.001_0"):
-        assert read(tmp_path, GOOD.replace("1e-3}", f"{rate}}}", 1)).protocol.learning_rate == 1e-3
+        assert read(tmp_path, GOOD.replace("1e-3}", f"{rate}}}", 1)).datasets[0][1].learning_rate == 1e-3
 
 
 def test_comments_may_be_anywhere(tmp_path: Path) -> None:
@@ -133,8 +133,8 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> N
 def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path: Path) -> None:
     (tmp_path / "points.csv").write_text("a,label\n1,0\n", encoding="utf-8")
     spec = read(tmp_path, grid("{method: idw, prototypes: 4}").replace("two_moons", "points.csv"))
-    assert spec.dataset.name == "csv"
-    assert spec.dataset.sha256 == hashlib.sha256(b"a,label\n1,0\n").hexdigest()
+    assert spec.datasets[0][0].name == "csv"
+    assert spec.datasets[0][0].sha256 == hashlib.sha256(b"a,label\n1,0\n").hexdigest()
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_every_built_in_method_has_a_kernel():
 def test_a_run_that_is_not_finite_ends(blobs, method, number, where, monkeypatch):
     monkeypatch.setattr("idwbench.training.kernel_runs.initial_prototypes", random_prototypes)
     run = KernelRun(runs(method)[0], blobs, feature_moments(blobs.train.inputs))
-    getattr(run.state, where)[0, 0, 0] = number
+    getattr(run, where)[0, 0, 0, 0] = number
     assert run.train_epochs(0, 2) == 0
     assert run.curve == []
 
@@ -227,9 +227,9 @@ def test_denormals_are_zero_between_two_calls_only():
 def test_a_run_flushes_denormals_and_restores_the_setting(blobs, learning_rate):
     numbers = np.array([1e-40, 4.0], np.float32)
     run = KernelRun(runs("fc_relu", learning_rate=learning_rate)[0], blobs, feature_moments(blobs.train.inputs))
-    run.state.keys[2] = 1e-40
+    run.keys[0][2] = 1e-40
     run.train_epochs(0, 4)
-    means = run.state.keys[1:3]
+    means = run.keys[0][1:3]
     is_denormal = (means != 0) & (np.abs(means) < np.finfo(np.float32).smallest_normal)
     assert not (CAN_FLUSH and is_denormal.any())
     assert numbers[0] * numbers[1] > 0

@@ -48,8 +48,8 @@ def kernel_run(method, given, inputs, targets, keys, values, **options):
     names = () if targets.ndim == 2 else tuple("abcdefghij"[: values.shape[1]])
     dataset = Dataset(config.dataset, split, split, None, Scaling.identity(), None, names, "")
     run = KernelRun(config, dataset, (inputs.mean(0), inputs.std(0)))
-    run.state.keys[0] = keys.T if run.state.narrow else keys
-    run.state.values[0] = values.T
+    run.keys[0][0] = keys.T if run.narrow else keys
+    run.values[0][0] = values.T
     return run
 
 
@@ -58,8 +58,8 @@ def fused_loss_and_gradients(method, given, inputs, targets, keys, values):
     options = {"optimizer": "sgd", "batch_size": len(targets), "learning_rate": 1e-3}
     run = kernel_run(method, given, inputs, targets, keys, values, **options)
     run.train_epochs(0, 1)
-    key_gradient = run.state.keys[1].T if run.state.narrow else run.state.keys[1]
-    return run.curve[0].values["train", "loss"], key_gradient, run.state.values[1].T
+    key_gradient = run.keys[0][1].T if run.narrow else run.keys[0][1]
+    return run.curve[0].values["train", "loss"], key_gradient, run.values[0][1].T
 
 
 def autograd_loss_and_gradients(method, given, inputs, targets, keys, values):

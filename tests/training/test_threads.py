@@ -11,6 +11,7 @@ from blob_data import make_dataset
 from engine_runs import train_run
 from float64_loop import assert_near_float64, numbers_of
 from starts import random_prototypes
+from sweep_specs import sweep_spec
 
 from idwbench.data.dataset import Split
 from idwbench.results.store import Results
@@ -18,7 +19,6 @@ from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.results import RunResult
 from idwbench.sweep.execution import run_sweep, train
-from idwbench.sweep.spec import SweepSpec
 from idwbench.training.kernel_runs import MOST_THREADS, useful_threads
 from idwbench.training.threads import limited_threads
 
@@ -69,8 +69,7 @@ def test_one_run_that_trains_alone_has_the_threads_of_blas_and_the_runs_of_a_swe
     monkeypatch.setattr("idwbench.training.kernel_runs.THREADED_PRODUCT", 1)
     data = parse_dataset("digits")
     config = run_config(data, prototypes=64, batch_size=32, epochs=1, seed=5)
-    block = {"method": ("idw",), "prototypes": (64,)}
-    spec = SweepSpec("test", "", data, config.protocol, (0,), (block,))
+    spec = sweep_spec("test", (data, config.protocol), grid=[{"method": "idw", "prototypes": 64}])
     with limited_threads(2):
         alone = train(config, tmp_path / "runs.db")
         run_sweep(spec, tmp_path / "runs.db")

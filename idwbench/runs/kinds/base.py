@@ -2,14 +2,14 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from idwbench.attention.records import Method, ParameterValue
 from idwbench.attention.scores import METHODS, get_method
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.runs.datasets import DatasetConfig, dataset_label
-from idwbench.runs.settings import Settings, validated
+from idwbench.runs.settings import Settings
 
 __all__ = [
     "ModelSettings",
@@ -116,21 +116,12 @@ class ModelSettings(Settings):
             raise ConfigError(problem, location=("dataset",), hint="choose joint, or kind: mlp")
 
     @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the model for flat settings: those that are fields, and the parameters of a method.
-
-        Raises:
-            ConfigError: an unknown setting or method, or a value of the wrong type or out of range.
-        """
-        names = cls.model_fields.keys() - {"parameters", "plugin_sha256"}
-        fields = {name: value for name, value in settings.items() if name in names}
-        given = {name: value for name, value in settings.items() if name not in fields}
-        return validated(cls, cls.completed(fields, given))
-
-    @classmethod
     def completed(cls, fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
         """Return all fields of the model, with the parameters for those that are given; raises `ConfigError`."""
         return {**fields, **given}
+
+    def check_given(self, given: Collection[str]) -> None:
+        """Raise `ConfigError` if settings with the names in `given` were given that do not belong together."""
 
 
 def given_method(settings: Mapping[str, Any]) -> Method:
@@ -147,19 +138,10 @@ def given_method(settings: Mapping[str, Any]) -> Method:
     return get_method(name)
 
 
-def check_recording(settings: Mapping[str, Any], record: bool, names: Sequence[str]) -> None:
-    """Check that settings of recordings are given only for a recorded run.
-
-    Args:
-        settings: The flat settings that were given.
-        record: Whether the run is recorded.
-        names: The settings of recordings.
-
-    Raises:
-        ConfigError: one of them is given, and the run is not recorded.
-    """
+def check_recording(given: Collection[str], record: bool, names: Sequence[str]) -> None:
+    """Raise `ConfigError` if one of the settings of recordings, `names`, was given for a run that is not recorded."""
     for name in names:
-        if name in settings and not record:
+        if name in given and not record:
             raise ConfigError("only with record: true", location=(name,))
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from idwbench.attention.records import Method, Parameter, ParameterValue, resolve
+from idwbench.attention.records import Method, Parameter, ParameterValue, Record
 from idwbench.attention.scores import get_method
 from idwbench.attention.weightings import WEIGHTINGS, get_weighting
 from idwbench.errors import ConfigError, did_you_mean
@@ -108,9 +108,9 @@ class HashTableConfig(NoPrototypes, NoPlugin, ModelSettings):
         elif "similarity" not in fields:
             raise ConfigError("'similarity' is missing", hint=did_you_mean("", SIMILARITIES))
         score = None if own_score else get_method(SIMILARITIES[_known_similarity(fields["similarity"])])
-        declared = [*(score.parameters if score else ()), *WEIGHTINGS[weighting].parameters]
+        declared = (*(score.parameters if score else ()), *WEIGHTINGS[weighting].parameters)
         what = f"weighting '{weighting}'" if own_score else f"similarity '{fields['similarity']}' with '{weighting}'"
-        return {**fields, "parameters": resolve(what, declared, given)}
+        return {**fields, "parameters": Record("", "", parameters=declared).resolve(given, what)}
 
 
 def _check_unused(weighting: str, fields: Mapping[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """The settings of LSTM language models."""
 
 # No postponed annotations: pydantic would compile each of them again.
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Collection
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -49,13 +49,6 @@ class LstmConfig(NoPrototypes, NoPlugin, NoParameters, ModelSettings):
         """Raise `ConfigError` unless the data set is a text."""
         check_text(self.kind, dataset)
 
-    @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the model for flat settings.
-
-        Raises:
-            ConfigError: an unknown setting, a value out of range, or a setting of recordings without `record`.
-        """
-        model = super().parse(settings)
-        check_recording(settings, model.record, ("record_dtype",))
-        return model
+    def check_given(self, given: Collection[str]) -> None:
+        """Raise `ConfigError` for a setting of recordings without `record`."""
+        check_recording(given, self.record, ("record_dtype",))

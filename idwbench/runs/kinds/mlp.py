@@ -1,8 +1,8 @@
 """The settings of multilayer perceptrons, whose training can be recorded."""
 
 # No postponed annotations: pydantic would compile each of them again.
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Collection
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -60,13 +60,6 @@ class MlpConfig(NoPrototypes, NoPlugin, NoParameters, ModelSettings):
             problem = f"mlp needs classes, and the data set {dataset.name} has none"
             raise ConfigError(problem, location=("kind",), hint="choose mnist, joint or sequence")
 
-    @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the model for flat settings.
-
-        Raises:
-            ConfigError: an unknown setting, a value out of range, or a setting of recordings without `record`.
-        """
-        model = super().parse(settings)
-        check_recording(settings, model.record, ("record_dtype", "fold"))
-        return model
+    def check_given(self, given: Collection[str]) -> None:
+        """Raise `ConfigError` for a setting of recordings without `record`."""
+        check_recording(given, self.record, ("record_dtype", "fold"))

@@ -21,6 +21,7 @@ from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS, ScikitLearnConfig
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
+from idwbench.runs.settings import validated
 
 __all__ = ["MODELS", "ModelConfig", "model_setting_names", "parse_model"]
 
@@ -49,7 +50,8 @@ MODELS: dict[str, type[_AnyConfig]] = {
     "lstm_lm": LstmConfig,
     "mlp": MlpConfig,
 }
-_DERIVED = ("parameters", "plugin_sha256")
+# Fields that follow from flat settings.
+_DERIVED = {"parameters", "plugin_sha256"}
 
 
 def model_setting_names() -> list[str]:
@@ -77,7 +79,12 @@ def parse_model(settings: Mapping[str, Any], *datasets: DatasetConfig) -> ModelC
     if not isinstance(kind, str) or kind not in MODELS:
         hint = did_you_mean(str(kind), MODELS)
         raise ConfigError(f"unknown kind of model {kind!r}", location=("kind",), hint=hint)
-    model: ModelConfig = MODELS[kind].parse(settings)
+    settings_class = MODELS[kind]
+    names = settings_class.model_fields.keys() - _DERIVED
+    fields = {name: value for name, value in settings.items() if name in names}
+    given = {name: value for name, value in settings.items() if name not in fields}
+    model: ModelConfig = validated(settings_class, settings_class.completed(fields, given))
+    model.check_given(settings.keys())
     for dataset in datasets:
         model.check_dataset(dataset)
     return model

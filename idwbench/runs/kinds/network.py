@@ -2,8 +2,8 @@
 
 # No postponed annotations: pydantic would compile each of them again.
 import hashlib
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -116,14 +116,11 @@ class NetworkConfig(ModelSettings):
         parameters = {**head_parameters, **attention_parameters}
         return {**fields, "parameters": parameters, "plugin_sha256": _plugin_sha256(head, attention)}
 
-    @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the network for flat settings; raises `ConfigError` for heads that do not divide the width, too."""
-        network = super().parse(settings)
-        if network.heads is not None and network.width % network.heads:
-            where = "heads" if "heads" in settings else "width"
-            raise ConfigError(f"{network.heads} heads do not divide a width of {network.width}", location=(where,))
-        return network
+    def check_given(self, given: Collection[str]) -> None:
+        """Raise `ConfigError` for heads that do not divide the width."""
+        if self.heads is not None and self.width % self.heads:
+            where = "heads" if "heads" in given else "width"
+            raise ConfigError(f"{self.heads} heads do not divide a width of {self.width}", location=(where,))
 
 
 def _encoder_sizes(fields: Mapping[str, Any]) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """The settings of studies of patches."""
 
 # No postponed annotations: pydantic would compile each of them again.
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Collection
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -38,22 +38,14 @@ class PatchStudyConfig(PrototypesConfig):
         wrong = f"{self.n_cases} wrong input{'s' if self.n_cases > 1 else ''}"
         return f"{super().parameters_label}, {wrong if self.cases == 'wrong' else 'special cases'}"
 
-    @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the study for flat settings.
-
-        Raises:
-            ConfigError: only ``idw`` networks with epsilon above 0 can be patched, and ``n_cases`` is a setting of
-                wrong inputs.
-        """
-        study = super().parse(settings)
-        if study.method != "idw":
-            raise ConfigError(f"only idw networks can be patched, not {study.method}", location=("method",))
-        if study.parameters["epsilon"] == 0:
+    def check_given(self, given: Collection[str]) -> None:
+        """Raise `ConfigError` for networks that cannot be patched, and for ``n_cases`` without wrong inputs."""
+        if self.method != "idw":
+            raise ConfigError(f"only idw networks can be patched, not {self.method}", location=("method",))
+        if self.parameters["epsilon"] == 0:
             raise ConfigError("expected a number above 0 for patches, got 0", location=("epsilon",))
-        if study.cases != "wrong" and "n_cases" in settings:
+        if self.cases != "wrong" and "n_cases" in given:
             raise ConfigError("only wrong inputs have a number of cases", location=("n_cases",))
-        return study
 
     def check_dataset(self, dataset: DatasetConfig) -> None:
         """Raise `ConfigError` for a regression or a text, and for special cases on other data than Two Moons."""

@@ -5,9 +5,9 @@ setting of the protocol here.
 """
 
 # No postponed annotations: pydantic would compile each of them again.
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -253,16 +253,8 @@ class ScikitLearnConfig(NoPrototypes, NoPlugin, ModelSettings):
         """Return the fields with all parameters of the method."""
         return {**fields, "parameters": get_scikit_learn_method(fields.get("method")).resolve(given)}
 
-    @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the model for flat settings.
-
-        Raises:
-            ConfigError: unknown method or parameter, a value that is not valid, or inputs that are standardised for a
-                method that they do not affect.
-        """
-        model = super().parse(settings)
-        if model.standardise and model.definition.scale_free:
-            problem = f"the predictions of {model.method} do not depend on the scale of the features"
+    def check_given(self, given: Collection[str]) -> None:
+        """Raise `ConfigError` for inputs that are standardised for a method that they do not affect."""
+        if self.standardise and self.definition.scale_free:
+            problem = f"the predictions of {self.method} do not depend on the scale of the features"
             raise ConfigError(problem, location=("standardise",), hint="give it a block of its own")
-        return model
