@@ -1,43 +1,192 @@
-"""Runs as a pandas table."""
+"""The tidy table of runs that reports, figures and filters stand on: a row for each run, a column for each quantity."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import pandas
+from sqlalchemy import Connection, Select, and_, case, func, select
 
-from idwbench.results.records import StoredRun
+from idwbench.results.comparison import run_settings
+from idwbench.results.processes import Owner, is_stale
+from idwbench.results.queries import sweep_id
+from idwbench.results.reading import SettingReader, check_numbers, setting_text
+from idwbench.results.records import RESULT_STATES, StoredRun
+from idwbench.results.tables import metrics, runs, sweep_runs
+from idwbench.runs.config import RunConfig
+from idwbench.runs.metrics import METRICS, SPLITS
 
-__all__ = ["runs_frame"]
+__all__ = ["RunTable", "run_table", "runs_frame"]
 
-_ALWAYS = ["run_key", "dataset", "model", "seed", "state"]
-_OTHERS = (
+_FACTS = (
     *("n_parameters", "diverged_epoch", "error", "seconds", "engine", "device", "threads", "host"),
-    *("attempt", "started_at", "finished_at"),
+    *("attempt", "created_at", "started_at", "finished_at"),
 )
+_COLUMNS = ("run_key", "dataset", "seed", "state", "previous_state", *_FACTS)
+_NUMBERS = ("seed", "n_parameters", "diverged_epoch", "seconds", "threads", "attempt")
+_FIRST = ["run_key", "dataset"]
+_AFTER_SETTINGS = ["seed", "state", "retraining", "stale"]
+_SHORT = 12
 
 
-def runs_frame(runs: Sequence[StoredRun]) -> pandas.DataFrame:
-    """Return a table with one row for each run, see `idwbench.results.store.Results.to_frame`."""
-    rows = [_row(run) for run in runs]
-    return pandas.DataFrame(rows) if rows else pandas.DataFrame(columns=_ALWAYS)
+class RunTable(NamedTuple):
+    """Runs as a table, and what a table cannot hold.
+
+    Attributes:
+        frame: One row for each run, with the columns of `idwbench.results.store.Results.to_frame`.
+        settings: A configuration for each value of the column ``setting``; its seed is that of one of the runs.
+    """
+
+    frame: pandas.DataFrame
+    settings: Mapping[str, RunConfig]
 
 
-def _row(run: StoredRun) -> dict[str, Any]:
-    model = dict(run.config.model)  # unlike JSON, with settings at their default
-    parameters = model.pop("parameters", {})
-    return {
-        "run_key": run.run_key,
-        "dataset": run.dataset,
-        **{f"dataset_{name}": value for name, value in run.config.dataset},
-        "model": model.pop("kind"),
-        "method": run.config.model.method,
-        **model,
-        **parameters,
-        **dict(run.config.protocol),
-        "seed": run.config.seed,
-        "state": run.state,
-        **{f"{split}_{name}": value for (split, name), value in run.metrics.items()},
-        **{name: getattr(run, name) for name in _OTHERS},
+def run_table(
+    connection: Connection, dataset: str | None, sweep: str | None, names: Collection[str] | None = None
+) -> RunTable:
+    """Return the runs of a data set or a sweep, in the order of the sweep or of planning.
+
+    Args:
+        connection: Within a transaction.
+        dataset: Label of a data set, or None for all.
+        sweep: Name of a sweep, or None.
+        names: Names of the metrics that become columns; None for all.
+
+    Raises:
+        ResultsError: no sweep has that name, or a row cannot be read.
+    """
+    query = select(runs.c.id, *(runs.c[name] for name in _COLUMNS))
+    rows = _cursor(connection, _selected(connection, query, dataset, sweep)).fetchall()
+    ids, *values = zip(*rows, strict=True) if rows else ((),) * (1 + len(_COLUMNS))
+    del rows
+    columns: dict[str, Sequence[Any]] = dict(zip(_COLUMNS, values, strict=True))
+    for name in _NUMBERS:
+        check_numbers(columns["run_key"], name, columns[name])
+    codes: dict[str, int] = {}
+    texts = _cursor(connection, _selected(connection, select(setting_text(connection)), dataset, sweep))
+    of_runs = [codes.setdefault(text, len(codes)) for (text,) in texts]
+    first = {code: row for row, code in reversed([*enumerate(of_runs)])}
+    reader = SettingReader()
+    configs = [
+        reader.read(columns["run_key"][first[code]], text, columns["seed"][first[code]]) for text, code in codes.items()
+    ]
+    measured = _metrics(connection, columns["run_key"], ids, names)
+    columns |= _states(connection, columns)
+    del columns["previous_state"]
+    return _joined(columns, of_runs, configs, measured)
+
+
+def runs_frame(stored: Sequence[StoredRun]) -> pandas.DataFrame:
+    """Return the table of some runs, with the columns of `idwbench.results.store.Results.to_frame`."""
+    columns: dict[str, Any] = {
+        name: [getattr(run, name) for run in stored]
+        for name in ("run_key", "dataset", "seed", "state", "retraining", *_FACTS)
     }
+    columns["stale"] = [False] * len(stored)
+    codes, distinct = pandas.factorize(pandas.Series([run.config.setting_key for run in stored], dtype=object))
+    configs = {run.config.setting_key: run.config for run in reversed(stored)}
+    names = sorted({pair for run in stored for pair in run.metrics}, key=_metric_order)
+    measured = {"_".join(pair): [run.metrics.get(pair) for run in stored] for pair in names}
+    return _joined(columns, codes, [configs[key] for key in distinct], pandas.DataFrame(measured, dtype=float)).frame
+
+
+def _selected(
+    connection: Connection, query: Select[*tuple[Any, ...]], dataset: str | None, sweep: str | None
+) -> Select[*tuple[Any, ...]]:
+    if dataset is not None:
+        query = query.where(runs.c.dataset == dataset)
+    if sweep is None:
+        return query.order_by(runs.c.id)
+    query = query.join(sweep_runs, sweep_runs.c.run_id == runs.c.id)
+    return query.where(sweep_runs.c.sweep_id == sweep_id(connection, sweep)).order_by(sweep_runs.c.position)
+
+
+def _cursor(connection: Connection, query: Select[*tuple[Any, ...]]) -> Any:
+    """Return the driver's cursor with the rows of a query: pandas converts whole columns, SQLAlchemy each value."""
+    return connection.execute(query).cursor
+
+
+def _metrics(
+    connection: Connection, keys: Sequence[str], ids: Sequence[int], names: Collection[str] | None
+) -> pandas.DataFrame:
+    """Return a column for each split and metric, with the rows of the runs with these numbers."""
+    wanted = [] if names is None else [metrics.c.name.in_(names)]
+    pairs = connection.execute(select(metrics.c.split, metrics.c.name).where(*wanted).distinct()).all()
+    ordered = sorted(((split, name) for split, name in pairs), key=_metric_order)
+    values = [
+        func.max(case((and_(metrics.c.split == split, metrics.c.name == name), metrics.c.value)))
+        for split, name in ordered
+    ]
+    found = _cursor(connection, select(metrics.c.run_id, *values).where(*wanted).group_by(metrics.c.run_id))
+    places = {run_id: place for place, run_id in enumerate(ids)}
+    rows = [row for row in found if row[0] in places]
+    own = [keys[places[row[0]]] for row in rows]
+    by_name = zip(*(row[1:] for row in rows), strict=True) if rows else ((),) * len(ordered)
+    columns = {
+        "_".join(pair): check_numbers(own, "metrics", column) for pair, column in zip(ordered, by_name, strict=True)
+    }
+    frame = pandas.DataFrame(columns, index=[places[row[0]] for row in rows], dtype=float)
+    return frame.reindex(range(len(ids))).dropna(axis="columns", how="all")
+
+
+def _metric_order(pair: tuple[str, str]) -> tuple[Any, ...]:
+    split, name = pair
+    splits, known = [*SPLITS], [*METRICS]
+    place = known.index(name) if name in known else len(known)
+    return (splits.index(split) if split in splits else len(splits), place, pair)
+
+
+def _states(connection: Connection, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """Return the state of the result of each run, and whether it is trained again or has lost its process."""
+    stale = _stale_keys(connection) if "running" in columns["state"] else set()
+    pairs = [*zip(columns["state"], columns["previous_state"], strict=True)]
+    again = [state == "running" and before in RESULT_STATES for state, before in pairs]
+    return {
+        "state": [before if is_again else state for (state, before), is_again in zip(pairs, again, strict=True)],
+        "retraining": again,
+        "stale": [key in stale for key in columns["run_key"]],
+    }
+
+
+def _stale_keys(connection: Connection) -> set[str]:
+    query = select(runs.c.run_key, runs.c.host, runs.c.pid, runs.c.heartbeat_at).where(runs.c.state == "running")
+    observer, now = Owner.current(), datetime.now(UTC)
+    return {key for key, *process in connection.execute(query) if is_stale(*process, observer=observer, now=now)}
+
+
+def _joined(
+    columns: Mapping[str, Any], codes: Any, configs: Sequence[RunConfig], measured: pandas.DataFrame
+) -> RunTable:
+    """Return the table of runs, whose `codes` are the places of their settings in `configs`."""
+    keys = [hashlib.sha256(config.setting_key.encode()).hexdigest()[:_SHORT] for config in configs]
+    by_setting = [{"setting": key, **_settings(config)} for key, config in zip(keys, configs, strict=True)]
+    settings = pandas.DataFrame(by_setting, columns=None if configs else ["setting", "model", "label"])
+    by_run = pandas.DataFrame({name: _column(name, values) for name, values in columns.items()})
+    facts = [name for name in by_run.columns if name not in (*_FIRST, *_AFTER_SETTINGS)]
+    parts = (
+        by_run[_FIRST],
+        settings.take(codes).reset_index(drop=True),
+        by_run[_AFTER_SETTINGS],
+        measured,
+        by_run[facts],
+    )
+    return RunTable(pandas.concat(parts, axis=1), dict(zip(keys, configs, strict=True)))
+
+
+def _settings(config: RunConfig) -> dict[str, Any]:
+    """Return the settings of a run without its seed, with the label of its model after its kind."""
+    found: dict[str, Any] = {}
+    for name, value in run_settings(config).items():
+        found |= {name: value} | ({"label": config.model.label} if name == "model" else {})
+    del found["seed"]
+    return found
+
+
+def _column(name: str, values: Any) -> Any:
+    """Return a column; SQLite stores times as text in UTC, without a zone."""
+    if not name.endswith("_at"):
+        return values
+    return pandas.to_datetime(pandas.Series(values, dtype=object), utc=True, format="ISO8601")

@@ -133,6 +133,7 @@ class StoredRun:
     threads: int | None = None
     host: str | None = None
     seconds: float | None = None
+    created_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
     attempt: int = 0

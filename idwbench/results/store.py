@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pandas
     from numpy.typing import NDArray
 
+    from idwbench.results.frame import RunTable
     from idwbench.results.progress import SweepProgress
 
 __all__ = ["Results", "results_to_read"]
@@ -285,16 +286,34 @@ class Results:
     def to_frame(self, *, sweep: str | None = None, dataset: str | None = None) -> pandas.DataFrame:
         """Return a table with one row for each run.
 
-        Columns: ``run_key``, ``dataset`` (label), the settings of the data set (``dataset_noise``, …), ``model`` (kind)
-        with its settings and parameters, the settings of the protocol, ``seed``, ``state``, the metrics
-        (``test_accuracy``, …), and the scalar attributes of `StoredRun`.
+        Columns: ``run_key``, ``dataset`` (label), ``setting`` (equal for runs that differ in their seed alone), the
+        settings of the data set (``dataset_noise``, …), ``model`` (kind), ``label`` (of the model), ``method``, the
+        settings and parameters of the model, the settings of the protocol, ``seed``, ``state`` (of the result),
+        ``retraining``, ``stale`` (whether its process ended without a result), the metrics (``test_accuracy``, …), and
+        the scalar attributes of `StoredRun`.
 
         Raises:
-            ResultsError: no sweep has that name.
+            ResultsError: no sweep has that name, or a row cannot be read.
         """
-        from idwbench.results.frame import runs_frame
+        return self.run_table(sweep=sweep, dataset=dataset).frame
 
-        return runs_frame(self.find_runs(sweep=sweep, dataset=dataset))
+    def run_table(
+        self, *, sweep: str | None = None, dataset: str | None = None, metrics: Collection[str] | None = None
+    ) -> RunTable:
+        """Return the table of `to_frame`, and a configuration for each value of its column ``setting``.
+
+        Args:
+            sweep: Only runs in the plan of this sweep, in its order.
+            dataset: Only runs on the data set with this label.
+            metrics: Names of the metrics that become columns, for all splits; all if None.
+
+        Raises:
+            ResultsError: no sweep has that name, or a row cannot be read.
+        """
+        from idwbench.results.frame import run_table
+
+        with self._database.read() as connection:
+            return run_table(connection, dataset, sweep, metrics)
 
     def run_states(self, run_keys: Sequence[str]) -> dict[str, StoredState]:
         """Return the states of the stored runs among `run_keys`; a running run that lost its process is ``stale``."""

@@ -86,7 +86,7 @@ def test_text_in_a_column_of_numbers_is_reported_in_one_line(store, db, key, tab
     for read in (store.find_runs, lambda: store.find_run(key), store.to_frame):
         with pytest.raises(ResultsError) as caught:
             read()
-        assert caught.value.problem == f"holds a value that cannot be read: {value!r} in a column of numbers"
+        assert repr(value) in caught.value.problem
 
 
 @pytest.mark.parametrize("column", ["pid", "attempt"])

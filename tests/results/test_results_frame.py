@@ -56,3 +56,42 @@ def test_a_frame_without_runs_has_columns(db):
     frame = Results(db).to_frame()
     assert len(frame) == 0
     assert {"run_key", "dataset", "seed", "state"} <= set(frame.columns)
+
+
+def test_runs_of_one_setting_are_grouped_by_it_and_have_its_configuration(store, make_config, make_result):
+    configs = [make_config(seed, prototypes=n, power=power) for power in (1.0, 2.0) for n in (2, 4) for seed in (3, 1)]
+    store.finish([make_result(config) for config in configs])
+    frame, settings = store.run_table()
+    assert frame.groupby("setting")["seed"].apply(sorted).tolist() == [[1, 3]] * 4
+    found = [settings[key].with_seed(seed) for key, seed in zip(frame["setting"], frame["seed"], strict=True)]
+    assert found == configs
+    assert [config.run_key for config in found] == list(frame["run_key"])
+    assert list(frame["label"]) == [config.model.label for config in configs]
+
+
+def test_a_frame_of_records_is_that_of_the_database(filled):
+    from pandas.testing import assert_frame_equal
+
+    from idwbench.results.frame import runs_frame
+
+    frame = runs_frame(filled.find_runs())
+    assert_frame_equal(frame, filled.to_frame(), check_dtype=False)
+
+
+def test_a_frame_may_have_a_part_of_the_metrics(filled):
+    frame = filled.run_table(metrics=["recall", "none"]).frame
+    assert [name for name in frame.columns if name.startswith(("train_", "test_", "holdout_"))] == ["test_recall"]
+    assert frame.set_index("seed")["test_recall"].to_dict()[5] == 0.5
+    assert len(frame) == 4
+
+
+def test_a_frame_says_which_runs_lost_their_process_and_which_are_trained_again(filled, make_config, as_other_process):
+    complete, planned = make_config(0).run_key, make_config(2, "fc_relu").run_key
+    filled.reset([complete], ["complete"])
+    filled.lease([complete])
+    as_other_process("elsewhere", 1)
+    filled.lease([planned])
+    frame = filled.to_frame().set_index("run_key")
+    assert (frame["state"][complete], frame["retraining"][complete]) == ("complete", True)
+    assert (frame["state"][planned], frame["stale"][planned]) == ("running", False)
+    assert not frame["retraining"][planned]
