@@ -43,7 +43,7 @@ $(VENV)/.installed-dev: $(INPUTS)
 demo: $(VENV)/.installed
 	$(BIN)/idwbench sweep sweeps/two_moons.yaml
 	$(BIN)/idwbench report --table two_moons
-	$(BIN)/idwbench report --figure moons --table two_moons -o results/two_moons.png --force
+	$(BIN)/idwbench figure moons --table two_moons -o results/two_moons.png --force
 
 # The sweeps in the order in which one needs the networks of another.
 PAPER := two_moons power_epsilon patches_two_moons mnist patches_mnist
@@ -51,7 +51,7 @@ paper: $(VENV)/.installed
 	for name in $(PAPER); do \
 		$(BIN)/idwbench sweep sweeps/paper/paper_$$name.yaml --db results/paper.db || exit 1; \
 	done
-	$(BIN)/idwbench report --paper -o results/paper --db results/paper.db --force
+	$(BIN)/idwbench publish paper -o results/paper --db results/paper.db --force
 
 # One process trains the sweeps $(1), one after the other, into the database $(2).
 sweep_each = for name in $(1); do $(BIN)/idwbench sweep sweeps/$$name.yaml --db $(2) --jobs 1 || exit 1; done
@@ -63,7 +63,7 @@ FAMILY_NETWORKS := family/network_digits family/network_heads family/network_dep
 	family/network_fashion_mnist family/language_model_power
 family: $(VENV)/.installed
 	$(MAKE) --no-print-directory -j 2 family-tables family-networks
-	$(BIN)/idwbench report --family -o results/family --db results/family.db --force
+	$(BIN)/idwbench publish family -o results/family --db results/family.db --force
 
 family-tables: $(VENV)/.installed
 	$(call sweep_each,$(FAMILY_TABLES),results/family.db)
@@ -78,7 +78,7 @@ FAMILY_FULL_NETWORKS := family/full/network_mnist_full family/full/network_fashi
 family-full: $(VENV)/.installed
 	@sed -n "s/^# \(Time of .*\)/\1/p" sweeps/family/full/*.yaml
 	$(MAKE) --no-print-directory -j 2 family-full-texts family-full-networks
-	$(BIN)/idwbench report --family -o results/family --db results/family.db --force
+	$(BIN)/idwbench publish family -o results/family --db results/family.db --force
 
 family-full-texts: $(VENV)/.installed
 	$(call sweep_each,$(FAMILY_FULL_TEXTS),results/family.db)
@@ -91,7 +91,7 @@ DUAL_MEMORIES := dual_history dual_keys lstm lstm_history
 dual: BEGIN := $(shell date +%s)
 dual: $(VENV)/.installed
 	$(MAKE) --no-print-directory -j 2 dual-networks dual-memories
-	$(BIN)/idwbench report --dual -o results/dual --db results/dual.db --force
+	$(BIN)/idwbench publish dual -o results/dual --db results/dual.db --force
 	@echo "make dual took $$((($$(date +%s) - $(BEGIN)) / 60)) minutes"
 
 dual-networks: $(VENV)/.installed

@@ -112,7 +112,7 @@ def test_patch_takes_a_reference_and_an_image_file_alike(folder, model, mnist, m
 
 def test_the_keys_can_be_drawn_and_tabled(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    drawn = CliRunner().invoke(app, ["report", "--figure", "keys", "--table", "mnist"])
+    drawn = CliRunner().invoke(app, ["figure", "keys", "--table", "mnist"])
     assert drawn.exit_code == 0, drawn.output
     assert (folder / drawn.stdout.strip()).stat().st_size > 10_000
     rows = json.loads(CliRunner().invoke(app, ["report", "--table", "mnist", "--json"]).stdout)

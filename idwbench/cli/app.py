@@ -26,7 +26,10 @@ from idwbench.cli.errors import OneLineCommand, usage_line
 __all__ = ["COMMANDS", "FUNCTIONS", "app", "run"]
 
 # Each is a function in the module of its name, which is imported when the command is used.
-COMMANDS = ("train", "sweep", "report", "runs", "explain", "patch", "card", "export", "import")
+COMMANDS = (
+    *("train", "sweep", "report", "figure", "runs", "explain", "patch"),
+    *("card", "export", "import", "claims", "page", "publish"),
+)
 # Those whose functions have another name: Python keeps the word import for itself.
 FUNCTIONS = {"export": "export_model", "import": "import_model"}
 

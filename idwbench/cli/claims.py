@@ -1,36 +1,60 @@
-"""`idwbench report --claims`: the verdicts on the paper's claims."""
+"""`idwbench claims`: the verdicts on the claims of the papers."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-__all__ = ["report_claims"]
+import typer
+
+from idwbench.cli.options import (
+    DEFAULT_DATABASE,
+    Database,
+    DataDir,
+    Force,
+    Json,
+    Measure,
+    Plugins,
+    TableFormat,
+    check_format,
+    load_plugins,
+)
+
+__all__ = ["claims"]
 
 
-def report_claims(
-    db: str, chosen: str, output: Path | None, data_dir: Path | None, *, measured: bool, force: bool
+def claims(
+    format: TableFormat = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="File to write: .csv, .md, .tex, .json or .txt.", show_default=False),
+    ] = None,
+    measure: Measure = False,
+    json: Json = False,
+    db: Database = DEFAULT_DATABASE,
+    data_dir: DataDir = None,
+    plugin: Plugins = None,
+    force: Force = False,
 ) -> None:
-    """Print or write the verdicts in a format of tables.
+    """Judge the claims of the papers by all runs with their data and protocol."""
+    table_format = check_format(format, output, json)
+    load_plugins(plugin)
 
-    With `measured` the quality of prototypes is first stored for runs that lack it.
-    """
-    from idwbench.cli.quality import advise, measure, opened
+    from idwbench.cli.quality import advise, measured_runs, opened
     from idwbench.cli.tables import write_table
     from idwbench.files import check_output
 
-    results = opened(db, measured)
+    results = opened(db, measure)
     if output is not None:
         check_output(output, overwrite=force)
 
     from idwbench.claims.formats import render_claims, terminal_claims
     from idwbench.claims.verdicts import judge_claims
-    from idwbench.publications.paper import finished_runs, paper_runs
+    from idwbench.publications.paper import paper_runs
     from idwbench.training.threads import limited_threads
 
     with limited_threads(1):
-        runs = finished_runs(results)
-        if measured and measure(results, paper_runs(runs), data_dir):
-            runs = finished_runs(results)
+        runs = measured_runs(results, data_dir, measure)
         judgements = judge_claims(results, runs)
-    write_table(judgements, render_claims, terminal_claims, chosen, output, force=force)
+    write_table(judgements, render_claims, terminal_claims, table_format, output, force=force)
     advise(paper_runs(runs))

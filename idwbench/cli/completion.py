@@ -9,7 +9,7 @@ from typing import Any
 from idwbench.errors import IdwbenchError
 from idwbench.results import DEFAULT_DATABASE
 
-__all__ = ["complete_dataset", "complete_method", "complete_sweep", "complete_table"]
+__all__ = ["complete_dataset", "complete_figure", "complete_method", "complete_sweep", "complete_table"]
 
 
 def complete_sweep(incomplete: str) -> list[str]:
@@ -31,6 +31,13 @@ def complete_method(incomplete: str) -> list[str]:
     from idwbench.attention.scores import METHODS
 
     return _beginning(METHODS, incomplete)
+
+
+def complete_figure(incomplete: str) -> list[str]:
+    """Return the names of figures that begin so."""
+    from idwbench.figures.stored import FIGURES
+
+    return _beginning(FIGURES, incomplete)
 
 
 def complete_table(ctx: Any, incomplete: str) -> list[str]:

@@ -15,10 +15,28 @@ from idwbench.errors import DatasetError, IdwbenchError, OutputExistsError, Spec
 __all__ = ["OneLineCommand", "error_line", "usage_line"]
 
 _HINTS = {OutputExistsError: ("force", "--force replaces it")}
+# Options of `idwbench report` in version 0.1.0 that are commands now.
+_COMMANDS = {
+    **{f"--{name}": f"publish {name}" for name in ("paper", "family", "dual")},
+    **{"--figure": "figure NAME", "--claims": "claims", "--html": "page FILE"},
+}
 
 
 class OneLineCommand(TyperCommand):
-    """A command whose errors are one line on stderr, without a traceback."""
+    """A command whose errors are one line on stderr, without a traceback, and whose help names no type of flags."""
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        # Rich would keep the line ends of the docstring.
+        self.help = "\n\n".join(" ".join(part.split()) for part in (self.help or "").split("\n\n"))
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters."""
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; the exit code follows the error's class."""
@@ -54,6 +72,8 @@ def usage_line(message: str, commands: Iterable[str] = ()) -> str:
     if choice is not None:  # the line lists the valid words
         hint = did_you_mean(choice[1], re.findall("'([^']*)'", choice[2]))
         return f"{line} {hint[:1].upper()}{hint[1:]}" if hint.startswith("did") else line
+    if (option := re.match(r"No such option: (--\w+)", line)) is not None and option[1] in _COMMANDS:
+        return f"No such option: {option[1]}. It is a command: idwbench {_COMMANDS[option[1]]}"
     command = re.search(r"No such command '(.*)'\.$", line)
     hint = did_you_mean(command[1], commands) if command is not None else ""
     return f"{line} {hint[:1].upper()}{hint[1:]}" if hint else line

@@ -19,16 +19,30 @@ __all__ = [
     "Force",
     "Jobs",
     "Json",
+    "Measure",
+    "Methods",
     "ModelOrRun",
     "Plugins",
+    "Prototypes",
     "Query",
+    "TableFormat",
+    "check_format",
     "key_values",
     "load_plugins",
 ]
 
 
+# The panels of a command's help, in this order; options without one come first.
+_DATA, _SELECTION, _TRAINING, _STORAGE = "Data", "Selection of runs", "Training", "Storage"
+
 Database = Annotated[
-    str, typer.Option("--db", envvar="IDWBENCH_DB", help="Results database: a path, or an SQLAlchemy URL.")
+    str,
+    typer.Option(
+        "--db",
+        envvar="IDWBENCH_DB",
+        help="Results database: a path, or an SQLAlchemy URL.",
+        rich_help_panel=_STORAGE,
+    ),
 ]
 DataDir = Annotated[
     Path | None,
@@ -36,27 +50,60 @@ DataDir = Annotated[
         "--data-dir",
         help="Folder of the image archives; IDWBENCH_DATA or the user's cache folder if not given.",
         show_default=False,
+        rich_help_panel=_STORAGE,
     ),
 ]
 Engine = Annotated[
     Literal["auto", "fused", "torch"],
-    typer.Option("--engine", help="auto: fused on the CPU for the methods it supports, torch for others."),
+    typer.Option(
+        "--engine",
+        help="auto: fused on the CPU for the methods it supports, torch for others.",
+        rich_help_panel=_TRAINING,
+    ),
 ]
 Jobs = Annotated[
     int | None,
     typer.Option(
-        "-j", "--jobs", min=1, help="Number of threads that train; one for each core if not given.", show_default=False
+        "-j",
+        "--jobs",
+        min=1,
+        help="Number of threads that train; one for each core if not given.",
+        show_default=False,
+        rich_help_panel=_TRAINING,
     ),
 ]
-Device = Annotated[str, typer.Option("--device", help="Device of the torch engine: cpu, cuda, mps.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+Device = Annotated[
+    str, typer.Option("--device", help="Device of the torch engine: cpu, cuda, mps.", rich_help_panel=_TRAINING)
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.", rich_help_panel=_STORAGE)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
 ModelOrRun = Annotated[
     str, typer.Argument(help="A model file (.pt or .safetensors), or the key of a stored run or its beginning.")
 ]
 Plugins = Annotated[
     list[Path] | None,
-    typer.Option("--plugin", help="Python file that registers methods; may be repeated.", show_default=False),
+    typer.Option(
+        "--plugin",
+        help="Python file that registers methods; may be repeated.",
+        show_default=False,
+        rich_help_panel=_STORAGE,
+    ),
+]
+Methods = Annotated[
+    list[str] | None,
+    typer.Option("--method", help="Only this method; may be repeated.", rich_help_panel=_SELECTION),
+]
+Prototypes = Annotated[
+    list[int] | None,
+    typer.Option("--prototypes", help="Only this number of prototypes; may be repeated.", rich_help_panel=_SELECTION),
+]
+Measure = Annotated[
+    bool,
+    typer.Option("--measure", help="First store the quality of prototypes of selected runs that lack it."),
+]
+TableFormat = Annotated[
+    Literal["rich", "markdown", "latex", "csv", "json"] | None,
+    typer.Option("--format", help="Format of the table (default: that of the file -o, or rich).", show_default=False),
 ]
 
 
@@ -102,3 +149,28 @@ def key_values(option: str, pairs: list[str] | None) -> dict[str, Any]:
         except YAMLError:
             raise ConfigError(f"'{key}={text}' has no value that can be read", location=(option,)) from None
     return values
+
+
+def check_format(given: str | None, output: Path | None, as_json: bool) -> str:
+    """Return the format of a table: the one given, else that of the file, else that of the terminal.
+
+    Raises:
+        ConfigError: JSON on stdout is asked for beside another format or a file, or the suffix of the file contradicts
+            the format or stands for none.
+    """
+    if as_json and given not in (None, "json"):
+        raise ConfigError(f"--format is '{given}'", location=("json",))
+    if output is None:
+        return "json" if as_json else given or "rich"
+    if as_json:
+        raise ConfigError("prints to stdout", location=("json",), hint="--format json writes it to the file")
+
+    from idwbench.report.formats import TABLE_SUFFIXES, format_of
+
+    if given is None:
+        return format_of(output)
+    if TABLE_SUFFIXES.get(output.suffix.lower(), given) != given:
+        suffix = next(suffix for suffix, kind in TABLE_SUFFIXES.items() if kind == given)
+        problem = f"{output.suffix} is not the suffix of the format {given}"
+        raise ConfigError(problem, location=("output",), hint=f"expected {suffix}")
+    return given

@@ -1,4 +1,4 @@
-"""`idwbench report --measure`: the quality of prototypes of stored runs that lack it, and the advice to use it."""
+"""The option `--measure`: the quality of prototypes of stored runs that lack it, and the advice to use it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from idwbench.results.records import ReportedRun, StoredRun
     from idwbench.results.store import Results
 
-__all__ = ["advise", "advised", "measure", "opened"]
+__all__ = ["advise", "advised", "measure", "measured_runs", "opened"]
 
 _ADVICE = "--measure computes it from their keys, without training"
 
@@ -37,6 +37,16 @@ def measure(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) 
         return 0
     with interruptible(lambda: "what was measured is stored; the same command continues"):
         return measure_runs(results, runs, data_dir, lambda done: echo(f"measured {done} of {n} runs", err=True))
+
+
+def measured_runs(results: Results, data_dir: Path | None, measured: bool) -> list[StoredRun]:
+    """Return the finished runs of the paper's data sets; with `measured` they are measured first."""
+    from idwbench.publications.paper import finished_runs, paper_runs
+
+    runs = finished_runs(results)
+    if measured and measure(results, paper_runs(runs), data_dir):
+        runs = finished_runs(results)
+    return runs
 
 
 def advise(runs: Sequence[ReportedRun]) -> None:

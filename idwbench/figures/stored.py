@@ -19,10 +19,16 @@ from idwbench.results.records import StoredRun
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["FIGURES", "FORMULAS", "draw_stored", "stored_drawing"]
+__all__ = ["FIGURES", "FORMULAS", "check_figure_name", "draw_stored", "stored_drawing"]
 
 for _module in pkgutil.iter_modules(collected.__path__):
     import_module(f"{collected.__name__}.{_module.name}")
+
+
+def check_figure_name(name: str) -> None:
+    """Raise `ConfigError` for a figure that does not exist."""
+    if name not in FIGURES:
+        raise ConfigError(f"unknown figure '{name}'", location=("figure",), hint=did_you_mean(name, FIGURES))
 
 
 def stored_drawing(name: str, store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
@@ -31,8 +37,7 @@ def stored_drawing(name: str, store: Results, runs: Sequence[StoredRun], data_di
     Raises:
         ConfigError: unknown figure, no complete run, or the figure does not support this data set.
     """
-    if name not in FIGURES:
-        raise ConfigError(f"unknown figure '{name}'", location=("figure",), hint=did_you_mean(name, FIGURES))
+    check_figure_name(name)
     return FIGURES[name](store, runs, data_dir)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from idwbench.errors import ConfigError, IdwbenchError, did_you_mean
 from idwbench.files import check_output, make_folder, write_file
+from idwbench.publications.baselines import BASELINES
 from idwbench.publications.dual import DUAL
 from idwbench.publications.family import FAMILY
 from idwbench.publications.items import Item, Publication, SweepRuns
@@ -19,7 +20,7 @@ from idwbench.results.store import Results
 
 __all__ = ["PUBLICATIONS", "Gap", "Published", "write_publication"]
 
-PUBLICATIONS = {publication.name: publication for publication in (PAPER, FAMILY, DUAL)}
+PUBLICATIONS = {publication.name: publication for publication in (PAPER, FAMILY, DUAL, BASELINES)}
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ def write_publication(
 
     Args:
         name: ``paper``: those of the IDW attention paper; ``family``: those of kernel regression, hash tables, networks
-            and language models with the same scores; ``dual``: those of the dual form of gradient descent.
+            and language models with the same scores; ``dual``: those of the dual form of gradient descent;
+            ``baselines``: tables of methods of scikit-learn.
         results: The database.
         folder: The folder to write to; it is created.
         figure_format: ``png``, ``svg`` or ``pdf``.
@@ -120,6 +122,7 @@ def _write_item(
 
         save_figure(stored_drawing(item.figure, results, runs, data_dir).figure, paths[0], overwrite=True)
         return paths
+    from idwbench.report.by_dataset import by_dataset
     from idwbench.report.dual_form import dual_form, has_only_perceptrons
     from idwbench.report.formats import render
     from idwbench.report.layout import Printable
@@ -129,6 +132,8 @@ def _write_item(
     report: Printable
     if item.ranked is None and item.metric is None and has_only_perceptrons(runs):
         report = dual_form(runs)
+    elif item.by_dataset:
+        report = by_dataset(summarise(runs, item.metric))
     elif item.ranked is not None:
         report = leaderboard(runs, item.metric, split=item.ranked, best_over=item.best_over, intervals=True)
     else:

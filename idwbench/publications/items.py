@@ -25,6 +25,7 @@ class Item:
         sweep: The name of the sweep that trains its runs; None for a figure of formulas.
         figure: The name of the figure; None for a table.
         metric: The metric of a table; None for the headline metric.
+        by_dataset: Whether a table has a column for each data set.
         ranked: The split that a leaderboard is sorted by; None for a table by method.
         best_over: Settings of which a leaderboard shows the values with the best validation metric.
     """
@@ -34,6 +35,7 @@ class Item:
     sweep: str | None
     figure: str | None = None
     metric: str | None = None
+    by_dataset: bool = False
     ranked: str | None = None
     best_over: tuple[str, ...] = ()
 

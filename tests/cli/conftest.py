@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,3 +34,21 @@ def small_sweep(tmp_path: Path) -> Path:
     path = tmp_path / "small.yaml"
     path.write_text(SMALL_SWEEP)
     return path
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small sweep, trained once for all tests."""
+    folder = tmp_path_factory.mktemp("swept")
+    (folder / "small.yaml").write_text(SMALL_SWEEP)
+    result = CliRunner().invoke(app, ["sweep", str(folder / "small.yaml"), "--db", str(folder / "idwbench.db")])
+    assert result.exit_code == 0, result.output
+    return folder / "idwbench.db"
+
+
+@pytest.fixture
+def swept(run: Callable[..., Result], database: Path, tmp_path: Path) -> Callable[..., Result]:
+    """Type a command beside the database of the small sweep."""
+    (tmp_path / "results").mkdir()
+    shutil.copy(database, tmp_path / "results/idwbench.db")
+    return run

@@ -40,7 +40,7 @@ def test_the_script_of_a_shell_completes_the_program(shell, word):
 
 @pytest.mark.slow
 def test_a_shell_is_offered_commands_options_and_names():
-    assert completed("idwbench pa").stdout.split() == ["patch"]
+    assert completed("idwbench pat").stdout.split() == ["patch"]
     assert "--dry-run" in completed("idwbench sweep --dr").stdout
     result = completed("idwbench sweep two_moons_")
     assert result.stdout.split() == ["two_moons_power"] and result.stderr == ""

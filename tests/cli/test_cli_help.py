@@ -86,7 +86,7 @@ def test_the_version_is_printed(run):
     [
         (["trian"], "'train'"),
         (["TRAIN"], "No such command 'TRAIN'. Did you mean 'train'?"),
-        (["frobnicate"], "No such command 'frobnicate'. Expected one of: card, explain,"),
+        (["frobnicate"], "No such command 'frobnicate'. Expected one of: card, claims,"),
         (["runs", "frobnicate"], "No such command 'frobnicate'. Expected one of: diff, export, list,"),
         (["train", "--dataset", "two_moons", "--engine", "FUSED"], "'torch'. Did you mean 'fused'?"),
         (["sweep"], "file"),

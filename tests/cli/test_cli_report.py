@@ -9,34 +9,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
-from matplotlib.figure import Figure
-from typed import SMALL_SWEEP, assert_one_line, files
-from typer.testing import CliRunner
+from typed import assert_one_line, files
 
-from idwbench.attention.scores import METHODS
-from idwbench.cli.app import app
-from idwbench.figures.stored import FIGURES
-from idwbench.figures.style import Drawing
 from idwbench.results.store import Results
-
-
-@pytest.fixture(scope="module")
-def database(tmp_path_factory):
-    """A small sweep, trained once for all reports."""
-    folder = tmp_path_factory.mktemp("swept")
-    (folder / "small.yaml").write_text(SMALL_SWEEP)
-    result = CliRunner().invoke(app, ["sweep", str(folder / "small.yaml"), "--db", str(folder / "idwbench.db")])
-    assert result.exit_code == 0, result.output
-    return folder / "idwbench.db"
-
-
-@pytest.fixture
-def swept(run, database, tmp_path):
-    (tmp_path / "results").mkdir()
-    shutil.copy(database, tmp_path / "results/idwbench.db")
-    return run
 
 
 @pytest.mark.parametrize("name", ["small", "two_moons"])
@@ -51,10 +27,10 @@ def test_a_table_is_named_by_its_sweep_or_its_data_set(swept, name):
 def test_every_format_can_be_printed_and_written(swept, tmp_path, form):
     printed = swept("report", "--table", "small", "--format", form)
     assert printed.exit_code == 0, printed.output
-    written = swept("report", "--table", "small", "--format", form, "-o", "table.txt")
-    assert written.stdout == "table.txt\n"
+    written = swept("report", "--table", "small", "--format", form, "-o", "table.dat")
+    assert written.stdout == "table.dat\n"
     if form != "rich":
-        assert (tmp_path / "table.txt").read_text() == printed.stdout
+        assert (tmp_path / "table.dat").read_text() == printed.stdout
 
 
 @pytest.mark.parametrize(("ending", "form"), [("csv", "csv"), ("MD", "markdown"), ("tex", "latex"), ("json", "json")])
@@ -76,9 +52,9 @@ def test_a_leaderboard_can_be_printed_and_written_in_every_format(swept, tmp_pat
     arguments = ["report", "--leaderboard", "small", "--top", 3, "--split", "holdout", "--format", form]
     printed = swept(*arguments)
     assert printed.exit_code == 0, printed.output
-    assert swept(*arguments, "-o", "board.txt").stdout == "board.txt\n"
+    assert swept(*arguments, "-o", "board.dat").stdout == "board.dat\n"
     if form != "rich":
-        assert (tmp_path / "board.txt").read_text() == printed.stdout
+        assert (tmp_path / "board.dat").read_text() == printed.stdout
 
 
 def test_a_leaderboard_is_sorted_and_names_what_varies(swept):
@@ -117,68 +93,12 @@ def test_without_a_name_the_contents_are_listed(swept):
     assert json.loads(swept("report", "--json").stdout)["sweeps"][0]["complete"] == 15
 
 
-@pytest.mark.slow
-def test_the_moons_figure_is_drawn_the_same_each_time(swept, tmp_path):
-    result = swept("report", "--figure", "moons", "--table", "small")
-    assert result.exit_code == 0, result.output
-    assert result.stdout == "results/two_moons_moons.png\n"
-    first = (tmp_path / "results/two_moons_moons.png").read_bytes()
-    assert first.startswith(b"\x89PNG")
-    assert_one_line(swept("report", "--figure", "moons"), 2, "exists already (--force replaces it)")
-    swept("report", "--figure", "moons", "--force")
-    assert (tmp_path / "results/two_moons_moons.png").read_bytes() == first
-
-
-@pytest.mark.slow
-def test_the_keys_figure_is_drawn_for_images(run, tmp_path):
-    run("train", "--dataset", "digits", "--prototypes", 10, "--epochs", 1)
-    result = run("report", "--figure", "keys", "-o", "keys.svg")
-    assert result.exit_code == 0, result.output
-    assert (tmp_path / "keys.svg").read_text().startswith("<?xml")
-
-
-def test_the_figure_of_weights_needs_no_database(run, tmp_path):
-    result = run("report", "--figure", "weights_p1", "-o", "weights.png")
-    assert (result.exit_code, result.stdout) == (0, "weights.png\n")
-    assert files(tmp_path) == {"weights.png"}
-    assert_one_line(run("report", "--figure", "weights", "--method", "idw"), 2, "--method: the figure 'weights' shows")
-
-
-def test_without_a_window_no_figure_is_shown(run, tmp_path, monkeypatch):
-    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
-        monkeypatch.delenv(name, raising=False)
-    shown = run("report", "--figure", "weights", "--show", "-o", "weights.png")
-    assert_one_line(shown, 2, "--show: needs a window")
-    assert files(tmp_path) == set()
-
-
-def test_a_figure_is_shown_in_a_window_and_a_file_is_written_only_on_request(run, tmp_path, monkeypatch):
-    opened = []
-    monkeypatch.setattr("idwbench.figures.window.window_backend", lambda: "qtagg")
-    monkeypatch.setattr("idwbench.figures.window.open_window", opened.append)
-    result = run("report", "--figure", "weights", "--show")
-    assert (result.exit_code, result.output) == (0, "")
-    assert isinstance(opened[0], Figure)
-    assert files(tmp_path) == set()
-    written = run("report", "--figure", "weights", "--show", "-o", "weights.svg")
-    assert (written.stdout, written.stderr) == ("", "weights.svg\n")
-
-
-def test_what_a_figure_leaves_out_is_named_on_stderr(swept, monkeypatch):
-    line = "not drawn: 2 runs of kind 'other'"
-    monkeypatch.setitem(FIGURES, "moons", lambda store, runs, data_dir: Drawing(Figure(), (line,)))
-    result = swept("report", "--figure", "moons", "--table", "small")
-    assert (result.stdout, result.stderr) == ("results/two_moons_moons.png\n", f"{line}\n")
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--table", "smal"], "did you mean 'small'?"),
         (["--table", "small", "--method", "idv"], "did you mean 'idw'?"),
         (["--table", "small", "--prototypes", 99], "no runs"),
-        (["--table", "small", "--figure", "keys"], "image"),
-        (["--table", "small", "--figure", "moons", "-o", "a.jpg"], ".jpg"),
         (["--table", "small", "-o", "absent/table.md"], "does not exist"),
         (["--table", "small", "-o", "table.html"], "--output: the ending .html stands for no format"),
         (["--leaderboard", "small", "-o", "table"], "--output: a name without an ending stands for no format"),
@@ -208,57 +128,21 @@ def test_a_report_needs_a_database_and_makes_none(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--format", "csv"], "--format: only with --table or --leaderboard or --claims"),
+        (["--format", "csv"], "--format: only with --table or --leaderboard"),
         (["-o", "table.md"], "--output: only with --table"),
         (["--table", "small", "--format", "csv", "--json"], "--json: --format is 'csv'"),
-        (["--table", "small", "--figure", "moons", "--json"], "--json: only with --table"),
         (["--leaderboard", "small", "--table", "small"], "--table: cannot be combined with --leaderboard"),
-        (["--leaderboard", "small", "--figure", "moons"], "--figure: cannot be combined with --leaderboard"),
         (["--table", "small", "--top", 3], "--top: only with --leaderboard"),
         (["--table", "small", "--split", "train"], "--split: only with --leaderboard"),
         (["--table", "small", "--best-over", "epsilon"], "--best-over: only with --leaderboard"),
-        (["--figure", "moons", "--interval"], "--interval: only with --table or --leaderboard"),
         (["--metric", "accuracy"], "--metric: only with --table or --leaderboard"),
-        (["--claims", "--table", "small"], "--table: cannot be combined with --claims"),
-        (["--claims", "--method", "idw"], "--method: only with"),
-        (["--paper"], "--paper: give -o FOLDER too"),
-        (["--paper", "-o", "folder", "--claims"], "--paper: cannot be combined with --claims"),
-        (["--table", "small", "--show"], "--show: only with --figure"),
+        (["--figure", "moons"], "No such option: --figure. It is a command: idwbench figure NAME"),
+        (["--table", "small", "--json", "-o", "t.json"], "--json: prints to stdout"),
+        (["--table", "small", "--format", "csv", "-o", "t.md"], "--output: .md is not the suffix of the format csv"),
     ],
 )
 def test_options_that_would_be_ignored_are_refused(swept, arguments, words):
     assert_one_line(swept("report", *arguments), 2, words)
-
-
-def test_the_lowest_of_several_seeds_is_drawn(swept, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(
-        "idwbench.figures.collected.moons.draw_moons", lambda panels, *points, **names: drawn.extend(panels) or Figure()
-    )
-    assert swept("report", "--table", "small", "--figure", "moons", "--method", "idw").exit_code == 0
-    store = Results("results/idwbench.db", read_only=True)
-    runs = store.find_runs(sweep="small", methods=["idw"])
-    for panel in drawn:
-        seeds = {run.config.seed: run for run in runs if run.config.model.prototypes == panel.prototypes}
-        np.testing.assert_array_equal(panel.values, store.load_arrays(seeds[0].run_key)["values"])
-        assert panel.test_accuracy == pytest.approx(np.mean([run.metric("accuracy") for run in seeds.values()]))
-    assert len(drawn) == 2
-
-
-@pytest.mark.slow
-def test_a_figure_needs_the_plugin_version_that_trained(run, tmp_path, monkeypatch):
-    code = "from idwbench import register\n@register('mine')\ndef mine(inputs, keys):\n"
-    code += "    return {}inputs @ keys.mT\n"
-    (tmp_path / "mine.py").write_text(code.format(""))
-    (tmp_path / "other.py").write_text(code.format("-"))
-    run("train", "--dataset", "two_moons", "--method", "mine", "--epochs", 1, "--plugin", "mine.py")
-    assert run("report", "--table", "two_moons", "--method", "mine").exit_code == 0
-    monkeypatch.delitem(METHODS, "mine")
-    figure = ["report", "--table", "two_moons", "--figure", "moons"]
-    assert_one_line(run(*figure), 2, "load the plugin")
-    assert_one_line(run(*figure, "--plugin", "other.py"), 2, "another version")
-    monkeypatch.delitem(METHODS, "mine")
-    assert run(*figure, "--plugin", "mine.py").exit_code == 0
 
 
 def without_quality(tmp_path):
@@ -307,13 +191,6 @@ def test_measure_says_what_to_measure_and_creates_no_database(swept, run, tmp_pa
     assert_one_line(swept("report", "--measure"), 2, "--measure: only with --table or --leaderboard")
     assert_one_line(run("report", "--table", "small", "--measure", "--db", "none.db"), 1, "none.db")
     assert not (tmp_path / "none.db").exists()
-
-
-def test_the_figure_list_names_all_figures(swept):
-    from idwbench.figures.stored import FIGURES
-
-    result = swept("report", "--figure", "list", "--table", "small")
-    assert_one_line(result, 2, f"--figure: unknown figure 'list' (expected one of: {', '.join(sorted(FIGURES))})")
 
 
 def test_an_empty_database_is_said_to_be_empty(run, tmp_path):

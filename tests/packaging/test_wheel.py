@@ -85,7 +85,7 @@ def run_demo(program: Path, folder: Path) -> None:
     succeeds([program, "sweep", *sweep], folder)
     assert "idw" in succeeds([program, "report", "--table", name], folder)
     if name == "two_moons":
-        succeeds([program, "report", "--figure", "moons", "--table", name, "-o", "moons.png"], folder)
+        succeeds([program, "figure", "moons", "--table", name, "-o", "moons.png"], folder)
         assert (folder / "moons.png").stat().st_size > 10_000
 
 

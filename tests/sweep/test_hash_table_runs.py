@@ -127,8 +127,6 @@ def test_planning_and_figures_are_available_from_the_command_line(write, tmp_pat
     assert len(plan(read_sweep(Path(file)))) == 44
     assert CliRunner().invoke(app, ["sweep", file, "--db", db]).exit_code == 0
     target = tmp_path / "recall.png"
-    result = CliRunner().invoke(
-        app, ["report", "--figure", "recall", "--table", "tables", "--db", db, "-o", str(target)]
-    )
+    result = CliRunner().invoke(app, ["figure", "recall", "--table", "tables", "--db", db, "-o", str(target)])
     assert result.exit_code == 0, result.output
     assert target.stat().st_size > 1000
