@@ -15,14 +15,10 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.kernel_regression import KernelRegressionConfig
 from idwbench.runs.kinds.scikit_learn import ScikitLearnConfig
-from idwbench.training.engine import Context, Fitted, one_by_one, small_stack
+from idwbench.training.engine import Context, Fitted, one_by_one
 from idwbench.training.threads import limited_threads
 
 __all__ = ["ENGINES"]
-
-# Pairs of training rows, times features, of runs of kernel regression that are stored together.
-_PAIR_NUMBERS = 2**23
-_MAX_STACK = 20
 
 
 def _fit_baseline(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
@@ -38,12 +34,6 @@ def _fit_baseline(config: RunConfig, dataset: Dataset, context: Context) -> Fitt
     for name, split in dataset.splits.items():
         metrics |= dataset.metrics(name, values[nearest(split.inputs, keys)[0]])
     return Fitted(metrics, {"keys": keys, "values": values}, keys.size + values.size)
-
-
-def _stack_of_pairs(config: RunConfig, dataset: Dataset) -> int:
-    """Return the number of runs of kernel regression that are stored together, some tenths of a second of work."""
-    numbers = len(dataset.train) ** 2 * dataset.n_features
-    return max(1, min(_MAX_STACK, _PAIR_NUMBERS // numbers))
 
 
 def _fit_kernel_regression(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
@@ -94,8 +84,7 @@ def _fit_scikit_learn(config: RunConfig, dataset: Dataset, context: Context) -> 
 
 
 ENGINES = {
-    "baseline": one_by_one("baseline", _fit_baseline, max_stack=small_stack, check=check_prototypes),
-    "kernel_regression": one_by_one("kernel_regression", _fit_kernel_regression, max_stack=_stack_of_pairs),
-    # A fit of scikit-learn may take long, and is stored at once.
+    "baseline": one_by_one("baseline", _fit_baseline, check=check_prototypes),
+    "kernel_regression": one_by_one("kernel_regression", _fit_kernel_regression),
     "scikit_learn": one_by_one("scikit_learn", _fit_scikit_learn, check=check_data),
 }

@@ -23,21 +23,9 @@ from idwbench.runs.metrics import Metrics
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import CurvePoint
 from idwbench.training.engine import Context, Fitted, one_by_one
-from idwbench.training.optimizers import OptimizerStep, clip_gradients
+from idwbench.training.optimizers import FlatParameters, OptimizerStep, clip_gradients
 
 __all__ = ["ENGINES", "TableRun"]
-
-_STACK_NUMBERS = 2**26
-_MAX_STACK = 50
-
-
-def _max_stack(config: RunConfig, dataset: Dataset) -> int:
-    """Return the number of runs that are stored together, some tenths of a second of work."""
-    model, data = config.model, dataset.config
-    assert isinstance(model, HashTableConfig) and isinstance(data, LookupConfig)
-    passes = 1 if model.projections == "none" else 4 * config.protocol.epochs
-    numbers = data.queries * data.items * data.dimensions * passes
-    return max(1, min(_MAX_STACK, _STACK_NUMBERS // numbers))
 
 
 def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
@@ -51,54 +39,45 @@ class TableRun:
     def __init__(self, config: RunConfig) -> None:
         model, data = config.model, config.dataset
         assert isinstance(model, HashTableConfig) and isinstance(data, LookupConfig)
-        self.config, self.model, self.data = config, model, data
+        self.config, self.data = config, data
         self.table = draw_table(data, config.seed)
         self.queries = {"test": draw_queries(data, config.seed, self.table)}
         if data.validation:
             self.queries["validation"] = draw_queries(data, config.seed, self.table, "validation")
-        self._place_projections()
+        generator = lookup_stream(data, config.seed, "projections")
+        initial = initial_projections(model.projections, data.dimensions, generator)
+        self.projections = {name: torch.from_numpy(array).requires_grad_() for name, array in initial.items()}
+        self.hash_table = HashTable(model, self.projections)
         self.curve: list[CurvePoint] = []
         self.diverged_epoch: int | None = None
-
-    def _place_projections(self) -> None:
-        """Place all weights in one vector, the one parameter of the optimizer."""
-        generator = lookup_stream(self.data, self.config.seed, "projections")
-        initial = initial_projections(self.model.projections, self.data.dimensions, generator)
-        flat = np.concatenate([np.empty(0, np.float32), *(array.ravel() for array in initial.values())])
-        self.numbers = torch.from_numpy(flat)
-        self.gradients = torch.zeros_like(self.numbers)
-        parts = torch.split(self.numbers, [array.size for array in initial.values()])
-        views = {
-            name: part.view(array.shape).requires_grad_()
-            for (name, array), part in zip(initial.items(), parts, strict=True)
-        }
-        self.hash_table = HashTable(self.model, views)
 
     def fit(self, on_epoch: Callable[[int], None]) -> Fitted:
         """Train the projections, if there are any, and measure."""
         metrics: dict[tuple[str, str], float] = {}
-        if self.hash_table.projections:
+        if self.projections:
             before = measured(self.hash_table, self.table, self.queries["test"])
             metrics["test", "recall_before"] = before["recall"]
             self._train(on_epoch)
         if self.diverged_epoch is None:
             metrics |= self._metrics()
-        weights = {name: weight.detach().numpy().copy() for name, weight in self.hash_table.projections.items()}
-        return Fitted(metrics, weights, self.numbers.numel(), tuple(self.curve), self.diverged_epoch)
+        weights = {name: weight.detach().numpy().copy() for name, weight in self.projections.items()}
+        n_parameters = sum(weight.size for weight in weights.values())
+        return Fitted(metrics, weights, n_parameters, tuple(self.curve), self.diverged_epoch)
 
     def _metrics(self) -> Metrics:
         found = {
             ("test", name): value for name, value in measured(self.hash_table, self.table, self.queries["test"]).items()
         }
         others = {name: (self.table, queries) for name, queries in self.queries.items() if name != "test"}
-        if self.hash_table.projections:
+        if self.projections:
             second = draw_table(self.data, self.config.seed, holdout=True)
             others["holdout"] = (second, draw_queries(self.data, self.config.seed, second, "holdout"))
         return found | {(name, "recall"): recall(self.hash_table, *asked) for name, asked in others.items()}
 
     def _train(self, on_epoch: Callable[[int], None]) -> None:
         protocol = self.config.protocol
-        step = OptimizerStep(protocol, self.numbers, self.gradients)
+        flat = FlatParameters(self.projections.values(), alignment=1)
+        step = OptimizerStep(protocol, flat.numbers, flat.gradients)
         generator = lookup_stream(self.data, self.config.seed, "training")
         keys, values = torch.from_numpy(self.table.keys), torch.from_numpy(self.table.values)
         for epoch in range(protocol.epochs):
@@ -107,11 +86,14 @@ class TableRun:
             for part in range(0, len(inputs), protocol.batch_size):
                 rows = slice(part, part + protocol.batch_size)
                 errors = (self.hash_table.answers(inputs[rows], keys, values) - targets[rows]).square().mean(-1)
-                self._set_gradients(errors.mean())
+                flat.gradients.zero_()
+                if errors.requires_grad:  # some weightings have no gradient
+                    errors.mean().backward()  # type: ignore[no-untyped-call]
+                clip_gradients(protocol, flat.gradients)
                 losses.append(errors.detach())
                 step(rate)
             loss = float(torch.cat(losses).mean())
-            if not (np.isfinite(loss) and self.numbers.isfinite().all()):
+            if not (np.isfinite(loss) and flat.numbers.isfinite().all()):
                 self.diverged_epoch = epoch + 1
                 return
             self.curve.append(CurvePoint(epoch + 1, self._curve_values(rate, loss)))
@@ -124,16 +106,6 @@ class TableRun:
         queries = Queries((self.table.keys[items] + self.data.noise * noise).astype(np.float32), items)
         return torch.from_numpy(queries.inputs), values[torch.from_numpy(queries.items)]
 
-    def _set_gradients(self, loss: Tensor) -> None:
-        """Write the gradient of the loss, 0 where the weighting has none, with the protocol's clipping."""
-        weights = list(self.hash_table.projections.values())
-        self.gradients.zero_()
-        if not loss.requires_grad:
-            return
-        found = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
-        torch.cat([gradient.flatten() for gradient in found], out=self.gradients)
-        clip_gradients(self.config.protocol, self.gradients.unsqueeze(0))
-
     def _curve_values(self, rate: float, loss: float) -> Metrics:
         recalls = {
             (name, "recall"): recall(self.hash_table, self.table, queries) for name, queries in self.queries.items()
@@ -141,4 +113,4 @@ class TableRun:
         return {("train", "learning_rate"): rate, ("train", "loss"): loss, **recalls}
 
 
-ENGINES = {"hash_table": one_by_one("hash_table", _fit, max_stack=_max_stack)}
+ENGINES = {"hash_table": one_by_one("hash_table", _fit)}

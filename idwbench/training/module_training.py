@@ -141,7 +141,7 @@ class ModuleTraining:
         self.generator, self.evaluate = generator, evaluate
         self.checkpoint, self.checkpoint_seconds = checkpoint, checkpoint_seconds
         self.recorder, self.rows = recorder, rows
-        self.flat = FlatParameters(module)
+        self.flat = FlatParameters(module.parameters())
         self.optimizer_step = OptimizerStep(protocol, self.flat.numbers, self.flat.gradients)
         self.progress = _Progress()
         self._epoch_start = generator.bit_generator.state
@@ -331,9 +331,6 @@ def fit_module(
         if recorder is not None and (training.checkpoint is None or not training.checkpoint.path.exists()):
             recorder.discard()
         raise
-    finally:
-        if recorder is not None:
-            recorder.close()
     if fitted.diverged_epoch is not None:
         return fitted
     metrics, arrays = measure(fitted.curve)

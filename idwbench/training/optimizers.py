@@ -5,10 +5,11 @@ The classes import the compiler of torch when they are made, which takes longer 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
@@ -23,21 +24,21 @@ ALIGNMENT = 16
 
 
 class FlatParameters:
-    """Makes the parameters of a module views of `numbers`, and their gradients views of `gradients`.
+    """Makes parameters that are trained views of `numbers`, and their gradients views of `gradients`.
 
     Attributes:
         numbers: (length,), with zeros between parameters.
         gradients: (length,); `backward` adds to it.
     """
 
-    def __init__(self, module: nn.Module) -> None:
-        parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    def __init__(self, parameters: Iterable[Tensor], alignment: int = ALIGNMENT) -> None:
+        parameters = [parameter for parameter in parameters if parameter.requires_grad]
         if not parameters:
-            raise ValueError("the module has no parameters to train")
+            raise ValueError("there are no parameters to train")
         starts, length = [], 0
         for parameter in parameters:
             starts.append(length)
-            length += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
+            length += -(-parameter.numel() // alignment) * alignment
         self.numbers = torch.zeros(length, dtype=parameters[0].dtype, device=parameters[0].device)
         self.gradients = torch.zeros_like(self.numbers)
         for parameter, start in zip(parameters, starts, strict=True):

@@ -42,7 +42,7 @@ _MODULES = {
     "network": "network_engine",
     "transformer_lm": "language_model_engine",
     "lstm_lm": "language_model_engine",
-    "mlp": "mlp_engine",
+    "mlp": "network_engine",
     "patch_study": "patch_study_engine",
 }
 # Settings of models that are sizes: each stands for at least one vector of parameters.

@@ -13,7 +13,6 @@ from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
-from idwbench.training.direct_engines import ENGINES
 
 
 def fitted(dataset: Dataset, method: str, n: int = 5, seed: int = 0) -> RunResult:
@@ -93,10 +92,3 @@ def test_inputs_that_k_means_cannot_separate_are_refused():
     dataset.train.inputs[0] = -0.0
     with pytest.raises(ConfigError, match="expected at most 1, the number of clusters that k-means can separate"):
         fitted(dataset, "kmeans", n=2)
-
-
-@pytest.mark.parametrize(("n_train", "most"), [(23, 20), (2**16, 1)])
-def test_a_stack_is_short_work(n_train, most, blobs):
-    dataset = make_dataset(n_train)
-    config = run_config(dataset.config, kind="baseline", method="samples", prototypes=2)
-    assert ENGINES["baseline"].max_stack(config, dataset) == most

@@ -15,7 +15,6 @@ from idwbench.errors import ConfigError
 from idwbench.models.kernel_regression import scott_bandwidth
 from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
-from idwbench.training.direct_engines import ENGINES
 
 
 def evaluated(dataset: Dataset, **settings) -> RunResult:
@@ -97,10 +96,3 @@ def test_equal_inputs_have_no_chosen_bandwidth():
     dataset.train.inputs[:] = 1
     with pytest.raises(ConfigError, match="bandwidth: leave-one-out needs at least two distinct keys"):
         evaluated(dataset, bandwidth="loo")
-
-
-def test_small_runs_are_stored_together_and_large_ones_alone():
-    config = run_config("sine", kind="kernel_regression")
-    engine = ENGINES["kernel_regression"]
-    assert engine.max_stack(config, make_regression()) == 20
-    assert engine.max_stack(config, make_regression(n_train=2000)) == 1

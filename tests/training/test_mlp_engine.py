@@ -19,8 +19,8 @@ from idwbench.errors import ConfigError, OutputError, RecordingError
 from idwbench.models.perceptron import MultilayerPerceptron, initial_mlp, mlp_from_arrays
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.results import RunResult
-from idwbench.training.mlp_engine import ENGINES, sequence_batches
 from idwbench.training.module_training import ModuleTraining
+from idwbench.training.network_engine import ENGINES, sequence_batches
 
 OF = ["mnist", "fashion_mnist"]
 PARTS = {"joint": {"name": "joint", "of": OF}, "sequence": {"name": "sequence", "of": OF}}
