@@ -54,7 +54,7 @@ def file_sha256(path: Path, failure: type[IdwbenchError]) -> str:
 
 def check_model_path(path: Path) -> None:
     """Raise `ModelFileError` unless `path` has the suffix of a model file."""
-    if path.suffix not in MODEL_SUFFIXES:
+    if path.suffix.lower() not in MODEL_SUFFIXES:
         raise ModelFileError(f"expected a name ending in {' or '.join(MODEL_SUFFIXES)}", file=path)
 
 

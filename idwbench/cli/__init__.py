@@ -12,10 +12,12 @@ def main() -> None:
     """Run the command line without garbage collection and plugins of pydantic, which take time."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.disable()
-
-    from idwbench.cli.app import run
-
     try:
+        from idwbench.cli.app import run
+
         run()
+    except KeyboardInterrupt:  # while a command is imported; the commands print what was done
+        os.write(2, b"interrupted\n")
+        raise SystemExit(130) from None
     finally:
         gc.freeze()  # at exit the interpreter searches for garbage in spite of `disable`

@@ -79,7 +79,7 @@ def _kind(given: Format | None, output: Path) -> Format:
     """Return the format of the output, given or by its suffix; refuse a contradiction."""
     from idwbench.errors import ConfigError
 
-    by_suffix = _SUFFIXES.get(output.suffix)
+    by_suffix = _SUFFIXES.get(output.suffix.lower())
     if given is None:
         if by_suffix is None:
             problem = f"the suffix of '{output}' names no format"

@@ -145,7 +145,7 @@ def model_format(path: Path, format: ModelFormat | None = None) -> ModelFormat:
     Raises:
         OutputError: the ending names none, or the package is missing.
     """
-    chosen = format or MODEL_SUFFIXES.get(path.suffix)
+    chosen = format or MODEL_SUFFIXES.get(path.suffix.lower())
     if chosen is None or chosen not in MODEL_SUFFIXES.values():
         raise OutputError(f"expected a name ending in {', '.join(MODEL_SUFFIXES)}", file=path)
     if chosen in _PACKAGES:

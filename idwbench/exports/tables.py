@@ -40,9 +40,9 @@ def export_table(results: Results, run_keys: Sequence[str], path: Path, *, overw
         OutputError: another suffix, a missing package, or the file cannot be written.
         ResultsError: no run has one of the keys.
     """
-    if path.suffix not in TABLE_SUFFIXES:
+    if path.suffix.lower() not in TABLE_SUFFIXES:
         raise OutputError(f"expected a name ending in {' or '.join(TABLE_SUFFIXES)}", file=path)
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         require("pyarrow", "parquet")
     check_output(path, overwrite=overwrite)
     from idwbench.results.frame import runs_frame  # loads pandas
@@ -50,7 +50,7 @@ def export_table(results: Results, run_keys: Sequence[str], path: Path, *, overw
     runs = results.load_runs(run_keys)
     frame = _plain(runs_frame(runs), _whole_numbers(runs))
     content = io.BytesIO()
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         frame.to_parquet(content, engine="pyarrow", index=False)
     else:
         frame.to_csv(content, index=False)

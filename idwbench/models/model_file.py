@@ -78,7 +78,7 @@ def save_model(
     """
     target = Path(path)
     check_model_path(target)
-    content = model_content(model, target.suffix)
+    content = model_content(model, target.suffix.lower())
     again = _read_model(content, target)
     if check is not None:
         check(again)
@@ -124,7 +124,9 @@ def _read_model(content: bytes, path: Path) -> SavedModel:
         # Torch warns of some kinds of tensors; the checks below refuse them.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            card, tensors = _safetensors_fields(content) if path.suffix == ".safetensors" else _pt_fields(content)
+            card, tensors = (
+                _safetensors_fields(content) if path.suffix.lower() == ".safetensors" else _pt_fields(content)
+            )
             _check_content(card, tensors)
     except Exception as error:  # the readers can raise any exception
         raise ModelFileError(f"not an idwbench model: {_one_line(error)}", file=path) from None

@@ -216,7 +216,7 @@ def find_stored_run(
         IdwbenchError: of class `failure`, if it is neither.
         ResultsError: no such run, or several.
     """
-    if Path(model).suffix in MODEL_SUFFIXES:
+    if Path(model).suffix.lower() in MODEL_SUFFIXES:
         return None
     if not _KEY.fullmatch(model):
         problem = f"'{model}' is neither a model file ({', '.join(MODEL_SUFFIXES)}) nor the key of a stored run"

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -93,3 +95,17 @@ def test_a_thread_of_the_caller_does_not_end_its_process(capsys):
         end.set()
         thread.join()
     assert ended.value.exit_code == 130
+
+
+def test_ctrl_c_while_modules_are_imported_is_one_line_and_no_traceback():
+    program = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *arguments):\n"
+        "        if name == 'idwbench.cli.app': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from idwbench.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

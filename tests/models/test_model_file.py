@@ -52,7 +52,7 @@ def model(blobs) -> SavedModel:
     return saved_array_model(config, blobs, arrays)
 
 
-@pytest.mark.parametrize("ending", ["pt", "safetensors"])
+@pytest.mark.parametrize("ending", ["pt", "safetensors", "PT"])
 def test_a_model_read_back_is_the_model_written(model, tmp_path, ending, blobs):
     path = tmp_path / f"model.{ending}"
     save_model(model, path)
