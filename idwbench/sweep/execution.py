@@ -19,9 +19,9 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import METRICS
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.planner import plan
+from idwbench.sweep.runner import Runner, load_data, missing_requirements
 from idwbench.sweep.shipped import sweep_path
 from idwbench.sweep.spec import SweepSpec, read_sweep
-from idwbench.sweep.trainer import Trainer, load_data, missing_requirements
 from idwbench.sweep.waiting import wait_for_others
 from idwbench.training.engine import Context, EngineName
 from idwbench.training.selection import check_engine, check_engine_name, check_run, useful_threads
@@ -82,14 +82,14 @@ def train(
     results.plan([config])
     results.reset([key], _RETRIED["all" if retrain else "failed"])
     if results.pending([key]):
-        trainer = Trainer(results, observer or Observer(), engine, device)
+        runner = Runner(results, observer or Observer(), engine, device)
         to_do = [*missing_requirements([config], results), config]
-        trainer.observer.planned(len(to_do), len(to_do), 0, 0)
+        runner.observer.planned(len(to_do), len(to_do), 0, 0)
         if len(to_do) == 1:
-            trainer.threads = useful_threads(config, dataset, trainer.context)
-        trainer.prepare(to_do)
-        trainer.train(to_do, dataset)
-        if trainer.outcome.failed:
+            runner.threads = useful_threads(config, dataset, runner.context)
+        runner.prepare(to_do)
+        runner.train(to_do, dataset)
+        if runner.outcome["failed"]:
             error = (results.find_run(key).error or "").strip().splitlines()
             raise TrainingError(f"run {key[:12]} failed: {error[-1] if error else 'no reason was stored'}")
     run = results.find_run(key)
@@ -193,16 +193,16 @@ def run_sweep(
     else:
         results = Results(db)
     own = (engine, device) if address is None or device == "cpu" else ("torch", "cpu")
-    trainer = Trainer(results, observer, *own, data_dir, jobs, max_failures=max_failures)
-    with _cluster(address, engine, device, data_dir) as trainer.cluster:
+    runner = Runner(results, observer, *own, data_dir, jobs, max_failures=max_failures)
+    with _cluster(address, engine, device, data_dir) as runner.cluster:
         if spec.sampler is not None:
-            _search(spec, trainer, retry)
+            _search(spec, runner, retry)
             by_key = {run.run_key: run.config for run in results.find_runs(sweep=spec.name)} if wait else {}
         else:
-            trainer.train_all(to_do)
+            runner.train_all(to_do)
             by_key = dict(zip(keys, configs, strict=True))
         if wait:
-            wait_for_others(by_key, trainer)
+            wait_for_others(by_key, runner)
     return results.sweep_status(spec.name)
 
 
@@ -210,12 +210,12 @@ class _EnoughFailures(Exception):
     """Ends a search."""
 
 
-def _search(spec: SweepSpec, trainer: Trainer, retry: Retry | None) -> None:
+def _search(spec: SweepSpec, runner: Runner, retry: Retry | None) -> None:
     """Train the runs of a sweep with a sampler, batch by batch; it waits for the runs that other processes train."""
     from idwbench.sweep.search import largest_number_of_runs, run_search, searched_protocol
 
     assert spec.sampler is not None
-    sampler, results, observer, is_planned = spec.sampler, trainer.results, trainer.observer, False
+    sampler, results, observer, is_planned = spec.sampler, runner.results, runner.observer, False
     reset = set[str]()
 
     def train_missing(configs: Sequence[RunConfig], ended: int) -> None:
@@ -232,10 +232,10 @@ def _search(spec: SweepSpec, trainer: Trainer, retry: Retry | None) -> None:
                 observer.planned(total, total - ended - len(configs) + len(to_do), 0, 0)
                 is_planned = True
             observer.pending(configs, keys, pending)
-            trainer.train_all([*missing_requirements(to_do, results), *to_do])
+            runner.train_all([*missing_requirements(to_do, results), *to_do])
         elif elsewhere := [key for key, state in results.run_states(keys).items() if state == "running"]:
             observer.waiting(len(elsewhere))
-        if trainer.has_failed:
+        if runner.has_failed:
             raise _EnoughFailures
 
     searched = searched_protocol(spec)

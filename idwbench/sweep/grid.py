@@ -17,10 +17,11 @@ __all__ = [
     "Cell",
     "DataProtocol",
     "Setting",
+    "as_axis",
     "block_settings",
     "cells",
+    "check_axes",
     "check_distinct",
-    "read_axes",
     "read_grid",
     "within",
 ]
@@ -75,10 +76,11 @@ def read_grid(
             support a data set, or more than `MAX_RUNS` runs; `location` is the index of the block, the axis and the
             index of the value.
     """
-    grid = []
-    for index, block in enumerate(content if isinstance(content, list) and content else [content]):
+    blocks = content if isinstance(content, list) and content else [content]
+    for index, block in enumerate(blocks):
         with within(index):
-            grid.append(read_axes(block))
+            check_axes(block)
+    grid = [{name: as_axis(values) for name, values in block.items()} for block in blocks]
     n_runs = n_seeds * len(datasets) * sum(math.prod(map(len, block.values())) for block in grid)
     if n_runs > MAX_RUNS:
         raise ConfigError(f"expected at most {MAX_RUNS:,} runs, got {n_runs:,}")
@@ -89,8 +91,8 @@ def read_grid(
     return tuple(grid), tuple(settings)
 
 
-def read_axes(content: Any, *, ranges: bool = False) -> Block:
-    """Return the axes of one block; a range stays a mapping, and is refused unless `ranges`.
+def check_axes(content: Any, *, ranges: bool = False) -> None:
+    """Check the names of the axes of one block; a range, a mapping, is refused unless `ranges`.
 
     Raises:
         ConfigError: an unknown setting, an empty axis, or a range.
@@ -106,7 +108,11 @@ def read_axes(content: Any, *, ranges: bool = False) -> Block:
         if isinstance(values, dict) and not ranges:
             hint = "list the values, or add a sampler"
             raise ConfigError("a range needs a sampler", location=(name,), hint=hint)
-    return {name: tuple(values) if isinstance(values, list) else (values,) for name, values in content.items()}
+
+
+def as_axis(values: Any) -> tuple[Any, ...]:
+    """Return the values of an axis; a single value stands for itself."""
+    return tuple(values) if isinstance(values, list) else (values,)
 
 
 def block_settings(block: Block, datasets: Sequence[DataProtocol]) -> list[Setting]:

@@ -1,37 +1,235 @@
-"""The runner: trains the pending runs of a plan and stores each stack in one transaction."""
+"""`Runner`: leases given runs, lets an executor train them stack by stack, and stores each stack in one transaction."""
 
+from __future__ import annotations
+
+import gc
 import math
+import queue
 import threading
-import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
 
-from idwbench.data.dataset import Dataset
 from idwbench.errors import ResultsError
 from idwbench.files import full_disk_error
-from idwbench.models.neighbours import PrototypeQuality
+from idwbench.results.records import EndedState
 from idwbench.results.renewal import renewed
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
-from idwbench.runs.results import RunResult
+from idwbench.runs.datasets import dataset_identity
 from idwbench.sweep.observer import Observer
-from idwbench.sweep.outcome import Outcome
-from idwbench.sweep.stack_training import train_stack
-from idwbench.training.engine import Context, stack_key
-from idwbench.training.selection import engine_of
+from idwbench.training.engine import Context, EngineName, stack_key
+from idwbench.training.selection import check_run, engine_of, prepare_engines
 
-__all__ = ["run_pending", "stacks"]
+if TYPE_CHECKING:
+    from idwbench.data.dataset import Dataset
+    from idwbench.sweep.cluster.driver import ClusterRunner
+    from idwbench.sweep.threads import Answer, Threads
 
-# After this time an interrupted sweep says that it waits for the end of an epoch.
-_PATIENCE_SECONDS = 1.0
+__all__ = ["Runner", "load_data", "missing_requirements", "stacks"]
+
+# Garbage is collected after as many new objects; the results of some hundred small runs have fewer.
+_NEW_OBJECTS = 20_000
 # Python handles a signal that comes just before a wait after it, so no wait is longer.
 _SIGNAL_SECONDS = 0.5
 
+Stack = list[RunConfig]
 
-def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int], jobs: int = 1) -> Iterator[list[RunConfig]]:
+
+@dataclass
+class Runner:
+    """Trains runs that are in the database, with the settings of one command.
+
+    A stack that fails is trained again run by run. After `max_failures` failed runs no run is started, and those in
+    work are released. An interruption releases the leased runs at the end of their epoch and is raised again; another
+    one in the meantime releases them at once, and what is still trained is discarded. Only the thread that calls
+    `train` writes.
+
+    Attributes:
+        jobs: Number of threads that train; None for one for each core, or one on a GPU.
+        threads: Number of threads of BLAS and torch; more than one only for one run that trains alone, since its bytes
+            depend on it.
+        cluster: Trains in place of this process, if there is one.
+        max_failures: No run is started after this number of failed runs.
+        outcome: Number of runs by what became of them so far: ``complete``, ``diverged``, ``failed``, or ``elsewhere``
+            for those that another process has leased.
+        owned: Keys of the runs that are leased.
+    """
+
+    results: Results
+    observer: Observer
+    engine: EngineName = "auto"
+    device: str = "cpu"
+    data_dir: Path | None = None
+    jobs: int | None = None
+    threads: int = 1
+    cluster: ClusterRunner | None = None
+    max_failures: int | None = None
+    outcome: Counter[str] = field(default_factory=Counter)
+    owned: dict[str, None] = field(default_factory=dict)
+    _reported: str = ""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there are `max_failures` failed runs."""
+        return self.max_failures is not None and self.outcome["failed"] >= self.max_failures
+
+    @property
+    def n_ended(self) -> int:
+        """Number of runs that were trained, with or without success."""
+        return self.outcome.total() - self.outcome["elsewhere"]
+
+    @property
+    def context(self) -> Context:
+        """What the trainings share."""
+        results = self.results
+        folders = results.checkpoint_folder, results.recording_folder
+        return Context(self.engine, self.device, results, *folders, self.observer.note)
+
+    def train_all(self, configs: Sequence[RunConfig]) -> None:
+        """Train runs data set by data set, in the order of the first run of each; only one data set is in memory."""
+        groups: dict[str, list[RunConfig]] = {}
+        for config in configs:
+            groups.setdefault(dataset_identity(config.dataset), []).append(config)
+        for place, group in enumerate(groups.values()):
+            if self.has_failed:
+                return
+            dataset = load_data(group[0], self.data_dir)
+            for config in {run.setting_key: run for run in group}.values():  # no check depends on the seed
+                check_run(config, dataset, self.context)
+            if place == 0:
+                self.prepare(configs)
+            self.train(group, dataset)
+
+    def prepare(self, configs: Sequence[RunConfig]) -> None:
+        """Import the engines of runs, compile kernels, and report the engines unless the last call did."""
+        line = prepare_engines(configs, self.context)
+        if line != self._reported:  # a search prepares batch by batch
+            self.observer.note(line)
+            self._reported = line
+
+    def train(self, configs: Sequence[RunConfig], dataset: Dataset) -> None:
+        """Train runs on one data set, first those that others need; then the others whose needed run has ended.
+
+        Raises:
+            ResultsError: the database cannot be written.
+            FullDiskError: a file of a training has no room on the disk.
+        """
+        from idwbench.sweep.threads import Threads
+        from idwbench.training.threads import available_cores, limited_threads
+
+        # A GPU trains one large stack at a time.
+        jobs = self.jobs or (available_cores() if self.device == "cpu" else 1)
+        required = {run.run_key for config in configs if (run := config.required) is not None}
+        first = [config for config in configs if config.run_key in required]
+        others = [config for config in configs if config.run_key not in required]
+        with limited_threads(self.threads), _frozen_heap(), self.results.kept_open():
+            for ready in (first, others):
+                if ready is others and required:
+                    missing = self._not_ended(required)
+                    ready = [run for run in others if run.required is None or run.required.run_key not in missing]
+                    self.outcome["elsewhere"] += len(others) - len(ready)
+                if self.cluster is not None:
+                    ready = self.cluster.train(ready, self, dataset)
+                if ready and not self.has_failed:
+                    context = self.context
+                    limit = lambda config: engine_of(config, context).max_stack(config, dataset)  # noqa: B023, E731
+                    waiting = deque(stacks(ready, limit, jobs))
+                    self._run(waiting, Threads(min(jobs, len(waiting)), dataset, context, self.observer), dataset)
+
+    def _not_ended(self, run_keys: set[str]) -> set[str]:
+        # Another process may still train a network; the process that ends last makes the runs that need it.
+        states, ended = self.results.run_states(list(run_keys)), get_args(EndedState)
+        return {key for key, state in states.items() if state not in ended}
+
+    def _run(self, waiting: deque[Stack], executor: Threads, dataset: Dataset) -> None:
+        """Let an executor train stacks until none is left."""
+        in_work: dict[int, Stack] = {}
+        ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+        number = 0
+        try:
+            with renewed(self.results, self.owned):
+                while not self.has_failed:
+                    while waiting and len(in_work) < executor.n:
+                        stack = waiting.popleft()
+                        leased = self._lease(stack)
+                        if stack := [config for config in stack if config.run_key in leased]:
+                            number += 1
+                            in_work[number] = stack
+                            executor.submit(stack, number, ended.put)
+                    if not in_work:
+                        return
+                    with suppress(queue.Empty):
+                        done = ended.get(timeout=_SIGNAL_SECONDS)
+                        waiting.extendleft(self._store(in_work.pop(done), executor.answer(done), dataset))
+        finally:
+            self._end(in_work, executor, dataset)
+
+    def _lease(self, stack: Stack) -> set[str]:
+        """Lease the runs of a stack, and return the keys of those that no other process has leased in the meantime."""
+        keys = [config.run_key for config in stack]
+        self.owned.update(dict.fromkeys(keys))  # first, so that an interruption of the lease releases it
+        leased = set(self.results.lease(keys))
+        taken = [config for config in stack if config.run_key not in leased]
+        if taken:
+            for config in taken:
+                del self.owned[config.run_key]
+            self.outcome["elsewhere"] += len(taken)
+            self.observer.taken(taken)
+        return leased
+
+    def _store(self, stack: Stack, answer: Answer, dataset: Dataset) -> list[Stack]:
+        """Store what became of a stack; return the stacks that are to be trained in its place."""
+        if answer.error is None:
+            self.results.finish(answer.results, data_sha256=dataset.sha256)
+            self._ended(stack, [result.state for result in answer.results])
+            engine_of(stack[0], self.context).stored(stack, self.context)
+            self.observer.finished(answer.results)
+            return []
+        if (problem := full_disk_error(answer.error)) is not None:
+            raise problem from None
+        if len(stack) > 1:
+            keys = [config.run_key for config in stack]
+            self.results.release(keys)
+            for key in keys:
+                del self.owned[key]
+            return [[config] for config in reversed(stack)]
+        self.results.fail([stack[0].run_key], answer.traceback)
+        self._ended(stack, ["failed"])
+        self.observer.failed(stack[0], answer.error)
+        return []
+
+    def _ended(self, stack: Stack, states: Sequence[str]) -> None:
+        self.outcome.update(states)
+        for config in stack:
+            del self.owned[config.run_key]
+
+    def _end(self, in_work: dict[int, Stack], executor: Threads, dataset: Dataset) -> None:
+        """End the trainings in work, store those that have ended all the same, and release the other runs."""
+        try:
+            executor.stop()
+            for number, stack in in_work.items():
+                if (answer := executor.answer(number)).error is None:
+                    with suppress(ResultsError):  # it may not hide the error that ended the sweep
+                        self._store(stack, answer, dataset)
+        finally:
+            releasing = threading.Thread(target=self._release)
+            releasing.start()
+            while releasing.is_alive():  # another interruption must not leave leases
+                with suppress(KeyboardInterrupt):
+                    releasing.join()
+
+    def _release(self) -> None:
+        if self.owned:
+            with suppress(ResultsError):
+                self.results.release(list(self.owned))
+            self.owned.clear()
+
+
+def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int], jobs: int = 1) -> Iterator[Stack]:
     """Yield stacks of at most `limit` runs, in the order of the plan.
 
     If there are fewer stack keys than jobs, the runs of each are divided among the jobs.
@@ -49,187 +247,36 @@ def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int], jobs
             yield group[start : start + size]
 
 
-def run_pending(
-    configs: Sequence[RunConfig],
-    results: Results,
-    context: Context,
-    dataset: Dataset,
-    observer: Observer,
-    jobs: int = 1,
-    max_failures: int | None = None,
-) -> Outcome:
-    """Train the pending runs of `configs` in `jobs` threads, and store the results.
+def load_data(config: RunConfig, data_dir: Path | None) -> Dataset:
+    """Return the data set of a run."""
+    from idwbench.data.loading import load_dataset
 
-    A stack that fails is retried run by run. After `max_failures` failed runs no run is started, and those in work are
-    released. An interruption releases the leased runs at the end of their epoch and is raised again; another one in
-    the meantime releases them at once, and what their threads still train is discarded.
-
-    Raises:
-        ResultsError: the database cannot be written.
-        FullDiskError: a file of a training has no room on the disk.
-    """
-    queue = deque(stacks(configs, lambda config: engine_of(config, context).max_stack(config, dataset), jobs))
-    workers = _Workers(queue, results, context, dataset, observer, max_failures)
-    workers.run(min(jobs, max(1, len(queue))))
-    return workers.outcome
+    return load_dataset(config.dataset, data_dir)
 
 
-def _wait_for_all_or_an_error(futures: Sequence[Future[None]]) -> None:
-    while True:
-        done, not_done = wait(futures, timeout=_SIGNAL_SECONDS, return_when=FIRST_EXCEPTION)
-        if not not_done or any(future.exception() is not None for future in done):
-            return
+def missing_requirements(configs: Sequence[RunConfig], results: Results) -> list[RunConfig]:
+    """Return the runs that runs of `configs` need and that have no result, added to the database."""
+    required = {run.run_key: run for config in configs if (run := config.required) is not None}
+    if not required:
+        return []
+    results.plan(list(required.values()))
+    failed: tuple[EndedState] = ("failed",)
+    results.reset(list(required), failed)
+    among = {config.run_key for config in configs}
+    return [required[key] for key in results.pending(list(required)) if key not in among]
 
 
-class _Stopped(Exception):
-    """Ends a training after an interruption or an error in another thread."""
-
-
-class _Workers:
-    """State shared by the threads: the queue of stacks, the leased runs, and the outcome."""
-
-    def __init__(
-        self,
-        queue: deque[list[RunConfig]],
-        results: Results,
-        context: Context,
-        dataset: Dataset,
-        observer: Observer,
-        max_failures: int | None,
-    ) -> None:
-        self.queue, self.results, self.context = queue, results, context
-        self.dataset, self.observer, self.max_failures = dataset, observer, max_failures
-        self.quality = PrototypeQuality(dataset.splits)
-        self.outcome = Outcome()
-        self.stop = False  # no stack is started, and those in work end with their epoch
-        self.is_abandoned = False  # the threads may no longer write
-        self.writing = threading.Lock()
-        self.leased: set[str] = set()
-
-    def run(self, n: int) -> None:
-        """Work in `n` threads until the queue is empty; raises the first error of a thread."""
-        pool = ThreadPoolExecutor(n, thread_name_prefix="idwbench")
-        futures: list[Future[None]] = []
-        try:
-            for _ in range(n):
-                futures.append(pool.submit(self.work))
-            _wait_for_all_or_an_error(futures)
-        finally:
-            self.stop = True
-            self._join(pool, futures)
-        for future in futures:
-            future.result()
-
-    def _join(self, pool: ThreadPoolExecutor, futures: list[Future[None]]) -> None:
-        try:
-            if wait(futures, timeout=_PATIENCE_SECONDS).not_done:
-                self.observer.note("stopping at the end of the epoch; another interruption stops at once")
-            while wait(futures, timeout=_SIGNAL_SECONDS).not_done:
-                pass
-            pool.shutdown()
-        except KeyboardInterrupt:
-            self.is_abandoned = True
-            releasing = threading.Thread(target=self._release_all)
-            releasing.start()
-            while releasing.is_alive():  # a third interruption must not leave leases
-                with suppress(KeyboardInterrupt):
-                    releasing.join()
-            raise
-
-    def _release_all(self) -> None:
-        with self.writing, suppress(ResultsError):
-            self.results.release(list(self.leased))
-
-    @contextmanager
-    def _writes(self) -> Iterator[None]:
-        """Let one thread at a time change leases, and none after the runs were abandoned."""
-        with self.writing:
-            if self.is_abandoned:
-                raise _Stopped
-            yield
-
-    def work(self) -> None:
-        """Train stacks until the queue is empty."""
-        with suppress(_Stopped):
-            while not self.stop:
-                try:
-                    stack = self.queue.popleft()
-                except IndexError:
-                    return
-                keys = self._lease([config.run_key for config in stack])
-                if len(keys) < len(stack):
-                    leased = set(keys)
-                    taken = [config for config in stack if config.run_key not in leased]
-                    stack = [config for config in stack if config.run_key in leased]
-                    self.outcome.add("elsewhere", len(taken))
-                    self.observer.taken(taken)
-                if stack:
-                    self._train(stack, keys)
-
-    def _train(self, stack: list[RunConfig], keys: list[str]) -> None:
-        def on_epoch(epoch: int) -> None:
-            if self.stop:
-                raise _Stopped
-            self.observer.epoch(stack, epoch)
-
-        engine, context = engine_of(stack[0], self.context), replace(self.context, on_epoch=on_epoch)
-        try:
-            with renewed(self.results, keys):
-                trained = train_stack(engine, stack, self.dataset, self.quality, context)
-        except _Stopped:
-            self._release(keys)
-            raise
-        except Exception as error:  # no error of one run may end the sweep
-            self._failed(stack, keys, error)
-            return
-        except BaseException:
-            self._release(keys)
-            raise
-        self._finish(trained, keys)
-        engine.stored(stack, context)
-        for state in ("complete", "diverged"):
-            self.outcome.add(state, sum(result.state == state for result in trained))
-        self.observer.finished(trained)
-
-    def _failed(self, stack: list[RunConfig], keys: list[str], error: Exception) -> None:
-        if self.stop:  # what fails while the sweep ends may fail because of it
-            self._release(keys)
-            raise _Stopped
-        if (problem := full_disk_error(error)) is not None:
-            with suppress(ResultsError):
-                self._release(keys)
-            raise problem from None
-        if len(stack) > 1:
-            self._release(keys)
-            self.queue.extendleft([config] for config in reversed(stack))
-            return
-        with self._writes():
-            self.results.fail(keys, "".join(traceback.format_exception(error)))
-            self.leased.difference_update(keys)
-        self.outcome.add("failed", 1)
-        self.observer.failed(stack[0], error)
-        if self.max_failures is not None and self.outcome.failed >= self.max_failures:
-            self.stop = True
-
-    def _lease(self, keys: list[str]) -> list[str]:
-        with self._writes():
-            if self.stop:
-                raise _Stopped
-            leased = self.results.lease(keys)
-            self.leased.update(leased)
-            return leased
-
-    def _finish(self, trained: list[RunResult], keys: list[str]) -> None:
-        try:
-            with self._writes():
-                self.results.finish(trained, data_sha256=self.dataset.sha256)
-                self.leased.difference_update(keys)
-        except ResultsError:
-            with suppress(ResultsError):
-                self._release(keys)
-            raise
-
-    def _release(self, keys: list[str]) -> None:
-        with self._writes():
-            self.results.release(keys)
-            self.leased.difference_update(keys)
+@contextmanager
+def _frozen_heap() -> Iterator[None]:
+    """Exclude the objects that are already loaded from garbage collection, and collect less often."""
+    was_enabled, thresholds = gc.isenabled(), gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(max(_NEW_OBJECTS, thresholds[0]), *thresholds[1:])
+    gc.enable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+        if not was_enabled:
+            gc.disable()

@@ -11,7 +11,7 @@ from idwbench.errors import ConfigError, did_you_mean, dotted
 from idwbench.runs.metrics import METRICS, SPLITS, headline_metric
 from idwbench.runs.protocol import parse_protocol
 from idwbench.runs.settings import Count, Seed, Settings, validated
-from idwbench.sweep.grid import MAX_RUNS, Block, DataProtocol, block_settings, read_axes, within
+from idwbench.sweep.grid import MAX_RUNS, Block, DataProtocol, as_axis, block_settings, check_axes, within
 
 __all__ = ["Range", "SamplerSettings", "SearchBlock", "read_sampler", "read_space", "rungs"]
 
@@ -132,7 +132,8 @@ def read_space(content: Any, datasets: Sequence[DataProtocol], sampler: SamplerS
     space: list[SearchBlock] = []
     for index, block in enumerate(content if isinstance(content, list) and content else [content]):
         with within(index):
-            axes = read_axes(block, ranges=True)
+            check_axes(block, ranges=True)
+            axes = {name: as_axis(values) for name, values in block.items()}
             if sampler.pruner is not None and "epochs" in axes:
                 raise ConfigError("a pruner sets the epochs", location=("epochs",))
             space.append(_block(axes, datasets))

@@ -9,7 +9,7 @@ from typing import get_args
 from idwbench.results.records import EndedState
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
-from idwbench.sweep.trainer import Trainer, missing_requirements
+from idwbench.sweep.runner import Runner, missing_requirements
 
 __all__ = ["wait_for_others"]
 
@@ -18,28 +18,28 @@ _ENDED = get_args(EndedState)
 _FIRST_SECONDS, _LONGEST_SECONDS = 0.5, 30.0
 
 
-def wait_for_others(configs: Mapping[str, RunConfig], trainer: Trainer) -> None:
+def wait_for_others(configs: Mapping[str, RunConfig], runner: Runner) -> None:
     """Look at the database with growing pauses until all runs have ended; train those that lost their process.
 
     Args:
         configs: The runs by key; all are in the database.
-        trainer: Trains what others leave; its observer receives the number of runs that are waited for.
+        runner: Trains what others leave; its observer receives the number of runs that are waited for.
     """
-    results, left, pause = trainer.results, list(configs), _FIRST_SECONDS
-    while not trainer.has_failed:
+    results, left, pause = runner.results, list(configs), _FIRST_SECONDS
+    while not runner.has_failed:
         states = results.run_states(left)
         left = [key for key in left if states[key] not in _ENDED]
         if not left:
             return
-        n_ended = trainer.outcome.ended
+        n_ended = runner.n_ended
         if free := _ready([configs[key] for key in results.pending(left)], results):
             free = [*missing_requirements(free, results), *free]
-            trainer.observer.taken_over(len(free))
-            trainer.train_all(free)
-        if trainer.outcome.ended > n_ended:
+            runner.observer.taken_over(len(free))
+            runner.train_all(free)
+        if runner.n_ended > n_ended:
             pause = _FIRST_SECONDS
             continue
-        trainer.observer.waiting(len(left))
+        runner.observer.waiting(len(left))
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_SECONDS)
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  # the kernels' BLAS, loaded before threads are limited
@@ -40,6 +40,7 @@ class KernelRuns:
     """The training of runs of one stack, one after the other in each call of the kernel.
 
     Attributes:
+        stack: What the kernel gets of the runs, but for the orders of training and the progress of each call.
         keys, values: Each (runs, 4, rows, columns), with the state of the optimizer.
         narrow: Whether keys have the axes (features, prototypes).
         by_products: Whether matrix products give similarities and gradients.
@@ -63,20 +64,23 @@ class KernelRuns:
         nothing = Samples(train.inputs[:0], train.labels[:0], train.targets[:0], train.weights)
         self.data = Data(*(samples.get(name, nothing) for name in ("train", "validation", "test", "holdout")))
         self.nothing, self.finite = nothing, np.zeros(len(configs), np.int64)
-        shape = len(configs), 0, dataset.n_outputs
+        n_runs, n_outputs = len(configs), dataset.n_outputs
         self.outputs = {
-            name: np.empty((shape[0], len(part.inputs), shape[2]), np.float32) for name, part in samples.items()
+            name: np.empty((n_runs, len(part.inputs), n_outputs), np.float32) for name, part in samples.items()
         }
+        no_outputs = np.empty((n_runs, 0, n_outputs), np.float32)
         self.stack = Stack(
             parameters=np.array([score[-2:] for score in scores], np.float32),
             keys=self.keys,
             values=self.values,
-            orders=np.zeros(shape, np.int64),
+            orders=np.zeros((n_runs, 0, 0), np.int64),
             finite=self.finite,
-            losses=np.zeros(shape[:2]),
-            totals=np.zeros((*shape[:2], 2)),
-            target_scale=np.ones(dataset.n_outputs) * dataset.target_scaling.std,
-            **{f"{name}_outputs": self.outputs.get(name, np.empty(shape, np.float32)) for name in Data._fields},
+            **_progress(n_runs, 0),
+            target_scale=np.ones(n_outputs) * dataset.target_scaling.std,
+            validation_outputs=self.outputs.get("validation", no_outputs),
+            test_outputs=self.outputs.get("test", no_outputs),
+            train_outputs=no_outputs,
+            holdout_outputs=self.outputs.get("holdout", no_outputs),
         )
         evaluated = [split for split in ("validation", "test") if split in dataset.splits]
         headlines = [(split, headline_metric(dataset.task).name) for split in evaluated]
@@ -102,20 +106,12 @@ class KernelRuns:
         schedule = Schedule(
             self.protocol.batch_size, rates, first, first * math.ceil(n_train / self.protocol.batch_size)
         )
-        stack = self._progress(orders)
+        stack = self.stack._replace(orders=orders, **_progress(*orders.shape[:2]))
         if last == self.protocol.epochs:
             stack = stack._replace(train_outputs=self.outputs["train"])
         run_stack(self.score, self.optimizer, self.data, schedule, self.narrow, stack, self.scratch)
         columns = [np.broadcast_to(rates, stack.losses.shape), stack.losses, *self._headlines(stack.totals)]
         np.stack(columns, axis=2, out=self.curve_values[:, first:last])
-
-    def _progress(self, orders: NDArray[np.int64]) -> Stack:
-        """Return the stack with `orders` and new arrays for the losses, without room for outputs of training data."""
-        shape = orders.shape[:2]
-        no_outputs = self.outputs["train"][:, :0]
-        return self.stack._replace(
-            orders=orders, losses=np.zeros(shape), totals=np.zeros((*shape, 2)), train_outputs=no_outputs
-        )
 
     def prototypes(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return copies of keys (runs, prototypes, features) and values (runs, prototypes, outputs)."""
@@ -168,9 +164,15 @@ class KernelRun(KernelRuns):
         """
         self.finite[:] = 0
         schedule = Schedule(self.protocol.batch_size, np.full(len(rows), rate), 0, steps_done)
-        data, stack = self.data._replace(validation=self.nothing, test=self.nothing), self._progress(rows[None])
+        data = self.data._replace(validation=self.nothing, test=self.nothing)
+        stack = self.stack._replace(orders=rows[None], **_progress(1, len(rows)))
         run_stack(self.score, self.optimizer, data, schedule, self.narrow, stack, self.scratch)
         return np.asarray(stack.losses[0])
+
+
+def _progress(n_runs: int, n_epochs: int) -> dict[str, Any]:
+    """Return new arrays for what `Stack` has for each epoch."""
+    return {"losses": np.zeros((n_runs, n_epochs)), "totals": np.zeros((n_runs, n_epochs, 2))}
 
 
 def first_call() -> None:
@@ -183,10 +185,12 @@ def first_call() -> None:
         values=values,
         orders=np.zeros((1, 1, 1), np.int64),
         finite=np.zeros(1, np.int64),
-        losses=np.zeros((1, 1)),
-        totals=np.zeros((1, 1, 2)),
+        **_progress(1, 1),
         target_scale=np.ones(1),
-        **{f"{name}_outputs": outputs for name in Data._fields},
+        validation_outputs=outputs,
+        test_outputs=outputs,
+        train_outputs=outputs,
+        holdout_outputs=outputs,
     )
     score = Score(SQ_DIST, IDW, False, np.float32(2), np.float32(1))
     optimizer = Optimizer(ADAM, np.float32(0), np.float32(0), 0.0)

@@ -18,7 +18,7 @@ from idwbench.sweep.cluster import connection, worker
 from idwbench.sweep.cluster.driver import ClusterRunner
 from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.observer import Observer
-from idwbench.training.engine import Context
+from idwbench.sweep.runner import Runner
 
 DATASET = make_dataset()
 
@@ -73,8 +73,9 @@ def log():
 
 def train(store, client, configs, log, **options):
     store.plan(configs)
-    runner = ClusterRunner(cluster(client))
-    return runner.run_pending(configs, store, Context("fused"), DATASET, log, **options)
+    runner = Runner(store, log, "fused", cluster=ClusterRunner(cluster(client)), **options)
+    runner.train(configs, DATASET)
+    return runner.outcome
 
 
 def states(store):
@@ -84,7 +85,7 @@ def states(store):
 def test_every_run_is_sent_and_stored_once(store, log):
     client = FakeClient(trained)
     outcome = train(store, client, [run(seed) for seed in range(120)], log)
-    assert (outcome.complete, outcome.failed, outcome.elsewhere) == (120, 0, 0)
+    assert (outcome["complete"], outcome["failed"], outcome["elsewhere"]) == (120, 0, 0)
     assert sorted(seed for task in client.tasks for seed in seeds(task)) == list(range(120))
     assert set(states(store).values()) == {"complete"}
     assert {run.attempt for run in store.find_runs()} == {1}
@@ -93,7 +94,7 @@ def test_every_run_is_sent_and_stored_once(store, log):
 def test_results_are_stored_with_the_provenance_of_their_worker(store, log):
     origin = {**collect_provenance(), "host": "node-7", "pid": 7, "cpu": "another processor"}
     client = FakeClient(lambda task: {**trained(task), "provenance": origin})
-    assert train(store, client, [run(0)], log).complete == 1
+    assert train(store, client, [run(0)], log)["complete"] == 1
     (found,) = store.find_runs()
     assert (found.host, found.cpu["model"]) == ("node-7", "another processor")
 
@@ -101,7 +102,7 @@ def test_results_are_stored_with_the_provenance_of_their_worker(store, log):
 def test_stacks_that_a_worker_did_not_start_are_sent_again(store, log):
     client = FakeClient(lambda task: trained(task, stacks=1, seconds=0.001))
     configs = [run(seed, prototypes=n) for n in range(1, 40) for seed in (0, 1)]
-    assert train(store, client, configs, log).complete == 78
+    assert train(store, client, configs, log)["complete"] == 78
     assert max(len(task["stacks"]) for task in client.tasks) > 1
     assert {run.attempt for run in store.find_runs()} == {1}
 
@@ -109,7 +110,7 @@ def test_stacks_that_a_worker_did_not_start_are_sent_again(store, log):
 def test_a_run_that_fails_does_not_affect_the_others_of_its_stack(store, log):
     client = FakeClient(lambda task: trained(task, bad_seeds={2}))
     outcome = train(store, client, [run(seed) for seed in range(8)], log)
-    assert (outcome.complete, outcome.failed) == (7, 1)
+    assert (outcome["complete"], outcome["failed"]) == (7, 1)
     assert log.failures == [(2, "ValueError", "bad seed")]
     assert states(store)[2] == "failed"
     assert store.find_runs(states=["failed"])[0].error == "Traceback: bad seed"
@@ -121,7 +122,7 @@ def test_a_run_that_ends_its_workers_fails_and_the_others_of_its_task_are_traine
 
     client = FakeClient(crash)
     outcome = train(store, client, [run(seed) for seed in range(8)], log)
-    assert (outcome.complete, outcome.failed) == (7, 1)
+    assert (outcome["complete"], outcome["failed"]) == (7, 1)
     ((seed, _, reason),) = log.failures
     assert seed == 3
     assert reason.startswith(f"2 workers ended while they trained this run, the last was {ADDRESS}")
@@ -131,8 +132,8 @@ def test_a_run_that_ends_its_workers_fails_and_the_others_of_its_task_are_traine
 def test_after_the_allowed_number_of_failures_the_other_runs_are_released(store, log):
     client = FakeClient(lambda task: trained(task, bad_seeds=range(100)))
     outcome = train(store, client, [run(seed) for seed in range(30)], log, max_failures=2)
-    assert outcome.failed >= 2
-    assert sum(state == "planned" for state in states(store).values()) == 30 - outcome.failed
+    assert outcome["failed"] >= 2
+    assert sum(state == "planned" for state in states(store).values()) == 30 - outcome["failed"]
 
 
 def test_runs_that_another_process_took_are_left_to_it(store, log, tmp_path):
@@ -141,7 +142,7 @@ def test_runs_that_another_process_took_are_left_to_it(store, log, tmp_path):
     Results(str(tmp_path / "results.db")).lease([config.run_key for config in configs[:3]])
     client = FakeClient(trained)
     outcome = train(store, client, configs, log)
-    assert (outcome.complete, outcome.elsewhere) == (1, 3)
+    assert (outcome["complete"], outcome["elsewhere"]) == (1, 3)
     assert [seeds(task) for task in client.tasks] == [[3]]
 
 
@@ -197,7 +198,7 @@ def test_the_number_of_tasks_on_the_cluster_is_bounded(store, log):
             return future
 
     configs = [run(seed, prototypes=n) for n in range(1, 13) for seed in range(2)]
-    assert train(store, Counting(lambda task: trained(task, seconds=10.0)), configs, log).complete == 24
+    assert train(store, Counting(lambda task: trained(task, seconds=10.0)), configs, log)["complete"] == 24
     assert max(open_tasks) == 2 * 2 * 2  # workers, tasks for each, runs of a stack
 
 
@@ -216,14 +217,15 @@ def test_workers_without_a_package_or_with_another_version_are_found_before_anyt
 def test_tasks_for_a_gpu_need_its_resource(store, log):
     client = FakeClient(trained)
     store.plan([run(0)])
-    runner = ClusterRunner(cluster(client, GPU=1.0), device="cuda")
-    assert runner.run_pending([run(0)], store, Context("torch"), DATASET, log).complete == 1
+    runner = Runner(store, log, "torch", cluster=ClusterRunner(cluster(client, GPU=1.0), device="cuda"))
+    runner.train([run(0)], DATASET)
+    assert runner.outcome["complete"] == 1
     assert client.resources == [{"GPU": 1.0}]
     assert client.tasks[0]["device"] == "cuda"
 
 
 def test_a_cluster_without_workers_is_waited_for_with_a_note(store, log):
-    assert train(store, FakeClient(trained, workers=0), [run(0)], log).complete == 1
+    assert train(store, FakeClient(trained, workers=0), [run(0)], log)["complete"] == 1
     assert log.notes == ["tcp://10.0.0.1:8786 has no worker: waiting for one"]
 
 

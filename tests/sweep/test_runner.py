@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import queue
 import threading
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,10 +17,10 @@ from idwbench.results.renewal import renewed as renewed_leases
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
-from idwbench.sweep import runner, stack_training
+from idwbench.sweep import runner, threads
 from idwbench.sweep.observer import Observer
-from idwbench.sweep.runner import stacks
-from idwbench.training.engine import Context, Engine
+from idwbench.sweep.runner import Runner, stacks
+from idwbench.training.engine import Engine
 
 DATASET = make_dataset()
 
@@ -49,10 +51,13 @@ class FakeEngine:
         return [result(config) for config in configs]
 
 
-def run_pending(configs, store, engine_of, dataset, observer, jobs=1, **settings):
+def train(configs, store, engine_of, observer, jobs=1, **settings):
+    trainer = Runner(store, observer, jobs=jobs, **settings)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(runner, "engine_of", lambda config, context: engine_of(config).record)
-        return runner.run_pending(configs, store, Context(), dataset, observer, jobs, **settings)
+        for module in (runner, threads):
+            patched.setattr(module, "engine_of", lambda config, context: engine_of(config).record)
+        trainer.train(configs, DATASET)
+    return trainer.outcome
 
 
 def result(config):
@@ -81,8 +86,8 @@ def planned(store, n):
 
 def test_the_time_of_a_stack_is_divided_into_set_up_training_and_metrics(store, monkeypatch):
     ticks = iter([10.0, 11.0, 11.5])  # the engine takes a second for two runs, their metrics half a second
-    monkeypatch.setattr(stack_training, "perf_counter", lambda: next(ticks))
-    run_pending(planned(store, 2), store, lambda config: FakeEngine(), DATASET, Observer())
+    monkeypatch.setattr(threads, "perf_counter", lambda: next(ticks))
+    train(planned(store, 2), store, lambda config: FakeEngine(), Observer())
     for stored in store.find_runs():
         assert stored.durations == {"set_up": 0.4, "training": 0.1, "metrics": 0.25}
         assert stored.metric("coverage", "train") is not None
@@ -95,8 +100,8 @@ def states(store):
 @pytest.mark.parametrize("jobs", [1, 3, 50])
 def test_every_run_is_trained_once_whatever_the_number_of_jobs(store, jobs):
     configs, engine = planned(store, 10), FakeEngine()
-    outcome = run_pending(configs, store, lambda config: engine, DATASET, Failures(), jobs)
-    assert (outcome.complete, outcome.failed, outcome.elsewhere) == (10, 0, 0)
+    outcome = train(configs, store, lambda config: engine, Failures(), jobs)
+    assert (outcome["complete"], outcome["failed"], outcome["elsewhere"]) == (10, 0, 0)
     assert sorted(seed for stack in engine.stacks for seed in stack) == list(range(10))
     assert set(states(store).values()) == {"complete"}
 
@@ -110,8 +115,8 @@ def test_one_kind_of_runs_is_divided_among_the_jobs():
 
 def test_a_run_that_fails_does_not_affect_the_others_of_its_stack(store):
     configs, engine, observer = planned(store, 8), FakeEngine(bad_seeds={2}), Failures()
-    outcome = run_pending(configs, store, lambda config: engine, DATASET, observer, jobs=2)
-    assert (outcome.complete, outcome.failed) == (7, 1)
+    outcome = train(configs, store, lambda config: engine, observer, jobs=2)
+    assert (outcome["complete"], outcome["failed"]) == (7, 1)
     assert observer.failures == [(2, "bad seed")]
     assert [seed for seed, state in states(store).items() if state == "failed"] == [2]
 
@@ -121,8 +126,8 @@ def test_runs_that_another_process_took_are_left_to_it(store, tmp_path):
     other = Results(str(tmp_path / "results.db"))
     other.lease([config.run_key for config in configs[:3]])
     engine = FakeEngine()
-    outcome = run_pending(configs, store, lambda config: engine, DATASET, Failures())
-    assert (outcome.complete, outcome.elsewhere) == (1, 3)
+    outcome = train(configs, store, lambda config: engine, Failures())
+    assert (outcome["complete"], outcome["elsewhere"]) == (1, 3)
     assert engine.stacks == [[3]]
 
 
@@ -136,9 +141,9 @@ def test_a_lease_is_renewed_while_an_epoch_lasts(store, monkeypatch):
     monkeypatch.setattr(runner, "renewed", partial(renewed_leases, interval=0.0))
     monkeypatch.setattr(store, "renew", locked)
     engine = FakeEngine(before=lambda configs: seen.wait(60))
-    outcome = run_pending(planned(store, 3), store, lambda config: engine, DATASET, Failures())
+    outcome = train(planned(store, 3), store, lambda config: engine, Failures())
     assert seen.is_set()
-    assert outcome.complete == 3
+    assert outcome["complete"] == 3
 
 
 def test_a_database_that_cannot_be_written_ends_the_sweep_and_frees_its_runs(store, monkeypatch):
@@ -147,7 +152,7 @@ def test_a_database_that_cannot_be_written_ends_the_sweep_and_frees_its_runs(sto
 
     monkeypatch.setattr(store, "finish", full)
     with pytest.raises(ResultsError, match="disk full"):
-        run_pending(planned(store, 8), store, lambda config: FakeEngine(), DATASET, Failures(), jobs=2)
+        train(planned(store, 8), store, lambda config: FakeEngine(), Failures(), jobs=2)
     assert set(states(store).values()) == {"planned"}
 
 
@@ -156,21 +161,19 @@ def test_an_interrupted_run_is_released(store):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_pending(planned(store, 4), store, lambda config: FakeEngine(before=interrupt), DATASET, Failures())
+        train(planned(store, 4), store, lambda config: FakeEngine(before=interrupt), Failures())
     assert set(states(store).values()) == {"planned"}
 
 
-def interrupting_waits(monkeypatch, n):
-    """Let the first `n` waits for the threads be interrupted, as by Ctrl-C."""
-    waits, wait = [], runner.wait
+def interrupt_waiting(monkeypatch, before=lambda: None):
+    """Let the wait for the end of a stack be interrupted, as by Ctrl-C."""
 
-    def interrupted_wait(futures, **options):
-        waits.append(options)
-        if len(waits) <= n:
+    class Ended(queue.SimpleQueue):
+        def get(self, timeout):
+            before()
             raise KeyboardInterrupt
-        return wait(futures, **options)
 
-    monkeypatch.setattr(runner, "wait", interrupted_wait)
+    monkeypatch.setattr(runner, "queue", SimpleNamespace(SimpleQueue=Ended, Empty=queue.Empty))
 
 
 def test_a_second_interruption_releases_the_runs_at_once_and_discards_what_is_still_trained(store, monkeypatch):
@@ -189,16 +192,10 @@ def test_a_second_interruption_releases_the_runs_at_once_and_discards_what_is_st
         def note(self, text):
             raise KeyboardInterrupt
 
-    def wait_once(futures, timeout, return_when=None):
-        if return_when is not None:  # for the first error, not for the end of the threads
-            assert started.wait(60)
-            raise KeyboardInterrupt
-        return runner_wait(futures, timeout=0)
-
-    runner_wait = runner.wait
-    monkeypatch.setattr(runner, "wait", wait_once)
+    interrupt_waiting(monkeypatch, before=lambda: started.wait(60))
+    monkeypatch.setattr(threads, "_PATIENCE_SECONDS", 0)
     with pytest.raises(KeyboardInterrupt):
-        run_pending(planned(store, 4), store, lambda config: SlowEngine(stack=2), DATASET, Interrupted())
+        train(planned(store, 4), store, lambda config: SlowEngine(stack=2), Interrupted())
     assert set(states(store).values()) == {"planned"}
     may_end.set()
     assert ended.wait(60)
@@ -209,7 +206,7 @@ def test_a_second_interruption_releases_the_runs_at_once_and_discards_what_is_st
 
 
 def test_an_interruption_before_the_threads_are_waited_for_does_not_start_the_other_runs(store, monkeypatch):
-    interrupting_waits(monkeypatch, 1)
+    interrupt_waiting(monkeypatch)
     held = threading.Event()
     engine = FakeEngine(stack=1, before=lambda configs: held.wait(60))
 
@@ -217,15 +214,15 @@ def test_an_interruption_before_the_threads_are_waited_for_does_not_start_the_ot
         def note(self, text):
             held.set()
 
-    monkeypatch.setattr(runner, "_PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(threads, "_PATIENCE_SECONDS", 0)
     with pytest.raises(KeyboardInterrupt):
-        run_pending(planned(store, 9), store, lambda config: engine, DATASET, Interrupted())
+        train(planned(store, 9), store, lambda config: engine, Interrupted())
     assert len(engine.stacks) == 1
     assert set(states(store).values()) == {"planned"}
 
 
 def test_what_fails_while_a_sweep_ends_is_released_instead_of_stored_as_failed(store, monkeypatch):
-    interrupting_waits(monkeypatch, 1)
+    interrupt_waiting(monkeypatch)
     held = threading.Event()
 
     def fail(configs):
@@ -237,9 +234,9 @@ def test_what_fails_while_a_sweep_ends_is_released_instead_of_stored_as_failed(s
             held.set()
 
     observer = Interrupted()
-    monkeypatch.setattr(runner, "_PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(threads, "_PATIENCE_SECONDS", 0)
     with pytest.raises(KeyboardInterrupt):
-        run_pending(planned(store, 1), store, lambda config: FakeEngine(before=fail), DATASET, observer)
+        train(planned(store, 1), store, lambda config: FakeEngine(before=fail), observer)
     assert states(store) == {0: "planned"}
     assert observer.failures == []
 
@@ -247,8 +244,8 @@ def test_what_fails_while_a_sweep_ends_is_released_instead_of_stored_as_failed(s
 @pytest.mark.parametrize("most", [1, 2])
 def test_after_a_number_of_failures_no_run_is_started_and_the_rest_is_released(store, most):
     configs, engine = planned(store, 12), FakeEngine(bad_seeds={1, 2, 3, 6}, stack=4)
-    outcome = run_pending(configs, store, lambda config: engine, DATASET, Failures(), max_failures=most)
-    assert outcome.failed == most
+    outcome = train(configs, store, lambda config: engine, Failures(), max_failures=most)
+    assert outcome["failed"] == most
     found = states(store)
     assert sorted(found.values()) == ["complete"] + ["failed"] * most + ["planned"] * (11 - most)
     assert found[0] == "complete"
@@ -263,7 +260,7 @@ def test_a_full_disk_ends_the_sweep_instead_of_failing_run_after_run(store, numb
             raise ValueError("the checkpoint was not written") from error
 
     with pytest.raises(FullDiskError, match=r"^runs.db.checkpoints/1.pt: cannot be written: No space left"):
-        run_pending(planned(store, 8), store, lambda config: FakeEngine(before=write), DATASET, Failures(), jobs=2)
+        train(planned(store, 8), store, lambda config: FakeEngine(before=write), Failures(), jobs=2)
     assert set(states(store).values()) == {"planned"}
 
 
@@ -276,5 +273,5 @@ def test_an_observer_learns_which_runs_another_process_has_taken(store, tmp_path
 
     configs, observer = planned(store, 4), Taken()
     Results(str(tmp_path / "results.db")).lease([config.run_key for config in configs[1:3]])
-    run_pending(configs, store, lambda config: FakeEngine(), DATASET, observer)
+    train(configs, store, lambda config: FakeEngine(), observer)
     assert observer.taken_seeds == (1, 2)

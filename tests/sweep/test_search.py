@@ -147,11 +147,10 @@ def test_a_search_returns_the_setting_with_the_best_mean_on_validation_rows(tmp_
 
     def train(configs: Sequence[RunConfig], ended: int) -> None:
         from idwbench.data.loading import load_dataset
-        from idwbench.sweep.runner import run_pending
-        from idwbench.training.engine import Context
+        from idwbench.sweep.runner import Runner
 
         trained.extend(configs)
-        run_pending(configs, results, Context(), load_dataset(spec.datasets[0][0]), Observer())
+        Runner(results, Observer()).train(configs, load_dataset(spec.datasets[0][0]))
 
     best = run_search(spec, results, train)
     by_setting: dict[str, list[float]] = {}
@@ -211,7 +210,7 @@ def test_a_setting_that_is_drawn_twice_is_trained_again_once(
     spec = read(tmp_path, text("{optuna: random, trials: 6, batch: 2, objective: validation_accuracy}", grid))
     db = tmp_path / "runs.db"
     error = Mock(side_effect=TrainingError("no room"))
-    monkeypatch.setattr("idwbench.sweep.runner.train_stack", error)
+    monkeypatch.setattr("idwbench.sweep.threads.train_stack", error)
     run_sweep(spec, db)
     run_sweep(spec, db, retry=retry)
     keys, results = planned_keys(db), Results(db)

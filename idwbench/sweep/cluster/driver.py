@@ -21,17 +21,14 @@ from idwbench.errors import ClusterError, ResultsError, TrainingError, error_sum
 from idwbench.results.provenance import Provenance
 from idwbench.results.renewal import renewed
 from idwbench.results.rows import package_versions
-from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
 from idwbench.sweep.cluster.connection import Cluster
 from idwbench.sweep.cluster.plugin_sources import plugin_sources
 from idwbench.sweep.cluster.tasks import TASK_SECONDS, Failure, SharedFolder, Task, TaskResult, TaskSizes
 from idwbench.sweep.cluster.worker import train_task, version_problem
-from idwbench.sweep.observer import Observer
-from idwbench.sweep.outcome import Outcome
-from idwbench.sweep.runner import run_pending, stacks
-from idwbench.training.engine import Context, stack_key
+from idwbench.sweep.runner import Runner, stacks
+from idwbench.training.engine import EngineName, stack_key
 from idwbench.training.selection import engine_of
 
 __all__ = ["ClusterRunner"]
@@ -44,7 +41,7 @@ Stack = list[RunConfig]
 
 @dataclass(frozen=True)
 class ClusterRunner:
-    """Trains runs on a cluster; `run_pending` has the arguments of `runner.run_pending`.
+    """Trains runs on a cluster.
 
     Attributes:
         cluster: The connected cluster.
@@ -54,24 +51,14 @@ class ClusterRunner:
     """
 
     cluster: Cluster
-    engine: str = "auto"
+    engine: EngineName = "auto"
     device: str = "cpu"
     data_dir: Path | None = None
 
-    def run_pending(
-        self,
-        configs: Sequence[RunConfig],
-        results: Results,
-        context: Context,
-        dataset: Dataset,
-        observer: Observer,
-        jobs: int = 1,
-        max_failures: int | None = None,
-    ) -> Outcome:
-        """Train the pending runs of `configs` on the workers, and store the results.
+    def train(self, configs: Sequence[RunConfig], runner: Runner, dataset: Dataset) -> list[RunConfig]:
+        """Train runs on the workers, store the results, and return the runs that this process is to train afterwards.
 
-        Runs that read other runs, and recordings, need the database or its disk: this process trains them, in `jobs`
-        threads, after the others. After `max_failures` failed runs the others are released.
+        These read other runs or are recorded, and need the database or its disk.
 
         Raises:
             ClusterError: the connection is lost, or a worker has other versions or data.
@@ -79,16 +66,13 @@ class ClusterRunner:
         """
         here = [config for config in configs if _needs_database(config)]
         there = [config for config in configs if not _needs_database(config)]
-        outcome = Outcome()
         if there:
-            outcome = _Driver(self, there, results, context, dataset, observer, max_failures).run()
-        if here and (max_failures is None or outcome.failed < max_failures):
-            observer.note(f"{len(here)} of the runs read or write beside the database: this process trains them")
+            _Driver(self, there, runner, dataset).run()
+        if here and not runner.has_failed:
+            runner.observer.note(f"{len(here)} of the runs read or write beside the database: this process trains them")
             if self.device != "cpu":
-                context = replace(context, engine="auto" if self.engine == "auto" else "torch", device=self.device)
-            left = None if max_failures is None else max_failures - outcome.failed
-            outcome.include(run_pending(here, results, context, dataset, observer, jobs, left))
-        return outcome
+                runner.engine, runner.device = "auto" if self.engine == "auto" else "torch", self.device
+        return here
 
 
 def _needs_database(config: RunConfig) -> bool:
@@ -105,21 +89,12 @@ class _Sent:
 
 
 class _Driver:
-    """The state of one call of `run_pending`."""
+    """The state of one call of `ClusterRunner.train`."""
 
-    def __init__(
-        self,
-        runner: ClusterRunner,
-        configs: Sequence[RunConfig],
-        results: Results,
-        context: Context,
-        dataset: Dataset,
-        observer: Observer,
-        max_failures: int | None,
-    ) -> None:
-        self.cluster, self.results, self.context = runner.cluster, results, context
-        self.dataset, self.observer, self.max_failures = dataset, observer, max_failures
-        self.outcome = Outcome()
+    def __init__(self, runner: ClusterRunner, configs: Sequence[RunConfig], owner: Runner, dataset: Dataset) -> None:
+        self.cluster, self.results, self.context = runner.cluster, owner.results, owner.context
+        self.dataset, self.observer, self.owner = dataset, owner.observer, owner
+        self.outcome, results, context = owner.outcome, owner.results, owner.context
         self.sizes = TaskSizes(stack_key)
         self.n_threads = self.cluster.n_threads()
         self.polled = time.monotonic()
@@ -141,23 +116,19 @@ class _Driver:
             "seconds": 2 * TASK_SECONDS,
         }
 
-    def run(self) -> Outcome:
+    def run(self) -> None:
         """Send tasks and store their results until no run is left."""
         self._check_versions()
         if self.n_threads == 0:
             self._say_waiting()
         try:
             with renewed(self.results, self.owned):
-                while not self._has_failed() and self._send():
+                while not self.owner.has_failed and self._send():
                     sent = self.sent.pop(self._next_ended())
                     self._store(sent)
                     sent.future.release()  # Python discards a Ctrl-C that comes while an object is deleted
         finally:
             self._end()
-        return self.outcome
-
-    def _has_failed(self) -> bool:
-        return self.max_failures is not None and self.outcome.failed >= self.max_failures
 
     def _check_versions(self) -> None:
         """Check the workers that are there; tasks check again, for workers that come later."""
@@ -209,7 +180,7 @@ class _Driver:
             if key not in leased:
                 del self.owned[key]
         if elsewhere := [keys[key] for key in new if key not in leased]:
-            self.outcome.add("elsewhere", len(elsewhere))
+            self.outcome["elsewhere"] += len(elsewhere)
             self.observer.taken(elsewhere)
         owned = [[config for config in stack if config.run_key in self.owned] for stack in taken]
         return [stack for stack in owned if stack]
@@ -272,7 +243,7 @@ class _Driver:
         self.results.finish(runs, self.dataset.sha256, provenance)
         for run in runs:
             self.owned.pop(run.config.run_key)
-            self.outcome.add(run.state, 1)
+            self.outcome[run.state] += 1
         for stack in trained:
             engine_of(stack[0].config, self.context).stored([run.config for run in stack], self.context)
             self.observer.finished(stack)
@@ -289,7 +260,7 @@ class _Driver:
     def _fail(self, config: RunConfig, error: Exception, text: str) -> None:
         self.results.fail([config.run_key], text)
         self.owned.pop(config.run_key)
-        self.outcome.add("failed", 1)
+        self.outcome["failed"] += 1
         self.observer.failed(config, error)
 
     def _lost(self, sent: _Sent, error: Exception) -> None:

@@ -122,15 +122,15 @@ def _train(task: Task, result: TaskResult, cancelled: Callable[[], bool]) -> Non
 
 
 def _trained(stack: list[RunConfig], setup: _Setup, on_epoch: Callable[[int], None]) -> StackResult:
-    from idwbench.sweep.stack_training import train_stack
+    from idwbench.sweep.threads import train_stack
     from idwbench.training.threads import limited_threads
 
     started, context = time.perf_counter(), replace(setup.context, on_epoch=on_epoch)
     result: StackResult = {"results": [], "failure": None, "seconds": 0.0}
     try:
-        engine = engine_of(stack[0], setup.context)  # loads torch if it is needed, which is limited only then
+        engine_of(stack[0], setup.context)  # loads torch if it is needed, which is limited only then
         with limited_threads(1):
-            result["results"] = train_stack(engine, stack, setup.dataset, setup.quality, context)
+            result["results"] = train_stack(stack, setup.dataset, setup.quality, context)
     except _Cancelled:
         raise
     except Exception as error:  # no error of one run may end the sweep
