@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -89,16 +88,17 @@ class AbstractReplay(ABC):
             order[:] = batch_order(generator, n_train)
         self.steps_of_epoch = math.ceil(n_train / self.protocol.batch_size)
         self.n_steps = epochs * self.steps_of_epoch
+        self._most = max(1, _BLOCK_NUMBERS // (config.network.prototypes * dataset.n_features))
 
     def steps(self, first: int, last: int) -> Iterator[Steps]:
-        """Yield the steps from `first` to `last` (exclusive) in order."""
+        """Yield the steps from `first` to `last` (exclusive) in order, some at a time."""
         size, n_train = self.protocol.batch_size, len(self.dataset.train)
         n_full = n_train // size
         while first < last:
             epoch, step = divmod(first, self.steps_of_epoch)
             order, rate = self.orders[epoch].astype(np.int64), learning_rate(self.protocol, epoch)
             if step < n_full:
-                n = min(n_full - step, last - first)
+                n = min(n_full - step, last - first, self._most)
                 rows = order[step * size : (step + n) * size].reshape(n, size)
             else:
                 rows = order[None, step * size :]
@@ -244,7 +244,8 @@ def replay_keys(
     is_exact = _check_arrival(replay.prototypes(), keys, values, initial)
     accumulator = _Accumulator(replay, initial)
     for first, last in reversed(chunks):
-        accumulator.add(_Chunk.taken(replay, snapshots.pop(), first, last))
+        for steps, trajectory in reversed(_trajectories(replay, snapshots.pop(), first, last)):
+            accumulator.add(steps, trajectory)
         on_step(2 * replay.n_steps - first, 2 * replay.n_steps)
     return accumulator.history(values, is_exact)
 
@@ -292,30 +293,20 @@ def _plan_chunks(replay: AbstractReplay, memory: int) -> list[tuple[int, int]]:
     return [*pairwise((*range(0, replay.n_steps, length), replay.n_steps))]
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """Consecutive steps with the prototypes before each, and the squares after it (None for SGD)."""
-
-    steps: list[Steps]
-    keys: NDArray[np.float32]
-    values: NDArray[np.float32]
-    squares: NDArray[np.float32] | None
-
-    @classmethod
-    def taken(cls, replay: AbstractReplay, snapshot: Snapshot, first: int, last: int) -> _Chunk:
-        """Take the steps from a snapshot again and keep the prototypes."""
-        replay.restore(snapshot)
-        now, steps = replay.prototypes(), [*replay.steps(first, last)]
-        keys, values = (np.empty((last - first, *array.shape), array.dtype) for array in (now.keys, now.values))
-        squares = None if now.squares is None else np.empty_like(keys)
-        singles = [(several, number) for several in steps for number in range(len(several.rows))]
-        for place, (several, number) in enumerate(singles):
-            keys[place], values[place] = now.keys, now.values
-            replay.take(Steps(several.first + number, several.rows[number : number + 1], several.rate))
-            now = replay.prototypes()
-            if squares is not None and now.squares is not None:
-                squares[place] = now.squares
-        return cls(steps, keys, values, squares)
+def _trajectories(
+    replay: AbstractReplay, snapshot: Snapshot, first: int, last: int
+) -> list[tuple[Steps, list[Prototypes]]]:
+    """Take steps again from a snapshot; return them with the prototypes before each and after the last of some."""
+    replay.restore(snapshot)
+    now, taken = replay.prototypes(), []
+    for steps in replay.steps(first, last):
+        trajectory = [now]
+        for number, rows in enumerate(steps.rows):
+            replay.take(Steps(steps.first + number, rows[None], steps.rate))
+            trajectory.append(replay.prototypes())
+        now = trajectory[-1]
+        taken.append((steps, trajectory))
+    return taken
 
 
 class _Accumulator:
@@ -334,38 +325,25 @@ class _Accumulator:
         self.class_shares = np.zeros((self.protocol.epochs, n_classes, len(initial)))
         self.steps_of_epoch = replay.steps_of_epoch
 
-    def add(self, chunk: _Chunk) -> None:
-        """Add the shares of a chunk; the chunks come from the last to the first."""
-        at_once = max(1, _BLOCK_NUMBERS // self.initial.size)
-        end = len(chunk.keys)
-        for several in reversed(chunk.steps):
-            start = end - len(several.rows)
-            while end > start:
-                begin = max(start, end - at_once)
-                self._add_steps(several, chunk, slice(begin, end), begin - start)
-                end = begin
-
-    def _add_steps(self, several: Steps, chunk: _Chunk, place: slice, offset: int) -> None:
-        n = place.stop - place.start
-        rows = several.rows[offset : offset + n]
-        train = self.dataset.train
-        batches = StepBatches(train.inputs[rows], train.targets[rows], chunk.keys[place], chunk.values[place])
+    def add(self, steps: Steps, trajectory: list[Prototypes]) -> None:
+        """Add the shares of some steps, from the last to the first, with the prototypes before each and at the end."""
+        train, rows = self.dataset.train, steps.rows
+        keys, values = zip(*((now.keys, now.values) for now in trajectory[:-1]), strict=True)
+        batches = StepBatches(train.inputs[rows], train.targets[rows], np.stack(keys), np.stack(values))
         method, parameters = get_method(self.model.method), self.model.parameters
-        clips = np.ones(n)
+        clips = np.ones(len(rows))
         if self.protocol.gradient_clip:
             clips = clip_factors(method, parameters, batches, self.protocol.gradient_clip)
-        rates = np.full(n, several.rate)
-        if chunk.squares is None:
-            sizes = rates.reshape(-1, 1, 1)
-        else:
-            sizes = adam_step_sizes(rates, chunk.squares[place], several.first + offset)
+        rates = np.full(len(rows), steps.rate)
+        squares = [now.squares for now in trajectory[1:] if now.squares is not None]
+        sizes = adam_step_sizes(rates, np.stack(squares), steps.first) if squares else rates.reshape(-1, 1, 1)
         coefficients = self.coefficients.earlier(sizes, clips)
         shares = directional_gradients(method, parameters, batches, coefficients * self.directions)
         for rows_of_step, step_shares in zip(rows, shares, strict=True):
             self.shares[rows_of_step] += step_shares  # the rows of a batch are distinct
         labels = train.labels[rows].ravel() if self.dataset.class_names else np.zeros(rows.size, np.int64)
         members = labels == np.arange(self.class_shares.shape[1])[:, None]
-        self.class_shares[several.first // self.steps_of_epoch] += members @ shares.reshape(rows.size, -1)
+        self.class_shares[steps.first // self.steps_of_epoch] += members @ shares.reshape(rows.size, -1)
 
     def history(self, values: NDArray[np.float32], is_exact: bool) -> KeyHistory:
         """Return the history after the first step was added."""
