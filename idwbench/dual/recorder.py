@@ -30,8 +30,8 @@ Array = NDArray[Any]
 
 # Headers, JSON and the file system's own needs.
 _OVERHEAD = 2**20
-# Steps after which the pages that were written leave the memory of the process.
-_MAPPED_STEPS = 16
+# Folded inputs that are copied before their pages leave the memory of the process.
+_ROWS_AT_ONCE = 2**12
 
 
 class Recorder:
@@ -99,7 +99,10 @@ class Recorder:
             for name, layer in self.layers.items():
                 self._arrays[f"{name}.initial"][...] = joined(layer).cpu().numpy()
             for name, inputs in self.fold.items():
-                self._arrays[f"{name}.inputs"][...] = inputs
+                for start in range(0, len(inputs), _ROWS_AT_ONCE):
+                    rows = slice(start, start + _ROWS_AT_ONCE)
+                    self._arrays[f"{name}.inputs"][rows] = inputs[rows]
+                    self._release_pages()
             self.facts.write(self.partial)
         except OutputError:
             self.discard()
@@ -171,9 +174,7 @@ class Recorder:
         self.steps, self.slots = self.steps + 1, new.stop
         self._rows = None
         self._calls.end_step()
-        if self.steps % _MAPPED_STEPS == 0:
-            for array in self._arrays.values():
-                release_pages(array)
+        self._release_pages()
 
     def flush(self) -> None:
         """Write everything to the disk, before a checkpoint with `position` is written."""
@@ -226,6 +227,11 @@ class Recorder:
         self.close()
         shutil.rmtree(self.partial, ignore_errors=True)
 
+    def _release_pages(self) -> None:
+        """Take what was written out of the memory of the process."""
+        for array in self._arrays.values():
+            release_pages(array)
+
     def _check_space(self) -> None:
         needed, free = self.needed_bytes, shutil.disk_usage(self.partial).free
         if free < needed:
@@ -275,9 +281,8 @@ class Recorder:
         """Write the residuals of all layers, and return the facts of the layers with their shares."""
         described = {}
         for name, memory in Recording.read(self.partial, self.facts).layers.items():
-            residual, arrays = memory.remainder(), self._arrays
-            arrays[f"{name}.residual"][...] = residual
-            moved = np.linalg.norm(arrays[f"{name}.final"].astype(np.float64) - arrays[f"{name}.initial"])
+            residual = self._arrays[f"{name}.residual"][...] = memory.remainder()
+            moved = np.linalg.norm(memory.final.astype(np.float64) - memory.initial)
             share = float(np.linalg.norm(residual) / moved) if moved else 0.0
             described[name] = replace(self.facts.layers[name], residual_share=share)
         return described
@@ -295,25 +300,15 @@ class Recordings:
     folder: Path | None = None
     note: Callable[[str], None] = lambda line: None
 
-    def recorder(
-        self,
-        layers: Mapping[str, Layer],
-        facts: RecordingFacts,
-        *,
-        steps: int,
-        slots: int,
-        dtype: str = "float32",
-        fold: Mapping[str, Array] | None = None,
-    ) -> Recorder:
-        """Return the recorder of a run, after its disk space was said; arguments as for `Recorder`.
+    def recorder(self, layers: Mapping[str, Layer], facts: RecordingFacts, **options: Any) -> Recorder:
+        """Return the recorder of a run, after its disk space was said; options as for `Recorder`.
 
         Raises:
             RecordingError: there is no folder.
         """
         if self.folder is None:
             raise RecordingError("a recording needs a database in a file: expected SQLite")
-        folder = self.folder / facts.run_key
-        recorder = Recorder(layers, folder, facts, steps=steps, slots=slots, dtype=dtype, fold=fold)
+        recorder = Recorder(layers, self.folder / facts.run_key, facts, **options)
         needed = readable_bytes(recorder.needed_bytes)
         self.note(f"the recording of run {facts.run_key[:8]} needs {needed} in {self.folder}")
         return recorder

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,8 @@ class LayerFacts:
             is not None.
     """
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # for reading
+
     features: int
     outputs: int
     bias: bool
@@ -75,6 +77,8 @@ class RecordingFacts:
         complete: Whether the training was recorded to its end.
         checksums: `file_checksum` of each array's file by its name; recordings of version 0.2.0 have none.
     """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # for reading
 
     run_key: str
     data_sha256: str
@@ -144,14 +148,15 @@ class RecordingFacts:
         if not folder.is_dir():
             problem = "there is no recording: it was moved or deleted, or the run was not recorded"
             raise RecordingError(problem, file=folder, hint="train the run again to record it anew")
+        from pydantic import TypeAdapter
+
         path = folder / FILE
         content = read_file(path, RecordingError)
         try:
             stored: dict[str, Any] = json.loads(content)
             name, checksum = stored.pop("format"), stored.pop("sha256", None)
             is_damaged = checksum not in (None, _facts_sha256(stored))
-            layers = {layer: LayerFacts(**facts) for layer, facts in stored.pop("layers").items()}
-            facts = _checked(cls(layers=layers, **stored))
+            facts: RecordingFacts = TypeAdapter(cls).validate_python(stored)
         except (ValueError, LookupError, TypeError, AttributeError):
             raise RecordingError("is damaged: expected the facts of a recording", file=path) from None
         if name != FORMAT:
@@ -346,11 +351,3 @@ def parameters_sha256(parameters: Iterable[NDArray[np.generic]]) -> str:
 
 def _facts_sha256(stored: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
-
-
-def _checked(facts: RecordingFacts) -> RecordingFacts:
-    """Return the facts, whose values have the types of the fields; otherwise a `ValueError` is raised."""
-    from pydantic import TypeAdapter
-
-    checked: RecordingFacts = TypeAdapter(RecordingFacts).validate_python(asdict(facts))
-    return checked

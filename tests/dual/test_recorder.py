@@ -248,6 +248,28 @@ def test_without_a_folder_there_are_no_recordings() -> None:
         Recordings().recorder({"layer_0": nn.Linear(2, 2)}, facts(), steps=1, slots=1)
 
 
+def resident_bytes(file: Path) -> int:
+    """Return the bytes of a mapped file that are in the memory of this process."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    return sum(1024 * int(next(x for x in lines if x.startswith("Rss:")).split()[1]) for x in lines if str(file) in x)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the memory of a process is read as on Linux")
+def test_what_was_recorded_does_not_stay_in_the_memory_of_the_process(tmp_path: Path) -> None:
+    inputs = np.ones((20_000, 100), np.float32)
+    layer, rows = nn.Linear(100, 200), np.arange(4000)
+    sizes = {"steps": 2, "slots": 8000, "fold": {"layer_0": inputs}}
+    recorder = Recorder({"layer_0": layer}, tmp_path / "run", facts(), **sizes)
+    recorder.start()
+    assert resident_bytes(recorder.partial / "layer_0.inputs.npy") < inputs.nbytes / 8
+    for _ in range(2):
+        recorder.begin_step(rows)
+        layer(torch.from_numpy(inputs[rows])).sum().backward()
+        recorder.end_step(0.1)
+        assert resident_bytes(recorder.partial / "layer_0.gradients.npy") < 4000 * 200 * 4 / 8
+    recorder.discard()
+
+
 def test_inputs_beyond_half_precision_are_refused(tmp_path: Path) -> None:
     made = RecordedTraining(SGD, tmp_path / "run", record_dtype="float16")
     made.inputs[3, 1] = 1e5
