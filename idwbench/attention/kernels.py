@@ -1,8 +1,8 @@
 """The kernels of kernel regression: formula, parameters and function on arrays of each in one record.
 
 A function takes squared distances (queries, keys), +∞ for a pair that does not count, and the values of its parameters,
-and returns weights of the same shape, up to a factor for each query. It may overwrite the squared distances. NumPy is
-imported by the first call, since planning does not need it.
+and returns weights of the same shape, up to a factor for each query. NumPy is imported by the first call, since
+planning does not need it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Kernel(Record):
         return BANDWIDTH in self.parameters
 
     def weights(self, sq_dist: Array, parameters: Mapping[str, float]) -> Array:
-        """Return the weights (queries, keys), up to a factor for each query; overwrites the squared distances."""
+        """Return the weights (queries, keys), up to a factor for each query."""
         import numpy as np
 
         with np.errstate(over="ignore"):  # a tiny bandwidth
@@ -59,40 +59,25 @@ def _gaussian(sq_dist: Array, *, bandwidth: float) -> Array:
     import numpy as np
 
     # Relative to the nearest key: plain weights of a query far from all keys would all be 0.
-    sq_dist -= sq_dist.min(1, keepdims=True)
-    sq_dist *= -0.5 / bandwidth**2
-    return np.exp(sq_dist, out=sq_dist)
+    weights: Array = np.exp((sq_dist - sq_dist.min(1, keepdims=True)) * (-0.5 / bandwidth**2))
+    return weights
 
 
 def _boxcar(sq_dist: Array, *, bandwidth: float) -> Array:
-    import numpy as np
-
-    return (np.sqrt(sq_dist, out=sq_dist) <= bandwidth).astype(sq_dist.dtype)
+    return (sq_dist**0.5 <= bandwidth).astype(sq_dist.dtype)
 
 
 def _triangular(sq_dist: Array, *, bandwidth: float) -> Array:
-    import numpy as np
-
-    scaled = np.sqrt(sq_dist, out=sq_dist)
-    scaled *= -1 / bandwidth
-    scaled += 1
-    return np.maximum(scaled, 0, out=scaled)
+    return (sq_dist**0.5 * (-1 / bandwidth) + 1).clip(0)
 
 
 def _epanechnikov(sq_dist: Array, *, bandwidth: float) -> Array:
-    import numpy as np
-
-    scaled = np.sqrt(sq_dist, out=sq_dist)
-    scaled /= bandwidth
-    np.square(scaled, out=scaled)
-    np.subtract(1, scaled, out=scaled)
-    return np.maximum(scaled, 0, out=scaled)
+    return (1 - (sq_dist**0.5 / bandwidth) ** 2).clip(0)
 
 
 def _shepard(sq_dist: Array, *, power: float, epsilon: float) -> Array:
-    is_hit = sq_dist <= _HIT_SQ_DIST if epsilon == 0 else None
     weights = _inverse_square(sq_dist, epsilon) if power == 2 else _inverse_power(sq_dist, power, epsilon)
-    if is_hit is not None and (rows := is_hit.any(1)).any():
+    if epsilon == 0 and (rows := (is_hit := sq_dist <= _HIT_SQ_DIST).any(1)).any():
         weights[rows] = is_hit[rows]  # equal weights, the limit of ε → 0
     return weights
 
@@ -100,9 +85,9 @@ def _shepard(sq_dist: Array, *, power: float, epsilon: float) -> Array:
 def _inverse_square(sq_dist: Array, epsilon: float) -> Array:
     import numpy as np
 
-    sq_dist += epsilon
-    smallest = np.maximum(sq_dist.min(1, keepdims=True), np.finfo(sq_dist.dtype).tiny)
-    weights: Array = np.divide(smallest, np.maximum(sq_dist, smallest, out=sq_dist), out=sq_dist)
+    total = sq_dist + epsilon
+    smallest = np.maximum(total.min(1, keepdims=True), np.finfo(sq_dist.dtype).tiny)
+    weights: Array = smallest / np.maximum(total, smallest)
     return weights
 
 
@@ -110,18 +95,16 @@ def _inverse_power(sq_dist: Array, power: float, epsilon: float) -> Array:
     import numpy as np
 
     # The logarithm before the power, as in the score of `idw`, since d^p may overflow for all keys.
-    logarithm = np.log(np.maximum(sq_dist, _HIT_SQ_DIST, out=sq_dist), out=sq_dist)
-    logarithm *= power / 2
+    logarithm = np.log(np.maximum(sq_dist, _HIT_SQ_DIST)) * (power / 2)
     smallest = logarithm.min(1, keepdims=True)
+    weights: Array
     if epsilon == 0:
-        np.subtract(smallest, logarithm, out=logarithm)
-        return np.exp(logarithm, out=logarithm)
-    # 1/(ε + d^p) up to the factor exp(c) with c = max(log ε, p log d of the nearest key).
-    smallest = np.maximum(smallest, sq_dist.dtype.type(math.log(epsilon)))
-    logarithm -= smallest
-    np.exp(logarithm, out=logarithm)
-    logarithm += np.exp(sq_dist.dtype.type(math.log(epsilon)) - smallest)
-    return np.divide(1, logarithm, out=logarithm)
+        weights = np.exp(smallest - logarithm)
+    else:  # 1/(ε + d^p) up to the factor exp(c) with c = max(log ε, p log d of the nearest key)
+        log_epsilon = sq_dist.dtype.type(math.log(epsilon))
+        factor = np.maximum(smallest, log_epsilon)
+        weights = 1 / (np.exp(logarithm - factor) + np.exp(log_epsilon - factor))
+    return weights
 
 
 def _log_sphere(features: int) -> float:

@@ -307,7 +307,7 @@ def leave_one_out_errors(
         alone = own[is_left_out[own]]
         sq_dist[alone - rows.start, alone] = np.inf
         for index, parameters in enumerate(candidates):
-            pair_weights = kernel.weights(sq_dist.copy(), parameters)
+            pair_weights = kernel.weights(sq_dist, parameters)
             other_sums = (pair_weights @ sums).astype(np.float64)
             if len(alone) < len(own):
                 other_sums -= np.where(is_left_out[own], 0.0, pair_weights[own - rows.start, own])[:, None] * ones[rows]
