@@ -8,53 +8,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from idwbench.attention.forward import attend, scores
-    from idwbench.attention.layers import MultiheadAttention, SelfAttention
-    from idwbench.claims.verdicts import judge_claims
-    from idwbench.estimators.classifier import PrototypeClassifier
-    from idwbench.estimators.kernel_regressor import KernelRegressor
-    from idwbench.estimators.regressor import PrototypeRegressor
-    from idwbench.explanations.explain import explain
-    from idwbench.explanations.passages import explain_prompt
-    from idwbench.exports.model import export_model, model_card
-    from idwbench.models.imported import import_prototypes
-    from idwbench.models.kernel_regression import kernel_regression
-    from idwbench.models.model_file import load_model
-    from idwbench.page.writing import write_page
-    from idwbench.plugins import register
-    from idwbench.publications.folder import write_publication
-    from idwbench.results.store import Results
-    from idwbench.runs.config import run_config
-    from idwbench.sweep.execution import run_sweep, train
-    from idwbench.sweep.measurement import measure_runs
-    from idwbench.training.replay import key_history
+    from idwbench.attention.forward import attend as attend
+    from idwbench.attention.forward import scores as scores
+    from idwbench.attention.layers import MultiheadAttention as MultiheadAttention
+    from idwbench.attention.layers import SelfAttention as SelfAttention
+    from idwbench.claims.verdicts import judge_claims as judge_claims
+    from idwbench.estimators.classifier import PrototypeClassifier as PrototypeClassifier
+    from idwbench.estimators.kernel_regressor import KernelRegressor as KernelRegressor
+    from idwbench.estimators.regressor import PrototypeRegressor as PrototypeRegressor
+    from idwbench.explanations.explain import explain as explain
+    from idwbench.explanations.passages import explain_prompt as explain_prompt
+    from idwbench.exports.model import export_model as export_model
+    from idwbench.exports.model import model_card as model_card
+    from idwbench.models.imported import import_prototypes as import_prototypes
+    from idwbench.models.kernel_regression import kernel_regression as kernel_regression
+    from idwbench.models.model_file import load_model as load_model
+    from idwbench.page.writing import write_page as write_page
+    from idwbench.plugins import register as register
+    from idwbench.publications.folder import write_publication as write_publication
+    from idwbench.results.store import Results as Results
+    from idwbench.runs.config import run_config as run_config
+    from idwbench.sweep.execution import run_sweep as run_sweep
+    from idwbench.sweep.execution import train as train
+    from idwbench.sweep.measurement import measure_runs as measure_runs
+    from idwbench.training.replay import key_history as key_history
 
-__all__ = [
-    "KernelRegressor",
-    "MultiheadAttention",
-    "PrototypeClassifier",
-    "PrototypeRegressor",
-    "Results",
-    "SelfAttention",
-    "attend",
-    "explain",
-    "explain_prompt",
-    "export_model",
-    "import_prototypes",
-    "judge_claims",
-    "kernel_regression",
-    "key_history",
-    "load_model",
-    "measure_runs",
-    "model_card",
-    "register",
-    "run_config",
-    "run_sweep",
-    "scores",
-    "train",
-    "write_page",
-    "write_publication",
-]
 __version__ = "0.2.0"
 
 _HOMES = {
@@ -83,6 +61,7 @@ _HOMES = {
     "write_page": "idwbench.page.writing",
     "write_publication": "idwbench.publications.folder",
 }
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
