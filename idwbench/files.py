@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import secrets
 import stat
 import tempfile
 from pathlib import Path
@@ -128,16 +129,16 @@ def writable_folder(folder: Path) -> bool:
 
 def _replace(target: Path, content: bytes) -> None:
     """Write a temporary file that takes the place of `target` when it is complete; after an error that is unchanged."""
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".idwbench-", delete=False) as file:
-        temporary = Path(file.name)
-        try:
+    temporary = target.with_name(f".idwbench-{secrets.token_hex(8)}")
+    try:
+        with open(temporary, "xb") as file:
             file.write(content)
-            file.close()
-            os.chmod(temporary, _permissions(target))
-            os.replace(temporary, target)
-        except BaseException:  # an interruption too must not leave a temporary file
-            temporary.unlink(missing_ok=True)
-            raise
+        if (mode := _mode(target)) is not None:
+            os.chmod(temporary, stat.S_IMODE(mode))
+        os.replace(temporary, target)
+    except BaseException:  # an interruption too must not leave a temporary file
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _check_regular(mode: int, path: Path, failure: type[IdwbenchError], expected: str) -> None:
@@ -179,13 +180,3 @@ def _mode(path: Path) -> int | None:
         return path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def _permissions(target: Path) -> int:
-    mode = _mode(target)
-    if mode is not None:
-        return stat.S_IMODE(mode)
-    # A temporary file is private; a new file follows the umask like any other.
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask
