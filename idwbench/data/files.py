@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Scaling
-from idwbench.data.preparation import RawData, RawSplit, ScalingChoice, split_rows
+from idwbench.data.preparation import RawData, RawSplit, ScalingChoice
 from idwbench.errors import DatasetError, did_you_mean
 from idwbench.files import read_file
 from idwbench.machine import check_memory
@@ -51,19 +51,18 @@ def load_csv(config: CsvConfig, folder: Path) -> RawData:
     targets: NDArray[Any]
     if config.task == "regression":
         targets = _numbers(frame[[config.label]])
-        classes: NDArray[Any] = np.zeros(len(targets))
     else:
         labels = _labels(texts, frame[config.label])
         names = _classes(labels)
         class_names = tuple(map(str, names.tolist()))
-        targets = classes = np.searchsorted(names, labels)
+        targets = np.searchsorted(names, labels)
     whole = RawSplit(_numbers(frame.drop(columns=config.label)), targets)
-    train, test = split_rows(classes, config.test_fraction, np.random.RandomState(config.seed))
-    if len(test) == 0:
+    train, test = whole.split(config.test_fraction, np.random.RandomState(config.seed))
+    if len(test.targets) == 0:
         problem = "no class has two rows" if class_names else "has only one row"
         raise DatasetError(f"{problem}: one for train and one for test are needed")
     scaling: ScalingChoice = "features" if config.scaling == "standard" else Scaling.identity()
-    return RawData(whole.rows(train), whole.rows(test), class_names=class_names, scaling=scaling)
+    return RawData(train, test, class_names=class_names, scaling=scaling)
 
 
 def _read_csv(path: Path, label: str) -> tuple[Any, list[str]]:

@@ -46,6 +46,16 @@ class RawSplit(NamedTuple):
         tasks, characters = (None if part is None else part[rows] for part in (self.tasks, self.characters))
         return RawSplit(self.inputs[rows], self.targets[rows], tasks, characters)
 
+    @property
+    def classes(self) -> NDArray[np.generic]:
+        """The labels (n,), or one class for all rows of a regression."""
+        return self.targets if self.targets.ndim == 1 else np.zeros(len(self.targets))
+
+    def split(self, size: int | float, random: np.random.RandomState) -> tuple[RawSplit, RawSplit]:
+        """Return the rows that remain and those that are split off, as `split_rows` chooses them."""
+        rest, apart = split_rows(self.classes, size, random)
+        return self.rows(rest), self.rows(apart)
+
 
 @dataclass(frozen=True)
 class RawData:
@@ -114,7 +124,7 @@ def split_off_validation(config: DatasetConfig, raw: RawData) -> tuple[RawSplit,
     size = config.validation
     if isinstance(config, LanguageConfig | PartsConfig) or raw.validation is not None or not size:
         return raw.train, raw.validation
-    classes = raw.train.targets if raw.class_names else np.zeros(len(raw.train.targets))
+    classes = raw.train.classes
     spare = len(classes) - len(np.unique(classes))
     if spare == 0 or size > spare:
         each = " of each class" if raw.class_names else ""
@@ -122,8 +132,7 @@ def split_off_validation(config: DatasetConfig, raw: RawData) -> tuple[RawSplit,
             f"expected at most {spare} rows, as one{each} of the {len(classes)} training rows must stay, got {size}",
             location=("validation",),
         )
-    rest, apart = split_rows(classes, size, random_stream(config.seed, VALIDATION_STREAM))
-    return raw.train.rows(rest), raw.train.rows(apart)
+    return raw.train.split(size, random_stream(config.seed, VALIDATION_STREAM))
 
 
 def _standard(train: NDArray[np.generic], *, whole: bool = False) -> Scaling:

@@ -7,7 +7,7 @@ z ~ N(0, 1). An answer is right when v_i is the nearest of the stored values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -16,19 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Scaling
-from idwbench.data.preparation import HOLDOUT_STREAM, RawData, RawSplit, ScalingChoice, random_stream, split_rows
-from idwbench.runs.datasets import (
-    BlobsConfig,
-    CirclesConfig,
-    DatasetConfig,
-    Friedman1Config,
-    GaussianQuantilesConfig,
-    HypercubeConfig,
-    LookupConfig,
-    SineConfig,
-    TableConfig,
-    TwoMoonsConfig,
-)
+from idwbench.data.preparation import HOLDOUT_STREAM, RawData, RawSplit, ScalingChoice, random_stream
+from idwbench.runs.datasets import DatasetConfig, LookupConfig, SineConfig, TableConfig, TwoMoonsConfig
 
 __all__ = [
     "GENERATORS",
@@ -48,6 +37,9 @@ __all__ = [
 ]
 
 
+Draw = Callable[[Any, int, np.random.RandomState], RawSplit]
+
+
 class Generator(NamedTuple):
     """How a data set is drawn.
 
@@ -60,7 +52,7 @@ class Generator(NamedTuple):
         draws_once: Whether classes depend on the whole sample, so that all splits are drawn as one.
     """
 
-    draw: Callable[[Any, int, np.random.RandomState], RawSplit]
+    draw: Draw
     numbers: int | None
     class_names: tuple[str, ...] = ()
     scaling: ScalingChoice = Scaling.identity()
@@ -111,78 +103,72 @@ def draw_two_moons(config: TwoMoonsConfig, per_class: int, random: np.random.Ran
     return RawSplit(points, np.repeat([0, 1], per_class))
 
 
-def _draw_circles(config: CirclesConfig, size: int, random: np.random.RandomState) -> RawSplit:
-    from sklearn.datasets import make_circles
-
-    return RawSplit(*make_circles(size, noise=config.noise, factor=config.factor, random_state=random))
-
-
-def _draw_blobs(config: BlobsConfig, size: int, random: np.random.RandomState) -> RawSplit:
-    """Return points around centres that are uniform in [−10, 10] and belong to the seed."""
-    from sklearn.datasets import make_blobs
-
-    centres = np.random.RandomState(config.seed).uniform(-10, 10, (config.classes, config.features))
-    inputs, labels, *_ = make_blobs(size, centers=centres, cluster_std=config.spread, random_state=random)
-    return RawSplit(inputs, labels)
-
-
-def _draw_hypercube(config: HypercubeConfig, size: int, random: np.random.RandomState) -> RawSplit:
-    """Return two clusters for each class; the vertices of the classes belong to the sample."""
-    from sklearn.datasets import make_classification
-
-    inputs, labels = make_classification(
-        size,
-        n_features=config.features,
-        n_informative=config.informative,
-        n_redundant=0,
-        n_classes=config.classes,
-        flip_y=config.flipped,
-        random_state=random,
-    )
-    return RawSplit(inputs, labels)
-
-
-def _draw_gaussian_quantiles(config: GaussianQuantilesConfig, size: int, random: np.random.RandomState) -> RawSplit:
-    """Return normal points; the bounds between the classes are quantiles of the sample."""
-    from sklearn.datasets import make_gaussian_quantiles
-
-    inputs, labels = make_gaussian_quantiles(
-        n_samples=size, n_features=config.features, n_classes=config.classes, random_state=random
-    )
-    return RawSplit(inputs, labels)
-
-
-def _draw_hastie_10_2(config: DatasetConfig, size: int, random: np.random.RandomState) -> RawSplit:
-    """Return ten normal features; the class ``outer`` has Σ x² > 9.34, the median."""
-    from sklearn.datasets import make_hastie_10_2
-
-    inputs, signs = make_hastie_10_2(size, random_state=random)
-    return RawSplit(inputs, (signs > 0).astype(np.int64))
-
-
 def _draw_sine(config: SineConfig, size: int, random: np.random.RandomState) -> RawSplit:
     """Return x uniform in [−π, π] and y = sin x + noise · N(0, 1)."""
     inputs = random.uniform(-np.pi, np.pi, (size, 1))
     return RawSplit(inputs, np.sin(inputs) + config.noise * random.normal(size=(size, 1)))
 
 
-def _draw_friedman1(config: Friedman1Config, size: int, random: np.random.RandomState) -> RawSplit:
-    """Return y = 10 sin(π x₁ x₂) + 20 (x₃ − ½)² + 10 x₄ + 5 x₅ + noise · N(0, 1) (Friedman 1991)."""
-    from sklearn.datasets import make_friedman1
+def _drawn_by(function: str, options: Callable[[Any], dict[str, Any]]) -> Draw:
+    """Return what draws by a function of ``sklearn.datasets``; `options` are its arguments for the settings."""
 
-    inputs, targets = make_friedman1(size, n_features=10, noise=config.noise, random_state=random)
-    return RawSplit(inputs, targets[:, np.newaxis])
+    def draw(config: DatasetConfig, size: int, random: np.random.RandomState) -> RawSplit:
+        from sklearn import datasets
+
+        inputs, targets, *_ = getattr(datasets, function)(n_samples=size, random_state=random, **options(config))
+        # Hastie's classes are −1 and 1.
+        return RawSplit(inputs, targets[:, np.newaxis] if config.task == "regression" else np.maximum(targets, 0))
+
+    return draw
 
 
 GENERATORS = {
     "two_moons": Generator(draw_two_moons, 6, ("upper", "lower")),
-    "circles": Generator(_draw_circles, 3, ("outer", "inner")),
-    "blobs": Generator(_draw_blobs, None, scaling="features"),
-    "hypercube": Generator(_draw_hypercube, None, scaling="features", draws_once=True),
-    "gaussian_quantiles": Generator(_draw_gaussian_quantiles, None, draws_once=True),
-    "hastie_10_2": Generator(_draw_hastie_10_2, 11, ("inner", "outer")),
+    "circles": Generator(
+        _drawn_by("make_circles", lambda config: {"noise": config.noise, "factor": config.factor}),
+        3,
+        ("outer", "inner"),
+    ),
+    "blobs": Generator(  # around centres that are uniform in [−10, 10] and belong to the seed
+        _drawn_by(
+            "make_blobs",
+            lambda config: {
+                "centers": np.random.RandomState(config.seed).uniform(-10, 10, (config.classes, config.features)),
+                "cluster_std": config.spread,
+            },
+        ),
+        None,
+        scaling="features",
+    ),
+    "hypercube": Generator(  # the vertices of the classes belong to the sample
+        _drawn_by(
+            "make_classification",
+            lambda config: {
+                "n_features": config.features,
+                "n_informative": config.informative,
+                "n_redundant": 0,
+                "n_classes": config.classes,
+                "flip_y": config.flipped,
+            },
+        ),
+        None,
+        scaling="features",
+        draws_once=True,
+    ),
+    "gaussian_quantiles": Generator(  # the bounds between the classes are quantiles of the sample
+        _drawn_by(
+            "make_gaussian_quantiles", lambda config: {"n_features": config.features, "n_classes": config.classes}
+        ),
+        None,
+        draws_once=True,
+    ),
+    # The class ``outer`` has Σ x² > 9.34, the median.
+    "hastie_10_2": Generator(_drawn_by("make_hastie_10_2", lambda config: {}), 11, ("inner", "outer")),
     "sine": Generator(_draw_sine, 2),
-    "friedman1": Generator(_draw_friedman1, 11, scaling="features"),
+    # y = 10 sin(π x₁ x₂) + 20 (x₃ − ½)² + 10 x₄ + 5 x₅ + noise · N(0, 1) (Friedman 1991).
+    "friedman1": Generator(
+        _drawn_by("make_friedman1", lambda config: {"n_features": 10, "noise": config.noise}), 11, scaling="features"
+    ),
 }
 
 
@@ -251,14 +237,7 @@ def load_lookup(config: LookupConfig, folder: Path) -> RawData:
     )
 
 
-# Options of the function ``sklearn.datasets.load_name`` that returns the table.
-TABLES: dict[str, Mapping[str, Any]] = {
-    "iris": {},
-    "wine": {},
-    "breast_cancer": {},
-    "digits": {},
-    "diabetes": {"scaled": False},
-}
+TABLES = ("iris", "wine", "breast_cancer", "digits", "diabetes")
 
 
 def load_table(config: TableConfig, folder: Path) -> RawData:
@@ -268,19 +247,15 @@ def load_table(config: TableConfig, folder: Path) -> RawData:
     """
     from sklearn import datasets
 
-    table = getattr(datasets, f"load_{config.name}")(**TABLES[config.name])
+    table = getattr(datasets, f"load_{config.name}")(**({"scaled": False} if config.name == "diabetes" else {}))
     image_shape = table.images.shape[1:] if "images" in table else None
-    if config.task == "classification":
-        whole = RawSplit(np.asarray(table.data, np.float64), np.asarray(table.target, np.int64))
-        classes, class_names = whole.targets, tuple(map(str, table.target_names))
-    else:
-        whole = RawSplit(np.asarray(table.data, np.float64), np.asarray(table.target, np.float64)[:, np.newaxis])
-        classes, class_names = np.zeros(len(whole.targets)), ()
-    train, test = split_rows(classes, config.test_fraction, np.random.RandomState(config.seed))
+    is_regression = config.task == "regression"
+    whole = RawSplit(table.data, table.target[:, np.newaxis] if is_regression else table.target)
+    train, test = whole.split(config.test_fraction, np.random.RandomState(config.seed))
     return RawData(
-        whole.rows(train),
-        whole.rows(test),
-        class_names=class_names,
+        train,
+        test,
+        class_names=() if is_regression else tuple(map(str, table.target_names)),
         image_shape=image_shape,
         scaling="pixels" if image_shape else "features",
     )
