@@ -28,7 +28,16 @@ def blobs(n_train: int, n_features: int, n_classes: int = 10, n_test: int = 1000
         return Split(inputs.astype(np.float32), labels)
 
     names = tuple(map(str, range(n_classes)))
-    return Dataset(TwoMoonsConfig(), split(n_train), split(n_test), None, Scaling.identity(), None, names, "")
+    return Dataset(
+        config=TwoMoonsConfig(),
+        train=split(n_train),
+        test=split(n_test),
+        holdout=None,
+        scaling=Scaling.identity(),
+        image_shape=None,
+        class_names=names,
+        sha256="",
+    )
 
 
 def mnist() -> tuple[Dataset, str]:

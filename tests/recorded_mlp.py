@@ -33,7 +33,16 @@ def made_parts(dataset: object = SEQUENCE) -> Dataset:
         return Split(inputs, labels.astype(np.int64), tasks.astype(np.int64))
 
     config = parse_dataset(dataset)
-    made = Dataset(config, split(21), split(12), None, SCALING, (2, 3), ("0", "1", "2"), "0" * 64)
+    made = Dataset(
+        config=config,
+        train=split(21),
+        test=split(12),
+        holdout=None,
+        scaling=SCALING,
+        image_shape=(2, 3),
+        class_names=("0", "1", "2"),
+        sha256="0" * 64,
+    )
     return made if config.name == "sequence" else replace(made, **_splits(made, None))
 
 

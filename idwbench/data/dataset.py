@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.runs.datasets import DatasetConfig, Task
-from idwbench.runs.metrics import evaluate, evaluate_classifiers, nearest_values
+from idwbench.runs.metrics import evaluate
 
 __all__ = [
     "Dataset",
@@ -18,10 +18,12 @@ __all__ = [
     "Scaling",
     "Split",
     "TrainingData",
-    "TrainingRows",
     "array_sha256",
     "feature_moments",
+    "nearest_values",
 ]
+
+_NUMBERS_AT_ONCE = 2**22
 
 FeatureMoments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -48,7 +50,7 @@ class Scaling:
         with np.errstate(over="ignore", invalid="ignore"):
             return ((raw.astype(np.float64) - self.mean) / self.std).astype(np.float32)
 
-    def invert(self, scaled: NDArray[np.floating]) -> NDArray[np.float64]:
+    def invert(self, scaled: NDArray[np.generic]) -> NDArray[np.float64]:
         """Return `scaled` (…, features) in the data's own units."""
         return scaled.astype(np.float64) * self.std + self.mean
 
@@ -108,12 +110,18 @@ class Split:
 _TARGETS = {(np.dtype(np.int64), 1), (np.dtype(np.float32), 2)}
 
 
+@dataclass(frozen=True)
 class TrainingData:
-    """Rows to train on, and what is known of them; a base class of `TrainingRows` and `Dataset`."""
+    """Rows to train on, and what is known of them; all that an estimator has.
+
+    Attributes:
+        class_names: One name for each class, in the order of the labels; empty for a regression.
+        target_scaling: Scaling of the targets of a regression.
+    """
 
     train: Split
     class_names: tuple[str, ...]
-    target_scaling: Scaling
+    target_scaling: Scaling = field(default_factory=Scaling.identity)
 
     @property
     def task(self) -> Task:
@@ -158,16 +166,7 @@ class TrainingData:
         return [_n_distinct(self.train.inputs[rows]) for rows in self.groups]
 
 
-@dataclass(frozen=True)
-class TrainingRows(TrainingData):
-    """Rows that are only trained on, with targets as they are; a regression has no names of classes."""
-
-    train: Split
-    class_names: tuple[str, ...]
-    target_scaling: Scaling = field(default_factory=Scaling.identity)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Dataset(TrainingData):
     """One data set, ready to train on.
 
@@ -175,22 +174,17 @@ class Dataset(TrainingData):
         holdout: A large new sample of synthetic data, or None.
         scaling: Scaling of the inputs.
         image_shape: (height, width) if an input is an image, or None.
-        class_names: One name for each class, in the order of the labels; empty for a regression.
         sha256: Checksum of the content.
         validation: Rows of the training data that are not trained on, or None.
-        target_scaling: Scaling of the targets of a regression.
     """
 
     config: DatasetConfig
-    train: Split
     test: Split
     holdout: Split | None
     scaling: Scaling
     image_shape: tuple[int, int] | None
-    class_names: tuple[str, ...]
     sha256: str
     validation: Split | None = None
-    target_scaling: Scaling = field(default_factory=Scaling.identity)
 
     def __post_init__(self) -> None:
         """Check that the splits fit each other."""
@@ -218,20 +212,29 @@ class Dataset(TrainingData):
         """Return the metrics of a model's `outputs` (n, outputs) on a split, in the targets' own units."""
         targets: NDArray[np.generic] = self.splits[split].targets
         if self.task == "regression":
-            outputs = self.target_scaling.invert(outputs)
-            targets = self.target_scaling.invert(targets.astype(np.float32))
-        metrics = evaluate(self.task, split, outputs, targets)
+            outputs, targets = self.target_scaling.invert(outputs), self.target_scaling.invert(targets)
+        metrics = evaluate(self.task, outputs, targets)
         if self.config.task == "lookup":
-            stored = self.target_scaling.invert(self.train.targets.astype(np.float32))
+            stored = self.target_scaling.invert(self.train.targets)
             nearest = nearest_values(outputs, stored)
-            metrics[split, "recall"] = float(((nearest >= 0) & (stored[nearest] == targets).all(1)).mean())
-        return metrics
+            metrics["recall"] = float(((nearest >= 0) & (stored[nearest] == targets).all(1)).mean())
+        return {(split, name): value for name, value in metrics.items()}
 
-    def stack_metrics(self, split: str, outputs: NDArray[np.floating]) -> list[dict[tuple[str, str], float]]:
-        """Return the `metrics` of each of some models, from their `outputs` (models, n, outputs)."""
-        if self.task == "classification":
-            return evaluate_classifiers(split, outputs, self.splits[split].labels)
-        return [self.metrics(split, own) for own in outputs]
+
+def nearest_values(outputs: NDArray[np.floating], stored: NDArray[np.floating]) -> NDArray[np.int64]:
+    """Return the index (n,) of the stored value nearest to each of `outputs` (n, features); −1 for one with NaN.
+
+    The order of ‖o − v‖² is that of ‖v‖² − 2 o·v. Of equal distances the first counts.
+    """
+    exact, asked = stored.astype(np.float64), outputs.astype(np.float64)
+    norms = np.einsum("ij,ij->i", exact, exact)
+    nearest = np.full(len(asked), -1, np.int64)
+    rows = max(1, _NUMBERS_AT_ONCE // len(exact))
+    for start in range(0, len(asked), rows):
+        part = asked[start : start + rows]
+        nearest[start : start + rows] = (norms - 2 * np.nan_to_num(part, posinf=0, neginf=0) @ exact.T).argmin(1)
+    nearest[~np.isfinite(asked).all(1)] = -1
+    return nearest
 
 
 def _n_distinct(inputs: NDArray[np.float32]) -> int:

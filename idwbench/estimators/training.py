@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention.scores import BUILT_IN_METHODS
-from idwbench.data.dataset import Split, TrainingRows
+from idwbench.data.dataset import Split, TrainingData
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.models.initialisation import check_prototypes
 from idwbench.runs.kinds.models import parse_model
@@ -257,7 +257,7 @@ def _new_run(training: PrototypeTraining, train: Split, n_classes: int) -> Kerne
     from idwbench.training.kernel_runs import KernelRun
 
     prepare()
-    rows = TrainingRows(train, tuple(map(str, range(n_classes))))
+    rows = TrainingData(train, tuple(map(str, range(n_classes))))
     check_prototypes(training.network, rows)
     return KernelRun(training, rows, rows.moments)
 

@@ -41,9 +41,9 @@ from idwbench.attention.distances import stacked_product
 from idwbench.attention.forward import apply_weighting
 from idwbench.attention.scores import unit_vectors
 from idwbench.attention.weightings import get_weighting
+from idwbench.data.dataset import nearest_values
 from idwbench.data.synthetic import LookupTable, Queries
 from idwbench.runs.kinds.hash_table import HashTableConfig
-from idwbench.runs.metrics import nearest_values
 
 if TYPE_CHECKING:
     from idwbench.results.records import StoredRun

@@ -338,7 +338,7 @@ def _one_hot(labels: NDArray[Any], names: Sequence[str]) -> tuple[NDArray[np.flo
 def _mean_targets(data: Dataset, keys: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the mean target of the training inputs nearest to each key, in the targets' own units."""
     train, key_of = data.train, nearest(data.train.inputs, keys)[0]
-    targets = np.eye(data.n_outputs)[train.labels] if data.class_names else data.target_scaling.invert(train.targets)  # type: ignore[arg-type]
+    targets = np.eye(data.n_outputs)[train.labels] if data.class_names else data.target_scaling.invert(train.targets)
     counts = np.bincount(key_of, minlength=len(keys))
     sums = np.zeros((len(keys), data.n_outputs))
     np.add.at(sums, key_of, targets)

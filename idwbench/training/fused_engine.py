@@ -110,11 +110,9 @@ def _metrics(runs: KernelRuns, dataset: Dataset) -> dict[int, dict[tuple[str, st
     """Return the metrics of the runs that are complete, by their place in the stack."""
     complete = np.flatnonzero(runs.finite == runs.protocol.epochs)
     by_run: dict[int, dict[tuple[str, str], float]] = {r: {} for r in complete.tolist()}
-    for split in dataset.splits:
-        outputs = runs.outputs[split]
-        chosen = outputs if len(complete) == len(outputs) else outputs[complete]
-        for own, metrics in zip(by_run.values(), dataset.stack_metrics(split, chosen), strict=True):
-            own |= metrics
+    for r, own in by_run.items():
+        for split in dataset.splits:
+            own |= dataset.metrics(split, runs.outputs[split][r])
     return by_run
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from idwbench.data.dataset import nearest_values
 from idwbench.data.loading import load_dataset
 from idwbench.data.synthetic import draw_queries, draw_table
 from idwbench.errors import ConfigError
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import LookupConfig, parse_dataset
-from idwbench.runs.metrics import nearest_values
 
 
 def test_keys_values_and_noise_have_the_declared_moments() -> None:
@@ -81,7 +81,7 @@ def test_nearest_values_are_those_of_all_differences(monkeypatch: pytest.MonkeyP
     outputs, stored = generator.normal(size=(50, 3)), generator.normal(size=(20, 3))
     expected = ((outputs[:, None] - stored) ** 2).sum(-1).argmin(1)
     assert (nearest_values(outputs, stored) == expected).all()
-    monkeypatch.setattr("idwbench.runs.metrics._NUMBERS_AT_ONCE", 60)
+    monkeypatch.setattr("idwbench.data.dataset._NUMBERS_AT_ONCE", 60)
     assert (nearest_values(outputs, stored) == expected).all()
 
 

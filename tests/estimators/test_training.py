@@ -122,7 +122,16 @@ def test_a_step_with_weights_follows_the_gradient_of_the_weighted_mean_loss(task
     weights = (weights / weights.mean()).astype(np.float32)
     split = Split(inputs, targets, weights=weights)
     names = ("a", "b", "c") if task == "classification" else ()
-    data = Dataset(parse_dataset("two_moons"), split, split, None, Scaling.identity(), None, names, "")
+    data = Dataset(
+        config=parse_dataset("two_moons"),
+        train=split,
+        test=split,
+        holdout=None,
+        scaling=Scaling.identity(),
+        image_shape=None,
+        class_names=names,
+        sha256="",
+    )
     settings = {"optimizer": "sgd", "schedule": "constant", "learning_rate": 0.1, "epochs": 1, "batch_size": 12}
     config = run_config("two_moons", prototypes=4, initialisation="samples", **settings)
     result = train_run(config, data, engine="fused")

@@ -55,7 +55,16 @@ def made_dataset(features: int = 2, image_shape: tuple[int, int] | None = None) 
     inputs = np.random.default_rng(0).normal(size=(8, features)).astype(np.float32)
     split = Split(inputs, np.arange(8) % 2)
     config = run_config("two_moons").dataset
-    return Dataset(config, split, split, None, SCALING, image_shape, ("upper", "lower"), "0" * 64)
+    return Dataset(
+        config=config,
+        train=split,
+        test=split,
+        holdout=None,
+        scaling=SCALING,
+        image_shape=image_shape,
+        class_names=("upper", "lower"),
+        sha256="0" * 64,
+    )
 
 
 def words(figure: Figure) -> list[str]:

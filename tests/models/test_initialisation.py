@@ -23,7 +23,16 @@ def uneven(sizes: tuple[int, ...]) -> Dataset:
     inputs = np.random.default_rng(0).normal(size=(len(labels), 2)).astype(np.float32)
     split = Split(inputs, labels)
     names = tuple("abcdefgh"[: len(sizes)])
-    return Dataset(make_dataset().config, split, split, None, Scaling.identity(), None, names, "")
+    return Dataset(
+        config=make_dataset().config,
+        train=split,
+        test=split,
+        holdout=None,
+        scaling=Scaling.identity(),
+        image_shape=None,
+        class_names=names,
+        sha256="",
+    )
 
 
 @pytest.mark.parametrize("way", ["samples", "kmeans"])
@@ -97,7 +106,16 @@ def test_k_means_needs_distinct_inputs():
     inputs[5:] = np.arange(10).reshape(5, 2)
     base = make_dataset()
     split = Split(inputs, np.repeat(np.arange(2), 5))
-    dataset = Dataset(base.config, split, split, None, Scaling.identity(), None, ("a", "b"), "")
+    dataset = Dataset(
+        config=base.config,
+        train=split,
+        test=split,
+        holdout=None,
+        scaling=Scaling.identity(),
+        image_shape=None,
+        class_names=("a", "b"),
+        sha256="",
+    )
     _, values = begin(dataset, "kmeans", 6)
     np.testing.assert_array_equal(values.sum(0), [1, 5])
     with pytest.raises(ConfigError, match="expected at most 6, the number of distinct training inputs, got 7"):

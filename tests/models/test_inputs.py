@@ -113,7 +113,16 @@ def test_an_input_of_a_part_is_that_of_the_model_s_own_data(choice):
         loaded.append(found)
         scaling = own if found.name == "joint" else of_parts
         split = Split(scaling.apply(pixels), np.arange(2))
-        return Dataset(found, split, split, None, scaling, (2, 3), ("0", "1"), "")
+        return Dataset(
+            config=found,
+            train=split,
+            test=split,
+            holdout=None,
+            scaling=scaling,
+            image_shape=(2, 3),
+            class_names=("0", "1"),
+            sha256="",
+        )
 
     for name in ("fashion_mnist", "mnist", "joint"):
         np.testing.assert_array_equal(
@@ -135,7 +144,16 @@ def test_an_input_of_other_data_is_scaled_to_the_model_s_units():
 
     def load(found, data_dir):
         split = Split(standard.apply(pixels), np.zeros(1, np.int64))
-        return Dataset(found, split, split, None, standard, (2, 3), ("0",), "")
+        return Dataset(
+            config=found,
+            train=split,
+            test=split,
+            holdout=None,
+            scaling=standard,
+            image_shape=(2, 3),
+            class_names=("0",),
+            sha256="",
+        )
 
     found = find_input("fashion_mnist:test:0", model.config, model, load=load)
     np.testing.assert_allclose(found, pixels[0] / 255, atol=1e-6)

@@ -107,7 +107,16 @@ def test_all_but_one_of_equal_keys_are_dead_and_their_spacing_is_zero():
 def a_set(inputs) -> Dataset:
     inputs = np.ascontiguousarray(inputs, dtype=np.float32)
     split = Split(inputs, np.zeros(len(inputs), np.int64))
-    return Dataset(parse_dataset("two_moons"), split, split, None, Scaling.identity(), None, ("a", "b"), "0" * 64)
+    return Dataset(
+        config=parse_dataset("two_moons"),
+        train=split,
+        test=split,
+        holdout=None,
+        scaling=Scaling.identity(),
+        image_shape=None,
+        class_names=("a", "b"),
+        sha256="0" * 64,
+    )
 
 
 @pytest.mark.parametrize("inputs", [[[1.0, 2.0]], [[1.0, 2.0]] * 5], ids=["one point", "equal points"])

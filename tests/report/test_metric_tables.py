@@ -47,7 +47,7 @@ def of_kind(run: StoredRun, kind: str, method: str = "kmeans") -> StoredRun:
 
 @pytest.fixture(autouse=True)
 def _distance(monkeypatch: pytest.MonkeyPatch) -> None:
-    lower = MetricDefinition("gap", "classification", lambda *_: 0.0, percent=False, higher_is_better=False)
+    lower = MetricDefinition("gap", "classification", percent=False, higher_is_better=False)
     monkeypatch.setitem(METRICS, lower.name, lower)
 
 

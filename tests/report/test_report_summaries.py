@@ -143,7 +143,7 @@ def test_another_metric_may_be_asked_for(stored_run: Make) -> None:
 
 
 def test_a_new_metric_needs_no_change_of_the_report(stored_run: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    coverage = MetricDefinition("coverage_90", "classification", lambda *_: 0.0, percent=True, higher_is_better=True)
+    coverage = MetricDefinition("coverage_90", "classification", percent=True, higher_is_better=True)
     monkeypatch.setitem(METRICS, coverage.name, coverage)
     runs = [stored_run(metrics={("test", "coverage_90"): 0.875, ("test", "unregistered"): 12.3456})]
     assert "| **87.50** |" in render(summarise(runs, "coverage_90"), "markdown")

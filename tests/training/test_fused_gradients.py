@@ -46,7 +46,16 @@ def kernel_run(method, given, inputs, targets, keys, values, **options):
     split = Split(inputs, targets)
     config = run_config("two_moons", method=method, prototypes=len(keys), epochs=1, **given, **options)
     names = () if targets.ndim == 2 else tuple("abcdefghij"[: values.shape[1]])
-    dataset = Dataset(config.dataset, split, split, None, Scaling.identity(), None, names, "")
+    dataset = Dataset(
+        config=config.dataset,
+        train=split,
+        test=split,
+        holdout=None,
+        scaling=Scaling.identity(),
+        image_shape=None,
+        class_names=names,
+        sha256="",
+    )
     run = KernelRun(config, dataset, (inputs.mean(0), inputs.std(0)))
     run.keys[0][0] = keys.T if run.narrow else keys
     run.values[0][0] = values.T
