@@ -13,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    Strict,
     ValidationError,
     model_validator,
 )
@@ -54,7 +55,7 @@ def saved_model_card(model: SavedModel) -> dict[str, Any]:
     network = model.network
     card = _card(model.config, model, model.provenance, model.metrics, network.method.formula, len(network.keys))
     return card | {
-        "metrics_with_patches": _plain(model.patched_metrics) or None,
+        "metrics_with_patches": dict(model.patched_metrics) or None,
         "patches": [dict(patch) for patch in model.patches],
     }
 
@@ -109,16 +110,12 @@ def _card(
         "dataset": dataset,
         "protocol": config.protocol.model_dump(mode="json") if is_trained else None,
         "seed": config.seed if is_trained else None,
-        "metrics": _plain(metrics),
+        "metrics": dict(metrics),
         "run_key": provenance.get("run_key"),
         "provenance": {name: part for name, part in provenance.items() if name not in ("run_key", "data_sha256")},
         "metrics_with_patches": None,
         "patches": [],
     }
-
-
-def _plain(metrics: SplitMetrics) -> dict[str, dict[str, float]]:
-    return {split: dict(values) for split, values in metrics.items()}
 
 
 def _with_unknown_data(content: Any) -> Any:
@@ -138,13 +135,15 @@ class ModelFacts(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True)
 
     config: Annotated[RunConfig, BeforeValidator(_with_unknown_data)]
-    image_shape: Annotated[list[Count], Field(min_length=2, max_length=2)] | None
-    class_names: list[str] = Field(validation_alias=AliasChoices("class_names", "classes"))
+    image_shape: Annotated[tuple[Count, ...], Strict(False), Field(min_length=2, max_length=2)] | None
+    class_names: Annotated[tuple[str, ...], Strict(False)] = Field(
+        validation_alias=AliasChoices("class_names", "classes")
+    )
     provenance: dict[str, Any]
-    patches: list[dict[str, Any]]
+    patches: Annotated[tuple[dict[str, Any], ...], Strict(False)]
     metrics: _SplitMetrics = {}
-    patched_metrics: _SplitMetrics | None = Field(
-        default=None, validation_alias=AliasChoices("patched_metrics", "metrics_with_patches")
+    patched_metrics: Annotated[_SplitMetrics, BeforeValidator(lambda metrics: metrics or {})] = Field(
+        default={}, validation_alias=AliasChoices("patched_metrics", "metrics_with_patches")
     )
 
     @model_validator(mode="after")

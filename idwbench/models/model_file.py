@@ -242,22 +242,11 @@ def _check_tensors(tensors: Mapping[str, Tensor], facts: ModelFacts) -> None:
 
 def _model(facts: ModelFacts, tensors: Mapping[str, Tensor], method: Method) -> SavedModel:
     keys, values = (tensors[name].detach() for name in ("keys", "values"))
-    scalings = {
-        name: Scaling(*(tensors[f"{name}_{part}"].detach().numpy() for part in ("mean", "std")))
-        for name in (["scaling"] if facts.class_names else ["scaling", "target"])
-    }
-    return SavedModel(
-        network=PrototypeNetwork(method, facts.config.model.parameters, keys, values),
-        config=facts.config,
-        scaling=scalings["scaling"],
-        image_shape=(facts.image_shape[0], facts.image_shape[1]) if facts.image_shape else None,
-        class_names=tuple(facts.class_names),
-        target_scaling=scalings.get("target", Scaling.identity()),
-        provenance=facts.provenance,
-        patches=tuple(facts.patches),
-        metrics=facts.metrics,
-        patched_metrics=facts.patched_metrics or {},
-    )
+    given: dict[str, Any] = dict(facts)
+    for name in ["scaling"] if facts.class_names else ["scaling", "target"]:
+        scaling = Scaling(*(tensors[f"{name}_{part}"].detach().numpy() for part in ("mean", "std")))
+        given["scaling" if name == "scaling" else "target_scaling"] = scaling
+    return SavedModel(network=PrototypeNetwork(method, facts.config.model.parameters, keys, values), **given)
 
 
 def _method(config: RunConfig, path: Path) -> Method:

@@ -171,10 +171,7 @@ def nearest(points: Array, others: Array, own: Indices | None = None) -> tuple[I
             if own is not None:
                 inside = np.flatnonzero((own[rows] >= first) & (own[rows] < first + len(part)))
                 products[inside, own[rows][inside] - first] = np.inf
-            place = _first_nearest(products, slack, points[rows], part)
-            every = np.arange(len(place))
-            squares = _squares(points[rows], part, every, place)
-            squares[np.isinf(products[every, place])] = np.inf  # nothing but the point itself
+            place, squares = _first_nearest(products, slack, points[rows], part)
             closer = squares < least[rows]
             index[rows][closer] = first + place[closer]
             np.minimum(least[rows], squares, out=least[rows])
@@ -197,27 +194,25 @@ def _products(points: Array, others: Array) -> Iterator[tuple[slice, Floats, flo
         yield rows, products, 4 * (n_features + 2) * _EPSILON * float(norms.max() + _norms(block).max())
 
 
-def _first_nearest(products: Floats, slack: float, points: Array, others: Array) -> Indices:
-    """Return the index (n,) of the first nearest of others, from products with that error.
+def _first_nearest(products: Floats, slack: float, points: Array, others: Array) -> tuple[Indices, Floats]:
+    """Return the index (n,) of the first nearest of others and its squared distance, from products with that error.
 
-    The candidates are those that the error allows; of several, the distances are computed by differences.
+    The distances of all candidates that the error allows are computed by differences.
     """
-    place: Indices = products.argmin(1)
-    candidates = products <= np.take_along_axis(products, place[:, None], 1) + slack
-    if np.count_nonzero(candidates) > len(place):
-        several = np.flatnonzero(np.count_nonzero(candidates, axis=1) > 1)
-        pair, columns = np.nonzero(candidates[several])
-        squares = np.full((len(several), len(others)), np.inf)
-        squares[pair, columns] = _squares(points, others, several[pair], columns)
-        place[several] = squares.argmin(1)
-    return place
+    pairs = np.flatnonzero(products <= products.min(1, keepdims=True) + slack)
+    row, candidate = np.divmod(pairs, len(others))
+    squares = _squares(points, others, row, candidate)
+    squares[np.isinf(products[row, candidate])] = np.inf  # nothing but the point itself
+    order = np.lexsort((squares, row))  # stable, so that of equal distances the first counts
+    first = order[np.searchsorted(row, np.arange(len(points)))]
+    return candidate[first], squares[first]
 
 
 def _norms(points: Array) -> Array:
     return np.asarray(np.einsum("...f,...f->...", points, points))
 
 
-def _squares(points: Array, others: Array, i: Indices, j: Indices, dtype: DTypeLike = np.float64) -> Array:
+def _squares(points: Array, others: Array, i: Indices, j: Indices, dtype: DTypeLike = np.float64) -> NDArray[Any]:
     """Return the squared distances of the pairs (i, j), by differences."""
     squares = np.empty(len(i), dtype)
     step = max(1, _PART_NUMBERS // points.shape[1])
@@ -310,11 +305,10 @@ class PrototypeQuality:
             columns["train", "key_spacing"] = search(keys, keys, True)[1].mean(1)
         if self._has_labels:
             labels = values.argmax(2)
-            columns["train", "key_agreement"] = _fractions(labels == train.labels[point_of])
+            columns["train", "key_agreement"] = (labels == train.labels[point_of]).mean(1)
             for name, split in self.splits.items():
                 own = key_of if name == "train" else search(split.inputs[None], keys, False)[0]
-                right = np.take_along_axis(labels, own, 1) == split.labels
-                columns[name, "nearest_key_accuracy"] = _fractions(right)
+                columns[name, "nearest_key_accuracy"] = (np.take_along_axis(labels, own, 1) == split.labels).mean(1)
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
@@ -327,7 +321,3 @@ def _run_by_run(
     results = [nearest(points[run % len(points)], others[run % len(others)], own) for run in runs]
     index, distance = map(np.stack, zip(*results, strict=True))
     return index, distance
-
-
-def _fractions(true: NDArray[np.bool_]) -> NDArray[np.float64]:
-    return np.asarray(np.count_nonzero(true, axis=1) / true.shape[1])  # some times as fast as a mean
