@@ -24,7 +24,7 @@ from idwbench.errors import ExplanationError, RecordingError
 from idwbench.explanations.explanation import Answer
 from idwbench.explanations.memory import OnSlots, chosen_layers, layer_progress
 from idwbench.explanations.training_data import residual_warnings
-from idwbench.models.text_model import LstmLanguageModel, TextModel, find_language_model
+from idwbench.models.text_model import LstmLanguageModel, TextModel, load_language_model
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.datasets import LARGEST_VOCABULARY, DatasetConfig, dataset_label
@@ -188,11 +188,12 @@ def _read_prompt(
     for name, number in counts.items():
         if number is not None and number < 1:
             raise ExplanationError(f"expected at least 1, got {number}", location=(name,))
-    config = results.find_run(run_key).config
-    if not isinstance(config.model, LstmConfig):
-        raise ExplanationError(f"only a run of kind lstm_lm reads one, not {config.model.kind}", location=("prompt",))
-    run, model = find_language_model(results, run_key)
-    codes = model.encode(prompt)[-config.model.context :]
+    run = results.find_run(run_key)
+    settings = run.config.model
+    if not isinstance(settings, LstmConfig):
+        raise ExplanationError(f"only a run of kind lstm_lm reads one, not {settings.kind}", location=("prompt",))
+    model = load_language_model(results, run_key)
+    codes = model.encode(prompt)[-settings.context :]
     if not len(codes):
         problem = f"expected at least one {model.tokenizer.unit.removesuffix('s')}"
         raise ExplanationError(problem, location=("prompt",))

@@ -138,7 +138,6 @@ def _object_arrays(content: Any) -> tuple[dict[str, str], _Arrays]:
     """Return the name of an object's class and its arrays, or "arrays" and an array itself."""
     for attributes in _ATTRIBUTES:
         if hasattr(content, attributes["prototypes"]):
-            _check_model(content)
             names = {name: attribute for name, attribute in attributes.items() if hasattr(content, attribute)}
             arrays = {name: np.asarray(getattr(content, attribute)) for name, attribute in names.items()}
             return {"imported_from": type(content).__name__}, arrays
@@ -149,18 +148,6 @@ def _object_arrays(content: Any) -> tuple[dict[str, str], _Arrays]:
         return {"imported_from": "arrays"}, {"prototypes": np.asarray(content)}
     except ValueError:
         raise ModelFileError("prototypes: expected an array (prototypes, features)") from None
-
-
-def _check_model(content: Any) -> None:
-    """Raise an error for an object with ``prototypes_`` that is not a model of a method, without an intercept."""
-    if not hasattr(content, "prototypes_"):
-        return
-    name = type(content).__name__
-    if not (hasattr(content, "method_") and hasattr(content, "parameters_")):
-        hint = "give the arrays and the method, if it is one of this library"
-        raise ModelFileError(f"{name} has prototypes_ but no method_ and parameters_", hint=hint)
-    if np.any(getattr(content, "intercept_", 0)):
-        raise ModelFileError(f"{name} adds intercept_ to its sums, which a model of prototypes cannot")
 
 
 def _checked(arrays: _Arrays) -> _Given:
@@ -206,18 +193,29 @@ def _words(name: str, array: NDArray[Any] | None) -> NDArray[Any] | None:
 
 
 def _method(content: Any, method: str | None, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the method and all its parameters: those of a fitted estimator, which the arguments may only repeat."""
+    """Return the method and all its parameters: those of a fitted estimator, which the arguments may only repeat.
+
+    Raises:
+        ModelFileError: a fitted object with ``prototypes_`` is not a model of a method, or adds an intercept, or the
+            arguments differ from it.
+        ConfigError: unknown method or parameter.
+    """
     own: dict[str, ParameterValue] = {}
     name = "idw" if method is None else method
     if hasattr(content, "prototypes_"):
+        model = type(content).__name__
+        if not (hasattr(content, "method_") and hasattr(content, "parameters_")):
+            hint = "give the arrays and the method, if it is one of this library"
+            raise ModelFileError(f"{model} has prototypes_ but no method_ and parameters_", hint=hint)
+        if np.any(getattr(content, "intercept_", 0)):
+            raise ModelFileError(f"{model} adds intercept_ to its sums, which a model of prototypes cannot")
         name, own = content.method_, dict(content.parameters_)
         if method not in (None, name):
-            raise ModelFileError(f"method: expected '{name}', that of the {type(content).__name__}, got '{method}'")
+            raise ModelFileError(f"method: expected '{name}', that of the {model}, got '{method}'")
     resolved = get_method(name).resolve({**own, **parameters})
     for parameter, value in own.items():
         if resolved[parameter] != value:
-            problem = f"{parameter}: expected {value}, that of the {type(content).__name__}, got {resolved[parameter]}"
-            raise ModelFileError(problem)
+            raise ModelFileError(f"{parameter}: expected {value}, that of the {model}, got {resolved[parameter]}")
     return {"method": name, **resolved}
 
 

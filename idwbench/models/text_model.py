@@ -24,7 +24,6 @@ from idwbench.runs.kinds.lstm_lm import LstmConfig
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
 
 if TYPE_CHECKING:
-    from idwbench.results.records import StoredRun
     from idwbench.results.store import Results
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "NextTokenModel",
     "TextModel",
     "bits_per_character",
-    "find_language_model",
     "language_network",
     "load_language_model",
     "mean_loss",
@@ -311,15 +309,10 @@ def load_language_model(results: Results, run_key: str) -> TextModel:
         ResultsError: no such run.
         TrainingError: the run is of another kind, or is not complete.
     """
-    return find_language_model(results, run_key)[1]
-
-
-def find_language_model(results: Results, run_key: str) -> tuple[StoredRun, TextModel]:
-    """Return a stored run and its trained language model; arguments and errors as for `load_language_model`."""
     run = complete_run(results, run_key, (LanguageModelConfig, LstmConfig), ("language model", "language model"))
     model, dataset = run.config.model, run.config.dataset
     assert isinstance(model, LanguageModelConfig | LstmConfig) and isinstance(dataset, LanguageConfig)
-    return run, text_model_from_arrays(model, results.load_arrays(run.run_key), text_tokenizer(dataset))
+    return text_model_from_arrays(model, results.load_arrays(run.run_key), text_tokenizer(dataset))
 
 
 def _check_generation(unit: str, n_prompt: int, length: int, temperature: float) -> None:

@@ -15,7 +15,7 @@ from idwbench.cli.explain_output import print_passages
 from idwbench.dual.recording import open_recording
 from idwbench.errors import ConfigError, ExplanationError, IdwbenchError, RecordingError
 from idwbench.explanations.passages import ExplainedPrompt, PassageLayer, explain_prompt
-from idwbench.models.text_model import find_language_model
+from idwbench.models.text_model import load_language_model
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
@@ -58,7 +58,7 @@ def of_layer(explained: ExplainedPrompt, name: str) -> PassageLayer:
 @torch.no_grad()
 def queries_by_hand(trained: Trained, prompt: str) -> dict[str, np.ndarray]:
     """The inputs of the three layers at the last token, one cell at a time."""
-    model = find_language_model(trained.results, trained.run.run_key)[1]
+    model = load_language_model(trained.results, trained.run.run_key)
     network, codes = model.network, model.encode(prompt)
     cell = torch.nn.LSTMCell(network.lstm.input_size, network.lstm.hidden_size)
     for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
@@ -122,7 +122,7 @@ def test_the_head_says_what_its_passages_add_to_the_most_probable_token(characte
 
 def test_the_next_tokens_are_those_of_the_model(characters):
     explained = characters.explain("the c", top=3)
-    model = find_language_model(characters.results, characters.run.run_key)[1]
+    model = load_language_model(characters.results, characters.run.run_key)
     logits = torch.from_numpy(model.logits("the c")[-1]).double().softmax(0)
     likely = logits.argsort(descending=True)[:3].tolist()
     assert [token for token, _ in explained.next_tokens] == [model.vocabulary[code] for code in likely]

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from idwbench.dual.recording import open_recording
 from idwbench.errors import ConfigError, RecordingError
-from idwbench.models.text_model import find_language_model, load_language_model, ngram_bits_per_character
+from idwbench.models.text_model import load_language_model, ngram_bits_per_character
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.runs.kinds.lstm_lm import LstmConfig
@@ -70,7 +70,7 @@ def test_words_and_their_model_survive_the_database(path, tmp_path):
 def test_a_recorded_run_is_attention_over_its_training(path, tmp_path, dtype, bound):
     run = train(lstm_run(path, record=True, record_dtype=dtype), tmp_path / "results.db")
     results = Results(tmp_path / "results.db", read_only=True)
-    model = find_language_model(results, run.run_key)[1].network
+    model = load_language_model(results, run.run_key).network
     recording = open_recording(results, run)
     assert set(recording.layers) == {"lstm.input", "lstm.recurrent", "head"}
     # Two epochs of whole windows: 372 rows make 12 batches of 4 windows of 8.
