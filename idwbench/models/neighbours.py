@@ -70,7 +70,6 @@ class SquaredDistances:
     def __init__(self, keys: Array) -> None:
         self.keys = keys
         self._by_differences = keys.shape[1] <= _FEW_FEATURES
-        self._columns = np.ascontiguousarray(keys.T)
         with np.errstate(over="ignore", invalid="ignore"):  # then `blocks` turns to float64
             self._centre = keys.mean(0)
             self._doubled = -2 * (keys - self._centre)
@@ -87,6 +86,8 @@ class SquaredDistances:
             relative: Whether d² is needed up to a number for each query only. The differences of its distances are then
                 exact far from all keys, too, where d² itself is rounded to the same number for all.
         """
+        from scipy.spatial.distance import cdist
+
         n_keys, n_features = self.keys.shape
         if self.keys.dtype == np.float32 and max(map(_largest, (queries, self.keys))) > _FLOAT32_LIMIT:
             yield from SquaredDistances(self.keys.astype(np.float64)).blocks(queries, relative=relative)
@@ -105,21 +106,12 @@ class SquaredDistances:
                 part = slice(start, min(start + few, len(block)))
                 sq_dist = buffer[part]
                 if self._by_differences:
-                    self._fill(sq_dist, block[part])
+                    sq_dist[:] = cdist(block[part], self.keys, "sqeuclidean")
                 else:
                     self._complete(sq_dist, block[part], norms[part])
                 if relative:
                     self._make_relative(sq_dist, block[part], norms[part])
                 yield slice(first + part.start, first + part.stop), sq_dist
-
-    def _fill(self, sq_dist: Array, queries: Array) -> None:
-        """Set the squared distances by differences."""
-        difference = np.empty_like(sq_dist)
-        sq_dist[:] = 0
-        for query, key in zip(queries.T, self._columns, strict=True):
-            np.subtract(query[:, None], key, out=difference)
-            np.square(difference, out=difference)
-            sq_dist += difference
 
     def _complete(self, sq_dist: Array, queries: Array, norms: Array) -> None:
         """Add the norms to −2q·k, and compute small distances again, by differences."""
