@@ -156,10 +156,8 @@ def kernel_regression(
     """
     arrays = _arrays(queries, keys, values)
     memory = KernelRegression.of(kernel, _parameters(kernel, bandwidth, power, epsilon), *arrays[1:])
-    estimates = memory.predict(arrays[0])
-    _warn(int(np.isnan(estimates[:, 0]).sum()), len(estimates))
-    result: ArrayOrTensor = _like(queries, estimates if _array(values).ndim == 2 else estimates[:, 0])
-    return result
+    estimates: ArrayOrTensor = _answer(queries, memory.predict(arrays[0]))
+    return estimates if _array(values).ndim == 2 else estimates[:, 0]  # type: ignore[index]
 
 
 def kernel_weights(
@@ -181,11 +179,8 @@ def kernel_weights(
         if value == "loo":
             raise ConfigError("leave-one-out needs values", location=(name,))
     arrays = _arrays(queries, keys, np.zeros(len(keys), np.float32))  # type: ignore[arg-type]
-    memory = KernelRegression.of(kernel, parameters, *arrays[1:])
-    weights = memory.weights(arrays[0])
-    _warn(int(np.isnan(weights[:, 0]).sum()), len(weights))
-    result: ArrayOrTensor = _like(queries, weights)
-    return result
+    weights: ArrayOrTensor = _answer(queries, KernelRegression.of(kernel, parameters, *arrays[1:]).weights(arrays[0]))
+    return weights
 
 
 def _parameters(kernel: str, bandwidth: object, power: object, epsilon: object) -> dict[str, ParameterValue]:
@@ -229,19 +224,16 @@ def _is_tensor(given: object) -> bool:
     return torch is not None and isinstance(given, torch.Tensor)
 
 
-def _like(given: Any, result: Array) -> Any:
-    """Return the result as a tensor if `given` is one."""
-    if not _is_tensor(given):
-        return result
+def _answer(queries: Any, answer: Array) -> Any:
+    """Return an answer (queries, columns) as a tensor if the queries are one; warns of queries without neighbours."""
+    if n := int(np.isnan(answer[:, 0]).sum()):
+        message = f"{n:,} of {len(answer):,} queries have no neighbours within the bandwidth; their result is NaN"
+        warnings.warn(message, NoNeighboursWarning, stacklevel=3)
+    if not _is_tensor(queries):
+        return answer
     import torch
 
-    return torch.from_numpy(np.ascontiguousarray(result)).to(given.device)
-
-
-def _warn(n: int, total: int) -> None:
-    if n:
-        message = f"{n:,} of {total:,} queries have no neighbours within the bandwidth; their result is NaN"
-        warnings.warn(message, NoNeighboursWarning, stacklevel=3)
+    return torch.from_numpy(np.ascontiguousarray(answer)).to(queries.device)
 
 
 def canonical_factor(kernel: Kernel, features: int) -> float:

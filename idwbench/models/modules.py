@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -101,7 +101,7 @@ def stacked_outputs(
     return torch.cat(parts, dim=1)
 
 
-def parameter_arrays(module: nn.Module) -> dict[str, NDArray[np.generic]]:
+def parameter_arrays(module: nn.Module) -> dict[str, NDArray[Any]]:
     """Return copies of the parameters and buffers of a module, by the names of its state dict."""
     return {name: tensor.detach().cpu().numpy().copy() for name, tensor in module.state_dict().items()}
 

@@ -17,7 +17,7 @@ from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset, Split, feature_moments
 from idwbench.data.loading import load_dataset
 from idwbench.models.initialisation import check_prototypes, initial_prototypes
-from idwbench.models.modules import PrototypeNetwork, RowModule, complete_run, with_parameters
+from idwbench.models.modules import PrototypeNetwork, RowModule, complete_run, parameter_arrays, with_parameters
 from idwbench.models.neighbours import PrototypeQuality, nearest
 from idwbench.models.patch_study import study_patches
 from idwbench.models.perceptron import MultilayerPerceptron
@@ -185,8 +185,8 @@ def initial_network(model: NetworkConfig, dataset: Dataset, generator: np.random
         _initialise_layers(network.head, draws)
         return network
     features = feature_dataset(network, dataset)
-    pair = initial_prototypes(model, features, feature_moments(features.train.inputs), generator)
-    network.head = _prototypes(model, *map(torch.from_numpy, pair))
+    pair = map(torch.from_numpy, initial_prototypes(model, features, feature_moments(features.train.inputs), generator))
+    network.head = PrototypeNetwork(get_method(model.head), model.head_parameters, *pair)
     return network
 
 
@@ -204,8 +204,8 @@ def network_from_arrays(model: NetworkConfig, dataset: Dataset, arrays: Mapping[
     if model.head == LINEAR:
         head: nn.Module = nn.Linear(int(encoder.n_outputs), dataset.n_outputs)
     else:
-        sizes = (int(encoder.n_outputs), dataset.n_outputs)
-        head = _prototypes(model, *(torch.empty(model.prototypes, size) for size in sizes))
+        pair = (torch.from_numpy(np.array(arrays[f"head.{name}"])) for name in ("keys", "values"))
+        head = PrototypeNetwork(get_method(model.head), model.head_parameters, *pair)
     return with_parameters(Network(encoder, head), arrays)
 
 
@@ -238,10 +238,6 @@ def _encoder(
     return (Conv if model.encoder == "conv" else VitTiny)(model, image_shape, draws)
 
 
-def _prototypes(model: NetworkConfig, keys: Tensor, values: Tensor) -> PrototypeNetwork:
-    return PrototypeNetwork(get_method(model.head), model.head_parameters, keys, values)
-
-
 def head_metrics(model: NetworkConfig, network: Network, dataset: Dataset) -> Values:
     """Return metrics of a head of prototypes by split and name; none of a linear head.
 
@@ -251,7 +247,8 @@ def head_metrics(model: NetworkConfig, network: Network, dataset: Dataset) -> Va
     if not isinstance(network.head, PrototypeNetwork):
         return {}
     features = feature_dataset(network, dataset)
-    keys, values = _prototype_arrays(network.head)
+    arrays = parameter_arrays(network.head)
+    keys, values = arrays["keys"], arrays["values"]
     metrics = dict(PrototypeQuality(features.splits).metrics(keys, values))
     if model.is_patched and dataset.task == "classification":
         metrics |= study_patches(model.head_parameters, keys, values, features, model.patches)[0]
@@ -262,9 +259,4 @@ def nearest_rows(network: Network, dataset: Dataset) -> NDArray[np.int64]:
     """Return for each key (prototypes,) the training row whose features are nearest to it."""
     assert isinstance(network.head, PrototypeNetwork)
     features = network.features(dataset.train.inputs)
-    return nearest(_prototype_arrays(network.head)[0], features)[0]
-
-
-def _prototype_arrays(head: PrototypeNetwork) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    keys, values = (part.detach().cpu().numpy() for part in (head.keys, head.values))
-    return keys, values
+    return nearest(parameter_arrays(network.head)["keys"], features)[0]
