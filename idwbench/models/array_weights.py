@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from idwbench.attention.records import ParameterValue
 from idwbench.attention.scores import DistanceScore, get_method
-from idwbench.models.neighbours import SquaredDistances
+from idwbench.models.neighbours import squared_distances
 
 __all__ = ["AnswerTerms", "array_weighting", "array_weights", "relu", "scores_on_arrays", "shared_by_hits", "softmax"]
 
@@ -86,13 +86,9 @@ def scores_on_arrays(method: str, parameters: Parameters, inputs: NDArray[Any], 
     """Return the scores (n, prototypes); arguments as for `array_weights`."""
     queries, memory = (np.ascontiguousarray(array, np.float64) for array in (inputs, keys))
     score = get_method(method).score
-    scores = np.empty((len(queries), len(memory)))
-    if not isinstance(score, DistanceScore):
-        scores[:] = score(queries, memory, **parameters)
-        return scores
-    for rows, sq_dist in SquaredDistances(memory).blocks(queries):
-        scores[rows] = score.function(sq_dist.astype(np.float64, copy=False), **parameters)
-    return scores
+    if isinstance(score, DistanceScore):
+        return np.asarray(score.function(squared_distances(queries, memory), **parameters))
+    return np.asarray(score(queries, memory, **parameters))
 
 
 def softmax(scores: Array) -> Array:

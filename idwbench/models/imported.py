@@ -281,7 +281,11 @@ def _values(
     if data is not None and given.labels is not None and not data.class_names:
         raise ModelFileError("labels: the data set is a regression; expected values")
     if given.values is not None:
-        _check_columns(given.values, data.class_names if data else names, data)
+        n_outputs = data.n_outputs if data else len(names) or given.values.shape[1]
+        if given.values.shape[1] != n_outputs:
+            counted = "classes" if (data.class_names if data else names) else "targets"
+            problem = f"values: expected {n_outputs} columns, the {counted}, got {given.values.shape[1]}"
+            raise ModelFileError(problem)
     if data is not None and given.class_names is not None:
         _check_class_names(given.class_names, data.class_names)
     if given.labels is not None:
@@ -294,13 +298,6 @@ def _values(
     if data is None or not names:
         return values, names
     return values[:, [names.index(name) for name in data.class_names]], data.class_names
-
-
-def _check_columns(values: NDArray[Any], names: Sequence[str], data: Dataset | None) -> None:
-    n_outputs = data.n_outputs if data else len(names) or values.shape[1]
-    if values.shape[1] != n_outputs:
-        counted = "classes" if names else "targets"
-        raise ModelFileError(f"values: expected {n_outputs} columns, the {counted}, got {values.shape[1]}")
 
 
 def _check_class_names(given: Sequence[str], expected: Sequence[str]) -> None:

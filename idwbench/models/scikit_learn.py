@@ -34,8 +34,11 @@ def check_data(model: ScikitLearnConfig, dataset: Dataset) -> None:
     n, chosen = len(dataset.train), model.parameters
     if model.method == "nca_knn":  # three float64 arrays of pairs: distances, their softmax, and its part of the class
         check_memory(3 * 8 * n * n, model.label, ConfigError)
-    _check_at_most("n_neighbors", chosen, n, "training rows")
-    _check_at_most("n_components", chosen, dataset.n_features, "features")
+    for name, most, which in (("n_neighbors", n, "training rows"), ("n_components", dataset.n_features, "features")):
+        value = chosen.get(name, 0.0)
+        if not isinstance(value, str) and value > most:
+            problem = f"expected at most {most}, the number of {which}, got {int(value)}"
+            raise ConfigError(problem, location=(name,))
     if dataset.task == "regression":
         return
     sizes = [len(rows) for rows in dataset.groups]
@@ -50,13 +53,6 @@ def check_data(model: ScikitLearnConfig, dataset: Dataset) -> None:
         name = dataset.class_names[sizes.index(1)]
         problem = f"needs two training rows of each class, and '{name}' has one"
         raise ConfigError(problem, location=("early_stopping",), hint="choose false")
-
-
-def _check_at_most(name: str, chosen: dict[str, ParameterValue], most: int, which: str) -> None:
-    value = chosen.get(name, 0.0)
-    if not isinstance(value, str) and value > most:
-        problem = f"expected at most {most}, the number of {which}, got {int(value)}"
-        raise ConfigError(problem, location=(name,))
 
 
 def make_estimator(model: ScikitLearnConfig, task: Task, n_outputs: int, seed: int) -> Any:
