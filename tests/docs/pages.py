@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +22,7 @@ def sweep(name: str, dataset: str, grid: str, db: str = DATABASE, protocol: str 
 
 
 def short_sweeps() -> None:
-    """Put the sweeps that the README names in the folder, with one seed."""
+    """Put the sweep of the tutorial in the folder, with one seed."""
     Path("sweeps").mkdir()
     text = (ROOT / "sweeps/two_moons.yaml").read_text(encoding="utf-8")
     Path("sweeps/two_moons.yaml").write_text(text.replace("seeds: 10", "seeds: 1"), encoding="utf-8")
@@ -33,13 +32,6 @@ def tutorial() -> None:
     """Shorten the shipped sweep."""
     short_sweeps()
     shipped_sweeps()["two_moons"] = Path("sweeps/two_moons.yaml").absolute()
-
-
-def readme() -> None:
-    short_sweeps()
-    shutil.copyfile(ROOT / "sweeps/two_moons.yaml", "two_moons.yaml")
-    [method] = [block.text for block in blocks_of("README.md") if "# laplace.py" in block.text]
-    Path("laplace.py").write_text(method, encoding="utf-8")
 
 
 def patching() -> None:
@@ -77,7 +69,6 @@ def own_text() -> None:
 
 
 PREPARED: dict[str, Callable[[], None]] = {
-    "README.md": readme,
     "docs/claims.md": claims,
     "docs/hash_table.md": hash_tables,
     "docs/language_models.md": own_text,

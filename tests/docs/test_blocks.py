@@ -44,7 +44,7 @@ def trains(page: str) -> bool:
 PARAMETERS = [
     pytest.param(page, id=page, marks=pytest.mark.slow if trains(page) else ())
     for page in PAGES
-    if {block.language for block in blocks_of(page)} - NOT_CODE
+    if {block.language.split(" ")[0] for block in blocks_of(page)} - NOT_CODE
 ]
 
 
@@ -82,7 +82,7 @@ def run_block(block: Block, outcome: Outcome) -> None:
             expected = {masked(line) for line in outputs[number]} if outputs and lines else set()
             assert expected <= {masked(line) for line in lines}, f"{place}: {command}"
     else:
-        assert block.language in NOT_CODE, f"{place}: which language is '{block.language}'?"
+        assert block.language.split(" ")[0] in NOT_CODE, f"{place}: which language is '{block.language}'?"
 
 
 def run_python(block: Block, names: dict[str, Any]) -> None:
@@ -109,8 +109,8 @@ def run_command(page: str, command: str) -> list[str]:
     if program == "make":
         assert words[0] in TARGETS
     elif program == "pip":
-        extra = re.fullmatch(r"idwbench\[(\w+)\]", words[-1])
-        assert words[0] == "install" and extra is not None and extra[1] in EXTRAS
+        extra = re.fullmatch(r"(idwbench|\.)(?:\[(\w+)\])?", words[-1])
+        assert words[0] == "install" and extra is not None and extra[2] in (None, *EXTRAS)
     elif program != "idwbench":
         assert any(command.startswith(prefix) for prefix in PROGRAMS), f"{page}: {command}"
     elif not is_run(page, command):

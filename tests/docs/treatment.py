@@ -10,10 +10,8 @@
 from __future__ import annotations
 
 PARSED: dict[tuple[str, str], str] = {
-    ("README.md", "idwbench sweep sweeps/dual_history.yaml"): "records 3.8 GB",
-    ("README.md", "idwbench explain RUN_KEY"): "needs the recording above",
-    ("README.md", "idwbench train --dataset mnist"): "needs the archives of MNIST; tests/test_mnist_end_to_end.py",
-    ("README.md", "idwbench patch mnist.pt"): "needs the model above",
+    ("docs/published.md", "idwbench sweep sweeps/dual_history.yaml"): "records 3.8 GB",
+    ("docs/published.md", "idwbench explain RUN_KEY"): "needs the recording above",
     ("docs/cluster.md", ""): "needs a cluster; tests/sweep/test_cluster_driver.py",
     ("docs/hash_table.md", ""): "minutes: 24,970 tables",
     ("docs/key_history.md", ""): "needs the long training of the first block",
@@ -39,10 +37,9 @@ ELSEWHERE: dict[str, str] = {
     "docs/kernel_regression.md": "tests/sweep/test_kernel_regression_runs.py",
 }
 SHORTER: dict[tuple[str, str], list[str]] = {
-    ("README.md", "idwbench train --plugin"): ["--epochs", "1"],
     ("docs/explain.md", "idwbench train"): ["--epochs", "3"],
     ("docs/patching.md", "idwbench train"): ["--epochs", "5"],
     ("docs/patching.md", "idwbench patch"): ["--force"],
 }
 # Languages of blocks that are not code, or are checked by other tests: SQL by tests/results/test_results_docs.py.
-NOT_CODE = {"", "csv", "sql", "text", "toml", "{toctree}"}
+NOT_CODE = {"", "csv", "sql", "text", "toml", "{toctree}", "{include}"}
