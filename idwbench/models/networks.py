@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from idwbench.attention.scores import get_method
-from idwbench.data.dataset import Dataset, Split, feature_moments
+from idwbench.data.dataset import Dataset, Split, TrainingData
 from idwbench.data.loading import load_dataset
 from idwbench.models.initialisation import check_prototypes, initial_prototypes
 from idwbench.models.modules import PrototypeNetwork, RowModule, complete_run, parameter_arrays, with_parameters
@@ -31,7 +30,6 @@ __all__ = [
     "Network",
     "VitTiny",
     "check_network",
-    "feature_dataset",
     "head_metrics",
     "initial_network",
     "load_network",
@@ -184,18 +182,11 @@ def initial_network(model: NetworkConfig, dataset: Dataset, generator: np.random
         network.head = nn.Linear(int(encoder.n_outputs), dataset.n_outputs)
         _initialise_layers(network.head, draws)
         return network
-    features = feature_dataset(network, dataset)
-    pair = map(torch.from_numpy, initial_prototypes(model, features, feature_moments(features.train.inputs), generator))
+    features = Split(network.features(dataset.train.inputs), dataset.train.targets)
+    rows = TrainingData(features, dataset.class_names)
+    pair = map(torch.from_numpy, initial_prototypes(model, rows, rows.moments, generator))
     network.head = PrototypeNetwork(get_method(model.head), model.head_parameters, *pair)
     return network
-
-
-def feature_dataset(network: Network, dataset: Dataset) -> Dataset:
-    """Return the data set with the features of the encoder in place of the inputs."""
-    parts: dict[str, Any] = {
-        name: Split(network.features(split.inputs), split.targets) for name, split in dataset.splits.items()
-    }
-    return replace(dataset, **parts, image_shape=None)
 
 
 def network_from_arrays(model: NetworkConfig, dataset: Dataset, arrays: Mapping[str, NDArray[np.generic]]) -> Network:
@@ -246,10 +237,10 @@ def head_metrics(model: NetworkConfig, network: Network, dataset: Dataset) -> Va
     """
     if not isinstance(network.head, PrototypeNetwork):
         return {}
-    features = feature_dataset(network, dataset)
+    features = {name: Split(network.features(split.inputs), split.targets) for name, split in dataset.splits.items()}
     arrays = parameter_arrays(network.head)
     keys, values = arrays["keys"], arrays["values"]
-    metrics = dict(PrototypeQuality(features.splits).metrics(keys, values))
+    metrics = dict(PrototypeQuality(features).metrics(keys, values))
     if model.is_patched and dataset.task == "classification":
         metrics |= study_patches(model.head_parameters, keys, values, features, model.patches)[0]
     return metrics

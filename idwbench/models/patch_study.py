@@ -6,6 +6,8 @@ All is computed in float64, see `idwbench.models.closed_form`, for three sizes o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -25,12 +27,14 @@ from idwbench.models.closed_form import (
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import mean_neighbour_distance, squared_distances
 
-__all__ = ["SPECIAL_POINTS", "calibration_error", "study_patches"]
+__all__ = ["SPECIAL_POINTS", "calibration_error", "special_cases", "study_patches"]
 
 # The special cases of arXiv 2310.18805, Figures 3 and 6.
 SPECIAL_POINTS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 0.0))
 PATCH_COUNTS = (0, 1, 5, 20, 100)
 _SPLITS = ("train", "test", "holdout")
+
+Cases = tuple[Floats, NDArray[np.int64]]
 
 
 def calibration_error(probabilities: Floats, labels: NDArray[np.int64], bins: int = 15) -> float:
@@ -50,8 +54,8 @@ def study_patches(
     parameters: Parameters,
     keys: NDArray[np.floating],
     values: NDArray[np.floating],
-    dataset: Dataset,
-    n_wrong: int | None,
+    data: Mapping[str, Split],
+    cases: Cases | int,
 ) -> tuple[dict[tuple[str, str], float], dict[str, NDArray[np.generic]]]:
     """Return metrics and arrays of a study of patches of a trained network.
 
@@ -68,19 +72,22 @@ def study_patches(
         parameters: ``power`` and ``epsilon`` of the network.
         keys: (prototypes, features), scaled.
         values: (prototypes, classes).
-        dataset: The data of the network; distances are in its scaled units.
-        n_wrong: The cases: at most so many wrong test inputs, or None for the special points of Two Moons.
+        data: The splits of the network's data, or of what stands for it; distances are in its scaled units.
+        cases: At most so many wrong test inputs, or inputs (C, features), scaled, and target labels (C,).
 
     Raises:
-        ConfigError: a regression, or special cases of other data than Two Moons.
+        ConfigError: a regression.
     """
-    if dataset.task != "classification":
+    if data["test"].targets.ndim == 2:
         raise ConfigError("patches need classes, not a regression", location=("kind",))
     network = IdwNetwork(parameters, keys, values)
-    splits = {name: dataset.splits[name] for name in _SPLITS if name in dataset.splits}
+    splits = {name: data[name] for name in _SPLITS if name in data}
     states = {name: network.at(split.inputs) for name, split in splits.items()}
     fresh = "holdout" if "holdout" in splits else "test"
-    inputs, labels = _cases(n_wrong, dataset, states["test"])
+    if isinstance(cases, int):
+        wrong = np.flatnonzero(states["test"].logits.argmax(1) != data["test"].labels)[:cases]
+        cases = data["test"].inputs[wrong].astype(np.float64), data["test"].labels[wrong]
+    inputs, labels = cases
     before = network.at(inputs)
     answers = before.logits.argmax(1)
     eta = np.full((3, len(labels)), np.nan)
@@ -95,7 +102,7 @@ def study_patches(
     metrics: dict[tuple[str, str], float] = {("cases", "patched"): float((answers != labels).sum())}
     if (answers != labels).any():
         metrics["cases", "smallest_eta"] = _smallest(parameters, keys, values, inputs, labels, eta[0])
-    unit = mean_neighbour_distance(dataset.train.inputs) or 1.0
+    unit = mean_neighbour_distance(data["train"].inputs) or 1.0
     edges = np.concatenate([[0.0], unit * 2.0 ** (np.arange(-6, 15) / 2)])
     influence = np.full((3, len(edges) - 1), np.nan)
     for name, split in splits.items():
@@ -116,15 +123,16 @@ def study_patches(
     return metrics, arrays
 
 
-def _cases(n_wrong: int | None, dataset: Dataset, at_test: State) -> tuple[Floats, NDArray[np.int64]]:
-    """Return inputs (cases, features), scaled, and target labels (cases,)."""
-    if n_wrong is None:
-        if dataset.n_features != 2 or dataset.n_outputs != 2:
-            raise ConfigError("the special cases belong to the data set two_moons", location=("cases",))
-        points = np.repeat(np.array(SPECIAL_POINTS), 2, axis=0)
-        return dataset.scaling.apply(points).astype(np.float64), np.tile(np.arange(2), len(SPECIAL_POINTS))
-    wrong = np.flatnonzero(at_test.logits.argmax(1) != dataset.test.labels)[:n_wrong]
-    return dataset.test.inputs[wrong].astype(np.float64), dataset.test.labels[wrong]
+def special_cases(dataset: Dataset) -> Cases:
+    """Return the special points of Two Moons, scaled, each with both labels.
+
+    Raises:
+        ConfigError: the data set is another one.
+    """
+    if dataset.n_features != 2 or dataset.n_outputs != 2:
+        raise ConfigError("the special cases belong to the data set two_moons", location=("cases",))
+    points = np.repeat(np.array(SPECIAL_POINTS), 2, axis=0)
+    return dataset.scaling.apply(points).astype(np.float64), np.tile(np.arange(2), len(SPECIAL_POINTS))
 
 
 def _effects(

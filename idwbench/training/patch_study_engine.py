@@ -6,7 +6,7 @@ import numpy as np
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import TrainingError
-from idwbench.models.patch_study import study_patches
+from idwbench.models.patch_study import special_cases, study_patches
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.training.engine import Context, Fitted, one_by_one, small_stack
@@ -35,8 +35,8 @@ def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
         return Fitted({}, {}, None, diverged_epoch=network.diverged_epoch)
     arrays = results.load_arrays(network.run_key)
     keys, values = (np.asarray(arrays[name], np.float64) for name in ("keys", "values"))
-    n_wrong = model.n_cases if model.cases == "wrong" else None
-    metrics, study = study_patches(model.parameters, keys, values, dataset, n_wrong)
+    cases = model.n_cases if model.cases == "wrong" else special_cases(dataset)
+    metrics, study = study_patches(model.parameters, keys, values, dataset.splits, cases)
     return Fitted(metrics, study, network.n_parameters)
 
 

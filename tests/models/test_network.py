@@ -18,7 +18,6 @@ from idwbench.models.networks import (
     Mlp,
     VitTiny,
     check_network,
-    feature_dataset,
     initial_network,
     network_from_arrays,
 )
@@ -158,16 +157,6 @@ def test_initial_weights_come_from_the_generator_of_the_run_alone(encoder: str) 
     assert all(torch.equal(states[0][name], tensor) for name, tensor in states[1].items())
     other = initial_network(parsed(encoder=encoder, width=8), image_data(), np.random.default_rng(5)).state_dict()
     assert not all(torch.equal(states[0][name], tensor) for name, tensor in other.items())
-
-
-def test_features_stand_for_the_inputs_of_every_split() -> None:
-    data = make_dataset(validation=True)
-    network = initial_network(parsed(encoder="mlp", width=7), data, np.random.default_rng(0))
-    found = feature_dataset(network, data)
-    assert found.splits.keys() == data.splits.keys() and found.n_features == 7
-    for name, split in found.splits.items():
-        assert np.array_equal(split.inputs, network.features(data.splits[name].inputs))
-        assert np.array_equal(split.targets, data.splits[name].targets)
 
 
 @pytest.mark.parametrize("head", [{}, {"head": "idw", "prototypes": 3}])

@@ -16,7 +16,7 @@ from idwbench.models import neighbours
 from idwbench.models.closed_form import CRITERIA
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import squared_distances
-from idwbench.models.patch_study import SPECIAL_POINTS, calibration_error, study_patches
+from idwbench.models.patch_study import SPECIAL_POINTS, calibration_error, special_cases, study_patches
 from idwbench.runs.datasets import TwoMoonsConfig
 from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
@@ -109,8 +109,8 @@ EXAMPLES = [("moons", settings) for settings in SETTINGS] + [("moons without hol
 
 
 def study_of(model, keys, values, dataset):
-    n_wrong = model.n_cases if model.cases == "wrong" else None
-    return study_patches(model.parameters, keys, values, dataset, n_wrong)
+    cases = model.n_cases if model.cases == "wrong" else special_cases(dataset)
+    return study_patches(model.parameters, keys, values, dataset.splits, cases)
 
 
 @pytest.fixture(scope="module", params=EXAMPLES, ids=str)

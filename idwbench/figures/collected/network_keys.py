@@ -65,15 +65,15 @@ def _has_points(row: Row) -> bool:
 
 def _panel(store: Results, section: Section, row: Row, run: StoredRun, dataset: Dataset) -> FeaturePanel:
     from idwbench.models.neighbours import mean_neighbour_distance, several_nearest
-    from idwbench.models.networks import feature_dataset, network_from_arrays
+    from idwbench.models.networks import network_from_arrays
 
     model = run.config.model
     assert isinstance(model, NetworkConfig)
     arrays = store.load_arrays(run.run_key)
     keys, values = (arrays[f"head.{name}"].astype(np.float32) for name in ("keys", "values"))
-    features = feature_dataset(network_from_arrays(model, dataset, arrays), dataset)
-    rows, distances = several_nearest(keys, features.train.inputs, _IMAGES)
-    unit = mean_neighbour_distance(features.train.inputs) or 1.0
+    features = network_from_arrays(model, dataset, arrays).features(dataset.train.inputs)
+    rows, distances = several_nearest(keys, features, _IMAGES)
+    unit = mean_neighbour_distance(features) or 1.0
     return FeaturePanel(
         title=model_title(section, Model(row, run, keys, values)),
         values=values,
