@@ -18,7 +18,6 @@ __all__ = [
     "Weights",
     "gate_gradients",
     "joined",
-    "joined_part",
     "lstm_layers",
     "previous_states",
     "record_lstm",
@@ -85,21 +84,21 @@ class LayerCalls:
             self._calls[name].append(_Call(inputs.detach(), gradients.detach()))
 
     def step(self, name: str, slots: int) -> tuple[Tensor, Tensor]:
-        """Return the inputs (…, features) and output gradients (…, outputs) of a layer, in the order of calls.
+        """Return the inputs (slots, features) and output gradients (slots, outputs) of a layer, in the order of calls.
 
         Raises:
             ValueError: there is another number of inputs or gradients.
         """
         assert self._calls is not None, "a call outside of a step"
-        outputs, features = self.layers[name].weight.shape
-        calls = self._calls[name]
-        inputs = [call.inputs for call in calls]
-        gradients = [call.gradients for call in calls if call.gradients is not None]
-        n_inputs, n_gradients = _n_rows(inputs, features), _n_rows(gradients, outputs)
-        if n_inputs != slots or n_gradients != slots:
-            counts = f"{n_inputs} inputs and {n_gradients} gradients for {slots} slots"
+        calls, weight = self._calls[name], self.layers[name].weight
+        outputs, features = weight.shape
+        inputs = torch.cat([weight.new_empty(0, features), *(call.inputs.reshape(-1, features) for call in calls)])
+        received = [call.gradients.reshape(-1, outputs) for call in calls if call.gradients is not None]
+        gradients = torch.cat([weight.new_empty(0, outputs), *received])
+        if len(inputs) != slots or len(gradients) != slots:
+            counts = f"{len(inputs)} inputs and {len(gradients)} gradients for {slots} slots"
             raise ValueError(f"the layer '{name}' has {counts} in a step")
-        return _concatenated(inputs, features).cpu(), _concatenated(gradients, outputs).cpu()
+        return inputs.cpu(), gradients.cpu()
 
     def _after_forward(self, name: str, _: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         if self._calls is None or not output.requires_grad:
@@ -210,29 +209,14 @@ def gate_gradients(lstm: nn.LSTM, inputs: Tensor, states: Tensor, gradients: Ten
 
 
 @torch.no_grad()
-def joined(layer: Layer) -> Tensor:
-    """Return a copy of [weight, bias] (outputs, features + 1), or of the weight without a bias."""
-    return _columns(layer.weight, layer.bias)
+def joined(layer: Layer, numbers: Tensor | None = None) -> Tensor:
+    """Return a copy of [weight, bias] (outputs, features + 1), or of the weight without a bias.
 
-
-def joined_part(numbers: Tensor, layer: Layer) -> Tensor:
-    """Return the numbers of a layer, as `joined`, of a vector in the storage order of all parameters."""
-    return _columns(*(None if part is None else _part(numbers, part) for part in (layer.weight, layer.bias)))
-
-
-def _part(numbers: Tensor, parameter: Tensor) -> Tensor:
-    start = parameter.storage_offset()
-    return numbers[start : start + parameter.numel()].view(parameter.shape)
-
-
-def _columns(weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    assert weight is not None
-    return weight.clone() if bias is None else torch.cat([weight, bias.unsqueeze(1)], 1)
-
-
-def _n_rows(parts: list[Tensor], columns: int) -> int:
-    return sum(part.numel() for part in parts) // columns
-
-
-def _concatenated(parts: list[Tensor], columns: int) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat([part.reshape(-1, columns) for part in parts])
+    Args:
+        layer: The layer.
+        numbers: A vector in the storage order of all parameters, whose numbers are returned in place of the layer's.
+    """
+    parts = [part for part in (layer.weight, layer.bias) if part is not None]
+    if numbers is not None:
+        parts = [numbers[part.storage_offset() :][: part.numel()].view(part.shape) for part in parts]
+    return torch.cat([part.view(len(part), -1) for part in parts], 1)

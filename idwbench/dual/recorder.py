@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from idwbench.dual.coefficients import BETA_1
-from idwbench.dual.layer_calls import Layer, LayerCalls, Weights, joined, joined_part
+from idwbench.dual.layer_calls import Layer, LayerCalls, Weights, joined
 from idwbench.dual.memory import release_pages
 from idwbench.dual.recording import LayerFacts, Recording, RecordingFacts, file_checksum, parameters_sha256
 from idwbench.errors import FullDiskError, OutputError, RecordingError, TrainingError
@@ -191,31 +191,26 @@ class Recorder:
         Raises:
             OutputError: a file cannot be written.
         """
-        try:
-            return self._finish()
-        finally:
+        with closing(self):
+            facts = self.facts
+            if self.steps != facts.steps or self.slots != facts.slots:
+                recorded = f"{self.steps} of {facts.steps} steps and {self.slots} of {facts.slots} slots"
+                raise ValueError(f"{recorded} were recorded")
+            final = {name: joined(layer).cpu().numpy() for name, layer in self.layers.items()}
+            for name, array in final.items():
+                self._arrays[f"{name}.final"][...] = array
+            checksum = parameters_sha256(final.values())
+            self.facts = replace(facts, parameters_sha256=checksum)
+            if not facts.exact:
+                self.facts = replace(self.facts, layers=self._with_residuals())
             self.close()
-
-    def _finish(self) -> NDArray[np.uint8]:
-        facts = self.facts
-        if self.steps != facts.steps or self.slots != facts.slots:
-            recorded = f"{self.steps} of {facts.steps} steps and {self.slots} of {facts.slots} slots"
-            raise ValueError(f"{recorded} were recorded")
-        final = {name: joined(layer).cpu().numpy() for name, layer in self.layers.items()}
-        for name, array in final.items():
-            self._arrays[f"{name}.final"][...] = array
-        checksum = parameters_sha256(final.values())
-        self.facts = replace(facts, parameters_sha256=checksum)
-        if not facts.exact:
-            self.facts = replace(self.facts, layers=self._with_residuals())
-        self.close()
-        checksums = {name: file_checksum(self.partial / f"{name}.npy") for name in facts.array_shapes}
-        self.facts = replace(self.facts, complete=True, checksums=checksums)
-        self.facts.write(self.partial)
-        with _writing(self.folder):
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.partial.rename(self.folder)
-        return np.frombuffer(bytes.fromhex(checksum), np.uint8)
+            checksums = {name: file_checksum(self.partial / f"{name}.npy") for name in facts.array_shapes}
+            self.facts = replace(self.facts, complete=True, checksums=checksums)
+            self.facts.write(self.partial)
+            with _writing(self.folder):
+                shutil.rmtree(self.folder, ignore_errors=True)
+                self.partial.rename(self.folder)
+            return np.frombuffer(bytes.fromhex(checksum), np.uint8)
 
     def close(self) -> None:
         """Stop recording; the unfinished recording stays on disk, to be continued or replaced."""
@@ -251,16 +246,16 @@ class Recorder:
 
     def _write_keys(self, name: str, inputs: Tensor, new: slice) -> None:
         if name not in self.fold:
-            keys = torch.from_numpy(self._arrays[f"{name}.keys"][new]).view(inputs.shape)
+            keys = torch.from_numpy(self._arrays[f"{name}.keys"][new])
             keys.copy_(inputs)
             if self.facts.dtype == "float16" and not _largest(keys) < math.inf:
                 self.discard()  # it could not be continued
                 raise TrainingError(f"the inputs of the layer '{name}' are too large for a recording in float16")
-        elif not np.array_equal(inputs.reshape(-1, inputs.shape[-1]).numpy(), self.fold[name][self._rows]):
+        elif not np.array_equal(inputs.numpy(), self.fold[name][self._rows]):
             raise ValueError(f"the inputs of the folded layer '{name}' are not the rows of its distinct inputs")
 
     def _write_gradients(self, name: str, gradients: Tensor, new: slice) -> None:
-        stored = torch.from_numpy(self._arrays[f"{name}.gradients"][new]).view(gradients.shape)
+        stored = torch.from_numpy(self._arrays[f"{name}.gradients"][new])
         if self.facts.dtype == "float16":  # most gradients are below its smallest number
             unit = _largest(gradients) or 1.0
             self._arrays[f"{name}.units"][self.steps] = unit
@@ -273,7 +268,7 @@ class Recorder:
         if moments is None:
             raise ValueError("the recording of a training with Adam needs its first moments")
         layer = self.layers[name]
-        corrected = joined_part(moments, layer) / (1 - BETA_1 ** (self.steps + 1))
+        corrected = joined(layer, moments) / (1 - BETA_1 ** (self.steps + 1))
         scales = _row_scales(joined(layer) - self._before[name], corrected)
         self._arrays[f"{name}.scales"][self.steps] = scales.cpu().numpy()
 

@@ -23,6 +23,7 @@ from idwbench.explanations.memory import (
     layer_progress,
     masked_entries,
     read_query,
+    task_names,
 )
 from idwbench.explanations.prototypes import head_memory, prototype_memory
 from idwbench.explanations.training_data import history_memory, kernel_memory
@@ -179,7 +180,7 @@ def _accuracy_changes(memory: Memory, test: Split, without: Outputs) -> tuple[Ac
     right = [outputs(test.inputs).argmax(1) == test.labels for outputs in (memory.outputs, without)]
     parts = {"test": np.ones(len(test), bool)}
     if test.tasks is not None:
-        parts = {f"test {name}": test.tasks == number for number, name in enumerate(memory.task_names)}
+        parts = {f"test {name}": test.tasks == number for number, name in enumerate(task_names(memory.config))}
     return tuple(
         AccuracyChange(name, int(where.sum()), *(float(hits[where].mean()) for hits in right))
         for name, where in parts.items()

@@ -229,13 +229,8 @@ class Explanation:
         }
 
     def _effect_facts(self, effect: MaskEffect) -> dict[str, Any]:
-        return {
-            "conditions": list(effect.conditions),
-            "removed": effect.removed,
-            "size": effect.size,
-            "answer": self._answer_facts(effect.answer),
-            "accuracy": [vars(change) for change in effect.accuracy],
-        }
+        accuracy = [vars(change) for change in effect.accuracy]
+        return {**vars(effect), "answer": self._answer_facts(effect.answer), "accuracy": accuracy}
 
 
 def _numbers(array: NDArray[np.floating] | Sequence[float] | None) -> list[float] | None:

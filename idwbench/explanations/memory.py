@@ -93,11 +93,6 @@ class Memory:
     steps: NDArray[np.int64] | None = None
     warnings: tuple[str, ...] = ()
 
-    @property
-    def task_names(self) -> tuple[str, ...]:
-        """The names of the parts of a joint or sequence data set; none for another one."""
-        return task_names(self.config)
-
     def answer(self, inputs: Inputs, outputs: Outputs) -> Answer:
         """Return the answer to an input (features,) by `outputs`, which may be those without a part of the memory."""
         numbers = np.asarray(outputs(inputs[None])[0])
@@ -227,7 +222,7 @@ def read_query(request: Request, memory: Memory) -> Query:
 def _with_target(query: Query, reference: Reference, memory: Memory) -> Query:
     """Return the query with its class or target, which other data sets than that of the run do not have."""
     dataset = reference.dataset
-    if dataset.config != memory.config.dataset and dataset.config.name not in memory.task_names:
+    if dataset.config != memory.config.dataset and dataset.config.name not in task_names(memory.config):
         return query
     if dataset.task == "classification":
         return replace(query, label=int(reference.split.labels[reference.index]))
@@ -279,7 +274,7 @@ def _label(text: str, memory: Memory) -> int:
 
 
 def _task(text: str, memory: Memory) -> int:
-    names = memory.task_names
+    names = task_names(memory.config)
     if not names:
         problem = f"the data set {memory.config.dataset_label} has no tasks"
         raise ExplanationError(problem, location=("mask",), hint="only data sets of several parts have tasks")
