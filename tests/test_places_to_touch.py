@@ -47,7 +47,7 @@ def mentioning(word: str) -> set[str]:
 PUBLISHED = {
     "report/references.py",
     "claims/formulas.py",
-    "figures/collected/weights.py",
+    "figures/weights.py",
     "publications/family.py",
     "publications/paper.py",
     "estimators/drawing.py",  # shows the prototypes of an estimator as that figure does

@@ -2,178 +2,146 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-from numpy.typing import NDArray
 
+from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError
-from idwbench.figures.style import INK, PAPER, QUIET, draw_footer, seeds_label, style_axes, wrapped_lines
+from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows, has_range
+from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.runs import Selection, runs_of_row, select_runs_of_kinds
+from idwbench.figures.style import CLASS_COLOURS, Drawing, class_colour, method_colour, seeds_label
+from idwbench.report.labels import count_label, metric_label
+from idwbench.report.summaries import Section
+from idwbench.results.records import StoredRun
+from idwbench.runs.kinds.models import ModelConfig
+from idwbench.runs.metrics import headline_metric
+from idwbench.runs.results import CurvePoint
 
-__all__ = ["Curve", "CurvePanel", "CurveRow", "draw_curves", "legend_handles"]
+if TYPE_CHECKING:
+    from idwbench.results.store import Results
 
-_WIDTH, _LEFT, _RIGHT, _GAP = 10.0, 0.72, 0.1, 0.18  # inches
-_HEIGHT, _BETWEEN, _TITLE, _HEADING, _AXIS = 1.75, 0.2, 0.36, 0.22, 0.5
-_FEW = 3  # number of lines of a panel up to which their range is drawn too
-_DECADES = 2.0  # range of a logarithmic axis up to which it has ticks between powers of ten
-DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")
+__all__ = ["collect_curves", "curves_figure"]
 
+_MOST_SECTIONS, _MOST_COLUMNS = 4, 4
+_MOST_SETTINGS = {True: 10, False: len(DASHES)}  # of a method: if it is the only one, and otherwise
 
-@dataclass(frozen=True)
-class Curve:
-    """One line: `values` (seeds, n) against `x` (n,), such as epochs; NaN where a seed has none."""
-
-    label: str
-    colour: str
-    dash: Any
-    x: NDArray[np.number]
-    values: NDArray[np.floating]
-
-
-@dataclass(frozen=True)
-class CurvePanel:
-    """The curves of one number of prototypes; without a title if no model has any."""
-
-    title: str
-    curves: Sequence[Curve]
+Points = dict[str, list[CurvePoint]]
+Styles = dict[str, tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class CurveRow:
-    """Panels with one axis of values.
-
-    Attributes:
-        heading: Text above the row, or none.
-        label: That of the axis of values.
-        percent: Whether values are shown times 100.
-        logarithmic: Whether the axis is logarithmic, if all values are positive.
-    """
-
-    heading: str
-    label: str
-    percent: bool
-    logarithmic: bool
-    panels: Sequence[CurvePanel]
-
-
-def draw_curves(rows: Sequence[CurveRow], *, source: str = "") -> Figure:
-    """Return the rows of panels; panels of a row share their axes.
-
-    A line is the mean over seeds and its band the mean ± sample standard deviation, within the range of the seeds and
-    drawn at epochs that more than one run has reached. In panels with up to three lines a lighter band is the range.
+@figure_of_runs("curves")
+def curves_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+    """The headline metric of the test data and the training loss against the epoch, mean ± std over seeds.
 
     Raises:
-        ConfigError: no curve.
+        ConfigError: no complete run has a learning curve.
     """
-    curves = [curve for row in rows for panel in row.panels for curve in panel.curves]
-    if not curves:
-        raise ConfigError("the figure of curves needs at least one learning curve")
-    n_columns = max(len(row.panels) for row in rows)
-    width = min((_WIDTH - _LEFT - _RIGHT - _GAP * (n_columns - 1)) / n_columns, 4.4)
-    total_width = max(_LEFT + _RIGHT + n_columns * (width + _GAP) - _GAP, 5.2)
-    handles = legend_handles(curves)
-    legend_columns = max(1, int(total_width / (0.55 + 0.085 * max(len(str(h.get_label())) for h in handles))))
-    legend_rows = -(-len(handles) // legend_columns)
-    lines = wrapped_lines([_caption(rows), source], total_width)
-    footer = 0.15 + 0.19 * legend_rows + 0.165 * len(lines)
-    heights = [_HEIGHT + (_TITLE if row.heading or place == 0 else _BETWEEN) for place, row in enumerate(rows)]
-    heights = [height + (_HEADING if row.heading else 0) for height, row in zip(heights, rows, strict=True)]
-    heights = [height + (_AXIS if _ends_block(rows, place) else 0) for place, height in enumerate(heights)]
-    total = sum(heights) + footer
-    figure = Figure(figsize=(total_width, total), facecolor=PAPER)
-    top = total
-    for place, (row, height) in enumerate(zip(rows, heights, strict=True)):
-        has_axis = _ends_block(rows, place)
-        bottom = top - height + (_AXIS if has_axis else 0)
-        shown_titles = place == 0 or bool(row.heading)
-        _draw_row(figure, row, bottom, width, has_axis=has_axis, titles=shown_titles)
-        top -= height
-    draw_footer(figure, handles, lines, legend_columns, above=0.1, handlelength=2.6, columnspacing=1.4)
-    return figure
+    rows, source, left_out = collect_curves(store, runs)
+    return Drawing(draw_rows(rows, Axis("epoch"), [_caption(rows), source]), left_out)
 
 
-def _ends_block(rows: Sequence[CurveRow], place: int) -> bool:
-    """Return whether a row has the labels of epochs: the last row, and that above a heading."""
-    return place + 1 == len(rows) or bool(rows[place + 1].heading)
+def collect_curves(store: Results, runs: Sequence[StoredRun]) -> tuple[list[PanelRow], str, tuple[str, ...]]:
+    """Return the rows of panels, the data set and protocol if there is one, and what is left out.
+
+    There is a row for each metric, a panel for each number of prototypes, and a line for each setting, whose values
+    (seeds, epochs) are NaN where a run has none.
+
+    Raises:
+        ConfigError: no complete run has a learning curve.
+    """
+    points = store.load_curves([run.run_key for run in runs if run.state == "complete"])
+    kinds = {str(run.config.model.kind) for run in runs if points.get(run.run_key)}
+    selection = select_runs_of_kinds(runs, kinds)
+    left_out = list(selection.left_out)
+    if more := [section.title for section in selection.sections[_MOST_SECTIONS:]]:
+        left_out.append(f"not drawn: {count_label(len(more), 'other data set or protocol')}, beginning with {more[0]}")
+    sections = selection.sections[:_MOST_SECTIONS]
+    rows = []
+    for section in sections:
+        rows += _rows(selection, section, points, left_out, heading=section.title if len(sections) > 1 else "")
+    if not rows:
+        raise ConfigError("no run to draw has a learning curve", location=("figure",))
+    return rows, sections[0].title if len(sections) == 1 else "", tuple(left_out)
 
 
-def _draw_row(figure: Figure, row: CurveRow, bottom: float, width: float, *, has_axis: bool, titles: bool) -> None:
-    across, up = figure.get_size_inches()
-    first: Axes | None = None
-    positive = all(np.nanmin(curve.values) > 0 for panel in row.panels for curve in panel.curves)
-    for column, panel in enumerate(row.panels):
-        left = _LEFT + column * (width + _GAP)
-        rectangle = (left / across, bottom / up, width / across, _HEIGHT / up)
-        axes = figure.add_axes(rectangle, sharex=first, sharey=first)
-        for curve in panel.curves:
-            _draw_curve(axes, curve, 100.0 if row.percent else 1.0, with_range=len(panel.curves) <= _FEW)
-        if first is None:
-            if row.logarithmic and positive:
-                _set_log_scale(axes, row)
-            axes.set_ylabel(row.label, fontsize=9.5, color=INK)
-            axes.yaxis.set_label_coords(-0.5 / width, 0.5)
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-        first = first or axes
-        axes.tick_params(labelleft=column == 0, labelbottom=has_axis, which="both")
-        style_axes(axes)
-        if has_axis:
-            axes.set_xlabel("epoch", fontsize=9.5, color=INK)
-        if titles:
-            axes.set_title(panel.title, fontsize=10.5, weight="bold", color=INK, pad=5)
-    if row.heading:
-        place = (0.1 / across, (bottom + _HEIGHT + _TITLE + _HEADING - 0.16) / up)
-        figure.text(*place, row.heading, fontsize=9.5, color=QUIET, va="center")
+def _rows(selection: Selection, section: Section, points: Points, left_out: list[str], heading: str) -> list[PanelRow]:
+    models = [row for row in section.rows if row.n]
+    styles, omitted = _styles(sorted((row.model for row in models), key=lambda model: model.prototypes))
+    if omitted:
+        shown = f"{omitted[0]}{', …' if omitted[1:] else ''}"
+        left_out.append(f"not drawn: {count_label(len(omitted), 'setting')} ({shown})")
+    counts = sorted({row.model.prototypes for row in models})
+    if counts[_MOST_COLUMNS:]:
+        left_out.append(f"not drawn: {', '.join(map(str, counts[_MOST_COLUMNS:]))} prototypes")
+    metric = headline_metric(section.dataset_config.task)
+    label = f"test {metric_label(metric.name).replace(' (lower is better)', '')}"
+    rows: list[PanelRow] = []
+    for which, axis in (
+        (("test", metric.name), Axis(label, metric.percent)),
+        (("train", "loss"), Axis("training loss", base=10)),
+    ):
+        panels = []
+        for count in counts[:_MOST_COLUMNS]:
+            title = count_label(count, "prototype") if count else "without prototypes" if any(counts) else ""
+            chosen = [row for row in models if row.model.prototypes == count and _label(row.model) in styles]
+            lines = [_line(runs_of_row(selection.runs, section, row), points, which, styles) for row in chosen]
+            panels.append(Panel(title, [line for line in lines if line is not None]))
+        if any(panel.lines for panel in panels):
+            rows.append(PanelRow("" if rows else heading, axis, panels))
+    return rows
 
 
-def _set_log_scale(axes: Axes, row: CurveRow) -> None:
-    values = [curve.values for panel in row.panels for curve in panel.curves]
-    decades = np.log10(max(map(np.nanmax, values)) / min(map(np.nanmin, values)))
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < _DECADES else (1.0,)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
-    axes.yaxis.set_minor_locator(NullLocator())
+def _styles(models: Sequence[ModelConfig]) -> tuple[Styles, list[str]]:
+    """Return colour and dash by label, and the labels that are left out: there are not enough of them.
+
+    The colour is that of the method. If there is one method, or if models have other names than those of methods of
+    attention, each setting has a colour.
+    """
+    settings: dict[str, list[str]] = defaultdict(list)
+    for model in models:
+        if _label(model) not in settings[model.method]:
+            settings[model.method].append(_label(model))
+    if not settings.keys() <= METHODS.keys():
+        labels = [label for group in settings.values() for label in group]
+        n_colours, most = len(CLASS_COLOURS), len(CLASS_COLOURS) * len(DASHES)
+        styles = {label: (class_colour(place), DASHES[place // n_colours]) for place, label in enumerate(labels[:most])}
+        return styles, labels[most:]
+    alone = len(settings) == 1
+    styles, omitted = {}, []
+    for method, labels in settings.items():
+        omitted += labels[_MOST_SETTINGS[alone] :]
+        for place, label in enumerate(labels[: _MOST_SETTINGS[alone]]):
+            single = alone and len(labels) > 1
+            styles[label] = (class_colour(place), "-") if single else (method_colour(method), DASHES[place])
+    return styles, omitted
 
 
-def _draw_curve(axes: Axes, curve: Curve, factor: float, *, with_range: bool) -> None:
-    values = factor * np.asarray(curve.values, dtype=np.float64)
-    found = np.isfinite(values).sum(0)
-    here, several = found > 0, found > 1
-    mean = np.full(len(found), np.nan)
-    mean[here] = np.nanmean(values[:, here], axis=0)
-    if several.any():
-        x, part = curve.x[several], values[:, several]
-        low, high = np.nanmin(part, axis=0), np.nanmax(part, axis=0)
-        if with_range:
-            axes.fill_between(x, low, high, color=curve.colour, alpha=0.10, linewidth=0)
-        std = np.nanstd(part, axis=0, ddof=1)
-        # Within the range: an accuracy is not above 1, and a logarithmic axis has no numbers below 0.
-        below, above = (np.clip(mean[several] + sign * std, low, high) for sign in (-1, 1))
-        axes.fill_between(x, below, above, color=curve.colour, alpha=0.20, linewidth=0)
-    marker = "o" if here.sum() == 1 else None
-    axes.plot(curve.x[here], mean[here], color=curve.colour, linestyle=curve.dash, linewidth=1.6, marker=marker)
+def _label(model: ModelConfig) -> str:
+    return " ".join(filter(None, (model.method, model.parameters_label)))
 
 
-def legend_handles(curves: Sequence[Curve]) -> list[Line2D]:
-    """Return a line for each label."""
-    styles = {curve.label: (curve.colour, curve.dash) for curve in curves}
-    return [
-        Line2D([], [], color=colour, linestyle=dash, linewidth=1.8, label=label)
-        for label, (colour, dash) in styles.items()
-    ]
+def _line(runs: Sequence[StoredRun], points: Points, which: tuple[str, str], styles: Styles) -> Line | None:
+    """Return the values of all seeds at all epochs, NaN where a run has none; None without any, or for one epoch."""
+    curves = [{point.epoch: point.values.get(which, np.nan) for point in points[run.run_key]} for run in runs]
+    epochs = sorted({epoch for curve in curves for epoch in curve})
+    values = np.array([[curve.get(epoch, np.nan) for epoch in epochs] for curve in curves], np.float64)
+    if len(epochs) < 2 or not np.isfinite(values).any():
+        return None
+    label = _label(runs[0].config.model)
+    return Line(label, *styles[label], np.array(epochs), values[np.isfinite(values).any(axis=1)])
 
 
-def _caption(rows: Sequence[CurveRow]) -> str:
+def _caption(rows: Sequence[PanelRow]) -> str:
     panels = [panel for row in rows for panel in row.panels]
-    counts = {len(curve.values) for panel in panels for curve in panel.curves}
+    counts = {len(line.values) for panel in panels for line in panel.lines}
     if counts == {1}:
         return "one seed: no spread"
-    ranged = [len(panel.curves) <= _FEW for panel in panels]
-    light = "" if not any(ranged) else "; light band: range" + ("" if all(ranged) else f" (up to {_FEW} lines)")
+    ranged = [has_range(panel) for panel in panels]
+    light = "" if not any(ranged) else "; light band: range" + ("" if all(ranged) else " (up to 3 lines)")
     band = "band: mean ± sample standard deviation, within the range of the seeds"
     return f"line: mean over {seeds_label(counts)}; {band}{light}"

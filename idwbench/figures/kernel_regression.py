@@ -1,37 +1,28 @@
-"""Two figures of kernel regression: the kernels, and their estimates of a curve with the weights below."""
+"""Two figures of kernel regression, which need no runs: the kernels, and their estimates of a curve."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from idwbench.errors import ConfigError
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, draw_caption, wrapped_lines
+from idwbench.attention.kernels import KERNELS
+from idwbench.errors import NoNeighboursWarning
+from idwbench.figures.lines import Line
+from idwbench.figures.registry import figure_of_formulas
+from idwbench.figures.style import INK, QUIET, RULE, Drawing, class_colour, new_page, style_axes
+from idwbench.models.kernel_regression import kernel_regression, kernel_weights
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+__all__ = ["Estimate", "collect_estimates", "collect_kernels", "estimates_figure", "kernels_figure"]
 
-__all__ = ["Estimate", "KernelCurve", "draw_estimates", "draw_kernels"]
+_FARTHEST, _POINTS = 3.0, 601
+_KEYS, _QUERIES, _NOISE, _BANDWIDTH = 50, 200, 0.2, 0.4
+_DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 
 Array = NDArray[np.floating]
-
-_WIDTH, _HEIGHT = 6.6, 4.2  # inches
-_PANEL = 2.5
-_LINE = 0.165
-_DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
-
-
-@dataclass(frozen=True)
-class KernelCurve:
-    """The value (n,) of a kernel at each distance; `label` is its name with its formula."""
-
-    label: str
-    value: Array
 
 
 @dataclass(frozen=True)
@@ -43,60 +34,42 @@ class Estimate:
     weights: Array
 
 
-def draw_kernels(distance: Array, curves: Sequence[KernelCurve], caption: str = "") -> Figure:
-    """Return one panel with a line for each kernel over the distances (n,), in units of the bandwidth.
-
-    Raises:
-        ConfigError: no curves.
-    """
-    if not curves:
-        raise ConfigError("the figure of kernels needs at least one kernel")
-    lines = wrapped_lines([caption], _WIDTH)
-    height = _HEIGHT + _LINE * len(lines)
-    figure = Figure(figsize=(_WIDTH, height), facecolor=PAPER)
-    bottom = (0.62 + _LINE * len(lines)) / height
-    axes = figure.add_axes((0.62 / _WIDTH, bottom, (_WIDTH - 0.8) / _WIDTH, 1 - 0.15 / height - bottom))
-    for place, curve in enumerate(curves):
-        colour, style = class_colour(place), _DASHES[place % len(_DASHES)]
-        axes.plot(distance, curve.value, color=colour, linestyle=style, linewidth=2.0, label=curve.label)
-    axes.set_xlim(float(distance.min()), float(distance.max()))
-    axes.set_ylim(-0.02, 1.5)
+@figure_of_formulas("kernels")
+def kernels_figure() -> Drawing:
+    """The kernels of kernel regression against the distance."""
+    figure, body = new_page(6.6, 4.2, ["shepard with p = 2 and ε = 0, which has no bandwidth"])
+    axes = body.subplots()
+    for line in collect_kernels():
+        axes.plot(line.x, line.values[0], color=line.colour, linestyle=line.dash, linewidth=2.0, label=line.label)
+    axes.set(xlim=(0, _FARTHEST), ylim=(-0.02, 1.5))
     axes.set_xlabel("distance d in bandwidths h", fontsize=10, color=INK)
     axes.set_ylabel("weight before division by the sum", fontsize=10, color=INK)
-    _style(axes)
+    style_axes(axes, has_grid=False)
     axes.legend(loc="upper right", frameon=False, fontsize=10, labelcolor=INK, handlelength=3.2)
-    draw_caption(figure, lines)
-    return figure
+    return Drawing(figure)
 
 
-def draw_estimates(
-    grid: Array, truth: Array, points: tuple[Array, Array], estimates: Sequence[Estimate], caption: str = ""
-) -> Figure:
-    """Return a column for each kernel: data, truth and estimate above, the matrix of weights below.
+def collect_kernels() -> list[Line]:
+    """Return for each kernel its value by the distance in bandwidths; the label is its name with its formula."""
+    distance = np.linspace(0.0, _FARTHEST, _POINTS)
+    lines = []
+    for place, kernel in enumerate(KERNELS.values()):
+        if kernel.has_bandwidth:
+            value = np.asarray(kernel.weights(np.concatenate([[0.0], distance**2])[None], {"bandwidth": 1.0})[:, 1:])
+        else:
+            value = 1 / np.maximum(distance[None], 1e-3) ** 2
+        label, dash = f"{kernel.name}:  {kernel.formula}", _DASHES[place % len(_DASHES)]
+        lines.append(Line(label, class_colour(place), dash, distance, value))
+    return lines
 
-    Args:
-        grid: The queries (queries,), in increasing order.
-        truth: The true function (queries,).
-        points: Training inputs (keys,), in increasing order, and their targets (keys,).
-        estimates: One for each column.
-        caption: Text below the panels.
 
-    Raises:
-        ConfigError: no estimates.
-    """
-    if not estimates:
-        raise ConfigError("the figure of kernel regression needs at least one kernel")
-    width = _PANEL * len(estimates) + 0.8
-    lines = wrapped_lines([caption], width)
-    height = 5.2 + _LINE * len(lines)
-    figure = Figure(figsize=(width, height), facecolor=PAPER)
-    margins = {"left": 0.72 / width, "right": 1 - 0.1 / width, "top": 1 - 0.35 / height}
-    rows = figure.subplots(
-        *(2, len(estimates)),
-        squeeze=False,
-        sharey="row",
-        gridspec_kw={**margins, "bottom": (0.62 + _LINE * len(lines)) / height, "hspace": 0.18, "wspace": 0.08},
-    )
+@figure_of_formulas("kernel_regression")
+def estimates_figure() -> Drawing:
+    """Estimates of a noisy sine by each kernel, with the matrix of attention weights below."""
+    grid, truth, points, estimates = collect_estimates()
+    caption = f"sin(2x) with noise of standard deviation {_NOISE}; below, the weight of each key (darker is larger)"
+    figure, body = new_page(2.5 * len(estimates) + 0.8, 5.2, [caption])
+    rows = body.subplots(2, len(estimates), squeeze=False, sharex=True, sharey="row")
     for above, below, one in zip(rows[0], rows[1], estimates, strict=True):
         above.set_title(one.title, fontsize=10, color=INK)
         above.plot(*points, ".", color=QUIET, markersize=4, label="data")
@@ -104,19 +77,28 @@ def draw_estimates(
         above.plot(grid, one.estimate, color=class_colour(0), linewidth=1.6, label="estimate")
         # The largest weight is black in each panel; a query without neighbours is white.
         below.pcolormesh(grid, np.arange(one.weights.shape[1]), np.nan_to_num(one.weights).T, cmap="Greys", vmin=0)
-        for axes in (above, below):
-            axes.set_xlim(float(grid.min()), float(grid.max()))
+        below.set_xlim(float(grid.min()), float(grid.max()))
         below.set_xlabel("query", fontsize=10, color=INK)
     rows[0][0].legend(loc="lower left", frameon=False, fontsize=8, labelcolor=INK)
     rows[0][0].set_ylabel("target", fontsize=10, color=INK)
     rows[1][0].set_ylabel("key, in order", fontsize=10, color=INK)
     for axes in rows.flat:
-        _style(axes)
-    draw_caption(figure, lines)
-    return figure
+        style_axes(axes, label_size=8, has_grid=False)
+    return Drawing(figure)
 
 
-def _style(axes: Axes) -> None:
-    axes.tick_params(colors=QUIET, labelsize=8)
-    for side, spine in axes.spines.items():
-        spine.set(color=RULE, visible=side in ("left", "bottom"))
+def collect_estimates() -> tuple[Array, Array, tuple[Array, Array], list[Estimate]]:
+    """Return the queries (queries,), the true function of them, keys with their targets, and one estimate a kernel."""
+    generator = np.random.default_rng(0)
+    keys = np.sort(generator.uniform(0.0, 5.0, _KEYS))
+    targets = np.sin(2 * keys) + generator.normal(scale=_NOISE, size=_KEYS)
+    grid = np.linspace(0.0, 5.0, _QUERIES)
+    estimates = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoNeighboursWarning)
+        for name, kernel in KERNELS.items():
+            arguments = grid[:, None], keys[:, None]
+            estimate = kernel_regression(*arguments, targets, name, _BANDWIDTH)
+            label = f"h = {_BANDWIDTH}" if kernel.has_bandwidth else "p = 2, ε = 0"
+            estimates.append(Estimate(f"{name}, {label}", estimate, kernel_weights(*arguments, name, _BANDWIDTH)))
+    return grid, np.sin(2 * grid), (keys, targets), estimates

@@ -1,169 +1,190 @@
-"""Lines over seeds against a size: recall, entropy, variance and capacity of lookups."""
+"""The figures of lookups: recall against load, and capacity; their lines by model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, draw_caption, wrapped_lines
+from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows
+from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.style import Drawing, class_colour, seeds_label
+from idwbench.report.capacity import law_label, predicted_capacity
+from idwbench.report.labels import count_label
+from idwbench.report.lookups import Capacities, LookupRuns, lookup_capacities, lookup_runs
+from idwbench.results.records import StoredRun
 
-__all__ = ["Axis", "Series", "SeriesPanel", "draw_series"]
+if TYPE_CHECKING:
+    from idwbench.results.store import Results
 
-_WIDTH, _LEFT, _RIGHT, _GAP = 10.0, 0.72, 0.12, 0.24  # inches
-_HEIGHT, _TITLE, _AXIS = 2.3, 0.34, 0.52
+__all__ = [
+    "MOST_LINES",
+    "MOST_PANELS",
+    "capacity_figure",
+    "collect_capacity",
+    "collect_recall",
+    "draw_panels",
+    "find_lookups",
+    "model_line",
+    "n_seeds",
+    "recall_figure",
+]
 
-
-@dataclass(frozen=True)
-class Axis:
-    """The label of an axis, and whether it is logarithmic."""
-
-    label: str
-    logarithmic: bool = False
-
-
-@dataclass(frozen=True)
-class Series:
-    """One line of a panel.
-
-    Attributes:
-        label: That in the legend, or none.
-        x: (points,), ascending.
-        values: (seeds, points); NaN where a seed has none. One row without spread is drawn as a plain line.
-        markers: Whether points are drawn with error bars instead of a line with a band.
-        geometric: Whether mean and standard deviation are those of the logarithms.
-    """
-
-    label: str
-    colour: str
-    dash: Any
-    x: NDArray[np.floating]
-    values: NDArray[np.floating]
-    markers: bool = False
-    geometric: bool = False
+MOST_LINES, MOST_PANELS = 10, 9
+_COLUMNS = 3
 
 
-@dataclass(frozen=True)
-class SeriesPanel:
-    """The lines of one panel."""
-
-    title: str
-    series: Sequence[Series]
-
-
-def draw_series(
-    panels: Sequence[SeriesPanel], x: Axis, y: Axis, *, caption: str, source: str = "", columns: int = 3
-) -> Figure:
-    """Return the panels in rows of `columns`, with common axes; a band is the mean ± sample standard deviation.
+@figure_of_runs("recall")
+def recall_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+    """Recall of lookups against the load, items/dimensions, over seeds; one panel for each number of dimensions.
 
     Raises:
-        ConfigError: no line.
+        ConfigError: no run on the data set lookup is complete.
     """
-    every = [series for panel in panels for series in panel.series]
-    if not every:
-        raise ConfigError("the figure needs at least one line")
-    columns = min(columns, len(panels))
-    rows = -(-len(panels) // columns)
-    width = min((_WIDTH - _LEFT - _RIGHT - _GAP * (columns - 1)) / columns, 5.2)
-    total_width = max(_LEFT + _RIGHT + columns * (width + _GAP) - _GAP, 6.0)
-    handles = _handles(every)
-    longest = max(len(str(handle.get_label())) for handle in handles)
-    legend_columns = max(1, min(len(handles), int(total_width / (0.6 + 0.078 * longest))))
-    lines = wrapped_lines([caption, source], total_width)
-    footer = 0.14 + 0.19 * -(-len(handles) // legend_columns) + 0.165 * len(lines)
-    total = rows * (_HEIGHT + _TITLE) + _AXIS + footer
-    figure = Figure(figsize=(total_width, total), facecolor=PAPER)
-    first: Axes | None = None
-    for place, panel in enumerate(panels):
-        row, column = divmod(place, columns)
-        left, bottom = _LEFT + column * (width + _GAP), total - (row + 1) * (_HEIGHT + _TITLE)
-        rectangle = (left / total_width, bottom / total, width / total_width, _HEIGHT / total)
-        axes = figure.add_axes(rectangle, sharex=first, sharey=first)
-        first = first or axes
-        _draw_panel(axes, panel, (x, y), is_left=column == 0, is_lowest=place + columns >= len(panels))
-    figure.legend(
-        handles=handles,
-        loc="lower center",
-        bbox_to_anchor=(0.5, (0.08 + 0.165 * len(lines)) / total),
-        ncols=legend_columns,
-        frameon=False,
-        fontsize=8.5,
-        labelcolor=INK,
-        handlelength=2.6,
-        columnspacing=1.4,
-        borderaxespad=0,
+    panels, models, left_out = collect_recall(runs)
+    caption = (
+        f"line: mean over {n_seeds(models)}; band: mean ± sample standard deviation, within the range of the seeds"
     )
-    draw_caption(figure, lines)
-    return figure
+    x, y = Axis("load: items / dimensions", base=2), Axis("recall in %", percent=True)
+    return Drawing(draw_panels(panels, x, y, [caption, models[0].data]), left_out)
 
 
-def _draw_panel(axes: Axes, panel: SeriesPanel, labels: tuple[Axis, Axis], *, is_left: bool, is_lowest: bool) -> None:
-    for label, axis in zip(labels, (axes.xaxis, axes.yaxis), strict=True):
-        if label.logarithmic:
-            (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
-            # Sizes are mostly powers of two.
-            axis.set_major_locator(LogLocator(base=2 if axis is axes.xaxis else 10, numticks=7))
-            axis.set_minor_locator(NullLocator())
-            axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:.2g}" if value < 1 else f"{value:g}"))
-    for series in panel.series:
-        _draw_one(axes, series)
-    axes.set_title(panel.title, fontsize=10, weight="bold", color=INK, pad=5)
-    axes.tick_params(labelleft=is_left, labelbottom=is_lowest, labelsize=8.5, colors=QUIET, which="both")
-    axes.grid(True, color=RULE, linewidth=0.5, alpha=0.6)
-    axes.set_axisbelow(True)
-    for side, spine in axes.spines.items():
-        spine.set(color=RULE, visible=side in ("left", "bottom"))
-    if is_left:
-        axes.set_ylabel(labels[1].label, fontsize=9.5, color=INK)
-    if is_lowest:
-        axes.set_xlabel(labels[0].label, fontsize=9.5, color=INK)
+def collect_recall(runs: Sequence[StoredRun]) -> tuple[list[Panel], list[LookupRuns], tuple[str, ...]]:
+    """Return a panel for each number of dimensions, at most nine, the models, at most ten, and what is left out.
 
-
-def _draw_one(axes: Axes, series: Series) -> None:
-    values = np.asarray(series.values, np.float64)
-    here = np.isfinite(values).any(0)
-    x, values = np.asarray(series.x, np.float64)[here], values[:, here]
-    mean, below, above = _spread(np.log(values) if series.geometric else values)
-    if series.geometric:
-        mean, below, above = np.exp(mean), np.exp(below), np.exp(above)
-    if series.markers:
-        errors = np.stack([mean - below, above - mean])
-        axes.errorbar(
-            x, mean, errors, color=series.colour, linestyle="none", marker="o", markersize=4, capsize=2, elinewidth=1
-        )
-        return
-    if len(values) > 1:
-        axes.fill_between(x, below, above, color=series.colour, alpha=0.16, linewidth=0)
-    marker = "o" if len(x) == 1 else None
-    axes.plot(x, mean, color=series.colour, linestyle=series.dash, linewidth=1.5, marker=marker, markersize=4)
-
-
-def _spread(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mean, and the mean ± sample standard deviation within the range of the seeds.
-
-    So a recall is not above 1, and a logarithmic axis has no numbers below 0.
+    Raises:
+        ConfigError: no run on the data set lookup is complete.
     """
-    mean = np.nanmean(values, axis=0)
-    n = np.isfinite(values).sum(0)
-    std = np.sqrt((np.nan_to_num(values - mean) ** 2).sum(0) / np.maximum(n - 1, 1))
-    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
-    return mean, np.clip(mean - std, low, high), np.clip(mean + std, low, high)
+    models, others = _one_data(find_lookups(runs))
+    models, more = _first(models)
+    dimensions = sorted({d for each in models for d in each.dimensions})
+    shown = dimensions[:: -(-len(dimensions) // MOST_PANELS)]
+    left_out = [*others, *more]
+    if len(shown) < len(dimensions):
+        left_out.append(f"not drawn: dimensions {', '.join(str(d) for d in dimensions if d not in shown)}")
+    panels = [
+        Panel(
+            f"{d} dimensions",
+            [
+                model_line(each, place, [n / d for n in items], [each.values("recall", d, n) for n in items])
+                for place, each in enumerate(models)
+                if (items := each.items(d))
+            ],
+        )
+        for d in shown
+    ]
+    return panels, models, tuple(left_out)
 
 
-def _handles(every: Sequence[Series]) -> list[Line2D]:
-    found: dict[str, Line2D] = {}
-    for one in (series for series in every if series.label):
-        dash: Any = "none" if one.markers else one.dash
-        marker = "o" if one.markers else None
-        line = Line2D([], [], color=one.colour, linestyle=dash, marker=marker, markersize=4, linewidth=1.8)
-        line.set_label(one.label)
-        found.setdefault(one.label, line)
-    return list(found.values())
+@figure_of_runs("capacity")
+def capacity_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+    """Items at 99 % recall against dimensions, for every seed, with the fitted laws; a panel for each other setting.
+
+    Raises:
+        ConfigError: no run on the data set lookup is complete, or all seeds are below or above the items that were run.
+    """
+    panels, source, left_out = collect_capacity(runs)
+    caption = (
+        f"point: geometric mean over {n_seeds(find_lookups(runs))}; bar: its standard deviation, within the range of "
+        "the seeds; line: least squares through the logarithms of all seeds; "
+        "not shown: dimensions at which a seed is below or above the items that were run"
+    )
+    x, y = Axis("dimensions d"), Axis("capacity: items at 99 % recall", base=10)
+    return Drawing(draw_panels(panels, x, y, [caption, source]), left_out)
+
+
+def collect_capacity(runs: Sequence[StoredRun]) -> tuple[list[Panel], str, tuple[str, ...]]:
+    """Return a panel for each setting of the data, at most nine, the setting if there is one, and what is left out.
+
+    Raises:
+        ConfigError: no run on the data set lookup is complete, or all seeds are below or above the items that were run.
+    """
+    models = find_lookups(runs)
+    labels = list(dict.fromkeys(each.label for each in _first(models)[0]))
+    capacities = [each for each in lookup_capacities(runs) if each.of.label in labels]
+    data = list(dict.fromkeys(each.of.data for each in capacities))
+    alone = len(data) == 1
+    panels = [
+        Panel(
+            "" if alone else name,
+            [
+                line
+                for each in capacities
+                if each.of.data == name
+                for line in _capacity_lines(each, class_colour(labels.index(each.of.label)), with_law=alone)
+            ],
+        )
+        for name in data[:MOST_PANELS]
+    ]
+    if not any(panel.lines for panel in panels):
+        raise ConfigError("no seed has a recall of 99 % at some items and less at others", location=("figure",))
+    left_out = [f"not drawn: {label}" for label in dict.fromkeys(each.label for each in models) if label not in labels]
+    return panels, data[0] if alone else "", (*left_out, *(f"not drawn: {name}" for name in data[MOST_PANELS:]))
+
+
+def _capacity_lines(each: Capacities, colour: str, *, with_law: bool) -> list[Line]:
+    whole = [d for d, found in each.by_dimensions.items() if not any(one.censored for one in found.values())]
+    whole = [d for d in sorted(whole) if each.by_dimensions[d]]
+    if not whole:
+        return []
+    seeds = sorted({seed for d in whole for seed in each.by_dimensions[d]})
+    values = np.array(
+        [[each.by_dimensions[d][s].items if s in each.by_dimensions[d] else np.nan for d in whole] for s in seeds]
+    )
+    label = f"{each.of.label}: {law_label(each.fit)}" if with_law and each.fit else each.of.label
+    points = Line(label, colour, "none", np.array(whole, float), values, markers=True, geometric=True)
+    if each.fit is None:
+        return [points]
+    d = np.linspace(min(whole), max(whole), 100)
+    return [points, Line("", colour, "-", d, predicted_capacity(each.fit, d)[np.newaxis])]
+
+
+def draw_panels(panels: Sequence[Panel], x: Axis, y: Axis, caption: Sequence[str]) -> Figure:
+    """Return the panels in rows of three, with the same axes."""
+    starts = range(0, len(panels), _COLUMNS)
+    return draw_rows([PanelRow("", y, panels[start : start + _COLUMNS]) for start in starts], x, caption, shared=True)
+
+
+def model_line(
+    each: LookupRuns, place: int, x: Sequence[float], values: Sequence[dict[int, float]], *, markers: bool = False
+) -> Line:
+    """Return the line of a model for values by seed at each x; `place` is its colour and dash."""
+    seeds = sorted({seed for by_seed in values for seed in by_seed})
+    table = np.array([[by_seed.get(seed, np.nan) for by_seed in values] for seed in seeds])
+    dash = "none" if markers else DASHES[place // 5 % len(DASHES)]
+    return Line(each.label, class_colour(place), dash, np.array(x, float), table.reshape(len(seeds), len(x)), markers)
+
+
+def find_lookups(runs: Sequence[StoredRun]) -> list[LookupRuns]:
+    """Return `lookup_runs`; an error is about the figure."""
+    try:
+        return lookup_runs(runs)
+    except ConfigError as error:
+        raise error.at("figure") from None
+
+
+def _one_data(models: Sequence[LookupRuns]) -> tuple[list[LookupRuns], list[str]]:
+    """Return the models on the data with the most sizes."""
+    sizes: dict[str, int] = {}
+    for each in models:
+        sizes[each.data] = sizes.get(each.data, 0) + len(each.runs)
+    data = max(sizes, key=lambda name: sizes[name])
+    return [each for each in models if each.data == data], [f"not drawn: {name}" for name in sizes if name != data]
+
+
+def _first(models: list[LookupRuns]) -> tuple[list[LookupRuns], list[str]]:
+    """Return the models that are drawn, at most `MOST_LINES`, those with softmax first."""
+    models = sorted(models, key=lambda each: getattr(each.model, "weighting", "") != "softmax")
+    labels = list(dict.fromkeys(each.label for each in models))
+    n = len(labels) - MOST_LINES
+    shown = [each for each in models if each.label in labels[:MOST_LINES]]
+    return shown, [f"not drawn: {count_label(n, 'other model')}"] if n > 0 else []
+
+
+def n_seeds(models: Sequence[LookupRuns]) -> str:
+    """Return ``10 seeds``."""
+    return seeds_label({len(by_seed) for each in models for by_seed in each.runs.values()})

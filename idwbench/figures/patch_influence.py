@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from idwbench.errors import ConfigError
-from idwbench.figures.curves import Curve, legend_handles
+from idwbench.figures.lines import Line as Curve
+from idwbench.figures.lines import legend_handles
 from idwbench.figures.style import INK, LEGEND, PAPER, draw_caption, seeds_label, style_axes, wrapped_lines
 
 __all__ = ["draw_patch_influence"]

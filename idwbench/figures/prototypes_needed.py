@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,22 +13,33 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from idwbench.errors import ConfigError
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, draw_caption, wrapped_lines
+from idwbench.figures.lines import DASHES
+from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.runs import select_runs_of_kind
+from idwbench.figures.style import INK, QUIET, Drawing, method_colour, new_page, seeds_label, style_axes
+from idwbench.report.labels import metric_label
+from idwbench.report.replication import Replication, distinct_runs, replication_of
+from idwbench.report.settings import SettingRuns, constants_title, group_by_setting, method_order, varying_settings
+from idwbench.report.statistics import Statistic, split_statistics
+from idwbench.report.validation import best_by_validation
+from idwbench.results.records import StoredRun
+from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.kinds.models import ModelConfig
+from idwbench.runs.metrics import headline_metric
+from idwbench.runs.protocol import Protocol
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from idwbench.results.store import Results
 
-    from idwbench.report.statistics import Statistic
+__all__ = ["Needed", "NeededLine", "collect_prototypes_needed", "prototypes_needed_figure"]
 
-__all__ = ["PrototypesBand", "PrototypesLine", "draw_prototypes_needed"]
-
-_WIDTH, _HEIGHT, _LINE = 6.6, 4.2, 0.165  # inches
-_COLUMNS, _ROW = 3, 0.2  # of the legend, and inches
-_BAND = QUIET
+_MEMORY = "kernel_regression"
+_OF_KERNELS = ("method", "bandwidth", "power", "epsilon")
+_SWEEP = "run the sweep kernel_regression"
 
 
 @dataclass(frozen=True)
-class PrototypesLine:
+class NeededLine:
     """One method: its metric by the number of prototypes, in increasing order."""
 
     label: str
@@ -36,85 +49,165 @@ class PrototypesLine:
 
 
 @dataclass(frozen=True)
-class PrototypesBand:
-    """Kernel regression, whose memory are all training data."""
+class Needed:
+    """The data of the figure.
 
-    label: str
-    statistic: Statistic
-
-
-def draw_prototypes_needed(
-    lines: Sequence[PrototypesLine], band: PrototypesBand, label: str, *, percent: bool, captions: Sequence[str] = ()
-) -> Figure:
-    """Return one panel: means with bars of ± sample standard deviation, and the band of kernel regression.
-
-    Args:
-        lines: One for each method.
-        band: Drawn across the panel, its mean ± sample standard deviation.
-        label: That of the axis of values.
+    Attributes:
+        axis: The label of the metric.
         percent: Whether values are shown times 100.
+        lines: One for each method.
+        memory: The label and metric of kernel regression, whose memory are all training data.
         captions: Sentences below the panel.
+        left_out: One line for each kind of runs that is not drawn.
+    """
+
+    axis: str
+    percent: bool
+    lines: list[NeededLine]
+    memory: tuple[str, Statistic]
+    captions: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+@figure_of_runs("prototypes_needed")
+def prototypes_needed_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+    """The headline metric against the number of learned prototypes, beside kernel regression on all training data.
+
+    Settings of the protocol, and the kernel with its parameters, are those with the best mean metric on the validation
+    split; without one, the first in the order of tables. The metric is that of the holdout if there is one.
 
     Raises:
-        ConfigError: no lines.
+        ConfigError: no complete run of prototypes, or none of kernel regression on the same data.
     """
-    if not any(line.statistics for line in lines):
-        raise ConfigError("the figure needs at least one number of prototypes")
-    words = wrapped_lines(captions, _WIDTH)
-    legend = _ROW * -(-(len(lines) + 1) // _COLUMNS)
-    height = _HEIGHT + _LINE * len(words) + legend
-    figure = Figure(figsize=(_WIDTH, height), facecolor=PAPER)
-    bottom = (0.62 + _LINE * len(words)) / height
-    axes = figure.add_axes((0.72 / _WIDTH, bottom, (_WIDTH - 0.86) / _WIDTH, 1 - (0.12 + legend) / height - bottom))
-    factor = 100.0 if percent else 1.0
-    _draw_band(axes, band, factor)
-    for place, line in enumerate(lines):
-        _draw_line(axes, line, factor, shift=1.02 ** (2 * place - len(lines) + 1))
-    counts = sorted({count for line in lines for count in line.statistics})
+    needed = collect_prototypes_needed(runs)
+    return Drawing(_draw(needed), needed.left_out)
+
+
+def collect_prototypes_needed(runs: Sequence[StoredRun]) -> Needed:
+    """Return the metric by number of prototypes; it raises as the figure does."""
+    runs = distinct_runs(runs)
+    section, *others = select_runs_of_kind(runs).sections
+    left_out = sorted({other.dataset for other in others if not section.has_data(other.dataset_config)})
+    runs = [run for run in runs if section.has_data(run.config.dataset) and run.state == "complete"]
+    replication = replication_of(runs)
+    metric = headline_metric(section.dataset_config.task)
+    memories, networks = (
+        group_by_setting([run for run in runs if run.config.model.kind == kind], replication)
+        for kind in (_MEMORY, "prototypes")
+    )
+    if not memories:
+        raise ConfigError("no run of kernel regression on the same data", location=("figure",), hint=_SWEEP)
+    split = "holdout" if all(run.metric(metric.name, "holdout") is not None for run in runs) else "test"
+
+    def value(group: SettingRuns) -> Statistic:
+        return split_statistics(group.runs, metric.name, replication.seed)[split]
+
+    memory = _chosen(memories, metric.name, (*_OF_KERNELS, *Protocol.model_fields))[0]
+    lines = _lines([(group, value(group)) for group in _chosen(networks, metric.name, tuple(Protocol.model_fields))])
+    captions = (
+        _answer(lines, value(memory).mean, metric.higher_is_better),
+        _spread(lines, replication, section.dataset_config),
+        constants_title([group.runs[0] for group in networks], (*_varying(networks), "prototypes", "dataset_seed")),
+    )
+    notes = (f"not drawn: other data sets ({', '.join(left_out)})",) if left_out else ()
+    label, named = f"{split} {metric_label(metric.name)}", (f"all data: {_name(memory)}", value(memory))
+    return Needed(label, metric.percent, lines, named, captions, notes)
+
+
+def _varying(groups: Sequence[SettingRuns]) -> tuple[str, ...]:
+    return varying_settings([group.settings for group in groups])
+
+
+def _chosen(groups: list[SettingRuns], metric: str, axes: Sequence[str]) -> list[SettingRuns]:
+    """Return the values of `axes` with the best validation metric, or without one the first."""
+    varying = _varying(groups)
+    axes = [axis for axis in axes if axis in varying]
+    if not axes:
+        return groups
+    if all(run.metric(metric, "validation") is not None for group in groups for run in group.runs):
+        return list(best_by_validation(groups, varying, axes, metric).groups)
+    first: dict[tuple[object, ...], SettingRuns] = {}
+    for group in groups:
+        first.setdefault(tuple(group.settings.get(name) for name in varying if name not in axes), group)
+    return list(first.values())
+
+
+def _name(group: SettingRuns) -> str:
+    model = group.runs[0].config.model
+    method = model.method.replace("_kernel", " kernel")
+    return ", ".join(filter(None, (method, model.parameters_label.split(", initialisation")[0])))
+
+
+def _lines(measured: Sequence[tuple[SettingRuns, Statistic]]) -> list[NeededLine]:
+    """Return a line for each method with its parameters; those of one method differ in their dashes."""
+    lines: dict[str, dict[int, Statistic]] = defaultdict(dict)
+    methods: dict[str, str] = {}
+    models = [group.runs[0].config.model for group, _ in measured]
+    for model, (_, one) in zip(models, measured, strict=True):
+        label = " ".join((model.method, *_telling_parts(model, models)))
+        lines[label][model.prototypes] = one
+        methods[label] = model.method
+    labels = sorted(lines, key=lambda label: (method_order(methods[label]), label))
+    alike = {label: [other for other in labels if methods[other] == methods[label]] for label in labels}
+    return [
+        NeededLine(
+            label,
+            method_colour(methods[label]),
+            DASHES[alike[label].index(label) % len(DASHES)],
+            dict(sorted(lines[label].items())),
+        )
+        for label in labels
+    ]
+
+
+def _telling_parts(model: ModelConfig, models: Sequence[ModelConfig]) -> list[str]:
+    """Return the parts of the label of parameters that differ among `models`; the caption has the others."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for part in {part for other in models for part in other.parameters_label.split(", ")}:
+        values[part.partition("=")[0] if "=" in part else part.partition(" ")[0]].add(part)
+    telling = {part for parts in values.values() if len(parts) > 1 for part in parts}
+    return [part for part in model.parameters_label.split(", ") if part in telling]
+
+
+def _answer(lines: Sequence[NeededLine], limit: float, higher_is_better: bool) -> str:
+    """Return the smallest number of prototypes of each line whose mean is at least as good as a limit."""
+    words = []
+    for line in lines:
+        means = {count: one.mean for count, one in line.statistics.items()}
+        enough = [count for count, mean in means.items() if (mean >= limit if higher_is_better else mean <= limit)]
+        words.append(f"{line.label}: {min(enough) if enough else 'none of these'}")
+    return "Fewest prototypes whose mean is at least as good as with all data: " + "; ".join(words)
+
+
+def _spread(lines: Sequence[NeededLine], replication: Replication, dataset: DatasetConfig) -> str:
+    counts = {one.n for line in lines for one in line.statistics.values()}
+    over = " of the data" if replication.data_seeds(dataset) else ""
+    return f"Mean ± sample standard deviation over {seeds_label(counts)}{over}"
+
+
+def _draw(needed: Needed) -> Figure:
+    """Return one panel: means with bars of ± sample standard deviation, and the band of kernel regression."""
+    figure, body = new_page(6.6, 4.4, needed.captions)
+    axes = body.subplots()
+    factor = 100.0 if needed.percent else 1.0
+    label, memory = needed.memory
+    mean, std = factor * memory.mean, factor * (memory.std or 0.0)
+    axes.axhspan(mean - std, mean + std, color=QUIET, alpha=0.18, linewidth=0)
+    axes.axhline(mean, color=QUIET, linewidth=1.6, linestyle="--", label=label)
+    for place, line in enumerate(needed.lines):
+        shift = 1.02 ** (2 * place - len(needed.lines) + 1)  # so that bars of equal counts do not hide each other
+        counts = shift * np.array([*line.statistics], np.float64)
+        means, stds = factor * np.array([(one.mean, one.std or 0.0) for one in line.statistics.values()]).T
+        style = {"linestyle": line.dash, "linewidth": 1.8, "marker": "o", "markersize": 4.5, "capsize": 2.5}
+        axes.errorbar(counts, means, stds, color=line.colour, elinewidth=1.0, label=line.label, **style)
+    ticks = sorted({count for line in needed.lines for count in line.statistics})
     axes.set_xscale("log", base=2)
-    axes.set_xticks(counts, [str(count) for count in counts])
+    axes.set_xticks(ticks, [str(count) for count in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlim(counts[0] / 1.25, counts[-1] * 1.25)
+    axes.set_xlim(ticks[0] / 1.25, ticks[-1] * 1.25)
     axes.set_xlabel("number of learned prototypes", fontsize=10, color=INK)
-    axes.set_ylabel(label, fontsize=10, color=INK)
-    axes.tick_params(colors=QUIET, labelsize=8.5)
-    axes.grid(True, axis="y", color=RULE, linewidth=0.5, alpha=0.6)
-    axes.set_axisbelow(True)
-    for side, spine in axes.spines.items():
-        spine.set(color=RULE, visible=side in ("left", "bottom"))
-    figure.legend(
-        loc="upper center",
-        ncols=_COLUMNS,
-        frameon=False,
-        fontsize=8.5,
-        labelcolor=INK,
-        handlelength=2.6,
-        borderaxespad=0.4,
-    )
-    draw_caption(figure, words)
+    axes.set_ylabel(needed.axis, fontsize=10, color=INK)
+    style_axes(axes)
+    axes.grid(False, axis="x")
+    body.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=8.5, labelcolor=INK, handlelength=2.6)
     return figure
-
-
-def _draw_band(axes: Axes, band: PrototypesBand, factor: float) -> None:
-    mean, std = factor * band.statistic.mean, factor * (band.statistic.std or 0.0)
-    axes.axhspan(mean - std, mean + std, color=_BAND, alpha=0.18, linewidth=0)
-    axes.axhline(mean, color=_BAND, linewidth=1.6, linestyle="--", label=band.label)
-
-
-def _draw_line(axes: Axes, line: PrototypesLine, factor: float, shift: float) -> None:
-    counts = np.array(list(line.statistics), dtype=np.float64)
-    mean = factor * np.array([one.mean for one in line.statistics.values()])
-    std = factor * np.array([one.std or 0.0 for one in line.statistics.values()])
-    axes.errorbar(
-        counts * shift,  # so that bars of equal counts do not hide each other
-        mean,
-        std,
-        color=line.colour,
-        linestyle=line.dash,
-        linewidth=1.8,
-        marker="o",
-        markersize=4.5,
-        elinewidth=1.0,
-        capsize=2.5,
-        label=line.label,
-    )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
+from idwbench import figures
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.figures import collected
 from idwbench.figures.registry import FIGURES, FORMULAS
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FIGURES", "FORMULAS", "check_figure_name", "draw_stored", "stored_drawing"]
 
-for _module in pkgutil.iter_modules(collected.__path__):
-    import_module(f"{collected.__name__}.{_module.name}")
+for _package in (collected, figures):
+    for _module in pkgutil.iter_modules(_package.__path__):
+        import_module(f"{_package.__name__}.{_module.name}")
 
 
 def check_figure_name(name: str) -> None:

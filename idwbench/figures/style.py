@@ -16,6 +16,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
@@ -60,6 +61,7 @@ INK = "#1F2933"
 QUIET = "#66727F"
 RULE = "#CBD2D9"
 PAPER = "#FFFFFF"
+_MARGIN = 0.05  # inches around a page
 
 # Of a legend below the panels.
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 8.5, "labelcolor": INK, "borderaxespad": 0}
@@ -175,8 +177,10 @@ def new_page(
     lines = wrapped_lines(caption, width, size)
     longest = max((len(str(handle.get_label())) for handle in legend), default=0)
     columns = max(1, min(len(legend), int(width / (0.6 + 0.078 * longest))))
-    below = 0.2 * -(-len(legend) // columns) + 0.165 * len(lines)
-    figure = Figure(figsize=(width, height + below), facecolor=PAPER, layout="constrained")
+    below = 2 * _MARGIN + 0.2 * -(-len(legend) // columns) + 0.165 * len(lines)
+    height += below
+    around = (_MARGIN / width, _MARGIN / height, 1 - 2 * _MARGIN / width, 1 - 2 * _MARGIN / height)
+    figure = Figure(figsize=(width, height), facecolor=PAPER, layout=ConstrainedLayoutEngine(rect=around))
     figure.supxlabel("\n".join(lines), fontsize=size, color=QUIET, linespacing=1.3)
     body = figure.add_subfigure(figure.add_gridspec()[0])
     if legend:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.figures.curves import Curve
 from idwbench.figures.heat_maps import HeatMap
+from idwbench.figures.lines import Line
 
 __all__ = ["bar_chart", "curve_chart", "heat_map_chart", "packed", "plane_chart", "round_number", "vega_dash"]
 
@@ -32,7 +32,7 @@ def vega_dash(dash: str) -> list[float]:
 
 
 def curve_chart(
-    curves: Sequence[Curve], label: str, *, percent: bool, logarithmic: bool, domain: tuple[float, float]
+    curves: Sequence[Line], label: str, *, percent: bool, logarithmic: bool, domain: tuple[float, float]
 ) -> dict[str, Any]:
     """Return lines of means over seeds, with bands of mean ± sample standard deviation within the range of the seeds.
 
@@ -184,7 +184,7 @@ def bar_chart(values: Mapping[str, float], marked: str | None, label: str) -> di
     return _spec(chart.properties(width="container", height=150))
 
 
-def _ticks(curves: Sequence[Curve]) -> list[int]:
+def _ticks(curves: Sequence[Line]) -> list[int]:
     """Return whole numbers of epochs, evenly spaced."""
     from matplotlib.ticker import MaxNLocator
 
@@ -197,7 +197,7 @@ def _is_short(names: Mapping[str, float]) -> bool:
     return max(map(len, names), default=0) <= 3
 
 
-def _points(curve: Curve, factor: float) -> list[dict[str, Any]]:
+def _points(curve: Line, factor: float) -> list[dict[str, Any]]:
     """Return the mean, its band and the number of seeds at no more than `_POINTS` epochs, the last among them."""
     chosen = np.unique(np.linspace(0, len(curve.x) - 1, min(len(curve.x), _POINTS)).round().astype(int))
     rows = []

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.curves import Curve, CurvePanel, CurveRow
+from idwbench.figures.lines import Line, Panel, PanelRow
 from idwbench.page.charts import curve_chart, vega_dash
 from idwbench.page.parts import Chart, Legend, Panels, Part, sentences
 from idwbench.results.records import StoredRun
@@ -28,10 +28,10 @@ _TEXT = (
 
 def curves_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> Part | None:
     """Return the section of learning curves; None if no run has one."""
-    from idwbench.figures.collected.curves import curve_rows
+    from idwbench.figures.curves import collect_curves
 
     try:
-        rows, _, others = curve_rows(results, runs)
+        rows, _, others = collect_curves(results, runs)
     except ConfigError:
         return None
     panels: list[Panels] = []
@@ -61,35 +61,37 @@ def _side_by_side(first: Panels, second: Panels, heading: str) -> Panels:
     return Panels(heading, charts, tuple(legend))
 
 
-def _panels(row: CurveRow, heading: str) -> Panels:
-    factor = 100.0 if row.percent else 1.0
-    shown = [panel for panel in row.panels if panel.curves]
+def _panels(row: PanelRow, heading: str) -> Panels:
+    factor = 100.0 if row.y.percent else 1.0
+    shown = [panel for panel in row.panels if panel.lines]
     domain = _domain(shown, factor)
     charts = tuple(
         Chart(
             panel.title,
-            ", ".join(filter(None, (f"{row.label} against the epoch", panel.title, f"{len(panel.curves)} settings"))),
-            curve_chart(panel.curves, row.label, percent=row.percent, logarithmic=row.logarithmic, domain=domain),
+            ", ".join(filter(None, (f"{row.y.label} against the epoch", panel.title, f"{len(panel.lines)} settings"))),
+            curve_chart(
+                panel.lines, row.y.label, percent=row.y.percent, logarithmic=row.y.base is not None, domain=domain
+            ),
         )
         for panel in shown
     )
     legend = {
-        curve.label: Legend(curve.label, curve.colour, _dashes(curve)) for panel in shown for curve in panel.curves
+        curve.label: Legend(curve.label, curve.colour, _dashes(curve)) for panel in shown for curve in panel.lines
     }
-    unit = " in %" if row.percent and "%" not in row.label else ""
-    title = f"{row.label}{unit}"
+    unit = " in %" if row.y.percent and "%" not in row.y.label else ""
+    title = f"{row.y.label}{unit}"
     title = f"{title[:1].upper()}{title[1:]}"
     return Panels(f"{title} · {heading}" if heading else title, charts, tuple(legend.values()))
 
 
-def _dashes(curve: Curve) -> str:
+def _dashes(curve: Line) -> str:
     """Return the dashes of a line in SVG; an empty text for a solid line."""
     return "" if curve.dash == "-" else " ".join(f"{length:g}" for length in vega_dash(curve.dash))
 
 
-def _domain(panels: Sequence[CurvePanel], factor: float) -> tuple[float, float]:
+def _domain(panels: Sequence[Panel], factor: float) -> tuple[float, float]:
     """Return the range of the means with a margin, which the panels of a row share."""
-    means = np.concatenate([np.nanmean(_seen(curve.values), axis=0) for panel in panels for curve in panel.curves])
+    means = np.concatenate([np.nanmean(_seen(curve.values), axis=0) for panel in panels for curve in panel.lines])
     low, high = factor * float(means.min()), factor * float(means.max())
     margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
     return (low - margin if low - margin > 0 or low <= 0 else 0.8 * low, high + margin)

@@ -4,57 +4,11 @@ from made import Store, assert_no_words_overlap, made_run, words
 from matplotlib.colors import to_hex
 
 from idwbench.errors import ConfigError
-from idwbench.figures.collected.curves import curves_figure
-from idwbench.figures.curves import Curve, CurvePanel, CurveRow, draw_curves
+from idwbench.figures.curves import curves_figure
 from idwbench.figures.style import method_colour
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 from idwbench.runs.results import CurvePoint
-
-VALUES = np.array([[0.5, 0.8, 0.9], [0.7, 0.9, np.nan], [0.6, 0.7, np.nan]])
-
-
-def curve(label: str = "idw", values: np.ndarray = VALUES) -> Curve:
-    return Curve(label, method_colour(label), "-", np.arange(1, values.shape[1] + 1), values)
-
-
-def row(*curves: Curve, **options: object) -> CurveRow:
-    return CurveRow("", "test accuracy in %", True, False, [CurvePanel("2 prototypes", curves)], **options)  # type: ignore[arg-type]
-
-
-def test_a_line_is_the_mean_of_the_seeds_that_reached_an_epoch() -> None:
-    (axes,) = draw_curves([row(curve())]).axes
-    (line,) = axes.get_lines()
-    np.testing.assert_allclose(line.get_ydata(), [60, 80, 90])
-    np.testing.assert_array_equal(line.get_xdata(), [1, 2, 3])
-
-
-def test_the_bands_are_standard_deviation_and_range_where_there_are_several_seeds() -> None:
-    (axes,) = draw_curves([row(curve())]).axes
-    ranged, spread = (band.get_paths()[0].vertices for band in axes.collections)
-    assert (ranged[:, 0].max(), spread[:, 0].max()) == (2, 2)
-    first = spread[spread[:, 0] == 1][:, 1]
-    np.testing.assert_allclose([first.min(), first.max()], [60 - 10, 60 + 10])
-    np.testing.assert_allclose([ranged[:, 1].min(), ranged[:, 1].max()], [50, 90])
-
-
-def test_many_lines_have_no_range_and_one_seed_has_no_band() -> None:
-    (axes,) = draw_curves([row(*(curve(name) for name in "abcd"))]).axes
-    assert len(axes.collections) == 4
-    figure = draw_curves([row(curve(values=VALUES[:1]))])
-    assert not figure.axes[0].collections
-    assert "one seed: no spread" in words(figure)
-
-
-def test_positive_losses_have_a_logarithmic_axis() -> None:
-    for low, scale in ((0.1, "log"), (0.0, "linear")):
-        loss = CurveRow("", "loss", False, True, [CurvePanel("", [curve(values=np.array([[1.0, low]]))])])
-        assert draw_curves([loss]).axes[0].get_yscale() == scale
-
-
-def test_nothing_to_draw_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at least one learning curve"):
-        draw_curves([row()])
 
 
 def points(epochs: int, accuracy: float) -> list[CurvePoint]:
@@ -134,13 +88,9 @@ def test_runs_of_a_kind_without_epochs_are_counted() -> None:
     assert drawing.left_out == (f"not drawn: {len(baseline)} runs of kind 'baseline'",)
 
 
-def test_a_curve_has_two_epochs() -> None:
+@pytest.mark.parametrize("n", [0, 1])
+def test_a_curve_has_two_epochs(n: int) -> None:
     runs = stored()
-    curves = {run.run_key: points(1, 0.5) for run in runs}
+    curves = {run.run_key: points(n, 0.5) for run in runs}
     with pytest.raises(ConfigError, match="no run to draw has a learning curve"):
         curves_figure(Store(curves=curves), runs)  # type: ignore[arg-type]
-
-
-def test_runs_without_curves_are_refused() -> None:
-    with pytest.raises(ConfigError, match="no run to draw has a learning curve"):
-        curves_figure(Store(), stored())  # type: ignore[arg-type]

@@ -9,9 +9,8 @@ import pytest
 from made import assert_no_words_overlap, words
 
 from idwbench.errors import ConfigError
-from idwbench.figures.collected.lookup_scores import score_variance_figure, weight_entropy_figure
-from idwbench.figures.collected.lookups import capacity_figure, recall_figure
-from idwbench.figures.lookups import Axis, Series, SeriesPanel, draw_series
+from idwbench.figures.lookup_scores import score_variance_figure, weight_entropy_figure
+from idwbench.figures.lookups import capacity_figure, recall_figure
 from idwbench.figures.stored import FIGURES
 from idwbench.report.lookups import capacity_table, lookup_capacities, lookup_runs
 from idwbench.report.markdown import render_markdown
@@ -180,19 +179,3 @@ def test_a_figure_of_other_runs_is_refused_with_one_line(name: str) -> None:
         FIGURES[name](None, [])
     assert caught.value.location == ("figure",)
     assert "no run" in str(caught.value)
-
-
-def test_a_band_is_the_sample_standard_deviation_within_the_range() -> None:
-    values = np.array([[1.0, 1.0], [1.0, np.nan], [0.4, 0.2]])
-    series = Series("a", "black", "-", np.array([1.0, 2.0]), values)
-    figure = draw_series([SeriesPanel("", [series])], Axis("x"), Axis("y"), caption="")
-    (band,) = figure.axes[0].collections
-    vertices = band.get_paths()[0].vertices
-    at_1, at_2 = (vertices[vertices[:, 0] == x, 1] for x in (1, 2))
-    assert (at_1.min(), at_1.max()) == pytest.approx((0.8 - math.sqrt(0.12), 1.0))
-    assert (at_2.min(), at_2.max()) == pytest.approx((0.2, 1.0))
-
-
-def test_a_figure_without_lines_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at least one line"):
-        draw_series([SeriesPanel("", [])], Axis("x"), Axis("y"), caption="")

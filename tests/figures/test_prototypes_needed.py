@@ -5,9 +5,7 @@ import pytest
 from made import Store, assert_no_words_overlap, words
 
 from idwbench.errors import ConfigError
-from idwbench.figures.prototypes_needed import PrototypesBand, draw_prototypes_needed
 from idwbench.figures.stored import stored_drawing
-from idwbench.report.statistics import statistic
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 
@@ -82,7 +80,3 @@ def test_it_needs_both_kinds_of_runs() -> None:
     kernels = [run for run in runs() if run.config.model.kind != "prototypes"]
     with pytest.raises(ConfigError, match="no run of kind 'prototypes' is complete"):
         stored_drawing("prototypes_needed", Store(), kernels)  # type: ignore[arg-type]
-    one = statistic({0: 0.5})
-    assert one is not None
-    with pytest.raises(ConfigError, match="at least one number of prototypes"):
-        draw_prototypes_needed([], PrototypesBand("all", one), "accuracy", percent=True)

@@ -8,7 +8,7 @@ from statistics import stdev
 
 import pytest
 
-from idwbench.figures.collected.selection import first_run, runs_of_row, select_runs_of_kind
+from idwbench.figures.runs import first_run, runs_of_row, select_runs_of_kind
 from idwbench.report.formats import render
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.replication import distinct_runs

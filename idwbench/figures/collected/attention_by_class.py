@@ -14,8 +14,8 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, RecordingError
 from idwbench.explanations.memory import Outputs, Request, task_names
 from idwbench.figures.attention_by_class import AttentionPanel, draw_attention_by_class
-from idwbench.figures.collected.selection import runs_of_row, select_runs_of_kind
 from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.runs import runs_of_row, select_runs_of_kind
 from idwbench.figures.style import Drawing
 from idwbench.report.labels import count_label
 from idwbench.report.summaries import Row

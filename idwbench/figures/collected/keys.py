@@ -10,9 +10,9 @@ from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
-from idwbench.figures.collected.selection import Model, select_runs_with_keys, stored_models
 from idwbench.figures.keys import KeysPanel, draw_keys
 from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.runs import Model, select_runs_with_keys, stored_models
 from idwbench.figures.style import Drawing
 from idwbench.report.labels import count_label, value_label
 from idwbench.report.summaries import Section

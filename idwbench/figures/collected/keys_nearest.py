@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.keys import image_models, keys_are_points, model_title
-from idwbench.figures.collected.selection import Model
 from idwbench.figures.keys_nearest import NearestPanel, draw_keys_nearest
 from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.runs import Model
 from idwbench.figures.style import Drawing
 from idwbench.models.neighbours import nearest
 from idwbench.report.summaries import Section

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from idwbench.data.loading import load_dataset
 from idwbench.figures.collected.plane import PlaneData, class_probability, plane_data
-from idwbench.figures.collected.selection import Model, select_runs_of_kind, stored_models
 from idwbench.figures.moons import MoonsPanel, draw_moons
 from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.runs import Model, select_runs_of_kind, stored_models
 from idwbench.figures.style import Drawing
 from idwbench.results.records import StoredRun
 

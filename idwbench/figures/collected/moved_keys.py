@@ -15,7 +15,7 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.keys import keys_are_points, model_title
 from idwbench.figures.collected.row_attention import RecordedNetwork, recorded_network
-from idwbench.figures.collected.selection import Model, select_runs_of_kind, stored_models
+from idwbench.figures.runs import Model, select_runs_of_kind, stored_models
 from idwbench.models.neighbours import nearest
 from idwbench.results.records import StoredRun
 

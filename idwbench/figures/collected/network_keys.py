@@ -13,9 +13,9 @@ from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.keys import model_title
-from idwbench.figures.collected.selection import Model, runs_of_row, select_runs_of_kind
 from idwbench.figures.network_keys import FeaturePanel, draw_network_keys
 from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.runs import Model, runs_of_row, select_runs_of_kind
 from idwbench.figures.style import Drawing
 from idwbench.report.summaries import Row, Section
 from idwbench.results.records import StoredRun

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from idwbench.attention.scores import get_method
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.patches import KIND
-from idwbench.figures.curves import DASHES, Curve
+from idwbench.figures.lines import DASHES
+from idwbench.figures.lines import Line as Curve
 from idwbench.figures.patch_influence import draw_patch_influence
 from idwbench.figures.registry import figure_of_runs
 from idwbench.figures.style import Drawing, class_colour

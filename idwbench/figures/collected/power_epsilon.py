@@ -13,10 +13,10 @@ import numpy as np
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
 from idwbench.figures.collected.plane import PlaneData, class_probability, plane_data
-from idwbench.figures.collected.selection import first_run, runs_of_row, select_runs_of_kind
 from idwbench.figures.heat_maps import HeatCell, HeatMap, draw_heat_maps
 from idwbench.figures.power_epsilon import PowerEpsilonPanel, draw_power_epsilon
 from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.runs import first_run, runs_of_row, select_runs_of_kind
 from idwbench.figures.style import Drawing
 from idwbench.report.labels import count_label
 from idwbench.report.statistics import statistic
