@@ -86,8 +86,6 @@ class SquaredDistances:
             relative: Whether d² is needed up to a number for each query only. The differences of its distances are then
                 exact far from all keys, too, where d² itself is rounded to the same number for all.
         """
-        from scipy.spatial.distance import cdist
-
         n_keys, n_features = self.keys.shape
         if self.keys.dtype == np.float32 and max(map(_largest, (queries, self.keys))) > _FLOAT32_LIMIT:
             yield from SquaredDistances(self.keys.astype(np.float64)).blocks(queries, relative=relative)
@@ -106,6 +104,8 @@ class SquaredDistances:
                 part = slice(start, min(start + few, len(block)))
                 sq_dist = buffer[part]
                 if self._by_differences:
+                    from scipy.spatial.distance import cdist  # its import takes some tenths of a second
+
                     sq_dist[:] = cdist(block[part], self.keys, "sqeuclidean")
                 else:
                     self._complete(sq_dist, block[part], norms[part])
