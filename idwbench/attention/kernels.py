@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from idwbench.attention.records import Parameter, Record, find_record
+from idwbench.attention.scores import HIT_SQ_DIST
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.floating[Any]]
 
 __all__ = ["BANDWIDTH", "KERNELS", "Kernel", "get_kernel"]
-
-_HIT_SQ_DIST = 1e-24
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def _epanechnikov(sq_dist: Array, *, bandwidth: float) -> Array:
 
 def _shepard(sq_dist: Array, *, power: float, epsilon: float) -> Array:
     weights = _inverse_square(sq_dist, epsilon) if power == 2 else _inverse_power(sq_dist, power, epsilon)
-    if epsilon == 0 and (rows := (is_hit := sq_dist <= _HIT_SQ_DIST).any(1)).any():
+    if epsilon == 0 and (rows := (is_hit := sq_dist <= HIT_SQ_DIST).any(1)).any():
         weights[rows] = is_hit[rows]  # equal weights, the limit of ε → 0
     return weights
 
@@ -95,7 +94,7 @@ def _inverse_power(sq_dist: Array, power: float, epsilon: float) -> Array:
     import numpy as np
 
     # The logarithm before the power, as in the score of `idw`, since d^p may overflow for all keys.
-    logarithm = np.log(np.maximum(sq_dist, _HIT_SQ_DIST)) * (power / 2)
+    logarithm = np.log(np.maximum(sq_dist, HIT_SQ_DIST)) * (power / 2)
     smallest = logarithm.min(1, keepdims=True)
     weights: Array
     if epsilon == 0:

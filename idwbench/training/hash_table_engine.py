@@ -23,7 +23,7 @@ from idwbench.runs.metrics import Metrics
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import CurvePoint
 from idwbench.training.engine import Context, Fitted, one_by_one
-from idwbench.training.optimizers import FlatParameters, OptimizerStep, clip_gradients
+from idwbench.training.optimizers import OptimizerStep, clip_gradients, flat_parameters
 
 __all__ = ["ENGINES", "TableRun"]
 
@@ -76,8 +76,8 @@ class TableRun:
 
     def _train(self, on_epoch: Callable[[int], None]) -> None:
         protocol = self.config.protocol
-        flat = FlatParameters(self.projections.values(), alignment=1)
-        step = OptimizerStep(protocol, flat.numbers, flat.gradients)
+        numbers, gradients = flat_parameters(self.projections.values(), alignment=1)
+        step = OptimizerStep(protocol, numbers, gradients)
         generator = lookup_stream(self.data, self.config.seed, "training")
         keys, values = torch.from_numpy(self.table.keys), torch.from_numpy(self.table.values)
         for epoch in range(protocol.epochs):
@@ -86,14 +86,14 @@ class TableRun:
             for part in range(0, len(inputs), protocol.batch_size):
                 rows = slice(part, part + protocol.batch_size)
                 errors = (self.hash_table.answers(inputs[rows], keys, values) - targets[rows]).square().mean(-1)
-                flat.gradients.zero_()
+                gradients.zero_()
                 if errors.requires_grad:  # some weightings have no gradient
                     errors.mean().backward()  # type: ignore[no-untyped-call]
-                clip_gradients(protocol, flat.gradients)
+                clip_gradients(protocol, gradients)
                 losses.append(errors.detach())
                 step(rate)
             loss = float(torch.cat(losses).mean())
-            if not (np.isfinite(loss) and flat.numbers.isfinite().all()):
+            if not (np.isfinite(loss) and numbers.isfinite().all()):
                 self.diverged_epoch = epoch + 1
                 return
             self.curve.append(CurvePoint(epoch + 1, self._curve_values(rate, loss)))

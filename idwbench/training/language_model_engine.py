@@ -57,7 +57,6 @@ def _fit(config: RunConfig, dataset: Dataset, context: Context) -> Fitted:
     generator, device = np.random.default_rng(config.seed), resolve_device(context.device)
     assert isinstance(config.dataset, LanguageConfig) and isinstance(config.model, LanguageModelConfig | LstmConfig)
     tokenizer = text_tokenizer(config.dataset)
-    assert isinstance(config.model, LanguageModelConfig | LstmConfig)
     _check(config.model, dataset)
     draws = torch.Generator().manual_seed(int(generator.integers(2**63)))
     model = language_network(config.model, dataset.n_outputs, draws).to(device)

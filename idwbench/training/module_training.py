@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -27,11 +27,10 @@ from idwbench.runs.protocol import Protocol, learning_rate
 from idwbench.runs.results import CurvePoint
 from idwbench.training.checkpoints import CheckpointFile
 from idwbench.training.engine import Check, Context, Engine, Fit, Fitted, one_by_one
-from idwbench.training.optimizers import FlatParameters, OptimizerStep, clip_gradients
+from idwbench.training.optimizers import OptimizerStep, clip_gradients, flat_parameters
 from idwbench.training.torch_engine import resolve_device, torch_environment
 
 __all__ = [
-    "Arrays",
     "Batches",
     "Measured",
     "ModuleTraining",
@@ -51,7 +50,6 @@ _MIB = 2**20
 Batches = Callable[[np.random.Generator, int], Iterable[Any]]
 Losses = Callable[[Any], Tensor]
 Values = dict[tuple[str, str], float]
-Arrays = dict[str, NDArray[np.generic]]
 Measured = tuple[Metrics, Mapping[str, NDArray[np.generic]]]
 
 
@@ -101,6 +99,7 @@ class _Progress:
     step_seconds: list[float] = field(default_factory=list)
 
 
+@dataclass(eq=False)
 class ModuleTraining:
     """Trains a module by gradient descent, in place.
 
@@ -123,28 +122,24 @@ class ModuleTraining:
             a batch is its rows.
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        protocol: Protocol,
-        losses: Losses,
-        batches: Batches,
-        generator: np.random.Generator,
-        *,
-        evaluate: Callable[[], Metrics] = dict,
-        checkpoint: CheckpointFile | None = None,
-        checkpoint_seconds: float = CHECKPOINT_SECONDS,
-        recorder: Recorder | None = None,
-        rows: Callable[[Any], NDArray[np.int64]] = lambda batch: batch,
-    ) -> None:
-        self.module, self.protocol, self.losses, self.batches = module, protocol, losses, batches
-        self.generator, self.evaluate = generator, evaluate
-        self.checkpoint, self.checkpoint_seconds = checkpoint, checkpoint_seconds
-        self.recorder, self.rows = recorder, rows
-        self.flat = FlatParameters(module.parameters())
-        self.optimizer_step = OptimizerStep(protocol, self.flat.numbers, self.flat.gradients)
+    module: nn.Module
+    protocol: Protocol
+    losses: Losses
+    batches: Batches
+    generator: np.random.Generator
+    _: KW_ONLY
+    evaluate: Callable[[], Metrics] = dict
+    checkpoint: CheckpointFile | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    recorder: Recorder | None = None
+    rows: Callable[[Any], NDArray[np.int64]] = lambda batch: batch
+
+    def __post_init__(self) -> None:
+        """Place the parameters in one vector, for the optimizer."""
+        self.numbers, self.gradients = flat_parameters(self.module.parameters())
+        self.optimizer_step = OptimizerStep(self.protocol, self.numbers, self.gradients)
         self.progress = _Progress()
-        self._epoch_start = generator.bit_generator.state
+        self._epoch_start = self.generator.bit_generator.state
 
     def train(self, on_epoch: Callable[[int], None] = lambda epoch: None) -> Fitted:
         """Train the module, in place, from the checkpoint if there is a usable one.
@@ -200,7 +195,7 @@ class ModuleTraining:
             if self.checkpoint is not None and time.monotonic() - self._saved >= self.checkpoint_seconds:
                 self._save()
         loss = progress.loss_sum / max(1, progress.loss_count)
-        if not (math.isfinite(loss) and bool(self.flat.numbers.isfinite().all())):
+        if not (math.isfinite(loss) and bool(self.numbers.isfinite().all())):
             return False
         self.module.eval()
         with torch.no_grad():
@@ -214,7 +209,7 @@ class ModuleTraining:
     def _step(self, batch: Any, rate: float) -> None:
         progress = self.progress
         # Processor time does not count what other programs do meanwhile; a step has one thread on the CPU.
-        clock = time.thread_time if self.flat.numbers.device.type == "cpu" else time.perf_counter
+        clock = time.thread_time if self.numbers.device.type == "cpu" else time.perf_counter
         started = clock()
         if self.recorder is not None:
             self.recorder.begin_step(self.rows(batch))
@@ -222,9 +217,9 @@ class ModuleTraining:
             losses, progress.activation_memory = activation_memory(self.module, lambda: self.losses(batch))
         else:
             losses = self.losses(batch)
-        self.flat.gradients.zero_()
+        self.gradients.zero_()
         losses.mean().backward()  # type: ignore[no-untyped-call]
-        clip = clip_gradients(self.protocol, self.flat.gradients)
+        clip = clip_gradients(self.protocol, self.gradients)
         self.optimizer_step(rate)
         if self.recorder is not None:
             self.recorder.end_step(rate, 1.0 if clip is None else float(clip), self.optimizer_step.state.get("means"))
@@ -252,7 +247,7 @@ class ModuleTraining:
         }
         step_seconds = facts.pop("step_seconds")
         tensors = {
-            "parameters": self.flat.numbers,
+            "parameters": self.numbers,
             **{f"buffer.{name}": buffer for name, buffer in self.module.named_buffers()},
             **{f"optimizer.{name}": tensor for name, tensor in self.optimizer_step.state.items()},
         }
@@ -273,10 +268,10 @@ class ModuleTraining:
         if held is None:
             return
         tensors, facts = held
-        self.flat.numbers.copy_(tensors["parameters"])
+        self.numbers.copy_(tensors["parameters"])
         for name, buffer in self.module.named_buffers():
             buffer.copy_(tensors[f"buffer.{name}"])
-        device, prefix = self.flat.numbers.device, "optimizer."
+        device, prefix = self.numbers.device, "optimizer."
         self.optimizer_step.state = {
             name.removeprefix(prefix): tensor.to(device) for name, tensor in tensors.items() if name.startswith(prefix)
         }

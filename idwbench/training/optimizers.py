@@ -15,7 +15,7 @@ from torch.optim.sgd import sgd
 
 from idwbench.runs.protocol import Protocol
 
-__all__ = ["FlatParameters", "OptimizerStep", "clip_gradients"]
+__all__ = ["OptimizerStep", "clip_gradients", "flat_parameters"]
 
 # Fused: one pass over the numbers instead of ten, on supported devices.
 FUSED_DEVICES = ("cpu", "cuda")
@@ -23,29 +23,23 @@ FUSED_DEVICES = ("cpu", "cuda")
 ALIGNMENT = 16
 
 
-class FlatParameters:
-    """Makes parameters that are trained views of `numbers`, and their gradients views of `gradients`.
+def flat_parameters(parameters: Iterable[Tensor], alignment: int = ALIGNMENT) -> tuple[Tensor, Tensor]:
+    """Return vectors of all numbers and gradients of parameters that are trained, with zeros between parameters.
 
-    Attributes:
-        numbers: (length,), with zeros between parameters.
-        gradients: (length,); `backward` adds to it.
+    The parameters become views of the first, and their gradients of the second, to which `backward` adds.
     """
-
-    def __init__(self, parameters: Iterable[Tensor], alignment: int = ALIGNMENT) -> None:
-        parameters = [parameter for parameter in parameters if parameter.requires_grad]
-        if not parameters:
-            raise ValueError("there are no parameters to train")
-        starts, length = [], 0
-        for parameter in parameters:
-            starts.append(length)
-            length += -(-parameter.numel() // alignment) * alignment
-        self.numbers = torch.zeros(length, dtype=parameters[0].dtype, device=parameters[0].device)
-        self.gradients = torch.zeros_like(self.numbers)
-        for parameter, start in zip(parameters, starts, strict=True):
-            place, shape = slice(start, start + parameter.numel()), parameter.shape
-            self.numbers[place] = parameter.detach().flatten()
-            parameter.data = self.numbers[place].view(shape)
-            parameter.grad = self.gradients[place].view(shape)
+    parameters = [parameter for parameter in parameters if parameter.requires_grad]
+    if not parameters:
+        raise ValueError("there are no parameters to train")
+    lengths = [-(-parameter.numel() // alignment) * alignment for parameter in parameters]
+    numbers = torch.zeros(sum(lengths), dtype=parameters[0].dtype, device=parameters[0].device)
+    gradients = torch.zeros_like(numbers)
+    places = zip(parameters, torch.split(numbers, lengths), torch.split(gradients, lengths), strict=True)
+    for parameter, place, gradient_place in places:
+        size, shape = parameter.numel(), parameter.shape
+        place[:size] = parameter.detach().flatten()
+        parameter.data, parameter.grad = place[:size].view(shape), gradient_place[:size].view(shape)
+    return numbers, gradients
 
 
 def clip_gradients(protocol: Protocol, gradients: Tensor) -> Tensor | None:

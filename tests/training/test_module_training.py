@@ -18,7 +18,7 @@ from torch.nn import functional
 from idwbench.runs.protocol import Protocol, learning_rate
 from idwbench.training.checkpoints import CheckpointFile
 from idwbench.training.module_training import activation_memory, shuffled_batches
-from idwbench.training.optimizers import FlatParameters
+from idwbench.training.optimizers import flat_parameters
 
 PROTOCOLS = (
     {},
@@ -177,5 +177,5 @@ def test_activation_memory_counts_what_backward_needs_once() -> None:
     inputs = torch.randn(7, 6)
     expected = 4 * (7 * 6 + 7 * 5)  # the inputs; the result of the ReLU, which both of its neighbours save
     assert activation_memory(module, lambda: module(inputs))[1] * 2**20 == expected
-    FlatParameters(module.parameters())
+    flat_parameters(module.parameters())
     assert activation_memory(module, lambda: module(inputs))[1] * 2**20 == expected

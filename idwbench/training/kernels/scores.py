@@ -9,11 +9,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from idwbench.attention.scores import get_method
+from idwbench.attention import scores as formulas
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.training.kernels.jit import exact_kernel, inlined_kernel, kernel
+from idwbench.training.kernels.scratch import Vector
 
 __all__ = [
     "COSINE",
@@ -21,14 +21,11 @@ __all__ = [
     "KERNEL_SCORES",
     "SQ_DIST",
     "Score",
-    "Vector",
     "exp32",
     "fill_scores",
     "kernel_score",
     "log32",
 ]
-
-Vector = NDArray[np.float32]
 
 # Similarities.
 DOT, COSINE, SQ_DIST = range(3)
@@ -41,10 +38,7 @@ TWO = np.float32(2.0)
 HALF = np.float32(0.5)
 INFINITY = np.float32(np.inf)
 SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
-# Up to this d² an input hits a key: d and its gradient are 0.
-HIT_SQ_DIST = np.float32(1e-24)
-# Above log 1e9 exp is continued by its tangent.
-EXP_BOUND = np.float32(20.7232658369)
+HIT_SQ_DIST, EXP_BOUND = np.float32(formulas.HIT_SQ_DIST), np.float32(formulas.EXP_BOUND)
 LARGEST_EXP = np.float32(1e9)
 SMALLEST_PLAIN = np.float32(1e-9)
 LOG2_E = np.float32(1.44269504)
@@ -112,7 +106,7 @@ def kernel_score(model: PrototypesConfig, n_features: int) -> Score:
     epsilon = float(parameters.get("epsilon", 0.0))
     # Denormal numbers are flushed to zero, and ε = 0 has another formula.
     second = max(epsilon, SMALLEST_NORMAL) if epsilon > 0 else 0.0
-    relu = get_method(model.method).weighting == "relu"
+    relu = formulas.get_method(model.method).weighting == "relu"
     return Score(*KERNEL_SCORES[model.method], relu, np.float32(first), np.float32(second))
 
 
