@@ -89,34 +89,26 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
             ValueError: invalid data or parameters, unknown labels, or the training diverged.
         """
         warm = hasattr(self, "prototypes_")
-        known = self._partial_classes(classes, warm)
-        rows = self._labelled(X, y, sample_weight, warm)
-        labels = np.searchsorted(known, rows.targets)
-        labels[labels == len(known)] = 0
-        if (unknown := rows.targets[known[labels] != rows.targets]).size:
-            raise ValueError(f"y: {plain(unknown[0])!r} is not among `classes`, {known}")
-        self._set_classes(known, warm)
-        self._train(rows._replace(targets=labels.astype(np.int64, copy=False)), warm=warm, one_epoch=True)
+        rows = self._rows(X, y, sample_weight, warm, self._partial_classes(classes, warm))
+        self._train(rows, warm=warm, one_epoch=True)
         return self
 
-    def _rows(self, X: Any, y: Any, sample_weight: Any, warm: bool) -> Rows:
-        rows = self._labelled(X, y, sample_weight, warm)
-        classes, labels = np.unique(rows.targets, return_inverse=True)
-        if warm and not np.array_equal(classes, self.classes_):
-            raise ValueError(f"warm_start: expected the classes so far, {self.classes_}, got {classes}")
-        self._set_classes(classes, warm)
-        return rows._replace(targets=labels.astype(np.int64, copy=False))
-
-    def _labelled(self, X: Any, y: Any, sample_weight: Any, warm: bool) -> Rows:
+    def _rows(self, X: Any, y: Any, sample_weight: Any, warm: bool, classes: NDArray[Any] | None = None) -> Rows:
         rows = self._valid_rows(X, y, sample_weight, warm)
         check_classification_targets(y)
-        return rows
-
-    def _set_classes(self, classes: NDArray[Any], warm: bool) -> None:
+        if classes is None:
+            classes = np.unique(rows.targets)
+            if warm and not np.array_equal(classes, self.classes_):
+                raise ValueError(f"warm_start: expected the classes so far, {self.classes_}, got {classes}")
+        labels = np.searchsorted(classes, rows.targets)
+        labels[labels == len(classes)] = 0
+        if (unknown := rows.targets[classes[labels] != rows.targets]).size:
+            raise ValueError(f"y: {plain(unknown[0])!r} is not among `classes`, {classes}")
         self.classes_, n = classes, plain(self.n_prototypes)
         if not warm and isinstance(n, int) and 0 < n < len(classes):
             text = f"n_prototypes={n} is less than the number of classes, {len(classes)}; some may never be predicted"
-            warnings.warn(text, UserWarning, stacklevel=4)
+            warnings.warn(text, UserWarning, stacklevel=3)
+        return rows._replace(targets=labels.astype(np.int64, copy=False))
 
     def _partial_classes(self, classes: Any, warm: bool) -> NDArray[Any]:
         if classes is None:
@@ -224,8 +216,7 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         Raises:
             ValueError: arrays that do not fit each other or are not finite, or an invalid parameter.
         """
-        model = cls(**{"n_prototypes": len(np.asarray(prototypes)), **params})
-        model._set_given(prototypes, values, feature_names)
+        model = cls._given(prototypes, values, feature_names, params)
         n_classes = model.values_.shape[1]
         labels = np.arange(n_classes) if classes is None else np.asarray(classes)
         if labels.shape != (n_classes,) or not np.array_equal(np.unique(labels), labels):

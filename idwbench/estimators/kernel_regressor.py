@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ Floats = NDArray[np.floating[Any]]
 _FALLBACKS = ("nearest", "mean", "nan")
 
 
+@dataclass(eq=False, repr=False)
 class KernelRegressor(MemoryRegressor):
     """Kernel regression: ŷ(x) = Σ_j w_j K(‖x − x_j‖) y_j / Σ_j w_j K(‖x − x_j‖) over the training data.
 
@@ -55,23 +57,15 @@ class KernelRegressor(MemoryRegressor):
         array([0.26])
     """
 
-    def __init__(
-        self,
-        kernel: str = "gaussian",
-        *,
-        bandwidth: float | str = "scott",
-        power: float | str = 2.0,
-        epsilon: float = 0.0,
-        fallback: str = "nearest",
-    ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.power = power
-        self.epsilon = epsilon
-        self.fallback = fallback
+    kernel: str = "gaussian"
+    _: KW_ONLY
+    bandwidth: float | str = "scott"
+    power: float | str = 2.0
+    epsilon: float = 0.0
+    fallback: str = "nearest"
 
-    weights_: Floats | None
-    parameters_: dict[str, float]
+    weights_: Floats | None = field(init=False)
+    parameters_: dict[str, float] = field(init=False)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Store inputs (n, features) and targets (n,) or (n, outputs), and choose the bandwidth.
@@ -131,13 +125,13 @@ class KernelRegressor(MemoryRegressor):
         """
         return super().explain(x, top=top)
 
-    def _terms(self, row: Floats) -> tuple[Floats, Floats]:
-        weights = self._memory().weights(row)
+    def _weights(self, inputs: Floats) -> Floats:
+        weights = self._memory().weights(inputs)
         if np.isnan(weights).any():
             if self.fallback != "nearest":
                 raise ValueError("x: no training input has a weight for this input")
-            weights = self._nearest_weights(row)
-        return weights[0], weights[0] @ self.values_
+            weights = self._nearest_weights(inputs)
+        return weights
 
     def _memory(self) -> KernelRegression:
         check_is_fitted(self, "prototypes_")

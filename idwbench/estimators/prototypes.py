@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
@@ -27,7 +28,6 @@ from idwbench.estimators.training import (
     training_seed,
 )
 from idwbench.models.array_weights import AnswerTerms, array_weights
-from idwbench.training.engine import PrototypeTraining
 
 __all__ = ["AbstractPrototypeEstimator", "MemoryEstimator", "MemoryRegressor"]
 
@@ -52,7 +52,8 @@ class MemoryEstimator(BaseEstimator):  # type: ignore[misc]
         Raises:
             ValueError: not one valid input.
         """
-        weights, outputs = self._terms(self._one_row(x))
+        weights = self._weights(self._one_row(x))[0]
+        outputs = self._sums(weights)
         if top is not None and top < 1:
             raise ValueError(f"top: expected a number above 0, got {top}")
         order = np.argsort(-weights, kind="stable")[:top]
@@ -62,8 +63,12 @@ class MemoryEstimator(BaseEstimator):  # type: ignore[misc]
         return AnswerTerms(prediction, outputs, order, weights[order], self.prototypes_[order], values, labels)
 
     @abstractmethod
-    def _terms(self, row: NDArray[Any]) -> tuple[AnyFloats, AnyFloats]:
-        """Return the weights (prototypes,) for one input (1, features), and its outputs (outputs,)."""
+    def _weights(self, inputs: NDArray[Any]) -> AnyFloats:
+        """Return the weights (n, prototypes) for inputs (n, features)."""
+
+    def _sums(self, weights: NDArray[Any]) -> AnyFloats:
+        """Return the outputs (…, outputs) for weights (…, prototypes)."""
+        return np.asarray(weights @ self.values_)
 
     @abstractmethod
     def _answers(self, outputs: NDArray[Any]) -> NDArray[Any]:
@@ -132,56 +137,36 @@ class MemoryRegressor(RegressorMixin, MemoryEstimator):  # type: ignore[misc]
         return outputs[:, 0] if self._one_dimensional else outputs
 
 
+@dataclass(eq=False, repr=False)
 class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MemoryEstimator):  # type: ignore[misc]
     """An estimator with learned prototypes; outputs(x) = Σ_j a_j(x) v_j."""
 
-    prototypes_: NDArray[np.float32]
-    n_iter_: int
-    loss_curve_: Floats
-    method_: str
-    parameters_: dict[str, ParameterValue]
-    _training: dict[str, Any]
+    n_prototypes: int = 16
+    _: KW_ONLY
+    method: str = "idw"
+    power: float | None = None
+    epsilon: float | None = None
+    parameters: Mapping[str, Any] | None = None
+    initialisation: str = "default"
+    optimizer: str = "adam_amsgrad"
+    learning_rate: float = 0.05
+    schedule: str = "cosine"
+    batch_size: int | str = "auto"
+    epochs: int | str = "auto"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    gradient_clip: float = 0.0
+    warmup_epochs: int = 0
+    image_shape: tuple[int, int] | None = None
+    random_state: Any = None
+    warm_start: bool = False
 
-    def __init__(
-        self,
-        n_prototypes: int = 16,
-        *,
-        method: str = "idw",
-        power: float | None = None,
-        epsilon: float | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        initialisation: str = "default",
-        optimizer: str = "adam_amsgrad",
-        learning_rate: float = 0.05,
-        schedule: str = "cosine",
-        batch_size: int | str = "auto",
-        epochs: int | str = "auto",
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
-        gradient_clip: float = 0.0,
-        warmup_epochs: int = 0,
-        image_shape: tuple[int, int] | None = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-    ) -> None:
-        self.n_prototypes = n_prototypes
-        self.method = method
-        self.power = power
-        self.epsilon = epsilon
-        self.parameters = parameters
-        self.initialisation = initialisation
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.gradient_clip = gradient_clip
-        self.warmup_epochs = warmup_epochs
-        self.image_shape = image_shape
-        self.random_state = random_state
-        self.warm_start = warm_start
+    prototypes_: NDArray[np.float32] = field(init=False)
+    n_iter_: int = field(init=False)
+    loss_curve_: Floats = field(init=False)
+    method_: str = field(init=False)
+    parameters_: dict[str, ParameterValue] = field(init=False)
+    _training: dict[str, Any] = field(init=False)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn prototypes from inputs (n, features) and labels (n,), or targets (n,) or (n, outputs).
@@ -221,13 +206,12 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
     def _weights(self, inputs: NDArray[np.float32]) -> Floats:
         return array_weights(self.method_, self.parameters_, inputs, self.prototypes_)
 
+    def _sums(self, weights: Floats) -> Floats:
+        return np.asarray(weights @ self.values_.astype(np.float64))
+
     def _outputs(self, X: Any) -> Floats:
         """Return Σ_j a_j v_j, (n, outputs)."""
-        return np.asarray(self._weights(self._inputs(X)) @ self.values_.astype(np.float64))
-
-    def _terms(self, row: NDArray[np.float32]) -> tuple[Floats, Floats]:
-        weights = self._weights(row)[0]
-        return weights, np.asarray(weights @ self.values_.astype(np.float64))
+        return self._sums(self._weights(self._inputs(X)))
 
     @property
     def _n_features_out(self) -> int:
@@ -254,20 +238,15 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
         train = Split(rows.inputs, self._training_targets(rows, warm), weights=mean_one(rows.weights))
         n_classes = len(getattr(self, "classes_", ()))
         try:
-            trained = train_prototypes(training, train, n_classes, start, one_epoch=one_epoch)
+            state, losses = train_prototypes(training, train, n_classes, start, one_epoch=one_epoch)
         except ConfigError as error:
             raise ValueError(f"n_prototypes: {error.problem}") from None
-        before = self.loss_curve_ if warm and one_epoch else np.empty(0)
-        self._set_trained(training, trained, before)
-
-    def _set_trained(self, training: PrototypeTraining, trained: TrainingState, losses_before: Floats) -> None:
-        self.loss_curve_ = np.append(losses_before, trained.losses)
+        self.loss_curve_ = np.append(self.loss_curve_ if warm and one_epoch else [], losses)
         self.n_iter_ = len(self.loss_curve_)
         self.method_, self.parameters_ = training.network.method, dict(training.network.parameters)
         self.__dict__.pop("patches_", None)
-        self.prototypes_ = trained.keys[0].copy()
-        self._training = {"keys": trained.keys, "values": trained.values, "steps": trained.steps, "seed": training.seed}
-        self._set_values(trained.values[0])
+        self.prototypes_, self._training = state.keys[0].copy(), state._asdict()
+        self._set_values(state.values[0])
 
     def _start(self, n_prototypes: int) -> TrainingState:
         """Return the state of the last training."""
@@ -275,8 +254,7 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
             raise ValueError(
                 f"n_prototypes: expected {len(self.prototypes_)}, the number of prototypes so far, got {n_prototypes}"
             )
-        state = self._training
-        return TrainingState(state["keys"], state["values"], state["steps"])
+        return TrainingState(**self._training)
 
     def _check_image_shape(self) -> None:
         if self.image_shape is None:
@@ -285,8 +263,10 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
         if len(sizes) != 2 or sizes[0] * sizes[1] != expected:
             raise ValueError(f"image_shape: expected (height, width) of {expected} pixels, got {self.image_shape}")
 
-    def _set_given(self, prototypes: ArrayLike, values: ArrayLike, feature_names: Any) -> None:
-        """Set the fitted attributes that all estimators have to given prototypes."""
+    @classmethod
+    def _given(cls, prototypes: Any, values: Any, feature_names: Any, params: Mapping[str, Any]) -> Self:
+        """Return an estimator with the fitted attributes that all have, for given prototypes."""
+        self = cls(**{"n_prototypes": len(np.asarray(prototypes)), **params})
         keys = check_array(prototypes, dtype=np.float32, order="C", input_name="prototypes")
         outputs = check_array(values, dtype=np.float64, order="C", input_name="values")
         if len(keys) != len(outputs):
@@ -302,13 +282,13 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
         self.method_, self.parameters_ = model.method, dict(model.parameters)
         self.loss_curve_, self.n_iter_ = np.empty(0), 0
         self._set_prototypes(keys.copy(), outputs.copy())
+        return self
 
     def _set_prototypes(self, prototypes: NDArray[np.float32], values: NDArray[Any]) -> None:
         """Replace the prototypes by given ones, from which a later training starts."""
         self.n_prototypes = len(prototypes)
         self.prototypes_, self.values_ = prototypes, values
-        start = TrainingState.start(prototypes, values.astype(np.float32))
-        self._training = {"keys": start.keys, "values": start.values, "steps": 0, "seed": None}
+        self._training = TrainingState.start(prototypes, values.astype(np.float32))._asdict()
 
     def _training_targets(self, rows: Rows, warm: bool) -> NDArray[np.int64] | NDArray[np.float32]:
         """Return the targets in the units of training; unless `warm`, they determine these units."""

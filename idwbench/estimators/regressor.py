@@ -69,11 +69,10 @@ class PrototypeRegressor(MemoryRegressor, AbstractPrototypeEstimator):
 
     def predict(self, X: Any) -> Floats:
         """Return predictions (n,) or (n, outputs), in the shape of the targets, for inputs (n, features)."""
-        return self._answers(self._outputs(X) + self.intercept_)
+        return self._answers(self._outputs(X))
 
-    def _terms(self, row: NDArray[np.float32]) -> tuple[Floats, Floats]:
-        weights, sums = super()._terms(row)
-        return weights, sums + self.intercept_
+    def _sums(self, weights: Floats) -> Floats:
+        return super()._sums(weights) + self.intercept_
 
     @classmethod
     def from_prototypes(
@@ -98,8 +97,7 @@ class PrototypeRegressor(MemoryRegressor, AbstractPrototypeEstimator):
             ValueError: arrays that do not fit each other or are not finite, or an invalid parameter.
         """
         given = np.asarray(values, np.float64)
-        model = cls(**{"n_prototypes": len(np.asarray(prototypes)), **params})
-        model._set_given(prototypes, given[:, None] if given.ndim == 1 else given, feature_names)
+        model = cls._given(prototypes, given[:, None] if given.ndim == 1 else given, feature_names, params)
         model._one_dimensional = given.ndim == 1
         n_outputs = model.values_.shape[1]
         added = np.asarray(intercept, np.float64)

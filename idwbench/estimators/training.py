@@ -161,15 +161,12 @@ def checked_weights(sample_weight: Any, X: NDArray[Any]) -> Weights | None:
 
 def merged(rows: Rows, most: int) -> Rows | None:
     """Return the distinct rows in the order of their bytes with their total weights, or None if they exceed `most`."""
-    distinct: set[bytes] = set()
-    for inputs, targets in zip(rows.inputs, rows.targets, strict=True):
-        distinct.add(inputs.tobytes() + targets.tobytes())
-        if len(distinct) > most:
-            return None
     parts = (np.ascontiguousarray(part).reshape(len(part), -1).view(np.uint8) for part in rows[:2])
     together = np.concatenate([*parts], axis=1)
     records = together.view(np.dtype((np.void, together.shape[1]))).reshape(-1)
     _, first, inverse = np.unique(records, return_index=True, return_inverse=True)
+    if len(first) > most:
+        return None
     # Sums of integers are exact in any order.
     weights = np.bincount(inverse.reshape(-1), weights=rows.weights, minlength=len(first)).astype(np.float64)
     return Rows(np.ascontiguousarray(rows.inputs[first]), np.ascontiguousarray(rows.targets[first]), weights)
@@ -195,13 +192,13 @@ class TrainingState(NamedTuple):
         keys: (4, prototypes, features), float32.
         values: (4, prototypes, outputs), float32, in the units of training.
         steps: Number of steps so far.
-        losses: Mean loss of each epoch of this training.
+        seed: The seed of the training; None for prototypes that were given.
     """
 
     keys: NDArray[np.float32]
     values: NDArray[np.float32]
     steps: int = 0
-    losses: tuple[float, ...] = ()
+    seed: int | None = None
 
     @classmethod
     def start(cls, keys: NDArray[np.float32], values: NDArray[np.float32]) -> TrainingState:
@@ -219,12 +216,12 @@ def train_prototypes(
     start: TrainingState | None = None,
     *,
     one_epoch: bool = False,
-) -> TrainingState:
+) -> tuple[TrainingState, list[float]]:
     """Train from the keys and values of `start`, an earlier state, or from the initialisation.
 
     All epochs, with a new optimizer; or with `one_epoch` a single one at the learning rate itself, without a schedule,
     which continues the optimizer of `start`: the order of its rows is determined by the seed and the number of steps
-    so far. With 0 classes it is a regression.
+    so far. With 0 classes it is a regression. The losses are the means of each epoch of this training.
 
     Raises:
         ConfigError: too few rows for the initialisation.
@@ -249,7 +246,7 @@ def train_prototypes(
             steps += len(orders) * math.ceil(len(train) / training.protocol.batch_size)
     keys = run.keys[0].swapaxes(1, 2) if run.narrow else run.keys[0]
     values = run.values[0].swapaxes(1, 2)
-    return TrainingState(np.array(keys, order="C"), np.array(values, order="C"), steps, tuple(losses))
+    return TrainingState(np.array(keys, order="C"), np.array(values, order="C"), steps, training.seed), losses
 
 
 def _new_run(training: PrototypeTraining, train: Split, n_classes: int) -> KernelRun:
