@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,26 +14,41 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from idwbench.errors import ConfigError
-from idwbench.figures.panel_grid import PanelGrid
+from idwbench.data.loading import load_dataset
+from idwbench.errors import ConfigError, ResultsError
 from idwbench.figures.plane import (
-    Extent,
-    Points,
+    PlaneData,
+    PlanePicture,
     draw_boundary,
     draw_empty,
-    draw_frame,
-    draw_keys_in_plane,
     draw_note,
-    draw_points,
-    draw_regions,
+    draw_plane,
+    label_column,
+    label_row,
     legend_handles,
     legend_mark,
+    plane_data,
+    plane_page,
+    plane_picture,
 )
-from idwbench.figures.style import INK, PAPER, QUIET, class_colour, percent_label, seeds_label
+from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.style import INK, PAPER, QUIET, Drawing, class_colour, percent_label, seeds_label
 from idwbench.report.labels import count_label
-from idwbench.report.statistics import Statistic
+from idwbench.report.statistics import Statistic, statistic
+from idwbench.report.summaries import summarise
+from idwbench.results.records import StoredRun
+from idwbench.runs.datasets import dataset_identity
 
-__all__ = ["PatchPanel", "PatchPicture", "draw_patches"]
+if TYPE_CHECKING:
+    from idwbench.results.store import Results
+
+__all__ = ["KIND", "PatchPanel", "PatchPicture", "collect_patches", "draw_patches", "patches_figure", "trained_network"]
+
+KIND = "patch_study"
+_EXACT = 0  # the place of the exact η among the criteria of a study
+
+Arrays = Mapping[str, NDArray[np.generic]]
+Study = tuple[StoredRun, Arrays]
 
 
 @dataclass(frozen=True)
@@ -38,16 +56,11 @@ class PatchPicture:
     """One model before and after a patch.
 
     Attributes:
-        keys: (prototypes, 2), in the data's own units, before the patch.
-        values: (prototypes, 2).
-        before: P(class 1) on a regular grid over the extent, first row lowest.
-        after: The same after the patch; None if no patch was needed.
+        after: P(class 1) after the patch, on the grid of `before`; None if no patch was needed.
     """
 
     seed: int
-    keys: NDArray[np.floating]
-    values: NDArray[np.floating]
-    before: NDArray[np.floating]
+    before: PlanePicture
     after: NDArray[np.floating] | None
 
 
@@ -74,85 +87,157 @@ class PatchPanel:
     picture: PatchPicture | None
 
 
-def draw_patches(
-    panels: Sequence[PatchPanel],
-    train: Points,
-    test: Points,
-    extent: Extent,
-    class_names: Sequence[str] = ("0", "1"),
-    *,
-    source: str = "",
-) -> Figure:
-    """Return the grid of panels: a row for each point and label, a column for each number of prototypes.
+@figure_of_runs("patches")
+def patches_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+    """The special cases before and after their patch, with train and test accuracy (the paper's Figures 3 and 6).
 
     Raises:
-        ConfigError: no panels, or two for one place.
+        ConfigError: no complete patch study, or its data does not have two classes in two dimensions.
     """
+    panels, data, source, left_out = collect_patches(store, runs, data_dir)
+    return Drawing(draw_patches(panels, data, source), left_out)
+
+
+def collect_patches(
+    store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None
+) -> tuple[list[PatchPanel], PlaneData, str, tuple[str, ...]]:
+    """Return the panels of the figure, their data, the model with data set and protocol, and what is left out.
+
+    Raises:
+        ConfigError: no complete patch study, or its data does not have two classes in two dimensions.
+    """
+    studies, source, left_out = _first_setting(runs)
+    data = plane_data(load_dataset(studies[0].config.dataset, data_dir))
+    by_prototypes: dict[int, list[Study]] = defaultdict(list)
+    for run in studies:
+        by_prototypes[run.config.model.prototypes].append((run, store.load_arrays(run.run_key)))
+    panels = [
+        _panel(store, by_prototypes[prototypes], case, data)
+        for case in range(len(next(iter(by_prototypes.values()))[0][1]["labels"]))
+        for prototypes in sorted(by_prototypes)
+    ]
+    return panels, data, source, left_out
+
+
+def trained_network(study: StoredRun) -> str:
+    """Return the run key of the network that a study patches: the same data, protocol, seed and network settings."""
+    required = study.config.required
+    return "" if required is None else required.run_key
+
+
+def _first_setting(runs: Sequence[StoredRun]) -> tuple[list[StoredRun], str, tuple[str, ...]]:
+    """Return the complete studies of the first data set, protocol and parameters, by seed, and what is left out."""
+    complete = [run for run in runs if run.config.model.kind == KIND and run.state == "complete"]
+    groups: dict[tuple[str, str, str], list[StoredRun]] = defaultdict(list)
+    for run in complete:
+        config, model = run.config, run.config.model
+        if getattr(model, "cases", "") == "special":
+            data = f"{dataset_identity(config.dataset)}{config.protocol.model_dump_json()}"
+            groups[data, model.method, model.parameters_label].append(run)
+    if not groups:
+        problem = f"no complete run of kind '{KIND}' with cases 'special'"
+        raise ConfigError(problem, location=("figure",), hint="run the sweep paper_patches_two_moons")
+    (_, method, setting), chosen = next(iter(groups.items()))
+    chosen.sort(key=lambda run: run.config.seed)
+    source = " · ".join(filter(None, (method, setting, summarise(chosen[:1]).sections[0].title)))
+    left_out = len(complete) - len(chosen)
+    return chosen, source, (f"not drawn: {left_out} other patch studies (drawn: {source})",) if left_out else ()
+
+
+def _panel(store: Results, studies: Sequence[Study], case: int, data: PlaneData) -> PatchPanel:
+    first = studies[0][1]
+    patched = [(run, arrays) for run, arrays in studies if np.isfinite(_floats(arrays, "eta")[_EXACT, case])]
+    chosen = patched or studies
+    point = data.dataset.scaling.invert(_floats(first, "inputs")[case])
+    return PatchPanel(
+        point=(round(float(point[0]), 6), round(float(point[1]), 6)),
+        label=int(np.asarray(first["labels"], np.int64)[case]),
+        prototypes=chosen[0][0].config.model.prototypes,
+        n=len(studies),
+        n_patched=len(patched),
+        train=_accuracies(chosen, "train", case),
+        test=_accuracies(chosen, "test", case),
+        picture=_picture(store, chosen[0], case, data),
+    )
+
+
+def _accuracies(studies: Sequence[Study], split: str, case: int) -> tuple[Statistic, Statistic]:
+    """Return the accuracy before and after over the seeds of `studies`."""
+    after = statistic({run.config.seed: float(_floats(a, f"accuracy_{split}")[_EXACT, case]) for run, a in studies})
+    before = statistic({run.config.seed: run.metric("accuracy_before", split) for run, _ in studies})
+    return before or Statistic(np.nan, None, {}), after or Statistic(np.nan, None, {})
+
+
+def _picture(store: Results, study: Study, case: int, data: PlaneData) -> PatchPicture | None:
+    run, arrays = study
+    try:
+        trained = store.load_arrays(trained_network(run))
+        keys, values = _floats(trained, "keys"), _floats(trained, "values")
+    except (ResultsError, KeyError):
+        return None
+    before = plane_picture(run.config.model, keys, values, data)
+    eta = float(_floats(arrays, "eta")[_EXACT, case])
+    if not np.isfinite(eta):
+        return PatchPicture(run.config.seed, before, None)
+    value = np.zeros((1, values.shape[1]), np.float32)
+    value[0, int(np.asarray(arrays["labels"], np.int64)[case])] = eta
+    keys = np.concatenate([keys, _floats(arrays, "inputs")[case : case + 1]])
+    after = plane_picture(run.config.model, keys, np.concatenate([values, value]), data)
+    return PatchPicture(run.config.seed, before, after.probability)
+
+
+def _floats(arrays: Arrays, name: str) -> NDArray[np.float32]:
+    return np.asarray(arrays[name], np.float32)
+
+
+def draw_patches(panels: Sequence[PatchPanel], data: PlaneData, source: str = "") -> Figure:
+    """Return the grid of panels: a row for each point and label, a column for each number of prototypes."""
     places = {((*panel.point, panel.label), panel.prototypes): panel for panel in panels}
-    if not panels:
-        raise ConfigError("the figure of patches needs at least one case")
-    if len(places) < len(panels):
-        raise ConfigError("a point and label are given twice for one number of prototypes")
     cases = list(dict.fromkeys(case for case, _ in places))
     counts = sorted({count for _, count in places})
-    caption = [_caption(panels), source]
-    grid = PanelGrid(len(cases), len(counts), extent, caption, margin=1.25, widest=3.6, title=0.44, legend=(0.42, 1.02))
-    for row, case in enumerate(cases):
-        for column, count in enumerate(counts):
-            axes = grid.add_axes(row, column)
+    names = data.dataset.class_names
+    figure, grid = plane_page(
+        (len(cases), len(counts)),
+        data.extent,
+        [_caption(panels), source],
+        _legend_handles(names),
+        margin=1.25,
+        widest=3.6,
+        title=0.44,
+    )
+    for case, row in zip(cases, grid, strict=True):
+        for count, axes in zip(counts, row, strict=True):
             panel = places.get((case, count))
             if panel is None:
                 draw_empty(axes)
             else:
-                _draw_panel(axes, panel, train, test, extent)
-            if row == 0:
-                grid.label_column(column, count_label(count, "prototype"))
-        _draw_case(grid.figure, case, class_names, grid.row_middle(row))
-    grid.draw_legend(_legend_handles(class_names), 2, above=0.1, spacing=1.4)
-    return grid.figure
+                _draw_panel(axes, panel, data)
+        first, second, label = case
+        words = f"→ class {names[label]}" if len(names[label]) < 7 else f"→ class\n{names[label]}"
+        label_row(row[0], f"({first:g}, {second:g})".replace("-", "−"), words, colour=class_colour(label))
+    for count, axes in zip(counts, grid[0], strict=True):
+        label_column(axes, count_label(count, "prototype"), above=30)
+    return figure
 
 
-def _draw_panel(axes: Axes, panel: PatchPanel, train: Points, test: Points, extent: Extent) -> None:
-    picture, patched = panel.picture, panel.n_patched
-    if picture is None:
+def _draw_panel(axes: Axes, panel: PatchPanel, data: PlaneData) -> None:
+    if panel.picture is None:
         draw_empty(axes, "the trained model is not stored")
     else:
-        after = picture.before if picture.after is None else picture.after
-        draw_regions(axes, after, extent)
-        if picture.after is not None:
-            draw_boundary(axes, picture.before, extent, "dashed")
-        draw_points(axes, train, test, size=5)
-        draw_keys_in_plane(axes, picture.keys, picture.values, extent, largest=45)
-        colour = class_colour(panel.label)
-        axes.scatter(
-            *panel.point, s=190, marker="*", color=colour, edgecolors=INK, linewidths=1.1, zorder=7, clip_on=False
-        )
-        draw_frame(axes)
-    for line, (name, pair) in enumerate((("test", panel.test), ("train", panel.train))):
-        before, after_text = (percent_label(value.mean, value.std) for value in pair)
-        text = f"{name} {before} → {after_text}" if patched else f"{name} {before}"
-        axes.annotate(
-            text,
-            (0, 1),
-            (0, 3 + 11 * line),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            fontsize=8.5,
-            color=INK if name == "test" else QUIET,
-        )
-    note = "no patch needed" if not patched else f"patched in {patched} of {panel.n}" if patched < panel.n else ""
-    if note:
-        draw_note(axes, note)
-
-
-def _draw_case(figure: Figure, case: tuple[float, float, int], class_names: Sequence[str], y: float) -> None:
-    first, second, label = case
-    point = f"({first:g}, {second:g})".replace("-", "−")
-    x = 0.1 / figure.get_figwidth()
-    figure.text(x, y, point, fontsize=11.5, weight="bold", color=INK, va="bottom")
-    name = class_names[label]
-    words = f"→ class {name}" if len(name) < 7 else f"→ class\n{name}"
-    figure.text(x, y - 0.04 / figure.get_figheight(), words, fontsize=9.5, color=class_colour(label), va="top")
+        before, after = panel.picture.before, panel.picture.after
+        shown = before if after is None else PlanePicture(before.keys, before.values, after)
+        draw_plane(axes, shown, data, size=5, largest=45)
+        if after is not None:
+            draw_boundary(axes, before.probability, data.extent, "dashed")
+        star: dict[str, Any] = {"marker": "*", "edgecolors": INK, "linewidths": 1.1, "zorder": 7, "clip_on": False}
+        axes.scatter(*panel.point, s=190, color=class_colour(panel.label), **star)
+    for line, (name, pair, colour) in enumerate((("test", panel.test, INK), ("train", panel.train, QUIET))):
+        before_text, after_text = (percent_label(value.mean, value.std) for value in pair)
+        text = f"{name} {before_text} → {after_text}" if panel.n_patched else f"{name} {before_text}"
+        place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+        axes.annotate(text, (0, 1), (0, 3 + 11 * line), fontsize=8.5, color=colour, **place)
+    is_partial = panel.n_patched < panel.n
+    draw_note(axes, ("no patch needed", f"patched in {panel.n_patched} of {panel.n}" * is_partial)[panel.n_patched > 0])
 
 
 def _legend_handles(class_names: Sequence[str]) -> list[Line2D]:

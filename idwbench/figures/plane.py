@@ -1,4 +1,4 @@
-"""Two-dimensional data on given axes: decision regions, points and keys."""
+"""The primitive of figures in the plane: predictions, points and keys of two-dimensional data with two classes."""
 
 from __future__ import annotations
 
@@ -9,26 +9,39 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, diverging, fade
+from idwbench.data.dataset import Dataset
+from idwbench.errors import ConfigError
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, diverging, fade, new_page
+from idwbench.report.labels import count_label
+from idwbench.runs.kinds.models import ModelConfig
 
 __all__ = [
     "Extent",
+    "PlaneData",
+    "PlanePicture",
     "Points",
-    "cell_centres",
     "draw_boundary",
     "draw_empty",
-    "draw_frame",
-    "draw_keys_in_plane",
     "draw_note",
-    "draw_points",
-    "draw_regions",
+    "draw_plane",
+    "label_column",
+    "label_row",
     "legend_handles",
     "legend_mark",
+    "outside_label",
+    "plane_data",
+    "plane_page",
+    "plane_picture",
 ]
 
+GRID = 160  # points of the grid of predictions in each direction
+_MARGIN = 0.35  # around the data, in its own units
+_WIDTH, _RIGHT = 10.0, 0.1  # inches
 _BLUE, _ORANGE = class_colour(0), class_colour(1)
 _REGIONS: LinearSegmentedColormap = diverging(
     "idwbench_regions", to_hex(fade(_BLUE, 0.34)), "#F8F8F6", to_hex(fade(_ORANGE, 0.34))
@@ -36,70 +49,160 @@ _REGIONS: LinearSegmentedColormap = diverging(
 
 # x minimum, x maximum, y minimum, y maximum
 Extent = tuple[float, float, float, float]
+Floats = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
 class Points:
     """Inputs (n, 2) in the data's own units, and labels (n,) 0 or 1."""
 
-    inputs: NDArray[np.floating]
+    inputs: Floats
     labels: NDArray[np.integer]
 
 
-def draw_regions(axes: Axes, probability: NDArray[np.floating], extent: Extent) -> None:
-    """Draw P(class 1) as background, with its boundary at ½.
+@dataclass(frozen=True)
+class PlaneData:
+    """Training and test points of a data set with two features and two classes, and the extent of pictures of it."""
 
-    `probability` is that at the middles of the cells of a grid over `extent`, first row lowest.
+    dataset: Dataset
+    train: Points
+    test: Points
+    extent: Extent
+
+
+@dataclass(frozen=True)
+class PlanePicture:
+    """The keys (prototypes, 2) of a model in the data's own units, their values (prototypes, 2), and its predictions.
+
+    Attributes:
+        probability: P(class 1) at the middles of the cells of a grid over the extent, first row lowest.
     """
-    probability = np.asarray(probability, dtype=np.float64)
-    axes.imshow(
-        probability,
-        cmap=_REGIONS,
-        vmin=0,
-        vmax=1,
-        extent=extent,
-        origin="lower",
-        interpolation="bilinear",
-        aspect="auto",
-        zorder=0,
+
+    keys: Floats
+    values: Floats
+    probability: Floats
+
+
+def plane_data(dataset: Dataset) -> PlaneData:
+    """Return the points in their own units.
+
+    Raises:
+        ConfigError: the data does not have two classes in two dimensions.
+    """
+    if dataset.n_features != 2 or len(dataset.class_names) != 2:
+        problem = (
+            f"the figure needs 2 features and 2 classes, {dataset.config.name} has "
+            f"{dataset.n_features} and {len(dataset.class_names)}"
+        )
+        raise ConfigError(problem, location=("figure",))
+    train, test = (
+        Points(dataset.scaling.invert(split.inputs), split.labels) for split in (dataset.train, dataset.test)
     )
-    draw_boundary(axes, probability, extent)
-    axes.set(xlim=extent[:2], ylim=extent[2:])
+    inputs = np.concatenate([train.inputs, test.inputs])
+    low, high = inputs.min(0) - _MARGIN, inputs.max(0) + _MARGIN
+    return PlaneData(dataset, train, test, (float(low[0]), float(high[0]), float(low[1]), float(high[1])))
 
 
-def draw_boundary(axes: Axes, probability: NDArray[np.floating], extent: Extent, style: str = "solid") -> None:
-    """Draw the line P(class 1) = ½, if there is one."""
+def plane_picture(
+    model: ModelConfig, keys: NDArray[np.float32], values: NDArray[np.float32], data: PlaneData, points: int = GRID
+) -> PlanePicture:
+    """Return the picture of a model with these keys, in scaled units; the grid is (points, points)."""
+    import torch
+
+    from idwbench.attention.scores import get_method
+    from idwbench.models.modules import PrototypeNetwork
+
+    grid = np.stack([axis.ravel() for axis in np.meshgrid(*_cell_centres(data.extent, (points, points)))], axis=1)
+    network = PrototypeNetwork(
+        get_method(model.method), model.parameters, torch.from_numpy(keys), torch.from_numpy(values)
+    )
+    logits = torch.from_numpy(network.outputs(data.dataset.scaling.apply(grid)))
+    probability = np.asarray(logits.softmax(-1)[:, 1].reshape(points, points).numpy())
+    return PlanePicture(data.dataset.scaling.invert(keys), values, probability)
+
+
+def plane_page(
+    counts: tuple[int, int],
+    extent: Extent,
+    caption: Sequence[str],
+    legend: Sequence[Line2D],
+    *,
+    margin: float,
+    widest: float,
+    title: float,
+) -> tuple[Figure, NDArray[Any]]:
+    """Return a figure, at most 10 inches wide, and its axes, whose units are about equal.
+
+    Args:
+        counts: The numbers of rows and columns.
+        extent: That of the data.
+        caption: Sentences below the panels.
+        legend: Marks of the legend.
+        margin: The width of the labels of rows, in inches.
+        widest: The largest width of a panel.
+        title: The height above each.
+    """
     left, right, bottom, top = extent
-    if probability.min() < 0.5 < probability.max():
-        x = cell_centres(left, right, probability.shape[1])
-        y = cell_centres(bottom, top, probability.shape[0])
-        axes.contour(
-            x, y, probability, levels=[0.5], colors=[QUIET], linewidths=0.9, linestyles=[style], zorder=1
-        )  # above the background and below the points
+    panel = min((_WIDTH - margin - _RIGHT) / counts[1], widest)
+    height = counts[0] * (panel * (top - bottom) / (right - left) + title) + 0.3
+    figure, body = new_page(margin + _RIGHT + counts[1] * panel, height, caption, legend)
+    engine = figure.get_layout_engine()
+    assert isinstance(engine, ConstrainedLayoutEngine)
+    engine.set(h_pad=0.06)
+    return figure, body.subplots(*counts, squeeze=False)
 
 
-def draw_points(axes: Axes, train: Points, test: Points | None = None, *, size: float = 7) -> None:
-    """Draw training points as dots and test points as crosses, in the colours of their classes."""
+def draw_plane(
+    axes: Axes,
+    picture: PlanePicture,
+    data: PlaneData,
+    *,
+    test: bool = True,
+    size: float = 7,
+    largest: float = 62,
+) -> int:
+    """Draw predictions, points and keys, and return the number of keys outside the extent.
+
+    Training points are dots and test points crosses; keys are diamonds in the colour of the class of their value.
+
+    Args:
+        axes: The panel.
+        picture: A model.
+        data: Its points.
+        test: Whether test points are drawn.
+        size: The area of a training point, in square points.
+        largest: The largest area of a diamond.
+    """
+    probability = np.asarray(picture.probability, np.float64)
+    style: dict[str, Any] = {"cmap": _REGIONS, "origin": "lower", "interpolation": "bilinear", "aspect": "auto"}
+    axes.imshow(probability, vmin=0, vmax=1, extent=data.extent, zorder=0, **style)
+    draw_boundary(axes, probability, data.extent)
+    axes.set(xlim=data.extent[:2], ylim=data.extent[2:])
     for label in (0, 1):
         colour = class_colour(label)
-        here = train.inputs[train.labels == label]
+        here = data.train.inputs[data.train.labels == label]
         axes.scatter(here[:, 0], here[:, 1], s=size, color=colour, alpha=0.55, linewidths=0, zorder=2)
-        if test is not None:
-            here = test.inputs[test.labels == label]
+        if test:
+            here = data.test.inputs[data.test.labels == label]
             axes.scatter(here[:, 0], here[:, 1], s=2.9 * size, marker="x", color=colour, linewidths=1.1, zorder=3)
+    _draw_frame(axes)
+    return _draw_keys(axes, picture, data.extent, largest)
 
 
-def draw_keys_in_plane(
-    axes: Axes, keys: NDArray[np.floating], values: NDArray[np.floating], extent: Extent, *, largest: float = 62
-) -> int:
-    """Draw the keys within `extent` as diamonds in the colour of their class, and return the number of those outside.
+def draw_boundary(axes: Axes, probability: Floats, extent: Extent, style: str = "solid") -> None:
+    """Draw the line P(class 1) = ½, if there is one."""
+    if probability.min() < 0.5 < probability.max():
+        # Above the background and below the points.
+        lines: dict[str, Any] = {"colors": [QUIET], "linewidths": 0.9, "linestyles": [style], "zorder": 1}
+        rows, columns = probability.shape
+        axes.contour(*_cell_centres(extent, (columns, rows)), probability, levels=[0.5], **lines)
 
-    `largest` is the largest area of a diamond, in square points.
-    """
+
+def _draw_keys(axes: Axes, picture: PlanePicture, extent: Extent, largest: float) -> int:
     left, right, bottom, top = extent
-    x, y = keys[:, 0], keys[:, 1]
+    x, y = picture.keys[:, 0], picture.keys[:, 1]
     inside = (x >= left) & (x <= right) & (y >= bottom) & (y <= top)
-    colours = [class_colour(int(label)) for label in np.argmax(values[inside], axis=1)]
+    colours = [class_colour(int(label)) for label in np.argmax(picture.values[inside], axis=1)]
     size = float(np.clip(largest * 6.8 / max(len(x), 1), 11, largest))
     width = 0.6 if size < 16 else 0.9
     axes.scatter(x[inside], y[inside], s=size, marker="D", c=colours, edgecolors=INK, linewidths=width, zorder=5)
@@ -107,14 +210,19 @@ def draw_keys_in_plane(
 
 
 def draw_note(axes: Axes, text: str, *, size: float = 7.5) -> None:
-    """Write `text` in the lower left corner, above everything."""
-    box: dict[str, Any] = {"boxstyle": "round,pad=0.25", "facecolor": PAPER, "edgecolor": "none", "alpha": 0.85}
-    place: dict[str, Any] = {"transform": axes.transAxes, "ha": "left", "va": "bottom", "zorder": 6}
-    axes.text(0.015, 0.03, text, fontsize=size, color=INK, bbox=box, **place)
+    """Write `text`, unless it is empty, in the lower left corner, above everything."""
+    if text:
+        box: dict[str, Any] = {"boxstyle": "round,pad=0.25", "facecolor": PAPER, "edgecolor": "none", "alpha": 0.85}
+        place: dict[str, Any] = {"transform": axes.transAxes, "ha": "left", "va": "bottom", "zorder": 6}
+        axes.text(0.015, 0.03, text, fontsize=size, color=INK, bbox=box, **place)
 
 
-def draw_frame(axes: Axes) -> None:
-    """Draw a thin frame without ticks."""
+def outside_label(n: int) -> str:
+    """Return ``2 keys outside``, or nothing."""
+    return f"{count_label(n, 'key')} outside" if n else ""
+
+
+def _draw_frame(axes: Axes) -> None:
     axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set(color=RULE, linewidth=0.8)
@@ -122,8 +230,23 @@ def draw_frame(axes: Axes) -> None:
 
 def draw_empty(axes: Axes, text: str = "no run") -> None:
     """Draw a frame with `text` in its middle."""
-    draw_frame(axes)
+    _draw_frame(axes)
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", fontsize=9, color=QUIET)
+
+
+def label_column(axes: Axes, text: str, *, size: float = 12, above: float = 18) -> None:
+    """Write `text` above a panel, `above` points over its upper edge."""
+    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center"}
+    axes.annotate(text, (0.5, 1), (0, above), fontsize=size, weight="bold", color=INK, **place)
+
+
+def label_row(axes: Axes, text: str, below: str = "", *, size: float = 11.5, colour: str = QUIET) -> None:
+    """Write `text` left of a panel, and `below` under it."""
+    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "right"}
+    axes.annotate(text, (0, 0.5), (-9, 0), fontsize=size, weight="bold", color=INK, va="bottom", **place)
+    if below:
+        place |= {"va": "top", "linespacing": 1.35, "multialignment": "right"}
+        axes.annotate(below, (0, 0.5), (-9, -2), fontsize=8.5, color=colour, **place)
 
 
 def legend_mark(marker: str, size: float, label: str, **style: Any) -> Line2D:
@@ -144,7 +267,7 @@ def legend_handles(class_names: Sequence[str], *, test: bool = True) -> list[Lin
     return handles if test else [handle for handle in handles if handle.get_label() != "test point"]
 
 
-def cell_centres(low: float, high: float, n: int) -> NDArray[np.float64]:
-    """Return the middles of `n` equal parts of an interval, where the pixels of an image of it are."""
-    half = (high - low) / n / 2
-    return np.linspace(low + half, high - half, n)
+def _cell_centres(extent: Extent, counts: tuple[int, int]) -> list[NDArray[np.float64]]:
+    """Return the middles of equal parts of both axes, where the pixels of an image of the extent are."""
+    edges = ((*extent[:2], counts[0]), (*extent[2:], counts[1]))
+    return [np.linspace(low, high, 2 * n + 1)[1::2] for low, high, n in edges]

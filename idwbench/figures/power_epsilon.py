@@ -1,32 +1,71 @@
-"""The paper's Figure 5: data, predictions and keys over power and epsilon."""
+"""The paper's Figure 5: data, predictions and keys over power and epsilon; and the runs by these two."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
-from idwbench.figures.panel_grid import PanelGrid
 from idwbench.figures.plane import (
-    Extent,
-    Points,
+    PlaneData,
+    PlanePicture,
     draw_empty,
-    draw_frame,
-    draw_keys_in_plane,
     draw_note,
-    draw_points,
-    draw_regions,
+    draw_plane,
+    label_column,
+    label_row,
     legend_handles,
+    plane_data,
+    plane_page,
+    plane_picture,
 )
-from idwbench.figures.style import INK, percent_label, seeds_label
+from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.runs import first_run, runs_of_row, select_runs_of_kind
+from idwbench.figures.style import INK, Drawing, percent_label, seeds_label
+from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic
+from idwbench.report.summaries import Row, Section
+from idwbench.results.records import StoredRun
 
-__all__ = ["PowerEpsilonPanel", "absence_label", "draw_power_epsilon"]
+if TYPE_CHECKING:
+    from idwbench.results.store import Results
+
+__all__ = [
+    "PowerEpsilon",
+    "PowerEpsilonPanel",
+    "absence_label",
+    "collect_grid",
+    "collect_panels",
+    "power_epsilon_figure",
+]
+
+_GRID = 100  # points of the grid of predictions in each direction
+
+Place = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class PowerEpsilon:
+    """The rows of one method and number of prototypes by power and epsilon, and their complete runs."""
+
+    label: str
+    section: Section
+    rows: dict[Place, Row]
+    runs: dict[Place, list[StoredRun]]
+    left_out: tuple[str, ...]
+
+    @property
+    def source(self) -> str:
+        """The model with its data set and protocol."""
+        return f"{self.label} · {self.section.title}"
 
 
 @dataclass(frozen=True)
@@ -36,56 +75,70 @@ class PowerEpsilonPanel:
     Attributes:
         accuracy: Of the test points over seeds; None if no run is complete.
         n_diverged: Number of diverged runs, which are not in `accuracy`.
-        keys: (prototypes, 2), in the data's own units, for one seed; None if no run is complete.
-        values: (prototypes, 2).
-        probability: P(class 1) on a regular grid over the extent, first row lowest.
+        picture: That of one seed; None if no run is complete.
     """
 
-    power: float
-    epsilon: float
     accuracy: Statistic | None = None
     n_diverged: int = 0
-    keys: NDArray[np.floating] | None = None
-    values: NDArray[np.floating] | None = None
-    probability: NDArray[np.floating] | None = None
+    picture: PlanePicture | None = None
 
 
-def draw_power_epsilon(
-    panels: Sequence[PowerEpsilonPanel],
-    train: Points,
-    extent: Extent,
-    class_names: Sequence[str] = ("0", "1"),
-    *,
-    source: str = "",
-) -> Figure:
-    """Return the grid of panels: a row for each power, a column for each epsilon.
+@figure_of_runs("power_epsilon")
+def power_epsilon_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+    """Data, predictions and keys over power and epsilon, for the lowest seed (the paper's Figure 5).
 
     Raises:
-        ConfigError: no panels, or two for one place.
+        ConfigError: fewer than two pairs of power and epsilon, or the data does not have two classes in two dimensions.
     """
-    places = {(panel.power, panel.epsilon): panel for panel in panels}
-    if not panels or len(places) < len(panels):
-        raise ConfigError("the figure of power and epsilon needs one panel for each of its places")
-    powers, epsilons = (sorted({place[axis] for place in places}) for axis in (0, 1))
-    caption = [_caption(panels), source]
-    grid = PanelGrid(
-        *(len(powers), len(epsilons), extent, caption),
-        margin=0.75,
-        widest=2.6,
-        title=0.22,
-        legend=(0.44, 0.84),
-        gap=0.09,
-        narrow=7.5,
-    )
-    for row, power in enumerate(powers):
-        place = (0.1 / grid.figure.get_figwidth(), grid.row_middle(row))
-        grid.figure.text(*place, f"p = {power:g}", fontsize=10.5, weight="bold", color=INK, va="center")
-        for column, epsilon in enumerate(epsilons):
-            _draw_panel(grid.add_axes(row, column), places.get((power, epsilon)), train, extent)
-            if row == 0:
-                grid.label_column(column, f"ε = {epsilon:g}", size=10.5, below=0.17)
-    grid.draw_legend(legend_handles(class_names, test=False), 2, spacing=1.6)
-    return grid.figure
+    grid = collect_grid(runs)
+    data = plane_data(load_dataset(grid.section.dataset_config, data_dir))
+    return Drawing(_draw(collect_panels(store, grid, data), data, grid.source), grid.left_out)
+
+
+def collect_grid(runs: Sequence[StoredRun]) -> PowerEpsilon:
+    """Return the method and number of prototypes with the most pairs of power and epsilon in the first section.
+
+    Raises:
+        ConfigError: there are fewer than two pairs.
+    """
+    selection = select_runs_of_kind(runs)
+    section, left_out = selection.first()
+    groups: dict[str, dict[Place, Row]] = defaultdict(dict)
+    others = 0
+    for row in section.rows:
+        model = row.model
+        place = tuple(model.parameters.get(name) for name in ("power", "epsilon"))
+        if not all(isinstance(number, float) for number in place):
+            others += row.n
+            continue
+        words = [model.method, count_label(model.prototypes, "prototype")]
+        initialisation = getattr(model, "initialisation", "default")
+        words += [f"initialisation {initialisation}"] if initialisation != "default" else []
+        words += [f"plugin {model.plugin_sha256[:8]}"] if model.plugin_sha256 else []
+        groups[" · ".join(words)][float(place[0] or 0), float(place[1] or 0)] = row
+    # Of equally many pairs the last: rows are sorted by prototypes and method.
+    label = max(groups, key=lambda name: (len(groups[name]), list(groups).index(name)), default="")
+    if len(groups.get(label, {})) < 2:
+        problem = "the figure needs runs of a method with at least two pairs of power and epsilon"
+        raise ConfigError(problem, location=("figure",), hint="run the sweep paper_power_epsilon")
+    rows = groups.pop(label)
+    others += sum(row.n for other in groups.values() for row in other.values())
+    more = (f"not drawn: {count_label(others, 'run')} of other models (drawn: {label})",) if others else ()
+    complete = {place: runs_of_row(selection.runs, section, row) for place, row in sorted(rows.items())}
+    return PowerEpsilon(label, section, dict(sorted(rows.items())), complete, (*left_out, *more))
+
+
+def collect_panels(store: Results, grid: PowerEpsilon, data: PlaneData) -> dict[Place, PowerEpsilonPanel]:
+    """Return a panel for each power and epsilon."""
+    panels = {}
+    for place, row in grid.rows.items():
+        picture = None
+        if row.n:
+            arrays = store.load_arrays(first_run(grid.runs[place]).run_key)
+            keys, values = (np.asarray(arrays[name], np.float32) for name in ("keys", "values"))
+            picture = plane_picture(row.model, keys, values, data, _GRID)
+        panels[place] = PowerEpsilonPanel(row.statistics.get("test"), row.n_diverged, picture)
+    return panels
 
 
 def absence_label(n_diverged: int) -> str:
@@ -93,25 +146,36 @@ def absence_label(n_diverged: int) -> str:
     return f"{n_diverged} diverged" if n_diverged else "no run"
 
 
-def _draw_panel(axes: Axes, panel: PowerEpsilonPanel | None, train: Points, extent: Extent) -> None:
-    if panel is None or panel.keys is None or panel.values is None or panel.probability is None:
-        draw_empty(axes, absence_label(panel.n_diverged if panel else 0))
+def _draw(panels: dict[Place, PowerEpsilonPanel], data: PlaneData, source: str) -> Figure:
+    """Return the grid of panels: a row for each power, a column for each epsilon."""
+    powers, epsilons = (sorted({place[axis] for place in panels}) for axis in (0, 1))
+    counts = {panel.accuracy.n for panel in panels.values() if panel.accuracy is not None} - {1}
+    over = f", mean ± std over {seeds_label(counts)}; pictures show the lowest seed" if counts else ""
+    figure, grid = plane_page(
+        (len(powers), len(epsilons)),
+        data.extent,
+        [f"above each panel: test accuracy in %{over}", source],
+        legend_handles(data.dataset.class_names, test=False),
+        margin=0.75,
+        widest=2.6,
+        title=0.24,
+    )
+    for power, row in zip(powers, grid, strict=True):
+        label_row(row[0], f"p = {power:g}", size=10.5)
+        for epsilon, axes in zip(epsilons, row, strict=True):
+            _draw_panel(axes, panels.get((power, epsilon), PowerEpsilonPanel()), data)
+    for epsilon, axes in zip(epsilons, grid[0], strict=True):
+        label_column(axes, f"ε = {epsilon:g}", size=10.5, above=15)
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: PowerEpsilonPanel, data: PlaneData) -> None:
+    if panel.picture is None:
+        draw_empty(axes, absence_label(panel.n_diverged))
         return
-    draw_regions(axes, panel.probability, extent)
-    draw_points(axes, train, size=3)
-    outside = draw_keys_in_plane(axes, panel.keys, panel.values, extent, largest=24)
-    draw_frame(axes)
+    outside = draw_plane(axes, panel.picture, data, test=False, size=3, largest=24)
     if panel.accuracy is not None:
         text = percent_label(panel.accuracy.mean, panel.accuracy.std)
         axes.set_title(text, loc="left", fontsize=8.5, color=INK, pad=2.5)
-    notes = [f"{panel.n_diverged} diverged"] if panel.n_diverged else []
-    notes += [f"{outside} outside"] if outside else []
-    if notes:
-        draw_note(axes, ", ".join(notes), size=6.5)
-
-
-def _caption(panels: Sequence[PowerEpsilonPanel]) -> str:
-    counts = {panel.accuracy.n for panel in panels if panel.accuracy is not None}
-    if not counts or counts == {1}:
-        return "above each panel: test accuracy in %"
-    return f"above each panel: test accuracy in %, mean ± std over {seeds_label(counts)}; pictures show the lowest seed"
+    notes = [f"{panel.n_diverged} diverged" * bool(panel.n_diverged), f"{outside} outside" * bool(outside)]
+    draw_note(axes, ", ".join(filter(None, notes)), size=6.5)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure, SubFigure
@@ -175,18 +176,25 @@ def new_page(
         size: Of the letters of the caption, in points.
     """
     lines = wrapped_lines(caption, width, size)
-    longest = max((len(str(handle.get_label())) for handle in legend), default=0)
-    columns = max(1, min(len(legend), int(width / (0.6 + 0.078 * longest))))
-    below = 2 * _MARGIN + 0.2 * -(-len(legend) // columns) + 0.165 * len(lines)
-    height += below
+    columns = _legend_columns(legend, width)
+    height += 2 * _MARGIN + 0.2 * -(-len(legend) // columns) + 0.165 * len(lines)
     around = (_MARGIN / width, _MARGIN / height, 1 - 2 * _MARGIN / width, 1 - 2 * _MARGIN / height)
     figure = Figure(figsize=(width, height), facecolor=PAPER, layout=ConstrainedLayoutEngine(rect=around))
     figure.supxlabel("\n".join(lines), fontsize=size, color=QUIET, linespacing=1.3)
     body = figure.add_subfigure(figure.add_gridspec()[0])
     if legend:
-        spacing = {"handlelength": 2.6, "columnspacing": 1.4}
+        spacing = {"handlelength": 2.4, "handletextpad": 0.5, "columnspacing": 1.4}
         body.legend(handles=legend, loc="outside lower center", ncols=columns, **LEGEND, **spacing)
     return figure, body
+
+
+def _legend_columns(handles: Sequence[Line2D], width: float) -> int:
+    """Return the largest number of columns of a legend that fits in `width` inches."""
+    lengths = np.array([len(str(handle.get_label())) for handle in handles])
+    for columns in range(len(handles), 1, -1):
+        if sum(0.5 + 0.07 * part.max() for part in np.array_split(lengths, columns)) <= width:
+            return columns
+    return 1
 
 
 def clean_text(text: str) -> str:

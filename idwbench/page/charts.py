@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.figures.heat_maps import HeatMap
 from idwbench.figures.lines import Line
+from idwbench.figures.power_epsilon import absence_label
+from idwbench.figures.power_epsilon_heatmap import HeatMap
 
 __all__ = ["bar_chart", "curve_chart", "heat_map_chart", "packed", "plane_chart", "round_number", "vega_dash"]
 
@@ -85,7 +86,7 @@ def heat_map_chart(heat_map: HeatMap) -> dict[str, Any]:
     for (power, epsilon), cell in sorted(heat_map.cells.items()):
         place: dict[str, Any] = {"p": f"{power:g}", "e": f"{epsilon:g}"}
         if cell.statistic is None:
-            rows.append({**place, "b": None, "t": "diverged", "s": "", "n": 0, "ink": "light"})
+            rows.append({**place, "b": None, "t": absence_label(cell.n_diverged), "s": "", "n": 0, "ink": "light"})
             continue
         found = cell.statistic
         bright = brightness(found.mean)

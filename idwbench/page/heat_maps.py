@@ -16,10 +16,10 @@ _TEXT = "Mean over seeds for each power p and each ε. Light is better; a cell h
 
 def heat_maps_part(runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> Part | None:
     """Return the section of heat maps; None with fewer than two powers and two values of ε."""
-    from idwbench.figures.collected.power_epsilon import power_epsilon_maps
+    from idwbench.figures.power_epsilon_heatmap import collect_heat_maps
 
     try:
-        maps, source, others = power_epsilon_maps(runs)
+        maps, source, others = collect_heat_maps(runs)
     except ConfigError:
         return None
     places = maps[0].cells

@@ -17,8 +17,8 @@ from idwbench.results.records import StoredRun
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
 if TYPE_CHECKING:
-    from idwbench.figures.collected.plane import PlaneData
     from idwbench.figures.patches import PatchPanel
+    from idwbench.figures.plane import PlaneData
     from idwbench.results.store import Results
 
 __all__ = ["patches_part"]
@@ -51,9 +51,9 @@ def patches_part(results: Results, runs: Sequence[StoredRun], data_dir: Path | N
 def _in_plane(
     results: Results, studies: Sequence[StoredRun], data_dir: Path | None
 ) -> tuple[list[PatchCase], Sequence[str]]:
-    from idwbench.figures.collected.patches import patch_panels
+    from idwbench.figures.patches import collect_patches
 
-    panels, data, source, left_out = patch_panels(results, studies, data_dir)
+    panels, data, source, left_out = collect_patches(results, studies, data_dir)
     shown = [panel for panel in panels if panel.n_patched and panel.picture is not None]
     shown.sort(key=lambda panel: panel.prototypes)
     others = len(panels) - len(shown[:_MOST])
@@ -71,13 +71,13 @@ def _plane_case(panel: PatchPanel, data: PlaneData) -> PatchCase:
     before, after = (percent_label(one.mean, one.std) for one in panel.test)
     states = []
     for label, probability, text in (
-        ("before", picture.before, f"test accuracy {before} %"),
+        ("before", picture.before.probability, f"test accuracy {before} %"),
         ("after", picture.after, f"test accuracy {after} %"),
     ):
         if probability is None:
             continue
         drawn = plane_picture(
-            probability, data.extent, data.train, picture.keys, picture.values, panel.point, panel.label
+            probability, data.extent, data.train, picture.before.keys, picture.before.values, panel.point, panel.label
         )
         states.append(PatchState(drawn, label, text))
     name = data.dataset.class_names[panel.label]

@@ -7,17 +7,17 @@ from itertools import pairwise
 import matplotlib
 import numpy as np
 import pytest
-from made import assert_no_words_overlap, words
+from made import assert_no_words_overlap, made_dataset, words
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
 from idwbench.figures.keys import KeysPanel, draw_keys, key_order
-from idwbench.figures.moons import MoonsPanel, draw_moons
-from idwbench.figures.plane import Points
+from idwbench.figures.moons import Moons, MoonsPanel, draw_moons
+from idwbench.figures.plane import PlanePicture, plane_data
 from idwbench.figures.style import class_colour
+from idwbench.report.statistics import Statistic
 
-EXTENT = (-2.0, 3.0, -1.5, 1.5)
 DIGITS = [str(digit) for digit in range(10)]
 
 
@@ -27,19 +27,19 @@ def keys_panel(prototypes: int = 20, title: str = "idw") -> KeysPanel:
     return KeysPanel(title, keys, generator.normal(size=(prototypes, 10)))
 
 
-def moons_panel(method: str = "idw", prototypes: int = 3, **changes: object) -> MoonsPanel:
-    keys = np.array([[0.0, 0.5], [1.0, -0.25], [9.0, 9.0]])[:prototypes]
-    x = np.linspace(0, 1, 8)
-    grid = np.tile(x, (6, 1))
-    values = np.eye(2)[[0, 1, 0]][:prototypes]
-    panel = MoonsPanel(method, "p=2, ε=0.001", prototypes, 1.0, 0.975, 10, keys, values, grid, EXTENT)
-    return replace(panel, **changes)  # type: ignore[arg-type]
+def moons_panel(method: str = "idw", prototypes: int = 3, best: bool = False, **changes: object) -> MoonsPanel:
+    keys = np.array([[0.0, 0.5], [1.0, -0.25], [99.0, 99.0]])[:prototypes]
+    picture = PlanePicture(keys, np.eye(2)[[0, 1, 0]][:prototypes], np.tile(np.linspace(0, 1, 8), (6, 1)))
+    accuracies = Statistic(1.0, None, {}), Statistic(0.975, None, {}, best=best)
+    return replace(MoonsPanel(method, "p=2, ε=0.001", prototypes, *accuracies, 10, picture), **changes)  # type: ignore[arg-type]
 
 
-def points() -> tuple[Points, Points]:
-    generator = np.random.default_rng(1)
-    train = Points(generator.normal(size=(30, 2)), np.arange(30) % 2)
-    return train, Points(generator.normal(size=(10, 2)), np.arange(10) % 2)
+def moons(*panels: MoonsPanel, is_tested: bool = False) -> Figure:
+    """Draw panels over points around 0."""
+    data = plane_data(made_dataset())
+    points = replace(data.train, inputs=data.train.inputs - 10)
+    data = replace(data, train=points, test=points, extent=(-2.0, 3.0, -1.5, 1.5))
+    return draw_moons(Moons(panels, data, is_tested))
 
 
 def test_keys_are_sorted_by_the_class_of_their_values_and_keep_their_order_within_it() -> None:
@@ -108,7 +108,7 @@ def test_keys_of_inputs_that_are_no_images_are_refused() -> None:
 
 def test_the_moons_stand_in_a_row_a_method_and_a_column_a_number_of_prototypes() -> None:
     panels = [moons_panel(method, count) for method in ("idw", "inv_dist") for count in (3, 1)]
-    figure = draw_moons(panels[:3], *points())
+    figure = moons(*panels[:3])
     assert len(figure.axes) == 4
     texts = words(figure)
     assert texts.index("idw") < texts.index("inv_dist")
@@ -118,14 +118,13 @@ def test_the_moons_stand_in_a_row_a_method_and_a_column_a_number_of_prototypes()
 
 
 def test_a_panel_shows_points_keys_regions_and_accuracies() -> None:
-    train, test = points()
-    figure = draw_moons([moons_panel()], train, test)
+    figure = moons(moons_panel())
     (axes,) = figure.axes
     (region,) = axes.images
     assert region.origin == "lower"
-    assert list(region.get_extent()) == list(EXTENT)
+    assert list(region.get_extent()) == [-2.0, 3.0, -1.5, 1.5]
     scatters = [collection for collection in axes.collections if type(collection) is PathCollection]
-    assert [len(s.get_offsets()) for s in scatters] == [15, 5, 15, 5, 2]
+    assert [len(s.get_offsets()) for s in scatters] == [4, 4, 4, 4, 2]
     colours = [matplotlib.colors.to_hex(colour) for colour in scatters[-1].get_facecolor()]
     assert colours == [class_colour(0).lower(), class_colour(1).lower()]
     assert {"train 100.0", "test 97.5", "1 key outside"} <= set(words(figure))
@@ -133,37 +132,36 @@ def test_a_panel_shows_points_keys_regions_and_accuracies() -> None:
 
 
 def test_a_model_that_answers_the_same_everywhere_has_no_border() -> None:
-    figure = draw_moons([moons_panel(grid_probability=np.full((6, 8), 0.5))], *points())
+    figure = moons(moons_panel(picture=PlanePicture(np.zeros((3, 2)), np.eye(2)[[0, 1, 0]], np.full((6, 8), 0.5))))
     figure.draw_without_rendering()
-    assert not any("key outside" in text for text in words(draw_moons([moons_panel(prototypes=2)], *points())))
+    assert not any("key outside" in text for text in words(moons(moons_panel(prototypes=2))))
 
 
 def test_the_best_of_a_column_are_bold_and_a_single_method_is_not() -> None:
     panels = [moons_panel("idw", best=True), moons_panel("inv_dist", best=True), moons_panel("neg_dist")]
-    weights = [axes._right_title.get_weight() for axes in draw_moons(panels, *points(), is_tested=True).axes]
+    weights = [axes._right_title.get_weight() for axes in moons(*panels, is_tested=True).axes]
     assert weights == ["bold", "bold", "normal"]
-    (alone,) = draw_moons(panels[:1], *points()).axes
+    (alone,) = moons(panels[0]).axes
     assert alone._right_title.get_weight() == "normal"
 
 
 def test_the_line_below_the_moons_says_what_is_bold() -> None:
     panels = [moons_panel("idw", best=True), moons_panel("inv_dist")]
-    by_mean, tested = (" ".join(words(draw_moons(panels, *points(), is_tested=t))) for t in (False, True))
+    by_mean, tested = (" ".join(words(moons(*panels, is_tested=t))) for t in (False, True))
     assert "bold: best test accuracy of a column" in by_mean
     assert "Wilcoxon" not in by_mean
     assert "not distinguishable from it (Wilcoxon test)" in tested
 
 
 def test_the_legend_names_the_classes() -> None:
-    figure = draw_moons([moons_panel()], *points(), ("upper", "lower"))
+    figure = moons(moons_panel())
     assert {"class upper", "class lower"} <= set(words(figure))
 
 
 def moons_figures() -> list[Figure]:
     long = [moons_panel(m, c) for m in ("scaled_dot", "a_method_with_a_long_name") for c in (1, 2, 3)]
     worded = [moons_panel("x", 1, setting="1/√prototypes"), moons_panel("y", 1)]
-    names = ("upper", "lower")
-    return [draw_moons(panels, *points(), names, is_tested=True) for panels in ([moons_panel()], long, worded)]
+    return [moons(*panels, is_tested=True) for panels in ([moons_panel()], long, worded)]
 
 
 def keys_figures() -> list[Figure]:
@@ -178,15 +176,6 @@ def keys_figures() -> list[Figure]:
 def test_no_words_of_a_figure_overlap_or_leave_it(figures: Callable[[], list[Figure]]) -> None:
     for figure in figures():
         assert_no_words_overlap(figure)
-
-
-def test_moons_of_another_shape_are_refused() -> None:
-    with pytest.raises(ConfigError, match="at least one"):
-        draw_moons([], *points())
-    with pytest.raises(ConfigError, match="given twice"):
-        draw_moons([moons_panel(), moons_panel()], *points())
-    with pytest.raises(ConfigError, match=r"keys of 'idw': expected shape \(3, 2\), got \(3, 5\)"):
-        draw_moons([moons_panel(keys=np.zeros((3, 5)))], *points())
 
 
 @pytest.mark.slow

@@ -7,8 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
 from idwbench.errors import ConfigError
-from idwbench.figures.collected.patch_influence import patch_influence_figure
-from idwbench.figures.patch_influence import draw_patch_influence
+from idwbench.figures.patch_influence import patch_influence_figure
 from idwbench.figures.style import class_colour
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
@@ -138,8 +137,3 @@ def test_without_studies_the_sweep_is_named_and_no_option() -> None:
         drawn([made_run(run_config("two_moons")), unfinished], [{}, {}])
     assert caught.value.hint == "run the sweep paper_patches_two_moons or paper_patches_mnist"
     assert "--" not in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_a_panel_without_curves_is_refused() -> None:
-    with pytest.raises(ConfigError, match="needs a curve for each of its panels"):
-        draw_patch_influence([], [], [])

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
-from idwbench.figures.collected import keys, moons
-from idwbench.figures.collected.plane import GRID
+from idwbench.figures import moons
+from idwbench.figures.collected import keys
+from idwbench.figures.plane import GRID
 from idwbench.figures.stored import FIGURES, draw_stored, stored_drawing
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
@@ -44,15 +45,16 @@ def test_moons_are_means_over_seeds_in_the_datas_own_units(drawn) -> None:
     configs = [run_config("two_moons", method="gaussian", prototypes=3, seed=seed) for seed in (3, 1, 2)]
     runs = [made_run(config, 0.9 + config.seed / 100) for config in configs]
     drawn("moons", runs)
-    (panel,), train, _, names = drawn.given
+    (given,) = drawn.given
+    (panel,), train, names = given.panels, given.data.train, given.data.dataset.class_names
     assert (panel.method, panel.setting, panel.prototypes, panel.n) == ("gaussian", "σ²=2", 3, 3)
-    assert (panel.test_accuracy, panel.train_accuracy) == (pytest.approx(0.92, rel=1e-12), 1.0)
-    assert panel.best
-    np.testing.assert_allclose(panel.keys, 10 + 2 * np.arange(6).reshape(3, 2) / 5, rtol=1e-6)
+    assert (panel.test.mean, panel.train.mean) == (pytest.approx(0.92, rel=1e-12), 1.0)
+    assert panel.test.best
+    np.testing.assert_allclose(panel.picture.keys, 10 + 2 * np.arange(6).reshape(3, 2) / 5, rtol=1e-6)
     np.testing.assert_allclose(train.inputs, SCALING.invert(made_dataset().train.inputs))
     assert names == ("upper", "lower")
-    assert panel.grid_probability.shape == (GRID, GRID)
-    assert ((panel.grid_probability >= 0) & (panel.grid_probability <= 1)).all()
+    assert panel.picture.probability.shape == (GRID, GRID)
+    assert ((panel.picture.probability >= 0) & (panel.picture.probability <= 1)).all()
 
 
 def test_keys_are_in_the_datas_own_units_if_they_are_points(drawn) -> None:
@@ -83,7 +85,7 @@ def test_runs_of_other_kinds_are_left_out_and_counted(drawn) -> None:
         ),
     )
     drawn("moons", [study, run])
-    assert len(drawn.given[0]) == 1
+    assert len(drawn.given[0].panels) == 1
     drawing = stored_drawing("moons", Store(default=ARRAYS), [run, study])  # type: ignore[arg-type]
     assert drawing.left_out == ("not drawn: 1 run of kind 'patch_study'",)
 

@@ -16,8 +16,9 @@ import pytest
 from PIL import Image
 
 from idwbench.errors import ConfigError, OutputError, OutputExistsError
+from idwbench.figures.power_epsilon_heatmap import HeatCell, HeatMap
 from idwbench.page import content as page_content_module
-from idwbench.page.charts import packed
+from idwbench.page.charts import heat_map_chart, packed
 from idwbench.page.chosen import choose_runs, rank_settings
 from idwbench.page.content import page_content
 from idwbench.page.parts import Part, size_of
@@ -91,6 +92,12 @@ def test_a_selection_leaves_out_the_other_runs(filled: Results) -> None:
     assert content.groups[0].group.counts == {"complete": 8}
     with pytest.raises(ConfigError, match="no runs have that method and number of prototypes"):
         page_content(filled, methods=["idw"], prototypes=[77], top=500)
+
+
+def test_an_empty_cell_of_a_heat_map_says_why_as_that_of_the_figure() -> None:
+    cells = {(1.0, 0.1): HeatCell(None, 2), (2.0, 0.1): HeatCell(None)}
+    spec = heat_map_chart(HeatMap("key distance", False, False, cells))
+    assert spec["data"]["columns"]["t"] == ["2 diverged", "no run"]
 
 
 def test_a_heat_map_has_a_cell_for_each_power_and_epsilon(filled: Results) -> None:

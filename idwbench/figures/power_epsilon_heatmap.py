@@ -1,0 +1,179 @@
+"""Heat maps over power and epsilon, each cell with mean, spread and number of seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from idwbench.figures.power_epsilon import PowerEpsilon, absence_label, collect_grid
+from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, Drawing, new_page
+from idwbench.report.statistics import Statistic, statistic
+from idwbench.results.records import StoredRun
+from idwbench.runs.metrics import METRICS, headline_metric
+
+if TYPE_CHECKING:
+    from idwbench.results.store import Results
+
+__all__ = ["QUALITY", "HeatCell", "HeatMap", "collect_heat_maps", "draw_heat_maps", "power_epsilon_heatmap_figure"]
+
+# Metrics of the quality of prototypes, on the training data.
+QUALITY = ("relative_coverage", "key_distance", "dead_keys")
+_CELL_WIDTH, _CELL_HEIGHT = 0.88, 0.48  # inches
+_LOGARITHMIC = 50.0  # ratio of the largest to the smallest mean from which colours are logarithmic
+_CAPTION = "mean ± sample standard deviation over n seeds; light: better"
+
+
+@dataclass(frozen=True)
+class HeatCell:
+    """A metric over seeds, None if no complete run has it, and the number of diverged runs."""
+
+    statistic: Statistic | None = None
+    n_diverged: int = 0
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """One metric.
+
+    Attributes:
+        percent: Whether numbers are shown times 100.
+        cells: By power and epsilon.
+    """
+
+    title: str
+    percent: bool
+    higher_is_better: bool
+    cells: Mapping[tuple[float, float], HeatCell]
+
+
+@figure_of_runs("power_epsilon_heatmap")
+def power_epsilon_heatmap_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+    """The headline metric and the quality of prototypes over power and epsilon, mean ± std over seeds.
+
+    Raises:
+        ConfigError: fewer than two pairs of power and epsilon.
+    """
+    maps, source, left_out = collect_heat_maps(runs)
+    return Drawing(draw_heat_maps(maps, source), left_out)
+
+
+def collect_heat_maps(runs: Sequence[StoredRun]) -> tuple[list[HeatMap], str, tuple[str, ...]]:
+    """Return a heat map for each metric, the model with its data set and protocol, and what is left out.
+
+    Raises:
+        ConfigError: fewer than two pairs of power and epsilon.
+    """
+    grid = collect_grid(runs)
+    headline = headline_metric(grid.section.dataset_config.task).name
+    stored = {key for complete in grid.runs.values() for run in complete for key in run.metrics}
+    split = "holdout" if ("holdout", headline) in stored else "test"
+    shown = [(split, headline), *(("train", name) for name in QUALITY if ("train", name) in stored)]
+    missing = [name for name in QUALITY if ("train", name) not in stored]
+    left_out = (f"not drawn: {', '.join(missing)}, which no run has",) if missing else ()
+    return [_heat_map(grid, split, name) for split, name in shown], grid.source, (*grid.left_out, *left_out)
+
+
+def _heat_map(grid: PowerEpsilon, split: str, name: str) -> HeatMap:
+    definition = METRICS.get(name)
+    percent = definition is not None and definition.percent
+    cells = {}
+    for place, row in grid.rows.items():
+        values = {number: run.metric(name, split) for number, run in enumerate(grid.runs[place])}
+        cells[place] = HeatCell(statistic(values), row.n_diverged)
+    words = name.replace("_", " ") + (" in %" if percent else "")
+    title = words if name in QUALITY else f"{split} {words}"
+    return HeatMap(title, percent, definition is not None and definition.higher_is_better, cells)
+
+
+def draw_heat_maps(maps: Sequence[HeatMap], source: str = "") -> Figure:
+    """Return the maps in two columns, with a row for each power and a column for each epsilon.
+
+    Colours go from dark (worst) to light (best); they are logarithmic if the means of a map differ by a factor of 50.
+    """
+    powers, epsilons = (sorted({place[axis] for one in maps for place in one.cells}) for axis in (0, 1))
+    columns = min(2, len(maps))
+    rows = -(-len(maps) // columns)
+    width = max(columns * (_CELL_WIDTH * len(epsilons) + 0.75), 5.0)
+    figure, body = new_page(width, rows * (_CELL_HEIGHT * len(powers) + 0.8), [_CAPTION, source])
+    grid = body.subplots(rows, columns, squeeze=False).flat
+    for axes, one in zip(grid, maps, strict=False):
+        _draw_map(axes, one, powers, epsilons)
+    for axes in list(grid)[len(maps) :]:
+        axes.set_visible(False)
+    return figure
+
+
+def _draw_map(axes: Axes, one: HeatMap, powers: Sequence[float], epsilons: Sequence[float]) -> None:
+    norm = _norm(one)
+    for row, power in enumerate(powers):
+        for column, epsilon in enumerate(epsilons):
+            _draw_cell(axes, one, one.cells.get((power, epsilon), HeatCell()), (column, row), norm)
+    axes.set(xlim=(0, len(epsilons)), ylim=(len(powers), 0))
+    axes.set_xticks(np.arange(len(epsilons)) + 0.5, [f"{epsilon:g}" for epsilon in epsilons])
+    axes.set_yticks(np.arange(len(powers)) + 0.5, [f"{power:g}" for power in powers])
+    axes.tick_params(length=0, labelsize=9, colors=INK)
+    axes.set_xlabel("ε", fontsize=10, color=INK, labelpad=2)
+    axes.set_ylabel("power p", fontsize=10, color=INK)
+    axes.set_title(one.title, loc="left", fontsize=10.5, weight="bold", color=INK)
+    direction = "" if one.higher_is_better else "lower is better"
+    notes = filter(None, (direction, "logarithmic colours" if isinstance(norm, LogNorm) else ""))
+    axes.set_title(", ".join(notes), loc="right", fontsize=8, color=QUIET)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def _draw_cell(axes: Axes, one: HeatMap, cell: HeatCell, place: tuple[int, int], norm: Normalize) -> None:
+    column, row = place
+    found = cell.statistic
+    colours = matplotlib.colormaps["cividis" if one.higher_is_better else "cividis_r"]
+    colour = colours(norm(found.mean)) if found else (0.97, 0.97, 0.97, 1.0)
+    hatch = "///" if found is None and cell.n_diverged else None
+    axes.add_patch(Rectangle(place, 1, 1, facecolor=colour, edgecolor=RULE if hatch else PAPER, hatch=hatch))
+    centred: dict[str, Any] = {"ha": "center", "va": "center"}
+    if found is None:
+        background = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5} if hatch else None
+        label = absence_label(cell.n_diverged)
+        axes.text(column + 0.5, row + 0.5, label, fontsize=7.5, color=QUIET, bbox=background, **centred)
+        return
+    ink = _readable(colour)
+    axes.text(column + 0.5, row + 0.38, _number(found, percent=one.percent), fontsize=8, color=ink, **centred)
+    count = f"n={found.n}" + (f", {cell.n_diverged} diverged" if cell.n_diverged else "")
+    axes.text(column + 0.5, row + 0.73, count, fontsize=6.5, color=ink, **centred)
+
+
+def _norm(one: HeatMap) -> Normalize:
+    means = [cell.statistic.mean for cell in one.cells.values() if cell.statistic is not None]
+    low, high = (min(means), max(means)) if means else (0.0, 1.0)
+    if low > 0 and high / low > _LOGARITHMIC:
+        return LogNorm(low, high)
+    # Equal values are in the middle of the colours.
+    return Normalize(low, high) if high > low else Normalize(low - 1, high + 1)
+
+
+def _number(found: Statistic, *, percent: bool) -> str:
+    """Return ``97.5 ± 1.2``; about three digits of the mean, and as many decimals of the standard deviation."""
+    numbers = [number * (100 if percent else 1) for number in (found.mean, found.std) if number is not None]
+    largest = max(map(abs, numbers))
+    decimals = 1
+    if not percent and largest:
+        magnitude = math.floor(math.log10(largest))
+        decimals = max(2 - magnitude, 0) if magnitude >= 0 else 1 - magnitude
+        if not -4 <= magnitude < 5:
+            return " ± ".join(f"{number:.1e}" for number in numbers)
+    return " ± ".join(f"{number:.{decimals}f}" for number in numbers)
+
+
+def _readable(colour: tuple[float, float, float, float]) -> str:
+    red, green, blue = colour[:3]
+    return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else PAPER
