@@ -18,7 +18,7 @@ from idwbench.training import fused_engine
 from idwbench.training.engine import Context
 from idwbench.training.kernel_runs import KernelRun
 from idwbench.training.threads import limited_threads
-from idwbench.training.torch_engine import ENGINES, Stack, resolve_device
+from idwbench.training.torch_engine import ENGINES, TorchStack, resolve_device
 
 __all__ = ["agreement", "epochs", "full_run", "prototypes", "shapes", "stack", "steps", "threads"]
 
@@ -65,7 +65,7 @@ def _steps(dataset: Dataset, method: str, batch: int, n_prototypes: int, rounds:
     config = run(dataset, method, n_prototypes, epochs=2, batch_size=batch)
     moments = feature_moments(dataset.train.inputs)
     kernel_run, plain = KernelRun(config, dataset, moments), PlainLoop(config, dataset, moments)
-    eager = Stack([config], dataset, dataset.moments, resolve_device("cpu"))
+    eager = TorchStack([config], dataset, dataset.moments, resolve_device("cpu"))
     return side_by_side(
         lambda: kernel_run.train_epochs(0, 1), plain.train_epoch, lambda: eager.train_epoch(0), rounds=rounds
     )

@@ -65,6 +65,7 @@ def _without_evaluation() -> Iterator[None]:
 @contextmanager
 def _steps_of_epoch(steps: int) -> Iterator[None]:
     """Cut an epoch: its windows are drawn at random from the whole text."""
+
     def cut(n_train: int, context: int, batch_size: int) -> int:
         return steps
 

@@ -65,14 +65,14 @@ class TableRun:
         return Fitted(metrics, weights, n_parameters, tuple(self.curve), self.diverged_epoch)
 
     def _metrics(self) -> Metrics:
-        found = {
+        metrics = {
             ("test", name): value for name, value in measured(self.hash_table, self.table, self.queries["test"]).items()
         }
         others = {name: (self.table, queries) for name, queries in self.queries.items() if name != "test"}
         if self.projections:
             second = draw_table(self.data, self.config.seed, holdout=True)
             others["holdout"] = (second, draw_queries(self.data, self.config.seed, second, "holdout"))
-        return found | {(name, "recall"): recall(self.hash_table, *asked) for name, asked in others.items()}
+        return metrics | {(name, "recall"): recall(self.hash_table, *asked) for name, asked in others.items()}
 
     def _train(self, on_epoch: Callable[[int], None]) -> None:
         protocol = self.config.protocol

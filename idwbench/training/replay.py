@@ -31,7 +31,7 @@ from idwbench.training import fused_engine
 from idwbench.training.engine import batch_order
 from idwbench.training.kernel_runs import KernelRun
 from idwbench.training.threads import limited_threads
-from idwbench.training.torch_engine import Stack, resolve_device
+from idwbench.training.torch_engine import TorchStack, resolve_device
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results
@@ -151,7 +151,7 @@ class _TorchReplay(AbstractReplay):
     """Repeats a run of the torch engine."""
 
     def __init__(self, config: RunConfig, dataset: Dataset, device: str) -> None:
-        self._stack = Stack([config], dataset, dataset.moments, resolve_device(device))
+        self._stack = TorchStack([config], dataset, dataset.moments, resolve_device(device))
         super().__init__(config, dataset, self._stack.generators[0])
 
     def take(self, steps: Steps) -> None:

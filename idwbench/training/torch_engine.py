@@ -25,7 +25,7 @@ from idwbench.runs.results import CurvePoint, RunResult
 from idwbench.training.engine import Context, Engine, Fitted, batch_order, check_stack, run_result
 from idwbench.training.optimizers import OptimizerStep, clip_gradients
 
-__all__ = ["ENGINES", "Stack", "resolve_device", "sample_losses", "torch_environment"]
+__all__ = ["ENGINES", "TorchStack", "resolve_device", "sample_losses", "torch_environment"]
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 # Maximum size of the differences of one step (runs, batch, prototypes, features): 128 MB in float32.
@@ -69,7 +69,7 @@ def _max_stack(config: RunConfig, dataset: Dataset) -> int:
 def _train(configs: Sequence[RunConfig], dataset: Dataset, context: Context) -> list[RunResult]:
     """Train runs of one stack together and return their results in order."""
     started = time.perf_counter()
-    stack = Stack(configs, dataset, dataset.moments, resolve_device(context.device))
+    stack = TorchStack(configs, dataset, dataset.moments, resolve_device(context.device))
     for epoch in range(configs[0].protocol.epochs):
         stack.train_epoch(epoch)
         context.on_epoch(epoch + 1)
@@ -81,7 +81,7 @@ def _train(configs: Sequence[RunConfig], dataset: Dataset, context: Context) -> 
 ENGINES = {"torch": Engine("torch", _train, _max_stack, check_prototypes)}
 
 
-class Stack:
+class TorchStack:
     """Runs that train together.
 
     Keys (runs, prototypes, features) and values (runs, prototypes, outputs) are views of `numbers` (runs, length), the
@@ -117,12 +117,12 @@ class Stack:
         self.n_parameters = n_keys + n_values
         self.padding = torch.zeros(len(pairs), -self.n_parameters % ALIGNMENT, device=self.device)
         flat = torch.cat([keys.flatten(1).to(self.device), values.flatten(1).to(self.device), self.padding], 1)
-        self.keys = self._of_runs(flat[:, :n_keys].view(keys.shape)).requires_grad_()
-        self.values = self._of_runs(flat[:, n_keys : self.n_parameters].view(values.shape)).requires_grad_()
+        self.keys = self._squeezed(flat[:, :n_keys].view(keys.shape)).requires_grad_()
+        self.values = self._squeezed(flat[:, n_keys : self.n_parameters].view(values.shape)).requires_grad_()
         self.numbers = flat
         self.gradients = torch.zeros_like(flat)
 
-    def _of_runs(self, tensor: Tensor) -> Tensor:
+    def _squeezed(self, tensor: Tensor) -> Tensor:
         """Return a tensor (runs, …), without the axis of runs for a single run."""
         return tensor[0] if len(self.configs) == 1 else tensor
 
@@ -131,7 +131,7 @@ class Stack:
         rate = learning_rate(self.protocol, epoch)
         n_train = len(self.dataset.train)
         orders = np.stack([batch_order(generator, n_train) for generator in self.generators])
-        order = self._of_runs(torch.from_numpy(orders).to(self.device))
+        order = self._squeezed(torch.from_numpy(orders).to(self.device))
         losses = [self.step(batch, rate) for batch in torch.split(order, self.protocol.batch_size, dim=-1)]
         self._record(epoch, rate, torch.cat(losses, -1).view(len(orders), n_train).sum(1) / n_train)
 
@@ -144,8 +144,8 @@ class Stack:
         losses = sample_losses(outputs.view(len(flat_rows), -1), targets)
         # The mean over the batch and the sum over runs: each run gets its own gradient.
         gradients = torch.autograd.grad(losses, (self.keys, self.values), torch.full_like(losses, 1 / rows.shape[-1]))
-        rows_of_runs = [gradient.reshape(len(self.gradients), -1) for gradient in gradients]
-        torch.cat([*rows_of_runs, self.padding], 1, out=self.gradients)
+        run_rows = [gradient.reshape(len(self.gradients), -1) for gradient in gradients]
+        torch.cat([*run_rows, self.padding], 1, out=self.gradients)
         clip_gradients(self.protocol, self.gradients)
         self.optimizer_step(rate)
         return losses.detach().view(rows.shape)
@@ -195,9 +195,9 @@ class Stack:
         environment = torch_environment(self.device)
         results = []
         for run, config in enumerate(self.configs):
-            of_run = {key: value for split in metrics for key, value in split[run].items()}
+            run_metrics = {key: value for split in metrics for key, value in split[run].items()}
             curve, diverged = tuple(self.curves[run]), self.diverged[run]
-            fitted = Fitted(of_run, self._arrays(run), self.n_parameters, curve, diverged)
+            fitted = Fitted(run_metrics, self._arrays(run), self.n_parameters, curve, diverged)
             results.append(run_result(config, fitted, "torch", seconds, environment))
         return results
 

@@ -10,7 +10,7 @@ from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError
 from idwbench.runs.config import run_config
 from idwbench.training.threads import limited_threads
-from idwbench.training.torch_engine import ENGINES, Stack, resolve_device
+from idwbench.training.torch_engine import ENGINES, TorchStack, resolve_device
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +81,7 @@ def test_powers_and_epsilons_of_one_formula_train_in_one_stack(blobs, method, gr
 def test_a_diverged_run_leaves_its_neighbours_alone(blobs):
     stack = runs(blobs, "gaussian", [0, 1], learning_rate=1.0)
     alone = train_runs(stack[1:], blobs, engine="torch")[0]
-    started = Stack(stack, blobs, blobs.moments, torch.device("cpu"))
+    started = TorchStack(stack, blobs, blobs.moments, torch.device("cpu"))
     started.numbers[0] = float("nan")
     started.train_epoch(0)
     started.train_epoch(1)

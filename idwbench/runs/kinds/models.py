@@ -60,11 +60,11 @@ def model_setting_names() -> list[str]:
     Those of scikit-learn's methods are among them.
     """
     fields = [name for kind in MODELS.values() for name in kind.model_fields if name not in _DERIVED]
-    of_kernels = [parameter.name for kernel in KERNELS.values() for parameter in kernel.parameters]
-    of_weightings = [parameter.name for weighting in WEIGHTINGS.values() for parameter in weighting.parameters]
-    of_attention = [f"{ATTENTION_PREFIX}{name}" for name in all_parameters()]
-    of_scikit_learn = [parameter.name for method in SCIKIT_LEARN_METHODS.values() for parameter in method.parameters]
-    names = [*fields, *all_parameters(), *of_kernels, *of_weightings, *of_attention, *of_scikit_learn]
+    kernels = [parameter.name for kernel in KERNELS.values() for parameter in kernel.parameters]
+    weightings = [parameter.name for weighting in WEIGHTINGS.values() for parameter in weighting.parameters]
+    attention = [f"{ATTENTION_PREFIX}{name}" for name in all_parameters()]
+    scikit_learn = [parameter.name for method in SCIKIT_LEARN_METHODS.values() for parameter in method.parameters]
+    names = [*fields, *all_parameters(), *kernels, *weightings, *attention, *scikit_learn]
     return [*dict.fromkeys(names)]
 
 
