@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from idwbench.cli.echo import echo
+from idwbench.cli.echo import echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Json, ModelOrRun, Plugins, load_plugins
-from idwbench.errors import printable
+from idwbench.cli.output import print_facts
 
 __all__ = ["card"]
 
@@ -20,22 +20,20 @@ def card(
 ) -> None:
     """Print the card of a model: its data, protocol, accuracies, patches, versions and run key."""
     from idwbench.exports.model import model_card
-    from idwbench.models.model_card import card_text
 
     load_plugins(plugin)
     found = model_card(model, db, data_dir=data_dir)
     if json:
-        echo(card_text(found))
-        return
-    for name, text in _lines(found):
-        echo(f"{name:<20}  {printable(text, kept='')}")
+        echo_json(found, indent=2)
+    else:
+        print_facts(_facts(found))
 
 
-def _lines(card: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return names and texts of what a card has, without what is empty."""
+def _facts(card: dict[str, Any]) -> dict[str, Any]:
+    """Return what a card has, by names for readers."""
     dataset = card["dataset"] or {}
     image = "x".join(map(str, card["image_shape"] or ()))
-    facts = {
+    return {
         "model": card["model"],
         "score": card["formula"],
         "prototypes": card["prototypes"],
@@ -52,7 +50,6 @@ def _lines(card: dict[str, Any]) -> list[tuple[str, str]]:
         **{name: text for name, text in card["provenance"].items() if name != "versions"},
         "versions": _pairs(card["provenance"].get("versions")),
     }
-    return [(name, str(fact)) for name, fact in facts.items() if fact not in (None, "")]
 
 
 def _pairs(facts: dict[str, Any] | None) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from idwbench.cli.echo import echo
+from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Force, Json, ModelOrRun, Plugins, load_plugins
 
 __all__ = ["export_model"]
@@ -39,9 +39,7 @@ def export_model(
     load_plugins(plugin)
     write_model(model, output, overwrite=force, results=db, data_dir=data_dir)
     if json:
-        import json as json_module
-
-        echo(json_module.dumps({"output": str(output), "format": format, "bytes": output.stat().st_size}))
+        echo_json({"output": str(output), "format": format, "bytes": output.stat().st_size})
         return
     from idwbench.machine import readable_bytes
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idwbench.cli.completion import complete_figure, complete_table
-from idwbench.cli.echo import echo
+from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import (
     DEFAULT_DATABASE,
     Database,
@@ -96,10 +96,8 @@ def figure(
 
         save_figure(drawing.figure, target, overwrite=force)
     if json:
-        import json as json_module
-
         content = {"figure": name, "output": str(target) if target else None, "left_out": list(drawing.left_out)}
-        echo(json_module.dumps(content))
+        echo_json(content)
     elif target is not None:
         echo(str(target), err=show)
     if screen is not None:
@@ -110,12 +108,9 @@ def _list_figures(as_json: bool) -> None:
     from idwbench.figures.stored import FIGURES
 
     if as_json:
-        import json
-
-        echo(json.dumps(sorted(FIGURES)))
-        return
-    for name in sorted(FIGURES):
-        echo(name)
+        echo_json(sorted(FIGURES))
+    else:
+        echo("\n".join(sorted(FIGURES)))
 
 
 def _refuse_selection(name: str, options: dict[str, object]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idwbench.attention.scores import METHODS
-from idwbench.cli.echo import echo
+from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DataDir, Force, Json, Plugins, key_values, load_plugins
 from idwbench.cli.settings import with_parameters
 
@@ -82,11 +82,9 @@ def import_model(
 def _print_model(model: SavedModel, output: Path, as_json: bool) -> None:
     metrics = {(split, name): value for split, found in model.metrics.items() for name, value in found.items()}
     if as_json:
-        import json
-
         named = {f"{split}_{name}": value for (split, name), value in metrics.items()}
         facts = {"prototypes": len(model.network.keys), "features": model.n_features, "outputs": model.n_outputs}
-        echo(json.dumps({**facts, "classes": list(model.class_names), **named, "model": str(output)}))
+        echo_json({**facts, "classes": list(model.class_names), **named, "model": str(output)})
         return
 
     from idwbench.cli.metric_lines import metric_lines

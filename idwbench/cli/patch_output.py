@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idwbench.cli.echo import echo
-from idwbench.errors import printable
+from idwbench.cli.echo import echo, echo_json
+from idwbench.cli.output import print_line, print_table
 from idwbench.report.labels import count_label
 
 if TYPE_CHECKING:
@@ -25,11 +24,11 @@ _LONGEST_INPUT = 30
 def print_repair(made: Repair, undone: int | None, output: Path | None, as_json: bool) -> None:
     """Print what a repair changed; `output` is the file written, `undone` the number of a patch removed."""
     for warning in made.warnings:
-        echo(f"warning: {warning.replace('keep_logits', '--keep-logits')}", err=True)
+        print_line(f"warning: {warning.replace('keep_logits', '--keep-logits')}", err=True)
     if as_json:
         written = str(output) if output and made.is_changed else None
         facts = made.facts() | ({} if undone is None else {"undone": undone})
-        echo(json.dumps({**facts, "model": written}))
+        echo_json({**facts, "model": written})
         return
     if not made.is_changed:
         _print_unchanged(made)
@@ -76,35 +75,27 @@ def print_patches(model: SavedModel, path: Path, as_json: bool) -> None:
     """Print the patches of a model, and whether each still holds."""
     patches = model.recorded_patches()
     if as_json:
-        echo(json.dumps({"model": str(path), "patches": [_facts(model, patch) for patch in patches]}))
+        echo_json({"model": str(path), "patches": [_facts(model, patch) for patch in patches]})
         return
     if not patches:
         echo("no patches")
         return
+    records, names = [patch.record for patch in patches], model.class_names
+    columns = {
+        "patch": [str(patch.number) for patch in patches],
+        "x": [_input(record.x) for record in records],
+        "label": [f"{names[record.label_before]} -> {names[record.label]}" for record in records],
+        "criterion": [f"{record.criterion.replace('_', ' ')} {record.amount:g}" for record in records],
+        "eta": [f"{record.eta:.6g}" for record in records],
+        "value": ["z + eta e_c" if record.keep_logits else "eta e_c" for record in records],
+        "holds": ["yes" if patch.holds else "no" for patch in patches],
+    }
+    print_table(columns, texts=columns.keys() - {"patch", "eta"})
 
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD)
-    for column in ("patch", "x", "label", "criterion", "eta", "value", "holds"):
-        table.add_column(column, justify="right" if column in ("patch", "eta") else "left")
-    for patch in patches:
-        record = patch.record
-        text = record.x if isinstance(record.x, str) else ",".join(f"{number:g}" for number in record.x)
-        cells = [
-            str(patch.number),
-            text if len(text) <= _LONGEST_INPUT else f"{text[: _LONGEST_INPUT - 3]}...",
-            f"{model.class_names[record.label_before]} -> {model.class_names[record.label]}",
-            f"{record.criterion.replace('_', ' ')} {record.amount:g}",
-            f"{record.eta:.6g}",
-            "z + eta e_c" if record.keep_logits else "eta e_c",
-            "yes" if patch.holds else "no",
-        ]
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    # A pipe has no width.
-    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
+def _input(x: str | Sequence[float]) -> str:
+    text = x if isinstance(x, str) else ",".join(f"{number:g}" for number in x)
+    return text if len(text) <= _LONGEST_INPUT else f"{text[: _LONGEST_INPUT - 3]}..."
 
 
 def _facts(model: SavedModel, patch: RecordedPatch) -> dict[str, object]:

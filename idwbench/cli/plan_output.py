@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from idwbench.cli.echo import echo
+from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.setting_progress import RunLabels
 from idwbench.report.labels import count_label
 
@@ -52,8 +52,6 @@ def print_plan(spec: SweepSpec, db: str, as_json: bool) -> None:
 
 
 def _print_json(spec: SweepSpec, db: str) -> None:
-    import json
-
     from idwbench.sweep.planner import plan
 
     configs = plan(spec)
@@ -64,7 +62,7 @@ def _print_json(spec: SweepSpec, db: str) -> None:
         {"run_key": key, "state": stored.get(key, states.otherwise), **config.model_dump(mode="json")}
         for key, config in zip(keys, configs, strict=True)
     ]
-    echo(json.dumps(described, indent=1))
+    echo_json(described, indent=1)
 
 
 def _print_space(spec: SweepSpec, as_json: bool) -> None:
@@ -77,9 +75,7 @@ def _print_space(spec: SweepSpec, as_json: bool) -> None:
     ]
     sampler = spec.sampler.model_dump(mode="json")
     if as_json:
-        import json
-
-        echo(json.dumps({"sampler": sampler, "space": space, "seeds": list(spec.seeds)}, indent=1))
+        echo_json({"sampler": sampler, "space": space, "seeds": list(spec.seeds)}, indent=1)
         return
     for block in space:
         for name, axis in block.items():

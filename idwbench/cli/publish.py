@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from idwbench.cli.echo import echo
+from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Force, Json, Measure, Plugins, load_plugins
 
 if TYPE_CHECKING:
@@ -65,11 +66,8 @@ def publish(
 
 def _print_published(written: Published, as_json: bool) -> None:
     if as_json:
-        import dataclasses
-        import json
-
         content = {"files": list(map(str, written.files)), "gaps": [dataclasses.asdict(gap) for gap in written.gaps]}
-        echo(json.dumps(content, indent=1))
+        echo_json(content, indent=1)
         return
     for path in written.files:
         echo(str(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idwbench.cli.completion import complete_table
-from idwbench.cli.echo import echo
+from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import (
     DEFAULT_DATABASE,
     Database,
@@ -208,9 +209,6 @@ def _selected(
 
 
 def _print_contents(db: str, as_json: bool) -> None:
-    import dataclasses
-    import json
-
     from idwbench.cli.progress import status_line
     from idwbench.results.store import Results
 
@@ -219,7 +217,7 @@ def _print_contents(db: str, as_json: bool) -> None:
     datasets = results.dataset_labels()
     if as_json:
         sweeps = [{"name": name, **dataclasses.asdict(status)} for name, status in statuses.items()]
-        echo(json.dumps({"sweeps": sweeps, "datasets": datasets}, indent=1))
+        echo_json({"sweeps": sweeps, "datasets": datasets}, indent=1)
         return
     for name, status in statuses.items():
         echo(f"sweep {status_line(name, status)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from idwbench.cli.completion import complete_sweep
-from idwbench.cli.echo import echo
+from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Device, Engine, Jobs, Json, Plugins, load_plugins
+from idwbench.cli.output import print_facts
 from idwbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -126,13 +128,9 @@ def _list_shipped(as_json: bool) -> None:
 
     found = shipped_descriptions()
     if as_json:
-        import json
-
-        echo(json.dumps([{"name": name, "description": text} for name, text in found.items()]))
-        return
-    width = max(map(len, found), default=0)
-    for name, text in found.items():
-        echo(f"{name:{width}}  {text}")
+        echo_json([{"name": name, "description": text} for name, text in found.items()])
+    else:
+        print_facts(found)
 
 
 def _exit_code(status: SweepStatus, n_failed: int, most: int | None) -> int:
@@ -161,10 +159,7 @@ def _done(spec: SweepSpec, db: str) -> str:
 
 def _print_status(spec: SweepSpec, status: SweepStatus, db: str, as_json: bool) -> None:
     if as_json:
-        import dataclasses
-        import json
-
-        echo(json.dumps({"sweep": spec.name, "db": db, **dataclasses.asdict(status)}))
+        echo_json({"sweep": spec.name, "db": db, **dataclasses.asdict(status)})
         return
     from idwbench.cli.progress import status_line
 

@@ -9,7 +9,7 @@ import typer
 
 from idwbench.attention.scores import METHODS
 from idwbench.cli.completion import complete_dataset, complete_method
-from idwbench.cli.echo import echo
+from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import (
     DEFAULT_DATABASE,
     Database,
@@ -119,11 +119,9 @@ def _check_twice(extra: dict[str, Any], settings: dict[str, Any]) -> None:
 
 def _print_run(run: StoredRun, output: Path | None, as_json: bool) -> None:
     if as_json:
-        import json
-
         metrics = {f"{split}_{name}": value for (split, name), value in run.metrics.items()}
         facts = {"run_key": run.run_key, "state": run.state, **metrics, "model": str(output) if output else None}
-        echo(json.dumps(facts))
+        echo_json(facts)
         return
     if run.state == "diverged":
         echo(f"diverged in epoch {run.diverged_epoch}")
