@@ -26,8 +26,7 @@ from idwbench.models.scikit_learn import FittedEstimator, make_estimator
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.baseline import BaselineConfig
 from idwbench.runs.kinds.scikit_learn import ScikitLearnConfig
-from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 from idwbench.training import fused_engine
 from idwbench.training.engine import Context
 

@@ -13,8 +13,7 @@ from benchmarks.timing import side_by_side
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.runs.config import RunConfig
-from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 from idwbench.training import language_model_engine
 from idwbench.training.engine import Context
 from idwbench.training.language_model_engine import ENGINES

@@ -10,8 +10,7 @@ import numpy as np
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.runs.results import CurvePoint, RunResult
-from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 
 __all__ = ["SWEEP", "fill_database", "sweep_text"]
 

@@ -56,7 +56,7 @@ def _order(word: str) -> tuple[int, str]:
 # One interpreter imports these in order: what one loads, all after it are allowed too.
 ROOMS = [
     ("idwbench", "pydantic numpy torch sqlalchemy typer matplotlib pandas sklearn scipy numba rich"),
-    ("idwbench.sweep.spec, idwbench.sweep.planner", "torch sqlalchemy matplotlib sklearn scipy numba pandas"),
+    ("idwbench.sweep.spec", "torch sqlalchemy matplotlib sklearn scipy numba pandas"),
     (
         "idwbench.results.store, idwbench.report.formats, idwbench.report.selection",
         "torch matplotlib alembic sklearn scipy numba pandas safetensors",

@@ -20,8 +20,7 @@ from idwbench.report.summaries import summarise
 from idwbench.results.store import Results
 from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS
 from idwbench.sweep.execution import run_sweep
-from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/baselines.md").read_text(encoding="utf-8")

@@ -11,8 +11,7 @@ from idwbench.errors import ConfigError, OutputError
 from idwbench.publications.family import FAMILY, FAMILY_SWEEPS
 from idwbench.publications.folder import write_publication
 from idwbench.publications.paper import RUN_SETS
-from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 
 SWEEPS = Path(__file__).parents[1] / "sweeps/paper"
 

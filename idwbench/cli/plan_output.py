@@ -52,7 +52,7 @@ def print_plan(spec: SweepSpec, db: str, as_json: bool) -> None:
 
 
 def _print_json(spec: SweepSpec, db: str) -> None:
-    from idwbench.sweep.planner import plan
+    from idwbench.sweep.spec import plan
 
     configs = plan(spec)
     keys = [config.run_key for config in configs]
@@ -87,7 +87,7 @@ def _print_space(spec: SweepSpec, as_json: bool) -> None:
 
 def _described_runs(spec: SweepSpec) -> Iterator[tuple[str, str]]:
     """Yield key and description of each run; the runs of one setting share its label."""
-    from idwbench.sweep.planner import plan
+    from idwbench.sweep.spec import plan
 
     label = RunLabels((), dataset_labels(spec))
     label.varying = _varying_protocol(spec)

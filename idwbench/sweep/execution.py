@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from idwbench.data.folder import resolve_files
 from idwbench.errors import ConfigError, ResultsError, RunElsewhereError, TrainingError
-from idwbench.report.labels import setting_label
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import RESULT_STATES, EndedState, StoredRun, SweepStatus
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
-from idwbench.runs.metrics import METRICS
 from idwbench.sweep.observer import Observer
-from idwbench.sweep.planner import plan
 from idwbench.sweep.runner import Runner, load_data, missing_requirements
 from idwbench.sweep.shipped import sweep_path
-from idwbench.sweep.spec import SweepSpec, read_sweep
-from idwbench.sweep.waiting import wait_for_others
+from idwbench.sweep.spec import SweepSpec, plan, read_sweep
 from idwbench.training.engine import Context, EngineName
 from idwbench.training.selection import check_engine, check_engine_name, check_run, useful_threads
 
 if TYPE_CHECKING:
-    from idwbench.sweep.cluster.address import ClusterAddress
-    from idwbench.sweep.cluster.driver import ClusterRunner
-    from idwbench.sweep.search import Best
+    from idwbench.sweep.cluster_connection import Cluster
 
 __all__ = ["Retry", "run_sweep", "train"]
 
@@ -97,6 +92,10 @@ def train(
         raise RunElsewhereError(f"run {key[:12]} is being trained by another process")
     return run
 
+
+_ENDED = get_args(EndedState)
+# Pauses between two looks at the database.
+_FIRST_SECONDS, _LONGEST_SECONDS = 0.5, 30.0
 
 # The types of the arguments of `train` and `run_sweep`, and how messages call them.
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
@@ -173,9 +172,15 @@ def run_sweep(
         words = ", ".join(filter(None, _RETRIED))
         raise ConfigError(f"expected one of {words}, got {retry!r}", location=("retry",))
     spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(sweep_path(sweep))
-    observer, address = observer or Observer(), _cluster_address(dask)
+    observer = observer or Observer()
+    cluster: AbstractContextManager[Cluster | None] = nullcontext()
+    if dask is not None:
+        from idwbench.sweep.cluster_connection import connected, local_workers
+
+        local_workers(dask)  # a wrong address is found first
+        cluster = connected(dask, device, data_dir)
     # A device that is not available is found before the database is changed; the CPU always is. Workers have their own.
-    check_engine(engine, device if address is None else "cpu")
+    check_engine(engine, device if dask is None else "cpu")
     if spec.sampler is None:
         configs, results = plan(spec), Results(db)
         with results.kept_open():
@@ -192,81 +197,49 @@ def run_sweep(
         observer.pending(configs, keys, pending)
     else:
         results = Results(db)
-    own = (engine, device) if address is None or device == "cpu" else ("torch", "cpu")
-    runner = Runner(results, observer, *own, data_dir, jobs, max_failures=max_failures)
-    with _cluster(address, engine, device, data_dir) as runner.cluster:
+    runner = Runner(results, observer, engine, device, data_dir, jobs, max_failures=max_failures)
+    with cluster as runner.cluster:
         if spec.sampler is not None:
-            _search(spec, runner, retry)
+            from idwbench.sweep.search import run_search
+
+            run_search(spec, runner, _RETRIED[retry])
             by_key = {run.run_key: run.config for run in results.find_runs(sweep=spec.name)} if wait else {}
         else:
             runner.train_all(to_do)
             by_key = dict(zip(keys, configs, strict=True))
         if wait:
-            wait_for_others(by_key, runner)
+            _wait_for_others(by_key, runner)
     return results.sweep_status(spec.name)
 
 
-class _EnoughFailures(Exception):
-    """Ends a search."""
+def _wait_for_others(configs: Mapping[str, RunConfig], runner: Runner) -> None:
+    """Look at the database with growing pauses until all runs have ended; train those that lost their process.
+
+    Args:
+        configs: The runs by key; all are in the database.
+        runner: Trains what others leave; its observer receives the number of runs that are waited for.
+    """
+    results, left, pause = runner.results, list(configs), _FIRST_SECONDS
+    while not runner.has_failed:
+        states = results.run_states(left)
+        left = [key for key in left if key in states and states[key] not in _ENDED]  # a run may have been removed
+        if not left:
+            return
+        n_ended = runner.n_ended
+        if free := _ready([configs[key] for key in results.pending(left)], results):
+            free = [*missing_requirements(free, results), *free]
+            runner.observer.taken_over(len(free))
+            runner.train_all(free)
+        if runner.n_ended > n_ended:
+            pause = _FIRST_SECONDS
+            continue
+        runner.observer.waiting(len(left))
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_SECONDS)
 
 
-def _search(spec: SweepSpec, runner: Runner, retry: Retry | None) -> None:
-    """Train the runs of a sweep with a sampler, batch by batch; it waits for the runs that other processes train."""
-    from idwbench.sweep.search import largest_number_of_runs, run_search, searched_protocol
-
-    assert spec.sampler is not None
-    sampler, results, observer, is_planned = spec.sampler, runner.results, runner.observer, False
-    reset = set[str]()
-
-    def train_missing(configs: Sequence[RunConfig], ended: int) -> None:
-        nonlocal is_planned
-        keys = [config.run_key for config in configs]
-        # A setting that is drawn again has been trained again.
-        results.reset([key for key in keys if key not in reset], _RETRIED[retry])
-        reset.update(keys)
-        pending = set(results.pending(keys))
-        to_do = [config for config, key in zip(configs, keys, strict=True) if key in pending]
-        if to_do:
-            if not is_planned:
-                total = largest_number_of_runs(spec)
-                observer.planned(total, total - ended - len(configs) + len(to_do), 0, 0)
-                is_planned = True
-            observer.pending(configs, keys, pending)
-            runner.train_all([*missing_requirements(to_do, results), *to_do])
-        elif elsewhere := [key for key, state in results.run_states(keys).items() if state == "running"]:
-            observer.waiting(len(elsewhere))
-        if runner.has_failed:
-            raise _EnoughFailures
-
-    searched = searched_protocol(spec)
-
-    def on_batch(best: Best | None) -> None:
-        if best is not None:
-            number = f"{100 * best.value:.2f} %" if METRICS[sampler.metric].percent else f"{best.value:.4g}"
-            protocol = best.config.protocol
-            words = [best.config.model.label, *(setting_label(name, getattr(protocol, name)) for name in searched)]
-            value = f"{sampler.objective.replace('_', ' ')} {number} with {' · '.join(words)}"
-            observer.note(f"trial {best.trials} of {sampler.trials}: best {value}")
-
-    with suppress(_EnoughFailures):
-        run_search(spec, results, train_missing, on_batch, retry=retry is not None)
-
-
-def _cluster_address(dask: str | None) -> ClusterAddress | None:
-    from idwbench.sweep.cluster.address import ClusterAddress
-
-    return None if dask is None else ClusterAddress.parse(dask)
-
-
-@contextmanager
-def _cluster(
-    address: ClusterAddress | None, engine: EngineName, device: str, data_dir: Path | None
-) -> Iterator[ClusterRunner | None]:
-    if address is None:
-        yield None
-        return
-    from idwbench.sweep.cluster.connection import connected
-    from idwbench.sweep.cluster.driver import ClusterRunner
-
-    with connected(address, device) as cluster:
-        yield ClusterRunner(cluster, engine, device, data_dir)
+def _ready(configs: Sequence[RunConfig], results: Results) -> list[RunConfig]:
+    """Return the runs that need no other run, or one that no other process trains at this time."""
+    required = {config.run_key: run.run_key for config in configs if (run := config.required) is not None}
+    states = results.run_states(list(set(required.values()))) if required else {}
+    return [config for config in configs if states.get(required.get(config.run_key, "")) != "running"]

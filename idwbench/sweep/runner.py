@@ -5,16 +5,15 @@ from __future__ import annotations
 import gc
 import math
 import queue
-import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Protocol, TypeVar, get_args
 
-from idwbench.errors import ResultsError
-from idwbench.files import full_disk_error
+from idwbench.errors import IdwbenchError, ResultsError
 from idwbench.results.records import EndedState
 from idwbench.results.renewal import renewed
 from idwbench.results.store import Results
@@ -26,10 +25,10 @@ from idwbench.training.selection import check_run, engine_of, prepare_engines
 
 if TYPE_CHECKING:
     from idwbench.data.dataset import Dataset
-    from idwbench.sweep.cluster.driver import ClusterRunner
-    from idwbench.sweep.threads import Answer, Threads
+    from idwbench.sweep.cluster_connection import Cluster
+    from idwbench.sweep.threads import Answer
 
-__all__ = ["Runner", "load_data", "missing_requirements", "stacks"]
+__all__ = ["Executor", "Runner", "load_data", "missing_requirements", "stacks"]
 
 # Garbage is collected after as many new objects; the results of some hundred small runs have fewer.
 _NEW_OBJECTS = 20_000
@@ -37,6 +36,34 @@ _NEW_OBJECTS = 20_000
 _SIGNAL_SECONDS = 0.5
 
 Stack = list[RunConfig]
+_Answer = TypeVar("_Answer")
+
+
+class Executor(Protocol):
+    """Trains stacks in other threads or processes; a stack has a number.
+
+    Attributes:
+        ahead: Number of stacks that may be in work for each thread.
+    """
+
+    ahead: int
+
+    @property
+    def n_threads(self) -> int:
+        """Number of threads that train."""
+        ...
+
+    def submit(self, stack: Stack, number: int, on_end: Callable[[int], None]) -> None:
+        """Begin to train a stack; `on_end` is called with its number when it has ended, in any thread."""
+        ...
+
+    def answer(self, number: int) -> Answer:
+        """Return what became of a stack that has ended; raises what ends the whole sweep."""
+        ...
+
+    def stop(self) -> None:
+        """End all trainings; an interruption ends the waiting for them."""
+        ...
 
 
 @dataclass
@@ -45,14 +72,14 @@ class Runner:
 
     A stack that fails is trained again run by run. After `max_failures` failed runs no run is started, and those in
     work are released. An interruption releases the leased runs at the end of their epoch and is raised again; another
-    one in the meantime releases them at once, and what is still trained is discarded. Only the thread that calls
-    `train` writes.
+    one in the meantime releases them at once, and what is still trained is discarded. Only
+    one thread writes, which no interruption ends in the middle of a transaction.
 
     Attributes:
         jobs: Number of threads that train; None for one for each core, or one on a GPU.
         threads: Number of threads of BLAS and torch; more than one only for one run that trains alone, since its bytes
             depend on it.
-        cluster: Trains in place of this process, if there is one.
+        cluster: Trains in place of this process, if there is one, on the device.
         max_failures: No run is started after this number of failed runs.
         outcome: Number of runs by what became of them so far: ``complete``, ``diverged``, ``failed``, or ``elsewhere``
             for those that another process has leased.
@@ -66,11 +93,13 @@ class Runner:
     data_dir: Path | None = None
     jobs: int | None = None
     threads: int = 1
-    cluster: ClusterRunner | None = None
+    cluster: Cluster | None = None
     max_failures: int | None = None
     outcome: Counter[str] = field(default_factory=Counter)
     owned: dict[str, None] = field(default_factory=dict)
     _reported: str = ""
+    _n_submitted: int = 0
+    _writer: ThreadPoolExecutor = field(init=False, repr=False)
 
     @property
     def has_failed(self) -> bool:
@@ -89,6 +118,13 @@ class Runner:
         folders = results.checkpoint_folder, results.recording_folder
         return Context(self.engine, self.device, results, *folders, self.observer.note)
 
+    @property
+    def planning_context(self) -> Context:
+        """The context for checks and sizes of stacks: this process need not have the device of a cluster."""
+        if self.cluster is None or self.device == "cpu":
+            return self.context
+        return replace(self.context, engine="torch", device="cpu")
+
     def train_all(self, configs: Sequence[RunConfig]) -> None:
         """Train runs data set by data set, in the order of the first run of each; only one data set is in memory."""
         groups: dict[str, list[RunConfig]] = {}
@@ -99,14 +135,14 @@ class Runner:
                 return
             dataset = load_data(group[0], self.data_dir)
             for config in {run.setting_key: run for run in group}.values():  # no check depends on the seed
-                check_run(config, dataset, self.context)
+                check_run(config, dataset, self.planning_context)
             if place == 0:
                 self.prepare(configs)
             self.train(group, dataset)
 
     def prepare(self, configs: Sequence[RunConfig]) -> None:
         """Import the engines of runs, compile kernels, and report the engines unless the last call did."""
-        line = prepare_engines(configs, self.context)
+        line = prepare_engines(configs, self.planning_context)
         if line != self._reported:  # a search prepares batch by batch
             self.observer.note(line)
             self._reported = line
@@ -118,11 +154,8 @@ class Runner:
             ResultsError: the database cannot be written.
             FullDiskError: a file of a training has no room on the disk.
         """
-        from idwbench.sweep.threads import Threads
-        from idwbench.training.threads import available_cores, limited_threads
+        from idwbench.training.threads import limited_threads
 
-        # A GPU trains one large stack at a time.
-        jobs = self.jobs or (available_cores() if self.device == "cpu" else 1)
         required = {run.run_key for config in configs if (run := config.required) is not None}
         first = [config for config in configs if config.run_key in required]
         others = [config for config in configs if config.run_key not in required]
@@ -132,101 +165,133 @@ class Runner:
                     missing = self._not_ended(required)
                     ready = [run for run in others if run.required is None or run.required.run_key not in missing]
                     self.outcome["elsewhere"] += len(others) - len(ready)
-                if self.cluster is not None:
-                    ready = self.cluster.train(ready, self, dataset)
-                if ready and not self.has_failed:
-                    context = self.context
-                    limit = lambda config: engine_of(config, context).max_stack(config, dataset)  # noqa: B023, E731
-                    waiting = deque(stacks(ready, limit, jobs))
-                    self._run(waiting, Threads(min(jobs, len(waiting)), dataset, context, self.observer), dataset)
+                for executor, share in self._executors(ready, dataset):
+                    limit = lambda config: engine_of(config, self.planning_context).max_stack(config, dataset)  # noqa: E731
+                    self._run(deque(stacks(share, limit, executor.n_threads)), executor, dataset)
+
+    def _executors(self, configs: list[RunConfig], dataset: Dataset) -> Iterator[tuple[Executor, list[RunConfig]]]:
+        """Yield what trains runs: a cluster, if there is one, and afterwards this process those that need its disk."""
+        from idwbench.sweep.threads import Threads
+        from idwbench.training.threads import available_cores
+
+        if self.cluster is not None and configs:
+            from idwbench.sweep.cluster_executor import ClusterExecutor, needs_database
+
+            if there := [config for config in configs if not needs_database(config)]:
+                yield ClusterExecutor(self.cluster, there, dataset, self.context, self.observer), there
+            configs = [config for config in configs if needs_database(config)]
+            if configs and not self.has_failed:
+                note = f"{len(configs)} of the runs read or write beside the database: this process trains them"
+                self.observer.note(note)
+        if configs and not self.has_failed:
+            # A GPU trains one large stack at a time.
+            jobs = self.jobs or (available_cores() if self.device == "cpu" else 1)
+            yield Threads(jobs, dataset, self.context, self.observer), configs
 
     def _not_ended(self, run_keys: set[str]) -> set[str]:
         # Another process may still train a network; the process that ends last makes the runs that need it.
         states, ended = self.results.run_states(list(run_keys)), get_args(EndedState)
         return {key for key, state in states.items() if state not in ended}
 
-    def _run(self, waiting: deque[Stack], executor: Threads, dataset: Dataset) -> None:
-        """Let an executor train stacks until none is left."""
+    def _run(self, waiting: deque[Stack], executor: Executor, dataset: Dataset) -> None:
+        """Let an executor train stacks until none is left.
+
+        A run whose stack was lost is trained alone, when nothing else is in work: it alone can be the cause.
+        """
         in_work: dict[int, Stack] = {}
         ended: queue.SimpleQueue[int] = queue.SimpleQueue()
-        number = 0
+        lost: deque[Stack] = deque()
+        suspects: set[str] = set()
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="idwbench-writer")
         try:
             with renewed(self.results, self.owned):
                 while not self.has_failed:
-                    while waiting and len(in_work) < executor.n:
-                        stack = waiting.popleft()
-                        leased = self._lease(stack)
-                        if stack := [config for config in stack if config.run_key in leased]:
-                            number += 1
-                            in_work[number] = stack
-                            executor.submit(stack, number, ended.put)
-                    if not in_work:
+                    if lost and not waiting and not in_work:
+                        waiting.append(lost.popleft())
+                    self._submit(waiting, in_work, executor, ended.put)
+                    if not in_work and not lost:
                         return
                     with suppress(queue.Empty):
-                        done = ended.get(timeout=_SIGNAL_SECONDS)
-                        waiting.extendleft(self._store(in_work.pop(done), executor.answer(done), dataset))
+                        number = ended.get(timeout=_SIGNAL_SECONDS)
+                        stack = in_work.pop(number)
+                        answer = executor.answer(number)
+                        if answer.is_lost and not suspects.issuperset(config.run_key for config in stack):
+                            lost.extend([config] for config in stack)
+                            suspects.update(config.run_key for config in stack)
+                        elif answer.error is not None and len(stack) > 1:
+                            waiting.extendleft([config] for config in reversed(stack))
+                        else:
+                            self._store(stack, answer, dataset)
         finally:
             self._end(in_work, executor, dataset)
 
+    def _submit(
+        self, waiting: deque[Stack], in_work: dict[int, Stack], executor: Executor, on_end: Callable[[int], None]
+    ) -> None:
+        """Lease stacks and give them to an executor, as many as it takes."""
+        while waiting and len(in_work) < executor.ahead * max(1, executor.n_threads):
+            stack = waiting.popleft()
+            leased = self._lease(stack)
+            if stack := [config for config in stack if config.run_key in leased]:
+                self._n_submitted += 1
+                in_work[self._n_submitted] = stack
+                executor.submit(stack, self._n_submitted, on_end)
+
     def _lease(self, stack: Stack) -> set[str]:
         """Lease the runs of a stack, and return the keys of those that no other process has leased in the meantime."""
-        keys = [config.run_key for config in stack]
+        keys = [config.run_key for config in stack if config.run_key not in self.owned]
+        if not keys:
+            return set(self.owned)
         self.owned.update(dict.fromkeys(keys))  # first, so that an interruption of the lease releases it
-        leased = set(self.results.lease(keys))
-        taken = [config for config in stack if config.run_key not in leased]
-        if taken:
+        leased = set(self._write(self.results.lease, keys))
+        if taken := [config for config in stack if config.run_key in keys and config.run_key not in leased]:
             for config in taken:
                 del self.owned[config.run_key]
             self.outcome["elsewhere"] += len(taken)
             self.observer.taken(taken)
         return leased
 
-    def _store(self, stack: Stack, answer: Answer, dataset: Dataset) -> list[Stack]:
-        """Store what became of a stack; return the stacks that are to be trained in its place."""
+    def _store(self, stack: Stack, answer: Answer, dataset: Dataset) -> None:
+        """Store what became of a stack."""
         if answer.error is None:
-            self.results.finish(answer.results, data_sha256=dataset.sha256)
+            self._write(self.results.finish, answer.results, dataset.sha256, answer.provenance)
             self._ended(stack, [result.state for result in answer.results])
-            engine_of(stack[0], self.context).stored(stack, self.context)
+            engine_of(stack[0], self.planning_context).stored(stack, self.context)
             self.observer.finished(answer.results)
-            return []
-        if (problem := full_disk_error(answer.error)) is not None:
-            raise problem from None
-        if len(stack) > 1:
-            keys = [config.run_key for config in stack]
-            self.results.release(keys)
-            for key in keys:
-                del self.owned[key]
-            return [[config] for config in reversed(stack)]
-        self.results.fail([stack[0].run_key], answer.traceback)
+            return
+        self._write(self.results.fail, [stack[0].run_key], answer.traceback)
         self._ended(stack, ["failed"])
         self.observer.failed(stack[0], answer.error)
-        return []
 
     def _ended(self, stack: Stack, states: Sequence[str]) -> None:
         self.outcome.update(states)
         for config in stack:
             del self.owned[config.run_key]
 
-    def _end(self, in_work: dict[int, Stack], executor: Threads, dataset: Dataset) -> None:
+    def _end(self, in_work: dict[int, Stack], executor: Executor, dataset: Dataset) -> None:
         """End the trainings in work, store those that have ended all the same, and release the other runs."""
         try:
             executor.stop()
             for number, stack in in_work.items():
-                if (answer := executor.answer(number)).error is None:
-                    with suppress(ResultsError):  # it may not hide the error that ended the sweep
+                with suppress(IdwbenchError):  # it may not hide the error that ended the sweep
+                    if (answer := executor.answer(number)).error is None:
                         self._store(stack, answer, dataset)
         finally:
-            releasing = threading.Thread(target=self._release)
-            releasing.start()
-            while releasing.is_alive():  # another interruption must not leave leases
+            releasing = self._writer.submit(self._release)
+            while not releasing.done():  # another interruption must not leave leases
                 with suppress(KeyboardInterrupt):
-                    releasing.join()
+                    wait([releasing], timeout=_SIGNAL_SECONDS)
+            self._writer.shutdown(wait=False)
 
     def _release(self) -> None:
         if self.owned:
             with suppress(ResultsError):
                 self.results.release(list(self.owned))
             self.owned.clear()
+
+    def _write(self, change: Callable[..., _Answer], *arguments: object) -> _Answer:
+        """Change the database in a thread of its own, so that an interruption ends no transaction in the middle."""
+        return self._writer.submit(change, *arguments).result()
 
 
 def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int], jobs: int = 1) -> Iterator[Stack]:

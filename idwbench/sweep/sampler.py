@@ -3,21 +3,23 @@
 # No postponed annotations: pydantic would compile each of them again.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from idwbench.errors import ConfigError, did_you_mean, dotted
-from idwbench.runs.metrics import METRICS, SPLITS, headline_metric
-from idwbench.runs.protocol import parse_protocol
+from idwbench.attention.kernels import KERNELS
+from idwbench.attention.scores import METHODS
+from idwbench.errors import ConfigError, did_you_mean
+from idwbench.runs.kinds.models import MODELS
+from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS
+from idwbench.runs.metrics import METRICS, SPLITS
+from idwbench.runs.protocol import Protocol
 from idwbench.runs.settings import Count, Seed, Settings, validated
 from idwbench.sweep.grid import MAX_RUNS, Block, DataProtocol, as_axis, block_settings, check_axes, within
 
-__all__ = ["Range", "SamplerSettings", "SearchBlock", "read_sampler", "read_space", "rungs"]
+__all__ = ["Range", "SamplerSettings", "SearchBlock", "read_sampler", "read_space"]
 
 _SPLIT = "validation"
-# The golden ratio: no fraction of a whole number is whole.
-_NO_FRACTION_OF_INTEGERS = 0.6180339887498949
 _Number = Annotated[int | float, Field(allow_inf_nan=False)]
 
 
@@ -25,9 +27,7 @@ class SamplerSettings(Settings):
     """The settings of a search: an Optuna sampler, the number of trials, and what they are judged by.
 
     A trial is one setting with all seeds of the sweep. `batch` trials are chosen at a time, from the results of all
-    earlier batches, so that a search does not depend on the number of processes. With a `pruner` a trial first has
-    `min_epochs` epochs; of the trials so far one in `reduction` goes on to `reduction` times as many, up to the
-    epochs of the protocol.
+    earlier batches, so that a search does not depend on the number of processes.
     """
 
     optuna: Literal["tpe", "random", "gp"]
@@ -35,9 +35,6 @@ class SamplerSettings(Settings):
     objective: str
     seed: Seed = 0
     batch: Count = 8
-    pruner: Literal["asha", "hyperband"] | None = None
-    min_epochs: Count = 1
-    reduction: Annotated[int, Field(ge=2, le=100)] = 3
 
     @property
     def metric(self) -> str:
@@ -86,15 +83,15 @@ def read_sampler(content: Any, datasets: Sequence[DataProtocol], n_seeds: int) -
     """Return the settings of a search on one data set.
 
     Raises:
-        ConfigError: an unknown key or value, several data sets, an objective that the data set does not have, or a
-            pruner that cannot follow it; `location` is the key.
+        ConfigError: an unknown key or value, several data sets, or an objective that the data set does not have;
+            `location` is the key.
     """
     sampler = validated(SamplerSettings, content)
     if len(datasets) > 1:
         raise ConfigError(f"a search needs one data set, got {len(datasets)}")
     if sampler.trials * n_seeds > MAX_RUNS:
         raise ConfigError(f"expected at most {MAX_RUNS:,} runs, got {sampler.trials * n_seeds:,}", location=("trials",))
-    dataset, protocol = datasets[0]
+    dataset, _ = datasets[0]
     metric = METRICS[sampler.metric]
     if metric.task not in (None, dataset.task):
         names = [f"{_SPLIT}_{name}" for name, found in METRICS.items() if found.task == dataset.task]
@@ -103,25 +100,10 @@ def read_sampler(content: Any, datasets: Sequence[DataProtocol], n_seeds: int) -
     if not dataset.validation:
         hint = f"set validation, as in dataset: {{name: {dataset.name}, validation: 0.2}}"
         raise ConfigError("the data set has no validation rows", location=("objective",), hint=hint)
-    if sampler.pruner is not None:
-        headline = headline_metric(dataset.task).name
-        if sampler.metric != headline:
-            problem = f"a pruner reads learning curves, which have {_SPLIT}_{headline} only"
-            raise ConfigError(problem, location=("objective",))
-        if dataset.name == "sequence":
-            raise ConfigError("a sequence of data sets cannot be pruned", location=("pruner",))
-        if sampler.min_epochs > protocol.epochs:
-            problem = f"expected at most the {protocol.epochs} epochs of the protocol, got {sampler.min_epochs}"
-            raise ConfigError(problem, location=("min_epochs",))
-        try:
-            parse_protocol({"epochs": sampler.min_epochs}, protocol)
-        except ConfigError as error:  # such as for the epochs of its warm-up
-            problem = f"{dotted(error.location)} of the protocol: {error.problem}"
-            raise ConfigError(problem, location=("min_epochs",)) from None
     return sampler
 
 
-def read_space(content: Any, datasets: Sequence[DataProtocol], sampler: SamplerSettings) -> tuple[SearchBlock, ...]:
+def read_space(content: Any, datasets: Sequence[DataProtocol]) -> tuple[SearchBlock, ...]:
     """Return the blocks of a grid in which an axis may also be a range ``{low: 0.5, high: 16, log: true}``.
 
     A range has whole numbers if its setting is a whole number. Both ends are checked with all choices.
@@ -134,8 +116,6 @@ def read_space(content: Any, datasets: Sequence[DataProtocol], sampler: SamplerS
         with within(index):
             check_axes(block, ranges=True)
             axes = {name: as_axis(values) for name, values in block.items()}
-            if sampler.pruner is not None and "epochs" in axes:
-                raise ConfigError("a pruner sets the epochs", location=("epochs",))
             space.append(_block(axes, datasets))
     return tuple(space)
 
@@ -146,7 +126,6 @@ def _block(axes: Block, datasets: Sequence[DataProtocol]) -> SearchBlock:
         if isinstance(first, dict):
             with within(name):
                 ranges[name] = _range(first)
-    lows: Block = {name: (ranges[name].low,) if name in ranges else values[:1] for name, values in axes.items()}
     ends = {name: (ranges[name].low, ranges[name].high) if name in ranges else values for name, values in axes.items()}
     try:
         block_settings(ends, datasets)
@@ -158,18 +137,19 @@ def _block(axes: Block, datasets: Sequence[DataProtocol]) -> SearchBlock:
         raise ConfigError(error.problem, location=location, hint=error.hint) from None
     found: dict[str, tuple[Any, ...] | Range] = dict(axes)
     for name, one in ranges.items():
-        found[name] = Range(one.low, one.high, one.log, one.step, _is_whole(name, one, lows, datasets))
+        found[name] = Range(one.low, one.high, one.log, one.step, _is_whole(name, axes))
     return found
 
 
-def _is_whole(name: str, one: _RangeSettings, lows: Block, datasets: Sequence[DataProtocol]) -> bool:
-    """Return whether a setting takes whole numbers only: a fraction between the ends is not valid."""
-    between = one.low + (one.high - one.low) * _NO_FRACTION_OF_INTEGERS
-    try:
-        block_settings({**lows, name: (between,)}, datasets)
-    except ConfigError as error:
-        return error.location[:1] == (name,)
-    return False
+def _is_whole(name: str, axes: Block) -> bool:
+    """Return whether a setting of the protocol, of the kind or of what is named in a block takes whole numbers only."""
+    for kind in axes.get("kind", ("prototypes",)):
+        fields = {**Protocol.model_fields, **MODELS[kind].model_fields}
+        if name in fields:
+            return int in (fields[name].annotation, *get_args(fields[name].annotation))
+    named = {value for values in axes.values() for value in values if isinstance(value, str)}
+    records = [record for table in (METHODS, KERNELS, SCIKIT_LEARN_METHODS) for record in table.values()]
+    return any(p.whole for record in records if record.name in named for p in record.parameters if p.name == name)
 
 
 def _range(content: Any) -> _RangeSettings:
@@ -181,16 +161,3 @@ def _range(content: Any) -> _RangeSettings:
     if found.log and found.step is not None:
         raise ConfigError("has no meaning with log", location=("step",))
     return found
-
-
-def rungs(sampler: SamplerSettings, epochs: int) -> tuple[int, ...]:
-    """Return the numbers of epochs that a trial is trained for, one after the other; without a pruner all at once."""
-    found = [epochs]
-    if sampler.pruner is not None:
-        found = []
-        rung = sampler.min_epochs
-        while rung < epochs:
-            found.append(rung)
-            rung *= sampler.reduction
-        found.append(epochs)
-    return tuple(found)

@@ -1,4 +1,4 @@
-"""`SweepSpec`: a validated sweep file."""
+"""`SweepSpec`: a validated sweep file, and the plan of its runs; neither has side effects."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,22 +8,24 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from idwbench.errors import ConfigError
+from idwbench.results.garbage import paused_collection
+from idwbench.runs.config import RunConfig
 from idwbench.runs.protocol import default_protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, is_storable, validated
-from idwbench.sweep.data_axes import read_datasets
 from idwbench.sweep.grid import (
     MAX_RUNS,
     Block,
     DataProtocol,
     Setting,
     check_distinct,
+    read_datasets,
     read_grid,
     within,
 )
 from idwbench.sweep.sampler import SamplerSettings, SearchBlock, read_sampler, read_space
 from idwbench.sweep.yaml_source import read_yaml
 
-__all__ = ["SweepSpec", "read_sweep"]
+__all__ = ["SweepSpec", "plan", "read_sweep"]
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,23 @@ def read_sweep(path: Path) -> SweepSpec:
         with within("sampler"):
             sampler = read_sampler(file.sampler, pairs, len(spec.seeds))
         with within("grid"):
-            return replace(spec, sampler=sampler, space=read_space(file.grid, pairs, sampler))
+            return replace(spec, sampler=sampler, space=read_space(file.grid, pairs))
     except ConfigError as error:
         raise source.error(error) from None
+
+
+def plan(spec: SweepSpec) -> tuple[RunConfig, ...]:
+    """Return the runs of a sweep, each once, in the order of data sets, blocks, `cells` and seeds (innermost).
+
+    A run whose result does not depend on the seed, such as kernel regression, is planned for the first seed only.
+    """
+    runs: dict[str, list[RunConfig]] = {}
+    with paused_collection():
+        for place, (dataset, _) in enumerate(spec.datasets):
+            for model, protocols in spec.settings:
+                first = RunConfig(dataset=dataset, model=model, protocol=protocols[place], seed=spec.seeds[0])
+                # All blocks have the same seeds, so two cells that share one run share all.
+                if first.run_key not in runs:
+                    seeds = () if model.is_deterministic else spec.seeds[1:]
+                    runs[first.run_key] = [first, *map(first.with_seed, seeds)]
+        return tuple(run for group in runs.values() for run in group)

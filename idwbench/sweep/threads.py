@@ -10,8 +10,10 @@ from time import perf_counter
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import TrainingError
+from idwbench.files import full_disk_error
 from idwbench.machine import allocation_problem
 from idwbench.models.neighbours import PrototypeQuality, StackSearch
+from idwbench.results.provenance import Provenance
 from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
 from idwbench.sweep.observer import Observer
@@ -30,11 +32,18 @@ _MOST_COMPILED_FEATURES = 8
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of the training of a stack: the results of its runs, or an error with the text of its traceback."""
+    """What became of the training of a stack: the results of its runs, or an error with the text of its traceback.
+
+    Attributes:
+        provenance: Of the process that trained, if it is another one.
+        is_lost: Whether the processes that trained it have ended, for which it may not be the cause.
+    """
 
     results: Sequence[RunResult] = ()
     error: Exception | None = None
     traceback: str = ""
+    provenance: Provenance | None = None
+    is_lost: bool = False
 
 
 class _Stopped(Exception):
@@ -42,16 +51,14 @@ class _Stopped(Exception):
 
 
 class Threads:
-    """Trains stacks in `n` threads of this process.
+    """Trains stacks in threads of this process."""
 
-    Attributes:
-        n: Number of stacks that may be in work.
-    """
+    ahead = 1
 
-    def __init__(self, n: int, dataset: Dataset, context: Context, observer: Observer) -> None:
-        self.n, self.dataset, self.context, self.observer = n, dataset, context, observer
+    def __init__(self, n_threads: int, dataset: Dataset, context: Context, observer: Observer) -> None:
+        self.n_threads, self.dataset, self.context, self.observer = n_threads, dataset, context, observer
         self.quality = PrototypeQuality(dataset.splits)
-        self.pool = ThreadPoolExecutor(n, thread_name_prefix="idwbench")
+        self.pool = ThreadPoolExecutor(n_threads, thread_name_prefix="idwbench")
         self.futures: dict[int, Future[list[RunResult]]] = {}
         self.is_stopped = False
 
@@ -69,13 +76,20 @@ class Threads:
         future.add_done_callback(lambda _: on_end(number))
 
     def answer(self, number: int) -> Answer:
-        """Return what became of a stack that has ended; raises an interruption of its thread."""
+        """Return what became of a stack that has ended.
+
+        Raises:
+            FullDiskError: a file of the training has no room on the disk.
+            KeyboardInterrupt: of its thread.
+        """
         future = self.futures.pop(number)
         error = future.exception()
         if error is None:
             return Answer(future.result())
         if not isinstance(error, Exception):
             raise error
+        if (problem := full_disk_error(error)) is not None:
+            raise problem from None
         return Answer(error=error, traceback="".join(traceback.format_exception(error)))
 
     def stop(self) -> None:

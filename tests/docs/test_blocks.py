@@ -23,9 +23,8 @@ from treatment import COMPILED, ELSEWHERE, NOT_CODE, PARSED, PROGRAMS, SHORTER
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
-from idwbench.sweep.planner import plan
 from idwbench.sweep.shipped import shipped_sweeps, sweep_path
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))

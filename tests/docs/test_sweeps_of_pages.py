@@ -8,9 +8,8 @@ from blocks import PAGES, ROOT, blocks_of, page_text
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
-from idwbench.sweep.planner import plan
 from idwbench.sweep.shipped import shipped_sweeps
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 
 
 def sweep_text(page: str) -> str:

@@ -11,8 +11,7 @@ from idwbench.report.summaries import summarise
 from idwbench.results.configurations import Configurations
 from idwbench.results.store import Results
 from idwbench.runs.datasets import CsvConfig
-from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 
 
 @pytest.fixture(scope="module")

@@ -8,18 +8,18 @@ from typing import Any
 
 from distributed import KilledWorker
 
-from idwbench.sweep.cluster.connection import Cluster
-from idwbench.sweep.cluster.tasks import Task, TaskResult
+from idwbench.sweep.cluster_connection import Cluster
+from idwbench.sweep.cluster_worker import Task, TaskAnswer
 
 ADDRESS = "tcp://10.0.0.1:4000"
 
 
 class FakeFuture:
-    def __init__(self, key: str, answer: TaskResult | Exception | None) -> None:
+    def __init__(self, key: str, answer: TaskAnswer | Exception | None) -> None:
         self.key, self.answer = key, answer
         self.status = "lost" if answer is None else "error" if isinstance(answer, Exception) else "finished"
 
-    def result(self) -> TaskResult | None:
+    def result(self) -> TaskAnswer | None:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -42,7 +42,7 @@ class FakeClient:
         self.versions: dict[str, str | Exception] = {}
 
     def submit(
-        self, function: Callable[[Task], TaskResult], task: Task, *, key: str, pure: bool, resources: object
+        self, function: Callable[[Task], TaskAnswer], task: Task, *, key: str, pure: bool, resources: object
     ) -> FakeFuture:
         self.tasks.append(task)
         self.resources.append(resources)

@@ -18,8 +18,7 @@ import pytest
 
 from idwbench.cli.app import app
 from idwbench.errors import ClusterError
-from idwbench.sweep.cluster import connection
-from idwbench.sweep.cluster.address import ClusterAddress
+from idwbench.sweep import cluster_connection as connection
 from idwbench.sweep.execution import run_sweep
 
 SWEEP = """
@@ -59,7 +58,7 @@ def silent_server(answer: bytes) -> Iterator[int]:
 
 
 def refused(address: str) -> str:
-    with pytest.raises(ClusterError) as found, connection.connected(ClusterAddress.parse(address)):
+    with pytest.raises(ClusterError) as found, connection.connected(address):
         pass
     return str(found.value)
 

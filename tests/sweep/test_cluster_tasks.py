@@ -18,10 +18,9 @@ from idwbench.models.neighbours import PrototypeQuality
 from idwbench.plugins import load_plugin, register
 from idwbench.results.rows import package_versions
 from idwbench.runs.config import run_config
-from idwbench.sweep.cluster import worker
-from idwbench.sweep.cluster.address import ClusterAddress
-from idwbench.sweep.cluster.plugin_sources import plugin_sources
-from idwbench.sweep.cluster.tasks import TaskSizes
+from idwbench.sweep import cluster_worker as worker
+from idwbench.sweep.cluster_connection import local_workers
+from idwbench.sweep.cluster_executor import plugin_sources
 from idwbench.training.threads import limited_threads
 
 DATA = {"name": "two_moons", "train_per_class": 10, "test_per_class": 5, "holdout_per_class": 0}
@@ -33,8 +32,7 @@ def run(seed=0, **settings):
 
 @pytest.mark.parametrize("text", ["local:2", "tcp://localhost:8786", "tls://node-7.cluster:8786", "tcp://[::1]:8786"])
 def test_addresses_of_clusters_are_read(text):
-    address = ClusterAddress.parse(text)
-    assert (address.text, address.workers) == (text, 2 if text == "local:2" else 0)
+    assert local_workers(text) == (2 if text == "local:2" else 0)
 
 
 @pytest.mark.parametrize(
@@ -44,42 +42,7 @@ def test_addresses_of_clusters_are_read(text):
 )  # fmt: skip
 def test_other_addresses_are_refused(text):
     with pytest.raises(ConfigError, match=r"^dask: .*expected local:N, tcp://host:port or tls://host:port"):
-        ClusterAddress.parse(text)
-
-
-def stack(prototypes, n):
-    return [run(seed, prototypes=prototypes) for seed in range(n)]
-
-
-def sizes():
-    return TaskSizes(lambda config: str(config.model.prototypes), seconds=1.0)
-
-
-def test_the_first_task_is_one_stack():
-    assert sizes().count([stack(2, 3)] * 5) == 1
-
-
-def test_short_stacks_are_grouped_into_tasks_of_about_a_second():
-    chosen = sizes()
-    chosen.observe(stack(2, 10), 0.2)  # 20 ms for each run
-    assert chosen.count([stack(2, 10)] * 20) == 5
-    assert chosen.count([stack(2, 10)] * 3) == 3
-    chosen.observe(stack(2, 10), 30.0)
-    assert chosen.count([stack(2, 10)] * 20) == 1
-
-
-def test_the_time_of_other_runs_is_expected_for_a_kind_that_was_not_measured():
-    chosen = sizes()
-    chosen.observe(stack(2, 10), 1.0)
-    chosen.observe(stack(4, 10), 2.0)
-    assert chosen.expected(stack(2, 5)) == pytest.approx(0.5)
-    assert chosen.expected(stack(8, 5)) == pytest.approx(1.0)
-
-
-def test_a_task_has_at_most_a_thousand_runs():
-    chosen = sizes()
-    chosen.observe(stack(2, 10), 1e-9)
-    assert chosen.count([stack(2, 100)] * 50) == 10
+        local_workers(text)
 
 
 @pytest.fixture
@@ -90,70 +53,62 @@ def as_worker(monkeypatch) -> Iterator[None]:
     yield
 
 
-def task(*stacks, **settings):
-    dataset = load_dataset(stacks[0][0].dataset)
+def task(*configs, **settings):
     return {
         "versions": package_versions(),
-        "stacks": [[config.model_dump_json() for config in stack] for stack in stacks],
+        "stack": [config.model_dump_json() for config in configs],
         "engine": "torch",
         "device": "cpu",
-        "plugins": plugin_sources([config for stack in stacks for config in stack]),
+        "plugins": plugin_sources(configs),
         "data_dir": "",
         "data_dir_is_given": False,
-        "data_sha256": dataset.sha256,
+        "data_sha256": load_dataset(configs[0].dataset).sha256,
         "checkpoints": None,
-        "seconds": 60.0,
         **settings,
     }
 
 
 def test_a_worker_returns_the_bytes_of_a_local_training(as_worker):
     configs = [run(0), run(1)]
-    answer = worker.train_task(task(configs))
+    answer = worker.train_task(task(*configs))
     dataset = load_dataset(configs[0].dataset)
     with limited_threads(1):
         own = train_runs(configs, dataset, engine="torch")
     qualities = PrototypeQuality(dataset.splits).stack_metrics(own)
     own = [replace(result, metrics={**result.metrics, **more}) for result, more in zip(own, qualities, strict=True)]
-    (found,) = answer["stacks"]
-    assert [result.config.run_key for result in found["results"]] == [config.run_key for config in configs]
-    for one, other in zip(found["results"], own, strict=True):
+    assert [result.config.run_key for result in answer["results"]] == [config.run_key for config in configs]
+    for one, other in zip(answer["results"], own, strict=True):
         assert one.metrics == other.metrics
         assert one.curve == other.curve
         assert set(one.durations) == {"set_up", "training", "metrics"}
         assert all(np.array_equal(one.arrays[name], other.arrays[name]) for name in ("keys", "values"))
 
 
-def test_a_worker_starts_no_stack_when_the_time_is_used_up(as_worker):
-    assert len(worker.train_task(task([run(0)], [run(1)], [run(2)], seconds=0.0))["stacks"]) == 1
-    assert len(worker.train_task(task([run(0)], [run(1)], [run(2)]))["stacks"]) == 3
-
-
 def test_a_cancelled_task_ends_with_its_epoch(monkeypatch):
     monkeypatch.setattr(worker, "_worker", lambda: ("tcp://10.0.0.1:4000", lambda: True))
-    answer = worker.train_task(task([run(0)], [run(1)]))
-    assert (answer["stacks"], answer["refused"]) == ([], "")
+    answer = worker.train_task(task(run(0), run(1)))
+    assert (answer["results"], answer["refused"]) == ([], "")
 
 
 def test_other_versions_are_refused_but_not_other_builds(as_worker):
     versions = package_versions()
-    answer = worker.train_task(task([run(0)], versions={**versions, "numpy": "1.0.0", "absent": "3.1"}))
+    answer = worker.train_task(task(run(0), versions={**versions, "numpy": "1.0.0", "absent": "3.1"}))
     expected = f"numpy {versions['numpy']}, the driver has 1.0.0; absent is missing, the driver has 3.1"
-    assert (answer["refused"], answer["stacks"]) == (expected, [])
+    assert (answer["refused"], answer["results"]) == (expected, [])
     assert worker.version_problem({**versions, "torch": versions["torch"].partition("+")[0] + "+other"}) == ""
 
 
 def test_other_data_is_refused(as_worker):
-    answer = worker.train_task(task([run(0)], data_sha256="0" * 64))
+    answer = worker.train_task(task(run(0), data_sha256="0" * 64))
     assert answer["refused"].startswith("the data set two_moons differs: its SHA-256 begins with ")
     assert answer["refused"].endswith(f"the driver's with {'0' * 12}")
-    assert answer["stacks"] == []
+    assert answer["results"] == []
 
 
 def test_data_that_a_worker_cannot_read_is_refused_in_one_line(as_worker, tmp_path):
     file = tmp_path / "table.csv"
     file.write_text("a,label\n" + "1,x\n2,y\n" * 20)
-    sent = task([run_config({"name": "csv", "path": str(file)}, method="idw", prototypes=2)])
+    sent = task(run_config({"name": "csv", "path": str(file)}, method="idw", prototypes=2))
     file.unlink()
     answer = worker.train_task(sent)
     assert answer["refused"] == f"{file}: no such file"
@@ -164,9 +119,9 @@ def test_a_failure_is_returned_as_text(as_worker, monkeypatch):
         raise RuntimeError("no more memory")
 
     replace_train(monkeypatch, "torch", fail)
-    (found,) = worker.train_task(task([run(0)]))["stacks"]
-    assert (found["failure"]["name"], found["failure"]["message"]) == ("RuntimeError", "no more memory")
-    assert found["failure"]["traceback"].startswith("Traceback")
+    name, message, text = worker.train_task(task(run(0)))["failure"]
+    assert (name, message) == ("RuntimeError", "no more memory")
+    assert text.startswith("Traceback")
 
 
 def test_a_full_disk_is_no_failure_of_a_run(as_worker, monkeypatch):
@@ -174,8 +129,8 @@ def test_a_full_disk_is_no_failure_of_a_run(as_worker, monkeypatch):
         raise RuntimeError("not saved") from OSError(28, "No space left on device")
 
     replace_train(monkeypatch, "torch", fail)
-    answer = worker.train_task(task([run(0)]))
-    assert (answer["stacks"], answer["refused"]) == (
+    answer = worker.train_task(task(run(0)))
+    assert (answer["results"], answer["refused"]) == (
         [],
         "a file of the training: cannot be written: No space left on device",
     )
@@ -195,12 +150,12 @@ def test_a_plugin_travels_by_content_and_replaces_an_earlier_one_of_its_name(as_
     for end in ("", " * 2"):
         file.write_text(PLUGIN.format(name="taxi", end=end))
         load_plugin(file)
-        sent.append((METHODS["taxi"].sha256, task([run(0, method="taxi")])))
+        sent.append((METHODS["taxi"].sha256, task(run(0, method="taxi"))))
     file.unlink()
     for sha256, content in sent:
         answer = worker.train_task(content)
         assert answer["refused"] == ""
-        assert answer["stacks"][0]["failure"] is None
+        assert answer["failure"] is None
         assert METHODS["taxi"].sha256 == sha256
 
 
@@ -208,7 +163,7 @@ def test_a_method_of_a_module_is_imported_by_name_and_must_be_the_same(as_worker
     (tmp_path / "city_distance.py").write_text(PLUGIN.format(name="city", end=""))
     monkeypatch.syspath_prepend(tmp_path)
     __import__("city_distance")
-    sent = task([run(0, method="city")])
+    sent = task(run(0, method="city"))
     assert (sent["plugins"][0]["module"], sent["plugins"][0]["code"]) == ("city_distance", None)
     assert worker.train_task(sent)["refused"] == ""
     monkeypatch.delitem(sys.modules, "city_distance")
@@ -229,8 +184,8 @@ def test_a_method_of_a_notebook_is_refused_by_the_driver():
 
 def test_checkpoints_are_kept_only_in_a_folder_that_the_worker_shares(tmp_path: Path):
     folder = tmp_path / "results.db.checkpoints"
-    shared = {"path": str(folder), "inode": tmp_path.stat().st_ino}
-    assert worker._checkpoints(shared) == folder
-    assert worker._checkpoints({**shared, "inode": shared["inode"] + 1}) is None
-    assert worker._checkpoints({**shared, "path": "/no/such/folder/results.db.checkpoints"}) is None
+    inode = tmp_path.stat().st_ino
+    assert worker._checkpoints((str(folder), inode)) == folder
+    assert worker._checkpoints((str(folder), inode + 1)) is None
+    assert worker._checkpoints(("/no/such/folder/results.db.checkpoints", inode)) is None
     assert worker._checkpoints(None) is None

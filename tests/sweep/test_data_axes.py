@@ -19,8 +19,7 @@ from idwbench.runs.config import run_config
 from idwbench.runs.datasets import DigitsConfig, TwoMoonsConfig
 from idwbench.runs.protocol import default_protocol
 from idwbench.sweep.execution import run_sweep
-from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 
 TINY = "test_per_class: 2, holdout_per_class: 0"
 

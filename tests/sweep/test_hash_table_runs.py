@@ -17,8 +17,7 @@ from idwbench.report.summaries import summarise
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.sweep.execution import run_sweep, train
-from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 
 HEAD = """\
 name: tables

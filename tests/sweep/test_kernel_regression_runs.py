@@ -20,8 +20,7 @@ from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.kinds.kernel_regression import KernelRegressionConfig
 from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.measurement import measure_runs, unmeasured_runs
-from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 
 HEAD = """\
 name: kernels

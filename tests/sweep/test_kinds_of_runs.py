@@ -18,8 +18,7 @@ from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.observer import Observer
-from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 
 DATA = {"name": "two_moons", "train_per_class": 10, "test_per_class": 8, "holdout_per_class": 10}
 HEAD = """\

@@ -17,8 +17,7 @@ from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
 from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.observer import Observer
-from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 
 SMALL = "depth: 1, width: 8, heads: 2, context: 8"
 SWEEP = f"""\

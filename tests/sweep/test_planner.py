@@ -15,8 +15,7 @@ from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.protocol import default_protocol
 from idwbench.sweep import grid
 from idwbench.sweep.grid import Block
-from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import SweepSpec, read_sweep
+from idwbench.sweep.spec import SweepSpec, plan, read_sweep
 
 
 def sweep(*blocks: Block, seeds: tuple[int, ...] = (0, 1)) -> SweepSpec:
@@ -96,7 +95,7 @@ def test_planning_loads_no_tensor_library(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 from idwbench.plugins import load_entry_points
-from idwbench.sweep.planner import plan
+from idwbench.sweep.spec import plan
 from idwbench.sweep.spec import read_sweep
 load_entry_points()
 assert len(plan(read_sweep(Path({str(file)!r})))) == 2

@@ -147,7 +147,7 @@ def test_a_lease_is_renewed_while_an_epoch_lasts(store, monkeypatch):
 
 
 def test_a_database_that_cannot_be_written_ends_the_sweep_and_frees_its_runs(store, monkeypatch):
-    def full(results, data_sha256):
+    def full(*arguments):
         raise ResultsError("disk full")
 
     monkeypatch.setattr(store, "finish", full)

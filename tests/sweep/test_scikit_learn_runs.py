@@ -21,9 +21,8 @@ from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.measurement import unmeasured_runs
-from idwbench.sweep.planner import plan
 from idwbench.sweep.replay import replay_run
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 
 HEAD = """\
 name: classifiers

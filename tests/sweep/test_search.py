@@ -12,11 +12,11 @@ import pytest
 
 from idwbench.errors import IdwbenchError, ResultsError, SpecError, TrainingError
 from idwbench.results.store import Results
-from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
 from idwbench.sweep.execution import Retry, run_sweep
 from idwbench.sweep.observer import Observer
-from idwbench.sweep.sampler import Range, rungs
+from idwbench.sweep.runner import Runner
+from idwbench.sweep.sampler import Range
 from idwbench.sweep.search import run_search
 from idwbench.sweep.spec import SweepSpec, read_sweep
 
@@ -65,6 +65,11 @@ def test_ranges_have_whole_numbers_where_the_setting_has(tmp_path: Path) -> None
     assert block["prototypes"] == Range(2, 8, log=False, step=None, whole=True)
     assert block["power"] == Range(1, 8, log=True, step=None, whole=False)
     assert block["initialisation"] == ("mean", "samples")
+    grid = "{kind: scikit_learn, method: random_forest, max_depth: {low: 2, high: 8}}"
+    (block,) = read(tmp_path, text(grid=grid)).space
+    assert block["max_depth"] == Range(2, 8, log=False, step=None, whole=True)
+    grid = "{kind: network, encoder: vit_tiny, heads: {low: 1, high: 1.5}, width: 4}"
+    assert "grid.heads.high: " in error_of(tmp_path, text(grid=grid))
 
 
 @pytest.mark.parametrize(
@@ -87,19 +92,7 @@ def test_ranges_have_whole_numbers_where_the_setting_has(tmp_path: Path) -> None
         (text(grid="{method: idw, prototypes: {low: 2, high: 2.5}}"), "grid.prototypes.high: "),
         (text(grid="{method: idw, prototypes: 4, power: {low: 0, high: 2, log: true}}"), "needs numbers above 0"),
         (text(grid="{method: idw, prototypes: 4, power: {low: 1, high: 2, log: true, step: 1}}"), "no meaning with"),
-        (
-            text(SAMPLER.replace("}", ", pruner: asha, min_epochs: 9}")),
-            "sampler.min_epochs: expected at most the 4 epochs",
-        ),
-        (
-            text(SAMPLER.replace("}", ", pruner: asha}"), protocol="{epochs: 4, warmup_epochs: 2}"),
-            "sampler: warmup_epochs of the protocol: expected fewer than the 1 epochs, got 2",
-        ),
-        (
-            text(SAMPLER.replace("accuracy}", "coverage, pruner: asha}").replace("batch: 4, ", "")),
-            "which have validation_accuracy only",
-        ),
-        (text(SAMPLER.replace("}", ", pruner: asha}"), "{method: idw, prototypes: 4, epochs: 3}"), "sets the epochs"),
+        (text(SAMPLER.replace("}", ", pruner: asha}")), "sampler.pruner: unknown key"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_in_one_line(tmp_path: Path, content: str, expected: str) -> None:
@@ -112,9 +105,8 @@ def test_a_range_without_a_sampler_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pruner", ["", ", pruner: asha", ", pruner: hyperband, reduction: 2"])
-def test_an_interrupted_search_ends_with_the_same_runs(tmp_path: Path, pruner: str) -> None:
-    spec = read(tmp_path, text(SAMPLER.replace("}", pruner + "}")))
+def test_an_interrupted_search_ends_with_the_same_runs(tmp_path: Path) -> None:
+    spec = read(tmp_path, text())
     whole, part = tmp_path / "whole.db", tmp_path / "part.db"
     run_sweep(spec, whole)
     with pytest.raises(KeyboardInterrupt):
@@ -143,16 +135,8 @@ def test_a_finished_search_trains_nothing_and_more_trials_continue_it(tmp_path: 
 def test_a_search_returns_the_setting_with_the_best_mean_on_validation_rows(tmp_path: Path) -> None:
     spec = read(tmp_path, text("{optuna: random, trials: 6, objective: validation_accuracy}"))
     results = Results(tmp_path / "runs.db")
-    trained: list[RunConfig] = []
-
-    def train(configs: Sequence[RunConfig], ended: int) -> None:
-        from idwbench.data.loading import load_dataset
-        from idwbench.sweep.runner import Runner
-
-        trained.extend(configs)
-        Runner(results, Observer()).train(configs, load_dataset(spec.datasets[0][0]))
-
-    best = run_search(spec, results, train)
+    runner = Runner(results, Observer())
+    best = run_search(spec, runner)
     by_setting: dict[str, list[float]] = {}
     for run in results.find_runs(sweep="s"):
         found = run.metric("accuracy", "validation")
@@ -161,17 +145,7 @@ def test_a_search_returns_the_setting_with_the_best_mean_on_validation_rows(tmp_
     means = {key: sum(values) / len(values) for key, values in by_setting.items()}
     assert best is not None
     assert best.value == max(means.values()) == means[best.config.run_key]
-    assert len(trained) == len({config.run_key for config in trained}) == 2 * len(means)
-
-
-@pytest.mark.slow
-def test_a_pruned_trial_has_no_runs_with_all_epochs(tmp_path: Path) -> None:
-    spec = read(tmp_path, text("{optuna: random, trials: 9, objective: validation_accuracy, pruner: asha}"))
-    run_sweep(spec, tmp_path / "runs.db")
-    epochs = [run.config.protocol.epochs for run in Results(tmp_path / "runs.db").find_runs()]
-    assert spec.sampler is not None
-    assert set(epochs) == set(rungs(spec.sampler, 4)) == {1, 3, 4}
-    assert epochs.count(1) == 18 > epochs.count(3) >= epochs.count(4) > 0
+    assert runner.outcome["complete"] == 2 * len(means)
 
 
 class Counts(Observer):
@@ -234,7 +208,7 @@ def test_a_search_waits_for_stored_runs_that_another_process_trains_again(
         released.append(seconds)
         other.release([key])
 
-    monkeypatch.setattr("idwbench.sweep.waiting.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("idwbench.sweep.execution.time", SimpleNamespace(sleep=sleep))
     status = run_sweep(spec, db, wait=True)
     assert (status.running, status.complete) == (0, status.total)
     assert len(released) == 1
@@ -269,7 +243,7 @@ def test_the_sweep_of_the_page_of_searches_is_read(tmp_path: Path) -> None:
     spec = read(tmp_path, page.split("```yaml\n")[1].split("```")[0])
     assert spec.sampler is not None
     keys = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")}
-    assert {*type(spec.sampler).model_fields} - {"reduction"} <= keys | {"low", "high"}
+    assert {*type(spec.sampler).model_fields} <= keys | {"low", "high"}
 
 
 def test_a_dry_run_prints_the_space_of_a_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,8 +14,7 @@ from idwbench.runs.datasets import DATASETS, CsvConfig, Friedman1Config, ImageCo
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol, default_protocol
-from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/sweeps.md").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
@@ -14,11 +14,10 @@ from idwbench.results.processes import Owner
 from idwbench.results.store import Results
 from idwbench.results.tables import runs as run_table
 from idwbench.runs.config import run_config
-from idwbench.sweep import waiting
+from idwbench.sweep import execution
 from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.observer import Observer
-from idwbench.sweep.planner import plan
-from idwbench.sweep.spec import read_sweep
+from idwbench.sweep.spec import plan, read_sweep
 
 TEXT = """\
 name: shared
@@ -94,7 +93,7 @@ def test_a_sweep_waits_with_growing_pauses_for_the_runs_that_others_train(spec, 
             other(lambda store, keys: store.release(keys[1:]))
         assert len(pauses) < 11
 
-    monkeypatch.setattr(waiting.time, "sleep", pause)
+    monkeypatch.setattr(execution.time, "sleep", pause)
     status = run_sweep(spec, db, observer=observer, wait=True)
     assert (status.complete, status.failed, status.running) == (3, 1, 0)
     assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30]
@@ -103,16 +102,28 @@ def test_a_sweep_waits_with_growing_pauses_for_the_runs_that_others_train(spec, 
     assert reference.sweep_status("shared").complete == 4
 
 
+def test_a_run_that_is_removed_elsewhere_is_no_longer_waited_for(spec, db, other, monkeypatch):
+    keys = [config.run_key for config in plan(spec)]
+
+    def remove(seconds):
+        with Results(db)._database.write() as connection:
+            connection.execute(delete(run_table).where(run_table.c.run_key == keys[0]))
+        other(lambda store, keys: store.release(keys[1:]))
+
+    monkeypatch.setattr(execution.time, "sleep", remove)
+    assert run_sweep(spec, db, wait=True).complete == 3
+
+
 def test_a_sweep_that_waits_takes_over_runs_whose_process_is_silent(spec, db, other, monkeypatch):
     observer = Waiting()
-    monkeypatch.setattr(waiting.time, "sleep", lambda seconds: seen_last(db, timedelta(minutes=11)))
+    monkeypatch.setattr(execution.time, "sleep", lambda seconds: seen_last(db, timedelta(minutes=11)))
     status = run_sweep(spec, db, observer=observer, wait=True)
     assert status.complete == 4
     assert (observer.waits, observer.taken_overs) == ([3], [3])
 
 
 def test_a_sweep_that_is_done_does_not_wait(spec, db, monkeypatch):
-    monkeypatch.setattr(waiting.time, "sleep", lambda seconds: pytest.fail("slept"))
+    monkeypatch.setattr(execution.time, "sleep", lambda seconds: pytest.fail("slept"))
     for _ in range(2):
         assert run_sweep(spec, db, wait=True).complete == 4
 
@@ -121,7 +132,7 @@ def test_an_interruption_ends_the_wait(spec, db, other, monkeypatch):
     def interrupt(seconds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(waiting.time, "sleep", interrupt)
+    monkeypatch.setattr(execution.time, "sleep", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run_sweep(spec, db, wait=True)
     status = Results(db).sweep_status("shared")
@@ -147,7 +158,7 @@ def test_a_study_of_a_network_that_is_trained_elsewhere_is_waited_for_without_ha
         if len(pauses) == 3:
             seen_last(db, timedelta(minutes=11))
 
-    monkeypatch.setattr(waiting.time, "sleep", pause)
+    monkeypatch.setattr(execution.time, "sleep", pause)
     observer = Waiting()
     assert run_sweep(spec, db, wait=True, observer=observer).complete == 1
     assert pauses == [0.5, 1, 2]

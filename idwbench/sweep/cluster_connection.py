@@ -1,4 +1,4 @@
-"""Connection to a Dask cluster, which is started first if it is local."""
+"""Connection to a Dask cluster, ``local:2``, ``tcp://…`` or ``tls://…``; a local one is started first."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
+from pathlib import Path
 from typing import Any
 
-from idwbench.errors import ClusterError, first_line
-from idwbench.sweep.cluster.address import ClusterAddress
+from idwbench.errors import ClusterError, ConfigError, first_line
 
-__all__ = ["Cluster", "connected"]
+__all__ = ["Cluster", "connected", "local_workers"]
 
 CONNECT_SECONDS = 4.0
 _LOGGERS = ("distributed", "distributed.client", "distributed.gc", "tornado", "tornado.application", "asyncio")
@@ -33,19 +33,40 @@ _LOCAL_SETTINGS = {
 }
 
 
+_EXPECTED = "expected local:N, tcp://host:port or tls://host:port"
+_LOCAL = re.compile(r"local:([0-9]{1,4})")
+_REMOTE = re.compile(r"(tcp|tls)://(\[[0-9a-fA-F:.%]+\]|[^\s:/@\[\]]+):([0-9]{1,5})")
+
+
+def local_workers(address: str) -> int:
+    """Return the number of processes to start for ``local:N``, or 0 for the address of a scheduler.
+
+    Raises:
+        ConfigError: the address is neither.
+    """
+    if local := _LOCAL.fullmatch(address):
+        if (workers := int(local[1])) > 0:
+            return workers
+    elif (remote := _REMOTE.fullmatch(address)) and 0 < int(remote[3]) < 2**16:
+        return 0
+    raise ConfigError(f"{address!r} is no address of a cluster", location=("dask",), hint=_EXPECTED)
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A connected cluster.
 
     Attributes:
         client: The `distributed.Client`.
-        label: The address as it was given.
+        address: As it was given.
         resources: What each task needs of its worker.
+        data_dir: The data folder for all workers, or None for each worker's own.
     """
 
     client: Any
-    label: str
+    address: str
     resources: dict[str, float] = field(default_factory=dict)
+    data_dir: Path | None = None
 
     def n_threads(self) -> int:
         """Return the number of threads of all workers that have the resources.
@@ -68,7 +89,7 @@ class Cluster:
 
     def lost(self) -> ClusterError:
         """Return the error of a lost connection."""
-        return ClusterError(f"the connection to {self.label} is lost", hint="the same command continues")
+        return ClusterError(f"the connection to {self.address} is lost", hint="the same command continues")
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
@@ -79,26 +100,27 @@ class Cluster:
 
 
 @contextmanager
-def connected(address: ClusterAddress, device: str = "cpu") -> Iterator[Cluster]:
+def connected(address: str, device: str = "cpu", data_dir: Path | None = None) -> Iterator[Cluster]:
     """Connect to a cluster, and at the end close what was started. On a GPU each task needs the resource ``GPU``.
 
     Raises:
         ClusterError: the package `distributed` is missing, or nothing answers at the address as a scheduler does.
+        ConfigError: as `local_workers`.
     """
-    resources = {} if device == "cpu" else {"GPU": 1.0}
+    workers, resources = local_workers(address), {} if device == "cpu" else {"GPU": 1.0}
     try:
         import distributed
     except ModuleNotFoundError as error:
         problem = f"needs the Python package '{error.name}'"
         raise ClusterError(problem, location=("dask",), hint="pip install 'idwbench[cluster]'") from None
     with _quiet():
-        if address.workers:
-            with _local_cluster(address.workers, resources) as scheduler, _client(scheduler, address) as client:
-                yield Cluster(client, address.text, resources)
+        if workers:
+            with _local_cluster(workers, resources) as scheduler, _client(scheduler, address) as client:
+                yield Cluster(client, address, resources, data_dir)
         else:
-            _check_scheduler(address.text, distributed)
-            with _client(address.text, address) as client:
-                yield Cluster(client, address.text, resources)
+            _check_scheduler(address, distributed)
+            with _client(address, address) as client:
+                yield Cluster(client, address, resources, data_dir)
 
 
 @contextmanager
@@ -153,13 +175,13 @@ def _uninterrupted(function: Callable[[], Any]) -> tuple[Any, KeyboardInterrupt 
 
 
 @contextmanager
-def _client(scheduler: Any, address: ClusterAddress) -> Iterator[Any]:
+def _client(scheduler: Any, address: str) -> Iterator[Any]:
     from distributed import Client
 
     try:
         client = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
     except Exception as error:  # what a server of another kind answers can raise any exception
-        raise _unreachable(address.text, error) from None
+        raise _unreachable(address, error) from None
     with client:
         yield client
 

@@ -1,1 +1,0 @@
-"""Sweeps on a Dask cluster: the driver leases and stores runs, the workers train them."""

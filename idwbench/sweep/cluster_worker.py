@@ -1,0 +1,257 @@
+"""The part of a worker: checks of versions and data, and the training of the stack of a task.
+
+Nothing here opens the results database.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, cast
+
+from idwbench.attention.scores import METHODS
+from idwbench.data.folder import DATA_VARIABLE
+from idwbench.errors import IdwbenchError, PluginError, error_summary, first_line
+from idwbench.files import full_disk_error
+from idwbench.plugins import load_plugin_code
+from idwbench.results.provenance import Provenance, collect_provenance
+from idwbench.results.rows import package_versions
+from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import DatasetConfig, dataset_identity, dataset_label
+from idwbench.runs.results import RunResult
+from idwbench.training.engine import Context, EngineName
+from idwbench.training.selection import check_engine, engine_of
+
+if TYPE_CHECKING:
+    from idwbench.data.dataset import Dataset
+    from idwbench.models.neighbours import PrototypeQuality
+
+__all__ = ["PluginSource", "Task", "TaskAnswer", "train_task", "version_problem"]
+
+
+class PluginSource(TypedDict):
+    """A plugin: the content of a file, or a module that the worker imports.
+
+    `path` names the file in tracebacks.
+    """
+
+    methods: list[str]
+    sha256: str
+    path: str
+    code: bytes | None
+    module: str
+
+
+class Task(TypedDict):
+    """A stack to train.
+
+    Attributes:
+        versions: Of the driver, by package.
+        stack: Configurations as JSON.
+        engine: Name of the engine.
+        device: Name of the device.
+        plugins: The plugins that the runs of the sweep need.
+        data_dir: The data folder of the driver.
+        data_dir_is_given: Whether it has priority over the worker's own.
+        data_sha256: Checksum of the driver's data.
+        checkpoints: The folder of checkpoints with the inode number of the folder that it is in, by which a worker
+            knows whether it sees the same; or None.
+    """
+
+    versions: dict[str, str]
+    stack: list[str]
+    engine: str
+    device: str
+    plugins: list[PluginSource]
+    data_dir: str
+    data_dir_is_given: bool
+    data_sha256: str
+    checkpoints: tuple[str, int] | None
+
+
+class TaskAnswer(TypedDict):
+    """What became of a task.
+
+    Attributes:
+        worker: Address of the worker.
+        refused: Why the worker trains nothing, or "".
+        results: One for each run, or none.
+        failure: Name, message and traceback of an error as text, since some exceptions cannot be sent; or None.
+        provenance: Of the worker, or None if it trained nothing.
+    """
+
+    worker: str
+    refused: str
+    results: list[RunResult]
+    failure: tuple[str, str, str] | None
+    provenance: Provenance | None
+
+
+# One task at a time: the number of threads is set for the whole process.
+_one_task = threading.Lock()
+_setup: _Setup | None = None
+
+
+class _Cancelled(Exception):
+    """Ends a training that the driver no longer waits for."""
+
+
+class _Refused(Exception):
+    """The worker cannot train the task."""
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """What tasks on one data set share."""
+
+    identity: tuple[object, ...]
+    dataset: Dataset
+    quality: PrototypeQuality
+    context: Context
+
+
+def version_problem(expected: Mapping[str, str]) -> str:
+    """Return how the versions of this process differ from those of the driver, or "" if they do not.
+
+    The build of a package, as ``cpu`` in torch 2.13.0+cpu, may differ.
+    """
+    own = package_versions()
+    different = [
+        f"{name} {own.get(name, 'is missing')}, the driver has {version}"
+        for name, version in expected.items()
+        if own.get(name, "").partition("+")[0] != version.partition("+")[0]
+    ]
+    return "; ".join(different)
+
+
+def train_task(task: Task) -> TaskAnswer:
+    """Train the stack of a task; nothing is trained if versions, plugins or data differ from those of the driver."""
+    address, cancelled = _worker()
+    answer: TaskAnswer = {"worker": address, "refused": "", "results": [], "failure": None, "provenance": None}
+    with _one_task:
+        try:
+            _train(task, answer, cancelled)
+            answer["provenance"] = collect_provenance()
+        except _Refused as error:
+            answer["refused"] = str(error)
+        except _Cancelled:
+            pass  # nobody reads the answer
+    return answer
+
+
+def _worker() -> tuple[str, Callable[[], bool]]:
+    """Return the address of the worker, and a function that says whether its present task was cancelled."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def cancelled() -> bool:
+        state = worker.state.tasks.get(key)
+        return state is None or state.state == "cancelled"
+
+    return str(worker.address), cancelled
+
+
+def _train(task: Task, answer: TaskAnswer, cancelled: Callable[[], bool]) -> None:
+    from idwbench.sweep.threads import train_stack
+    from idwbench.training.threads import limited_threads
+
+    def on_epoch(epoch: int) -> None:
+        if cancelled():
+            raise _Cancelled
+
+    if problem := version_problem(task["versions"]):
+        raise _Refused(problem)
+    try:
+        _load_plugins(task["plugins"])
+        stack = [RunConfig.model_validate_json(text) for text in task["stack"]]
+        setup = _prepared(task, stack[0].dataset)
+    except IdwbenchError as error:
+        raise _Refused(str(error)) from None
+    try:
+        engine_of(stack[0], setup.context)  # loads torch if it is needed, which is limited only then
+        with limited_threads(1):
+            context = replace(setup.context, on_epoch=on_epoch)
+            answer["results"] = train_stack(stack, setup.dataset, setup.quality, context)
+    except _Cancelled:
+        raise
+    except Exception as error:  # no error of one run may end the sweep
+        if (full := full_disk_error(error)) is not None:
+            raise _Refused(str(full)) from None
+        answer["failure"] = type(error).__name__, first_line(error), "".join(traceback.format_exception(error))
+
+
+def _load_plugins(sources: Sequence[PluginSource]) -> None:
+    """Register the methods of plugins, and remove others with the same names, as of an earlier sweep.
+
+    Raises:
+        PluginError: a plugin fails, or a module has other code than the driver's.
+    """
+    for source in sources:
+        methods, sha256 = source["methods"], source["sha256"]
+        if _registered(methods, sha256):
+            continue
+        for name in methods:
+            METHODS.pop(name, None)
+        if source["code"] is not None:
+            load_plugin_code(Path(source["path"]), source["code"])
+        else:
+            _import(source["module"])
+        if not _registered(methods, sha256):
+            raise PluginError(f"the module {source['module']} differs from that of the driver: its checksum is another")
+
+
+def _registered(methods: Sequence[str], sha256: str) -> bool:
+    return all(name in METHODS and METHODS[name].sha256 == sha256 for name in methods)
+
+
+def _import(module: str) -> None:
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # the code of a package can raise any exception
+        raise PluginError(f"the module {module} cannot be imported: {error_summary(error)}") from None
+
+
+def _prepared(task: Task, data: DatasetConfig) -> _Setup:
+    """Return data and engines for a task: those of the last one, or new ones."""
+    global _setup
+    content = (task["data_sha256"], task["engine"], task["device"], task["data_dir"], str(task["checkpoints"]))
+    identity = (dataset_identity(data), getattr(data, "path", ""), *content)
+    if _setup is None or _setup.identity != identity:
+        _setup = None  # two data sets may not fit into memory
+        _setup = _new_setup(task, data, identity)
+    return _setup
+
+
+def _new_setup(task: Task, data: DatasetConfig, identity: tuple[object, ...]) -> _Setup:
+    from idwbench.data.loading import load_dataset
+    from idwbench.models.neighbours import PrototypeQuality
+
+    is_own = not task["data_dir_is_given"] and bool(os.environ.get(DATA_VARIABLE))
+    dataset = load_dataset(data, None if is_own else Path(task["data_dir"]))
+    if dataset.sha256 != task["data_sha256"]:
+        raise _Refused(
+            f"the data set {dataset_label(data)} differs: its SHA-256 begins with {dataset.sha256[:12]}, "
+            f"the driver's with {task['data_sha256'][:12]}"
+        )
+    engine, device = cast(EngineName, task["engine"]), task["device"]
+    check_engine(engine, device)
+    context = Context(engine, device, checkpoint_folder=_checkpoints(task["checkpoints"]))
+    return _Setup(identity, dataset, PrototypeQuality(dataset.splits), context)
+
+
+def _checkpoints(shared: tuple[str, int] | None) -> Path | None:
+    """Return the folder of checkpoints if this worker sees the driver's."""
+    if shared is None:
+        return None
+    path, inode = Path(shared[0]), shared[1]
+    try:
+        return path if path.parent.stat().st_ino == inode else None
+    except OSError:
+        return None
