@@ -58,11 +58,11 @@ ROOMS = [
     ("idwbench", "pydantic numpy torch sqlalchemy typer matplotlib pandas sklearn scipy numba rich"),
     ("idwbench.sweep.spec", "torch sqlalchemy matplotlib sklearn scipy numba pandas"),
     (
-        "idwbench.results.store, idwbench.report.formats, idwbench.report.selection",
+        "idwbench.results.store, idwbench.report.render, idwbench.report.selection",
         "torch matplotlib alembic sklearn scipy numba pandas safetensors",
     ),
     (
-        "idwbench.claims.registry, idwbench.claims.verdicts, idwbench.claims.formats",
+        "idwbench.claims.registry, idwbench.claims.verdicts, idwbench.claims.table",
         "torch matplotlib alembic sklearn scipy numba pandas safetensors",
     ),
     ("idwbench.attention.weightings, idwbench.models.modules", "typer matplotlib pandas sklearn alembic numba"),

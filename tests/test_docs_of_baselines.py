@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
-from idwbench.report.by_dataset import by_dataset, by_dataset_tables
+from idwbench.report.by_dataset import by_dataset
 from idwbench.report.labels import plain_value, value_label
 from idwbench.report.summaries import summarise
 from idwbench.results.store import Results
@@ -101,8 +101,8 @@ def test_the_neighbours_and_machines_of_small_sets_have_the_published_accuracies
         "\n".join(kept).replace("nca_knn, svc, logistic_regression, random_forest, hist_gradient_boosting", "svc")
     )
     run_sweep(path, tmp_path / "results.db", jobs=1)
-    shown = by_dataset(summarise(Results(tmp_path / "results.db", read_only=True).find_runs(sweep="baselines")))
-    (table,) = by_dataset_tables(shown)
+    runs = Results(tmp_path / "results.db", read_only=True).find_runs(sweep="baselines")
+    (table,) = by_dataset(summarise(runs))
     found = {column.name: [cell.text for cell in column.cells] for column in table.columns}
     header, *rows = published("baselines")[: 1 + len(records("baselines")) // 10]
     for method, setting, iris, wine in zip(*(found[n] for n in ("method", "setting", "iris", "wine")), strict=True):

@@ -8,11 +8,13 @@ from typing import Literal
 
 from idwbench.claims.definitions import PointCheck, SeedComparison, SeedTest
 from idwbench.claims.labels import interval_label, number_label, p_value_label
-from idwbench.claims.statistics import ALPHA, best_p_value, holm, one_sided_p_value
-from idwbench.report.intervals import mean_interval
+from idwbench.claims.statistics import best_p_value, holm
+from idwbench.report.statistics import ALPHA, mean_interval, signed_rank_p_value, signed_ranks
 
 __all__ = ["Finding", "Outcome", "correct", "find"]
 
+# Differences of stored metrics have rounding errors, which must not break ties.
+_TIE = 1e-12
 Outcome = Literal["supported", "not supported", "not enough runs"]
 
 
@@ -111,7 +113,7 @@ def _over_seeds(comparison: SeedComparison) -> Finding:
         return _unanimous(comparison, finding)
     above, below = comparison.above, comparison.below
     margins = [value - above for value in values] if above is not None else [(below or 0.0) - value for value in values]
-    p_value = one_sided_p_value(margins)
+    p_value = signed_rank_p_value(signed_ranks(margins, _TIE), "greater")
     return replace(finding, outcome="not supported", reason=_doubt(comparison, finding), p_value=p_value)
 
 

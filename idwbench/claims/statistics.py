@@ -1,35 +1,14 @@
-"""The tests of the claims: signed-rank test and Holm's correction."""
+"""Holm's correction of the tests of the claims."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-__all__ = ["ALPHA", "best_p_value", "holm", "one_sided_p_value"]
-
-ALPHA = 0.05
-# Differences of stored metrics have rounding errors, which must not break ties.
-_DECIMALS = 12
-
-
-def one_sided_p_value(values: Sequence[float]) -> float:
-    """Return the p-value of Wilcoxon's signed-rank test of a symmetric distribution about 0 against a larger median.
-
-    W⁺ = Σ R_i over positive values, with R_i the rank of |value|, and p = P(W ≥ W⁺) where each value has either sign
-    with probability ½. Zeros are dropped. It is `scipy.stats.wilcoxon` with ``method="auto"``: exact without ties and
-    zeros or up to 13 values, the normal approximation otherwise (Wilcoxon 1945, *Individual comparisons by ranking
-    methods*). The p-value is 1 if all values are zero.
-    """
-    from scipy.stats import wilcoxon
-
-    rounded = np.round(np.asarray(values, np.float64), _DECIMALS)
-    rounded = rounded[rounded != 0]
-    return float(wilcoxon(rounded, alternative="greater").pvalue) if len(rounded) else 1.0
+__all__ = ["best_p_value", "holm"]
 
 
 def best_p_value(n: int) -> float:
-    """Return 2⁻ⁿ, the p-value of `one_sided_p_value` for n positive values: the smallest that n pairs can give."""
+    """Return 2⁻ⁿ, the smallest one-sided p-value of a signed-rank test of n pairs: that of positive differences."""
     return 0.5**n
 
 

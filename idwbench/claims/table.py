@@ -1,26 +1,83 @@
-"""The table of claims as records and as cells of text."""
+"""The table of claims, and that of their rules."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from idwbench.claims.labels import interval_label, number_label
 from idwbench.claims.verdicts import Judgement
+from idwbench.report.render import escape_markdown
+from idwbench.report.tables import Cell, Column, Table
 
-__all__ = ["HEADERS", "cells", "notes", "record"]
+__all__ = ["claims_table", "rules_table"]
 
-HEADERS = ("#", "claim", "where", "test", "n", "effect", "verdict", "because", "sweep")
 _METHOD = (
     "n and effect (mean with 95 % bootstrap interval) are those of the comparison that speaks most against the claim, "
     "or of a claim that holds the least clear one. Signed-rank tests are one-sided, paired by seed, with Holm's "
     "correction over all claims, α = 0.05."
 )
+_COLOURS = {"holds": "green", "does not hold": "red", "not enough runs": "bright_black"}
 
 
-def record(judgement: Judgement) -> dict[str, Any]:
-    """Return one claim for JSON: full precision, with all findings."""
+def claims_table(judgements: Sequence[Judgement]) -> Table:
+    """Return a row for each claim; its records for JSON have all findings, with full precision."""
+
+    def records(nested: bool) -> list[dict[str, Any]]:
+        found = [_record(judgement) for judgement in judgements]
+        return found if nested else [*map(_flat, found)]
+
+    fields = tuple(_flat(_record(judgements[0]))) if judgements else ()
+    columns = tuple(make(judgements) for make in _COLUMNS)
+    return Table("", columns, (None,) * len(judgements), notes=_notes(judgements), fields=fields, records=records)
+
+
+def _column(
+    name: str,
+    text: Callable[[Judgement], str],
+    *,
+    numeric: bool = False,
+    share: float = 0,
+    not_in: tuple[str, ...] = (),
+    is_below: bool = False,
+) -> Callable[[Sequence[Judgement]], Column]:
+    def make(judgements: Sequence[Judgement]) -> Column:
+        colours = (_COLOURS[judgement.verdict] if name == "verdict" else "" for judgement in judgements)
+        cells = (Cell(text(j), colour=colour) for j, colour in zip(judgements, colours, strict=True))
+        return Column(name, name, numeric, tuple(cells), share=share, not_in=not_in, is_below=is_below)
+
+    return make
+
+
+def _effect(judgement: Judgement) -> str:
+    decisive = judgement.decisive
+    numbers = (number_label(decisive.effect, decisive.unit), interval_label(decisive.interval, decisive.unit))
+    effect = " ".join(filter(None, numbers))
+    return f"{decisive.label}: {effect}" if effect else decisive.label
+
+
+def _because(judgement: Judgement) -> str:
+    reason = judgement.reason
+    sentence = f"{reason}." if reason and not reason.endswith(".") else reason
+    return " ".join(filter(None, (sentence, *judgement.remarks)))
+
+
+# The test stands in the documentation; LaTeX has the sweeps in the notes.
+_COLUMNS = (
+    _column("#", lambda judgement: str(judgement.claim.number), numeric=True),
+    _column("claim", lambda judgement: judgement.claim.statement, share=0.16),
+    _column("where", lambda judgement: judgement.claim.source),
+    _column("test", lambda judgement: judgement.claim.test, share=0.17, not_in=("rich",)),
+    _column("n", lambda judgement: f"{judgement.n:,}", numeric=True),
+    _column("effect", _effect, share=0.13),
+    _column("verdict", lambda judgement: judgement.verdict, share=0.07),
+    _column("because", _because, share=0.2, is_below=True),
+    _column("sweep", lambda judgement: ", ".join(judgement.claim.sweep_files), share=0.1, not_in=("rich", "latex")),
+)
+
+
+def _record(judgement: Judgement) -> dict[str, Any]:
     claim, decisive = judgement.claim, judgement.decisive
     return {
         "number": claim.number,
@@ -43,25 +100,14 @@ def record(judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def cells(judgement: Judgement) -> tuple[str, ...]:
-    """Return the texts of one row, in the order of `HEADERS`."""
-    claim, decisive = judgement.claim, judgement.decisive
-    numbers = (number_label(decisive.effect, decisive.unit), interval_label(decisive.interval, decisive.unit))
-    effect = " ".join(text for text in numbers if text)
-    return (
-        str(claim.number),
-        claim.statement,
-        claim.source,
-        claim.test,
-        f"{judgement.n:,}",
-        f"{decisive.label}: {effect}" if effect else decisive.label,
-        judgement.verdict,
-        " ".join(text for text in (_sentence(judgement.reason), *judgement.remarks) if text),
-        ", ".join(claim.sweep_files),
-    )
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    low, high = record["interval"] or (None, None)
+    joined = {name: " ".join(record[name]) for name in ("sweeps", "remarks")}
+    flat = {name: value for name, value in record.items() if name not in ("interval", "findings")}
+    return {**flat, **joined, "interval_low": low, "interval_high": high}
 
 
-def notes(judgements: Sequence[Judgement]) -> tuple[str, ...]:
+def _notes(judgements: Sequence[Judgement]) -> tuple[str, ...]:
     """Return the lines below the table: the method, and the sweeps that would supply missing runs."""
     missing: dict[str, list[str]] = {}
     for judgement in judgements:
@@ -76,5 +122,14 @@ def notes(judgements: Sequence[Judgement]) -> tuple[str, ...]:
     )
 
 
-def _sentence(text: str) -> str:
-    return f"{text}." if text and not text.endswith(".") else text
+def rules_table() -> str:
+    """Return the rules of all claims as a Markdown table for the documentation."""
+    from idwbench.claims.registry import CLAIMS
+
+    head = ["| # | claim | where | holds if | sweep |", "|--:|---|---|---|---|"]
+    rows = []
+    for claim in CLAIMS:
+        sweeps = ", ".join(f"`{name}`" for name in claim.sweeps) or "none"
+        texts = (escape_markdown(text) for text in (claim.statement, claim.source, claim.test))
+        rows.append(f"| {claim.number} | {' | '.join(texts)} | {sweeps} |")
+    return "\n".join([*head, *rows]) + "\n"

@@ -41,14 +41,14 @@ def claims(
     load_plugins(plugin)
 
     from idwbench.cli.quality import advise, measured_runs, opened
-    from idwbench.cli.tables import write_table
+    from idwbench.cli.tables import write_tables
     from idwbench.files import check_output
 
     results = opened(db, measure)
     if output is not None:
         check_output(output, overwrite=force)
 
-    from idwbench.claims.formats import render_claims, terminal_claims
+    from idwbench.claims.table import claims_table
     from idwbench.claims.verdicts import judge_claims
     from idwbench.publications.paper import paper_runs
     from idwbench.training.threads import limited_threads
@@ -56,5 +56,5 @@ def claims(
     with limited_threads(1):
         runs = measured_runs(results, data_dir, measure)
         judgements = judge_claims(results, runs)
-    write_table(judgements, render_claims, terminal_claims, table_format, output, force=force)
+    write_tables([claims_table(judgements)], table_format, output, force=force)
     advise(paper_runs(runs))

@@ -165,7 +165,7 @@ def check_format(given: str | None, output: Path | None, as_json: bool) -> str:
     if as_json:
         raise ConfigError("prints to stdout", location=("json",), hint="--format json writes it to the file")
 
-    from idwbench.report.formats import TABLE_SUFFIXES, format_of
+    from idwbench.report.render import TABLE_SUFFIXES, format_of
 
     if given is None:
         return format_of(output)

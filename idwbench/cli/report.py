@@ -28,7 +28,7 @@ from idwbench.cli.options import (
 from idwbench.errors import ConfigError
 
 if TYPE_CHECKING:
-    from idwbench.report.layout import Printable
+    from idwbench.report.tables import Table
     from idwbench.results.records import ReportedRun
     from idwbench.results.store import Results
 
@@ -128,17 +128,16 @@ def report(
     load_plugins(plugin)
 
     from idwbench.cli.quality import advised
-    from idwbench.cli.tables import write_table
-    from idwbench.report.formats import render, terminal_report
+    from idwbench.cli.tables import write_tables
 
     setting = "table" if leaderboard is None else "leaderboard"
     runs = _selected(db, name, setting, method or (), prototypes or (), metric, measure, data_dir)
     with advised(runs, metric):
         if leaderboard is not None:
-            shown = _leaderboard(runs, metric, split, top, best_over, interval)
+            tables = _leaderboard(runs, metric, split, top, best_over, interval)
         else:
-            shown = _table(runs, metric, split if by_dataset else None, by_dataset=by_dataset, interval=interval)
-    write_table(shown, render, terminal_report, table_format, output, force=force)
+            tables = _tables(runs, metric, split if by_dataset else None, by_dataset=by_dataset, interval=interval)
+    write_tables(tables, table_format, output, force=force)
 
 
 def _named(table: str | None, leaderboard: str | None) -> str | None:
@@ -161,18 +160,18 @@ def _leaderboard(
     top: int | None,
     best_over: str | None,
     interval: bool,
-) -> Printable:
+) -> Sequence[Table]:
     from idwbench.report.leaderboard import leaderboard
 
     axes = [] if best_over is None else [axis.strip() for axis in best_over.split(",")]
-    return leaderboard(runs, metric, split=split, top=top, best_over=axes, intervals=interval)
+    return [leaderboard(runs, metric, split=split, top=top, best_over=axes, intervals=interval)]
 
 
-def _table(
+def _tables(
     runs: Sequence[ReportedRun], metric: str | None, split: str | None, *, by_dataset: bool, interval: bool
-) -> Printable:
+) -> Sequence[Table]:
     from idwbench.report.dual_form import dual_form, has_only_perceptrons
-    from idwbench.report.summaries import summarise
+    from idwbench.report.summaries import section_tables, summarise
 
     if by_dataset:
         from idwbench.report.by_dataset import by_dataset as side_by_side
@@ -180,7 +179,7 @@ def _table(
         return side_by_side(summarise(runs, metric), split)
     if metric is None and not interval and has_only_perceptrons(runs):
         return dual_form(runs)
-    return summarise(runs, metric, intervals=interval)
+    return section_tables(summarise(runs, metric, intervals=interval))
 
 
 def _selected(
@@ -196,16 +195,12 @@ def _selected(
     """Return the runs of a table or leaderboard, measured first if asked for."""
     from idwbench.cli.quality import measure as measure_quality
     from idwbench.cli.quality import opened
-    from idwbench.report.dual_form import has_only_perceptrons
     from idwbench.report.selection import select_reported_runs, select_runs
 
     results = opened(db, measure)
     if measure:
         measure_quality(results, select_runs(results, name, methods, prototypes, setting=setting), data_dir)
-    runs = select_reported_runs(results, name, methods, prototypes, metric=metric, setting=setting)
-    if metric is None and has_only_perceptrons(runs):  # their table has many metrics
-        return select_runs(results, name, methods, prototypes, setting=setting)
-    return runs
+    return select_reported_runs(results, name, methods, prototypes, metric=metric, setting=setting)
 
 
 def _print_contents(db: str, as_json: bool) -> None:

@@ -2,50 +2,42 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING
+
+import typer
 
 from idwbench.cli.echo import echo
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions
+    from idwbench.report.tables import Table
 
-__all__ = ["write_table"]
-
-
-_Table = TypeVar("_Table")
+__all__ = ["write_tables"]
 
 
-class _RichRenderable(Protocol):
-    """An object that Rich can print."""
+def write_tables(tables: Sequence[Table], table_format: str, output: Path | None, *, force: bool) -> None:
+    """Write tables to a file and print its name, or print them."""
+    from idwbench.report.render import render
+    from idwbench.report.text import render_text
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
-        """Yield its parts."""
-
-
-def write_table(
-    table: _Table,
-    render: Callable[[_Table, str], str],
-    renderable: Callable[[_Table], _RichRenderable],
-    table_format: str,
-    output: Path | None,
-    *,
-    force: bool,
-) -> None:
-    """Write a table to a file and print its name, or print it; `renderable` returns it for Rich."""
     if output is not None:
         from idwbench.files import write_file
 
-        write_file(output, render(table, table_format).encode(), overwrite=force)
+        write_file(output, render(tables, table_format).encode(), overwrite=force)
         echo(str(output))
-    elif table_format == "rich":
-        from rich.console import Console
-
-        # A pipe has no width.
-        console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
-        for part in renderable(table).__rich_console__(console, console.options):
-            console.print(part, crop=not getattr(part, "fits", False))
+    elif table_format == "rich" and sys.stdout.isatty():
+        # Without bold, on a dumb terminal, a star marks the best.
+        style = None if os.environ.get("TERM") in ("dumb", "unknown") else _styled
+        echo(render_text(tables, shutil.get_terminal_size().columns, style), nl=False)
     else:
-        echo(render(table, table_format), nl=False)
+        echo(render(tables, table_format), nl=False)
+
+
+def _styled(text: str, how: str) -> str:
+    if how in ("bold", "dim"):
+        return typer.style(text, **{how: True})
+    return text if os.environ.get("NO_COLOR") else typer.style(text, fg=how)

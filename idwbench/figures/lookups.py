@@ -13,9 +13,15 @@ from idwbench.errors import ConfigError
 from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows
 from idwbench.figures.registry import figure_of_runs
 from idwbench.figures.style import Drawing, class_colour, seeds_label
-from idwbench.report.capacity import law_label, predicted_capacity
 from idwbench.report.labels import count_label
-from idwbench.report.lookups import Capacities, LookupRuns, lookup_capacities, lookup_runs
+from idwbench.report.lookups import (
+    Capacities,
+    LookupRuns,
+    law_label,
+    lookup_capacities,
+    lookup_runs,
+    predicted_capacity,
+)
 from idwbench.results.records import StoredRun
 
 if TYPE_CHECKING:

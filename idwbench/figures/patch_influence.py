@@ -97,7 +97,7 @@ def collect_patch_influence(store: Results, runs: Sequence[StoredRun]) -> PatchI
         [_influence(chosen, size, label, class_colour(size), DASHES[size]) for size, label in enumerate(_SIZES)],
         [_calibration(chosen, size, label) for size, label in enumerate(_SIZES)],
         varied,
-        (*_notes(chosen), f"{first.config.model.label} · {summarise([first]).sections[0].title}"),
+        (*_notes(chosen), f"{first.config.model.label} · {summarise([first])[0].title}"),
         tuple(left_out),
     )
 

@@ -139,7 +139,7 @@ def _first_setting(runs: Sequence[StoredRun]) -> tuple[list[StoredRun], str, tup
         raise ConfigError(problem, location=("figure",), hint="run the sweep paper_patches_two_moons")
     (_, method, setting), chosen = next(iter(groups.items()))
     chosen.sort(key=lambda run: run.config.seed)
-    source = " · ".join(filter(None, (method, setting, summarise(chosen[:1]).sections[0].title)))
+    source = " · ".join(filter(None, (method, setting, summarise(chosen[:1])[0].title)))
     left_out = len(complete) - len(chosen)
     return chosen, source, (f"not drawn: {left_out} other patch studies (drawn: {source})",) if left_out else ()
 

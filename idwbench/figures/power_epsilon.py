@@ -30,9 +30,10 @@ from idwbench.figures.plane import (
 from idwbench.figures.registry import figure_of_runs
 from idwbench.figures.runs import first_run, runs_of_row, select_runs_of_kind
 from idwbench.figures.style import INK, Drawing, percent_label, seeds_label
+from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic
-from idwbench.report.summaries import Row, Section
+from idwbench.report.summaries import Section
 from idwbench.results.records import StoredRun
 
 if TYPE_CHECKING:

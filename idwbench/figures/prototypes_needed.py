@@ -17,13 +17,12 @@ from idwbench.figures.lines import DASHES
 from idwbench.figures.registry import figure_of_runs
 from idwbench.figures.runs import select_runs_of_kind
 from idwbench.figures.style import INK, QUIET, Drawing, method_colour, new_page, seeds_label, style_axes
+from idwbench.report.frame import Row, rows, run_table
 from idwbench.report.labels import metric_label
-from idwbench.report.replication import Replication, distinct_runs, replication_of
-from idwbench.report.settings import SettingRuns, constants_title, group_by_setting, method_order, varying_settings
-from idwbench.report.statistics import Statistic, split_statistics
-from idwbench.report.validation import best_by_validation
+from idwbench.report.leaderboard import best_by_validation
+from idwbench.report.settings import constants_title, method_order, varying_settings
+from idwbench.report.statistics import Statistic
 from idwbench.results.records import StoredRun
-from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import Protocol
@@ -85,60 +84,52 @@ def prototypes_needed_figure(store: Results, runs: Sequence[StoredRun], data_dir
 
 def collect_prototypes_needed(runs: Sequence[StoredRun]) -> Needed:
     """Return the metric by number of prototypes; it raises as the figure does."""
-    runs = distinct_runs(runs)
     section, *others = select_runs_of_kind(runs).sections
     left_out = sorted({other.dataset for other in others if not section.has_data(other.dataset_config)})
-    runs = [run for run in runs if section.has_data(run.config.dataset) and run.state == "complete"]
-    replication = replication_of(runs)
+    table = run_table(run for run in runs if section.has_data(run.config.dataset) and run.state == "complete")
     metric = headline_metric(section.dataset_config.task)
-    memories, networks = (
-        group_by_setting([run for run in runs if run.config.model.kind == kind], replication)
-        for kind in (_MEMORY, "prototypes")
-    )
+    memories, networks = (rows(table[table.kind == kind], metric.name) for kind in (_MEMORY, "prototypes"))
     if not memories:
         raise ConfigError("no run of kernel regression on the same data", location=("figure",), hint=_SWEEP)
-    split = "holdout" if all(run.metric(metric.name, "holdout") is not None for run in runs) else "test"
-
-    def value(group: SettingRuns) -> Statistic:
-        return split_statistics(group.runs, metric.name, replication.seed)[split]
-
+    split = "holdout" if all(run.metric(metric.name, "holdout") is not None for run in table.run) else "test"
     memory = _chosen(memories, metric.name, (*_OF_KERNELS, *Protocol.model_fields))[0]
-    lines = _lines([(group, value(group)) for group in _chosen(networks, metric.name, tuple(Protocol.model_fields))])
+    chosen = _chosen(networks, metric.name, tuple(Protocol.model_fields))
+    lines = _lines([(row, row.statistics[split]) for row in chosen])
     captions = (
-        _answer(lines, value(memory).mean, metric.higher_is_better),
-        _spread(lines, replication, section.dataset_config),
+        _answer(lines, memory.statistics[split].mean, metric.higher_is_better),
+        _spread(lines, memory.data_seeds),
         constants_title([group.runs[0] for group in networks], (*_varying(networks), "prototypes", "dataset_seed")),
     )
     notes = (f"not drawn: other data sets ({', '.join(left_out)})",) if left_out else ()
-    label, named = f"{split} {metric_label(metric.name)}", (f"all data: {_name(memory)}", value(memory))
+    label, named = f"{split} {metric_label(metric.name)}", (f"all data: {_name(memory)}", memory.statistics[split])
     return Needed(label, metric.percent, lines, named, captions, notes)
 
 
-def _varying(groups: Sequence[SettingRuns]) -> tuple[str, ...]:
+def _varying(groups: Sequence[Row]) -> tuple[str, ...]:
     return varying_settings([group.settings for group in groups])
 
 
-def _chosen(groups: list[SettingRuns], metric: str, axes: Sequence[str]) -> list[SettingRuns]:
+def _chosen(groups: list[Row], metric: str, axes: Sequence[str]) -> list[Row]:
     """Return the values of `axes` with the best validation metric, or without one the first."""
     varying = _varying(groups)
     axes = [axis for axis in axes if axis in varying]
     if not axes:
         return groups
     if all(run.metric(metric, "validation") is not None for group in groups for run in group.runs):
-        return list(best_by_validation(groups, varying, axes, metric).groups)
-    first: dict[tuple[object, ...], SettingRuns] = {}
+        return list(best_by_validation(groups, varying, axes, metric).rows)
+    first: dict[tuple[object, ...], Row] = {}
     for group in groups:
         first.setdefault(tuple(group.settings.get(name) for name in varying if name not in axes), group)
     return list(first.values())
 
 
-def _name(group: SettingRuns) -> str:
+def _name(group: Row) -> str:
     model = group.runs[0].config.model
     method = model.method.replace("_kernel", " kernel")
     return ", ".join(filter(None, (method, model.parameters_label.split(", initialisation")[0])))
 
 
-def _lines(measured: Sequence[tuple[SettingRuns, Statistic]]) -> list[NeededLine]:
+def _lines(measured: Sequence[tuple[Row, Statistic]]) -> list[NeededLine]:
     """Return a line for each method with its parameters; those of one method differ in their dashes."""
     lines: dict[str, dict[int, Statistic]] = defaultdict(dict)
     methods: dict[str, str] = {}
@@ -179,9 +170,9 @@ def _answer(lines: Sequence[NeededLine], limit: float, higher_is_better: bool) -
     return "Fewest prototypes whose mean is at least as good as with all data: " + "; ".join(words)
 
 
-def _spread(lines: Sequence[NeededLine], replication: Replication, dataset: DatasetConfig) -> str:
+def _spread(lines: Sequence[NeededLine], data_seeds: Sequence[int]) -> str:
     counts = {one.n for line in lines for one in line.statistics.values()}
-    over = " of the data" if replication.data_seeds(dataset) else ""
+    over = " of the data" if data_seeds else ""
     return f"Mean ± sample standard deviation over {seeds_label(counts)}{over}"
 
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from idwbench.attention.scores import METHODS, get_method
 from idwbench.errors import ConfigError
+from idwbench.report.frame import Row, data_seed
 from idwbench.report.labels import count_label
-from idwbench.report.replication import data_seed
-from idwbench.report.summaries import Row, Section, summarise
+from idwbench.report.summaries import Section, summarise
 from idwbench.results.records import StoredRun
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _has_class_means(run: StoredRun) -> bool:
 
 
 def _selection(runs: Sequence[StoredRun], chosen: tuple[StoredRun, ...]) -> Selection:
-    sections = [section for section in summarise(chosen).sections if any(row.n for row in section.rows)]
+    sections = [section for section in summarise(chosen) if any(row.n for row in section.rows)]
     drawn = {id(run) for run in chosen}
     others = Counter(str(run.config.model.kind) for run in runs if id(run) not in drawn)
     left_out = [f"not drawn: {count_label(n, 'run')} of kind '{kind}'" for kind, n in sorted(others.items())]

@@ -29,12 +29,11 @@ def attention_part(results: Results, runs: Sequence[StoredRun], data_dir: Path |
     """Return the section of the dual form; None without complete runs of kind ``mlp``."""
     from idwbench.figures.collected.attention_by_class import attention_panels
     from idwbench.report.dual_form import dual_form
-    from idwbench.report.dual_form_layout import dual_form_tables
 
     perceptrons = [run for run in runs if run.config.model.kind == "mlp" and run.state == "complete"]
     if not perceptrons:
         return None
-    tables = dual_form_tables(dual_form(perceptrons))
+    tables = dual_form(perceptrons)
     try:
         found, _, left_out = attention_panels(results, perceptrons, data_dir, _IMAGES)
     except IdwbenchError as error:

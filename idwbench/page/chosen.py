@@ -6,10 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from idwbench.report.comparisons import higher_is_better
-from idwbench.report.replication import replication_of
-from idwbench.report.settings import SettingRuns, group_by_setting
-from idwbench.report.statistics import SPLITS, split_statistics
+from idwbench.report.frame import Row, rows, run_table
+from idwbench.report.statistics import SPLITS, higher_is_better
 from idwbench.results.records import ReportedRun
 from idwbench.runs.metrics import headline_metric
 
@@ -25,7 +23,7 @@ _MOST_CELLS = 200  # of a heat map
 class RankedSetting:
     """The complete runs of one setting, the mean of its metric, and the run whose metric is best."""
 
-    group: SettingRuns
+    group: Row
     mean: float
     best: ReportedRun
 
@@ -45,13 +43,13 @@ class ChosenRuns:
 
 def rank_settings(runs: Sequence[ReportedRun]) -> list[RankedSetting]:
     """Return the settings with complete runs, the best mean of the headline metric first."""
-    complete = [run for run in runs if run.state == "complete"]
-    replication = replication_of(complete)
+    table = run_table(run for run in runs if run.state == "complete")
+    table["metric"] = [headline_metric(run.setting.dataset.task).name for run in table.run]
     found: list[tuple[float, RankedSetting]] = []
-    for group in group_by_setting(complete, replication):
-        metric = headline_metric(group.runs[0].setting.dataset.task).name
+    parts = table.groupby("metric", sort=False)
+    for metric, group in [(name, row) for name, part in parts for row in rows(part, name)]:
         sign = -1 if higher_is_better(metric) else 1
-        by_split = split_statistics(group.runs, metric, replication.seed)
+        by_split = group.statistics
         split = next((split for split in SPLITS if split in by_split), None)
         if split is None:
             continue

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from idwbench.claims.table import HEADERS, cells, notes
+from idwbench.claims.table import claims_table
 from idwbench.claims.verdicts import judge_claims
 from idwbench.page.parts import sentences
 
@@ -51,14 +52,15 @@ def find_claims(results: Results) -> Claims | None:
     judgements = judge_claims(results)
     if not any(judgement.n and judgement.claim.sweeps for judgement in judgements):
         return None
-    rows = [_row(judgement) for judgement in judgements]
+    table = claims_table(judgements)
+    texts = {column.name: [cell.text for cell in column.cells] for column in table.columns}
+    rows = [_row(judgement, {n: c[place] for n, c in texts.items()}) for place, judgement in enumerate(judgements)]
     decided = tuple(row for row in rows if row.style != "open")
     undecided = tuple(row for row in rows if row.style == "open")
-    return Claims(decided, undecided, sentences(notes(judgements)))
+    return Claims(decided, undecided, sentences(table.notes))
 
 
-def _row(judgement: Judgement) -> ClaimRow:
-    texts = dict(zip(HEADERS, cells(judgement), strict=True))
+def _row(judgement: Judgement, texts: Mapping[str, str]) -> ClaimRow:
     return ClaimRow(
         number=texts["#"],
         statement=texts["claim"],

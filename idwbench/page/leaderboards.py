@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from idwbench.errors import ConfigError
 from idwbench.page.groups import RunGroup
 from idwbench.page.parts import Part
-from idwbench.report.layout import board_table
 from idwbench.report.leaderboard import leaderboard
 from idwbench.results.records import RESULT_STATES, ReportedRun
 from idwbench.runs.metrics import METRICS, headline_metric
@@ -24,9 +23,9 @@ def leaderboard_part(group: RunGroup, metric: str | None, top: int) -> Part:
         except ConfigError as error:
             problems.append(f"{error.problem}.")
             continue
-        if board.rows:
-            tables.append(board_table(board))
-        problems += [] if board.rows else board.notes
+        if board.groups:
+            tables.append(board)
+        problems += [] if board.groups else board.notes
     if not tables and not problems:
         problems = ["No run has ended yet."]
     return Part("leaderboard", "Leaderboard", notes=() if tables else tuple(problems), tables=tuple(tables))

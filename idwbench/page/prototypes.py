@@ -18,9 +18,8 @@ from idwbench.page.charts import plane_chart, round_number
 from idwbench.page.chosen import RankedSetting
 from idwbench.page.parts import Chart, Part, PrototypeGrid, sentences
 from idwbench.page.pictures import image_picture, key_picture
-from idwbench.report.columns import text_column
 from idwbench.report.labels import value_label
-from idwbench.report.tables import Table
+from idwbench.report.tables import Table, text_column
 from idwbench.results.records import ReportedRun
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.metrics import headline_metric

@@ -124,21 +124,21 @@ def _write_item(
         return paths
     from idwbench.report.by_dataset import by_dataset
     from idwbench.report.dual_form import dual_form, has_only_perceptrons
-    from idwbench.report.formats import render
-    from idwbench.report.layout import Printable
     from idwbench.report.leaderboard import leaderboard
-    from idwbench.report.summaries import summarise
+    from idwbench.report.render import render
+    from idwbench.report.summaries import section_tables, summarise
+    from idwbench.report.tables import Table
 
-    report: Printable
+    tables: Sequence[Table]
     if item.ranked is None and item.metric is None and has_only_perceptrons(runs):
-        report = dual_form(runs)
+        tables = dual_form(runs)
     elif item.by_dataset:
-        report = by_dataset(summarise(runs, item.metric))
+        tables = by_dataset(summarise(runs, item.metric))
     elif item.ranked is not None:
-        report = leaderboard(runs, item.metric, split=item.ranked, best_over=item.best_over, intervals=True)
+        tables = [leaderboard(runs, item.metric, split=item.ranked, best_over=item.best_over, intervals=True)]
     else:
-        report = summarise(runs, item.metric, intervals=item.metric is None)
-    for path, text in zip(paths, (render(report, "markdown"), render(report, "csv")), strict=True):
+        tables = section_tables(summarise(runs, item.metric, intervals=item.metric is None))
+    for path, text in zip(paths, (render(tables, "markdown"), render(tables, "csv")), strict=True):
         write_file(path, text.encode(), overwrite=True)
     return paths
 
@@ -146,13 +146,15 @@ def _write_item(
 def _write_claims(
     publication: Publication, results: Results, runs: Sequence[StoredRun] | None, target: Path
 ) -> list[Path]:
-    from idwbench.claims.formats import render_claims
+    from idwbench.claims.table import claims_table
     from idwbench.claims.verdicts import judge_claims
+    from idwbench.report.render import render
 
     judgements = [found for found in judge_claims(results, runs) if found.claim.origin == publication.claims]
+    table = claims_table(judgements)
     paths = [target / "claims.md", target / "claims.json"]
     for path, table_format in zip(paths, ("markdown", "json"), strict=True):
-        write_file(path, render_claims(judgements, table_format).encode(), overwrite=True)
+        write_file(path, render([table], table_format).encode(), overwrite=True)
     return paths
 
 

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from idwbench.claims.definitions import Origin
 from idwbench.errors import ResultsError
-from idwbench.report.replication import data_seed
+from idwbench.report.frame import data_seed
 from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.results.store import Results
 

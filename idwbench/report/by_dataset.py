@@ -1,123 +1,123 @@
-"""A report with one row for each model and one column for each data set."""
+"""A table with one row for each model and one column for each data set."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+
+import pandas
 
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.report.columns import text_column
-from idwbench.report.comparisons import compare, higher_is_better, rounded
-from idwbench.report.labels import count_label, metric_label, protocol_label, value_label
-from idwbench.report.statistics import Statistic, present_splits
-from idwbench.report.summaries import Report, Row, Section
-from idwbench.report.tables import MISSING, Cell, Column, Table
+from idwbench.report.frame import Row
+from idwbench.report.labels import count_label, metric_label, protocol_label
+from idwbench.report.statistics import Statistic, compare, higher_is_better, present_splits, rounded
+from idwbench.report.summaries import Section, section_tables
+from idwbench.report.tables import MISSING, Column, Table, nonempty, statistic_column, text_column
 
-__all__ = ["ByDataset", "by_dataset", "by_dataset_tables"]
+__all__ = ["by_dataset"]
 
 _COLUMNS_OF_A_TABLE = 4
 
 
-@dataclass(frozen=True)
-class ByDataset:
-    """The sections of a report side by side, with their metric on one split."""
+def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[Table, ...]:
+    """Return tables of four data sets each; the last has the mean rank over all data sets, and the notes.
 
-    report: Report
-    split: str
-
-
-def by_dataset(report: Report, split: str | None = None) -> ByDataset:
-    """Return the sections of a report as columns.
+    The first has the records of all sections.
 
     Args:
-        report: Sections with the same metric.
+        sections: Sections with the same metric.
         split: The split to show: by default ``test``, or the first that has the metric.
 
     Raises:
         ConfigError: the sections have different metrics, or no run has the metric on the split.
     """
-    metrics = list(dict.fromkeys(section.metric for section in report.sections))
-    if len(metrics) > 1:
-        problem = "the tasks of these runs have different metrics; give one"
-        raise ConfigError(problem, location=("metric",), hint=f"one of: {', '.join(metrics)}")
-    found = present_splits(row.statistics for section in report.sections for row in section.rows)
-    if split is not None and found and split not in found:
-        problem = f"no run has {metrics[0]} on a split '{split}'"
-        raise ConfigError(problem, location=("split",), hint=did_you_mean(split, found))
-    return ByDataset(report, split or (found[0] if found else "test"))
-
-
-def by_dataset_tables(shown: ByDataset) -> tuple[Table, ...]:
-    """Return tables of four data sets each; the last has the mean rank over all data sets."""
-    sections = shown.report.sections
     if not sections:
         return ()
-    rows = list({row.model.identity(): row for section in sections for row in section.rows}.values())
-    columns = [_column(section, _name(section, sections), rows, shown.split) for section in sections]
-    ranks = _mean_ranks([_found(section, rows, shown.split) for section in sections], sections[0].metric)
+    split = _split(sections, split)
+    models = list({row.model.identity(): row for section in sections for row in section.rows}.values())
+    headers = _headers(sections)
+    measured = [_measured(section, models, split) for section in sections]
+    rows = [(place, {split: one} if one else {}) for place, column in enumerate(measured) for one in column]
+    comparison = compare(rows, sections[0].metric)
+    marked = [by_split.get(split) for by_split in comparison.statistics]
+    starts = range(0, len(marked), len(models))
+    columns = [
+        _column(header, sections[0].metric, marked[start : start + len(models)])
+        for header, start in zip(headers, starts, strict=True)
+    ]
     parts = [columns[start : start + _COLUMNS_OF_A_TABLE] for start in range(0, len(columns), _COLUMNS_OF_A_TABLE)]
     if len(sections) > 1:
+        ranks = _mean_ranks(measured, sections[0].metric)
         parts[-1] = [*parts[-1], text_column("rank", "mean rank", ranks, numeric=True, narrow="mean\nrank")]
-    tables = []
-    for place, part in enumerate(parts):
-        is_last = place == len(parts) - 1
-        tables.append(
-            Table(
-                title=_title(sections),
-                columns=(*_models(rows), *part),
-                groups=tuple(row.model.prototypes > 0 for row in rows),
-                metric=_metric(sections, shown.split),
-                marked="best mean of the data set" if any(c.best for column in part for c in column.cells) else "",
-                notes=_notes(sections) if is_last else (),
-            )
+    tables = [
+        Table(
+            title=_title(sections),
+            columns=(*_models(models), *part),
+            groups=tuple(row.model.prototypes > 0 for row in models),
+            metric=_metric(sections, split),
+            marked="best mean of the data set" if any(c.best for column in part for c in column.cells) else "",
         )
+        for part in parts
+    ]
+    tables[-1] = replace(tables[-1], notes=_notes(sections, headers, comparison.notes))
+    whole = section_tables(sections)
+    records = [table.records for table in whole]
+    tables[0] = replace(
+        tables[0], fields=whole[0].fields, records=lambda nested: [one for found in records for one in found(nested)]
+    )
     return tuple(tables)
 
 
-def _models(rows: Sequence[Row]) -> tuple[Column, ...]:
-    models = [row.model for row in rows]
+def _split(sections: Sequence[Section], split: str | None) -> str:
+    metrics = list(dict.fromkeys(section.metric for section in sections))
+    if len(metrics) > 1:
+        problem = "the tasks of these runs have different metrics; give one"
+        raise ConfigError(problem, location=("metric",), hint=f"one of: {', '.join(metrics)}")
+    found = present_splits(row.statistics for section in sections for row in section.rows)
+    if split is not None and found and split not in found:
+        problem = f"no run has {metrics[0]} on a split '{split}'"
+        raise ConfigError(problem, location=("split",), hint=did_you_mean(split, found))
+    return split or (found[0] if found else "test")
+
+
+def _headers(sections: Sequence[Section]) -> list[str]:
+    """Return the label of each data set, and what tells a section from others that share it."""
+    words = [section.title.split(" · ") for section in sections]
+    headers = []
+    for section, own in zip(sections, words, strict=True):
+        alike = [of for other, of in zip(sections, words, strict=True) if other.dataset == section.dataset]
+        telling = [word for word in own[1:] if not all(word in of for of in alike)]
+        headers.append(" · ".join([section.dataset, *telling]))
+    return headers
+
+
+def _measured(section: Section, models: Sequence[Row], split: str) -> list[Statistic | None]:
+    """Return the statistic of each model in a section, None where there is none."""
+    statistics: Mapping[str, Mapping[str, Statistic]] = {row.model.identity(): row.statistics for row in section.rows}
+    return [statistics.get(row.model.identity(), {}).get(split) for row in models]
+
+
+def _column(header: str, metric: str, found: Sequence[Statistic | None]) -> Column:
+    narrow = header.replace(" · ", "\n") if " · " in header else header.replace("_", "_\n", 1)
+    return statistic_column(header, header, metric, found, compared=True, narrow=narrow)
+
+
+def _models(found: Sequence[Row]) -> tuple[Column, ...]:
+    models = [row.model for row in found]
     prototypes = (str(model.prototypes or MISSING) for model in models)
     columns = (
         text_column("method", "method", (model.method for model in models)),
         text_column("setting", "parameters", (model.parameters_label for model in models)),
         text_column("prototypes", "prototypes", prototypes, numeric=True, narrow="proto-\ntypes"),
     )
-    return tuple(column for column in columns if not column.is_empty)
-
-
-def _name(section: Section, sections: Sequence[Section]) -> str:
-    """Return the label of the data set, or the title of a section that shares it with another."""
-    labels = [other.dataset for other in sections]
-    return section.dataset if labels.count(section.dataset) == 1 else section.title
-
-
-def _found(section: Section, rows: Sequence[Row], split: str) -> list[Statistic | None]:
-    """Return the statistic of each row in a section, None where there is none."""
-    statistics: Mapping[str, Mapping[str, Statistic]] = {row.model.identity(): row.statistics for row in section.rows}
-    return [statistics.get(row.model.identity(), {}).get(split) for row in rows]
-
-
-def _column(section: Section, name: str, rows: Sequence[Row], split: str) -> Column:
-    found = _found(section, rows, split)
-    compared = compare([("", {} if one is None else {split: one}) for one in found], section.metric).statistics
-    cells = [
-        Cell(MISSING) if one is None else Cell(value_label(section.metric, one.mean, one.std), marks[split].best)
-        for one, marks in zip(found, compared, strict=True)
-    ]
-    return Column(name, name, True, tuple(cells), compared=True, narrow_header=name.replace("_", "_\n", 1))
+    return nonempty(columns)
 
 
 def _mean_ranks(columns: Sequence[Sequence[Statistic | None]], metric: str) -> list[str]:
     """Return the mean over data sets of the rank of each row; equal means share the mean of their ranks."""
-    sign = -1 if higher_is_better(metric) else 1
-    ranks: list[list[float]] = [[] for _ in columns[0]]
-    for column in columns:
-        values = [None if one is None else sign * rounded(one.mean) for one in column]
-        known = [value for value in values if value is not None]
-        for place, value in enumerate(values):
-            if value is not None:
-                ranks[place].append(sum(other < value for other in known) + (known.count(value) + 1) / 2)
-    return [f"{sum(row) / len(row):.1f}" if len(row) == len(columns) else MISSING for row in ranks]
+    means = pandas.DataFrame([[one and rounded(one.mean) for one in column] for column in columns], dtype=float)
+    ranks = means.rank(axis=1, ascending=not higher_is_better(metric))
+    return [MISSING if rank != rank else f"{rank:.1f}" for rank in ranks.mean(skipna=False)]
 
 
 def _title(sections: Sequence[Section]) -> str:
@@ -127,20 +127,19 @@ def _title(sections: Sequence[Section]) -> str:
 
 def _metric(sections: Sequence[Section], split: str) -> str:
     counts = sorted({row.n for section in sections for row in section.rows if row.n})
-    over = "" if not counts or counts[-1] == 1 else f", mean ± sample standard deviation over {_range(counts)} seeds"
+    seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) if counts else ""
+    over = "" if not counts or counts[-1] == 1 else f", mean ± sample standard deviation over {seeds} seeds"
     return f"Metric: {metric_label(sections[0].metric)} on the split {split}{over}"
 
 
-def _range(counts: Sequence[int]) -> str:
-    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-
-
-def _notes(sections: Sequence[Section]) -> tuple[str, ...]:
-    """Return the settings of data sets that differ from the default, and the notes of all sections."""
+def _notes(sections: Sequence[Section], headers: Sequence[str], tests: Sequence[str]) -> tuple[str, ...]:
+    """Return the settings that differ from the default or tell columns apart, and notes on what is shown."""
     settings = []
-    for section in sections:
+    for section, header in zip(sections, headers, strict=True):
         words = section.title.removesuffix(f" · {protocol_label(section.protocol)}")
         words = words.removesuffix(f" · {len(section.data_seeds)} seeds of the data")
-        if words != section.dataset == _name(section, sections):
+        if header != section.dataset:
+            settings.append(f"{header}: {section.title}.")
+        elif words != section.dataset:
             settings.append(f"{words}.")
-    return (*settings, *dict.fromkeys(note for section in sections for note in section.notes))
+    return (*settings, *dict.fromkeys([*(note for section in sections for note in section.notes_on_runs), *tests]))

@@ -2,83 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
+
+import pandas
 
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.report.availability import availability_notes, check_metric, is_shown, kinds_with
-from idwbench.report.comparisons import compare, higher_is_better, rounded
-from idwbench.report.counts import count_notes, seed_notes
-from idwbench.report.intervals import interval_notes, with_intervals
-from idwbench.report.replication import Replication, distinct_runs, replication_notes, replication_of
-from idwbench.report.settings import (
-    SettingRuns,
-    constants_title,
-    group_by_setting,
-    method_order,
-    sortable,
-    varying_settings,
+from idwbench.report.frame import Row, ended, replication_notes, rows, run_table
+from idwbench.report.labels import count_label
+from idwbench.report.notes import availability_notes, check_metric, count_notes, kinds_with, seed_notes, shown
+from idwbench.report.settings import constants_title, method_order, setting_names, sortable, varying_settings
+from idwbench.report.statistics import (
+    SPLITS,
+    Statistic,
+    compare,
+    higher_is_better,
+    interval_notes,
+    present_splits,
+    rounded,
+    statistic,
+    with_intervals,
 )
-from idwbench.report.statistics import SPLITS, Statistic, present_splits, split_statistics
-from idwbench.report.validation import Choice, best_by_validation, check_axes
+from idwbench.report.tables import (
+    MISSING,
+    ROW_COLUMNS,
+    Table,
+    marked_words,
+    metric_words,
+    nonempty,
+    removable,
+    row_fields,
+    row_record,
+    setting_column,
+    split_columns,
+    text_column,
+)
 from idwbench.results.records import ReportedRun
-from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import METRICS, headline_metric
 
-__all__ = ["BoardRow", "Leaderboard", "leaderboard"]
-
-
-@dataclass(frozen=True)
-class BoardRow:
-    """One setting, over seeds.
-
-    Attributes:
-        rank: From 1; equal means share a rank. None without a mean on the split of the leaderboard.
-        settings: All settings but the seed by name, as the columns of `Results.to_frame`.
-        config: The configuration of one of its runs.
-        n: Number of complete runs.
-        n_diverged: Number of diverged runs, which are in no statistic.
-        statistics: The metric by split.
-        n_parameters: Number of learned parameters; None if no run is complete.
-    """
-
-    rank: int | None
-    settings: Mapping[str, Any]
-    config: RunConfig
-    n: int
-    n_diverged: int
-    statistics: Mapping[str, Statistic]
-    n_parameters: int | None
-
-
-@dataclass(frozen=True)
-class Leaderboard:
-    """All settings of a selection of runs, best first.
-
-    Attributes:
-        title: The settings that all runs share.
-        metric: The name of the metric.
-        split: The split that rows are sorted by.
-        order: Which values come first; ``highest`` for an unknown metric.
-        settings: The names of the settings that vary.
-        rows: Sorted; rows without a mean, and then rows of diverged runs only, come last.
-        n_rows: The number of rows before `top` was applied.
-        is_tested: Whether marks are based on a paired test; otherwise only the best mean is marked.
-        has_several_datasets: Whether data sets or their settings differ; rows on different data are not compared.
-        notes: Lines below the table.
-    """
-
-    title: str
-    metric: str
-    split: str
-    order: Literal["highest", "lowest"]
-    settings: tuple[str, ...]
-    rows: tuple[BoardRow, ...]
-    n_rows: int
-    is_tested: bool
-    has_several_datasets: bool
-    notes: tuple[str, ...]
+__all__ = ["Choice", "best_by_validation", "leaderboard"]
 
 
 def leaderboard(
@@ -89,8 +53,10 @@ def leaderboard(
     top: int | None = None,
     best_over: Iterable[str] = (),
     intervals: bool = False,
-) -> Leaderboard:
+) -> Table:
     """Return all settings of `runs` in one list, sorted by the mean of a metric over seeds.
+
+    Rows without a mean, and then rows of diverged runs only, come last. Rows on different data are not compared.
 
     Args:
         runs: Stored runs in any state, such as those from `select_runs`; a run that is given twice counts once.
@@ -98,8 +64,8 @@ def leaderboard(
         split: The split to sort by, by default ``test``, or the first that has the metric.
         top: The number of rows; None for all. Marks, tests and counts are those of all rows.
         best_over: Settings of the model or the protocol: of their values only those with the best validation metric are
-            kept, for each combination of the other settings; see `idwbench.report.validation.best_by_validation`.
-        intervals: Whether to compute 95 % intervals of the means, see `idwbench.report.intervals`.
+            kept, for each combination of the other settings; see `best_by_validation`.
+        intervals: Whether to compute 95 % intervals of the means, see `idwbench.report.statistics.mean_interval`.
 
     Raises:
         ConfigError: no run has the metric, or none on that split; the tasks differ and no metric is given; an unknown
@@ -107,126 +73,203 @@ def leaderboard(
     """
     if top is not None and top < 1:
         raise ConfigError(f"expected a number of rows from 1, got {top}", location=("top",))
-    runs = distinct_runs(runs)
-    replication = replication_of(runs)
-    name = _metric(runs, metric)
-    kinds = kinds_with(runs, name)
-    ended = (run for run in runs if run.state in ("complete", "diverged") and run.setting.model.kind in kinds)
-    groups = [group for group in group_by_setting(ended, replication) if is_shown(group.runs, name)]
-    varying = varying_settings([group.settings for group in groups])
-    chosen = _chosen(groups, varying, best_over, name)
-    rows, is_tested, test_notes = _compared(
-        [_row(group, name, replication) for group in chosen.groups], name, replication
-    )
-    by = _split([row.statistics for row in rows], split, name)
-    shown = (ranked := _ranked(rows, by, name, varying))[:top]
+    table = run_table(runs)
+    name = _metric(table, metric)
+    kinds = kinds_with(table, name)
+    found = shown(ended(table), name, kinds)
+    choice, varying = _chosen(rows(found, name), best_over, name)
+    comparison = compare([(row.data, row.statistics) for row in choice.rows], name)
+    compared = [replace(row, statistics=s) for row, s in zip(choice.rows, comparison.statistics, strict=True)]
+    by = _split(compared, split, name)
+    ranked = _ranked(compared, by, name, varying)
+    board = ranked[:top]
+    lines: tuple[str, ...] = ()
     if intervals:
-        shown, interval_lines = _with_intervals(shown, by)
-    return Leaderboard(
-        title=constants_title([group.runs[0] for group in groups] or runs[:1], (*varying, *_pooled_names(replication))),
-        metric=name,
-        split=by,
-        order="highest" if higher_is_better(name) else "lowest",
-        settings=_columns(varying, groups),
-        rows=tuple(shown),
-        n_rows=len(ranked),
-        is_tested=is_tested,
-        has_several_datasets=len({replication.data_key(row.config.dataset) for row in rows}) > 1,
-        notes=(
-            *([f"The first {len(shown):,} of {len(ranked):,} rows."] if len(shown) < len(ranked) else []),
-            *([] if name in METRICS else [f"Whether a higher {name} is better is not known."]),
-            *chosen.notes,
-            *replication_notes([run for group in groups for run in group.runs], replication),
-            *test_notes,
-            *(interval_lines if intervals else ()),
-            *seed_notes(rows),
-            *count_notes(rows, runs),
-            *availability_notes(runs, name, kinds),
-        ),
+        with_them = with_intervals([row.statistics for _, row in board], (by,))
+        board = [(rank, replace(row, statistics=s)) for (rank, row), s in zip(board, with_them, strict=True)]
+        lines = interval_notes(with_them)
+    notes = (
+        *([f"The first {len(board):,} of {len(ranked):,} rows."] if len(board) < len(ranked) else []),
+        *([] if name in METRICS else [f"Whether a higher {name} is better is not known."]),
+        *choice.notes,
+        *replication_notes(found),
+        *comparison.notes,
+        *lines,
+        *seed_notes(compared),
+        *count_notes(compared, table),
+        *availability_notes(table, name, kinds),
+    )
+    pooled = ("dataset_seed",) if any(table.data_seeds) else ()
+    first = [row.runs[0] for row in choice.rows] or [*table.run[:1]]
+    among = " on the same data" if len({row.data for row in compared}) > 1 else ""
+    return replace(
+        _table(board, name, by, _columns(varying, choice.rows)),
+        title=constants_title(first, (*varying, *pooled)),
+        marked=marked_words([row for _, row in board], comparison.is_tested, among),
+        notes=notes,
     )
 
 
-def _metric(runs: Sequence[ReportedRun], metric: str | None) -> str:
+def _metric(table: pandas.DataFrame, metric: str | None) -> str:
     if metric is not None:
-        check_metric(runs, metric)
+        check_metric(table, metric)
         return metric
-    names = sorted({headline_metric(run.setting.dataset.task).name for run in runs})
+    names = sorted({headline_metric(task).name for task in {run.setting.dataset.task for run in table.run}})
     if len(names) != 1:
         problem = "the tasks of these runs have different metrics; give one" if names else "there are no runs"
         raise ConfigError(problem, location=("metric",), hint=f"one of: {', '.join(names)}" if names else "")
     return names[0]
 
 
-def _chosen(groups: list[SettingRuns], varying: tuple[str, ...], best_over: Iterable[str], metric: str) -> Choice:
-    axes = check_axes(best_over, groups)
-    return best_by_validation(groups, varying, axes, metric) if axes else Choice(tuple(groups), ())
-
-
-def _pooled_names(replication: Replication) -> tuple[str, ...]:
-    """Return the setting that a title does not show since runs are pooled over it."""
-    return ("dataset_seed",) if replication.pooled else ()
-
-
-def _row(group: SettingRuns, metric: str, replication: Replication) -> BoardRow:
-    complete = group.complete
-    return BoardRow(
-        rank=None,
-        settings=group.settings,
-        config=group.runs[0].config,
-        n=len(complete),
-        n_diverged=len(group.runs) - len(complete),
-        statistics=split_statistics(complete, metric, replication.seed),
-        n_parameters=next((run.n_parameters for run in complete if run.n_parameters is not None), None),
-    )
-
-
-def _compared(
-    rows: list[BoardRow], metric: str, replication: Replication
-) -> tuple[list[BoardRow], bool, tuple[str, ...]]:
-    """Return rows with their marks among rows on the same data, whether any was tested, and notes on the test."""
-    found = compare([(replication.data_key(row.config.dataset), row.statistics) for row in rows], metric)
-    marked = [replace(row, statistics=one) for row, one in zip(rows, found.statistics, strict=True)]
-    return marked, found.is_tested, found.notes
-
-
-def _with_intervals(rows: list[BoardRow], split: str) -> tuple[list[BoardRow], tuple[str, ...]]:
-    statistics = with_intervals([row.statistics for row in rows], (split,))
-    found = [replace(row, statistics=one) for row, one in zip(rows, statistics, strict=True)]
-    return found, interval_notes(statistics)
-
-
-def _split(rows: Sequence[Mapping[str, Statistic]], split: str | None, metric: str) -> str:
-    found = present_splits(rows)
+def _split(found: Iterable[Row], split: str | None, metric: str) -> str:
+    present = present_splits(row.statistics for row in found)
     if split is None:
-        return found[0] if found else SPLITS[0]
-    if split not in (found or SPLITS):
+        return present[0] if present else SPLITS[0]
+    if split not in (present or SPLITS):
         problem = f"no run has {metric} on a split '{split}'"
-        raise ConfigError(problem, location=("split",), hint=did_you_mean(split, found or SPLITS))
+        raise ConfigError(problem, location=("split",), hint=did_you_mean(split, present or SPLITS))
     return split
 
 
-def _ranked(rows: list[BoardRow], split: str, metric: str, varying: Sequence[str]) -> list[BoardRow]:
+def _ranked(found: Sequence[Row], split: str, metric: str, varying: Sequence[str]) -> list[tuple[int | None, Row]]:
+    """Return the rows with their ranks, from 1; equal means share a rank, and rows without a mean have none."""
     sign = -1 if higher_is_better(metric) else 1
 
-    def score(row: BoardRow) -> tuple[int, float]:
-        found = row.statistics.get(split)
-        if found is None:
+    def score(row: Row) -> tuple[int, float]:
+        one = row.statistics.get(split)
+        if one is None:
             return (1 if row.n else 2, 0.0)
-        return (0, sign * rounded(found.mean))
+        return (0, sign * rounded(one.mean))
 
-    def ties(row: BoardRow) -> tuple[object, ...]:
+    def ties(row: Row) -> tuple[object, ...]:
         others = {name: row.settings.get(name) for name in varying if name != "method"}
         return (row.settings["dataset"], method_order(row.settings["method"]), sortable(others))
 
-    ranked = sorted(rows, key=lambda row: (score(row), ties(row)))
+    ranked = sorted(found, key=lambda row: (score(row), ties(row)))
     first: dict[tuple[int, float], int] = {}
     for place, row in enumerate(ranked, start=1):
         first.setdefault(score(row), place)
-    return [replace(row, rank=None if score(row)[0] else first[score(row)]) for row in ranked]
+    return [(None if score(row)[0] else first[score(row)], row) for row in ranked]
 
 
-def _columns(varying: tuple[str, ...], groups: Sequence[SettingRuns]) -> tuple[str, ...]:
+def _columns(varying: Sequence[str], found: Sequence[Row]) -> tuple[str, ...]:
     """Return the settings to show: the kind only if one method has several."""
-    kinds = {(group.settings["method"], group.settings["model"]) for group in groups}
+    kinds = {(row.settings["method"], row.settings["model"]) for row in found}
     several = len(kinds) > len({method for method, _ in kinds})
     return tuple(name for name in varying if name != "model" or several)
+
+
+def _table(board: Sequence[tuple[int | None, Row]], metric: str, split: str, settings: Sequence[str]) -> Table:
+    found = [row for _, row in board]
+    statistics = [row.statistics for row in found]
+    splits = (split, *(other for other in present_splits(statistics) if other != split))
+    n, diverged, *facts = (column.column(found) for column in ROW_COLUMNS)
+    ranks = text_column("rank", "rank", (MISSING if rank is None else str(rank) for rank, _ in board), numeric=True)
+    columns = [
+        *(setting_column(name, [row.settings.get(name, MISSING) for row in found]) for name in settings),
+        *(n, diverged, *split_columns(splits, metric, found), *facts),
+    ]
+    names = ("rank", *setting_names([row.settings for row in found]), *row_fields(statistics))
+    order = "highest" if higher_is_better(metric) else "lowest"
+
+    def records(nested: bool) -> list[dict[str, Any]]:
+        full = ({"rank": rank, **row.settings, **row_record(row, metric)} for rank, row in board)
+        return [{name: record.get(name) for name in names} for record in full]
+
+    return Table(
+        title="",
+        columns=(ranks, *nonempty(columns, {split, "n", *settings})),
+        groups=(None,) * len(board),
+        metric=f"{metric_words(metric, found)}; sorted by {split}, {order} first",
+        removable=tuple(name for name in removable(splits) if name.split()[0] != split),
+        fields=tuple(dict.fromkeys(names)),
+        records=records,
+    )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The settings that were kept, and notes on how they were chosen."""
+
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+
+def _chosen(found: Sequence[Row], best_over: Iterable[str], metric: str) -> tuple[Choice, tuple[str, ...]]:
+    """Return the rows that a leaderboard shows, and the settings that vary among all."""
+    varying = varying_settings([row.settings for row in found])
+    known = {name for row in found for name in row.settings if name != "dataset" and not name.startswith("dataset_")}
+    axes = tuple(dict.fromkeys(best_over))
+    for axis in axes:
+        if axis not in known:
+            problem = f"no setting of models or protocols is called '{axis}'"
+            raise ConfigError(problem, location=("best_over",), hint=did_you_mean(axis, known))
+    return best_by_validation(found, varying, axes, metric) if axes else Choice(tuple(found), ()), varying
+
+
+def best_by_validation(found: Sequence[Row], varying: Collection[str], axes: Sequence[str], metric: str) -> Choice:
+    """Keep, for each combination of the other varying settings, the values of `axes` with the best validation metric.
+
+    The metric is `metric`, or the headline metric of the task where `metric` is not measured on the validation split;
+    compared are its means over seeds. Of equal means the first in the order of `axes` is kept. Settings whose runs all
+    diverged are kept only if nothing else is left.
+
+    Args:
+        found: The settings to choose from, with their runs.
+        varying: The names of settings that vary.
+        axes: The names of settings to choose.
+        metric: The metric of the table.
+
+    Raises:
+        ConfigError: a complete run has no validation metric.
+    """
+    name = _measured([run for row in found for run in row.complete], metric, axes)
+    values = ({place: run.metric(name, "validation") for place, run in enumerate(row.complete)} for row in found)
+    means = [*map(statistic, values)]
+    candidates: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    others = [setting for setting in varying if setting not in axes]
+    for place, row in enumerate(found):
+        candidates[tuple(row.settings.get(setting) for setting in others)].append(place)
+    sign = -1 if higher_is_better(name) else 1
+
+    def order(place: int) -> tuple[object, ...]:
+        mean, settings = means[place], found[place].settings
+        values = sortable({axis: settings.get(axis) for axis in axes})
+        return (mean is None, 0.0 if mean is None else sign * rounded(mean.mean), values)
+
+    kept = sorted(min(places, key=order) for places in candidates.values())
+    notes = [
+        f"{', '.join(axes)}: chosen by the mean over seeds of {name.replace('_', ' ')} on the validation split, not by "
+        f"test; {len(kept):,} of {count_label(len(found), 'setting')} kept.",
+        *(f"{axis} does not vary." for axis in axes if axis not in varying),
+        *_unequal(candidates.values(), means),
+    ]
+    return Choice(tuple(found[place] for place in kept), tuple(notes))
+
+
+def _measured(runs: Sequence[ReportedRun], metric: str, axes: Sequence[str]) -> str:
+    """Return the metric to choose by; `runs` are complete."""
+    name = metric
+    if runs and all(run.metric(metric, "validation") is None for run in runs):
+        name = headline_metric(runs[0].setting.dataset.task).name
+    lacking = [run for run in runs if run.metric(name, "validation") is None]
+    if lacking:
+        # A study of patches has no such metric, whatever its data.
+        has_split = any(run.setting.dataset.validation for run in lacking)
+        raise ConfigError(
+            f"{len(lacking):,} of {count_label(len(runs), 'complete run')} have no validation {name}, by which "
+            f"{', '.join(axes)} would be chosen",
+            location=("best_over",),
+            hint="" if has_split else "add `validation: 0.1` to the data set of the sweep",
+        )
+    return name
+
+
+def _unequal(candidates: Iterable[Sequence[int]], means: Sequence[Statistic | None]) -> list[str]:
+    """Return a note if settings with different numbers of seeds were compared."""
+    counts = [{one.n for place in places if (one := means[place]) is not None} for places in candidates]
+    unequal = [n for n in counts if len(n) > 1]
+    if not unequal:
+        return []
+    low, high = min(map(min, unequal)), max(map(max, unequal))
+    return [f"Some were chosen among settings with different numbers of seeds ({low} to {high})."]

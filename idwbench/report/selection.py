@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.report.availability import has_metric
+from idwbench.report.dual_form import has_only_perceptrons
 from idwbench.results.records import ReportedRun, StoredRun
 from idwbench.results.store import Results
+from idwbench.runs.kinds.models import MODELS
 
 __all__ = ["select_reported_runs", "select_runs"]
 
@@ -49,12 +50,15 @@ def select_reported_runs(
 ) -> list[ReportedRun]:
     """Return the runs of `select_runs` with what a table of a metric needs, which is faster; raises the same.
 
-    If no run has the metric, they have all metrics, which messages name.
+    If no run has the metric, they have all metrics, which messages name; of perceptrons alone, too, whose table has
+    many.
     """
 
     def find(sweep: str | None, dataset: str | None) -> list[ReportedRun]:
         found = results.find_reported_runs(sweep=sweep, dataset=dataset, metric=metric)
-        if metric is None or any(has_metric(run, metric) for run in found):
+        if metric is None and not has_only_perceptrons(found):
+            return [*found]
+        if metric is not None and any(name == metric for run in found for _, name in run.metrics):
             return [*found]
         return [*results.find_runs(sweep=sweep, dataset=dataset)]
 
@@ -63,7 +67,7 @@ def select_reported_runs(
 
 def _selected(
     results: Results,
-    find: Callable[[str | None, str | None], list[_Run]],
+    find: Callable[[str | None, str | None], Sequence[_Run]],
     name: str | None,
     methods: Collection[str],
     prototypes: Collection[int],
@@ -76,25 +80,21 @@ def _selected(
             hint = f"one of: {known}" if known else "nothing is stored"
             raise ConfigError("the name of a sweep or data set is missing", location=(setting,), hint=hint)
         name = datasets[0]
-    if name in sweeps:
-        runs = find(name, None)
-    elif name in datasets:
-        runs = find(None, name)
-    else:
-        hint = did_you_mean(name, {*datasets, *sweeps})
-        raise ConfigError(f"nothing is called '{name}'", location=(setting,), hint=hint)
-    if methods:
-        runs = _of_methods(runs, name, methods)
-    runs = [run for run in runs if not prototypes or run.setting.model.prototypes in prototypes]
-    if not runs:
-        raise ConfigError(f"no runs of {name} have that method and number of prototypes", location=(setting,))
-    return runs
-
-
-def _of_methods(runs: list[_Run], name: str, methods: Collection[str]) -> list[_Run]:
+    if name not in sweeps and name not in datasets:
+        problem = f"'{name}' is a kind of model" if name in MODELS else f"nothing is called '{name}'"
+        raise ConfigError(problem, location=(setting,), hint=did_you_mean(name, {*datasets, *sweeps}))
+    runs = find(name, None) if name in sweeps else find(None, name)
     present = {run.setting.model.method for run in runs}
     for method in methods:
         if method not in present:
             hint = did_you_mean(method, present)
             raise ConfigError(f"no run of {name} is by '{method}'", location=("method",), hint=hint)
-    return [run for run in runs if run.setting.model.method in methods]
+    found = [
+        run
+        for run in runs
+        if (not methods or run.setting.model.method in methods)
+        and (not prototypes or run.setting.model.prototypes in prototypes)
+    ]
+    if not found:
+        raise ConfigError(f"no runs of {name} have that method and number of prototypes", location=(setting,))
+    return found

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from idwbench.attention.scores import METHODS
 from idwbench.report.labels import setting_label
-from idwbench.report.replication import Replication, group_alike
 from idwbench.results.records import ReportedRun
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.models import ModelConfig
@@ -17,11 +15,9 @@ from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS, ScikitLearnCo
 from idwbench.runs.settings import Settings
 
 __all__ = [
-    "SettingRuns",
     "constants_title",
     "dataset_words",
     "flat_settings",
-    "group_by_setting",
     "method_order",
     "ordered_parameters",
     "setting_names",
@@ -32,35 +28,6 @@ __all__ = [
 # Neither is a setting of its own in tables: the label of the data set stands for both.
 _OF_FILES = ("name", "path")
 _UNTITLED = (*_OF_FILES, "sha256", "plugin_sha256", "kind")
-
-
-@dataclass(frozen=True)
-class SettingRuns:
-    """Runs that differ only in the seed, and their settings from `flat_settings`."""
-
-    settings: Mapping[str, Any]
-    runs: tuple[ReportedRun, ...]
-
-    @property
-    def complete(self) -> list[ReportedRun]:
-        """The complete runs."""
-        return [run for run in self.runs if run.state == "complete"]
-
-
-def group_by_setting(runs: Iterable[ReportedRun], replication: Replication) -> list[SettingRuns]:
-    """Return runs grouped by all settings but the seed, and but the seed of the data where that is a replicate."""
-    groups: dict[tuple[str, str, str], list[ReportedRun]] = defaultdict(list)
-    for alike in group_alike(runs):
-        setting = alike[0].setting
-        groups[replication.data_key(setting.dataset), setting.model.identity(), setting.protocol.identity()] += alike
-    return [SettingRuns(_group_settings(group[0], replication), tuple(group)) for group in groups.values()]
-
-
-def _group_settings(run: ReportedRun, replication: Replication) -> dict[str, Any]:
-    settings = flat_settings(run)
-    if replication.data_seeds(run.setting.dataset):
-        del settings["dataset_seed"]
-    return settings
 
 
 def flat_settings(run: ReportedRun) -> dict[str, Any]:

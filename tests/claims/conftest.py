@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from stored_runs import Runs
 
-from idwbench.report import intervals
+from idwbench.report import statistics
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +15,7 @@ def few_resamples() -> Iterator[None]:
     Tests of the intervals override this fixture in their file.
     """
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(intervals, "_RESAMPLES", 999)
+        patched.setattr(statistics, "_RESAMPLES", 999)
         yield
 
 

@@ -5,12 +5,17 @@ from itertools import product
 import numpy as np
 import pytest
 
-from idwbench.claims.statistics import best_p_value, holm, one_sided_p_value
+from idwbench.claims.statistics import best_p_value, holm
+from idwbench.report.statistics import signed_rank_p_value, signed_ranks
 
 
 @pytest.fixture(autouse=True)
 def few_resamples():
     """Here all of them are drawn."""
+
+
+def one_sided_p_value(values):
+    return signed_rank_p_value(signed_ranks(values, 1e-12), "greater")
 
 
 def enumerated(values):

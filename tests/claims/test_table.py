@@ -9,15 +9,13 @@ import re
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from stored_runs import METHODS, Runs
 
-from idwbench.claims.formats import render_claims, rules_table
 from idwbench.claims.registry import CLAIMS
-from idwbench.claims.terminal import TerminalClaims
+from idwbench.claims.table import claims_table, rules_table
 from idwbench.claims.verdicts import judge
-from idwbench.errors import ConfigError
-from idwbench.report.formats import TABLE_FORMATS, plain_text
+from idwbench.report.render import TABLE_FORMATS, render
+from idwbench.report.text import render_text
 from idwbench.results.store import Results
 
 DOCS = Path(__file__).parents[2] / "docs" / "claims.md"
@@ -91,25 +89,20 @@ def test_the_correction_is_over_the_whole_table(half_filled):
 
 @pytest.mark.parametrize("form", TABLE_FORMATS)
 def test_every_format_names_each_claim_and_its_verdict(half_filled, form):
-    text = " ".join(render_claims(half_filled, form).split())
+    text = " ".join(render([claims_table(half_filled)], form).split())
     assert text.count("not enough runs") >= 15
     for sweep in ("paper_power_epsilon", "paper_mnist", "paper_patches_mnist"):
         assert sweep in text.replace("\\_", "_")
 
 
-def test_an_unknown_format_is_refused(half_filled):
-    with pytest.raises(ConfigError, match="did you mean 'markdown'"):
-        render_claims(half_filled, "markdwn")
-
-
 def test_markdown_is_one_table_with_a_row_for_each_claim(half_filled):
-    lines = [line for line in render_claims(half_filled, "markdown").splitlines() if line.startswith("|")]
+    lines = [line for line in render([claims_table(half_filled)], "markdown").splitlines() if line.startswith("|")]
     assert len(lines) == len(CLAIMS) + 2
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {10}
 
 
 def test_latex_has_no_character_that_pdflatex_lacks(half_filled):
-    text = render_claims(half_filled, "latex")
+    text = render([claims_table(half_filled)], "latex")
     assert text.isascii()
     body = text.split(r"\midrule")[1].split(r"\bottomrule")[0]
     rows = [line for line in body.splitlines() if line.endswith(r"\\")]
@@ -118,8 +111,8 @@ def test_latex_has_no_character_that_pdflatex_lacks(half_filled):
 
 
 def test_csv_and_json_have_the_same_rows_with_full_precision(half_filled):
-    rows = list(csv.DictReader(io.StringIO(render_claims(half_filled, "csv"))))
-    records = json.loads(render_claims(half_filled, "json"))
+    rows = list(csv.DictReader(io.StringIO(render([claims_table(half_filled)], "csv"))))
+    records = json.loads(render([claims_table(half_filled)], "json"))
     assert [row["verdict"] for row in rows] == [record["verdict"] for record in records]
     for row, record, judgement in zip(rows, records, half_filled, strict=True):
         decisive = judgement.decisive
@@ -131,17 +124,15 @@ def test_csv_and_json_have_the_same_rows_with_full_precision(half_filled):
 
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_the_terminals_table_fits_its_width(half_filled, width):
-    lines = plain_text(TerminalClaims(half_filled), width).splitlines()
+    lines = render_text([claims_table(half_filled)], width).splitlines()
     assert max(map(len, lines)) <= width
     words = " ".join(" ".join(lines).split())
-    assert "not enough runs" in words or width < 80
     assert "sweeps/paper/paper_mnist.yaml supplies the runs for claims 14, 15, 16." in words
 
 
 def test_verdicts_are_coloured_on_a_terminal(half_filled):
-    console = Console(file=io.StringIO(), width=120, force_terminal=True, color_system="standard")
-    console.print(TerminalClaims(half_filled))
-    assert "\x1b[32mholds" in console.file.getvalue()
+    text = render_text([claims_table(half_filled)], 120, lambda text, how: f"<{how}>{text}</{how}>")
+    assert "<green>holds" in text
 
 
 def test_the_page_has_the_rules_of_the_records():

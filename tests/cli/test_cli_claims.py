@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 from typed import assert_one_line, files
 
-from idwbench.report.formats import TABLE_SUFFIXES
+from idwbench.report.render import TABLE_SUFFIXES
 from idwbench.results.store import Results
 
 

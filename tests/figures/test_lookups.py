@@ -13,7 +13,7 @@ from idwbench.figures.lookup_scores import score_variance_figure, weight_entropy
 from idwbench.figures.lookups import capacity_figure, recall_figure
 from idwbench.figures.stored import FIGURES
 from idwbench.report.lookups import capacity_table, lookup_capacities, lookup_runs
-from idwbench.report.markdown import render_markdown
+from idwbench.report.render import render
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
@@ -73,7 +73,7 @@ def test_capacities_and_their_law_are_found_in_stored_runs(stored) -> None:
 def test_the_table_has_capacities_bounds_and_laws(stored) -> None:
     stored(recall_with_capacity(lambda d: d))
     runs = stored(recall_with_capacity(lambda d: 1e9), similarity="idw")
-    text = render_markdown([capacity_table(lookup_capacities(runs))])
+    text = render([capacity_table(lookup_capacities(runs))], "markdown")
     assert "### Capacity at 99 % recall · noise 0 · mean 0 · queries 256" in text
     idw = next(line for line in text.splitlines() if line.startswith("| idw"))
     assert [cell.strip() for cell in idw.split("|")][2:5] == [r"\>128"] * 3

@@ -10,9 +10,8 @@ from scipy.stats import rankdata
 
 from idwbench.errors import ConfigError
 from idwbench.report.by_dataset import by_dataset
-from idwbench.report.formats import TABLE_FORMATS, render
-from idwbench.report.layout import tables_of
-from idwbench.report.summaries import summarise
+from idwbench.report.render import TABLE_FORMATS, render
+from idwbench.report.summaries import section_tables, summarise
 
 SETS = ("two_moons", "digits", "iris", "wine", "blobs")
 MODELS = ({"kind": "scikit_learn", "method": "knn"}, {"kind": "scikit_learn", "method": "svc"}, {"method": "idw"})
@@ -47,7 +46,7 @@ def columns(tables) -> dict[str, list[str]]:
 
 
 def test_a_cell_is_the_mean_and_spread_of_a_model_on_a_data_set(report, accuracies):
-    tables = tables_of(by_dataset(report))
+    tables = by_dataset(report)
     assert [[column.name for column in table.columns] for table in tables] == [
         ["method", "setting", "prototypes", "two_moons", "digits", "iris", "wine"],
         ["method", "setting", "prototypes", "blobs", "rank"],
@@ -61,7 +60,7 @@ def test_a_cell_is_the_mean_and_spread_of_a_model_on_a_data_set(report, accuraci
 def test_the_best_of_each_column_is_marked_whatever_the_number_of_prototypes(report, accuracies):
     marked = {
         column.name: [cell.best for cell in column.cells]
-        for table in tables_of(by_dataset(report))
+        for table in by_dataset(report)
         for column in table.columns
         if column.compared
     }
@@ -72,7 +71,7 @@ def test_the_best_of_each_column_is_marked_whatever_the_number_of_prototypes(rep
 
 def test_the_mean_rank_is_over_all_data_sets_and_ties_share_theirs(report, accuracies):
     ranks = rankdata(-accuracies.mean(2), axis=1).mean(0)
-    assert columns(tables_of(by_dataset(report)))["rank"] == [f"{rank:.1f}" for rank in ranks]
+    assert columns(by_dataset(report))["rank"] == [f"{rank:.1f}" for rank in ranks]
 
 
 def test_a_model_that_a_data_set_lacks_has_no_mean_rank(stored_run):
@@ -82,15 +81,15 @@ def test_a_model_that_a_data_set_lacks_has_no_mean_rank(stored_run):
         for model in MODELS
         if name != "digits" or "kind" in model
     ]
-    found = columns(tables_of(by_dataset(summarise(runs))))
+    found = columns(by_dataset(summarise(runs)))
     assert found["digits"] == ["80.00", "80.00", "–"]
     assert found["rank"] == ["1.8", "1.8", "–"]
 
 
 def test_the_split_can_be_chosen_and_is_named(report):
     shown = by_dataset(report, "train")
-    assert columns(tables_of(shown))["iris"] == ["90.00 ± 0.00"] * 3
-    assert "on the split train" in tables_of(shown)[0].metric
+    assert columns(shown)["iris"] == ["90.00 ± 0.00"] * 3
+    assert "on the split train" in shown[0].metric
     with pytest.raises(ConfigError) as caught:
         by_dataset(report, "tset")
     assert str(caught.value) == "split: no run has accuracy on a split 'tset' (did you mean 'test'?)"
@@ -102,7 +101,7 @@ def test_settings_of_data_sets_that_are_not_the_default_are_noted(stored_run):
         for name, extra in (("two_moons", {"noise": 0.3}), ("iris", {}))
         for seed in range(2)
     ]
-    *_, table = tables_of(by_dataset(summarise(runs)))
+    *_, table = by_dataset(summarise(runs))
     assert table.notes[0] == "two_moons · noise 0.3."
     assert "Spread and tests: over the 2 seeds 0 to 1 of the data." in table.notes
 
@@ -122,9 +121,25 @@ def test_every_format_has_all_models(report, form):
 
 
 def test_records_are_those_of_the_report(report):
-    assert render(by_dataset(report), "csv") == render(report, "csv")
+    assert render(by_dataset(report), "csv") == render(section_tables(report), "csv")
     assert len(json.loads(render(by_dataset(report), "json"))) == len(SETS) * len(MODELS)
 
 
 def test_no_runs_have_no_table():
-    assert tables_of(by_dataset(summarise([]))) == ()
+    assert by_dataset(summarise([])) == ()
+
+
+def test_columns_of_one_data_set_are_named_by_what_differs_and_notes_are_about_what_is_shown(stored_run):
+    runs = [
+        stored_run(0.8, dataset="mnist", method=method, seed=seed, epochs=epochs)
+        for method in ("idw", "fc_relu")
+        for seed in range(2)
+        for epochs in (3, 5)
+    ]
+    (table,) = by_dataset(summarise(runs))
+    assert [column.header for column in table.columns[-3:]] == ["mnist · epochs 3", "mnist · epochs 5", "mean rank"]
+    assert table.notes == (
+        "mnist · epochs 3: mnist · epochs 3 · batch size 4 · learning rate 0.001.",
+        "mnist · epochs 5: mnist · epochs 5 · batch size 4 · learning rate 0.001.",
+        "n = 2: too few seeds for a paired test (6 are needed).",
+    )

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from idwbench.report.capacity import Capacity, capacity, fit_capacity, predicted_capacity
+from idwbench.report.lookups import Capacity, capacity, fit_capacity, predicted_capacity
 
 ITEMS = [2**power for power in range(1, 12)]
 

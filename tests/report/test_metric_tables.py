@@ -5,44 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from idwbench.errors import ConfigError
-from idwbench.report.exports import report_records
-from idwbench.report.formats import TABLE_FORMATS, render
-from idwbench.report.layout import tables_of
 from idwbench.report.leaderboard import leaderboard
-from idwbench.report.summaries import summarise
+from idwbench.report.render import TABLE_FORMATS, render
+from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.records import StoredRun
-from idwbench.runs.kinds.base import ModelSettings
+from idwbench.runs.config import run_config
 from idwbench.runs.metrics import METRICS, MetricDefinition
 
 Make = Callable[..., StoredRun]
 
 
-class Kmeans(ModelSettings):
-    """Another kind of model: a method outside the registry, without parameters."""
-
-    kind: str = "baseline"
-    method: str = "kmeans"
-    prototypes: int = 20
-    parameters: ClassVar[dict[str, Any]] = {}
-    plugin_sha256: ClassVar[None] = None
-    parameters_label: ClassVar[str] = "nearest key"
-
-    def replace_parameters(self, values: Any) -> Kmeans:
-        return self
-
-    @classmethod
-    def parse(cls, settings: Any) -> Kmeans:
-        return cls(**settings)
-
-
 def of_kind(run: StoredRun, kind: str, method: str = "kmeans") -> StoredRun:
-    config = run.config.model_copy(update={"model": Kmeans(kind=kind, method=method)})
-    return replace(run, config=config, run_key=f"{run.run_key} {kind} {method}")
+    config = run_config("mnist", seed=run.seed, kind=kind, method=method, prototypes=20)
+    return replace(run, config=config, run_key=config.run_key)
 
 
 @pytest.fixture(autouse=True)
@@ -55,29 +35,29 @@ def test_a_metric_of_the_training_data_alone_is_marked_there(stored_run: Make) -
     runs = [stored_run(method="idw", seed=s, metrics={("train", "gap"): 0.1234 + s / 1e4}) for s in range(3)]
     runs += [stored_run(method="neg_dist", seed=s, metrics={("train", "gap"): 12.34 + s}) for s in range(3)]
     report = summarise(runs, "gap")
-    (table,) = tables_of(report)
+    (table,) = section_tables(report)
     assert [column.name for column in table.columns] == [
-        *("method", "setting", "prototypes", "n", "train", "learned"),
+        *("method", "setting", "prototypes", "n", "train", "learned_parameters"),
     ]
-    assert {row.model.method: row.statistics["train"].best for row in report.sections[0].rows} == {
+    assert {row.model.method: row.statistics["train"].best for row in report[0].rows} == {
         "idw": True,
         "neg_dist": False,
     }
-    assert "**0.1235 ± 0.0001**" in render(report, "markdown")
-    assert "0.1235 ± 0.0001*" in render(report, "rich")
-    assert [record["best_train"] for record in report_records(report)] == [False, True]
+    assert "**0.1235 ± 0.0001**" in render(section_tables(report), "markdown")
+    assert "0.1235 ± 0.0001*" in render(section_tables(report), "rich")
+    assert [record["best_train"] for record in table.records(True)] == [False, True]
 
 
 def test_beside_other_splits_the_training_data_is_not_marked(stored_run: Make) -> None:
     runs = [stored_run(0.9, method="idw"), stored_run(0.8, method="neg_dist")]
-    assert not any(row.statistics["train"].best for row in summarise(runs).sections[0].rows)
+    assert not any(row.statistics["train"].best for row in summarise(runs)[0].rows)
 
 
 def test_runs_without_the_metric_are_counted_in_a_note(stored_run: Make) -> None:
     runs = [stored_run(seed=0, metrics={("train", "gap"): 0.5}), stored_run(seed=1), stored_run(method="neg_dist")]
-    for shown in (summarise(runs, "gap").sections[0], leaderboard(runs, "gap")):
+    for shown in (summarise(runs, "gap")[0], leaderboard(runs, "gap")):
         assert "2 complete runs without the metric 'gap'; not in the means." in shown.notes
-    rows = summarise(runs, "gap").sections[0].rows
+    rows = summarise(runs, "gap")[0].rows
     assert [(row.model.method, row.n, list(row.statistics)) for row in rows] == [
         ("neg_dist", 1, []),
         ("idw", 2, ["train"]),
@@ -86,7 +66,7 @@ def test_runs_without_the_metric_are_counted_in_a_note(stored_run: Make) -> None
 
 def test_a_table_without_the_metric_is_left_out_and_its_runs_are_counted(stored_run: Make) -> None:
     runs = [stored_run(metrics={("train", "gap"): 0.5}), stored_run(epochs=2), stored_run(dataset="diabetes")]
-    (section,) = summarise(runs, "gap").sections
+    (section,) = summarise(runs, "gap")
     # The regression has another task, which cannot have the metric.
     assert section.notes[-1] == "1 complete run of other tables without the metric 'gap'; not shown."
 
@@ -106,14 +86,14 @@ def test_baselines_are_rows_like_other_methods(stored_run: Make) -> None:
     runs = [stored_run(0.8, seed=seed) for seed in range(3)]
     runs += [of_kind(stored_run(0.9, seed=seed), "baseline") for seed in range(3)]
     report = summarise(runs)
-    assert [(row.model.method, row.n) for row in report.sections[0].rows] == [("idw", 3), ("kmeans", 3)]
+    assert [(row.model.method, row.n) for row in report[0].rows] == [("idw", 3), ("kmeans", 3)]
     board = leaderboard(runs)
-    assert board.settings == ("method",)
-    assert [(row.rank, row.settings["method"]) for row in board.rows] == [(1, "kmeans"), (2, "idw")]
-    for shown in (report, board):
+    assert [column.name for column in board.columns[:3]] == ["rank", "method", "n"]
+    assert [(row["rank"], row["method"]) for row in board.records(True)] == [(1, "kmeans"), (2, "idw")]
+    for shown in (section_tables(report), [board]):
         for table_format in TABLE_FORMATS:
             assert "kmeans" in render(shown, table_format)
-    record = json.loads(render(report, "json"))[1]
+    record = json.loads(render(section_tables(report), "json"))[1]
     assert (record["model"], record["method"], record["parameters"], record["initialisation"]) == (
         *("baseline", "kmeans", {}, None),
     )
@@ -121,21 +101,21 @@ def test_baselines_are_rows_like_other_methods(stored_run: Make) -> None:
 
 def test_old_networks_keep_their_row_beside_measured_baselines(stored_run: Make) -> None:
     measured = of_kind(stored_run(metrics={("train", "gap"): 0.5}), "baseline")
-    (section,) = summarise([stored_run(), measured], "gap").sections
+    (section,) = summarise([stored_run(), measured], "gap")
     assert [row.model.method for row in section.rows] == ["idw", "kmeans"]
     assert "1 complete run without the metric 'gap'; not in the means." in section.notes
 
 
 def test_old_baselines_lack_the_metric_as_old_networks_do(stored_run: Make) -> None:
     old = of_kind(stored_run(), "baseline")
-    (section,) = summarise([stored_run(metrics={("train", "gap"): 0.5}), old], "gap").sections
+    (section,) = summarise([stored_run(metrics={("train", "gap"): 0.5}), old], "gap")
     assert section.notes[-1] == "1 complete run without the metric 'gap'; not in the means."
 
 
 def test_a_kind_of_run_without_the_metric_is_not_shown(stored_run: Make) -> None:
     study = of_kind(stored_run(None, train=None, metrics={("cases", "gap"): 0.5}), "patch_study", "idw")
     runs = [stored_run(0.9), study]
-    (section,) = summarise(runs).sections
+    (section,) = summarise(runs)
     assert [row.model.kind for row in section.rows] == ["prototypes"]
     note = "1 run of kind patch_study, which has no metric 'accuracy'; not shown."
     assert note in section.notes
@@ -145,16 +125,16 @@ def test_a_kind_of_run_without_the_metric_is_not_shown(stored_run: Make) -> None
 def test_a_metric_of_a_study_leaves_the_networks_out_and_shows_its_own_split(stored_run: Make) -> None:
     study = of_kind(stored_run(None, train=None, metrics={("cases", "gap"): 0.5}), "patch_study", "idw")
     report = summarise([stored_run(0.9), study], "gap")
-    (row,) = report.sections[0].rows
+    (row,) = report[0].rows
     assert (row.model.kind, row.statistics["cases"].mean) == ("patch_study", 0.5)
-    assert json.loads(render(report, "json"))[0]["cases_mean"] == 0.5
-    assert "cases" in render(report, "markdown")
-    assert leaderboard([study], "gap").split == "cases"
+    assert json.loads(render(section_tables(report), "json"))[0]["cases_mean"] == 0.5
+    assert "cases" in render(section_tables(report), "markdown")
+    assert "sorted by cases" in leaderboard([study], "gap").metric
 
 
 def test_a_selection_of_studies_alone_says_what_it_lacks(stored_run: Make) -> None:
     study = of_kind(stored_run(None, train=None, metrics={("cases", "gap"): 0.5}), "patch_study", "idw")
     for table_format in ("rich", "markdown", "latex"):
-        for shown in (summarise([study]), leaderboard([study])):
+        for shown in (section_tables(summarise([study])), [leaderboard([study])]):
             text = " ".join(render(shown, table_format).replace("\\_", "_").split())
             assert "1 run of kind patch_study, which has no metric 'accuracy'; not shown. Its metrics: gap." in text

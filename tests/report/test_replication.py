@@ -9,10 +9,10 @@ from statistics import stdev
 import pytest
 
 from idwbench.figures.runs import first_run, runs_of_row, select_runs_of_kind
-from idwbench.report.formats import render
+from idwbench.report.frame import rows, run_table
 from idwbench.report.leaderboard import leaderboard
-from idwbench.report.replication import distinct_runs
-from idwbench.report.summaries import summarise
+from idwbench.report.render import render
+from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 
@@ -41,77 +41,76 @@ def over_data(n: int = 6, step: float = 0.01, **settings) -> list[StoredRun]:
 
 def test_copies_of_one_result_have_no_spread_and_no_test() -> None:
     runs = networks() + kernels()
-    (section,) = summarise(runs, intervals=True).sections
+    (section,) = summarise(runs, intervals=True)
     copies, network = section.rows
     assert (copies.model.kind, copies.n, network.n) == ("kernel_regression", 1, 6)
     found = copies.statistics["test"]
     assert (found.mean, found.std, found.interval) == (0.9, None, None)
     assert NOTE in section.notes
     board = leaderboard(runs)
-    assert not board.is_tested
     assert "n = 1: too few seeds for a paired test (6 are needed)." in board.notes
-    assert [(row.n, row.statistics["test"].std is None) for row in board.rows] == [(1, True), (6, False)]
+    assert [(row["n"], row["test_std"] is None) for row in board.records(True)] == [(1, True), (6, False)]
     assert NOTE in board.notes
-    assert "± 0.00" not in render(summarise(runs), "markdown")
+    assert "± 0.00" not in render(section_tables(summarise(runs)), "markdown")
 
 
 def test_of_copies_the_first_complete_one_counts() -> None:
     first, second, third = kernels(3)
     first = replace(first, state="failed", metrics={})
-    assert distinct_runs([third, first, second, third]) == [second]
-    assert distinct_runs([*networks(2), *networks(2)]) == networks(2)
+    assert [*run_table([third, first, second, third]).run] == [second]
+    assert [*run_table([*networks(2), *networks(2)]).run] == networks(2)
 
 
 def test_seeds_of_the_data_are_replicates_if_each_has_one_run() -> None:
     runs = over_data(kind="kernel_regression") + over_data(step=0.02, method="idw")
-    (section,) = summarise(runs, intervals=True).sections
+    (section,) = summarise(runs, intervals=True)
     assert section.title.startswith("two_moons · 6 seeds of the data · epochs")
     assert section.data_seeds == tuple(range(6))
     kernel, _ = section.rows
     found = kernel.statistics["test"]
     assert (kernel.n, found.std) == (6, pytest.approx(stdev(0.8 + 0.01 * seed for seed in range(6))))
     assert found.interval is not None
-    network, kernel = leaderboard(runs).rows
-    assert (network.settings["method"], network.statistics["test"].best) == ("idw", True)
+    network, kernel = leaderboard(runs).records(True)
+    assert (network["method"], network["best_test"]) == ("idw", True)
     # Six pairs, of which the first is a tie: the smallest p-value of five is 2/2⁵.
-    assert kernel.statistics["test"].p_value == pytest.approx(2 / 2**5)
+    assert kernel["p_value_test"] == pytest.approx(2 / 2**5)
     assert "Spread and tests: over the 6 seeds 0 to 5 of the data." in section.notes
     assert NOTE not in section.notes
 
 
 def test_pairs_are_those_of_the_same_data() -> None:
     low, high = over_data(7, kind="kernel_regression"), over_data(7, step=0.02, method="idw")
-    board = leaderboard(low[1:] + high[:-1])
-    values = {row.settings["model"]: row.statistics["test"].values.keys() for row in board.rows}
+    found = rows(run_table(low[1:] + high[:-1]), "accuracy")
+    values = {row.model.kind: {*row.statistics["test"].values} for row in found}
     assert values == {"kernel_regression": {*range(1, 7)}, "prototypes": {*range(6)}}
-    assert any("n = 5: too few seeds" in note for note in board.notes)
+    assert any("n = 5: too few seeds" in note for note in leaderboard(low[1:] + high[:-1]).notes)
 
 
 def test_a_leaderboard_pools_the_same_and_chooses_by_all_data() -> None:
     runs = over_data(3, step=0.02, learning_rate=0.1) + over_data(3, learning_rate=0.01)
     board = leaderboard(runs + over_data(3, noise=0.3))
-    assert [(row.n, row.settings.get("dataset_seed")) for row in board.rows] == [(3, None)] * 3
+    assert [(row["n"], row.get("dataset_seed")) for row in board.records(True)] == [(3, None)] * 3
     assert "seed" not in board.title
-    assert board.has_several_datasets
+    assert board.marked.endswith("on the same data")
     chosen = leaderboard(runs, best_over=["learning_rate"])
-    assert [row.config.protocol.learning_rate for row in chosen.rows] == [0.1]
+    assert [row["learning_rate"] for row in chosen.records(True)] == [0.1]
 
 
 def test_several_runs_on_each_data_set_stay_apart() -> None:
     runs = networks() + networks(data_seed=1) + [stored(0.9, data_seed=1, kind="kernel_regression")]
-    sections = summarise(runs).sections
+    sections = summarise(runs)
     assert [(section.data_seeds, [row.n for row in section.rows]) for section in sections] == [((), [6]), ((), [1, 6])]
     assert [section.title.split(" · epochs")[0] for section in sections] == ["two_moons · seed 0", "two_moons · seed 1"]
-    assert "dataset_seed" in leaderboard(runs).settings
+    assert "dataset_seed" in [column.name for column in leaderboard(runs).columns]
 
 
 def test_other_settings_of_the_data_are_never_pooled() -> None:
-    sections = summarise(over_data(2) + over_data(2, noise=0.3)).sections
+    sections = summarise(over_data(2) + over_data(2, noise=0.3))
     assert [section.dataset_config.noise for section in sections] == [0.1, 0.3]
 
 
 def test_json_has_the_seeds_of_the_data() -> None:
-    (record,) = json.loads(render(summarise(over_data(3)), "json"))
+    (record,) = json.loads(render(section_tables(summarise(over_data(3))), "json"))
     assert (record["dataset_config"]["seed"], record["n"]) == ([0, 1, 2], 3)
 
 
@@ -122,3 +121,22 @@ def test_figures_get_the_runs_on_all_data_and_draw_the_first() -> None:
     assert len(runs) == 3
     assert first_run(runs).config.dataset == section.dataset_config
     assert section.dataset_config.seed == 0
+
+
+def test_runs_are_grouped_by_what_their_settings_are_not_by_which_object_holds_them() -> None:
+    class Fresh:
+        """A run that makes its settings anew each time: their places in memory are used again."""
+
+        def __init__(self, run: StoredRun) -> None:
+            self.run = run
+
+        def __getattr__(self, name: str):
+            return getattr(self.run, name)
+
+        @property
+        def setting(self):
+            return type(self.run.config).model_validate_json(self.run.config.model_dump_json())
+
+    runs = [run for power in (1.0, 2.0, 4.0) for run in networks(3, power=power)]
+    (section,) = summarise([Fresh(run) for run in runs])  # type: ignore[misc]
+    assert [(row.n, row.model.parameters["power"]) for row in section.rows] == [(3, 1.0), (3, 2.0), (3, 4.0)]

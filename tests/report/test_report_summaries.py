@@ -7,9 +7,11 @@ import pytest
 
 from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError
-from idwbench.report.formats import render
-from idwbench.report.references import REFERENCES, find_reference
-from idwbench.report.summaries import Row, summarise
+from idwbench.report.frame import Row
+from idwbench.report.leaderboard import leaderboard
+from idwbench.report.references import REFERENCES, SOURCES, Reference, find_reference
+from idwbench.report.render import render
+from idwbench.report.summaries import Section, section_tables, summarise
 from idwbench.results.records import StoredRun
 from idwbench.runs.metrics import METRICS, MetricDefinition
 
@@ -21,6 +23,10 @@ def best(rows: tuple[Row, ...], split: str = "test") -> list[str]:
     return [row.model.method for row in rows if split in row.statistics and row.statistics[split].best]
 
 
+def references(section: Section, row: Row) -> dict[str, Reference]:
+    return {source: found for source in SOURCES if (found := section.reference(source, row)) is not None}
+
+
 def test_means_and_deviations_are_those_of_numpy(stored_run: Make) -> None:
     numbers = np.random.default_rng(0).random((3, 2, 7, 3))
     methods, counts, splits = ("neg_dist", "inv_dist", "idw"), (2, 16), ("test", "train", "holdout")
@@ -30,7 +36,7 @@ def test_means_and_deviations_are_those_of_numpy(stored_run: Make) -> None:
         for c, count in enumerate(counts)
         for seed in range(7)
     ]
-    (section,) = summarise(runs[::-1]).sections
+    (section,) = summarise(runs[::-1])
     places = [(c, m) for c in range(2) for m in range(3)]
     for row, (c, m) in zip(section.rows, places, strict=True):
         assert (row.model.method, row.model.prototypes, row.n) == (methods[m], counts[c], 7)
@@ -42,21 +48,21 @@ def test_means_and_deviations_are_those_of_numpy(stored_run: Make) -> None:
 
 
 def test_one_run_has_no_spread_and_a_note_says_so(stored_run: Make) -> None:
-    (section,) = summarise([stored_run(0.9)]).sections
+    (section,) = summarise([stored_run(0.9)])
     assert section.rows[0].statistics["test"].std is None
     assert "n = 1: no spread." in section.notes
 
 
 def test_a_run_given_twice_counts_once(stored_run: Make) -> None:
     run = stored_run(0.9)
-    assert summarise([run, run]).sections[0].rows[0].n == 1
+    assert summarise([run, run])[0].rows[0].n == 1
 
 
 def test_rows_stand_by_prototypes_then_the_papers_order_then_parameters(stored_run: Make) -> None:
     runs = [stored_run(method=method, prototypes=count) for method in reversed(METHODS) for count in (16, 2)]
     runs += [stored_run(power=power, prototypes=2) for power in (16.0, 1.0, 4.0)]
     runs += [stored_run(initialisation="kmeans", prototypes=2)]
-    models = [row.model for row in summarise(runs).sections[0].rows]
+    models = [row.model for row in summarise(runs)[0].rows]
     assert [model.method for model in models if model.prototypes == 16] == list(METHODS)
     assert [model.prototypes for model in models] == sorted(model.prototypes for model in models)
     labels = [model.parameters_label for model in models if model.prototypes == 2 and model.method == "idw"]
@@ -72,7 +78,7 @@ def test_the_best_is_chosen_among_equal_numbers_of_prototypes(stored_run: Make) 
         stored_run(0.9, method="idw", prototypes=16),
         stored_run(0.95, method="fc_relu", prototypes=16),
     ]
-    rows = summarise(runs).sections[0].rows
+    rows = summarise(runs)[0].rows
     assert [row.model.prototypes for row in rows] == [2, 2, 16, 16]
     assert (best(rows[:2]), best(rows[2:])) == (["idw"], ["fc_relu"])
     assert (best(rows, "holdout"), best(rows, "validation"), best(rows, "train")) == (["fc_relu"], ["idw"], [])
@@ -81,7 +87,7 @@ def test_the_best_is_chosen_among_equal_numbers_of_prototypes(stored_run: Make) 
 def test_with_few_seeds_only_the_best_mean_is_marked_and_a_note_says_why(stored_run: Make) -> None:
     runs = [stored_run(0.9, method="idw", seed=s) for s in range(3)]
     runs += [stored_run(0.8 + s / 10, method="fc_relu", seed=s) for s in range(2)]
-    (section,) = summarise(runs).sections
+    (section,) = summarise(runs)
     assert best(section.rows) == ["idw"]
     assert not section.is_tested
     assert section.notes[0] == "n = 2: too few seeds for a paired test (6 are needed)."
@@ -92,7 +98,7 @@ def test_equal_means_share_the_mark_whatever_seeds_they_come_from(stored_run: Ma
     runs = [stored_run(a, method="idw", seed=s) for s, a in enumerate(first)]
     runs += [stored_run(a, method="inv_dist", seed=s) for s, a in enumerate(second)]
     runs += [stored_run(0.975, method="fc_relu", seed=s) for s in range(3)]
-    assert best(summarise(runs).sections[0].rows) == ["fc_relu", "inv_dist", "idw"]
+    assert best(summarise(runs)[0].rows) == ["fc_relu", "inv_dist", "idw"]
 
 
 def test_what_a_paired_test_does_not_distinguish_from_the_best_is_marked(stored_run: Make) -> None:
@@ -102,7 +108,7 @@ def test_what_a_paired_test_does_not_distinguish_from_the_best_is_marked(stored_
     runs += [stored_run(a - 0.001, method="inv_dist", seed=s) for s, a in enumerate(seeds)]
     runs += [stored_run(a + (0.02 if s % 2 else -0.03), method="neg_dist", seed=s) for s, a in enumerate(seeds)]
     runs += [stored_run(a, method="gaussian", seed=s, sigma_squared=3.0) for s, a in enumerate(seeds)]
-    (section,) = summarise(runs).sections
+    (section,) = summarise(runs)
     assert best(section.rows) == ["neg_dist", "gaussian", "idw"]
     p_values = {row.model.method: row.statistics["test"].p_value for row in section.rows}
     assert p_values["inv_dist"] == 2 / 2**10
@@ -117,7 +123,7 @@ def test_pairs_are_formed_by_seed_and_rows_without_enough_are_not_tested(stored_
     # Given in reverse: paired by order, half the differences would have either sign.
     runs += [stored_run(a - 0.001, method="inv_dist", seed=s) for s, a in reversed(list(enumerate(seeds)))]
     runs += [stored_run(a - 0.001, method="neg_dist", seed=s + 5) for s, a in enumerate(seeds)]
-    (section,) = summarise(runs).sections
+    (section,) = summarise(runs)
     assert best(section.rows) == ["idw"]
     p_values = {row.model.method: row.statistics["test"].p_value for row in section.rows}
     assert p_values == {"idw": None, "inv_dist": 2 / 2**10, "neg_dist": None}
@@ -127,16 +133,16 @@ def test_pairs_are_formed_by_seed_and_rows_without_enough_are_not_tested(stored_
 def test_of_an_error_the_lowest_is_best(stored_run: Make) -> None:
     runs = [stored_run(50.0 + s, dataset="diabetes", method="idw", seed=s) for s in TEN]
     runs += [stored_run(60.0 + s, dataset="diabetes", method="fc_relu", seed=s) for s in TEN]
-    (section,) = summarise(runs).sections
+    (section,) = summarise(runs)
     assert section.metric == "rmse"
     assert best(section.rows) == ["idw"]
 
 
 def test_another_metric_may_be_asked_for(stored_run: Make) -> None:
     runs = [stored_run(50.0, dataset="diabetes", metrics={("test", "r2"): 0.4}), stored_run(0.9)]
-    (section,) = summarise(runs, "r2").sections
+    (section,) = summarise(runs, "r2")
     assert (section.dataset, section.rows[0].statistics["test"].mean) == ("diabetes", 0.4)
-    assert section.rows[0].references == {}
+    assert references(section, section.rows[0]) == {}
     with pytest.raises(ConfigError, match="no run has a metric 'accurcy'") as caught:
         summarise(runs, "accurcy")
     assert (caught.value.location, caught.value.hint) == (("metric",), "did you mean 'accuracy'?")
@@ -146,16 +152,16 @@ def test_a_new_metric_needs_no_change_of_the_report(stored_run: Make, monkeypatc
     coverage = MetricDefinition("coverage_90", "classification", percent=True, higher_is_better=True)
     monkeypatch.setitem(METRICS, coverage.name, coverage)
     runs = [stored_run(metrics={("test", "coverage_90"): 0.875, ("test", "unregistered"): 12.3456})]
-    assert "| **87.50** |" in render(summarise(runs, "coverage_90"), "markdown")
-    assert "Metric: coverage 90 in %; bold" in render(summarise(runs, "coverage_90"), "markdown")
-    unregistered = render(summarise(runs, "unregistered"), "markdown")
+    assert "| **87.50** |" in render(section_tables(summarise(runs, "coverage_90")), "markdown")
+    assert "Metric: coverage 90 in %; bold" in render(section_tables(summarise(runs, "coverage_90")), "markdown")
+    unregistered = render(section_tables(summarise(runs, "unregistered")), "markdown")
     assert "| 12.35 |" in unregistered
     assert "Metric: unregistered." in unregistered
 
 
 def test_a_diverged_run_is_counted_and_in_no_mean(stored_run: Make) -> None:
     runs = [stored_run(0.8), stored_run(seed=1, state="diverged"), stored_run(method="gaussian", state="diverged")]
-    (section,) = summarise(runs).sections
+    (section,) = summarise(runs)
     gaussian, idw = section.rows
     assert (idw.n, idw.n_diverged, idw.n_parameters) == (1, 1, 15_880)
     assert idw.statistics["test"].mean == 0.8
@@ -165,20 +171,20 @@ def test_a_diverged_run_is_counted_and_in_no_mean(stored_run: Make) -> None:
 
 def test_failed_and_open_runs_are_counted_in_a_note(stored_run: Make) -> None:
     runs = [stored_run(), stored_run(seed=1, state="failed"), stored_run(seed=2, state="planned")]
-    (section,) = summarise(runs).sections
+    (section,) = summarise(runs)
     assert [row.n for row in section.rows] == [1]
     assert "1 run failed; not shown." in section.notes
     assert "1 run not finished; not shown." in section.notes
 
 
 def test_an_accuracy_that_is_no_number_is_left_out(stored_run: Make) -> None:
-    row = summarise([stored_run(math.nan), stored_run(0.5, seed=1)]).sections[0].rows[0]
+    row = summarise([stored_run(math.nan), stored_run(0.5, seed=1)])[0].rows[0]
     assert (row.statistics["test"].mean, row.statistics["test"].n) == (0.5, 1)
 
 
 def test_two_protocols_give_two_tables_the_papers_first(stored_run: Make) -> None:
     runs = [stored_run(epochs=2, batch_size=64), stored_run()]
-    titles = [section.title for section in summarise(runs).sections]
+    titles = [section.title for section in summarise(runs)]
     assert titles == [
         "mnist · epochs 50 · batch size 4 · learning rate 0.001",
         "mnist · epochs 2 · batch size 64 · learning rate 0.001",
@@ -191,13 +197,13 @@ def test_titles_name_what_differs_from_the_default_or_between_sections(stored_ru
         stored_run(dataset="two_moons", epochs=1, schedule="constant", optimizer="sgd", momentum=0.9),
         stored_run(dataset={"name": "digits", "validation": 0.25}, gradient_clip=5.0),
     ]
-    assert [section.title for section in summarise(runs).sections] == [
+    assert [section.title for section in summarise(runs)] == [
         "two_moons · noise 0.1 · epochs 1 · batch size 10 · learning rate 0.01 · optimizer sgd · schedule constant · "
         "momentum 0.9",
         "two_moons · noise 0.2 · epochs 25 · batch size 10 · learning rate 0.01",
         "digits · validation 0.25 · epochs 50 · batch size 16 · learning rate 0.01 · gradient clip 5",
     ]
-    (alone,) = summarise(runs[:1]).sections
+    (alone,) = summarise(runs[:1])
     assert alone.title.startswith("two_moons · noise 0.2 ·")
 
 
@@ -205,12 +211,12 @@ def test_a_users_file_is_named_by_itself_and_by_content_only_when_two_share_a_na
     def file(folder: str, sha: str, seed: int) -> StoredRun:
         return stored_run(dataset={"name": "npz", "path": f"{folder}/mine.npz", "sha256": sha * 64}, seed=seed)
 
-    moved = summarise([file("here", "a", 0), file("there", "a", 1)]).sections
+    moved = summarise([file("here", "a", 0), file("there", "a", 1)])
     assert [section.rows[0].n for section in moved] == [2]
     assert moved[0].title.startswith("mine.npz · epochs 50")
     renamed = replace(file("there", "a", 1), dataset="yours.npz")
-    assert [section.rows[0].n for section in summarise([file("here", "a", 0), renamed]).sections] == [2]
-    two = summarise([file("here", "a", 0), file("there", "b", 0)]).sections
+    assert [section.rows[0].n for section in summarise([file("here", "a", 0), renamed])] == [2]
+    two = summarise([file("here", "a", 0), file("there", "b", 0)])
     assert [section.title.split(" · ")[1] for section in two] == ["sha256 aaaaaaaa", "sha256 bbbbbbbb"]
 
 
@@ -223,11 +229,11 @@ def test_references_stand_beside_their_model_and_no_other(stored_run: Make) -> N
         stored_run(method="scaled_dot", scale="prototypes"),
         stored_run(method="idw", prototypes=10),
     ]
-    (section,) = summarise(runs).sections
+    (section,) = summarise(runs)
     found = {
-        (row.model.method, row.model.parameters_label): {s: (r.test_accuracy, r.n) for s, r in row.references.items()}
+        (row.model.method, row.model.parameters_label): {s: (r.test_accuracy, r.n) for s, r in found.items()}
         for row in section.rows
-        if row.references
+        if (found := references(section, row))
     }
     assert found == {
         ("neg_dist", "p=2"): {"paper": (0.8363, None), "authors": (0.9368, 1)},
@@ -240,18 +246,18 @@ def test_references_stand_beside_their_model_and_no_other(stored_run: Make) -> N
 def test_the_papers_table_1_stands_beside_its_six_methods(stored_run: Make) -> None:
     methods = ("fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw")
     scale = {"scaled_dot": {"scale": "prototypes"}}
-    rows = summarise([stored_run(method=method, **scale.get(method, {})) for method in methods]).sections[0].rows
-    assert [row.model.method for row in rows] == list(methods)
-    paper = [row.references["paper"].test_accuracy for row in rows]
+    (section,) = summarise([stored_run(method=method, **scale.get(method, {})) for method in methods])
+    assert [row.model.method for row in section.rows] == list(methods)
+    paper = [references(section, row)["paper"].test_accuracy for row in section.rows]
     assert paper == [0.9599, 0.9315, 0.8363, 0.1135, 0.1135, 0.8820]
-    authors = [row.references["authors"].test_accuracy for row in rows]
+    authors = [references(section, row)["authors"].test_accuracy for row in section.rows]
     assert authors == [0.9549, 0.9338, 0.9368, 0.1135, 0.1135, 0.8784]
 
 
 def test_another_protocol_is_stated_beside_a_reference(stored_run: Make) -> None:
     for changed in ({"epochs": 2}, {"weight_decay": 0.01}):
-        (section,) = summarise([stored_run(**changed)]).sections
-        assert section.rows[0].references["authors"].test_accuracy == 0.8784
+        (section,) = summarise([stored_run(**changed)])
+        assert references(section, section.rows[0])["authors"].test_accuracy == 0.8784
         assert "epochs 50 · batch size 4" in section.notes[-1]
         assert section.notes[-1].endswith("these runs did not.")
 
@@ -266,8 +272,9 @@ def test_another_protocol_is_stated_beside_a_reference(stored_run: Make) -> None
     ],
 )
 def test_a_reference_belongs_to_the_same_data(stored_run: Make, dataset: object, expected: dict[str, float]) -> None:
-    row = summarise([stored_run(dataset=dataset, prototypes=16)]).sections[0].rows[0]
-    assert {source: reference.test_accuracy for source, reference in row.references.items()} == expected
+    (section,) = summarise([stored_run(dataset=dataset, prototypes=16)])
+    found = references(section, section.rows[0])
+    assert {source: reference.test_accuracy for source, reference in found.items()} == expected
 
 
 def test_every_reference_is_found_by_its_model(stored_run: Make) -> None:
@@ -281,4 +288,40 @@ def test_two_versions_of_a_plugin_are_two_rows(stored_run: Make) -> None:
     models = [runs[0].config.model.model_copy(update={"plugin_sha256": sha * 64}) for sha in "ab"]
     configs = [run.config.model_copy(update={"model": model}) for run, model in zip(runs, models, strict=True)]
     runs = [replace(run, config=config) for run, config in zip(runs, configs, strict=True)]
-    assert [row.n for row in summarise(runs).sections[0].rows] == [1, 1]
+    assert [row.n for row in summarise(runs)[0].rows] == [1, 1]
+
+
+def test_intervals_stand_beside_test_and_holdout_and_need_three_seeds(stored_run: Make) -> None:
+    runs = [stored_run(0.8 + seed / 100, seed=seed, holdout=0.7 + seed / 50, validation=0.5) for seed in range(4)]
+    runs += [stored_run(0.8 + seed / 100, seed=seed, method="neg_dist") for seed in range(2)]
+    (section,) = summarise(runs, intervals=True)
+    few, many = section.rows
+    assert {split for split, one in many.statistics.items() if one.interval} == {"test", "holdout"}
+    assert not any(one.interval for one in few.statistics.values()) and "n < 3: no interval." in section.notes
+    (table,) = section_tables((section,))
+    assert [column.name for column in table.columns][4:8] == ["test", "test interval", "holdout", "holdout interval"]
+    assert "interval" not in render(section_tables(summarise(runs)), "markdown")
+
+
+def test_where_there_is_no_test_data_intervals_are_on_the_training_data(stored_run: Make) -> None:
+    runs = [
+        stored_run(seed=seed, train=0.9 + seed / 100, metrics={("train", "depth"): 2.0 + seed}) for seed in range(4)
+    ]
+    (section,) = summarise(runs, "depth", intervals=True)
+    assert section.rows[0].statistics["train"].interval is not None
+    (record,) = leaderboard(runs, split="train", intervals=True).records(True)
+    assert None not in (record["train_low"], record["test_low"])
+
+
+def test_every_format_shows_the_interval(stored_run: Make) -> None:
+    runs = [stored_run(value, seed=seed) for seed, value in enumerate((0.81, 0.84, 0.86, 0.79))]
+    for tables in (section_tables(summarise(runs, intervals=True)), [leaderboard(runs, intervals=True)]):
+        (record,) = tables[0].records(True)
+        assert (record["test_interval"], record["train_low"]) == ("BCa", None)
+        label = f"{100 * record['test_low']:.2f} to {100 * record['test_high']:.2f}"
+        for table_format in ("rich", "markdown", "latex"):
+            text = render(tables, table_format)
+            assert label in text
+            assert "BCa bootstrap with 9,999 resamples" in " ".join(text.split())
+        for table_format in ("json", "csv"):
+            assert repr(record["test_low"]) in render(tables, table_format)

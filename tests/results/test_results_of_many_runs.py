@@ -6,8 +6,9 @@ import json
 import pytest
 
 from idwbench.report.leaderboard import leaderboard
+from idwbench.report.render import render
 from idwbench.report.selection import select_reported_runs
-from idwbench.report.summaries import summarise
+from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.configurations import Configurations
 from idwbench.results.store import Results
 from idwbench.runs.datasets import CsvConfig
@@ -81,8 +82,9 @@ def test_reported_runs_give_the_tables_of_stored_runs(sweeps, metric):
     stored, reported = results.find_runs(sweep="many"), results.find_reported_runs(sweep="many", metric=metric)
     assert [run.config for run in reported] == [run.config for run in stored]
     assert [run.run_key for run in reported] == [run.config.run_key for run in reported]
-    assert summarise(reported, metric) == summarise(stored, metric)
-    assert leaderboard(reported, metric) == leaderboard(stored, metric)
+    for table_format in ("markdown", "json"):
+        for make in (lambda runs: section_tables(summarise(runs, metric)), lambda runs: [leaderboard(runs, metric)]):
+            assert render(make(reported), table_format) == render(make(stored), table_format)
 
 
 def test_a_reported_run_of_another_kind_has_all_its_metrics(store, make_config, make_result):

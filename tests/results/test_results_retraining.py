@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from idwbench.report.formats import render
+from idwbench.report.render import render
 from idwbench.report.selection import select_reported_runs
-from idwbench.report.summaries import summarise
+from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.store import Results
 
 
@@ -216,7 +216,7 @@ def test_a_report_counts_all_results_after_a_retry_was_killed_half_way(tmp_path)
         done = subprocess.run([sys.executable, "-c", RETRY, str(file), db, retry], capture_output=True, text=True)
         assert done.returncode == code, done.stderr
         runs = select_reported_runs(Results(db, read_only=True), "moons")
-        before.append(render(summarise(runs), "json"))
+        before.append(render(section_tables(summarise(runs)), "json"))
     assert before[0] == before[1]
     status = Results(db).sweep_status("moons")
     assert (status.complete, status.stale) == (3, 3)

@@ -11,9 +11,9 @@ from idwbench.cli.app import app
 from idwbench.data.synthetic import draw_queries, draw_table
 from idwbench.errors import SpecError
 from idwbench.models.hash_table import recall, stored_hash_table
-from idwbench.report.formats import render
 from idwbench.report.leaderboard import leaderboard
-from idwbench.report.summaries import summarise
+from idwbench.report.render import render
+from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.sweep.execution import run_sweep, train
@@ -48,16 +48,18 @@ def test_a_sweep_of_hash_tables_is_stored_and_reported_with_all_that_differs(wri
     assert run_sweep(write(), db).complete == 2 * 2 * (1 + 8 + 2)
     runs = Results(db).find_runs()
     report = summarise(runs)
-    assert {section.metric for section in report.sections} == {"recall"}
-    titles = [section.title for section in report.sections]
+    assert {section.metric for section in report} == {"recall"}
+    titles = [section.title for section in report]
     # One section for each data set and learning rate: 0.01, the default, and 0.1.
     assert len(set(titles)) == 4 and all("items 4" in title or "items 8" in title for title in titles)
-    for section in report.sections:
+    for section in report:
         rows = [(row.model.method, row.model.parameters_label) for row in section.rows]
         assert len(set(rows)) == len(rows)
     board = leaderboard(runs, best_over=["learning_rate"])
-    assert {"dataset_items", "method", "scaling", "weighting", "projections", "power"} <= set(board.settings)
-    assert render(report, "csv").count("\n") == 2 * 11 + 1
+    assert {"dataset_items", "method", "scaling", "weighting", "projections", "power"} <= {
+        column.name for column in board.columns
+    }
+    assert render(section_tables(report), "csv").count("\n") == 2 * 11 + 1
 
 
 def test_a_stored_run_is_the_table_that_was_learned(tmp_path: Path) -> None:

@@ -11,10 +11,9 @@ from idwbench.attention.kernels import KERNELS as all_kernels
 from idwbench.errors import ConfigError, ResultsError, SpecError, TrainingError
 from idwbench.figures.stored import FIGURES, FORMULAS, stored_drawing
 from idwbench.models.saved_model import stored_model
-from idwbench.report.formats import TABLE_FORMATS, render
-from idwbench.report.layout import tables_of
 from idwbench.report.leaderboard import leaderboard
-from idwbench.report.summaries import summarise
+from idwbench.report.render import TABLE_FORMATS, render
+from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.kinds.kernel_regression import KernelRegressionConfig
@@ -129,14 +128,15 @@ def test_runs_have_rows_and_columns_like_others(results):
 @pytest.mark.parametrize("form", TABLE_FORMATS)
 def test_every_table_shows_them_in_every_format(results, metric, form):
     runs = results.find_runs()
-    for report in (summarise(runs, metric, intervals=True), leaderboard(runs, metric, intervals=True)):
-        assert render(report, form)
-    names = {row.model.method for row in summarise(runs, metric).sections[0].rows}
+    board = leaderboard(runs, metric, intervals=True)
+    for tables in (section_tables(summarise(runs, metric, intervals=True)), [board]):
+        assert render(tables, form)
+    names = {row.model.method for row in summarise(runs, metric)[0].rows}
     assert ("gaussian_kernel" in names) == (metric != "coverage")
 
 
 def test_the_memory_of_a_table_is_all_training_data(results):
-    table = tables_of(summarise(results.find_runs()))[0]
+    table = section_tables(summarise(results.find_runs()))[0]
     columns = {column.name: [cell.text for cell in column.cells] for column in table.columns}
     assert columns["prototypes"] == ["all"] * 6 + ["2"]
     assert columns["setting"] == ["h=0.1", "h=loo", "h=0.1", "h=loo", "p=2, ε=0", "p=2, ε=0.1", "σ²=2"]

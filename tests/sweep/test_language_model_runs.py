@@ -8,10 +8,9 @@ import pytest
 from texts import TEXT, text_file
 
 from idwbench.errors import ConfigError, SpecError
-from idwbench.report.formats import render
-from idwbench.report.layout import tables_of
 from idwbench.report.leaderboard import leaderboard
-from idwbench.report.summaries import summarise
+from idwbench.report.render import render
+from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.kinds.transformer_lm import LanguageModelConfig
@@ -68,17 +67,17 @@ def test_a_sweep_of_language_models_is_trained_reported_and_ranked(sweep, tmp_pa
     status = run_sweep(sweep, db, jobs=1)
     assert (status.complete, status.total) == (8, 8)
     runs = Results(db).find_runs(sweep="letters")
-    text = render(summarise(runs), "markdown")
+    text = render(section_tables(summarise(runs)), "markdown")
     for words in ("p=1, ε=0.001, depth 1", "bits per character", "learning rate 0.001", "validation", "own.txt"):
         assert words in text
     board = leaderboard(runs)
-    assert [row.rank for row in board.rows] == [1, 2, 3, 4]
-    means = [row.statistics["test"].mean for row in board.rows]
+    assert [row["rank"] for row in board.records(True)] == [1, 2, 3, 4]
+    means = [row["test_mean"] for row in board.records(True)]
     assert means == sorted(means)  # fewer bits are better
-    assert {"method", "power", "learning_rate"} <= set(board.settings)
+    assert {"method", "power", "learning_rate"} <= {column.name for column in board.columns}
     for metric in ("seconds_per_step", "activation_memory"):
         assert all(run.metric(metric, "train") > 0 for run in runs)
-        assert tables_of(summarise(runs, metric))
+        assert section_tables(summarise(runs, metric))
     assert Results(db).to_frame()["test_bits_per_character"].notna().all()
 
 

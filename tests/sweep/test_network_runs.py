@@ -11,10 +11,9 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, ResultsError, SpecError, TrainingError
 from idwbench.models.networks import load_network
 from idwbench.models.saved_model import stored_model
-from idwbench.report.formats import TABLE_FORMATS, render
-from idwbench.report.layout import tables_of
 from idwbench.report.leaderboard import leaderboard
-from idwbench.report.summaries import summarise
+from idwbench.report.render import TABLE_FORMATS, render
+from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.sweep.execution import run_sweep, train
@@ -166,13 +165,14 @@ def test_a_damaged_checkpoint_gets_a_note_and_is_replaced(write, tmp_path) -> No
 @pytest.mark.parametrize("form", TABLE_FORMATS)
 def test_every_table_shows_them_in_every_format(results, metric: str | None, form: str) -> None:
     runs = results.find_runs()
-    for report in (summarise(runs, metric, intervals=True), leaderboard(runs, metric, intervals=True)):
-        assert render(report, form)
+    board = leaderboard(runs, metric, intervals=True)
+    for tables in (section_tables(summarise(runs, metric, intervals=True)), [board]):
+        assert render(tables, form)
 
 
 def test_tables_show_what_differs_between_their_rows(results) -> None:
     rows, learned = set(), set()
-    for table in tables_of(summarise(results.find_runs())):
+    for table in section_tables(summarise(results.find_runs())):
         columns = {column.name: [cell.text for cell in column.cells] for column in table.columns}
         prototypes = columns.get("prototypes", ["–"] * len(columns["n"]))  # the column is left out if it is empty
         shown = list(zip(columns["method"], columns["setting"], prototypes, strict=True))
@@ -188,8 +188,9 @@ def test_tables_show_what_differs_between_their_rows(results) -> None:
     }
     assert learned == {"42", "114", "50", "12"}  # such as (2·4 + 4) + (4·4 + 4) + 3·(4 + 2)
     board = leaderboard([run for run in results.find_runs() if run.config.model.kind == "network"])
-    assert board.settings == ("method", "power", "prototypes", "width", "learning_rate")
-    assert len({tuple(row.settings.get(name) for name in board.settings) for row in board.rows}) == len(board.rows)
+    rank, *settings = board.columns[:6]
+    assert [column.name for column in settings] == ["method", "power", "prototypes", "width", "learning_rate"]
+    assert len({*zip(*(column.cells for column in settings), strict=True)}) == len(rank.cells)
 
 
 def test_there_is_no_model_file_of_prototypes(results) -> None:

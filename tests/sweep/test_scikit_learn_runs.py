@@ -13,10 +13,9 @@ from sklearn.cluster import KMeans
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, SpecError, TrainingError
 from idwbench.models.saved_model import stored_model
-from idwbench.report.formats import TABLE_FORMATS, render
-from idwbench.report.layout import tables_of
 from idwbench.report.leaderboard import leaderboard
-from idwbench.report.summaries import summarise
+from idwbench.report.render import TABLE_FORMATS, render
+from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.sweep.execution import run_sweep, train
@@ -131,16 +130,16 @@ def test_runs_have_rows_and_columns_like_others(results):
 @pytest.mark.parametrize("form", TABLE_FORMATS)
 def test_every_table_shows_them_in_every_format(results, metric, form):
     runs = results.find_runs()
-    for report in (summarise(runs, metric), leaderboard(runs, metric)):
-        assert render(report, form)
-    names = {row.model.method for row in summarise(runs, metric).sections[0].rows}
+    for tables in (section_tables(summarise(runs, metric)), [leaderboard(runs, metric)]):
+        assert render(tables, form)
+    names = {row.model.method for row in summarise(runs, metric)[0].rows}
     assert ("svc" in names) == (metric != "coverage")
     assert "nearest_centroid" in names
 
 
 def test_a_leaderboard_has_columns_for_what_differs_within_a_method_and_a_short_title(results):
     board = leaderboard(results.find_runs())
-    (table,) = tables_of(board)
+    table = board
     names = {column.name for column in table.columns}
     assert {"method", "n_neighbors", "prototypes"} <= names
     assert not {"metric", "weights", "tol", "max_iter", "shrink_threshold"} & names
@@ -148,7 +147,7 @@ def test_a_leaderboard_has_columns_for_what_differs_within_a_method_and_a_short_
 
 
 def test_a_note_says_which_results_do_not_depend_on_the_seed(results):
-    notes = summarise(results.find_runs()).sections[0].notes
+    notes = summarise(results.find_runs())[0].notes
     assert (
         "The results of knn, nearest_centroid and svc do not depend on the seed; they count once and have no spread."
         in notes

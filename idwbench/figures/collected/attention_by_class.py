@@ -17,8 +17,8 @@ from idwbench.figures.attention_by_class import AttentionPanel, draw_attention_b
 from idwbench.figures.registry import figure_of_runs
 from idwbench.figures.runs import runs_of_row, select_runs_of_kind
 from idwbench.figures.style import Drawing
+from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
-from idwbench.report.summaries import Row
 from idwbench.results.records import StoredRun
 from idwbench.runs.kinds.mlp import MlpConfig
 

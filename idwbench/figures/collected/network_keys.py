@@ -17,7 +17,8 @@ from idwbench.figures.network_keys import FeaturePanel, draw_network_keys
 from idwbench.figures.registry import figure_of_runs
 from idwbench.figures.runs import Model, runs_of_row, select_runs_of_kind
 from idwbench.figures.style import Drawing
-from idwbench.report.summaries import Row, Section
+from idwbench.report.frame import Row
+from idwbench.report.summaries import Section
 from idwbench.results.records import StoredRun
 from idwbench.runs.kinds.network import NetworkConfig
 

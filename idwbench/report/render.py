@@ -1,0 +1,208 @@
+"""Tables in all formats: text, Markdown, LaTeX, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from idwbench.errors import ConfigError, did_you_mean
+from idwbench.report.tables import Cell, Column, Table
+from idwbench.report.text import render_text
+
+__all__ = ["TABLE_FORMATS", "TABLE_SUFFIXES", "TableFormat", "escape_latex", "escape_markdown", "format_of", "render"]
+
+TableFormat = Literal["rich", "markdown", "latex", "csv", "json"]
+TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
+
+TABLE_SUFFIXES: dict[str, TableFormat] = {
+    ".csv": "csv",
+    ".json": "json",
+    ".md": "markdown",
+    ".tex": "latex",
+    ".txt": "rich",
+}
+
+# On GitHub an underscore within a word (`fc_relu`) needs no escape.
+_MARKDOWN = re.compile(r"[\\`*\[\]<>|]|(?<!\w)_|_(?!\w)")
+# The second half are characters that pdflatex or its fonts do not support.
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "&": r"\&",
+        "%": r"\%",
+        "$": r"\$",
+        "#": r"\#",
+        "_": r"\_",
+        "{": r"\{",
+        "}": r"\}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "[": "{[}",  # at the start of a line a bracket or a star would be an argument of the preceding \\
+        "*": "{*}",
+        "±": r"$\pm$",
+        "·": r"$\cdot$",
+        "×": r"$\times$",
+        "−": r"$-$",
+        "–": r"--",
+        "√": r"$\surd$",
+        "ε": r"$\varepsilon$",
+        "η": r"$\eta$",
+        "α": r"$\alpha$",
+        "σ": r"$\sigma$",
+        "²": r"\textsuperscript{2}",
+        "ᵀ": r"\textsuperscript{T}",
+        "⁻": r"\textsuperscript{-}",
+        "ⁿ": r"\textsuperscript{n}",
+        "π": r"$\pi$",
+        "∂": r"$\partial$",
+        "‖": r"$\|$",
+        "→": r"$\to$",
+        "∞": r"$\infty$",
+        "≤": r"$\le$",
+        "≥": r"$\ge$",
+        "≫": r"$\gg$",
+        "ρ": r"$\rho$",
+        "Σ": r"$\Sigma$",
+    }
+)
+
+
+def render(tables: Sequence[Table], table_format: str) -> str:
+    """Return tables as text that ends with a newline; ``rich`` is 100 columns wide and without colour.
+
+    Raises:
+        ConfigError: `table_format` is not in `TABLE_FORMATS`.
+    """
+    if table_format not in _RENDERERS:
+        hint = did_you_mean(table_format, TABLE_FORMATS)
+        raise ConfigError(f"unknown format '{table_format}'", location=("format",), hint=hint)
+    return _RENDERERS[table_format](tables)
+
+
+def format_of(path: Path) -> TableFormat:
+    """Return the format of a table that the ending of a file's name stands for.
+
+    Raises:
+        ConfigError: it stands for none; `location` is ``("output",)``.
+    """
+    if path.suffix.lower() in TABLE_SUFFIXES:
+        return TABLE_SUFFIXES[path.suffix.lower()]
+    problem = f"{f'the ending {path.suffix}' if path.suffix else 'a name without an ending'} stands for no format"
+    raise ConfigError(problem, location=("output",), hint=f"of tables: {', '.join(TABLE_SUFFIXES)}")
+
+
+def escape_markdown(text: str) -> str:
+    """Return `text` on one line with Markdown's special characters escaped."""
+    return _MARKDOWN.sub(lambda found: "\\" + found.group(), " ".join(text.split()))
+
+
+def escape_latex(text: str) -> str:
+    """Return `text` with LaTeX's special characters escaped."""
+    return " ".join(text.split()).translate(_LATEX)
+
+
+def _columns(table: Table, table_format: TableFormat) -> list[Column]:
+    return [column for column in table.columns if table_format not in column.not_in]
+
+
+def _markdown(tables: Sequence[Table]) -> str:
+    return "\n".join(map(_markdown_table, tables)) if tables else "No runs to report.\n"
+
+
+def _markdown_table(table: Table) -> str:
+    """Return a heading, an aligned table and its notes."""
+    columns = _columns(table, "markdown") if table.groups else []
+    lines = [f"### {escape_markdown(table.title)}", ""] if table.title else []
+    padded = []
+    for column in columns:
+        texts = [escape_markdown(column.header), *(_marked(cell, escape_markdown, "**{}**") for cell in column.cells)]
+        width = 3 if column.share else max(3, *map(len, texts))
+        texts.insert(1, "-" * (width - 1) + (":" if column.numeric else "-"))
+        padded.append([text.rjust(width) if column.numeric else text.ljust(width) for text in texts])
+    lines += [f"| {' | '.join(line)} |" for line in zip(*padded, strict=True)]
+    caption = [table.caption()] if columns and table.metric else []
+    notes = [f"- {escape_markdown(note)}" for note in (*caption, *table.notes)]
+    return "\n".join([*lines, *([""] if columns else []), *notes, ""])
+
+
+def _marked(cell: Cell, escape: Callable[[str], str], best: str) -> str:
+    return best.format(escape(cell.text)) if cell.best else escape(cell.text)
+
+
+def _latex(tables: Sequence[Table]) -> str:
+    """Return a ``table`` for pdflatex for each table, or a ``longtable`` where texts are long."""
+    packages = "booktabs,longtable" if any(c.share for table in tables for c in table.columns) else "booktabs"
+    found = "\n".join(map(_latex_table, tables)) if tables else "% no runs to report\n"
+    return rf"% needs \usepackage{{{packages}}}" + "\n" + found
+
+
+def _latex_table(table: Table) -> str:
+    if not table.groups:
+        return "\n".join(f"% {escape_latex(text)}" for text in (table.title, *table.notes)) + "\n"
+    columns = _columns(table, "latex")
+    kinds = (rf"p{{{f'{c.share:g}'[1:]}\linewidth}}" if c.share else "r" if c.numeric else "l" for c in columns)
+    layout = f"@{{}}{''.join(kinds)}@{{}}"
+    head = f"    {' & '.join(escape_latex(column.header) for column in columns)} \\\\"
+    body = []
+    for place, group in enumerate(table.groups):
+        if place and group != table.groups[place - 1]:
+            body.append(r"    \addlinespace")
+        cells = (_marked(column.cells[place], escape_latex, r"\textbf{{{}}}") for column in columns)
+        body.append(f"    {' & '.join(cells)} \\\\")
+    notes = [escape_latex(note) for note in table.notes]
+    if any(column.share for column in columns):
+        begin, end = [r"{\footnotesize", rf"  \begin{{longtable}}{{{layout}}}"], [r"  \end{longtable}"]
+        end += [*(rf"  \par\noindent {note}" for note in notes), "}"]
+        rule = [r"    \midrule", r"    \endhead"]
+    else:
+        caption = escape_latex(f"{table.title}. {table.caption()}")
+        begin = [r"\begin{table}", r"  \centering", rf"  \caption{{{caption}}}", rf"  \begin{{tabular}}{{{layout}}}"]
+        end = [r"  \end{tabular}", *(rf"  \par\smallskip\footnotesize {note}" for note in notes), r"\end{table}"]
+        rule = [r"    \midrule"]
+    return "\n".join([*begin, r"    \toprule", head, *rule, *body, r"    \bottomrule", *end, ""])
+
+
+def _json(tables: Sequence[Table]) -> str:
+    """Return the records as a JSON list, without NaN."""
+    records = [record for table in tables for record in table.records(True)]
+    return json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _csv(tables: Sequence[Table]) -> str:
+    """Return the records with the columns of `Table.fields`; what is None or missing is empty."""
+    header = next((table.fields for table in tables if table.fields), ())
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(header)
+    records = (record for table in tables for record in table.records(False))
+    writer.writerows([_field(record.get(name)) for name in header] for record in records)
+    return stream.getvalue()
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ", ".join(map(_field, value))
+    if isinstance(value, dict):
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return str(value)
+
+
+_RENDERERS: dict[str, Callable[[Sequence[Table]], str]] = {
+    "rich": render_text,
+    "markdown": _markdown,
+    "latex": _latex,
+    "csv": _csv,
+    "json": _json,
+}
