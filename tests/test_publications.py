@@ -8,10 +8,11 @@ import pytest
 
 from idwbench import Results, run_config, run_sweep, train
 from idwbench.errors import ConfigError, OutputError
-from idwbench.publications.family import FAMILY, FAMILY_SWEEPS
-from idwbench.publications.folder import write_publication
-from idwbench.publications.paper import RUN_SETS
-from idwbench.sweep.spec import plan, read_sweep
+from idwbench.publications.family import FAMILY
+from idwbench.publications.folder import PUBLICATIONS, write_publication
+from idwbench.publications.paper import PAPER
+from idwbench.sweep.shipped import shipped_sweeps
+from idwbench.sweep.spec import read_sweep
 
 SWEEPS = Path(__file__).parents[1] / "sweeps/paper"
 
@@ -36,14 +37,15 @@ def one_seed(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return Results(db, read_only=True)
 
 
-@pytest.mark.parametrize("name", RUN_SETS)
-def test_the_runs_of_the_paper_are_those_of_the_sweeps_that_come_with_it(name: str) -> None:
-    planned = plan(read_sweep(SWEEPS / f"{name}.yaml"))
-    assert {run.run_key for run in planned} == {run.run_key for run in RUN_SETS[name].runs}
+def test_the_sweeps_of_the_paper_are_those_of_its_folder() -> None:
+    assert {path.stem for path in SWEEPS.glob("*.yaml")} == set(PAPER.sweeps)
 
 
-def test_each_sweep_of_the_paper_has_a_set_of_runs() -> None:
-    assert {path.stem for path in SWEEPS.glob("*.yaml")} == set(RUN_SETS)
+@pytest.mark.parametrize("name", PUBLICATIONS)
+def test_each_item_is_of_a_shipped_sweep_of_its_publication_with_the_name_of_its_file(name: str) -> None:
+    publication = PUBLICATIONS[name]
+    assert {item.sweep for item in publication.items} - {None} <= set(publication.sweeps)
+    assert [read_sweep(shipped_sweeps()[sweep]).name for sweep in publication.sweeps] == list(publication.sweeps)
 
 
 def test_an_empty_database_gives_the_figures_of_formulas_and_all_gaps(empty: Results, tmp_path: Path) -> None:
@@ -51,7 +53,7 @@ def test_an_empty_database_gives_the_figures_of_formulas_and_all_gaps(empty: Res
     names = {path.name for path in paper.files}
     assert names == {"figure1_weights.png", "figure1_weights_p1.png", "claims.md", "claims.json", "README.md"}
     assert all(path.exists() for path in paper.files)
-    assert {gap.sweep_file for gap in paper.gaps} == {f"sweeps/paper/{name}.yaml" for name in RUN_SETS}
+    assert {gap.sweep_file for gap in paper.gaps} == {f"sweeps/paper/{name}.yaml" for name in PAPER.sweeps}
     page = (tmp_path / "new/folder/README.md").read_text()
     assert "paper_mnist: 40 runs of 40 missing" in page
 
@@ -104,20 +106,17 @@ def test_a_file_in_the_place_of_the_folder_is_refused(empty: Results, tmp_path: 
         write_publication("paper", empty, tmp_path / "out")
 
 
-def test_each_item_of_the_family_is_of_a_sweep_that_make_family_runs() -> None:
+def test_make_family_runs_the_sweeps_of_the_family() -> None:
     makefile = (SWEEPS.parents[1] / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
     run = [name for line in makefile.splitlines() if line.startswith("FAMILY_") for name in line.split(":=")[1].split()]
-    assert {f"sweeps/{name}.yaml" for name in run} == set(FAMILY_SWEEPS)
-    names = {read_sweep(SWEEPS.parents[1] / file).name for file in FAMILY_SWEEPS}
-    assert names == {Path(file).stem for file in FAMILY_SWEEPS}
-    assert {item.sweep for item in FAMILY.items} - {None} <= names
+    assert {Path(name).name for name in run} == set(FAMILY.sweeps)
 
 
 def test_an_empty_database_gives_the_figures_of_formulas_of_the_family(empty: Results, tmp_path: Path) -> None:
     family = write_publication("family", empty, tmp_path)
     names = {path.name for path in family.files}
     assert names == {"kernels.png", "kernel_regression.png", "claims.md", "claims.json", "README.md"}
-    assert {gap.sweep_file for gap in family.gaps} == set(FAMILY_SWEEPS)
+    assert {Path(str(gap.sweep_file)).stem for gap in family.gaps} == set(FAMILY.sweeps)
     assert "network_digits: not in the database" in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 

@@ -50,11 +50,11 @@ def claims(
 
     from idwbench.claims.table import claims_table
     from idwbench.claims.verdicts import judge_claims
-    from idwbench.publications.paper import paper_runs
+    from idwbench.publications.paper import PAPER
     from idwbench.training.threads import limited_threads
 
     with limited_threads(1):
         runs = measured_runs(results, data_dir, measure)
         judgements = judge_claims(results, runs)
     write_tables([claims_table(judgements)], table_format, output, force=force)
-    advise(paper_runs(runs))
+    advise(PAPER.select(runs))

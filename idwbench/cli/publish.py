@@ -41,7 +41,7 @@ def publish(
     from idwbench.cli.interruption import interruptible
     from idwbench.cli.quality import advise, measured_runs, opened
     from idwbench.publications.folder import write_publication
-    from idwbench.publications.paper import paper_runs
+    from idwbench.publications.paper import PAPER
     from idwbench.training.threads import limited_threads
 
     load_plugins(plugin)
@@ -61,7 +61,7 @@ def publish(
             )
     _print_published(written, json)
     if name == "paper":
-        advise(paper_runs(runs))
+        advise(PAPER.select(runs))
 
 
 def _print_published(written: Published, as_json: bool) -> None:

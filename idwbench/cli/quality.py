@@ -41,11 +41,11 @@ def measure(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) 
 
 def measured_runs(results: Results, data_dir: Path | None, measured: bool) -> list[StoredRun]:
     """Return the finished runs of the paper's data sets; with `measured` they are measured first."""
-    from idwbench.publications.paper import finished_runs, paper_runs
+    from idwbench.publications.paper import PAPER
 
-    runs = finished_runs(results)
-    if measured and measure(results, paper_runs(runs), data_dir):
-        runs = finished_runs(results)
+    runs = PAPER.finished_runs(results)
+    if measured and measure(results, PAPER.select(runs), data_dir):
+        runs = PAPER.finished_runs(results)
     return runs
 
 

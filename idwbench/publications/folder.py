@@ -12,9 +12,8 @@ from idwbench.files import check_output, make_folder, write_file
 from idwbench.publications.baselines import BASELINES
 from idwbench.publications.dual import DUAL
 from idwbench.publications.family import FAMILY
-from idwbench.publications.items import Item, Publication, SweepRuns
 from idwbench.publications.paper import PAPER
-from idwbench.report.labels import count_label
+from idwbench.publications.publication import Item, Publication, SweepRuns
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 
@@ -81,7 +80,7 @@ def write_publication(
     for path in [*(path for item in publication.items for path in item.paths(target, figure_format)), *others]:
         check_output(path, overwrite=overwrite)
     sweeps = publication.find(results, runs)
-    gaps = [_sweep_gap(name, sweep) for name, sweep in sweeps.items() if sweep.missing or not sweep.planned]
+    gaps = [Gap(name, sweep.problem, sweep.file) for name, sweep in sweeps.items() if sweep.problem is not None]
     files: list[Path] = []
     made: list[tuple[Item, Path]] = []
     for item in publication.items:
@@ -100,13 +99,6 @@ def write_publication(
     files.append(target / "README.md")
     write_file(files[-1], _page(publication, sweeps.values(), made, gaps).encode(), overwrite=True)
     return Published(tuple(files), tuple(gaps))
-
-
-def _sweep_gap(name: str, sweep: SweepRuns) -> Gap:
-    missing = (
-        f"{count_label(sweep.missing, 'run')} of {sweep.planned} missing" if sweep.planned else "not in the database"
-    )
-    return Gap(name, missing, sweep.file)
 
 
 def _write_item(
@@ -150,7 +142,7 @@ def _write_claims(
     from idwbench.claims.verdicts import judge_claims
     from idwbench.report.render import render
 
-    judgements = [found for found in judge_claims(results, runs) if found.claim.origin == publication.claims]
+    judgements = [one for one in judge_claims(results, runs) if one.claim.origin == publication.claims]
     table = claims_table(judgements)
     paths = [target / "claims.md", target / "claims.json"]
     for path, table_format in zip(paths, ("markdown", "json"), strict=True):
@@ -168,7 +160,7 @@ def _page(
         "",
         "| sweep | runs | seeds |",
         "|---|--:|--:|",
-        *(f"| `{sweep.file}` | {sweep.planned or ''} | {sweep.seeds} |" for sweep in sweeps),
+        *(f"| `{sweep.file}` | {len(sweep.run_keys) or ''} | {sweep.seeds} |" for sweep in sweeps),
         "",
         *(("The verdicts: [claims](claims.md).", "") if publication.claims else ()),
         *(f"- [{item.caption}]({path.name})" for item, path in made if item.figure is None),
