@@ -39,12 +39,16 @@ __all__ = [
     "first_line",
     "last_line",
     "printable",
+    "shortened",
 ]
 
 Location = tuple[str | int, ...]
 
 # Line ends, tabs, spaces of other widths, and what joins or parts letters in some scripts.
 _PRINTED = "\n\t\u00a0\u200c\u200d\u202f\u3000"
+
+# Of a part of a message, of a word that is compared with valid ones, and of valid words that are all listed.
+_MOST_CHARACTERS, _MOST_LETTERS, _MOST_LISTED = 1000, 100, 40
 
 
 class IdwbenchError(Exception):
@@ -80,9 +84,10 @@ class IdwbenchError(Exception):
 
     def render(self, location: str) -> str:
         """Return the text with `location` in place of the error's own location."""
-        place = "" if self.file is None else ":".join(map(str, [self.file, *(self.position or ())]))
-        parts = (place, location, self.problem) if self.file_first else (location, place, self.problem)
-        return ": ".join(part for part in parts if part) + (f" ({self.hint})" if self.hint else "")
+        place = "" if self.file is None else ":".join(map(str, [shortened(self.file), *(self.position or ())]))
+        first = (place, shortened(location)) if self.file_first else (shortened(location), place)
+        text = ": ".join(part for part in (*first, shortened(self.problem)) if part)
+        return text + (f" ({shortened(self.hint)})" if self.hint else "")
 
     def at(self, *location: str | int) -> IdwbenchError:
         """Return the same error with `location` in front of its own."""
@@ -219,8 +224,8 @@ def dotted(location: Location) -> str:
 
 
 def did_you_mean(word: str, valid: Iterable[str]) -> str:
-    """Return ``did you mean 'x'?`` for the nearest valid word, or the list of valid words."""
-    words = sorted(valid)
+    """Return ``did you mean 'x'?`` for the nearest valid word, or the valid words; of many, the five nearest."""
+    words, word = sorted(valid), word[:_MOST_LETTERS]
     folded = {valid_word.casefold(): valid_word for valid_word in reversed(words)}
     near = get_close_matches(word, words, n=1, cutoff=0.6)
     # A word of which the case differs is nearer than any other spelling.
@@ -230,7 +235,16 @@ def did_you_mean(word: str, valid: Iterable[str]) -> str:
         near = [folded[match] for match in get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)]
     if near:
         return f"did you mean '{near[0]}'?"
+    if len(words) > _MOST_LISTED:
+        return f"the nearest valid words: {', '.join(get_close_matches(word, words, n=5, cutoff=0.0))}"
     return f"expected one of: {', '.join(words)}" if words else ""
+
+
+def shortened(text: str) -> str:
+    """Return a text without its middle if it is long, as a file that is one word, or an argument of many characters."""
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    return f"{text[: _MOST_CHARACTERS // 2]} … {text[-_MOST_CHARACTERS // 4 :]}"
 
 
 def first_line(error: BaseException | None) -> str:

@@ -10,7 +10,16 @@ import typer
 from typer.core import TyperCommand
 
 from idwbench.cli.echo import echo
-from idwbench.errors import DatasetError, IdwbenchError, OutputExistsError, SpecError, did_you_mean, dotted, printable
+from idwbench.errors import (
+    DatasetError,
+    IdwbenchError,
+    OutputExistsError,
+    SpecError,
+    did_you_mean,
+    dotted,
+    printable,
+    shortened,
+)
 
 __all__ = ["OneLineCommand", "error_line", "usage_line"]
 
@@ -67,7 +76,7 @@ def error_line(error: IdwbenchError, options: dict[str, str]) -> str:
 
 def usage_line(message: str, commands: Iterable[str] = ()) -> str:
     """Return Typer's message on a command line that it cannot parse as one line, with the nearest valid word."""
-    line = printable(" ".join(message.split()).replace("Value error, ", ""), kept="")
+    line = shortened(printable(" ".join(message.split()).replace("Value error, ", ""), kept=""))
     choice = re.search("'([^']*)' is not one of (.*)\\.$", line)
     if choice is not None:  # the line lists the valid words
         hint = did_you_mean(choice[1], re.findall("'([^']*)'", choice[2]))

@@ -15,48 +15,50 @@ if TYPE_CHECKING:
 
     from idwbench.results.store import Results
     from idwbench.runs.datasets import DatasetConfig
+    from idwbench.sweep.execution import Retry
     from idwbench.sweep.spec import SweepSpec
 
 __all__ = ["dataset_labels", "print_plan"]
 
-_MISSING, _UNKNOWN = "missing", "unknown"
+_MISSING, _UNKNOWN, _RETRY = "missing", "unknown", ", retry"
 _STATES = ("complete", "diverged", "failed", "running", "stale", "planned", _MISSING, _UNKNOWN)
-_WIDTH = max(map(len, _STATES))
 _AT_ONCE = 10_000
 
 
-def print_plan(spec: SweepSpec, db: str, as_json: bool) -> None:
+def print_plan(spec: SweepSpec, db: str, as_json: bool, retry: Retry | None = None) -> None:
     """Print the runs with their states, and on stderr the number of runs in each; a database is never created.
 
-    Of a search the space is printed: its runs depend on results.
+    A state that `retry` trains again is followed by ``, retry``. Of a search the space is printed: its runs depend on
+    results.
     """
     if spec.sampler is not None:
         _print_space(spec, as_json)
         return
     if as_json:
-        _print_json(spec, db)
+        _print_json(spec, db, retry)
         return
     counts: Counter[str] = Counter()
-    states = _StoredStates(db)
+    states = _StoredStates(db, retry)
+    width = max(map(len, states.words))
     for batch in _batches(_described_runs(spec), _AT_ONCE):
         stored = states([key for key, _ in batch])
         found = [stored.get(key, states.otherwise) for key, _ in batch]
         first = counts.total() + 1
         lines = zip(range(first, first + len(batch)), found, batch, strict=True)
-        echo("\n".join(f"{number:>5}  {key[:12]}  {state:<{_WIDTH}}  {words}" for number, state, (key, words) in lines))
+        echo("\n".join(f"{number:>5}  {key[:12]}  {state:<{width}}  {words}" for number, state, (key, words) in lines))
         counts.update(found)
     names = ", ".join(dict.fromkeys(dataset.name for dataset, _ in spec.datasets))
-    in_states = ", ".join(f"{counts[state]:,} {state}" for state in _STATES if counts[state])
+    in_states = ", ".join(f"{counts[state]:,} {state}" for state in states.words if counts[state])
     reason = f"; {states.problem}" if states.problem else ""
     echo(f"{spec.name}: {count_label(counts.total(), 'run')} on {names}: {in_states}{reason}", err=True)
 
 
-def _print_json(spec: SweepSpec, db: str) -> None:
+def _print_json(spec: SweepSpec, db: str, retry: Retry | None) -> None:
     from idwbench.sweep.spec import plan
 
     configs = plan(spec)
     keys = [config.run_key for config in configs]
-    states = _StoredStates(db)
+    states = _StoredStates(db, retry)
     stored = states(keys)
     described = [
         {"run_key": key, "state": stored.get(key, states.otherwise), **config.model_dump(mode="json")}
@@ -123,12 +125,15 @@ class _StoredStates:
         problem: Why states are unknown, or an empty string.
     """
 
-    def __init__(self, db: str) -> None:
+    def __init__(self, db: str, retry: Retry | None) -> None:
         from idwbench.errors import NoResultsError, OldResultsError
         from idwbench.results.store import Results
+        from idwbench.sweep.execution import RETRIED
 
         self.results: Results | None = None
         self.otherwise, self.problem = _MISSING, ""
+        self.retried = RETRIED[retry]
+        self.words = [f"{state}{again}" for state in _STATES for again in ("", _RETRY)[: 1 + (state in self.retried)]]
         try:
             self.results = Results(db, read_only=True)
         except NoResultsError:
@@ -137,7 +142,8 @@ class _StoredStates:
             self.otherwise, self.problem = _UNKNOWN, str(error)
 
     def __call__(self, run_keys: Sequence[str]) -> Mapping[str, str]:
-        return {} if self.results is None else self.results.run_states(run_keys)
+        stored = {} if self.results is None else self.results.run_states(run_keys)
+        return {key: f"{state}{_RETRY if state in self.retried else ''}" for key, state in stored.items()}
 
 
 def dataset_labels(spec: SweepSpec) -> dict[DatasetConfig, str]:

@@ -24,6 +24,7 @@ __all__ = ["sweep"]
 
 
 def sweep(
+    context: typer.Context,
     file: Annotated[
         str | None,
         typer.Argument(
@@ -73,6 +74,7 @@ def sweep(
     failed, and 3 if other processes have not ended all runs; diverged runs are results.
     """
     if list_shipped:
+        _refuse_others(context)
         _list_shipped(json)
         return
 
@@ -87,7 +89,7 @@ def sweep(
     load_plugins(plugin)
     spec = read_sweep(sweep_path(file))
     if dry_run:
-        print_plan(spec, db, json)
+        print_plan(spec, db, json, retry)
         return
 
     from idwbench.cli.interruption import interruptible
@@ -121,6 +123,14 @@ def sweep(
     if status.failed:
         _print_failures(spec, db, progress.label if progress.settings else None)
     raise typer.Exit(_exit_code(status, progress.n_failed, most))
+
+
+def _refuse_others(context: typer.Context) -> None:
+    """Raise `ConfigError` if something was given beside ``--list``, but for ``--json``."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in ("list_shipped", "json") and source is not None and source.name == "COMMANDLINE":
+            raise ConfigError("cannot be combined with --list", location=("FILE" if name == "file" else name,))
 
 
 def _list_shipped(as_json: bool) -> None:

@@ -26,10 +26,11 @@ from idwbench.training.selection import check_engine, check_engine_name, check_r
 if TYPE_CHECKING:
     from idwbench.sweep.cluster_connection import Cluster
 
-__all__ = ["Retry", "run_sweep", "train"]
+__all__ = ["RETRIED", "Retry", "run_sweep", "train"]
 
 Retry = Literal["failed", "diverged", "all"]
-_RETRIED: dict[str | None, tuple[EndedState, ...]] = {
+# The states that each choice trains again.
+RETRIED: dict[str | None, tuple[EndedState, ...]] = {
     None: (),
     "failed": ("failed",),
     "diverged": ("diverged",),
@@ -75,7 +76,7 @@ def train(
     check_run(config, dataset, Context(engine, device))
     results = Results(db)
     results.plan([config])
-    results.reset([key], _RETRIED["all" if retrain else "failed"])
+    results.reset([key], RETRIED["all" if retrain else "failed"])
     if results.pending([key]):
         runner = Runner(results, observer or Observer(), engine, device)
         to_do = [*missing_requirements([config], results), config]
@@ -168,8 +169,8 @@ def run_sweep(
     """
     _check_arguments(engine, sweep=sweep, db=db, device=device, data_dir=data_dir, observer=observer)
     _check_arguments(engine, jobs=jobs, dask=dask, wait=wait, max_failures=max_failures)
-    if retry not in _RETRIED:
-        words = ", ".join(filter(None, _RETRIED))
+    if retry not in RETRIED:
+        words = ", ".join(filter(None, RETRIED))
         raise ConfigError(f"expected one of {words}, got {retry!r}", location=("retry",))
     spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(sweep_path(sweep))
     observer = observer or Observer()
@@ -185,12 +186,12 @@ def run_sweep(
         configs, results = plan(spec), Results(db)
         with results.kept_open():
             keys = results.register_sweep(spec.name, spec.description, spec.source, configs)
-            results.reset(keys, _RETRIED[retry])
+            results.reset(keys, RETRIED[retry])
             pending = set(results.pending(keys))
             to_do = [config for config, key in zip(configs, keys, strict=True) if key in pending]
             to_do = [*missing_requirements(to_do, results), *to_do]
             status = results.sweep_status(spec.name)
-        failed = 0 if "failed" in _RETRIED[retry] else status.failed
+        failed = 0 if "failed" in RETRIED[retry] else status.failed
         observer.planned(len(keys) + len(to_do) - len(pending), len(to_do), status.running, failed)
         if not to_do and not (wait and status.running):
             return status
@@ -202,7 +203,7 @@ def run_sweep(
         if spec.sampler is not None:
             from idwbench.sweep.search import run_search
 
-            run_search(spec, runner, _RETRIED[retry])
+            run_search(spec, runner, RETRIED[retry])
             by_key = {run.run_key: run.config for run in results.find_runs(sweep=spec.name)} if wait else {}
         else:
             runner.train_all(to_do)

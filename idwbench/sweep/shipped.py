@@ -1,5 +1,6 @@
 """The sweeps that come with idwbench, found by name."""
 
+import os
 from functools import cache
 from importlib.resources import as_file, files
 from os import PathLike
@@ -45,7 +46,7 @@ def sweep_path(sweep: str | PathLike[str]) -> Path:
     shipped = shipped_sweeps()
     if sweep in shipped:
         return shipped[sweep]
-    if "\0" in sweep or path.exists():
+    if "\0" in sweep or os.path.exists(path):
         return path
     hint = did_you_mean(sweep, shipped)
     raise SpecError("no such file, and no shipped sweep of this name", hint=hint, file=path)

@@ -165,6 +165,30 @@ def test_after_an_interruption_no_run_is_lost_and_none_done_twice(
     assert rows(tmp_path / DB, "select count(*) from arrays") == [(30,)]
 
 
+@pytest.mark.parametrize(
+    "argument", [["a" * 5_000], ["two_moons", "--engine", "a" * 5_000], ["two_moons", "--" + "a" * 5_000]]
+)
+def test_a_long_argument_is_not_echoed_whole(run, argument):
+    result = run("sweep", *argument)
+    assert result.exit_code == 2
+    assert "aaaa … aaaa" in result.stderr
+    assert len(result.stderr) < 2_500
+
+
+def test_a_sweep_file_that_is_one_long_word_is_not_echoed_whole(run, tmp_path):
+    (tmp_path / "word.yaml").write_text("a" * 300_000)
+    stderr = run("sweep", "word.yaml").stderr
+    assert stderr.startswith("word.yaml:1:1: expected a mapping, got 'aaa")
+    assert len(stderr) < 1_500
+
+
+@pytest.mark.parametrize("other", [["two_moons"], ["--dry-run"], ["--retry", "all"], ["--jobs", "2"]])
+def test_the_list_of_shipped_sweeps_refuses_what_it_would_ignore(run, other):
+    result = run("sweep", "--list", *other)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith(": cannot be combined with --list\n")
+
+
 BROKEN = {
     "unknown key": ("grid:\n  methd: idw\n  prototypes: 2\n", "4:3: grid.methd: unknown key (did you mean 'method'?)"),
     "unknown method": ("grid: {method: idv, prototypes: 2}\n", "(did you mean 'idw'?)"),

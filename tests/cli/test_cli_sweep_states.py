@@ -145,6 +145,18 @@ def test_a_dry_run_says_which_runs_the_database_holds(run, small_sweep, fail_see
     assert [entry["state"] for entry in entries] == states
 
 
+def test_a_dry_run_plans_the_retries(run, small_sweep, fail_seeds):
+    fail_seeds({1})
+    run("sweep", small_sweep)
+    result = run("sweep", small_sweep, "--dry-run", "--retry", "failed")
+    assert result.stdout.count("failed, retry  ") == 5
+    assert "10 complete, 5 failed, retry" in result.stderr
+    states = [
+        run["state"] for run in json.loads(run("sweep", small_sweep, "--dry-run", "--retry=all", "--json").stdout)
+    ]
+    assert sorted(set(states)) == ["complete, retry", "failed, retry"]
+
+
 def test_a_dry_run_neither_makes_nor_changes_a_database(run, small_sweep, tmp_path):
     result = run("sweep", small_sweep, "--dry-run", "--db", "deep/absent.db")
     assert result.stderr == "small: 15 runs on two_moons: 15 missing\n"

@@ -101,6 +101,11 @@ def test_a_table_may_be_a_regression(tmp_path: Path) -> None:
     assert (found.task, found.validation) == ("regression", 10)
 
 
+def test_of_many_keys_the_five_nearest_are_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"grid\.zzz: unknown key \(the nearest valid words: \w+(, \w+){4}\)$"):
+        read(tmp_path, grid("{zzz: 1}"))
+
+
 def test_the_dialect_is_yaml_1_2(tmp_path: Path) -> None:
     for name in ("yes", "2024-01-31", "=", "'<<'", "0o9", "1e"):
         assert read(tmp_path, GOOD.replace("name: small", f"name: {name}")).name == name.strip("'")
