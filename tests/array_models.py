@@ -12,7 +12,7 @@ from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel, task_metrics
-from idwbench.results.rows import package_versions
+from idwbench.results.provenance import package_versions
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
 

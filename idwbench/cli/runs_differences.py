@@ -9,7 +9,7 @@ from idwbench.report.labels import plain_value
 from idwbench.results.comparison import ArrayDifference
 from idwbench.runs.metrics import METRICS
 
-__all__ = ["array_line", "difference_table", "facts_of_arrays", "finite", "metric_table"]
+__all__ = ["array_line", "curve_line", "difference_table", "facts_of_arrays", "metric_table"]
 
 
 def metric_table(
@@ -51,14 +51,16 @@ def array_line(name: str, difference: ArrayDifference) -> str:
 def facts_of_arrays(differences: Mapping[str, ArrayDifference]) -> dict[str, dict[str, Any]]:
     """Return differences of arrays for JSON."""
     return {
-        name: {"identical": found.identical, "largest_difference": finite(found.largest), "shapes": found.shapes}
+        name: {"identical": found.identical, "largest_difference": found.largest, "shapes": found.shapes}
         for name, found in differences.items()
     }
 
 
-def finite(value: float | None) -> float | None:
-    """Return a number, or None for one that JSON does not have."""
-    return None if value is None or value - value != 0 else value
+def curve_line(difference: float | None) -> str:
+    """Return ``curve: equal``, ``curve: largest difference 0.0012``, or that the epochs differ."""
+    if difference == 0:
+        return "curve: equal"
+    return f"curve: {'other epochs' if difference is None else f'largest difference {difference:.4g}'}"
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""`idwbench runs export`: a model file, a table, or a folder for TensorBoard or MLflow."""
+"""`idwbench runs export`: a table, or a folder for TensorBoard or MLflow."""
 
 from __future__ import annotations
 
@@ -7,23 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from idwbench.cli.echo import echo
-from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Force, Json, Plugins, load_plugins
-from idwbench.cli.runs_options import RunKeys, SelectingCommand, States, Sweep, Where, selected_keys
+from idwbench.cli.echo import echo, echo_json
+from idwbench.cli.options import DEFAULT_DATABASE, Database, Force, Json
+from idwbench.cli.runs_options import RunKeys, States, Sweep, Where, selected_keys
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["COMMAND_CLASS", "runs_export"]
+__all__ = ["runs_export"]
 
-COMMAND_CLASS = SelectingCommand
-
-Format = Literal["model", "csv", "parquet", "tensorboard", "mlflow"]
-_SUFFIXES: dict[str, Format] = {
-    **dict.fromkeys((".pt", ".safetensors", ".onnx", ".py", ".skops"), "model"),
-    ".csv": "csv",
-    ".parquet": "parquet",
-}
+Format = Literal["csv", "parquet", "tensorboard", "mlflow"]
+_SUFFIXES: dict[str, Format] = {".csv": "csv", ".parquet": "parquet"}
 
 
 def runs_export(
@@ -32,8 +26,7 @@ def runs_export(
         typer.Option(
             "-o",
             "--output",
-            help="File to write: .pt, .safetensors, .onnx, .py or .skops (a model), .csv or .parquet; or a folder with "
-            "--format.",
+            help="File to write, .csv or .parquet; or a folder with --format.",
             show_default=False,
         ),
     ],
@@ -46,27 +39,23 @@ def runs_export(
     where: Where = None,
     sweep: Sweep = None,
     state: States = None,
-    data_dir: DataDir = None,
-    plugin: Plugins = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Write one run as a model file, or runs as a table or a folder for TensorBoard or MLflow.
+    """Write runs as a table, or as a folder for TensorBoard or MLflow.
 
-    Runs are given by keys or by conditions; without either, all are exported. Tables have the columns of
+    Runs are given by keys or by conditions; the default is all. Tables have the columns of
     `Results.to_frame`. Folders have curves, metrics and settings of runs that have ended.
+    `idwbench export` writes the model of a run.
     """
     from idwbench.results.store import Results
 
     kind = _kind(format, output)
-    load_plugins(plugin)
     results = Results(db, read_only=True)
     keys = selected_keys(results, runs, where, sweep, state)
-    written = _write(kind, results, keys, output, data_dir, force)
+    written = _write(kind, results, keys, output, force)
     if json:
-        import json as json_module
-
-        echo(json_module.dumps({"output": str(output), "format": kind, "runs": written}))
+        echo_json({"output": str(output), "format": kind, "runs": written})
         return
     from idwbench.report.labels import count_label
 
@@ -83,7 +72,7 @@ def _kind(given: Format | None, output: Path) -> Format:
     if given is None:
         if by_suffix is None:
             problem = f"the suffix of '{output}' names no format"
-            hint = f"expected {', '.join(_SUFFIXES)}, or a folder with --format tensorboard or --format mlflow"
+            hint = "expected .csv, .parquet, or a folder with --format; idwbench export writes models"
             raise ConfigError(problem, location=("output",), hint=hint)
         return by_suffix
     if by_suffix != given and given in _SUFFIXES.values():
@@ -92,11 +81,7 @@ def _kind(given: Format | None, output: Path) -> Format:
     return given
 
 
-def _write(kind: Format, results: Results, keys: list[str], output: Path, data_dir: Path | None, force: bool) -> int:
-    if kind == "model":
-        from idwbench.exports.model import export_run
-
-        return export_run(results, keys, output, data_dir, overwrite=force)
+def _write(kind: Format, results: Results, keys: list[str], output: Path, force: bool) -> int:
     if kind == "tensorboard":
         from idwbench.exports.tensorboard import export_tensorboard
 

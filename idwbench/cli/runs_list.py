@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from idwbench.cli.echo import echo
+from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, Json
-from idwbench.cli.runs_options import SelectingCommand, States, Sweep, Where
-from idwbench.errors import printable
+from idwbench.cli.runs_options import States, Sweep, Where
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from idwbench.results.listing import RunRow
-
-__all__ = ["COMMAND_CLASS", "runs_list"]
-
-COMMAND_CLASS = SelectingCommand
+__all__ = ["runs_list"]
 
 
 def runs_list(
@@ -27,37 +18,33 @@ def runs_list(
     where: Where = None,
     sweep: Sweep = None,
     state: States = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first runs.", show_default=False)] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Order by a column; -COLUMN has the largest first.", show_default=False),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only the first runs: without --sort, the newest.", show_default=False)
+    ] = None,
     json: Json = False,
 ) -> None:
-    """List runs in the order of planning, or of the plan of --sweep.
+    """List runs, the newest first.
 
-    A line has key, data set, model, seed, state, the main metric on the test split, training time and number of
-    attempts, and the reason of a failure. A condition compares a column of `Results.to_frame`, such as method,
-    prototypes, seed, dataset_noise, learning_rate, test_accuracy, host or finished_at, by =, !=, <, <=, > or >=;
-    alternatives are separated by commas.
+    A line has key, data set, model, seed, state, the main metric on the test split, training time, number of attempts,
+    tags, and the note or the reason of a failure.
+
+    --where takes an expression on the columns of `Results.to_frame`, such as method, prototypes, seed, dataset_noise,
+    learning_rate, test_accuracy, host, tags or finished_at. It has ==, !=, <, <=, >, >=, and, or, not, arithmetic and
+    in: method in ["idw", "neg_dist"], "best" in tags. None is a missing value.
     """
+    from idwbench.cli.runs_table import row_facts, run_lines, terminal_width
+    from idwbench.results.filters import sorted_runs
     from idwbench.results.store import Results
 
-    rows = Results(db, read_only=True).list_runs(where or (), sweep=sweep, states=_states(state), limit=limit)
+    frame = Results(db, read_only=True).to_frame(where=where, sweep=sweep, states=state or None)
+    frame = sorted_runs(frame, sort).head(limit if limit is not None else len(frame))
     if json:
-        echo(_as_json(rows))
-    elif rows:
-        from idwbench.cli.runs_table import run_lines, terminal_width
-
-        lines = [*run_lines(rows, terminal_width())]
-        if not "".join(lines).isprintable():
-            lines = [*map(printable, lines)]
-        sys.stdout.write("\n".join(lines) + "\n")  # echo would search a long text for colours
+        echo_json(row_facts(frame))
+    elif len(frame):
+        echo("\n".join(run_lines(frame, terminal_width())))
     else:
         echo("no runs", err=True)
-
-
-def _states(words: list[str] | None) -> Any:
-    return words or None  # the library refuses unknown words
-
-
-def _as_json(rows: Sequence[RunRow]) -> str:
-    import json
-
-    return "[" + ",\n ".join(json.dumps(row._asdict()) for row in rows) + "]"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from idwbench.cli.echo import echo
+from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Json, Plugins, load_plugins
 from idwbench.cli.runs_options import RunKey
 
@@ -36,24 +36,25 @@ def runs_replay(
 
     with interruptible(lambda: "the stored result is as it was"), RunProgress() as progress:
         replay = replay_run(run, db, data_dir=data_dir, observer=progress)
-    echo(_as_json(replay) if json else "\n".join(_lines(replay)))
+    if json:
+        echo_json(_facts(replay), indent=1)
+    else:
+        echo("\n".join(_lines(replay)))
     if not replay.identical:
         raise typer.Exit(1)
 
 
-def _as_json(replay: Replay) -> str:
-    from json import dumps
-
+def _facts(replay: Replay) -> dict[str, Any]:
     from idwbench.cli.runs_differences import facts_of_arrays
 
     metrics = {"_".join(key): {"stored": pair[0], "new": pair[1]} for key, pair in replay.metrics.items()}
     facts = {"run_key": replay.run.run_key, "identical": replay.identical, "states": replay.states}
     facts |= {"metrics": metrics, "curve_difference": replay.curve, "arrays": facts_of_arrays(replay.arrays)}
-    return dumps({**facts, "environment": replay.environment}, indent=1, default=str)
+    return {**facts, "environment": replay.environment}
 
 
 def _lines(replay: Replay) -> Iterator[str]:
-    from idwbench.cli.runs_differences import array_line, difference_table, metric_table
+    from idwbench.cli.runs_differences import array_line, curve_line, difference_table, metric_table
 
     heads = ("stored", "new")
     if replay.identical:
@@ -67,8 +68,7 @@ def _lines(replay: Replay) -> Iterator[str]:
             yield "metrics: equal"
         for name, difference in replay.arrays.items():
             yield f"array {array_line(name, difference)}"
-        apart = "other epochs" if replay.curve is None else f"largest difference {replay.curve:.4g}"
-        yield "curve: equal" if replay.curve == 0 else f"curve: {apart}"
+        yield curve_line(replay.curve)
         if not replay.environment:
             yield "environment: equal"
     yield from difference_table("environment", replay.environment, heads)

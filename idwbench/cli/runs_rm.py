@@ -7,13 +7,11 @@ from typing import Annotated
 
 import typer
 
-from idwbench.cli.echo import echo
+from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, Json
-from idwbench.cli.runs_options import RunKeys, SelectingCommand, States, Sweep, Where, selected_keys
+from idwbench.cli.runs_options import RunKeys, States, Sweep, Where, selected_keys
 
-__all__ = ["COMMAND_CLASS", "runs_rm"]
-
-COMMAND_CLASS = SelectingCommand
+__all__ = ["runs_rm"]
 
 
 def runs_rm(
@@ -25,7 +23,7 @@ def runs_rm(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: Json = False,
 ) -> None:
-    """Remove runs with their metrics, curves, arrays, attempts, recordings and checkpoints.
+    """Remove runs with their metrics, curves, arrays, tags, recordings and checkpoints.
 
     Runs are given by keys or by conditions. Those in the plan of a sweep stay in the plan and are planned again. If a
     process trains one of the runs, none is removed.
@@ -34,7 +32,7 @@ def runs_rm(
     from idwbench.report.labels import count_label
     from idwbench.results.store import Results
 
-    if not runs and not where and sweep is None and not state:
+    if not runs and where is None and sweep is None and not state:
         raise ConfigError("give keys of runs, or conditions", hint="--where, --sweep or --state")
     keys = selected_keys(Results(db, read_only=True), runs, where, sweep, state)
     if keys and not yes:
@@ -46,9 +44,7 @@ def runs_rm(
     done = Results(db).remove_runs(keys) if keys else None
     removed, planned = (done.removed, done.planned) if done is not None else ((), ())
     if json:
-        import json as json_module
-
-        echo(json_module.dumps({"removed": removed, "planned": planned}))
+        echo_json({"removed": removed, "planned": planned})
         return
     again = f", {len(planned):,} of them planned again by their sweeps" if planned else ""
     echo(f"removed {count_label(len(keys), 'run')}{again}", err=True)

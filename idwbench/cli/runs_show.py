@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from idwbench.cli.echo import echo
+from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, Json
 from idwbench.cli.runs_options import RunKey
 
@@ -19,7 +19,7 @@ __all__ = ["runs_show"]
 
 
 def runs_show(run: RunKey, db: Database = DEFAULT_DATABASE, json: Json = False) -> None:
-    """Show one run: settings, metrics, curve, arrays, environment, attempts, and the reason of a failure.
+    """Show one run: settings, metrics, curve, arrays, environment, tags, note, and the reason of a failure.
 
     With --json the curve has all epochs; arrays are listed by type and shape.
     """
@@ -28,7 +28,7 @@ def runs_show(run: RunKey, db: Database = DEFAULT_DATABASE, json: Json = False) 
     results = Results(db, read_only=True)
     found = results.find_run(run)
     if json:
-        echo(_as_json(results, found))
+        echo_json(_facts(results, found), indent=1)
         return
     from idwbench.cli.runs_table import printable, terminal_width
 
@@ -43,11 +43,8 @@ def _recording(results: Results, run: StoredRun) -> Path | None:
     return path if path is not None and path.is_dir() else None
 
 
-def _as_json(results: Results, run: StoredRun) -> str:
-    from dataclasses import asdict, fields
-    from json import dumps
-
-    from idwbench.cli.runs_differences import finite
+def _facts(results: Results, run: StoredRun) -> dict[str, Any]:
+    from dataclasses import fields
 
     names = [field.name for field in fields(run) if field.name not in ("config", "metrics")]
     facts: dict[str, Any] = {name: getattr(run, name) for name in names}
@@ -58,31 +55,31 @@ def _as_json(results: Results, run: StoredRun) -> str:
         "sweeps": results.sweeps_of(run.run_key),
         "config": run.config.model_dump(mode="json"),
         "metrics": {f"{split}_{name}": value for (split, name), value in run.metrics.items()},
-        "curve": [{"epoch": p.epoch, **{f"{s}_{n}": finite(v) for (s, n), v in p.values.items()}} for p in curve],
+        "curve": [{"epoch": p.epoch, **{f"{s}_{n}": v for (s, n), v in p.values.items()}} for p in curve],
         "arrays": {name: array._asdict() for name, array in results.array_facts(run.run_key).items()},
-        "attempts": [asdict(attempt) for attempt in results.attempts(run.run_key)],
         "recording": None if recording is None else str(recording),
     }
-    return dumps({**facts, **content}, indent=1, default=str)
+    return {**facts, **content}
 
 
 def _lines(results: Results, run: StoredRun, width: int) -> Iterator[str]:
     from idwbench.cli.runs_curve import curve_lines
     from idwbench.cli.runs_table import time_label
-    from idwbench.errors import last_line
     from idwbench.report.labels import plain_value, value_label
     from idwbench.results.comparison import environment, metric_names, run_settings
 
     yield f"run {run.run_key}"
     yield f"{run.label} · seed {run.seed}"
     state = f"{run.state} in epoch {run.diverged_epoch}" if run.diverged_epoch else run.state
-    state += ", being trained again" if getattr(run, "retraining", False) else ""
+    state += ", being trained again" if run.retraining else ""
     facts: dict[str, Any] = {"state": state, "training time": time_label(run.seconds)}
     others = {name: seconds for name, seconds in (run.durations or {}).items() if name != "training"}
     facts |= {f"time of {name.replace('_', '-')}": time_label(seconds) for name, seconds in others.items()}
     facts |= {"learned parameters": run.n_parameters}
     sweeps = ", ".join(results.sweeps_of(run.run_key))
-    yield from _pairs({**facts, "sweeps": sweeps or None})
+    times = {name: f"{moment:%Y-%m-%d %H:%M:%S}" for name, moment in _moments(run).items() if moment is not None}
+    facts |= {"attempts": run.attempt or None, **times, "sweeps": sweeps, "tags": run.tags, "note": run.note}
+    yield from _pairs(facts)
     yield from _section("settings", {name: plain_value(value) for name, value in run_settings(run.config).items()})
     if run.metrics:
         yield from ("", "metrics")
@@ -97,17 +94,14 @@ def _lines(results: Results, run: StoredRun, width: int) -> Iterator[str]:
         yield from _section("recording", {"folder": str(recording)})
     about = {name: plain_value(value) for name, value in environment(run).items()}
     yield from _section("environment", about)
-    if attempts := results.attempts(run.run_key):
-        yield from ("", "attempts")
-        for one in attempts:
-            times = [f"{time:%Y-%m-%d %H:%M:%S}" if time else "" for time in (one.started_at, one.ended_at)]
-            process = f"process {one.pid} on {one.host}" if one.host else ""
-            reason = last_line(one.error)
-            words = (f"{one.number}", one.state, " to ".join(filter(None, times)), process, reason)
-            yield "  " + " · ".join(filter(None, words))
     if run.error:
         yield from ("", "error")
         yield from (f"  {line}" for line in run.error.rstrip().splitlines())
+
+
+def _moments(run: StoredRun) -> dict[str, Any]:
+    """Return when a run was last started, and when it ended."""
+    return {"started": run.started_at, "ended": run.finished_at}
 
 
 def _section(title: str, facts: dict[str, Any]) -> Iterator[str]:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
+from idwbench.errors import last_line
 from idwbench.report.labels import value_label
-from idwbench.results.listing import RunRow
-from idwbench.runs.metrics import METRICS
+from idwbench.runs.metrics import METRICS, headline_metric
 
-__all__ = ["printable", "run_lines", "state_label", "terminal_width", "time_label"]
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["printable", "row_facts", "run_lines", "state_label", "terminal_width", "time_label"]
+
+# The columns of a table of runs that are listed.
+_FACTS = (
+    *("run_key", "dataset", "model", "label", "method", "prototypes", "seed", "state", "retraining", "stale"),
+    *("seconds", "attempt", "tags", "note", "error"),
+)
 
 _GAP = "  "
 _SHORTEST_LABEL = 14
-_SHORTEST_ERROR = 24
+_SHORTEST_TEXT = 24
 
 
 def terminal_width() -> int | None:
@@ -38,6 +49,40 @@ def time_label(seconds: float | None) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+def row_facts(frame: pandas.DataFrame) -> list[dict[str, Any]]:
+    """Return what is listed of each run of a table: the main metric on the test split, and short texts.
+
+    ``error`` is the last line of an error. ``state`` is that of the result, which a run that is trained again keeps.
+    """
+    metric, value = _main_metrics(frame)
+    columns = {name: _plain(frame[name]) for name in _FACTS if name in frame.columns}
+    columns |= {"metric": metric, "value": value, "attempts": columns.pop("attempt")}
+    columns["retraining"] = [*(frame["retraining"] & ~frame["stale"])]
+    columns["error"] = [None if text is None else last_line(text) for text in columns["error"]]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _plain(column: pandas.Series[Any]) -> list[Any]:
+    """Return the values of a column, with None for missing ones, and whole numbers whole."""
+    values = [None if value != value else value for value in column.tolist()]
+    if column.dtype == float and column.name not in ("seconds",):
+        return [None if value is None else int(value) for value in values]
+    return values
+
+
+def _main_metrics(frame: pandas.DataFrame) -> tuple[list[str | None], list[float | None]]:
+    """Return the name and the value of the main metric of each run, which follows from the task of its data set."""
+    names = frame["dataset_task"].map(lambda task: headline_metric(task).name).astype(object)
+    values = frame["run_key"].map(lambda _: math.nan)
+    for name in names.unique():
+        if f"test_{name}" in frame.columns:
+            values = values.where(names != name, frame[f"test_{name}"])
+    known = values.notna()
+    return [*names.where(known, None)], [
+        value if is_known else None for value, is_known in zip(values, known, strict=True)
+    ]
+
+
 def state_label(state: str, retraining: bool, stale: bool) -> str:
     """Return ``complete``, ``stale``, or ``complete, retraining``."""
     if state == "running":
@@ -45,89 +90,76 @@ def state_label(state: str, retraining: bool, stale: bool) -> str:
     return f"{state}, stale" if stale else f"{state}, retraining" if retraining else state
 
 
-def run_lines(rows: Sequence[RunRow], width: int | None) -> Iterator[str]:
-    """Yield a heading and a line for each run; in a terminal of `width` labels and errors are cut.
+def run_lines(frame: pandas.DataFrame, width: int | None) -> Iterator[str]:
+    """Yield a heading and a line for each run; in a terminal of `width` labels, notes and errors are cut.
 
-    An error that does not fit beside the columns is on the next line. Columns in which no run has a value are left out,
-    and in a narrow terminal that of attempts if there was one at each run.
+    A note or an error that does not fit beside the columns is on the next line. Columns in which no run has a value are
+    left out, and in a narrow terminal that of attempts if there was one at each run.
     """
-    # Of 100,000 rows each distinct text is made once.
-    pairs = {(row.metric, row.value) for row in rows}
-    names = {name for name, _ in pairs if name is not None}
-    test = f"test {next(iter(names)).replace('_', ' ')}" if len(names) == 1 else "test metric"
-    values = {pair: _measured(*pair, len(names) > 1) for pair in pairs}
-    times = [time_label(row.seconds) for row in rows]
-    models = {pair: (printable(pair[0]), printable(pair[1])) for pair in {(row.dataset, row.label) for row in rows}}
-    states = {key: state_label(*key) for key in {(row.state, row.retraining, row.stale) for row in rows}}
-    sizes = {
-        "run": 12,
-        "data set": max(len(dataset) for dataset, _ in models.values()),
-        "model": max(len(label) for _, label in models.values()),
-        "seed": len(str(max(row.seed for row in rows))),
-        "state": max(map(len, states.values())),
-        test: max(map(len, values.values())),
-        "time": max(map(len, times)),
-        "attempts": len(str(max(row.attempts for row in rows))),
-    }
-    widths = {name: max(len(name), size) for name, size in sizes.items() if size}
+    facts = row_facts(frame)
+    metrics = {row["metric"] for row in facts} - {None}
+    test = f"test {metrics.copy().pop().replace('_', ' ')}" if len(metrics) == 1 else "test metric"
+    rows = [
+        {
+            "run": row["run_key"][:12],
+            "data set": printable(row["dataset"]),
+            "model": printable(row["label"]),
+            "seed": str(row["seed"]),
+            "state": state_label(row["state"], row["retraining"], row["stale"]),
+            test: _measured(row["metric"], row["value"], len(metrics) > 1),
+            "time": time_label(row["seconds"]),
+            "attempts": str(row["attempts"]),
+            "tags": printable(row["tags"] or ""),
+        }
+        for row in facts
+    ]
+    texts = [printable("; ".join(filter(None, (row["note"], row["error"])))) for row in facts]
+    widths = {name: max(len(row[name]) for row in rows) for name in rows[0]}
+    widths = {name: max(len(name), size) for name, size in widths.items() if size}
     narrowest = sum(widths.values()) - max(0, widths["model"] - _SHORTEST_LABEL) + len(_GAP) * (len(widths) - 1)
-    if width is not None and narrowest > width and all(row.attempts <= 1 for row in rows):
+    if width is not None and narrowest > width and all(row["attempts"] <= 1 for row in facts):
         del widths["attempts"]
-    has_errors = any(row.error for row in rows)
-    rest = _fit(widths, width, has_errors)
-
-    def about(dataset: str, label: str) -> str:
-        return f"{dataset:<{widths['data set']}}  {_cut(label, widths['model']):<{widths['model']}}"
-
-    left = {pair: about(*words) for pair, words in models.items()}
-    middle = {key: f"{word:<{widths['state']}}" for key, word in states.items()}
-    seed_width = widths["seed"]
-    others = (test, "time", "attempts")
-    test_width, time_width, attempts_width = (len(_GAP) + widths[name] if name in widths else 0 for name in others)
-    head = (
-        f"{'run':<12}  {about('data set', 'model')}  {'seed':>{seed_width}}  {'state':<{widths['state']}}"
-        f"{test if test_width else '':>{test_width}}{'time' if time_width else '':>{time_width}}"
-        f"{'attempts' if attempts_width else '':>{attempts_width}}"
-    )
-    yield f"{head}{_GAP}error" if has_errors and rest != 0 else head
-    form = f"%s  %s  %{seed_width}d  %s%s%{time_width or ''}s%{attempts_width or ''}s"
-    measured = {pair: f"{text:>{test_width}}" for pair, text in values.items()}
-    for row, time in zip(rows, times, strict=True):
-        key, dataset, _, label, _, _, seed, state, retraining, stale, metric, value, _, attempts, error = row
-        state_cell, test_cell = middle[state, retraining, stale], measured[metric, value]
-        number = attempts if attempts_width else ""
-        text = form % (key[:12], left[dataset, label], seed, state_cell, test_cell, time, number)
-        yield text if error is None else _with_error(text, printable(error), rest, width)
+    rest = _fit(widths, width, any(texts))
+    heading = " and ".join(name for name in ("note", "error") if any(row[name] for row in facts))
+    head = _joined({name: name for name in widths}, widths)
+    yield f"{head}{_GAP}{heading}" if heading and rest != 0 else head.rstrip()
+    for row, text in zip(rows, texts, strict=True):
+        line = _joined(row, widths)
+        yield _with_text(line, text, rest, width) if text else line.rstrip()
 
 
-_PERCENT = {metric.name for metric in METRICS.values() if metric.percent}
+def _joined(row: Mapping[str, str], widths: Mapping[str, int]) -> str:
+    """Return the cells of a row; numbers and times are on the right."""
+    left = ("run", "data set", "model", "state", "tags")
+    cells = ((_cut(row[name], size), size, name in left) for name, size in widths.items())
+    return _GAP.join(f"{cell:<{size}}" if is_left else f"{cell:>{size}}" for cell, size, is_left in cells)
 
 
 def _measured(metric: str | None, value: float | None, named: bool) -> str:
     if metric is None or value is None:
         return ""
-    text = f"{100 * value:.2f} %" if metric in _PERCENT else value_label(metric, value)
+    text = f"{100 * value:.2f} %" if METRICS[metric].percent else value_label(metric, value)
     return f"{metric.replace('_', ' ')} {text}" if named else text
 
 
-def _fit(widths: dict[str, int], width: int | None, has_errors: bool) -> int | None:
-    """Cut the column of models to the terminal, and return the columns left for an error beside it; 0 if too few."""
+def _fit(widths: dict[str, int], width: int | None, has_texts: bool) -> int | None:
+    """Cut the column of models to the terminal, and return the columns left for a note or an error; 0 if too few."""
     if width is None:
         return None
     left = width - sum(widths.values()) - len(_GAP) * (len(widths) - 1)
-    wanted = _SHORTEST_ERROR + len(_GAP) if has_errors else 0
+    wanted = _SHORTEST_TEXT + len(_GAP) if has_texts else 0
     spare = max(0, widths["model"] - _SHORTEST_LABEL)
     if left + spare < wanted:
-        wanted = 0  # errors are on lines of their own
+        wanted = 0  # they are on lines of their own
     cut = min(max(0, wanted - left), spare)
     widths["model"] -= cut
     return left + cut - len(_GAP) if wanted else 0
 
 
-def _with_error(line: str, error: str, rest: int | None, width: int | None) -> str:
+def _with_text(line: str, text: str, rest: int | None, width: int | None) -> str:
     if rest is None:
-        return f"{line}{_GAP}{error}"
-    return f"{line}{_GAP}{_cut(error, rest)}" if rest else f"{line}\n{_cut(f'    {error}', width or 80)}"
+        return f"{line}{_GAP}{text}"
+    return f"{line}{_GAP}{_cut(text, rest)}" if rest else f"{line.rstrip()}\n{_cut(f'    {text}', width or 80)}"
 
 
 def _cut(text: str, width: int) -> str:

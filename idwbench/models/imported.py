@@ -236,7 +236,7 @@ def _dataset(
 def _model(
     given: _Given, source: Mapping[str, str], config: RunConfig, data: Dataset | None, scaled: bool
 ) -> SavedModel:
-    from idwbench.results.rows import package_versions  # which imports the database
+    from idwbench.results.provenance import package_versions  # which imports the database
 
     scaling = data.scaling if data else Scaling.identity()
     keys = _keys(given, data, scaling, scaled)

@@ -238,7 +238,7 @@ def stored_model(results: Results, run: StoredRun, data_dir: Path | None = None)
     if run.state != "complete":
         epoch = f" in epoch {run.diverged_epoch}" if run.diverged_epoch else ""
         raise TrainingError(f"the run is {run.state}{epoch}: it has no model")
-    from idwbench.results.rows import package_versions  # which imports the database
+    from idwbench.results.provenance import package_versions  # which imports the database
 
     dataset, arrays = load_dataset(run.config.dataset, data_dir), results.load_arrays(run.run_key)
     method, parameters = get_method(run.config.model.method), run.config.model.parameters

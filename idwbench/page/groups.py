@@ -61,11 +61,11 @@ def find_groups(
     groups = []
     in_sweeps: set[str] = set()
     for sweep, description in sweeps.items():
-        runs = [*results.find_reported_runs(sweep=sweep, metric=metric)]
+        runs = [*results.find_runs(sweep=sweep)]
         in_sweeps.update(run.run_key for run in runs)
         groups.append(_group(results, sweep, True, description, _selected(runs, methods, prototypes)))
     for dataset in results.dataset_labels():
-        found = results.find_reported_runs(dataset=dataset, metric=metric)
+        found = results.find_runs(dataset=dataset)
         runs = [run for run in found if run.run_key not in in_sweeps]
         if runs:
             groups.append(_group(results, dataset, False, "", _selected(runs, methods, prototypes)))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.report.dual_form import has_only_perceptrons
 from idwbench.results.records import ReportedRun, StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.kinds.models import MODELS
@@ -53,16 +52,7 @@ def select_reported_runs(
     If no run has the metric, they have all metrics, which messages name; of perceptrons alone, too, whose table has
     many.
     """
-
-    def find(sweep: str | None, dataset: str | None) -> list[ReportedRun]:
-        found = results.find_reported_runs(sweep=sweep, dataset=dataset, metric=metric)
-        if metric is None and not has_only_perceptrons(found):
-            return [*found]
-        if metric is not None and any(name == metric for run in found for _, name in run.metrics):
-            return [*found]
-        return [*results.find_runs(sweep=sweep, dataset=dataset)]
-
-    return _selected(results, find, name, methods, prototypes, setting)
+    return [*select_runs(results, name, methods, prototypes, setting=setting)]
 
 
 def _selected(

@@ -38,7 +38,7 @@ class ArrayDifference:
     Attributes:
         identical: Whether type, shape and bytes are equal.
         largest: The largest absolute difference; None where it is not defined: one is missing, or the shapes differ, or
-            the values are no numbers. Equal values that are not finite differ by 0.
+            the values are no numbers. Equal values that are not finite differ by 0, and NaN from a number by infinity.
         shapes: Of both; None for a missing one.
     """
 
@@ -64,14 +64,12 @@ def run_settings(config: RunConfig) -> dict[str, Any]:
 
 def environment(run: StoredRun) -> dict[str, Any]:
     """Return what the result of a run may depend on besides its settings: versions, processor, commit, data, …."""
-    found: dict[str, Any] = {
-        name: getattr(run, name, None) for name in ("engine", "device", "threads", "host", "platform")
-    }
-    found |= {f"cpu {name.replace('_', ' ')}": value for name, value in (run.cpu or {}).items()}
-    found |= {f"{name} version": value for name, value in (run.versions or {}).items()}
-    found |= {f"git {name.replace('_', ' ')}": value for name, value in (run.git or {}).items()}
-    found["data sha256"] = run.data_sha256
-    return {name: value for name, value in found.items() if value is not None}
+    facts: dict[str, Any] = {name: getattr(run, name) for name in ("engine", "device", "threads", "host", "platform")}
+    facts |= {f"cpu {name.replace('_', ' ')}": value for name, value in (run.cpu or {}).items()}
+    facts |= {f"{name} version": value for name, value in (run.versions or {}).items()}
+    facts |= {f"git {name.replace('_', ' ')}": value for name, value in (run.git or {}).items()}
+    facts["data sha256"] = run.data_sha256
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -110,20 +108,25 @@ def _array_difference(one: NDArray[np.generic] | None, other: NDArray[np.generic
     a, b = one.astype(np.float64), other.astype(np.float64)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore"):
-        distances = np.where(same, 0.0, np.abs(a - b))
+        distances = np.where(same, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf))
     return ArrayDifference(False, float(distances.max(initial=0.0)), shapes)
 
 
 def curve_difference(one: Sequence[CurvePoint], other: Sequence[CurvePoint]) -> float | None:
-    """Return the largest difference of two learning curves, 0 for identical ones; None if they have other points."""
+    """Return the largest difference of two learning curves, 0 for identical ones; None if they have other points.
+
+    A value that is not finite differs from a finite one by infinity.
+    """
     if [(p.epoch, set(p.values)) for p in one] != [(p.epoch, set(p.values)) for p in other]:
         return None
     pairs = [(p.values[key], q.values[key]) for p, q in zip(one, other, strict=True) for key in p.values]
-    return max((abs(a - b) for a, b in pairs if not _same(a, b)), default=0.0)
+    return max((_apart(one, other) for one, other in pairs), default=0.0)
 
 
-def _same(one: float, other: float) -> bool:
-    return one == other or not (math.isfinite(one) or math.isfinite(other))
+def _apart(one: float, other: float) -> float:
+    if one == other or not (math.isfinite(one) or math.isfinite(other)):
+        return 0.0
+    return abs(one - other) if math.isfinite(one - other) else math.inf
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from idwbench.errors import ResultsError
+from idwbench.results.damage import check_text
 from idwbench.results.database_errors import BUSY_TIMEOUT_SECONDS, explained, is_conflict, is_locked, translated
 from idwbench.results.engines import IMMEDIATE, UNCHECKED, parse_place, postgresql_engine, sqlite_engine
 
@@ -68,7 +69,11 @@ class Database:
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
         try:
             with translated(self.label, self.path), engine.connect() as connection:
-                yield connection
+                try:
+                    yield connection
+                except (DBAPIError, sqlite3.Error) as error:
+                    check_text(connection, self.label, error)
+                    raise
         except ValueError as error:  # JSON, a date or a number that cannot be parsed
             raise ResultsError(f"holds a value that cannot be read: {explained(error)}", file=self.label) from error
 

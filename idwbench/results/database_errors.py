@@ -12,7 +12,7 @@ from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, Programmin
 
 from idwbench.errors import DatabaseFullError, ResultsError
 
-__all__ = ["BUSY_TIMEOUT_SECONDS", "UnreadableValueError", "explained", "is_conflict", "is_locked", "translated"]
+__all__ = ["BUSY_TIMEOUT_SECONDS", "explained", "is_conflict", "is_locked", "translated"]
 
 BUSY_TIMEOUT_SECONDS = 30.0
 # PostgreSQL's codes (https://www.postgresql.org/docs/current/errcodes-appendix.html).
@@ -20,10 +20,6 @@ _CONFLICTS = ("40001", "40P01", "55P03")  # a failed serialisation, a deadlock, 
 _DISK_FULL = "53100"
 _WRONG_DATA = "22"  # the class of values that a column cannot hold
 _REFUSED = ("25006", "42501")  # a read-only transaction or server, and a role without the privilege
-
-
-class UnreadableValueError(ValueError):
-    """A column of an SQLite database holds a value of another type."""
 
 
 @contextmanager
@@ -34,8 +30,6 @@ def translated(label: str, path: Path | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except UnreadableValueError as error:
-        raise ResultsError(f"holds a value that cannot be read: {error}", file=label) from error
     except UnicodeEncodeError as error:
         raise ResultsError(f"text that is not valid Unicode: {error.reason}", file=label) from error
     except DBAPIError as error:
@@ -44,6 +38,8 @@ def translated(label: str, path: Path | None = None) -> Iterator[None]:
         if _is_full(error.orig, path):
             raise DatabaseFullError("the disk is full", file=label, hint=_full_hint(path)) from error
         raise ResultsError(explained(error.orig), file=label) from error
+    except sqlite3.Error as error:  # of a cursor that is read without SQLAlchemy
+        raise ResultsError(explained(error), file=label) from error
 
 
 def is_conflict(error: BaseException | None) -> bool:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import pandas
 from sqlalchemy import Connection, Select, and_, case, func, select
 
 from idwbench.results.comparison import run_settings
-from idwbench.results.processes import Owner, is_stale
-from idwbench.results.queries import sweep_id
-from idwbench.results.reading import SettingReader, check_numbers, setting_text
+from idwbench.results.progress import stale_keys
+from idwbench.results.reading import SettingReader, check_numbers, selected, setting_text
 from idwbench.results.records import RESULT_STATES, StoredRun
-from idwbench.results.tables import metrics, runs, sweep_runs
+from idwbench.results.tables import metrics, runs
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import METRICS, SPLITS
 
 __all__ = ["RunTable", "run_table", "runs_frame"]
 
 _FACTS = (
-    *("n_parameters", "diverged_epoch", "error", "seconds", "engine", "device", "threads", "host"),
+    *("n_parameters", "diverged_epoch", "error", "tags", "note", "seconds", "engine", "device", "threads", "host"),
     *("attempt", "created_at", "started_at", "finished_at"),
 )
 _COLUMNS = ("run_key", "dataset", "seed", "state", "previous_state", *_FACTS)
@@ -59,14 +57,14 @@ def run_table(
         ResultsError: no sweep has that name, or a row cannot be read.
     """
     query = select(runs.c.id, *(runs.c[name] for name in _COLUMNS))
-    rows = _cursor(connection, _selected(connection, query, dataset, sweep)).fetchall()
+    rows = _cursor(connection, selected(connection, query, dataset=dataset, sweep=sweep)).fetchall()
     ids, *values = zip(*rows, strict=True) if rows else ((),) * (1 + len(_COLUMNS))
     del rows
     columns: dict[str, Sequence[Any]] = dict(zip(_COLUMNS, values, strict=True))
     for name in _NUMBERS:
         check_numbers(columns["run_key"], name, columns[name])
     codes: dict[str, int] = {}
-    texts = _cursor(connection, _selected(connection, select(setting_text(connection)), dataset, sweep))
+    texts = _cursor(connection, selected(connection, select(setting_text(connection)), dataset=dataset, sweep=sweep))
     of_runs = [codes.setdefault(text, len(codes)) for (text,) in texts]
     first = {code: row for row, code in reversed([*enumerate(of_runs)])}
     reader = SettingReader()
@@ -93,17 +91,6 @@ def runs_frame(stored: Sequence[StoredRun]) -> pandas.DataFrame:
     return _joined(columns, codes, [configs[key] for key in distinct], pandas.DataFrame(measured, dtype=float)).frame
 
 
-def _selected(
-    connection: Connection, query: Select[*tuple[Any, ...]], dataset: str | None, sweep: str | None
-) -> Select[*tuple[Any, ...]]:
-    if dataset is not None:
-        query = query.where(runs.c.dataset == dataset)
-    if sweep is None:
-        return query.order_by(runs.c.id)
-    query = query.join(sweep_runs, sweep_runs.c.run_id == runs.c.id)
-    return query.where(sweep_runs.c.sweep_id == sweep_id(connection, sweep)).order_by(sweep_runs.c.position)
-
-
 def _cursor(connection: Connection, query: Select[*tuple[Any, ...]]) -> Any:
     """Return the driver's cursor with the rows of a query: pandas converts whole columns, SQLAlchemy each value."""
     return connection.execute(query).cursor
@@ -125,9 +112,9 @@ def _metrics(
     rows = [row for row in found if row[0] in places]
     own = [keys[places[row[0]]] for row in rows]
     by_name = zip(*(row[1:] for row in rows), strict=True) if rows else ((),) * len(ordered)
-    columns = {
-        "_".join(pair): check_numbers(own, "metrics", column) for pair, column in zip(ordered, by_name, strict=True)
-    }
+    columns = {}
+    for pair, column in zip(map("_".join, ordered), by_name, strict=True):
+        columns[pair] = check_numbers(own, f"metric {pair}", column)
     frame = pandas.DataFrame(columns, index=[places[row[0]] for row in rows], dtype=float)
     return frame.reindex(range(len(ids))).dropna(axis="columns", how="all")
 
@@ -141,7 +128,7 @@ def _metric_order(pair: tuple[str, str]) -> tuple[Any, ...]:
 
 def _states(connection: Connection, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
     """Return the state of the result of each run, and whether it is trained again or has lost its process."""
-    stale = _stale_keys(connection) if "running" in columns["state"] else set()
+    stale = stale_keys(connection) if "running" in columns["state"] else set()
     pairs = [*zip(columns["state"], columns["previous_state"], strict=True)]
     again = [state == "running" and before in RESULT_STATES for state, before in pairs]
     return {
@@ -149,12 +136,6 @@ def _states(connection: Connection, columns: Mapping[str, Sequence[Any]]) -> dic
         "retraining": again,
         "stale": [key in stale for key in columns["run_key"]],
     }
-
-
-def _stale_keys(connection: Connection) -> set[str]:
-    query = select(runs.c.run_key, runs.c.host, runs.c.pid, runs.c.heartbeat_at).where(runs.c.state == "running")
-    observer, now = Owner.current(), datetime.now(UTC)
-    return {key for key, *process in connection.execute(query) if is_stale(*process, observer=observer, now=now)}
 
 
 def _joined(

@@ -8,11 +8,10 @@ from typing import Any, get_args
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, update
 
-from idwbench.results.attempts import begin_attempts, end_attempts, lose_attempts
 from idwbench.results.processes import Owner, is_stale
+from idwbench.results.reading import attempt_of
 from idwbench.results.records import RESULT_STATES, EndedState
-from idwbench.results.rows import MOST_KEYS, chunks
-from idwbench.results.statements import update_rows
+from idwbench.results.statements import MOST_KEYS, chunks, update_rows
 from idwbench.results.tables import runs
 
 __all__ = [
@@ -56,18 +55,15 @@ def lease_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopen
     for keys in chunks(run_keys):
         # SQLite has one write lock; PostgreSQL locks these rows.
         rows = [row for row in _states(connection, keys, lock=True) if _is_free(row, reopened, owner, now)]
-        if stale := [row.run_key for row in rows if row.state == "running"]:
-            lose_attempts(connection, stale)
         attempts: dict[tuple[str | None, int], list[int]] = {}
         for row in rows:
             # A stale run already has a previous state.
             previous = row.state if row.state in _ENDED else row.previous_state
-            attempts.setdefault((previous, row.attempt + 1), []).append(row.id)
+            attempts.setdefault((previous, attempt_of(row) + 1), []).append(row.id)
         for (previous, attempt), ids in attempts.items():
             process = {"host": owner.host, "pid": owner.pid, "started_at": now}
             leased = {"state": "running", "previous_state": previous, "attempt": attempt, "heartbeat_at": now}
             update_rows(connection, runs, "id", ids, {**leased, **process})
-            begin_attempts(connection, dict.fromkeys(ids, attempt), owner, now)
         free.update(row.run_key for row in rows)
     return [key for key in dict.fromkeys(run_keys) if key in free]
 
@@ -81,7 +77,6 @@ def release_runs(connection: Connection, run_keys: Sequence[str]) -> None:
     """Set the runs leased by this process to their previous state."""
     before = func.coalesce(runs.c.previous_state, "planned")
     _update_own(connection, run_keys, {"state": before, "previous_state": None, "heartbeat_at": None})
-    end_attempts(connection, run_keys, "released", datetime.now(UTC))
 
 
 def fail_runs(connection: Connection, run_keys: Sequence[str], error_text: str) -> None:
@@ -93,7 +88,6 @@ def fail_runs(connection: Connection, run_keys: Sequence[str], error_text: str) 
     _update_own(connection, run_keys, kept, runs.c.previous_state.in_(RESULT_STATES))
     failed = {"state": "failed", "previous_state": None, "error": error_text, "finished_at": now}
     _update_own(connection, run_keys, failed)
-    end_attempts(connection, run_keys, "failed", now, error_text)
 
 
 def ended_runs(connection: Connection, run_keys: Sequence[str], states: Collection[EndedState]) -> Reopened:

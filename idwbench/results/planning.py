@@ -11,8 +11,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, select, update
 
 from idwbench.errors import ResultsError
 from idwbench.results.planned_rows import PLANNED_COLUMNS, dataset_columns, planned_rows
-from idwbench.results.rows import chunks
-from idwbench.results.statements import insert_rows, parameter_mark
+from idwbench.results.statements import chunks, insert_rows, parameter_mark
 from idwbench.results.tables import runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import FileConfig, dataset_identity

@@ -31,7 +31,7 @@ def is_stale(
     host: str | None, pid: int | None, heartbeat_at: datetime | None, *, observer: Owner, now: datetime
 ) -> bool:
     """Return whether the process of a running run has ended or, on another host, its lease was not renewed in time."""
-    if host is None or pid is None or heartbeat_at is None:
+    if host is None or not isinstance(pid, int) or heartbeat_at is None:  # SQLite may hold a damaged number
         return True
     if host == observer.host:
         return not process_is_alive(pid, heartbeat_at)

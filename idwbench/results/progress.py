@@ -1,20 +1,36 @@
-"""How far a sweep is: its states, its rate, the runs that are trained now and the last failures."""
+"""States of runs and sweeps, and how far a sweep is: its rate, the runs that are trained now, the last failures."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 from sqlalchemy import Connection, and_, func, select
 
 from idwbench.results.processes import Owner, is_stale
-from idwbench.results.queries import sweep_id, sweep_status
-from idwbench.results.records import FailedRun, SweepStatus
-from idwbench.results.run_queries import load_runs
-from idwbench.results.tables import runs, sweep_runs
+from idwbench.results.reading import load_runs, sweep_id
+from idwbench.results.records import RUN_STATES, FailedRun, RunState, StoredSweep, SweepStatus
+from idwbench.results.statements import chunks
+from idwbench.results.tables import metrics, runs, sweep_runs, sweeps
 
-__all__ = ["RATE_WINDOW", "SweepProgress", "TrainingProcess", "sweep_progress"]
+__all__ = [
+    "RATE_WINDOW",
+    "StoredState",
+    "SweepProgress",
+    "TrainingProcess",
+    "dataset_labels",
+    "list_sweeps",
+    "metric_values",
+    "run_states",
+    "stale_keys",
+    "sweep_progress",
+    "sweep_status",
+]
+
+StoredState = RunState | Literal["stale"]
 
 RATE_WINDOW = timedelta(minutes=10)
 _FAILURES = 5
@@ -65,6 +81,62 @@ class SweepProgress:
     def to_do(self) -> int:
         """Number of runs that have not."""
         return self.status.total - self.ended
+
+
+def run_states(connection: Connection, run_keys: Sequence[str]) -> dict[str, StoredState]:
+    """Return the states of the stored runs among `run_keys`; a running run that lost its process is ``stale``."""
+    observer, now = Owner.current(), datetime.now(UTC)
+    found: dict[str, StoredState] = {}
+    columns = (runs.c.run_key, runs.c.state, runs.c.host, runs.c.pid, runs.c.heartbeat_at)
+    for keys in chunks(run_keys):
+        for key, state, host, pid, seen in connection.execute(select(*columns).where(runs.c.run_key.in_(keys))):
+            is_lost = state == "running" and is_stale(host, pid, seen, observer=observer, now=now)
+            found[key] = "stale" if is_lost else state
+    return found
+
+
+def metric_values(connection: Connection, run_keys: Sequence[str], name: str, split: str) -> dict[str, float]:
+    """Return one metric of the runs of `run_keys` that have it."""
+    query = select(runs.c.run_key, metrics.c.value).join(metrics, metrics.c.run_id == runs.c.id)
+    query = query.where(and_(metrics.c.name == name, metrics.c.split == split))
+    return {
+        key: value
+        for keys in chunks(run_keys)
+        for key, value in connection.execute(query.where(runs.c.run_key.in_(keys)))
+    }
+
+
+def stale_keys(connection: Connection) -> set[str]:
+    """Return the keys of the running runs whose process has ended."""
+    query = select(runs.c.run_key, runs.c.host, runs.c.pid, runs.c.heartbeat_at).where(runs.c.state == "running")
+    observer, now = Owner.current(), datetime.now(UTC)
+    return {key for key, *process in connection.execute(query) if is_stale(*process, observer=observer, now=now)}
+
+
+def sweep_status(connection: Connection, name: str) -> SweepStatus:
+    """Return how many runs of a sweep are in each state."""
+    in_sweep = sweep_runs.c.sweep_id == sweep_id(connection, name)
+    planned = runs.join(sweep_runs, sweep_runs.c.run_id == runs.c.id)
+    counted = select(runs.c.state, func.count()).select_from(planned).where(in_sweep).group_by(runs.c.state)
+    counts = Counter({state: n for state, n in connection.execute(counted)})
+    if counts["running"]:
+        leased = select(runs.c.host, runs.c.pid, runs.c.heartbeat_at).select_from(planned)
+        observer, now = Owner.current(), datetime.now(UTC)
+        for row in connection.execute(leased.where(in_sweep, runs.c.state == "running")):
+            if is_stale(*row, observer=observer, now=now):
+                counts.update({"running": -1, "stale": 1})
+    return SweepStatus(total=counts.total(), **{state: counts[state] for state in ("stale", *RUN_STATES)})
+
+
+def list_sweeps(connection: Connection) -> list[StoredSweep]:
+    """Return all sweeps by name."""
+    query = select(sweeps.c.name, sweeps.c.description, sweeps.c.spec, sweeps.c.created_at, sweeps.c.updated_at)
+    return [StoredSweep(*row) for row in connection.execute(query.order_by(sweeps.c.name))]
+
+
+def dataset_labels(connection: Connection) -> list[str]:
+    """Return the labels of the data sets of all runs, sorted."""
+    return list(connection.execute(select(runs.c.dataset).distinct().order_by(runs.c.dataset)).scalars())
 
 
 def sweep_progress(connection: Connection, name: str, now: datetime) -> SweepProgress:

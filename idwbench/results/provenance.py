@@ -9,33 +9,39 @@ from functools import cache
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
+from idwbench import __version__
 from idwbench.errors import ResultsError
 from idwbench.files import file_sha256, read_file
 from idwbench.results.processes import Owner
-from idwbench.results.rows import package_versions
 
 __all__ = [
     "Checkout",
     "Provenance",
-    "changes_of",
     "checkout_of",
     "collect_provenance",
     "cpu_model",
-    "own_changes",
     "own_checkout",
+    "package_versions",
 ]
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _TIMEOUT_SECONDS = 5.0
 _PACKAGE = Path(__file__).parents[1]
-_MOST_CHARACTERS = 100_000
 
 
 class Checkout(TypedDict):
-    """A commit, and whether the files of the package differ from it; `diff` is the SHA-256 of the differences."""
+    """A commit, and whether the files of the package differ from it.
+
+    Attributes:
+        commit: Its SHA-1.
+        dirty: Whether files were changed, added or removed.
+        changed_files: How many, if any.
+        diff: The SHA-256 of the differences and of the checksums of new files, if there are any and git tells them.
+    """
 
     commit: str
     dirty: bool
+    changed_files: NotRequired[int]
     diff: NotRequired[str]
 
 
@@ -48,7 +54,6 @@ class Provenance(TypedDict):
         cpu: Model of the processor.
         versions: Of Python and packages, by name.
         git: The checkout of this package, or None if it was installed.
-        changes: The text whose SHA-256 is in `git`, or None; the middle of a long one is left out.
     """
 
     host: str
@@ -57,20 +62,18 @@ class Provenance(TypedDict):
     cpu: str
     versions: dict[str, str]
     git: Checkout | None
-    changes: str | None
 
 
 def collect_provenance() -> Provenance:
     """Return the provenance of what this process trains; git is asked once in a process."""
-    owner, git = Owner.current(), own_checkout()
+    owner = Owner.current()
     return {
         "host": owner.host,
         "pid": owner.pid,
         "platform": _platform(),
         "cpu": cpu_model(),
         "versions": package_versions(),
-        "git": git,
-        "changes": own_changes() if git is not None and "diff" in git else None,
+        "git": own_checkout(),
     }
 
 
@@ -82,16 +85,7 @@ def _platform() -> str:
 @cache
 def own_checkout() -> Checkout | None:
     """Return the checkout of this package, or None if it was installed."""
-    checkout = checkout_of(_PACKAGE)
-    if checkout is not None and checkout["dirty"] and (changes := own_changes()) is not None:
-        checkout = {**checkout, "diff": hashlib.sha256(changes.encode()).hexdigest()}
-    return checkout
-
-
-@cache
-def own_changes() -> str | None:
-    """Return the differences between this package and its commit."""
-    return changes_of(_PACKAGE)
+    return checkout_of(_PACKAGE)
 
 
 def checkout_of(package: Path) -> Checkout | None:
@@ -99,24 +93,28 @@ def checkout_of(package: Path) -> Checkout | None:
     # A virtual environment may be in the checkout of another project, where the package is not tracked.
     if not _git(package, "ls-files", "--", "__init__.py"):
         return None
-    status = _git(package, "status", "--porcelain=v2", "--branch", "--", ".")
+    status = _git(package, "status", "--porcelain=v2", "--branch", "--untracked-files=all", "--", ".")
     if status is None:
         return None
     lines = status.splitlines()
     commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "(initial)")
     if commit == "(initial)":
         return None
-    return {"commit": commit, "dirty": any(not line.startswith("#") for line in lines)}
+    changed = sum(not line.startswith("#") for line in lines)
+    if not changed:
+        return {"commit": commit, "dirty": False}
+    checkout: Checkout = {"commit": commit, "dirty": True, "changed_files": changed}
+    return checkout if (diff := _diff_sha256(package)) is None else {**checkout, "diff": diff}
 
 
-def changes_of(package: Path) -> str | None:
-    """Return the output of ``git diff`` for `package`, with the checksums of new files; None if git does not answer."""
+def _diff_sha256(package: Path) -> str | None:
+    """Return the SHA-256 of what ``git diff`` prints, with the checksums of new files; None if git does not answer."""
     text = _git(package, "diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "--", ".")
     names = _git(package, "ls-files", "--others", "--exclude-standard", "-z", "--", ".")
     if text is None or names is None:
         return None
     new = [f"new file {name} {_checksum(package / name)}\n" for name in names.split("\0") if name]
-    return _shortened(text.replace("\0", "") + "".join(new))
+    return hashlib.sha256((text + "".join(new)).encode()).hexdigest()
 
 
 def _checksum(file: Path) -> str:
@@ -124,14 +122,6 @@ def _checksum(file: Path) -> str:
         return f"sha256 {file_sha256(file, ResultsError)}"
     except ResultsError:
         return "which cannot be read"
-
-
-def _shortened(text: str) -> str:
-    half, left_out = _MOST_CHARACTERS // 2, len(text) - _MOST_CHARACTERS
-    if left_out <= 0:
-        return text
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return f"{text[:half]}\n… {left_out} characters left out; the whole has the SHA-256 {digest} …\n{text[-half:]}"
 
 
 def _git(folder: Path, *words: str) -> str | None:
@@ -163,3 +153,17 @@ def cpu_model() -> str:
         text = ""
     named = (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
     return next(named, "") or platform.processor() or platform.machine()
+
+
+@cache
+def package_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that results depend on, without importing them."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions = {"idwbench": __version__, "python": platform.python_version()}
+    for name in ("numpy", "torch", "numba", "scikit-learn"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions

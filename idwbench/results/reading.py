@@ -1,37 +1,149 @@
-"""Reading of stored rows: what cannot be read is a `ResultsError` that names the run and the column."""
+"""Reading of stored runs: what cannot be read is a `ResultsError` that names the run and the column."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import ColumnElement, Connection, Text, case, cast, func, literal_column
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Text,
+    and_,
+    case,
+    cast,
+    func,
+    literal_column,
+    select,
+)
+from sqlalchemy import type_coerce as coerced
+from sqlalchemy.types import Float, Integer, NullType
 
-from idwbench.errors import ConfigError, ResultsError
-from idwbench.results.tables import runs
+from idwbench.errors import ConfigError, ResultsError, did_you_mean
+from idwbench.results.damage import unreadable
+from idwbench.results.records import RESULT_STATES, RunState, StoredRun
+from idwbench.results.statements import chunks
+from idwbench.results.tables import Json, UtcDateTime, metrics, runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
+from idwbench.runs.metrics import Metrics
 
-__all__ = ["SettingReader", "check_numbers", "setting_text", "unreadable"]
+__all__ = [
+    "SettingReader",
+    "attempt_of",
+    "check_numbers",
+    "converted",
+    "find_run",
+    "find_runs",
+    "load_runs",
+    "number",
+    "raw",
+    "selected",
+    "setting_text",
+    "shortened",
+    "stored_id",
+    "sweep_id",
+    "sweeps_of",
+]
 
 _SHORT = 12
 
 
-def unreadable(run_key: str, column: str, problem: str) -> ResultsError:
-    """Return the error of a damaged value of a run."""
-    return ResultsError(f"run {run_key[:_SHORT]}: its {column} cannot be read: {problem}")
+# Conversions of the values of a column, as the driver gives them; they raise `ValueError` for a value that is damaged.
+
+
+def number(value: Any) -> Any:
+    """Return a number or None; raises `ValueError` for text, which SQLite stores in a column of numbers, too."""
+    if value is None or isinstance(value, int | float):
+        return value
+    raise ValueError(f"expected a number, got {value!r}")
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise ValueError(f"expected text, got {value!r}")
+
+
+def _moment(value: Any) -> datetime | None:
+    """Return a time in UTC, which SQLite stores as text without a zone."""
+    if value is None:
+        return None
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _mapping(text: Any) -> Any:
+    """Return the mapping of a JSON object, whose values are texts, numbers, truth values or null."""
+    content = None if text is None else json.loads(text)
+    if content is None:
+        return None
+    if not isinstance(content, dict) or not all(
+        isinstance(value, str | int | float | None) for value in content.values()
+    ):
+        raise ValueError(f"expected names with texts or numbers, got {shortened(text)}")
+    return content
+
+
+def _durations(text: Any) -> Any:
+    content = _mapping(text)
+    for value in (content or {}).values():
+        number(value)
+    return content
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a text, for messages."""
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def _conversion(column: Column[Any]) -> Callable[[Any], Any]:
+    if isinstance(column.type, Json):
+        return _durations if column.name == "durations" else _mapping
+    if isinstance(column.type, UtcDateTime):
+        return _moment
+    return number if isinstance(column.type, Integer | Float) else _text
+
+
+_COLUMNS = tuple(f.name for f in fields(StoredRun) if f.name not in ("config", "metrics", "retraining"))
+_CONVERSIONS = {name: _conversion(runs.c[name]) for name in (*_COLUMNS, "seed", "previous_state")}
+_CACHED = {_mapping, _durations}  # of texts that many runs share
+
+
+def raw(column: Column[Any]) -> ColumnElement[Any]:
+    """Return a column whose values are those of the driver, JSON as text."""
+    return cast(column, Text) if isinstance(column.type, Json) else coerced(column, NullType())
 
 
 def check_numbers(run_keys: Sequence[str], column: str, values: Sequence[Any]) -> Sequence[Any]:
-    """Return the values of a column of numbers; a column of SQLite may hold text, too.
+    """Return the values of a column of numbers.
 
     Raises:
         ResultsError: one is not a number.
     """
     if not {*map(type, values)} <= {int, float, type(None)}:
-        place = next(i for i, value in enumerate(values) if not isinstance(value, int | float | None))
-        raise unreadable(run_keys[place], column, f"expected a number, got {values[place]!r}")
+        for run_key, value in zip(run_keys, values, strict=True):
+            converted(run_key, column, number, value)
     return values
+
+
+def converted(run_key: str, column: str, convert: Callable[[Any], Any], value: Any) -> Any:
+    """Return the converted value of a column of a run; raises `ResultsError` if it is damaged."""
+    try:
+        return convert(value)
+    except ValueError as error:
+        raise unreadable(run_key, column, str(error)) from None
+
+
+def attempt_of(row: Row[*tuple[Any, ...]]) -> int:
+    """Return how often the run of a row was started; raises `ResultsError` if it is no number."""
+    return int(converted(row.run_key, "attempt", number, row.attempt))
 
 
 def setting_text(connection: Connection) -> ColumnElement[str]:
@@ -65,8 +177,141 @@ def _parsed(run_key: str, text: str) -> RunConfig:
     try:
         return RunConfig.model_validate_json(text)
     except ConfigError as error:
-        raise unreadable(run_key, "configuration", str(error)) from None
+        raise unreadable(run_key, "config", str(error)) from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         reason = ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])
-        raise unreadable(run_key, "configuration", reason) from None
+        raise unreadable(run_key, "config", reason) from None
+
+
+class _RunReader:
+    """Reads runs from rows of `_run_query`; what many runs share is parsed once."""
+
+    def __init__(self) -> None:
+        self._settings = SettingReader()
+        self._mappings: dict[tuple[Any, str | None], Any] = {}
+
+    def read(self, row: Sequence[Any], measured: Metrics) -> StoredRun:
+        """Return the run of a row; raises `ResultsError` if a value is damaged."""
+        text, *columns = row
+        key = columns[_COLUMNS.index("run_key")]
+        values = {
+            name: self._value(key, name, convert, value)
+            for (name, convert), value in zip(_CONVERSIONS.items(), columns, strict=True)
+        }
+        config = self._settings.read(key, text, values.pop("seed"))
+        previous = values.pop("previous_state")
+        if values["state"] == "running" and previous in RESULT_STATES:
+            values |= {"state": previous, "retraining": True}
+        return StoredRun(config=config, metrics=measured, **values)
+
+    def _value(self, run_key: str, column: str, convert: Callable[[Any], Any], value: Any) -> Any:
+        if convert not in _CACHED:
+            return converted(run_key, column, convert, value)
+        if (convert, value) not in self._mappings:
+            self._mappings[convert, value] = converted(run_key, column, convert, value)
+        return self._mappings[convert, value]
+
+
+def sweep_id(connection: Connection, name: str) -> int:
+    """Return the number of a sweep; raises `ResultsError` if none has that name."""
+    ids = {stored: number for number, stored in connection.execute(select(sweeps.c.id, sweeps.c.name))}
+    if name not in ids:
+        raise ResultsError(f"no sweep '{name}' is stored", hint=did_you_mean(name, ids))
+    return int(ids[name])
+
+
+def selected(
+    connection: Connection,
+    query: Select[*tuple[Any, ...]],
+    *,
+    dataset: str | None = None,
+    sweep: str | None = None,
+    where: Iterable[ColumnElement[bool]] = (),
+) -> Select[*tuple[Any, ...]]:
+    """Return a query of the runs that meet all conditions, in the order of the sweep or of planning.
+
+    Raises:
+        ResultsError: no sweep has that name.
+    """
+    query = query.where(*where, *([] if dataset is None else [runs.c.dataset == dataset]))
+    if sweep is None:
+        return query.order_by(runs.c.id)
+    query = query.join(sweep_runs, sweep_runs.c.run_id == runs.c.id)
+    return query.where(sweep_runs.c.sweep_id == sweep_id(connection, sweep)).order_by(sweep_runs.c.position)
+
+
+def find_runs(
+    connection: Connection,
+    dataset: str | None,
+    sweep: str | None,
+    states: Collection[RunState] | None,
+    methods: Collection[str] | None,
+) -> list[StoredRun]:
+    """Return the runs that meet all conditions, in the order of the sweep or of planning."""
+    # A run that is trained again keeps its result until a new one replaces it.
+    is_again = and_(runs.c.state == "running", runs.c.previous_state.in_(RESULT_STATES))
+    state = case((is_again, runs.c.previous_state), else_=runs.c.state)
+    where = [column.in_(v) for column, v in ((state, states), (runs.c.method, methods)) if v is not None]
+    return _read_runs(connection, dataset=dataset, sweep=sweep, where=where)
+
+
+def find_run(connection: Connection, run_key: str) -> StoredRun:
+    """Return the run whose key starts with `run_key`."""
+    beginning = run_key.strip().lower()
+    begins_so = runs.c.run_key.startswith(beginning, autoescape=True)
+    query = select(runs.c.id, runs.c.run_key).where(begins_so).order_by(runs.c.run_key).limit(3)
+    rows = connection.execute(query).all() if beginning else []
+    if not rows:
+        raise ResultsError(f"no run has a key that begins with '{shortened(run_key)}'")
+    if len(rows) > 1:
+        some = ", ".join(row.run_key[:_SHORT] for row in rows)
+        problem = f"several runs have a key that begins with '{run_key}' ({some}, …)"
+        raise ResultsError(problem, hint="give more of the key")
+    return _read_runs(connection, where=[runs.c.id == rows[0].id])[0]
+
+
+def load_runs(connection: Connection, run_keys: Sequence[str]) -> list[StoredRun]:
+    """Return the runs with these keys, in their order."""
+    by_key: dict[str, StoredRun] = {}
+    for part in chunks(run_keys):
+        by_key.update((run.run_key, run) for run in _read_runs(connection, where=[runs.c.run_key.in_(part)]))
+    for key in run_keys:
+        if key not in by_key:
+            raise ResultsError(f"no run has the key '{key}'")
+    return [by_key[key] for key in run_keys]
+
+
+def _read_runs(connection: Connection, **conditions: Any) -> list[StoredRun]:
+    """Return the runs that `selected` selects, with all their metrics."""
+    columns = [setting_text(connection), *(raw(runs.c[name]) for name in _CONVERSIONS), runs.c.id]
+    measured: dict[int, dict[tuple[str, str], float]] = {}
+    reader, stored = _RunReader(), []
+    for *row, run_id in connection.execute(selected(connection, select(*columns), **conditions)):
+        measured[run_id] = {}
+        stored.append(reader.read(row, measured[run_id]))
+    keys = {run_id: run.run_key for run_id, run in zip(measured, stored, strict=True)}
+    ids = selected(connection, select(runs.c.id), **conditions).order_by(None)
+    query = select(metrics.c.run_id, metrics.c.split, metrics.c.name, raw(metrics.c.value))
+    pairs: dict[tuple[str, str], tuple[str, str]] = {}  # one object for all runs
+    for run_id, split, name, value in connection.execute(query.where(metrics.c.run_id.in_(ids))):
+        if not isinstance(value, float):
+            converted(keys[run_id], f"metric {split}_{name}", number, value)
+        pair = (split, name)
+        measured[run_id][pairs.setdefault(pair, pair)] = value
+    return stored
+
+
+def stored_id(connection: Connection, run_key: str) -> int:
+    """Return the number of the run with that key; raises `ResultsError` if there is none."""
+    number = connection.execute(select(runs.c.id).where(runs.c.run_key == run_key)).scalar_one_or_none()
+    if number is None:
+        raise ResultsError(f"no run has the key '{run_key}'")
+    return int(number)
+
+
+def sweeps_of(connection: Connection, run_key: str) -> list[str]:
+    """Return the names of the sweeps whose plan has a run."""
+    query = select(sweeps.c.name).join(sweep_runs, sweep_runs.c.sweep_id == sweeps.c.id)
+    query = query.where(sweep_runs.c.run_id == stored_id(connection, run_key))
+    return list(connection.execute(query.order_by(sweeps.c.name)).scalars())

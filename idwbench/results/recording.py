@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, delete, select, text
+from sqlalchemy import Connection, Row, delete, select, update
 
-from idwbench.results.attempts import finish_attempts
+from idwbench.errors import ConfigError, ResultsError
+from idwbench.results.contents import pack_array
 from idwbench.results.leases import Reopened, is_reopened
 from idwbench.results.planning import plan_runs
-from idwbench.results.processes import Owner
 from idwbench.results.provenance import Provenance
+from idwbench.results.reading import attempt_of
 from idwbench.results.records import RESULT_STATES
-from idwbench.results.rows import chunks, pack_array
-from idwbench.results.statements import insert_rows, insert_values, update_rows
+from idwbench.results.statements import chunks, insert_rows, insert_values, update_rows
 from idwbench.results.tables import arrays, curves, metrics, runs
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import Curve, CurvePoint, RunResult
@@ -26,9 +26,7 @@ from idwbench.runs.results import Curve, CurvePoint, RunResult
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["add_metrics", "finish_runs"]
-
-_INSERT_DIFF = text("INSERT INTO diffs (sha256, content) VALUES (:digest, :changes) ON CONFLICT DO NOTHING")
+__all__ = ["add_metrics", "finish_runs", "note_runs", "tag_runs"]
 
 
 def finish_runs(
@@ -51,7 +49,6 @@ def finish_runs(
     rows = [stored[key] for key in by_key]
     rows = [row for row in rows if row.state not in RESULT_STATES or is_reopened(row, reopened)]
     if rows:
-        owner, now = Owner.current(), datetime.now(UTC)
         common = {
             "data_sha256": data_sha256,
             "git": provenance["git"],
@@ -59,16 +56,14 @@ def finish_runs(
             "platform": provenance["platform"],
             "host": provenance["host"],
             "pid": provenance["pid"],
-            "finished_at": now,
+            "finished_at": datetime.now(UTC),
         }
-        _store_changes(connection, provenance)
         # A run that is trained again has kept its old result.
         _delete(connection, [row.id for row in rows if {row.state, row.previous_state} & set(RESULT_STATES)])
         written = {row.id: by_key[row.run_key] for row in rows}
-        leased = {row.id: row.attempt for row in rows if row.state == "running" and Owner(row.host, row.pid) == owner}
-        numbers = finish_attempts(connection, written, leased, now, Owner(provenance["host"], provenance["pid"]))
-        last = {row.id: max(row.attempt, numbers[row.id]) for row in rows}
-        _write(connection, written, common, last, provenance["cpu"])
+        # A result without a lease was started, too.
+        attempts = {row.id: attempt_of(row) + (row.state != "running") for row in rows}
+        _write(connection, written, common, attempts, provenance["cpu"])
     return [row.run_key for row in rows]
 
 
@@ -83,10 +78,38 @@ def add_metrics(connection: Connection, found: Mapping[str, Metrics]) -> None:
     insert_rows(connection, metrics, [row for row in rows if row[:3] not in known])
 
 
+def tag_runs(connection: Connection, run_keys: Sequence[str], tag: str, remove: bool) -> None:
+    """Give runs a tag, or take it from them."""
+    word = tag.strip()
+    if not word or "," in word or not word.isprintable():
+        raise ConfigError("a tag is a text without commas", location=("tag",))
+    stored = _stored_rows(connection, run_keys)
+    _check_keys(run_keys, stored)
+    for row in stored.values():
+        others = [one for one in (row.tags or "").split(", ") if one and one != word]
+        tags = ", ".join(sorted([*others, *([] if remove else [word])])) or None
+        connection.execute(update(runs).where(runs.c.id == row.id).values(tags=tags))
+
+
+def note_runs(connection: Connection, run_keys: Sequence[str], text: str) -> None:
+    """Replace the note of runs; an empty text removes it."""
+    if not text.isprintable():
+        raise ConfigError("a note is one line of text", location=("text",))
+    _check_keys(run_keys, _stored_rows(connection, run_keys))
+    for keys in chunks(run_keys):
+        connection.execute(update(runs).where(runs.c.run_key.in_(keys)).values(note=text.strip() or None))
+
+
+def _check_keys(run_keys: Sequence[str], stored: Collection[str]) -> None:
+    for key in run_keys:
+        if key not in stored:
+            raise ResultsError(f"no run has the key '{key}'")
+
+
 def _stored_rows(connection: Connection, run_keys: Sequence[str]) -> dict[str, Row[*tuple[Any, ...]]]:
     """Return id, states, end and lease of the stored runs by key; the rows stay locked."""
     query = select(runs.c.run_key, runs.c.id, runs.c.state, runs.c.previous_state, runs.c.finished_at)
-    query = query.add_columns(runs.c.host, runs.c.pid, runs.c.attempt)
+    query = query.add_columns(runs.c.attempt, runs.c.tags)
     query = query.order_by(runs.c.id).with_for_update()
     return {
         row.run_key: row
@@ -99,13 +122,6 @@ def _delete(connection: Connection, run_ids: Sequence[int]) -> None:
     for ids in chunks(run_ids):
         for table in (metrics, curves, arrays):
             connection.execute(delete(table).where(table.c.run_id.in_(ids)))
-
-
-def _store_changes(connection: Connection, provenance: Provenance) -> None:
-    """Store the changes of the checkout, unless they are stored."""
-    git, changes = provenance["git"], provenance["changes"]
-    if git is not None and changes is not None and (digest := git.get("diff")) is not None:
-        connection.execute(_INSERT_DIFF, {"digest": digest, "changes": changes})
 
 
 def _write(

@@ -13,8 +13,8 @@ from sqlalchemy import Connection, Row, delete, select, update
 
 from idwbench.errors import OutputError, ResultsError
 from idwbench.results.processes import Owner, is_stale
-from idwbench.results.rows import chunks
-from idwbench.results.tables import arrays, attempts, curves, metrics, runs, sweep_runs
+from idwbench.results.statements import chunks
+from idwbench.results.tables import arrays, curves, metrics, runs, sweep_runs
 
 __all__ = ["Removal", "remove_files", "remove_runs"]
 
@@ -35,7 +35,7 @@ class Removal:
 
 
 def remove_runs(connection: Connection, run_keys: Sequence[str]) -> Removal:
-    """Remove runs with their metrics, curves, arrays and attempts; those in the plan of a sweep become planned.
+    """Remove runs with their metrics, curves and arrays; those in the plan of a sweep become planned.
 
     Raises:
         ResultsError: no run has one of the keys, or a process trains one of the runs; then none is removed.
@@ -50,7 +50,7 @@ def remove_runs(connection: Connection, run_keys: Sequence[str]) -> Removal:
     ids = [row.id for row in found.values()]
     for part in chunks(ids):
         in_plans.update(connection.execute(select(sweep_runs.c.run_id).where(sweep_runs.c.run_id.in_(part))).scalars())
-        for table in (metrics, curves, arrays, attempts):
+        for table in (metrics, curves, arrays):
             connection.execute(delete(table).where(table.c.run_id.in_(part)))
     kept = [key for key in keys if found[key].id in in_plans]
     gone = [key for key in keys if found[key].id not in in_plans]

@@ -1,7 +1,4 @@
-"""The version of the tables, in the table ``idwbench_version``, and upgrades.
-
-Alembic is imported only if there is something to upgrade, or to create on PostgreSQL.
-"""
+"""The version of the tables, in the table ``idwbench_version``: a new database, and upgrades of older ones."""
 
 from __future__ import annotations
 
@@ -11,50 +8,31 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, insert, inspect, select, update
 from sqlalchemy.exc import DBAPIError
 
 from idwbench.errors import NoResultsError, OldResultsError, ResultsError
 from idwbench.results.connection import Database
 from idwbench.results.database_errors import explained
+from idwbench.results.tables import metadata, versions
+from idwbench.results.views import create_views, drop_views
 
-__all__ = [
-    "MIGRATIONS",
-    "STATEMENT_END",
-    "check_schema",
-    "new_tables_file",
-    "revisions",
-    "run_migrations",
-    "stored_revision",
-    "upgrade_schema",
-]
+__all__ = ["VERSION", "VERSIONS", "check_schema", "stored_version", "upgrade_schema"]
 
-MIGRATIONS = Path(__file__).parent / "migrations"
-STATEMENT_END = ";\n\n"
+# Those of tables that this version reads or upgrades, in order: 0001 of idwbench 0.1.0, and two that were not released.
+VERSIONS = ("0001", "0002", "0003", "0004")
+VERSION = VERSIONS[-1]
 # Number of PostgreSQL's advisory lock for migrations.
 _LOCK = 0x1D3B
 _FEW = 3
 _NO_RESULTS = "no results are stored there yet"
 
 
-def revisions() -> list[str]:
-    """Return the numbers of all migrations, in order."""
-    return sorted(path.name.split("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
-
-
-def stored_revision(connection: Connection) -> str | None:
+def stored_version(connection: Connection) -> str | None:
     """Return the version of the tables, or None."""
-    if connection.dialect.name == "sqlite":
-        query = "SELECT count(*) FROM sqlite_master WHERE name = 'idwbench_version'"
-    else:
-        query = (
-            "SELECT count(*) FROM pg_tables "
-            "WHERE tablename = 'idwbench_version' AND schemaname = ANY(current_schemas(false))"
-        )
-    if not connection.exec_driver_sql(query).scalar_one():
+    if not inspect(connection).has_table(versions.name):
         return None
-    revision = connection.exec_driver_sql("SELECT version_num FROM idwbench_version").scalar_one_or_none()
-    return None if revision is None else str(revision)
+    return connection.execute(select(versions.c.version_num)).scalar_one_or_none()
 
 
 def check_schema(database: Database) -> None:
@@ -68,12 +46,12 @@ def check_schema(database: Database) -> None:
     if database.path is not None and not database.path.exists():
         raise NoResultsError("does not exist", file=database.label, hint=_NO_RESULTS)
     with database.read() as connection:
-        revision = _own_revision(connection, database.label)
-    if revision is None:
+        version = _own_version(connection, database.label)
+    if version is None:
         raise NoResultsError("is empty", file=database.label, hint=_NO_RESULTS)
-    if _is_older(revision, database.label):
+    if _is_older(version, database.label):
         raise OldResultsError(
-            f"has tables of version {revision}, older than version {revisions()[-1]} of this idwbench",
+            f"has tables of version {version}, older than version {VERSION} of this idwbench",
             file=database.label,
             hint=f"opening it for writing upgrades it{'' if database.path is None else ' and keeps a copy'}",
         )
@@ -93,35 +71,33 @@ def upgrade_schema(database: Database) -> None:
             problem = f"its folder cannot be created: {error.strerror}"
             raise ResultsError(problem, file=database.path) from None
     with database.read() as connection:
-        revision = _own_revision(connection, database.label)
-    if revision is None or _is_older(revision, database.label):
+        version = _own_version(connection, database.label)
+    if version is None or _is_older(version, database.label):
         _migrate(database)
     # Last, so that the mode of another program's file does not change.
     database.use_write_ahead_log()
 
 
-def _own_revision(connection: Connection, label: str) -> str | None:
-    """Return `stored_revision`; raises `ResultsError` for an SQLite file of another program."""
-    revision = stored_revision(connection)
-    if revision is None and connection.dialect.name == "sqlite":
-        query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
-        names = connection.exec_driver_sql(query).scalars().all()
-        found = [name for name in names if not name.startswith("sqlite_")]
-        if found and "idwbench_version" not in found:
+def _own_version(connection: Connection, label: str) -> str | None:
+    """Return `stored_version`; raises `ResultsError` for an SQLite file of another program."""
+    version = stored_version(connection)
+    if version is None and connection.dialect.name == "sqlite":
+        inspector = inspect(connection)
+        found = sorted([*inspector.get_table_names(), *inspector.get_view_names()])
+        if found and versions.name not in found:
             some = ", ".join([*found[:_FEW], *(["…"] if len(found) > _FEW else [])])
             raise ResultsError(f"holds tables of another program: {some}", file=label, hint="use another file")
-    return revision
+    return version
 
 
-def _is_older(revision: str, label: str) -> bool:
-    known = revisions()
-    if revision not in known:
+def _is_older(version: str, label: str) -> bool:
+    if version not in VERSIONS:
         raise ResultsError(
-            f"has tables of version {revision}, newer than version {known[-1]} of this idwbench",
+            f"has tables of version {version}, newer than version {VERSION} of this idwbench",
             file=label,
             hint="upgrade idwbench",
         )
-    return revision != known[-1]
+    return version != VERSION
 
 
 def _migrate(database: Database) -> None:
@@ -129,51 +105,38 @@ def _migrate(database: Database) -> None:
     with database.without_foreign_keys().write() as connection:
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-        revision = _own_revision(connection, database.label)
-        if revision is not None and not _is_older(revision, database.label):
+        version = _own_version(connection, database.label)
+        if version is not None and not _is_older(version, database.label):
             return  # another process has upgraded it
-        if revision is not None and database.path is not None:
-            _back_up(database.path, revision)
+        if version is not None and database.path is not None:
+            _back_up(database.path, version)
         try:
-            if revision is not None or not _create_tables(connection):
-                run_migrations(connection)
+            _write_tables(connection, version)
         except DBAPIError as error:
-            newest = revisions()[-1]
-            problem = f"cannot be upgraded to version {newest} and was left unchanged: {explained(error.orig)}"
+            problem = f"cannot be upgraded to version {VERSION} and was left unchanged: {explained(error.orig)}"
             raise ResultsError(problem, file=database.label) from error
         if connection.dialect.name == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
             raise ResultsError("a migration broke references; it was left unchanged", file=database.label)
 
 
-def new_tables_file() -> Path:
-    """Return the path of the file with the statements that make a new SQLite database of the newest version."""
-    return MIGRATIONS / f"sqlite_{revisions()[-1]}.sql"
+def _write_tables(connection: Connection, version: str | None) -> None:
+    """Make the newest tables and views, in an empty database or from those of an older version."""
+    if version is None:
+        metadata.create_all(connection, checkfirst=False)
+        connection.execute(insert(versions).values(version_num=VERSION))
+    else:
+        from idwbench.results.migrations import migrate  # loads Alembic
+
+        drop_views(connection)
+        migrate(connection, version)
+        connection.execute(update(versions).values(version_num=VERSION))
+    create_views(connection)
 
 
-def _create_tables(connection: Connection) -> bool:
-    """Make the newest tables in an empty SQLite database without migrations; return whether it was possible."""
-    if connection.dialect.name != "sqlite" or not new_tables_file().exists():
-        return False
-    for statement in new_tables_file().read_text(encoding="utf-8").split(STATEMENT_END):
-        connection.exec_driver_sql(statement)
-    return True
-
-
-def run_migrations(connection: Connection) -> None:
-    """Bring the tables to the newest version by Alembic, in the transaction of `connection`."""
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
-
-
-def _back_up(path: Path, revision: str) -> None:
+def _back_up(path: Path, version: str) -> None:
     """Copy a locked database to a file in its folder."""
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    target = path.with_name(f"{path.name}.version-{revision}.{moment}.bak")
+    target = path.with_name(f"{path.name}.version-{version}.{moment}.bak")
     unfinished = target.with_suffix(".tmp")
     try:
         with (

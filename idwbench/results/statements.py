@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Column, Connection, Dialect, Table
 
-from idwbench.results.rows import chunks
+__all__ = ["MOST_KEYS", "chunks", "converted", "insert_rows", "insert_values", "parameter_mark", "update_rows"]
 
-__all__ = ["converted", "insert_rows", "insert_values", "parameter_mark", "update_rows"]
-
+_Key = TypeVar("_Key")
+MOST_KEYS = 900  # SQLite may be limited to 999 parameters in one statement
 # In one statement, each with two parameters; SQLite may be limited to 999 of them.
 _MOST_VALUES = 400
+
+
+def chunks(keys: Sequence[_Key]) -> Iterator[Sequence[_Key]]:
+    """Yield `keys` in parts that are short enough for one statement."""
+    for start in range(0, len(keys), MOST_KEYS):
+        yield keys[start : start + MOST_KEYS]
 
 
 def insert_rows(

@@ -9,22 +9,19 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idwbench.results import attempts, leases, listing, planning, queries, recording, removal, run_queries, states
+from idwbench.results import contents, leases, planning, progress, reading, recording, removal
 from idwbench.results.connection import Database
-from idwbench.results.filters import Condition, parse_filters
-from idwbench.results.listing import ArrayFacts, ListedState, RunRow
+from idwbench.results.contents import ArrayFacts
+from idwbench.results.progress import StoredState, SweepProgress
 from idwbench.results.provenance import Provenance, collect_provenance
 from idwbench.results.records import (
-    Attempt,
     EndedState,
-    MeasuredRun,
     RunState,
     StoredRun,
     StoredSweep,
     SweepStatus,
 )
 from idwbench.results.schema import check_schema, upgrade_schema
-from idwbench.results.states import StoredState
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import CurvePoint, RunResult
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from idwbench.results.frame import RunTable
-    from idwbench.results.progress import SweepProgress
 
 __all__ = ["Results", "results_to_read"]
 
@@ -151,20 +147,7 @@ class Results:
             ResultsError: no sweep has that name.
         """
         with self._database.read() as connection:
-            return run_queries.find_runs(connection, dataset, sweep, states, methods)
-
-    def find_reported_runs(
-        self, *, dataset: str | None = None, sweep: str | None = None, metric: str | None = None
-    ) -> list[MeasuredRun]:
-        """Return the runs of a data set or a sweep without their provenance, in the order of `find_runs`.
-
-        They have the main metrics of their tasks and `metric`; kinds of runs that lack it have all of theirs.
-
-        Raises:
-            ResultsError: no sweep has that name.
-        """
-        with self._database.read() as connection:
-            return run_queries.find_reported_runs(connection, dataset, sweep, metric)
+            return reading.find_runs(connection, dataset, sweep, states, methods)
 
     def find_run(self, run_key: str) -> StoredRun:
         """Return the run whose key starts with `run_key`.
@@ -173,25 +156,7 @@ class Results:
             ResultsError: no such run, or several.
         """
         with self._database.read() as connection:
-            return run_queries.find_run(connection, run_key)
-
-    def attempts(self, run_key: str) -> list[Attempt]:
-        """Return the attempts at a run, in order.
-
-        Raises:
-            ResultsError: no run has that key.
-        """
-        with self._database.read() as connection:
-            return attempts.load_attempts(connection, run_key, datetime.now(UTC))
-
-    def load_changes(self, run_key: str) -> str | None:
-        """Return how the checkout that trained a run differed from its commit; None if it did not.
-
-        Raises:
-            ResultsError: no run has that key.
-        """
-        with self._database.read() as connection:
-            return queries.load_changes(connection, run_key)
+            return reading.find_run(connection, run_key)
 
     def load_curve(self, run_key: str) -> list[CurvePoint]:
         """Return the learning curve of a run, which may be empty; values that were not finite are NaN.
@@ -200,12 +165,12 @@ class Results:
             ResultsError: no run has that key.
         """
         with self._database.read() as connection:
-            return queries.load_curve(connection, run_key)
+            return contents.load_curve(connection, run_key)
 
     def load_curves(self, run_keys: Sequence[str]) -> dict[str, list[CurvePoint]]:
         """Return the learning curves of many runs by run key, as `load_curve`; those of unknown runs are empty."""
         with self._database.read() as connection:
-            return queries.load_curves(connection, run_keys)
+            return contents.load_curves(connection, run_keys)
 
     def load_arrays(self, run_key: str) -> dict[str, NDArray[np.generic]]:
         """Return the arrays of a run by name, such as ``keys`` (prototypes, features) and ``values``.
@@ -214,7 +179,7 @@ class Results:
             ResultsError: no run has that key, or an array is missing or cannot be read.
         """
         with self._database.read() as connection:
-            return queries.load_arrays(connection, run_key)
+            return contents.load_arrays(connection, run_key)
 
     def load_runs(self, run_keys: Sequence[str]) -> list[StoredRun]:
         """Return the runs with these keys, in their order.
@@ -223,33 +188,7 @@ class Results:
             ResultsError: no run has one of the keys.
         """
         with self._database.read() as connection:
-            return run_queries.load_runs(connection, run_keys)
-
-    def list_runs(
-        self,
-        where: Sequence[str | Condition] = (),
-        *,
-        sweep: str | None = None,
-        states: Collection[ListedState] | None = None,
-        limit: int | None = None,
-    ) -> list[RunRow]:
-        """Return light rows of the first `limit` runs that meet all conditions, in the order of the sweep or planning.
-
-        Args:
-            where: Comparisons of columns of `to_frame`, such as ``method=idw,neg_dist``, ``prototypes>=16``,
-                ``test_accuracy>0.95`` or ``finished_at>=2026-01-31``.
-            sweep: Only runs in the plan of this sweep.
-            states: Only runs in one of these states; ``stale`` runs have lost their process, ``retraining`` runs have
-                a result and are being trained again.
-            limit: The largest number of runs.
-
-        Raises:
-            ConfigError: unknown column, a value of the wrong type, or a word that no run has.
-            ResultsError: no sweep has that name.
-        """
-        conditions = parse_filters(where)
-        with self._database.read() as connection:
-            return listing.list_runs(connection, conditions, sweep, states, limit)
+            return reading.load_runs(connection, run_keys)
 
     def array_facts(self, run_key: str) -> dict[str, ArrayFacts]:
         """Return type and shape of the arrays of a run by name, without reading them.
@@ -258,7 +197,7 @@ class Results:
             ResultsError: no run has that key.
         """
         with self._database.read() as connection:
-            return listing.array_facts(connection, run_key)
+            return contents.array_facts(connection, run_key)
 
     def sweeps_of(self, run_key: str) -> list[str]:
         """Return the names of the sweeps whose plan has a run.
@@ -267,7 +206,7 @@ class Results:
             ResultsError: no run has that key.
         """
         with self._database.read() as connection:
-            return listing.sweeps_of(connection, run_key)
+            return reading.sweeps_of(connection, run_key)
 
     def remove_runs(self, run_keys: Sequence[str]) -> removal.Removal:
         """Remove runs with all that is stored of them, their recordings and checkpoints, and return what was done.
@@ -283,19 +222,57 @@ class Results:
         removal.remove_files((self.recording_folder, self.checkpoint_folder), [*removed.removed, *removed.planned])
         return removed
 
-    def to_frame(self, *, sweep: str | None = None, dataset: str | None = None) -> pandas.DataFrame:
-        """Return a table with one row for each run.
+    def tag(self, run_keys: Sequence[str], tag: str, *, remove: bool = False) -> None:
+        """Give runs a tag, or take it from them.
+
+        Raises:
+            ConfigError: the tag is empty, or has a comma or a character that is not printed.
+            ResultsError: no run has one of the keys.
+        """
+        self._database.transact(recording.tag_runs, run_keys, tag, remove)
+
+    def note(self, run_keys: Sequence[str], text: str) -> None:
+        """Replace the note of runs; an empty text removes it.
+
+        Raises:
+            ConfigError: the text has more than one line, or a character that is not printed.
+            ResultsError: no run has one of the keys.
+        """
+        self._database.transact(recording.note_runs, run_keys, text)
+
+    def to_frame(
+        self,
+        *,
+        sweep: str | None = None,
+        dataset: str | None = None,
+        where: str | None = None,
+        states: Collection[str] | None = None,
+    ) -> pandas.DataFrame:
+        """Return a table with one row for each run, in the order of the sweep or of planning.
 
         Columns: ``run_key``, ``dataset`` (label), ``setting`` (equal for runs that differ in their seed alone), the
         settings of the data set (``dataset_noise``, …), ``model`` (kind), ``label`` (of the model), ``method``, the
         settings and parameters of the model, the settings of the protocol, ``seed``, ``state`` (of the result),
         ``retraining``, ``stale`` (whether its process ended without a result), the metrics (``test_accuracy``, …), and
-        the scalar attributes of `StoredRun`.
+        the scalar attributes of `StoredRun`, with its ``tags`` and its ``note``.
+
+        Args:
+            sweep: Only runs in the plan of this sweep.
+            dataset: Only runs on the data set with this label.
+            where: Only runs for which an expression holds, such as ``prototypes == 16 and test_accuracy > 0.95``,
+                ``method in ["idw", "neg_dist"]``, ``"best" in tags`` or ``finished_at >= "2026-01-31"``.
+            states: Only runs in one of these states; ``stale`` runs lost their process, and ``retraining`` runs have a
+                result and are being trained again.
 
         Raises:
+            ConfigError: a wrong expression, an unknown column or state.
             ResultsError: no sweep has that name, or a row cannot be read.
         """
-        return self.run_table(sweep=sweep, dataset=dataset).frame
+        from idwbench.results.filters import in_states, matching
+
+        frame = self.run_table(sweep=sweep, dataset=dataset).frame
+        frame = frame if states is None else in_states(frame, states)
+        return (frame if where is None else matching(frame, where)).reset_index(drop=True)
 
     def run_table(
         self, *, sweep: str | None = None, dataset: str | None = None, metrics: Collection[str] | None = None
@@ -318,12 +295,12 @@ class Results:
     def run_states(self, run_keys: Sequence[str]) -> dict[str, StoredState]:
         """Return the states of the stored runs among `run_keys`; a running run that lost its process is ``stale``."""
         with self._database.read() as connection:
-            return states.run_states(connection, run_keys)
+            return progress.run_states(connection, run_keys)
 
     def metric_values(self, run_keys: Sequence[str], name: str, split: str = "test") -> dict[str, float]:
         """Return one metric of the runs of `run_keys` that have it, by run key."""
         with self._database.read() as connection:
-            return states.metric_values(connection, run_keys, name, split)
+            return progress.metric_values(connection, run_keys, name, split)
 
     def sweep_status(self, name: str) -> SweepStatus:
         """Return the number of runs of a sweep in each state.
@@ -332,7 +309,7 @@ class Results:
             ResultsError: no sweep has that name.
         """
         with self._database.read() as connection:
-            return queries.sweep_status(connection, name)
+            return progress.sweep_status(connection, name)
 
     def sweep_progress(self, name: str, now: datetime | None = None) -> SweepProgress:
         """Return how far a sweep is at `now`: states, rate, time left, processes that train, and the last failures.
@@ -340,20 +317,18 @@ class Results:
         Raises:
             ResultsError: no sweep has that name.
         """
-        from idwbench.results.progress import sweep_progress
-
         with self._database.read() as connection:
-            return sweep_progress(connection, name, now or datetime.now(UTC))
+            return progress.sweep_progress(connection, name, now or datetime.now(UTC))
 
     def list_sweeps(self) -> list[StoredSweep]:
         """Return all sweeps by name."""
         with self._database.read() as connection:
-            return queries.list_sweeps(connection)
+            return progress.list_sweeps(connection)
 
     def dataset_labels(self) -> list[str]:
         """Return the labels of the data sets of all runs, sorted."""
         with self._database.read() as connection:
-            return queries.dataset_labels(connection)
+            return progress.dataset_labels(connection)
 
 
 def results_to_read(results: Results | str | PathLike[str]) -> Results:

@@ -1,8 +1,7 @@
-"""The tables after the newest migration (a test compares the two)."""
+"""The newest tables; a test compares them with what upgrades make of older ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,25 +25,19 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from idwbench.results.database_errors import UnreadableValueError
-from idwbench.results.records import ATTEMPT_STATES, RUN_STATES
+from idwbench.results.records import RUN_STATES
 
 __all__ = [
     "Json",
-    "Large",
-    "Number",
     "UtcDateTime",
-    "Whole",
     "arrays",
-    "attempts",
-    "checked_number",
     "curves",
-    "diffs",
     "metadata",
     "metrics",
     "runs",
     "sweep_runs",
     "sweeps",
+    "versions",
 ]
 
 
@@ -64,42 +57,6 @@ class UtcDateTime(TypeDecorator[datetime]):
             return None
         moment: datetime = value
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-def checked_number(value: Any) -> Any:
-    """Return a value of a column of numbers; raises `UnreadableValueError` for text, which SQLite stores there too."""
-    if value.__class__ is str or value.__class__ is bytes:
-        raise UnreadableValueError(f"{value!r} in a column of numbers")
-    return value
-
-
-class _Checked(TypeDecorator[Any]):
-    """A number. The columns of SQLite may hold text, too, which is refused when it is read."""
-
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
-        """Return the check of a value."""
-        return checked_number if dialect.name == "sqlite" else None
-
-
-class Number(_Checked):
-    """A floating-point number."""
-
-    impl = Float
-    cache_ok = True
-
-
-class Whole(_Checked):
-    """A whole number."""
-
-    impl = Integer
-    cache_ok = True
-
-
-class Large(_Checked):
-    """A whole number up to 2⁶³ − 1."""
-
-    impl = BigInteger
-    cache_ok = True
 
 
 class Json(TypeDecorator[Any]):
@@ -149,38 +106,41 @@ runs = Table(
     Column("dataset_parameters", Json, nullable=False),
     Column("model", String(50), nullable=False),
     Column("method", String(100)),
-    Column("prototypes", Whole),
-    Column("power", Number),
-    Column("epsilon", Number),
+    Column("prototypes", Integer),
+    Column("power", Float),
+    Column("epsilon", Float),
     Column("parameters", Json, nullable=False),
     Column("plugin_sha256", String(64)),
-    Column("epochs", Whole, nullable=False),
-    Column("batch_size", Whole, nullable=False),
-    Column("learning_rate", Number, nullable=False),
+    Column("epochs", Integer, nullable=False),
+    Column("batch_size", Integer, nullable=False),
+    Column("learning_rate", Float, nullable=False),
     Column("optimizer", String(50), nullable=False),
     Column("schedule", String(50), nullable=False),
     Column("protocol", Json, nullable=False),
-    Column("seed", Large, nullable=False),  # up to 2³² − 1, more than PostgreSQL's integer holds
+    Column("seed", BigInteger, nullable=False),  # up to 2³² − 1, more than PostgreSQL's integer holds
     Column("config", Json, nullable=False),
     # Outcome; metrics, curves and arrays have tables of their own.
     Column("state", String(10), nullable=False),
     Column("previous_state", String(10)),  # of a running run: its state after an interruption
-    Column("n_parameters", Whole),
-    Column("diverged_epoch", Whole),
+    Column("n_parameters", Integer),
+    Column("diverged_epoch", Integer),
     Column("error", Text),
+    # The user's own words.
+    Column("tags", Text),  # joined by ", "
+    Column("note", Text),
     # Provenance.
     Column("engine", String(50)),
     Column("device", String(100)),
-    Column("threads", Whole),
+    Column("threads", Integer),
     Column("cpu", Json),
     Column("platform", String(200)),
     Column("host", String(255)),
-    Column("pid", Whole),
-    Column("attempt", Whole, nullable=False),
+    Column("pid", Integer),
+    Column("attempt", Integer, nullable=False),
     Column("versions", Json),
     Column("git", Json),
     Column("data_sha256", String(64)),
-    Column("seconds", Number),
+    Column("seconds", Float),
     Column("durations", Json),
     Column("created_at", UtcDateTime, nullable=False),
     Column("started_at", UtcDateTime),
@@ -197,7 +157,7 @@ metrics = Table(
     Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
     Column("split", String(20), primary_key=True),
     Column("name", String(50), primary_key=True),
-    Column("value", Number, nullable=False),
+    Column("value", Float, nullable=False),
     sqlite_with_rowid=False,
 )
 
@@ -205,10 +165,10 @@ curves = Table(
     "curves",
     metadata,
     Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("epoch", Whole, primary_key=True),
+    Column("epoch", Integer, primary_key=True),
     Column("split", String(20), primary_key=True),
     Column("name", String(50), primary_key=True),
-    Column("value", Number),  # NULL where it was not finite: SQLite has no NaN
+    Column("value", Float),  # NULL where it was not finite: SQLite has no NaN
     sqlite_with_rowid=False,
 )
 
@@ -222,34 +182,13 @@ arrays = Table(
     Column("data", LargeBinary, nullable=False),
 )
 
-attempts = Table(
-    "attempts",
-    metadata,
-    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("number", Whole, primary_key=True),
-    Column("state", String(10), nullable=False),
-    Column("error", Text),
-    Column("host", String(255)),
-    Column("pid", Whole),
-    Column("started_at", UtcDateTime),
-    Column("ended_at", UtcDateTime),
-    Column("seconds", Number),
-    CheckConstraint(f"state IN ({', '.join(repr(state) for state in ATTEMPT_STATES)})", name="state"),
-    sqlite_with_rowid=False,
-)
-
-diffs = Table(
-    "diffs",
-    metadata,
-    Column("sha256", String(64), primary_key=True),
-    Column("content", Text, nullable=False),
-)
-
 sweep_runs = Table(
     "sweep_runs",
     metadata,
     Column("sweep_id", ForeignKey("sweeps.id", ondelete="CASCADE"), primary_key=True),
-    Column("position", Whole, primary_key=True),
+    Column("position", Integer, primary_key=True),
     Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
     UniqueConstraint("run_id", "sweep_id"),
 )
+
+versions = Table("idwbench_version", metadata, Column("version_num", String(32), primary_key=True))

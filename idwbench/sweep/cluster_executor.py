@@ -20,7 +20,7 @@ from idwbench.data.dataset import Dataset
 from idwbench.data.folder import data_folder
 from idwbench.errors import ClusterError, TrainingError, error_summary
 from idwbench.plugins import plugin_code
-from idwbench.results.rows import package_versions
+from idwbench.results.provenance import package_versions
 from idwbench.runs.config import RunConfig
 from idwbench.sweep.cluster_connection import Cluster
 from idwbench.sweep.cluster_worker import PluginSource, Task, TaskAnswer, train_task, version_problem

@@ -19,8 +19,7 @@ from idwbench.data.folder import DATA_VARIABLE
 from idwbench.errors import IdwbenchError, PluginError, error_summary, first_line
 from idwbench.files import full_disk_error
 from idwbench.plugins import load_plugin_code
-from idwbench.results.provenance import Provenance, collect_provenance
-from idwbench.results.rows import package_versions
+from idwbench.results.provenance import Provenance, collect_provenance, package_versions
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DatasetConfig, dataset_identity, dataset_label
 from idwbench.runs.results import RunResult

@@ -8,7 +8,6 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from idwbench.errors import ConfigError
-from idwbench.results.garbage import paused_collection
 from idwbench.runs.config import RunConfig
 from idwbench.runs.protocol import default_protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, is_storable, validated
@@ -120,12 +119,11 @@ def plan(spec: SweepSpec) -> tuple[RunConfig, ...]:
     A run whose result does not depend on the seed, such as kernel regression, is planned for the first seed only.
     """
     runs: dict[str, list[RunConfig]] = {}
-    with paused_collection():
-        for place, (dataset, _) in enumerate(spec.datasets):
-            for model, protocols in spec.settings:
-                first = RunConfig(dataset=dataset, model=model, protocol=protocols[place], seed=spec.seeds[0])
-                # All blocks have the same seeds, so two cells that share one run share all.
-                if first.run_key not in runs:
-                    seeds = () if model.is_deterministic else spec.seeds[1:]
-                    runs[first.run_key] = [first, *map(first.with_seed, seeds)]
-        return tuple(run for group in runs.values() for run in group)
+    for place, (dataset, _) in enumerate(spec.datasets):
+        for model, protocols in spec.settings:
+            first = RunConfig(dataset=dataset, model=model, protocol=protocols[place], seed=spec.seeds[0])
+            # All blocks have the same seeds, so two cells that share one run share all.
+            if first.run_key not in runs:
+                seeds = () if model.is_deterministic else spec.seeds[1:]
+                runs[first.run_key] = [first, *map(first.with_seed, seeds)]
+    return tuple(run for group in runs.values() for run in group)

@@ -32,4 +32,4 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 @pytest.fixture
 def keys(trained: Results) -> list[str]:
-    return [row.run_key for row in trained.list_runs()]
+    return list(trained.to_frame()["run_key"])

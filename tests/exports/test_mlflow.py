@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def folder(trained, tmp_path_factory):
     target = tmp_path_factory.mktemp("mlflow") / "out"
-    assert export_mlflow(trained, [row.run_key for row in trained.list_runs()], target) == 5
+    assert export_mlflow(trained, list(trained.to_frame()["run_key"]), target) == 5
     return target
 
 

@@ -9,7 +9,7 @@ from idwbench.exports.tensorboard import export_tensorboard, run_folder_name
 @pytest.fixture(scope="module")
 def folder(trained, tmp_path_factory):
     target = tmp_path_factory.mktemp("boards") / "board"
-    assert export_tensorboard(trained, [row.run_key for row in trained.list_runs()], target) == 5
+    assert export_tensorboard(trained, list(trained.to_frame()["run_key"]), target) == 5
     return target
 
 

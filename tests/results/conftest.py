@@ -60,9 +60,7 @@ def tables_on_postgresql(postgresql_server: Server) -> str:
 @pytest.fixture
 def emptied_database(postgresql_server: Server, tables_on_postgresql: str) -> str:
     """The URL of a database with empty tables; deleting rows is much faster than creating a database."""
-    postgresql_server.execute(
-        "DELETE FROM runs", "DELETE FROM sweeps", "DELETE FROM diffs", database=tables_on_postgresql
-    )
+    postgresql_server.execute("DELETE FROM runs", "DELETE FROM sweeps", database=tables_on_postgresql)
     return postgresql_server.url(tables_on_postgresql)
 
 

@@ -1,15 +1,7 @@
 from __future__ import annotations
 
-import gc
-import json
-
 import pytest
 
-from idwbench.report.leaderboard import leaderboard
-from idwbench.report.render import render
-from idwbench.report.selection import select_reported_runs
-from idwbench.report.summaries import section_tables, summarise
-from idwbench.results.configurations import Configurations
 from idwbench.results.store import Results
 from idwbench.runs.datasets import CsvConfig
 from idwbench.sweep.spec import plan, read_sweep
@@ -48,19 +40,6 @@ def executed(statements, read):
     return [*statements]
 
 
-@pytest.mark.parametrize("metric", [None, "accuracy", "coverage"])
-def test_a_table_of_1000_runs_takes_as_many_queries_as_one_of_10_and_reads_no_array(sweeps, statements, metric):
-    results = Results(sweeps, read_only=True)
-
-    def table(name):
-        return lambda: summarise(select_reported_runs(results, name, metric=metric), metric)
-
-    few, many = (executed(statements, table(name)) for name in ("few", "many"))
-    assert few == many
-    assert len(many) < 12
-    assert not any(word in statement for statement in many for word in ("arrays", "curves", "chamfer"))
-
-
 @pytest.mark.parametrize(
     "read",
     [
@@ -76,35 +55,10 @@ def test_reading_1000_runs_takes_as_many_queries_as_10(sweeps, statements, read)
     assert not any("arrays" in statement or "curves" in statement for statement in many)
 
 
-@pytest.mark.parametrize("metric", [None, "accuracy", "coverage"])
-def test_reported_runs_give_the_tables_of_stored_runs(sweeps, metric):
-    results = Results(sweeps, read_only=True)
-    stored, reported = results.find_runs(sweep="many"), results.find_reported_runs(sweep="many", metric=metric)
-    assert [run.config for run in reported] == [run.config for run in stored]
-    assert [run.run_key for run in reported] == [run.config.run_key for run in reported]
-    for table_format in ("markdown", "json"):
-        for make in (lambda runs: section_tables(summarise(runs, metric)), lambda runs: [leaderboard(runs, metric)]):
-            assert render(make(reported), table_format) == render(make(stored), table_format)
-
-
-def test_a_reported_run_of_another_kind_has_all_its_metrics(store, make_config, make_result):
-    study = make_config(kind="patch_study")
-    store.finish([make_result(make_config(1)), make_result(study, metrics={("test", "patched"): 3.0}, arrays={})])
-    found = store.find_reported_runs(dataset="two_moons")
-    assert {name for run in found for _, name in run.metrics} == {"accuracy", "patched"}
-    assert {name for run in store.find_reported_runs(metric="patched") for _, name in run.metrics} >= {"patched"}
-
-
 def test_runs_of_one_setting_share_their_data_set_model_and_protocol(sweeps):
     runs = Results(sweeps, read_only=True).find_runs(sweep="many")
-    assert len({id(run.config.model) for run in runs}) == 100
-    assert len({id(run.config.dataset) for run in runs}) == len({id(run.config.protocol) for run in runs}) == 1
-
-
-def test_a_seed_in_an_unexpected_place_is_read(make_config):
-    config = make_config(7)
-    for text in (config.model_dump_json(), f'{{"seed": 7, {config.model_dump_json(exclude={"seed"})[1:]}'):
-        assert Configurations().read(config.run_key, text, 7) == config
+    for part in ("dataset", "model", "protocol"):
+        assert len({id(getattr(run.config, part)) for run in runs}) == 100
 
 
 def test_a_sweep_that_is_registered_again_changes_no_plan_and_asks_few_questions(sweeps, statements, tmp_path):
@@ -133,18 +87,12 @@ def test_of_many_runs_those_that_are_pending_are_found(store, make_config, make_
     assert store.pending(keys[:995]) == [*keys[:2], *keys[991:995]]
 
 
-def test_reading_leaves_the_collection_of_garbage_as_it_was(sweeps):
-    assert gc.isenabled()
-    with pytest.raises(Exception, match="no sweep"):
-        Results(sweeps, read_only=True).find_runs(sweep="none")
-    assert gc.isenabled()
-
-
-@pytest.mark.parametrize("path", ["data.csv", 'a},"protocol":{"epochs":1}.csv', 'a}, "model": {}.csv', "{}.csv"])
-def test_runs_share_no_part_of_a_configuration_that_differs_beside_braces_in_a_name(make_config, path):
-    reader, moons = Configurations(), [make_config(seed, prototypes=n) for seed in (1, 2) for n in (2, 3)]
-    files = [CsvConfig(path=found, sha256="0" * 64) for found in (path, f"{path}.csv")]
+@pytest.mark.parametrize("path", ["data.csv", 'a},"protocol":{"epochs":1}.csv', 'a}, "seed": 3.csv', "{}.csv"])
+def test_runs_share_no_part_of_a_configuration_that_differs_beside_braces_in_a_name(store, make_config, path):
+    moons = [make_config(seed, prototypes=n) for seed in (1, 2) for n in (2, 3)]
+    files = [CsvConfig(path=name, sha256=digit * 64) for digit, name in (("0", path), ("1", f"{path}.csv"))]
     configs = [*moons, *(run.model_copy(update={"dataset": file}) for file in files for run in moons)]
-    for config in configs:
-        text = json.dumps(config.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
-        assert reader.read(config.run_key, text, config.seed) == config
+    store.plan(configs)
+    assert [run.config for run in store.find_runs()] == configs
+    frame, settings = store.run_table()
+    assert [settings[key].with_seed(n) for key, n in zip(frame["setting"], frame["seed"], strict=True)] == configs

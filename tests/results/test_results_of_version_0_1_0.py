@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from idwbench.errors import ResultsError
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 
@@ -44,29 +43,11 @@ def upgraded(tmp_path_factory):
     return new, old
 
 
-def test_reading_refuses_it_in_one_line_and_changes_nothing(old_db):
-    before = Path(old_db).read_bytes()
-    with pytest.raises(ResultsError) as caught:
-        Results(old_db, read_only=True)
-    assert caught.value.file == old_db
-    assert caught.value.problem.startswith("has tables of version 0001, older than version")
-    assert "\n" not in str(caught.value)
-    assert Path(old_db).read_bytes() == before
-    assert backups(old_db) == []
-
-
-def test_opening_for_writing_keeps_a_copy(upgraded):
-    new, old = upgraded
-    (copy,) = backups(new)
-    assert copy.name.startswith("new.db.version-0001.")
-    assert content(copy) == content(old)
-
-
 def test_the_columns_of_runs_stay_as_they_were(upgraded):
     new, old = (rows(db, "SELECT * FROM runs ORDER BY id") for db in upgraded)
     kept = old[0].keys() - MOVED
     assert [{name: row[name] for name in kept} for row in new] == [{name: row[name] for name in kept} for row in old]
-    assert new[0].keys() - kept == {"model", "protocol", "n_parameters", "cpu", "platform", "durations"}
+    assert new[0].keys() - kept == {"model", "protocol", "n_parameters", "cpu", "platform", "durations", "tags", "note"}
     unknown = ("cpu", "platform", "durations")
     assert {(row["model"], *(row[name] for name in unknown)) for row in new} == {("prototypes", None, None, None)}
     for row in new:
@@ -113,44 +94,6 @@ def test_the_other_tables_keep_every_row(upgraded, table, former):
     assert rows(new, f"SELECT * FROM {table} ORDER BY 1, 2") == kept
 
 
-def test_each_run_that_was_started_gets_its_last_attempt(upgraded):
-    new, old = upgraded
-    former = [row for row in rows(old, "SELECT * FROM runs ORDER BY id") if row["attempt"]]
-    assert [tuple(row.values()) for row in rows(new, "SELECT * FROM attempts ORDER BY run_id")] == [
-        (
-            *(row[name] for name in ("id", "attempt", "state")),
-            None,
-            *(row[name] for name in ("host", "pid", "started_at", "finished_at", "seconds")),
-        )
-        for row in former
-    ]
-    assert {row["state"] for row in former} == {"complete", "diverged"}
-
-
-def test_opening_it_again_changes_nothing(upgraded):
-    new, _ = upgraded
-    before = content(new)
-    Results(new)
-    Results(new, read_only=True)
-    assert content(new) == before
-    assert len(backups(new)) == 1
-
-
-def test_an_upgrade_that_is_interrupted_changes_nothing(old_db, monkeypatch):
-    from idwbench.results import schema
-
-    def interrupted(connection):
-        run(connection)
-        raise KeyboardInterrupt
-
-    run = schema.run_migrations
-    before = content(old_db)
-    monkeypatch.setattr(schema, "run_migrations", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        Results(old_db)
-    assert content(old_db) == before
-
-
 def test_its_sweep_goes_on_where_it_stopped(upgraded):
     results = Results(upgraded[0])
     status = results.sweep_status("moons")
@@ -177,14 +120,3 @@ def test_old_and_new_runs_of_one_setting_share_a_row_of_the_leaderboard(old_db, 
     results.finish([make_result(config)])
     (row,) = rows(old_db, "SELECT n FROM leaderboard WHERE method = 'idw' AND prototypes = 2 AND split = 'test'")
     assert row["n"] == 4
-
-
-def test_its_curves_and_arrays_can_be_loaded(upgraded):
-    results = Results(upgraded[0], read_only=True)
-    for run in results.find_runs(states=["complete"]):
-        assert [point.epoch for point in results.load_curve(run.run_key)] == [1, 2, 3, 4, 5]
-        arrays = results.load_arrays(run.run_key)
-        assert {name: array.shape for name, array in arrays.items()} == {
-            "keys": (run.config.model.prototypes, 2),
-            "values": (run.config.model.prototypes, 2),
-        }

@@ -6,18 +6,15 @@ import re
 import sqlite3
 import threading
 from contextlib import closing
-from importlib import import_module
 from pathlib import Path
 
 import pytest
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
 from sqlalchemy import make_url, text
 
 from idwbench.errors import DatabaseFullError, ResultsError
 from idwbench.results import connection as connection_module
 from idwbench.results import planning
-from idwbench.results.schema import revisions
+from idwbench.results.schema import VERSION
 from idwbench.results.store import Results
 
 
@@ -26,6 +23,7 @@ def backend():
     return "postgresql"
 
 
+ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
 PAGE = (Path(__file__).parents[2] / "docs" / "postgresql.md").read_text(encoding="utf-8")
 
 
@@ -278,8 +276,9 @@ def test_tables_of_version_0_1_0_are_upgraded_with_all_they_hold(server, db, old
     from idwbench.results.connection import Database
 
     with Database.at(db).write() as connection:
-        with Operations.context(MigrationContext.configure(connection)):
-            import_module("idwbench.results.migrations.versions.0001_results").upgrade()
+        connection.exec_driver_sql(
+            (Path(__file__).parents[1] / "assets" / "0.1.0" / "postgresql.sql").read_text().replace("%", "%%")
+        )
         connection.execute(text("CREATE TABLE idwbench_version (version_num VARCHAR(32) PRIMARY KEY)"))
         connection.execute(text("INSERT INTO idwbench_version VALUES ('0001')"))
         for table, content in rows.items():
@@ -298,8 +297,28 @@ def test_tables_of_version_0_1_0_are_upgraded_with_all_they_hold(server, db, old
     assert upgraded.find_runs() == made.find_runs()
     for run in made.find_runs():
         assert upgraded.load_curve(run.run_key) == made.load_curve(run.run_key)
-        assert upgraded.attempts(run.run_key) == made.attempts(run.run_key)
         for name, array in made.load_arrays(run.run_key).items():
             assert upgraded.load_arrays(run.run_key)[name].tobytes() == array.tobytes()
     assert upgraded.sweep_status("moons") == made.sweep_status("moons")
-    assert server.execute("SELECT version_num FROM idwbench_version", database=name_of(db)) == [(revisions()[-1],)]
+    assert server.execute("SELECT version_num FROM idwbench_version", database=name_of(db)) == [(VERSION,)]
+
+
+def test_tables_of_a_development_version_are_upgraded_with_all_they_hold(server, db, make_config, make_result):
+    results, run = Results(db), make_config(0)
+    results.finish([make_result(run)])
+    for statement in (
+        "DROP VIEW runs_wide, leaderboard",
+        "ALTER TABLE runs DROP COLUMN tags, DROP COLUMN note",
+        "CREATE VIEW runs_wide AS SELECT id FROM runs",
+        "CREATE VIEW leaderboard AS SELECT id FROM runs",
+        "CREATE TABLE attempts (run_id INTEGER REFERENCES runs (id), number INTEGER)",
+        "CREATE TABLE diffs (sha256 TEXT PRIMARY KEY, content TEXT)",
+        "INSERT INTO attempts SELECT id, 1 FROM runs",
+        "UPDATE idwbench_version SET version_num = '0003'",
+    ):
+        server.execute(statement, database=name_of(db))
+    upgraded = Results(db)
+    upgraded.tag([run.run_key], "kept")
+    assert upgraded.find_run(run.run_key).metric("accuracy") == 0.975
+    assert list(upgraded.to_frame()["tags"]) == ["kept"]
+    assert server.execute("SELECT run_key, tags FROM runs_wide", database=name_of(db)) == [(run.run_key, "kept")]

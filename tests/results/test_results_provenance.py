@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import pickle
@@ -8,22 +7,16 @@ import platform
 import shutil
 import socket
 import subprocess
-from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import select
 
-from idwbench.errors import ResultsError
 from idwbench.results import provenance
 from idwbench.results.provenance import (
-    changes_of,
     checkout_of,
     collect_provenance,
     cpu_model,
-    own_changes,
     own_checkout,
 )
-from idwbench.results.tables import diffs
 
 
 def git(folder, *words):
@@ -95,64 +88,29 @@ def test_git_that_does_not_answer_is_not_waited_for(package, monkeypatch):
     assert checkout_of(package) is None
 
 
-@pytest.fixture
-def checkout(monkeypatch):
-    """Let this package be in a checkout that was changed, and count how often git is asked."""
-    asked, changes = [], "diff --git a/x b/x\n+ε\n"
-    for cached in (own_checkout, own_changes):
-        cached.cache_clear()
-    monkeypatch.setattr(
-        provenance, "checkout_of", lambda package: asked.append(package) or {"commit": "abc", "dirty": True}
-    )
-    monkeypatch.setattr(provenance, "changes_of", lambda package: asked.append(package) or changes)
-    yield SimpleNamespace(asked=asked, changes=changes, digest=hashlib.sha256(changes.encode()).hexdigest())
-    for cached in (own_checkout, own_changes):
-        cached.cache_clear()
-
-
-def test_git_runs_once_in_a_process_and_its_answer_is_stored(store, make_config, make_result, checkout):
-    keys = [store.finish([make_result(make_config(seed))])[0] for seed in range(3)]
-    assert [package.name for package in checkout.asked] == ["idwbench"] * 2
-    git = {"commit": "abc", "dirty": True, "diff": checkout.digest}
+def test_git_runs_once_in_a_process_and_its_answer_is_stored(store, make_config, make_result, monkeypatch):
+    asked, git = [], {"commit": "abc", "dirty": True, "changed_files": 2, "diff": "d" * 64}
+    own_checkout.cache_clear()
+    monkeypatch.setattr(provenance, "checkout_of", lambda package: asked.append(package) or git)
+    for seed in range(3):
+        store.finish([make_result(make_config(seed))])
+    own_checkout.cache_clear()
+    assert [package.name for package in asked] == ["idwbench"]
     assert [run.git for run in store.find_runs()] == [git] * 3
-    assert {store.load_changes(key) for key in keys} == {checkout.changes}
-    with store._database.read() as connection:
-        assert connection.execute(select(diffs.c.sha256)).scalars().all() == [checkout.digest]
-
-
-def test_a_run_of_an_unchanged_checkout_or_an_installed_package_has_no_changes(store, make_config, make_result):
-    known = collect_provenance()
-    clean = {**known, "git": {"commit": "abc", "dirty": False}, "changes": None}
-    installed = {**known, "git": None, "changes": None}
-    for seed, one in enumerate((clean, installed)):
-        (key,) = store.finish([make_result(make_config(seed))], provenance=one)
-        assert store.find_run(key).git == one["git"]
-        assert store.load_changes(key) is None
-    with pytest.raises(ResultsError, match="no run has the key 'ab'"):
-        store.load_changes("ab")
 
 
 def test_the_provenance_of_a_worker_is_stored_with_what_it_trained(store, make_config, make_result):
     keys = store.plan([make_config(0)])
     store.lease(keys)
-    worker = {
-        "host": "node7",
-        "pid": 7,
-        "platform": "Plan 9",
-        "cpu": "Example CPU",
-        "versions": {"idwbench": "9.9"},
-        "git": {"commit": "abc", "dirty": True, "diff": "d" * 64},
-        "changes": "+1",
-    }
+    worker = {"host": "node7", "pid": 7, "platform": "Plan 9", "cpu": "Example CPU", "versions": {"idwbench": "9.9"}}
+    worker["git"] = None
     result = make_result(make_config(0), durations={"set_up": 0.25, "training": 0.5, "metrics": 0.125})
-    store.finish([result], "c0ffee", json.loads(json.dumps(worker)))
+    store.finish([result], "c0ffee", worker)
     run = store.find_run(keys[0])
-    assert (run.host, run.platform, run.versions, run.git) == ("node7", "Plan 9", {"idwbench": "9.9"}, worker["git"])
+    assert (run.host, run.platform, run.versions, run.git) == ("node7", "Plan 9", {"idwbench": "9.9"}, None)
     assert run.cpu == {"model": "Example CPU", "instruction_set": "AVX2"}
     assert run.durations == {"set_up": 0.25, "training": 0.5, "metrics": 0.125}
-    assert store.load_changes(keys[0]) == "+1"
-    (attempt,) = store.attempts(keys[0])
-    assert (attempt.state, attempt.host, attempt.pid) == ("complete", "node7", 7)
+    assert (run.attempt, run.data_sha256) == (1, "c0ffee")
 
 
 def test_what_is_collected_describes_this_process():
@@ -164,41 +122,22 @@ def test_what_is_collected_describes_this_process():
     assert pickle.loads(pickle.dumps(found)) == json.loads(json.dumps(found)) == found
 
 
-def test_changes_are_those_of_git_with_the_checksums_of_new_files(package):
-    assert changes_of(package) == ""
-    (package / "__init__.py").write_text("x = 'ε'\n")
+def test_changes_are_counted_and_known_by_a_checksum_of_their_content(package):
+    (package / "__init__.py").write_text("x = 1\n")
     (package / "new.py").write_text("new")
     (package.parent / "notes.txt").write_text("beside the package")
-    changes = changes_of(package)
-    assert "diff --git a/package/__init__.py b/package/__init__.py\n" in changes
-    assert "\n+x = 'ε'\n" in changes
-    assert changes.endswith(f"\nnew file new.py sha256 {hashlib.sha256(b'new').hexdigest()}\n")
-    assert "notes" not in changes
-    git(package, "add", "__init__.py")
-    assert changes_of(package) == changes
-
-
-def test_settings_of_git_do_not_change_what_is_stored(package):
-    (package / "__init__.py").write_text("x = 1\n")
-    expected = changes_of(package)
-    for name in ("color.diff", "diff.external"):
+    first = checkout_of(package)
+    assert (first["changed_files"], len(first["diff"])) == (2, 64)
+    for name in ("color.diff", "diff.external"):  # the user's settings of git do not matter
         git(package, "config", name, "always")
-    assert changes_of(package) == expected
-
-
-def test_long_changes_are_shortened_and_known_by_the_checksum_of_all(package, monkeypatch):
-    monkeypatch.setattr(provenance, "_MOST_CHARACTERS", 100)
-    (package / "__init__.py").write_text("x = 1\n" * 1000)
-    one = changes_of(package)
-    assert "\n… " in one and " characters left out; the whole has the SHA-256 " in one
-    assert 100 < len(one) < 300
-    (package / "__init__.py").write_text("x = 1\n" * 500 + "x = 2\n" + "x = 1\n" * 499)
-    assert changes_of(package) != one
-
-
-def test_without_git_no_changes_are_known(package, monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    assert changes_of(package) is None
+    git(package, "add", "__init__.py")
+    assert checkout_of(package) == first
+    (package / "new.py").write_text("newer")
+    second = checkout_of(package)
+    (package / "__init__.py").write_text("x = 2\n")
+    assert len({first["diff"], second["diff"], checkout_of(package)["diff"]}) == 3
+    (package / "other.py").touch()
+    assert checkout_of(package)["changed_files"] == 3
 
 
 @pytest.fixture

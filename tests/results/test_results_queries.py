@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from idwbench.errors import ResultsError
+from idwbench.results.contents import ArrayFacts
 from idwbench.results.store import results_to_read
 
 
@@ -105,20 +106,28 @@ def test_the_states_of_a_sweep_add_up(filled, make_config):
     assert (status.planned, status.failed, status.stale) == (0, 0, 0)
 
 
-@pytest.mark.slow
-def test_many_runs_are_read_with_as_many_queries_as_three(filled, make_config, statements):
-    filled.register_sweep("large", "", "", [make_config(seed, prototypes=2) for seed in range(1_000)])
-    statements.clear()
-    filled.find_runs(sweep="moons")
-    few = len(statements)
-    assert len(filled.find_runs(sweep="large")) == 1_000
-    assert len(statements) == 2 * few
-    assert not any("arrays" in statement or "curves" in statement for statement in statements)
-
-
 def test_each_run_has_its_own_metrics(filled, make_config, make_result):
     filled.finish([make_result(make_config(7), test=0.5, holdout=None)])
     assert filled.find_run(make_config(7).run_key).metrics == {("train", "accuracy"): 0.99, ("test", "accuracy"): 0.5}
     tests = {run.config.seed: run.metric("accuracy") for run in filled.find_runs(states=["complete", "diverged"])}
     assert tests == {0: 0.975, 1: None, 7: 0.5, 9: 0.975}
     assert [run.metric("accuracy", "holdout") for run in filled.find_runs(sweep="moons")] == [None, 0.995, None]
+
+
+def test_arrays_are_known_without_being_read(filled, make_config, statements):
+    statements.clear()
+    facts = filled.array_facts(make_config(0).run_key)
+    assert facts == {"keys": ArrayFacts("float32", (16, 2)), "values": ArrayFacts("float32", (16, 2))}
+    assert not any("arrays.data" in statement for statement in statements)
+    assert filled.sweeps_of(make_config(0).run_key) == ["moons"]
+    assert filled.sweeps_of(make_config(9).run_key) == []
+    for read in (filled.array_facts, filled.sweeps_of):
+        with pytest.raises(ResultsError, match="no run has the key"):
+            read("0" * 64)
+
+
+def test_runs_are_loaded_in_the_order_of_their_keys(filled, make_config):
+    keys = [make_config(9).run_key, make_config(0).run_key]
+    assert [run.run_key for run in filled.load_runs(keys)] == keys
+    with pytest.raises(ResultsError, match="no run has the key"):
+        filled.load_runs(["0" * 64])

@@ -10,10 +10,12 @@ from sqlalchemy import func, select
 
 from idwbench import __version__
 from idwbench.errors import ResultsError
+from idwbench.results.contents import pack_array, unpack_array
 from idwbench.results.provenance import cpu_model, own_checkout
-from idwbench.results.rows import pack_array, unpack_array
 from idwbench.results.tables import arrays, curves, metrics
-from idwbench.runs.results import CurvePoint
+from idwbench.runs.results import Curve, CurvePoint
+
+AWKWARD = ("te'st", '100% "%s" :name ?')
 
 
 def count(store, table):
@@ -104,6 +106,7 @@ def test_a_late_result_of_a_run_that_was_taken_over_counts_once(store, make_conf
     store.fail(keys, "too late")
     assert store.find_run(keys[0]).state == "complete"
     assert count(store, curves) == 75
+    assert store.find_run(keys[0]).attempt == 2
 
 
 @pytest.mark.parametrize("undo", ["release", "fail"])
@@ -118,7 +121,7 @@ def test_a_late_result_of_a_released_or_failed_run_is_stored(store, make_config,
 def test_a_result_that_nobody_planned_is_added(store, make_config, make_result):
     store.finish([make_result(make_config(seed)) for seed in range(3)])
     assert [run.state for run in store.find_runs()] == ["complete"] * 3
-    assert [run.host for run in store.find_runs()] == [socket.gethostname()] * 3
+    assert [(run.host, run.attempt) for run in store.find_runs()] == [(socket.gethostname(), 1)] * 3
 
 
 def test_finishing_nothing_is_allowed(store):
@@ -144,3 +147,38 @@ def test_bytes_that_are_not_an_array_are_refused():
 def test_an_array_that_is_not_contiguous_is_stored_correctly():
     array = np.arange(12.0).reshape(3, 4).T[::2]
     np.testing.assert_array_equal(unpack_array("x", pack_array("x", array)), array)
+
+
+def rows(store, table):
+    with store._database.read() as connection:
+        return {tuple(row[1:-1]): row[-1] for row in connection.execute(select(table))}
+
+
+def test_the_names_of_metrics_may_have_any_characters(store, make_config, make_result):
+    store.finish([make_result(make_config(0), metrics={AWKWARD: 0.25, ("test", "nan"): math.nan})])
+    assert rows(store, metrics) == {AWKWARD: 0.25}
+
+
+@pytest.mark.parametrize("n_epochs", [0, 1, 200, 301])
+def test_a_curve_of_columns_is_stored_as_its_points_are(store, make_config, make_result, n_epochs):
+    config = make_config(0)
+    values = [math.inf if place == 3 else place / 7 for place in range(2 * n_epochs)]
+    curve = Curve((("train", "loss"), AWKWARD), values)
+    other = make_config(1)
+    store.finish([make_result(config, curve=curve), make_result(other, curve=tuple(curve))])
+    one, same = (store.load_curve(run.run_key) for run in (config, other))
+    assert [repr(point) for point in one] == [repr(point) for point in same]
+    assert len(one) == n_epochs
+    if n_epochs > 1:
+        assert math.isnan(one[1].values[AWKWARD])
+        assert rows(store, curves)[2, *AWKWARD] is None
+
+
+def test_curves_of_different_lengths_are_stored_together(store, make_config, make_result):
+    runs = [make_config(seed) for seed in range(4)]
+    lengths = (2, 5, 0, 2)
+    made = [Curve((("train", "loss"),), [seed + 0.5] * n) for seed, n in enumerate(lengths)]
+    store.finish([make_result(run, curve=curve) for run, curve in zip(runs, made, strict=True)])
+    for seed, (run, n) in enumerate(zip(runs, lengths, strict=True)):
+        expected = [CurvePoint(epoch, {("train", "loss"): seed + 0.5}) for epoch in range(1, n + 1)]
+        assert store.load_curve(run.run_key) == expected

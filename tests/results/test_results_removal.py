@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from idwbench.errors import ResultsError
-from idwbench.results.tables import arrays, attempts, curves, metrics
+from idwbench.results.tables import arrays, curves, metrics
 
 
 def content(store, table):
@@ -13,11 +13,11 @@ def content(store, table):
 
 def test_a_run_of_no_sweep_is_gone_with_all_that_is_stored_of_it(store, make_config, make_result):
     store.finish([make_result(make_config(0)), make_result(make_config(1))])
-    before = [len(content(store, table)) for table in (metrics, curves, arrays, attempts)]
+    before = [len(content(store, table)) for table in (metrics, curves, arrays)]
     removal = store.remove_runs([make_config(0).run_key])
     assert (removal.removed, removal.planned) == ((make_config(0).run_key,), ())
     assert [run.config for run in store.find_runs()] == [make_config(1)]
-    assert [len(content(store, table)) for table in (metrics, curves, arrays, attempts)] == [n // 2 for n in before]
+    assert [len(content(store, table)) for table in (metrics, curves, arrays)] == [n // 2 for n in before]
     assert store.find_run(make_config(1).run_key).metric("accuracy") == 0.975
 
 
@@ -29,7 +29,7 @@ def test_a_run_of_a_sweep_stays_in_its_plan_as_if_it_had_never_been_trained(stor
     store.finish([make_result(config) for config in configs])
     assert store.remove_runs([keys[0]]).planned == (keys[0],)
     assert store.find_run(keys[0]) == never
-    assert store.load_curve(keys[0]) == [] and store.load_arrays(keys[0]) == {} and store.attempts(keys[0]) == []
+    assert store.load_curve(keys[0]) == [] and store.load_arrays(keys[0]) == {}
     status = store.sweep_status("moons")
     assert (status.total, status.planned, status.complete) == (2, 1, 1)
     assert store.lease(keys) == [keys[0]]

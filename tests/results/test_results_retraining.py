@@ -64,7 +64,7 @@ def test_while_a_run_is_trained_again_its_old_result_is_there_and_counts(store, 
     assert [run.retraining for run in store.find_runs()] == [True, False, False, False]
     assert [run.run_key for run in store.find_runs(states=["complete"])] == keys[:1]
     assert store.find_runs(states=["running"]) == []
-    (reported, *_) = store.find_reported_runs(sweep="moons")
+    (reported, *_) = store.find_runs(sweep="moons")
     assert (reported.state, reported.metrics) == (old[0][0], old[0][1])
     store.release(keys[:1])
     assert not store.find_run(keys[0]).retraining

@@ -16,7 +16,7 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import ClusterError, ConfigError
 from idwbench.models.neighbours import PrototypeQuality
 from idwbench.plugins import load_plugin, register
-from idwbench.results.rows import package_versions
+from idwbench.results.provenance import package_versions
 from idwbench.runs.config import run_config
 from idwbench.sweep import cluster_worker as worker
 from idwbench.sweep.cluster_connection import local_workers

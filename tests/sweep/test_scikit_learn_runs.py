@@ -155,8 +155,8 @@ def test_a_note_says_which_results_do_not_depend_on_the_seed(results):
 
 
 def test_runs_are_found_by_a_parameter_that_is_a_setting_of_another_kind(results):
-    found = results.list_runs(["kernel=rbf"])
-    assert [row.label for row in found] == ["svc · C=1, kernel=rbf"]
+    found = results.to_frame(where="kernel == 'rbf'")
+    assert list(found["label"]) == ["svc · C=1, kernel=rbf"]
 
 
 def test_there_is_no_model_file(results):

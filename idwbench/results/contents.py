@@ -1,0 +1,123 @@
+"""What a run keeps besides its row: learning curves and arrays."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy import Connection, select
+
+from idwbench.errors import ResultsError
+from idwbench.results.reading import converted, number, raw, shortened, stored_id
+from idwbench.results.statements import chunks
+from idwbench.results.tables import arrays, curves, runs
+from idwbench.runs.kinds.models import MODELS
+from idwbench.runs.results import CurvePoint
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["ArrayFacts", "array_facts", "load_arrays", "load_curve", "load_curves", "pack_array", "unpack_array"]
+
+_SHORT = 12
+_SMALL_ARRAY = 2**16  # bytes; of the same shape as others in many runs
+
+
+class ArrayFacts(NamedTuple):
+    """Type and shape of a stored array."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def load_curves(connection: Connection, run_keys: Sequence[str]) -> dict[str, list[CurvePoint]]:
+    """Return the learning curves of runs by key; values that were not finite are NaN."""
+    query = select(runs.c.run_key, curves.c.epoch, curves.c.split, curves.c.name, raw(curves.c.value))
+    query = query.join(curves, curves.c.run_id == runs.c.id)
+    query = query.order_by(runs.c.id, curves.c.epoch, curves.c.split, curves.c.name)
+    points: dict[str, dict[int, dict[tuple[str, str], float]]] = {key: {} for key in run_keys}
+    for part in chunks(list(points)):
+        for key, epoch, split, name, value in connection.execute(query.where(runs.c.run_key.in_(part))):
+            finite = converted(key, "curve", number, value)
+            place = converted(key, "curve", number, epoch)
+            points[key].setdefault(place, {})[split, name] = math.nan if finite is None else finite
+    return {key: [CurvePoint(epoch, values) for epoch, values in by_epoch.items()] for key, by_epoch in points.items()}
+
+
+def load_curve(connection: Connection, run_key: str) -> list[CurvePoint]:
+    """Return the learning curve of a run, which may be empty; raises `ResultsError` if no run has that key."""
+    stored_id(connection, run_key)
+    return load_curves(connection, [run_key])[run_key]
+
+
+def load_arrays(connection: Connection, run_key: str) -> dict[str, NDArray[np.generic]]:
+    """Return the arrays of a run by name."""
+    run_id = stored_id(connection, run_key)
+    query = select(arrays.c.name, arrays.c.data).where(arrays.c.run_id == run_id).order_by(arrays.c.name)
+    try:
+        by_name = {name: unpack_array(name, data) for name, data in connection.execute(query)}
+    except ResultsError as error:
+        raise ResultsError(f"run {run_key[:_SHORT]}: {error.problem}") from None
+    state, model = connection.execute(select(runs.c.state, runs.c.model).where(runs.c.id == run_id)).one()
+    required: Sequence[str] = MODELS[model].array_names if model in MODELS else ()
+    missing = [name for name in required if name not in by_name]
+    if state == "complete" and missing:
+        problem = f"run {run_key[:_SHORT]} is complete, but the database lacks its {' and '.join(missing)}"
+        raise ResultsError(problem, hint="train it again")
+    return by_name
+
+
+def array_facts(connection: Connection, run_key: str) -> dict[str, ArrayFacts]:
+    """Return type and shape of the arrays of a run by name."""
+    of_run = arrays.c.run_id == stored_id(connection, run_key)
+    query = select(arrays.c.name, arrays.c.dtype, raw(arrays.c.shape)).where(of_run).order_by(arrays.c.name)
+    return {
+        name: ArrayFacts(dtype, converted(run_key, f"array {name}", _shape, shape))
+        for name, dtype, shape in connection.execute(query)
+    }
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    content = json.loads(text)
+    if not isinstance(content, list) or not all(isinstance(size, int) for size in content):
+        raise ValueError(f"expected a shape, got {shortened(text)}")
+    return tuple(content)
+
+
+def pack_array(name: str, array: NDArray[np.generic]) -> bytes:
+    """Return `array` as the bytes of a safetensors file with this one array."""
+    import numpy as np
+    from safetensors.numpy import save
+
+    if 0 < array.nbytes <= _SMALL_ARRAY and array.dtype.isnative:
+        return _array_header(name, array.dtype, array.shape) + array.tobytes()
+    return save({name: np.ascontiguousarray(array)})
+
+
+@lru_cache(maxsize=64)
+def _array_header(name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
+    """Return the bytes of a safetensors file before the numbers of its one array."""
+    import numpy as np
+    from safetensors.numpy import save
+
+    zeros = np.zeros(shape, dtype)
+    return save({name: zeros})[: -zeros.nbytes]
+
+
+def unpack_array(name: str, data: bytes) -> NDArray[np.generic]:
+    """Return the array that `pack_array` wrote.
+
+    Raises:
+        ResultsError: the bytes are not a safetensors file with an array of that name.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        return load(data)[name]
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise ResultsError(f"the stored array '{name}' cannot be read: {error}") from None

@@ -1,1 +1,0 @@
-"""Migrations of the tables: Alembic's environment, and one file per revision in `versions`."""

@@ -1,1 +1,0 @@
-"""Revisions of the tables; a released revision is not edited."""
