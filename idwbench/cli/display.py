@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
+from rich.text import Text
 
 from idwbench.errors import printable
 
 __all__ = ["Display"]
+
+_LONGEST_BAR = 40
+
+
+class _Description(ProgressColumn):
+    """What a bar is of; the only column that is cut in a narrow terminal."""
+
+    def render(self, task: Any) -> Text:
+        """Return the description on one line."""
+        return Text(printable(task.description), no_wrap=True, overflow="ellipsis")
 
 
 class Display:
@@ -17,11 +37,11 @@ class Display:
     def __init__(self, runs: int) -> None:
         self.console = Console(stderr=True, highlight=False)
         self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            _Description(),
+            BarColumn(min(_LONGEST_BAR, self.console.width // 4), table_column=Column(no_wrap=True)),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            TimeElapsedColumn(table_column=Column(no_wrap=True)),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
             console=self.console,
             transient=True,
         )
@@ -35,13 +55,11 @@ class Display:
 
     def show_epoch(self, what: str, epoch: int, total: int) -> None:
         """Update the bar of epochs."""
-        self.progress.update(
-            self.epochs, description=escape(printable(what)), completed=epoch, total=total, visible=True
-        )
+        self.progress.update(self.epochs, description=what, completed=epoch, total=total, visible=True)
 
     def print(self, line: str) -> None:
-        """Print a line above the bars."""
-        self.console.print(printable(line), markup=False, soft_wrap=True)
+        """Print a line above the bars, broken between words."""
+        self.console.print(Text(printable(line)))
 
     def stop(self) -> None:
         """Remove the bars."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idwbench.cli.options import (
+    DATA,
     DEFAULT_DATABASE,
     Database,
     DataDir,
@@ -32,7 +33,10 @@ def explain(
     model: ModelOrRun,
     x: Query = None,
     prompt: Annotated[
-        str | None, typer.Option(help="Text that a recorded lstm_lm reads, in place of --x.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Text that a recorded lstm_lm reads, in place of --x.", show_default=False, rich_help_panel=DATA
+        ),
     ] = None,
     top: Annotated[
         int, typer.Option(min=1, help="Number of prototypes, training samples or passages of each layer.")

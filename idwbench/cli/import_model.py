@@ -9,7 +9,7 @@ import typer
 
 from idwbench.attention.scores import METHODS
 from idwbench.cli.echo import echo, echo_json
-from idwbench.cli.options import DataDir, Force, Json, Plugins, key_values, load_plugins
+from idwbench.cli.options import DATA, MODEL, DataDir, Force, Json, Parameters, Plugins, key_values, load_plugins
 from idwbench.cli.settings import with_parameters
 
 if TYPE_CHECKING:
@@ -33,18 +33,21 @@ def import_model(
         typer.Option(
             help="Data set of the prototypes: gives the scaling, the classes and, if the file has none, the values.",
             show_default=False,
+            rich_help_panel=DATA,
         ),
     ] = None,
     dataset_option: Annotated[
-        list[str] | None, typer.Option(help="A setting of the data set, KEY=VALUE; may be repeated.")
+        list[str] | None,
+        typer.Option(help="A setting of the data set, KEY=VALUE; may be repeated.", rich_help_panel=DATA),
     ] = None,
     scaled: Annotated[
-        bool, typer.Option("--scaled", help="The prototypes are in scaled units, not in the data's own.")
+        bool,
+        typer.Option(
+            "--scaled", help="The prototypes are in scaled units, not in the data's own.", rich_help_panel=DATA
+        ),
     ] = False,
-    method: Annotated[str, typer.Option(help=f"{', '.join(METHODS)}, or a plugin's.")] = "idw",
-    parameter: Annotated[
-        list[str] | None, typer.Option(help="A parameter of a plugin's method, KEY=VALUE; may be repeated.")
-    ] = None,
+    method: Annotated[str, typer.Option(help=f"{', '.join(METHODS)}, or a plugin's.", rich_help_panel=MODEL)] = "idw",
+    parameter: Parameters = None,
     data_dir: DataDir = None,
     plugin: Plugins = None,
     force: Force = False,

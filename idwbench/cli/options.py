@@ -11,7 +11,13 @@ from idwbench.errors import ConfigError
 from idwbench.results import DEFAULT_DATABASE
 
 __all__ = [
+    "DATA",
     "DEFAULT_DATABASE",
+    "MODEL",
+    "PROTOCOL",
+    "SELECTION",
+    "STORAGE",
+    "TRAINING",
     "DataDir",
     "Database",
     "Device",
@@ -22,6 +28,7 @@ __all__ = [
     "Measure",
     "Methods",
     "ModelOrRun",
+    "Parameters",
     "Plugins",
     "Prototypes",
     "Query",
@@ -29,11 +36,13 @@ __all__ = [
     "check_format",
     "key_values",
     "load_plugins",
+    "refuse",
 ]
 
 
 # The panels of a command's help, in this order; options without one come first.
-_DATA, _SELECTION, _TRAINING, _STORAGE = "Data", "Selection of runs", "Training", "Storage"
+DATA, MODEL, PROTOCOL, SELECTION = "Data", "Model", "Protocol", "Selection of runs"
+TRAINING, STORAGE = "Training", "Storage"
 
 Database = Annotated[
     str,
@@ -41,7 +50,7 @@ Database = Annotated[
         "--db",
         envvar="IDWBENCH_DB",
         help="Results database: a path, or an SQLAlchemy URL.",
-        rich_help_panel=_STORAGE,
+        rich_help_panel=STORAGE,
     ),
 ]
 DataDir = Annotated[
@@ -50,7 +59,7 @@ DataDir = Annotated[
         "--data-dir",
         help="Folder of the image archives; IDWBENCH_DATA or the user's cache folder if not given.",
         show_default=False,
-        rich_help_panel=_STORAGE,
+        rich_help_panel=STORAGE,
     ),
 ]
 Engine = Annotated[
@@ -58,7 +67,7 @@ Engine = Annotated[
     typer.Option(
         "--engine",
         help="auto: fused on the CPU for the methods it supports, torch for others.",
-        rich_help_panel=_TRAINING,
+        rich_help_panel=TRAINING,
     ),
 ]
 Jobs = Annotated[
@@ -69,13 +78,13 @@ Jobs = Annotated[
         min=1,
         help="Number of threads that train; one for each core if not given.",
         show_default=False,
-        rich_help_panel=_TRAINING,
+        rich_help_panel=TRAINING,
     ),
 ]
 Device = Annotated[
-    str, typer.Option("--device", help="Device of the torch engine: cpu, cuda, mps.", rich_help_panel=_TRAINING)
+    str, typer.Option("--device", help="Device of the torch engine: cpu, cuda, mps.", rich_help_panel=TRAINING)
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.", rich_help_panel=_STORAGE)]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.", rich_help_panel=STORAGE)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
 ModelOrRun = Annotated[
     str, typer.Argument(help="A model file (.pt or .safetensors), or the key of a stored run or its beginning.")
@@ -86,27 +95,36 @@ Plugins = Annotated[
         "--plugin",
         help="Python file that registers methods; may be repeated.",
         show_default=False,
-        rich_help_panel=_STORAGE,
+        rich_help_panel=STORAGE,
     ),
 ]
 Methods = Annotated[
     list[str] | None,
-    typer.Option("--method", help="Only this method; may be repeated.", rich_help_panel=_SELECTION),
+    typer.Option("--method", help="Only this method; may be repeated.", rich_help_panel=SELECTION),
 ]
 Prototypes = Annotated[
     list[int] | None,
-    typer.Option("--prototypes", help="Only this number of prototypes; may be repeated.", rich_help_panel=_SELECTION),
+    typer.Option("--prototypes", help="Only this number of prototypes; may be repeated.", rich_help_panel=SELECTION),
 ]
 Measure = Annotated[
     bool,
-    typer.Option("--measure", help="First store the quality of prototypes of selected runs that lack it."),
+    typer.Option(
+        "--measure",
+        help="First store the quality of prototypes of selected runs that lack it.",
+        rich_help_panel=STORAGE,
+    ),
 ]
 TableFormat = Annotated[
     Literal["rich", "markdown", "latex", "csv", "json"] | None,
     typer.Option("--format", help="Format of the table (default: that of the file -o, or rich).", show_default=False),
 ]
 
-
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--parameter", help="A parameter of a plugin's method, KEY=VALUE; may be repeated.", rich_help_panel=MODEL
+    ),
+]
 Query = Annotated[
     str | None,
     typer.Option(
@@ -114,6 +132,7 @@ Query = Annotated[
         help="Input in the data's own units: numbers (0.0,1.0), an .npy or image file, or DATASET:SPLIT:INDEX "
         "(mnist:test:17).",
         show_default=False,
+        rich_help_panel=DATA,
     ),
 ]
 
@@ -126,6 +145,13 @@ def load_plugins(paths: list[Path] | None) -> None:
     find_unknown_methods(load_entry_points)
     for path in paths or ():
         load_plugin(path)
+
+
+def refuse(problem: str, **options: object) -> None:
+    """Refuse options that would be ignored: the first that is given."""
+    for name, value in options.items():
+        if value not in (None, False, []):
+            raise ConfigError(problem, location=(name,))
 
 
 def key_values(option: str, pairs: list[str] | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idwbench.cli.options import DataDir, Force, Json, Plugins, Query, load_plugins
+from idwbench.cli.options import DATA, DataDir, Force, Json, Plugins, Query, load_plugins
 from idwbench.errors import PatchError
 
 if TYPE_CHECKING:
@@ -19,16 +19,23 @@ if TYPE_CHECKING:
 
 __all__ = ["patch"]
 
+_CRITERION = "Criterion"
+
 
 def patch(
     model: Annotated[Path, typer.Argument(help="The model file (.pt or .safetensors) of an idw model.")],
     x: Query = None,
     label: Annotated[
-        str | None, typer.Option(help="Target class of --x: its name or number.", show_default=False)
+        str | None,
+        typer.Option(help="Target class of --x: its name or number.", show_default=False, rich_help_panel=DATA),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(help="CSV file with the columns x and label: patches that hold together.", show_default=False),
+        typer.Option(
+            help="CSV file with the columns x and label: patches that hold together.",
+            show_default=False,
+            rich_help_panel=DATA,
+        ),
     ] = None,
     list_patches: Annotated[bool, typer.Option("--list", help="List the patches of the model.")] = False,
     undo: Annotated[
@@ -38,14 +45,25 @@ def patch(
         Path | None, typer.Option("-o", "--output", help="Model file to write; required without --dry-run or --list.")
     ] = None,
     margin: Annotated[
-        float | None, typer.Option(help="Relative margin over the exact tie. [default: 0.001]", show_default=False)
+        float | None,
+        typer.Option(
+            help="Relative margin over the exact tie. [default: 0.001]", show_default=False, rich_help_panel=_CRITERION
+        ),
     ] = None,
     logit_margin: Annotated[
-        float | None, typer.Option(help="Required difference of logits.", show_default=False)
+        float | None,
+        typer.Option(help="Required difference of logits.", show_default=False, rich_help_panel=_CRITERION),
     ] = None,
-    confidence: Annotated[float | None, typer.Option(help="Required probability.", show_default=False)] = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="Required probability.", show_default=False, rich_help_panel=_CRITERION)
+    ] = None,
     keep_logits: Annotated[
-        bool, typer.Option("--keep-logits", help="The new value is z(q) + η e_c, which keeps the logits at the input.")
+        bool,
+        typer.Option(
+            "--keep-logits",
+            help="The new value is z(q) + η e_c, which keeps the logits at the input.",
+            rich_help_panel=_CRITERION,
+        ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the effect without writing a file.")] = False,
     data_dir: DataDir = None,

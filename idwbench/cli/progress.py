@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 from idwbench.cli.echo import echo
+from idwbench.cli.output import print_line
 from idwbench.cli.setting_progress import RunLabels, SettingProgress, settings_of_plan
 from idwbench.errors import error_summary
 from idwbench.report.labels import count_label
+from idwbench.results import DEFAULT_DATABASE
+from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.results import RunResult
@@ -117,26 +120,25 @@ class RunProgress(Observer):
         if self.display is not None:
             self.display.print(line)
         else:
-            echo(line, err=True)
+            print_line(line, err=True)
 
 
 class SweepProgress(RunProgress):
     """Shows the progress of a sweep: a line for each setting whose runs have ended, and failures at once.
 
-    `dataset_labels` has the labels of several data sets, shown before that of the model; `stored_values` returns a
-    metric of stored runs by run key; `searched` has the settings of the protocol that a search varies.
+    `db` has the metrics of stored runs; `dataset_labels` are the labels of several data sets, shown before that of the
+    model; `searched` has the settings of the protocol that a search varies.
     """
 
     def __init__(
         self,
         name: str,
+        db: str = DEFAULT_DATABASE,
         dataset_labels: Mapping[DatasetConfig, str] | None = None,
-        stored_values: Callable[[Sequence[str], str], Mapping[str, float]] = lambda run_keys, metric: {},
         searched: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        self.name, self.dataset_labels, self.stored_values = name, dataset_labels, stored_values
-        self.searched = searched
+        self.name, self.db, self.dataset_labels, self.searched = name, db, dataset_labels, searched
         self.settings: dict[str, SettingProgress] = {}
         self.left_elsewhere = 0
 
@@ -151,7 +153,10 @@ class SweepProgress(RunProgress):
         """Learn which runs each setting has."""
         self.label = RunLabels(configs, self.dataset_labels)
         self.label.varying = [*self.searched] or self.label.varying
-        self.settings = settings_of_plan(configs, run_keys, to_do, self.stored_values)
+        self.settings = settings_of_plan(configs, run_keys, to_do, self._stored_values)
+
+    def _stored_values(self, run_keys: Sequence[str], metric: str) -> Mapping[str, float]:
+        return Results(self.db, read_only=True).metric_values(run_keys, metric)
 
     def waiting(self, left: int) -> None:
         """Print a line when the number of runs in work elsewhere has changed."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 import typer
 
 from idwbench.attention.scores import METHODS, all_parameters
+from idwbench.cli.options import DATA, MODEL, PROTOCOL
 from idwbench.runs.datasets import TableFileConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.protocol import Protocol
@@ -49,25 +50,26 @@ def _with_options(command: _Command, made: list[inspect.Parameter], after: str) 
 
 def _parameters() -> Iterator[inspect.Parameter]:
     for name, parameter in all_parameters().items():
-        yield _option(name, str if parameter.choices else float, f"{parameter.help} Of {_methods(name)}.")
+        yield _option(name, str if parameter.choices else float, f"{parameter.help} Of {_methods(name)}.", MODEL)
 
 
 def _options() -> Iterator[inspect.Parameter]:
-    for settings, names in (
-        (PrototypesConfig, ("initialisation",)),
-        (Protocol, tuple(Protocol.model_fields)),
-        (TableFileConfig, DATASET_SETTINGS),
+    for settings, names, panel in (
+        (PrototypesConfig, ("initialisation",), MODEL),
+        (Protocol, tuple(Protocol.model_fields), PROTOCOL),
+        (TableFileConfig, DATASET_SETTINGS, DATA),
     ):
         for name in names:
             field = settings.model_fields[name]
-            yield _option(name, field.annotation, field.description or "")
+            yield _option(name, field.annotation, field.description or "", panel)
 
 
-def _option(name: str, annotation: Any, text: str) -> inspect.Parameter:
+def _option(name: str, annotation: Any, text: str, panel: str) -> inspect.Parameter:
     kinds = set(_plain_types(annotation))
     kind: Any = float if float in kinds else int if kinds == {int} else str
     parser = number if kinds == {int, float} else None
-    option = typer.Option(f"--{name.replace('_', '-')}", help=text, show_default=False, parser=parser)
+    names = [f"--{name.replace('_', '-')}"]
+    option = typer.Option(*names, help=text, show_default=False, parser=parser, rich_help_panel=panel)
     return inspect.Parameter(
         name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=Annotated[kind | None, option]
     )

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from idwbench.cli.completion import complete_sweep
 from idwbench.cli.echo import echo, echo_json
-from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Device, Engine, Jobs, Json, Plugins, load_plugins
-from idwbench.cli.output import print_facts
+from idwbench.cli.options import (
+    DEFAULT_DATABASE,
+    TRAINING,
+    Database,
+    DataDir,
+    Device,
+    Engine,
+    Jobs,
+    Json,
+    Plugins,
+    load_plugins,
+    refuse,
+)
+from idwbench.cli.output import print_facts, print_line
 from idwbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,15 +50,28 @@ def sweep(
     ] = False,
     retry: Annotated[
         Literal["failed", "diverged", "all"] | None,
-        typer.Option("--retry", help="Retrain runs in this state.", show_default=False),
+        typer.Option("--retry", help="Retrain runs in this state.", show_default=False, rich_help_panel=TRAINING),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for runs that other processes train, and take over what they leave.")
+        bool,
+        typer.Option(
+            "--wait",
+            help="Wait for runs that other processes train, and take over what they leave.",
+            rich_help_panel=TRAINING,
+        ),
     ] = False,
-    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failed run.")] = False,
+    fail_fast: Annotated[
+        bool, typer.Option("--fail-fast", help="Stop at the first failed run.", rich_help_panel=TRAINING)
+    ] = False,
     max_failures: Annotated[
         int | None,
-        typer.Option("--max-failures", min=1, help="Stop after this number of failed runs.", show_default=False),
+        typer.Option(
+            "--max-failures",
+            min=1,
+            help="Stop after this number of failed runs.",
+            show_default=False,
+            rich_help_panel=TRAINING,
+        ),
     ] = None,
     engine: Engine = "auto",
     device: Device = "cpu",
@@ -60,6 +84,7 @@ def sweep(
             metavar="ADDRESS",
             help="Train on a Dask cluster: tcp://host:8786, tls://host:8786, or local:2 for two processes here.",
             show_default=False,
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     plugin: Plugins = None,
@@ -77,35 +102,29 @@ def sweep(
         _refuse_others(context)
         _list_shipped(json)
         return
+    if file is None:
+        raise ConfigError("missing argument 'FILE': a sweep file, or the name of a shipped sweep (--list)")
+    if fail_fast:
+        refuse("cannot be combined with --fail-fast", max_failures=max_failures)
+        max_failures = 1
 
-    from idwbench.cli.plan_output import dataset_labels, print_plan
+    from idwbench.cli.sweep_output import dataset_labels, print_plan
+    from idwbench.sweep.execution import RETRIED, run_sweep
     from idwbench.sweep.shipped import sweep_path
     from idwbench.sweep.spec import read_sweep
 
-    if file is None:
-        raise ConfigError("missing argument 'FILE': a sweep file, or the name of a shipped sweep (--list)")
-    if fail_fast and max_failures is not None:
-        raise ConfigError("cannot be combined with --fail-fast", location=("max_failures",))
     load_plugins(plugin)
     spec = read_sweep(sweep_path(file))
     if dry_run:
-        print_plan(spec, db, json, retry)
+        print_plan(spec, db, RETRIED[retry], json)
         return
 
     from idwbench.cli.interruption import interruptible
     from idwbench.cli.progress import SweepProgress
-    from idwbench.results.store import Results
-    from idwbench.sweep.execution import run_sweep
     from idwbench.sweep.search import searched_protocol
 
-    def stored_values(run_keys: Sequence[str], metric: str) -> dict[str, float]:
-        return Results(db, read_only=True).metric_values(run_keys, metric)
-
-    most = 1 if fail_fast else max_failures
-    with (
-        interruptible(lambda: _done(spec, db)),
-        SweepProgress(spec.name, dataset_labels(spec), stored_values, searched_protocol(spec)) as progress,
-    ):
+    progress = SweepProgress(spec.name, db, dataset_labels(spec), searched_protocol(spec))
+    with interruptible(lambda: _done(spec, db)), progress:
         status = run_sweep(
             spec,
             db,
@@ -117,12 +136,12 @@ def sweep(
             dask=dask,
             observer=progress,
             wait=wait,
-            max_failures=most,
+            max_failures=max_failures,
         )
     _print_status(spec, status, db, json)
     if status.failed:
         _print_failures(spec, db, progress.label if progress.settings else None)
-    raise typer.Exit(_exit_code(status, progress.n_failed, most))
+    raise typer.Exit(_exit_code(status, progress.n_failed, max_failures))
 
 
 def _refuse_others(context: typer.Context) -> None:
@@ -185,12 +204,11 @@ def _place(db: str) -> str:
 
 
 def _print_failures(spec: SweepSpec, db: str, label: RunLabels | None) -> None:
-    from idwbench.cli.failures import failure_lines
-    from idwbench.cli.plan_output import dataset_labels
     from idwbench.cli.setting_progress import RunLabels
+    from idwbench.cli.sweep_output import dataset_labels, failure_lines
     from idwbench.results.store import Results
 
     failed = Results(db, read_only=True).find_runs(sweep=spec.name, states=["failed"])
     label = label or RunLabels([run.config for run in failed], dataset_labels(spec))
     for line in failure_lines(failed, label):
-        echo(line, err=True)
+        print_line(line, err=True, hanging=4)

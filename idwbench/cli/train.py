@@ -11,13 +11,18 @@ from idwbench.attention.scores import METHODS
 from idwbench.cli.completion import complete_dataset, complete_method
 from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import (
+    DATA,
     DEFAULT_DATABASE,
+    MODEL,
+    PROTOCOL,
+    TRAINING,
     Database,
     DataDir,
     Device,
     Engine,
     Force,
     Json,
+    Parameters,
     Plugins,
     key_values,
     load_plugins,
@@ -42,29 +47,36 @@ def train(
             help=f"{', '.join(_NAMES)}, or the path of a .npz, .csv or .tsv file.",
             show_default=False,
             autocompletion=complete_dataset,
+            rich_help_panel=DATA,
         ),
     ],
     method: Annotated[
-        str, typer.Option(help=f"{', '.join(METHODS)}, or a plugin's.", autocompletion=complete_method)
+        str,
+        typer.Option(
+            help=f"{', '.join(METHODS)}, or a plugin's.", autocompletion=complete_method, rich_help_panel=MODEL
+        ),
     ] = "idw",
-    prototypes: Annotated[int, typer.Option(help="Number of prototypes.")] = 16,
-    seed: Annotated[int, typer.Option(help="Seed of initialisation and batch order.")] = 0,
+    prototypes: Annotated[int, typer.Option(help="Number of prototypes.", rich_help_panel=MODEL)] = 16,
+    seed: Annotated[int, typer.Option(help="Seed of initialisation and batch order.", rich_help_panel=PROTOCOL)] = 0,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Model file to write: .pt or .safetensors.")
     ] = None,
-    parameter: Annotated[
-        list[str] | None, typer.Option(help="A parameter of a plugin's method, KEY=VALUE; may be repeated.")
-    ] = None,
+    parameter: Parameters = None,
     dataset_option: Annotated[
         list[str] | None,
-        typer.Option(help="A setting of the data set, KEY=VALUE (noise=0.2, label=species); may be repeated."),
+        typer.Option(
+            help="A setting of the data set, KEY=VALUE (noise=0.2, label=species); may be repeated.",
+            rich_help_panel=DATA,
+        ),
     ] = None,
     engine: Engine = "auto",
     device: Device = "cpu",
     db: Database = DEFAULT_DATABASE,
     data_dir: DataDir = None,
     plugin: Plugins = None,
-    retrain: Annotated[bool, typer.Option("--retrain", help="Train also if the database has this run.")] = False,
+    retrain: Annotated[
+        bool, typer.Option("--retrain", help="Train also if the database has this run.", rich_help_panel=TRAINING)
+    ] = False,
     force: Force = False,
     json: Json = False,
     **settings: Any,

@@ -11,9 +11,9 @@ import pytest
 from engine_runs import replace_train
 from typed import SMALL_SWEEP, assert_one_line, files
 
-from idwbench.cli.failures import failure_lines
 from idwbench.cli.progress import SweepProgress
 from idwbench.cli.setting_progress import RunLabels
+from idwbench.cli.sweep_output import failure_lines
 from idwbench.results.processes import Owner
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config

@@ -246,9 +246,9 @@ def test_the_sweep_of_the_page_of_searches_is_read(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_prints_the_space_of_a_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from idwbench.cli.plan_output import print_plan
+    from idwbench.cli.sweep_output import print_plan
 
-    print_plan(read(tmp_path, text()), str(tmp_path / "runs.db"), False)
+    print_plan(read(tmp_path, text()), str(tmp_path / "runs.db"), (), False)
     out, err = capsys.readouterr()
     assert "prototypes: 2 to 8" in out.splitlines()
     assert "initialisation: mean, samples" in out.splitlines()
