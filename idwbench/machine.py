@@ -1,14 +1,15 @@
-"""The memory of this machine: what cannot fit is refused before it is allocated, or named when that fails."""
+"""What this machine has: memory, of which too much is refused before it is allocated, and packages of the extras."""
 
 from __future__ import annotations
 
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
-from idwbench.errors import IdwbenchError, Location, first_line
+from idwbench.errors import IdwbenchError, Location, OutputError, first_line
 
-__all__ = ["allocation_problem", "check_memory", "free_memory", "readable_bytes"]
+__all__ = ["allocation_problem", "check_memory", "free_memory", "readable_bytes", "require_package"]
 
 # Less is not compared with the free memory, which takes time to find out.
 _SMALL = 2**30
@@ -81,3 +82,9 @@ def readable_bytes(number: int) -> str:
         if number >= 10**power:
             return f"{number / 10**power:,.1f} {unit}"
     return f"{max(1, round(number / 1000))} kB"
+
+
+def require_package(package: str, extra: str) -> None:
+    """Raise `OutputError` unless a package of an extra is installed."""
+    if find_spec(package) is None:
+        raise OutputError(f"needs the Python package '{package}'", hint=f"pip install 'idwbench[{extra}]'")

@@ -83,11 +83,11 @@ def _kind(given: Format | None, output: Path) -> Format:
 
 def _write(kind: Format, results: Results, keys: list[str], output: Path, force: bool) -> int:
     if kind == "tensorboard":
-        from idwbench.exports.tensorboard import export_tensorboard
+        from idwbench.exports.trackers import export_tensorboard
 
         return export_tensorboard(results, keys, output, overwrite=force)
     if kind == "mlflow":
-        from idwbench.exports.mlflow import export_mlflow
+        from idwbench.exports.trackers import export_mlflow
 
         return export_mlflow(results, keys, output, overwrite=force)
     from idwbench.exports.tables import export_table

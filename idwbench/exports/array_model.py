@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from idwbench.attention.records import ParameterValue
 from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore
-from idwbench.data.dataset import Dataset, Scaling
+from idwbench.data.dataset import Scaling
 from idwbench.errors import OutputError
 from idwbench.models.array_weights import array_weighting
 from idwbench.models.model_card import saved_model_card
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel
 
-__all__ = ["Array", "ArrayModel", "array_model", "head_arrays", "squared_distances"]
+__all__ = ["Array", "ArrayModel", "array_model", "network_arrays", "squared_distances"]
 
 Array = NDArray[np.float64]
 
@@ -81,22 +81,19 @@ def array_model(model: SavedModel) -> ArrayModel:
     Raises:
         OutputError: its method is not built in.
     """
-    scalings = model.scaling, model.target_scaling
-    return _arrays(model.network, *scalings, model.class_names, saved_model_card(model))
+    return network_arrays(
+        model.network, model.scaling, model.target_scaling, model.class_names, saved_model_card(model)
+    )
 
 
-def head_arrays(head: PrototypeNetwork, dataset: Dataset, card: dict[str, Any]) -> ArrayModel:
-    """Return the arrays of a head of prototypes, whose inputs are features; raises as `array_model`."""
-    return _arrays(head, Scaling.identity(), dataset.target_scaling, dataset.class_names, card)
-
-
-def _arrays(
+def network_arrays(
     network: PrototypeNetwork,
     scaling: Scaling,
     target_scaling: Scaling,
     class_names: tuple[str, ...],
     card: dict[str, Any],
 ) -> ArrayModel:
+    """Return the arrays of a network, or of a head, whose inputs are features; raises as `array_model`."""
     name = network.method.name
     if name not in BUILT_IN_METHODS or network.method.sha256 is not None:
         problem = f"the method '{name}' cannot be exported: a plugin defines it"

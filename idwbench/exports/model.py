@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from idwbench.errors import ConfigError, ModelFileError, OutputError, TrainingError
-from idwbench.exports.packages import require
 from idwbench.files import check_output, write_file
+from idwbench.machine import require_package
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results, results_to_read
@@ -149,7 +149,7 @@ def model_format(path: Path, format: ModelFormat | None = None) -> ModelFormat:
     if chosen is None or chosen not in MODEL_SUFFIXES.values():
         raise OutputError(f"expected a name ending in {', '.join(MODEL_SUFFIXES)}", file=path)
     if chosen in _PACKAGES:
-        require(_PACKAGES[chosen], chosen)
+        require_package(_PACKAGES[chosen], chosen)
     return chosen
 
 
@@ -178,7 +178,7 @@ def _network_content(results: Database, run: StoredRun, format: ModelFormat, dat
     if format != "onnx":
         raise OutputError("a run of kind network can only be exported as .onnx")
     from idwbench.data.loading import load_dataset
-    from idwbench.exports.onnx_network import network_content
+    from idwbench.exports.onnx_model import network_content
     from idwbench.models.model_card import network_card
     from idwbench.models.networks import network_from_arrays
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from idwbench.errors import OutputError
-from idwbench.exports.packages import require
 from idwbench.files import check_output, write_file
+from idwbench.machine import require_package
 from idwbench.results.comparison import run_settings
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
@@ -43,7 +43,7 @@ def export_table(results: Results, run_keys: Sequence[str], path: Path, *, overw
     if path.suffix.lower() not in TABLE_SUFFIXES:
         raise OutputError(f"expected a name ending in {' or '.join(TABLE_SUFFIXES)}", file=path)
     if path.suffix.lower() == ".parquet":
-        require("pyarrow", "parquet")
+        require_package("pyarrow", "parquet")
     check_output(path, overwrite=overwrite)
     from idwbench.results.frame import runs_frame  # loads pandas
 

@@ -7,8 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idwbench.exports.packages import require
 from idwbench.files import check_output, write_file
+from idwbench.machine import require_package
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results
@@ -55,7 +55,7 @@ def write_page(
             cannot be written.
     """
     for package, extra in _EXTRA.items():
-        require(package, extra)
+        require_package(package, extra)
     target = Path(path)
     check_output(target, overwrite=overwrite)
     from idwbench.page.content import page_content

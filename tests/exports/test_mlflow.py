@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from idwbench.errors import OutputError, OutputExistsError
-from idwbench.exports.mlflow import MLFLOW_FILE, export_mlflow
+from idwbench.exports.trackers import MLFLOW_FILE, export_mlflow
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +46,7 @@ def test_a_folder_is_replaced_only_on_request_and_a_missing_package_is_named(fol
     before = (folder / MLFLOW_FILE).read_bytes()
     with pytest.raises(OutputExistsError):
         export_mlflow(trained, keys, folder)
-    monkeypatch.setattr("idwbench.exports.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("idwbench.machine.find_spec", lambda name: None)
     with pytest.raises(OutputError, match=r"'mlflow' \(pip install 'idwbench\[mlflow\]'\)"):
         export_mlflow(trained, keys, folder, overwrite=True)
     assert (folder / MLFLOW_FILE).read_bytes() == before

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import idwbench
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import OutputError
-from idwbench.exports.onnx_network import network_content
+from idwbench.exports.onnx_model import network_content
 from idwbench.models.networks import Network, initial_network, load_network
 from idwbench.results.store import Results
 from idwbench.runs.kinds.models import parse_model

@@ -61,7 +61,7 @@ def test_a_file_is_replaced_only_on_request(trained, keys, tmp_path):
 def test_another_suffix_or_a_missing_package_is_refused(trained, keys, tmp_path, monkeypatch):
     with pytest.raises(OutputError, match=r"ending in \.csv or \.parquet"):
         export_table(trained, keys, tmp_path / "runs.xlsx")
-    monkeypatch.setattr("idwbench.exports.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("idwbench.machine.find_spec", lambda name: None)
     with pytest.raises(OutputError, match=r"needs the Python package 'pyarrow' \(pip install 'idwbench\[parquet\]'\)"):
         export_table(trained, keys, tmp_path / "runs.parquet")
     assert list(tmp_path.iterdir()) == []

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from idwbench.errors import OutputError, OutputExistsError
-from idwbench.exports.tensorboard import export_tensorboard, run_folder_name
+from idwbench.exports.trackers import export_tensorboard, run_folder_name
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,6 @@ def test_a_folder_is_added_to_only_on_request(trained, keys, tmp_path):
 
 
 def test_a_missing_package_is_named(trained, keys, tmp_path, monkeypatch):
-    monkeypatch.setattr("idwbench.exports.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("idwbench.machine.find_spec", lambda name: None)
     with pytest.raises(OutputError, match=r"'tensorboard' \(pip install 'idwbench\[tensorboard\]'\)"):
         export_tensorboard(trained, keys, tmp_path / "board")

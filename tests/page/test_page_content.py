@@ -225,7 +225,7 @@ def test_a_missing_package_is_named_with_its_extra(
     filled: Results, tmp_path: Path, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, package, raising=False)
-    monkeypatch.setattr("idwbench.exports.packages.find_spec", lambda name: None if name == package else name)
+    monkeypatch.setattr("idwbench.machine.find_spec", lambda name: None if name == package else name)
     with pytest.raises(OutputError, match=rf"needs the Python package '{package}' \(pip install 'idwbench\[html\]'\)"):
         write_page(filled, tmp_path / "page.html")
     assert not list(tmp_path.iterdir())
