@@ -57,7 +57,7 @@ PINNED = [
     ),
 ]
 
-# Kinds of runs that version 0.2.0 added.
+# Kinds of runs and data sets that later versions added.
 PINNED_KINDS = [
     (
         run_config("two_moons", kind="baseline", method="kmeans"),
@@ -107,6 +107,33 @@ PINNED_KINDS = [
         run_config({"name": "joint", "of": OF}, prototypes=20),
         "c2871eb19b7106929913c8cc9e7f55a407c82ce5743cc357ee99a76e56281cfe",
     ),
+    (
+        run_config("lookup", kind="hash_table", similarity="idw", scaling="sqrt_dimensions"),
+        "50703eb1adbdcbea17b36b030b6d37ccf73c1e0c1fa5bfcb460b6c447667004b",
+    ),
+    (
+        run_config("lookup", kind="hash_table", similarity="idw", scaling="sqrt_dimensions", weighting="softmax"),
+        "50703eb1adbdcbea17b36b030b6d37ccf73c1e0c1fa5bfcb460b6c447667004b",
+    ),
+    (
+        run_config("digits", kind="network", encoder="vit_tiny", attention="idw", head="idw", prototypes=5),
+        "806698e59a5fd93770eb754976c35234b4636dc92e8df3d36025cacc68bc3785",
+    ),
+    (
+        run_config("two_moons", kind="scikit_learn", method="knn", n_neighbors=1),
+        "eb7504c4243e99c66481ff24849447943c0d7db08cb5b9c96e372b17c8619471",
+    ),
+    (
+        run_config("two_moons", kind="scikit_learn", method="svc", kernel="linear", standardise=True),
+        "049ad491c356998739324d022fcb0f879bb9ec6dddf62f439c2f7eb962d8aab2",
+    ),
+    (
+        run_config("two_moons", kind="scikit_learn", method="hist_gradient_boosting", early_stopping=False),
+        "e512ab3637b1100771b73ec5fe22cbe0edc1a2c7bcfce4102f98ed7856af9e41",
+    ),
+    (run_config("iris"), "45f1fb8fbb31e55e5e997cd1a5e649cd045ee96f282e85c52b61d56154a12aa4"),
+    (run_config("hypercube"), "0d3cbc354dffcf2183e7fb8f4a0ed4373799f47a34417f0af2b5cbe664b85d82"),
+    (run_config("hastie_10_2"), "a81ab751c8babdb0d0bd1ddd91d17eebb75b00fe4fa09089a31994a13f46b36a"),
 ]
 
 REQUIRED = {"path": "x", "of": OF}

@@ -1,0 +1,330 @@
+"""The settings of the kinds of models: defaults, labels, and one line for each mistake."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+
+import pytest
+from sklearn import ensemble, linear_model, neighbors, svm
+
+from idwbench.attention.records import Parameter
+from idwbench.attention.scores import METHODS, register_method
+from idwbench.errors import ConfigError
+from idwbench.runs.config import run_config
+from idwbench.runs.kinds.hash_table import SIMILARITIES
+from idwbench.runs.kinds.models import model_setting_names, parse_model
+from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS
+from idwbench.runs.protocol import Protocol
+
+OF = ["mnist", "fashion_mnist"]
+VIT = {"encoder": "vit_tiny", "attention": "idw", "head": "idw", "prototypes": 5, "power": 4, "patches": 7}
+ESTIMATORS = {
+    "knn": (neighbors.KNeighborsClassifier, neighbors.KNeighborsRegressor),
+    "nearest_centroid": (neighbors.NearestCentroid,),
+    "nca_knn": (neighbors.NeighborhoodComponentsAnalysis, neighbors.KNeighborsClassifier),
+    "svc": (svm.SVC,),
+    "svr": (svm.SVR,),
+    "logistic_regression": (linear_model.LogisticRegression,),
+    "ridge": (linear_model.Ridge,),
+    "linear_regression": (linear_model.LinearRegression,),
+    "random_forest": (ensemble.RandomForestClassifier, ensemble.RandomForestRegressor),
+    "hist_gradient_boosting": (ensemble.HistGradientBoostingClassifier, ensemble.HistGradientBoostingRegressor),
+}
+WORDS = {"none": None, "all": None, "true": True, "false": False}
+
+
+def parsed(kind: str, dataset: str | None = None, **settings):
+    """Return a model, or that of a run on a data set."""
+    if dataset is not None:
+        return run_config(dataset, kind=kind, **settings).model
+    return parse_model({"kind": kind, **settings})
+
+
+# Defaults
+
+
+def test_a_perceptron_is_by_default_the_published_network():
+    model = parsed("mlp")
+    assert (model.width, model.depth, model.layer_names) == (800, 2, ("layer_0", "layer_1", "layer_2"))
+    assert (model.record, model.record_dtype, model.fold) == (False, "float32", True)
+    epochs = [run_config({"name": name, "of": OF}, kind="mlp").n_epochs for name in ("joint", "sequence")]
+    assert epochs == [8, 16]
+
+
+def test_a_network_has_the_parameters_of_its_attention_and_of_its_head():
+    model = parsed("network", encoder="vit_tiny", attention="idw", attention_power=4, head="cosine", prototypes=7)
+    assert model.parameters == {"temperature": 1.0, "attention_power": 4.0, "attention_epsilon": 1e-3}
+    assert (model.width, model.depth, model.heads, model.patch) == (32, 2, 4, 2)
+    assert model.attention_parameters == {"power": 4.0, "epsilon": 1e-3}
+    assert model.head_parameters == {"temperature": 1.0}
+    assert parsed("network", encoder="vit_tiny").attention == "scaled_dot"
+    assert parsed("network", encoder="mlp").heads is None
+
+
+def test_a_hash_table_has_the_parameters_of_its_similarity_and_of_its_weighting():
+    assert parsed("hash_table", similarity="inner_product").parameters == {}
+    assert parsed("hash_table", similarity="idw", power=4).parameters == {"power": 4.0, "epsilon": 0.001}
+    model = parsed("hash_table", similarity="neg_dist", weighting="top_k", k=3)
+    assert (model.score_parameters, model.weighting_parameters) == ({"power": 2.0}, {"k": 3.0})
+    assert parsed("hash_table", weighting="exact_match").similarity == "equality"
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_the_score_of_a_similarity_is_that_of_the_registry(similarity):
+    assert parsed("hash_table", similarity=similarity).score.name == SIMILARITIES[similarity]
+
+
+@pytest.mark.parametrize("name", SCIKIT_LEARN_METHODS)
+def test_defaults_are_those_of_scikit_learn(name):
+    for parameter in SCIKIT_LEARN_METHODS[name].parameters:
+        own = "learning_rate" if parameter.name == "shrinkage" else parameter.name
+        known = [found for found in (inspect.signature(e).parameters.get(own) for e in ESTIMATORS[name]) if found]
+        assert known, own
+        if parameter.default != "default":
+            assert {found.default for found in known} == {WORDS.get(parameter.default, parameter.default)}
+    names = {parameter.name for parameter in SCIKIT_LEARN_METHODS[name].parameters}
+    assert parsed("scikit_learn", method=name).parameters.keys() <= names
+    assert not names & Protocol.model_fields.keys()
+
+
+def test_words_of_yaml_are_words_of_parameters():
+    forest = parsed("scikit_learn", method="random_forest", max_depth=None, bootstrap=False)
+    assert (forest.parameters["max_depth"], forest.parameters["bootstrap"]) == ("none", "false")
+    boosting = parsed("scikit_learn", method="hist_gradient_boosting", early_stopping=True)
+    assert boosting.parameters["early_stopping"] == "true"
+
+
+def test_a_parameter_that_is_not_used_is_no_part_of_the_run():
+    assert "p" not in parsed("scikit_learn", method="knn", metric="cosine").parameters
+    assert {"degree", "coef0"} & parsed("scikit_learn", method="svc").parameters.keys() == set()
+    assert {"gamma", "degree", "coef0"} <= parsed("scikit_learn", method="svc", kernel="poly").parameters.keys()
+
+
+def test_only_methods_without_randomness_do_without_seeds():
+    random = {name for name in SCIKIT_LEARN_METHODS if not parsed("scikit_learn", method=name).is_deterministic}
+    assert random == {"nca_knn", "random_forest", "hist_gradient_boosting"}
+
+
+def test_axes_of_sweeps_know_every_setting():
+    of_perceptrons = {"width", "depth", "record", "record_dtype", "fold"}
+    of_networks = {"encoder", "attention", "attention_power", "head", "patch", "patches"}
+    assert of_perceptrons | of_networks <= set(model_setting_names())
+
+
+# Labels
+
+LABELS = [
+    ("mlp", {}, "mlp · width 800, depth 2"),
+    ("mlp", {"width": 7, "depth": 4}, "mlp · width 7, depth 4"),
+    ("mlp", {"record": True}, "mlp · width 800, depth 2, recorded in float32"),
+    ("mlp", {"record": True, "record_dtype": "float16"}, "mlp · width 800, depth 2, recorded in float16"),
+    ("mlp", {"record": True, "fold": False}, "mlp · width 800, depth 2, recorded in float32, not folded"),
+    ("lstm_lm", {}, "lstm_lm · embedding 64, width 128, context 64"),
+    (
+        "lstm_lm",
+        {"record": True, "record_dtype": "float16"},
+        "lstm_lm · embedding 64, width 128, context 64, recorded in float16",
+    ),
+    ("hash_table", {"similarity": "inner_product"}, "inner_product table · softmax"),
+    ("hash_table", {"weighting": "exact_match"}, "equality table · exact_match"),
+    (
+        "hash_table",
+        {"similarity": "idw", "scaling": "qk_norm", "weighting": "top_k", "k": 3, "projections": "mlp"},
+        "idw table · top_k, QK-norm, p=2, ε=0.001, k=3, mlp projections",
+    ),
+    ("network", {"encoder": "mlp"}, "mlp+linear · width 64, depth 2"),
+    (
+        "network",
+        VIT,
+        "vit_tiny(idw)+idw · 5 prototypes · "
+        "width 32, depth 2, heads 4, patch 2, attention p=2, ε=0.001, head p=4, ε=0.001, 7 patches",
+    ),
+    ("scikit_learn", {"method": "knn", "n_neighbors": 1}, "knn · k=1"),
+    (
+        "scikit_learn",
+        {"method": "knn", "weights": "distance", "standardise": True},
+        "knn · k=5, weights=distance, standardised",
+    ),
+    ("scikit_learn", {"method": "nearest_centroid"}, "nearest_centroid"),
+    ("scikit_learn", {"method": "svc", "gamma": 0.5}, "svc · C=1, kernel=rbf, gamma=0.5"),
+    ("scikit_learn", {"method": "random_forest", "max_depth": 3}, "random_forest · n_estimators=100, max_depth=3"),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings", "label"), LABELS)
+def test_a_label_says_what_differs(kind, settings, label):
+    assert parsed(kind, **settings).label == label
+
+
+def test_every_setting_of_a_network_is_part_of_its_label():
+    others = [{"width": 16}, {"heads": 2}, {"attention_power": 3}, {"epsilon": 0.1}, {"initialisation": "kmeans"}]
+    others += [{"patches": 8}, {"patch": 4}, {}]
+    assert len({parsed("network", **{**VIT, **other}).parameters_label for other in others}) == len(others)
+
+
+# Mistakes
+
+REFUSED = {
+    "mlp": [
+        ({"depth": 0}, "depth: input should be greater than or equal to 1, got 0"),
+        ({"depth": 5}, "depth: input should be less than or equal to 4, got 5"),
+        ({"width": 0}, "width: input should be greater than or equal to 1, got 0"),
+        ({"record": "yes"}, "record: input should be a valid boolean, got 'yes'"),
+        ({"record": True, "record_dtype": "float8"}, "record_dtype: input should be 'float32' or 'float16'"),
+        ({"record_dtype": "float16"}, "record_dtype: only with record: true"),
+        ({"fold": False}, "fold: only with record: true"),
+        ({"widht": 5}, "widht: unknown key (did you mean 'width'?)"),
+        ({"prototypes": 5}, "prototypes: unknown key"),
+        (
+            {"dataset": "sine"},
+            "kind: mlp needs classes, and the data set sine has none (choose mnist, joint or sequence)",
+        ),
+        ({"dataset": "lookup"}, "kind: mlp needs classes, and the data set lookup has none"),
+        ({"dataset": "aesop"}, "dataset: aesop is a text, which the kind mlp does not support"),
+    ],
+    "lstm_lm": [
+        ({"width": 0}, "width: input should be greater than or equal to 1, got 0"),
+        ({"record_dtype": "float16"}, "record_dtype: only with record: true"),
+        ({"record_dtype": "float32"}, "record_dtype: only with record: true"),
+        ({"record": True, "record_dtype": "float64"}, "record_dtype: input should be 'float32' or 'float16'"),
+        ({"method": "idw"}, "method: unknown key"),
+        ({"dataset": "digits"}, "lstm_lm needs a text, and the data set digits is none"),
+    ],
+    "baseline": [
+        ({"dataset": "sine", "method": "kmeans_per_class"}, "method: kmeans_per_class needs classes, and sine has"),
+    ],
+    "hash_table": [
+        ({}, "'similarity' is missing"),
+        ({"similarity": "dot"}, "similarity: unknown similarity 'dot'"),
+        ({"similarity": "cosin"}, "similarity: unknown similarity 'cosin' (did you mean 'cosine'?)"),
+        ({"similarity": ["idw"]}, "similarity: unknown similarity"),
+        ({"similarity": "equality"}, "similarity: 'equality' is the similarity of the weighting exact_match alone"),
+        ({"similarity": "idw", "weighting": "softmx"}, "unknown weighting 'softmx' (did you mean 'softmax'?)"),
+        ({"similarity": "idw", "weighting": 3}, "weighting: expected the name of a weighting, got 3"),
+        ({"similarity": "idw", "scaling": "sqrt"}, "scaling: input should be 'none', 'sqrt_dimensions' or 'qk_norm'"),
+        ({"similarity": "idw", "projections": "deep"}, "projections: input should be 'none', 'linear' or 'mlp'"),
+        ({"similarity": "idw", "power": 0}, "power: must be > 0"),
+        ({"similarity": "idw", "weighting": "top_k", "k": 1.5}, "k: expected a whole number"),
+        (
+            {"similarity": "idw", "k": 3},
+            "k: similarity 'idw' with 'softmax' does not take 'k' (it takes eps",
+        ),
+        (
+            {"similarity": "inner_product", "power": 2},
+            "power: similarity 'inner_product' with 'softmax' does not take 'power' (it takes no parameters)",
+        ),
+        (
+            {"weighting": "exact_match", "similarity": "idw"},
+            "similarity: weighting 'exact_match' compares a query and a key itself",
+        ),
+        (
+            {"weighting": "exact_match", "scaling": "qk_norm"},
+            "scaling: weighting 'exact_match' compares a query and a key itself and takes no scaling",
+        ),
+        ({"weighting": "exact_match", "power": 2}, "power: weighting 'exact_match' does not take 'power'"),
+        ({"similarity": "idw", "method": "idw"}, "method: similarity 'idw' with 'softmax' does not take 'method'"),
+    ],
+    "network": [
+        ({}, "'encoder' is missing (expected one of: conv, mlp, vit_tiny)"),
+        ({"encoder": "vit"}, "encoder: unknown encoder 'vit' (expected one of"),
+        ({"encoder": "vittiny"}, "did you mean 'vit_tiny'?"),
+        ({"encoder": ["mlp"]}, "encoder: unknown encoder ['mlp']"),
+        ({"encoder": "mlp", "heads": 2}, "heads: encoder 'mlp' has no heads: only vit_tiny has"),
+        ({"encoder": "conv", "patch": 2}, "patch: encoder 'conv' has no patch"),
+        ({"encoder": "mlp", "attention": "idw"}, "attention: encoder 'mlp' has no attention"),
+        ({"encoder": "mlp", "attention_power": 2}, "attention_power: only vit_tiny has attention"),
+        ({"encoder": "vit_tiny", "heads": 5}, "heads: 5 heads do not divide a width of 32"),
+        ({"encoder": "vit_tiny", "width": 30}, "width: 4 heads do not divide a width of 30"),
+        ({"encoder": "vit_tiny", "heads": 0}, "heads: input should be greater than or equal to 1, got 0"),
+        ({"encoder": "vit_tiny", "attention": "idv"}, "attention: unknown attention 'idv' (did you mean 'idw'?)"),
+        ({"encoder": "vit_tiny", "attention": 3}, "attention: expected the name of a method, got 3"),
+        ({"encoder": "vit_tiny", "attention": "fc_relu"}, "attention: the weights of fc_relu are not a softmax"),
+        ({"encoder": "vit_tiny", "attention_power": 2}, "attention_power: method 'scaled_dot' does not take 'power'"),
+        ({"encoder": "vit_tiny", "attention": "idw", "attention_power": 0}, "attention_power: must be > 0, got 0"),
+        ({"encoder": "mlp", "head": "lineer"}, "head: unknown head 'lineer' (did you mean 'linear'?)"),
+        ({"encoder": "mlp", "head": "idw"}, "'prototypes' is missing: a head of prototypes needs their number"),
+        ({"encoder": "mlp", "prototypes": 5}, "prototypes: a linear head has no prototypes"),
+        ({"encoder": "mlp", "power": 2}, "power: a linear head has no power"),
+        ({"encoder": "mlp", "head": "cosine", "prototypes": 5, "power": 2}, "power: method 'cosine' does not take"),
+        ({"encoder": "mlp", "head": "cosine", "prototypes": 5, "patches": 9}, "patches: only idw heads can be patched"),
+        ({"encoder": "mlp", "width": 0}, "width: input should be greater than or equal to 1, got 0"),
+        ({"encoder": "mlp", "width": "wide"}, "width: input should be a valid integer, got 'wide'"),
+        ({"encoder": "mlp", "wdith": 5}, "wdith"),
+    ],
+    "scikit_learn": [
+        ({"method": "kn"}, "method: unknown method 'kn' (did you mean 'knn'?)"),
+        ({"method": 3}, "method: unknown method 3 ("),
+        ({"dataset": "iris", "method": "knn", "n_neighbours": 3}, "unknown setting (did you mean 'n_neighbors'?)"),
+        ({"method": "knn", "n_neighbors": 0}, "n_neighbors: must be >= 1, got 0"),
+        ({"method": "knn", "n_neighbors": 2.5}, "n_neighbors: expected a whole number, got 2.5"),
+        ({"method": "knn", "metric": "cosine", "p": 1}, "p: only with metric minkowski, not cosine"),
+        ({"method": "knn", "C": 1}, "C: method 'knn' does not take 'C' ("),
+        ({"method": "linear_regression", "alpha": 1}, "does not take 'alpha' (it takes no parameters)"),
+        ({"method": "svc", "gamma": "scal"}, "gamma: 'scal' is no number and not valid (did you mean 'scale'?)"),
+        (
+            {"method": "svc", "kernel": "linear", "gamma": 1},
+            "gamma: only with kernel rbf or poly or sigmoid, not",
+        ),
+        ({"method": "svc", "C": 0}, "C: must be > 0, got 0"),
+        ({"method": "random_forest", "max_features": 2}, "max_features: must be <= 1, got 2"),
+        ({"method": "random_forest", "max_depth": True}, "max_depth: expected a number, got True"),
+        (
+            {"method": "random_forest", "standardise": True},
+            "standardise: the predictions of random_forest do",
+        ),
+        ({"method": "knn", "standardise": 1}, "standardise: input should be a valid boolean, got 1"),
+        ({"method": "knn", "prototypes": 3}, "prototypes: method 'knn' does not take 'prototypes'"),
+        (
+            {"dataset": "iris", "method": "ridge"},
+            "method: ridge supports regression, and iris has classes (choose logistic_regression)",
+        ),
+        ({"dataset": "iris", "method": "svr"}, "(choose svc)"),
+        ({"dataset": "diabetes", "method": "svc"}, "and diabetes is a regression (choose svr)"),
+        ({"dataset": "diabetes", "method": "nearest_centroid"}, "nearest_centroid supports classification, and"),
+        ({"dataset": "lookup", "method": "knn"}, "knn supports classification and regression, and lookup is a lookup"),
+        ({"dataset": "aesop", "method": "knn"}, "aesop is a text, which the kind scikit_learn does not support"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"), [(kind, *row) for kind, rows in REFUSED.items() for row in rows]
+)
+def test_a_mistake_gets_one_line_that_begins_with_its_place(kind, settings, message):
+    with pytest.raises(ConfigError) as caught:
+        parsed(kind, **settings)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert not caught.value.location or caught.value.location[-1] in (*settings, "kind", "dataset")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"kind": "baseline", "method": "kmeans"},
+        {"kind": "network", "encoder": "mlp"},
+        {"kind": "kernel_regression"},
+        {"kind": "patch_study", "cases": "wrong"},
+    ],
+)
+def test_only_perceptrons_are_trained_on_one_data_set_after_the_other(settings):
+    assert run_config({"name": "joint", "of": OF}, **settings).dataset.name == "joint"
+    with pytest.raises(ConfigError, match=r"dataset: the kind .* does not train on one data set after the other"):
+        run_config({"name": "sequence", "of": OF}, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "location"),
+    [
+        ({"kind": "network", "encoder": "mlp", "head": "wide", "prototypes": 3}, "head"),
+        ({"kind": "transformer_lm", "method": "wide"}, "method"),
+    ],
+)
+def test_a_method_whose_parameter_is_called_like_a_setting_is_refused(settings, location):
+    register_method(replace(METHODS["cosine"], name="wide", parameters=(Parameter("width", 1.0),)))
+    assert parse_model({"method": "wide", "prototypes": 3, "width": 2}).parameters == {"width": 2.0}
+    vit = parsed("network", encoder="vit_tiny", attention="wide", attention_width=2)
+    assert vit.attention_parameters == {"width": 2.0}
+    with pytest.raises(ConfigError, match=rf"^{location}: method 'wide' has a parameter 'width'"):
+        parse_model(settings)
