@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from blob_data import make_dataset, make_regression
 
@@ -21,8 +23,8 @@ def random_prototypes(model, dataset, moments, generator):
 
 def small_runs():
     """Yield every method, and a regression with some options, on a handful of points."""
-    settings = {"prototypes": 3, "epochs": 2, "batch_size": 5, "learning_rate": 0.01}
-    blobs, wide = make_dataset(6), make_regression(23, 17, 1)
+    settings = {"prototypes": 3, "epochs": 1, "batch_size": 5, "learning_rate": 0.01}
+    blobs, wide = replace(make_dataset(6), holdout=None), make_regression(9, 17, 1)
     for method in METHODS:
         yield run_config(blobs.config, method=method, **settings), blobs
     options = {"optimizer": "sgd", "momentum": 0.5, "weight_decay": 0.1, "gradient_clip": 0.1}

@@ -1,3 +1,5 @@
+"""Kernels: their cache, their arithmetic, and runs that are trained by them."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -13,13 +15,11 @@ import llvmlite.binding
 import numba
 import numpy as np
 import pytest
-import torch
-from blob_data import make_dataset, make_regression
+from blob_data import make_dataset
 from engine_runs import train_run, train_runs
 from float64_loop import assert_near_float64
 from starts import random_prototypes, small_runs
 
-from idwbench.attention.forward import attend
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Split, feature_moments
 from idwbench.runs.config import run_config
@@ -27,7 +27,7 @@ from idwbench.training import fused_engine
 from idwbench.training.engine import Context, batch_order, batch_orders
 from idwbench.training.kernel_runs import KernelRun
 from idwbench.training.kernels import jit
-from idwbench.training.kernels.denormals import CAN_FLUSH, flush_denormals, restore_denormals
+from idwbench.training.kernels.denormals import CAN_FLUSH
 from idwbench.training.kernels.scores import exp32, log32
 
 SETTINGS = {"prototypes": 6, "epochs": 4, "batch_size": 5, "learning_rate": 0.01}
@@ -45,11 +45,6 @@ def same(one, other):
     )
 
 
-@pytest.fixture
-def with_validation(blobs):
-    return dataclasses.replace(blobs, validation=Split(blobs.test.inputs[::2].copy(), blobs.test.labels[::2].copy()))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_is_bit_for_bit_the_same_alone_or_among_threads(blobs, method):
@@ -59,39 +54,6 @@ def test_a_run_is_bit_for_bit_the_same_alone_or_among_threads(blobs, method):
         results = list(pool.map(lambda config: train_run(config, blobs, engine="fused"), stack[::-1] * 3))
     for position, result in enumerate(results):
         assert same(result, alone[::-1][position % len(stack)])
-
-
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_metrics_are_those_of_the_returned_arrays(with_validation, task):
-    dataset = with_validation if task == "classification" else make_regression()
-    result = train_runs(runs("scaled_dot", [0]), dataset, engine="fused")[0]
-    expected = {}
-    for name, split in dataset.splits.items():
-        tensors = map(torch.from_numpy, (split.inputs, result.arrays["keys"], result.arrays["values"]))
-        expected |= dataset.metrics(name, attend(*tensors, "scaled_dot").numpy())
-    assert result.metrics.keys() == expected.keys()
-    assert {split for split, _ in expected} == dataset.splits.keys()
-    for key, value in expected.items():
-        assert result.metrics[key] == pytest.approx(value, rel=1e-5)
-
-
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_the_curve_ends_at_the_headline_metrics_of_test_and_validation(with_validation, task):
-    dataset, headline = (with_validation, "accuracy") if task == "classification" else (make_regression(), "rmse")
-    result = train_runs(runs(), dataset, engine="fused")[0]
-    assert [point.epoch for point in result.curve] == [1, 2, 3, 4]
-    for point in result.curve:
-        evaluated = {("test", headline), ("validation", headline)}
-        assert point.values.keys() == {("train", "learning_rate"), ("train", "loss"), *evaluated}
-    for key in evaluated:
-        # The metric inverts the scaling of outputs and targets, the curve scales their difference.
-        assert result.curve[-1].values[key] == pytest.approx(result.metrics[key], rel=1e-5)
-
-
-def test_without_validation_rows_there_are_no_validation_metrics(blobs):
-    result = train_runs(runs(), blobs, engine="fused")[0]
-    assert {split for point in result.curve for split, _ in point.values} == {"train", "test"}
-    assert {split for split, _ in result.metrics} == {"train", "test", "holdout"}
 
 
 def test_a_result_holds_its_number_of_parameters_and_the_processor_it_was_trained_on(blobs):
@@ -107,13 +69,6 @@ def test_many_epochs_in_one_call_equal_one_call_an_epoch(blobs, monkeypatch):
     assert same(train_runs(runs(), blobs, engine="fused")[0], together)
 
 
-def test_moments_in_blocks_equal_moments_at_once():
-    inputs = np.random.default_rng(0).normal(3, 5, size=(1001, 150)).astype(np.float32)
-    mean, std = feature_moments(inputs)
-    np.testing.assert_array_equal(mean, inputs.mean(0, dtype=np.float64))
-    np.testing.assert_array_equal(std, inputs.std(0, ddof=1, dtype=np.float64))
-
-
 def test_data_that_may_not_be_written_is_trained_on_and_left_alone(blobs):
     before = blobs.train.inputs.copy()
     expected = train_runs(runs(), blobs, engine="fused")[0]
@@ -122,27 +77,25 @@ def test_data_that_may_not_be_written_is_trained_on_and_left_alone(blobs):
     np.testing.assert_array_equal(blobs.train.inputs, before)
 
 
-def test_labels_beyond_the_classes_are_refused(blobs):
+INPUTS, LABELS = make_dataset().train.inputs, make_dataset().train.labels
+
+
+@pytest.mark.parametrize(
+    ("inputs", "labels"),
+    [
+        (INPUTS[:5], LABELS),
+        (INPUTS.astype(np.float64), LABELS),
+        (INPUTS, LABELS.astype(np.int32)),
+        (np.asfortranarray(INPUTS), LABELS),
+        (INPUTS[:0], LABELS[:0]),
+        (np.ascontiguousarray(INPUTS[:, :2]), LABELS),
+        (INPUTS, LABELS + 1),
+    ],
+)
+def test_arrays_that_kernels_would_misread_are_refused(blobs, inputs, labels):
     for split in ("train", "test", "holdout"):
-        shifted = Split(blobs.train.inputs, blobs.train.labels + 1)
-        with pytest.raises(ValueError, match="labels from 0 to 2"):
-            dataclasses.replace(blobs, **{split: shifted})
-
-
-def test_arrays_that_kernels_would_misread_are_refused(blobs):
-    inputs, labels = blobs.train.inputs, blobs.train.labels
-    for wrong in (
-        (inputs[:5], labels),
-        (inputs.astype(np.float64), labels),
-        (inputs, labels.astype(np.int32)),
-        (np.asfortranarray(inputs), labels),
-        (inputs[:0], labels[:0]),
-    ):
         with pytest.raises(ValueError, match=r"split|expected"):
-            Split(*wrong)
-    narrow = Split(np.ascontiguousarray(inputs[:, :2]), labels)
-    with pytest.raises(ValueError, match="expected 3 features"):
-        dataclasses.replace(blobs, test=narrow)
+            dataclasses.replace(blobs, **{split: Split(inputs, labels)})
 
 
 def test_a_method_without_a_kernel_is_refused(blobs):
@@ -154,41 +107,11 @@ def test_a_method_without_a_kernel_is_refused(blobs):
         fused_engine.ENGINES["fused"].train([config], blobs, Context())
 
 
-@pytest.mark.parametrize("n_features", [3, 20])
-def test_a_run_of_a_stack_with_other_parameters_gives_the_bytes_of_the_run_alone(n_features):
-    dataset = make_dataset(n_features=n_features)
-    stack = [run for power in (3.0, 4.0) for run in runs(seeds=range(2), power=power)]
-    together = train_runs(stack, dataset, engine="fused")
-    assert len({result.arrays["keys"].tobytes() for result in together}) == len(stack)
-    assert all(
-        same(train_run(run, dataset, engine="fused"), result) for run, result in zip(stack, together, strict=True)
-    )
-
-
-def test_a_run_of_a_stack_that_diverges_leaves_the_others_alone(blobs, monkeypatch):
-    monkeypatch.setattr("idwbench.training.fused_engine.CALL_NUMBERS", 1)
-    monkeypatch.setattr("idwbench.training.kernel_runs.initial_prototypes", one_start_is_not_finite)
-    first, second = train_runs(runs(seeds=[0, 1]), blobs, engine="fused")
-    assert (first.state, first.diverged_epoch, first.curve) == ("diverged", 1, ())
-    assert (second.state, len(second.curve)) == ("complete", SETTINGS["epochs"])
-    assert same(second, train_runs(runs(seeds=[1]), blobs, engine="fused")[0])
-
-
-def one_start_is_not_finite(model, dataset, moments, generator):
-    keys, values = random_prototypes(model, dataset, moments, generator)
-    is_first = np.random.default_rng(0).bit_generator.state["state"]["inc"]
-    return (keys * np.nan if generator.bit_generator.state["state"]["inc"] == is_first else keys), values
-
-
 def test_orders_of_epochs_drawn_at_once_are_those_drawn_one_by_one():
     one, other = np.random.default_rng(5), np.random.default_rng(5)
     expected = [batch_order(one, 37) for _ in range(6)]
     np.testing.assert_array_equal(batch_orders(other, 37, 6), expected)
     assert one.bit_generator.state == other.bit_generator.state
-
-
-def test_every_built_in_method_has_a_kernel():
-    assert all(fused_engine.has_kernel(runs(method)[0]) for method in METHODS)
 
 
 @pytest.mark.parametrize("method", ["idw", "fc_relu"])
@@ -200,26 +123,6 @@ def test_a_run_that_is_not_finite_ends(blobs, method, number, where, monkeypatch
     getattr(run, where)[0, 0, 0, 0] = number
     assert run.train_epochs(0, 2) == 0
     assert run.curve == []
-
-
-@numba.njit
-def product_of_a_denormal(number):
-    """Return it, the control word before, and the word after it was restored."""
-    before = flush_denormals()
-    product = number[0] * number[1]
-    restore_denormals(before)
-    after = flush_denormals()
-    restore_denormals(after)
-    return product, before, after
-
-
-@pytest.mark.slow
-def test_denormals_are_zero_between_two_calls_only():
-    numbers = np.array([1e-40, 4.0], np.float32)
-    product, before, after = product_of_a_denormal(numbers)
-    assert (product == 0) == CAN_FLUSH
-    assert before == after
-    assert numbers[0] * numbers[1] > 0
 
 
 @pytest.mark.slow
@@ -335,14 +238,6 @@ def test_importing_kernels_does_not_touch_the_cache(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     subprocess.run([sys.executable, "-c", IMPORTS], check=True, env=environment)
     assert not [*tmp_path.iterdir()]
-
-
-def test_machine_code_is_kept_in_a_folder_named_by_the_sources(tmp_path, monkeypatch):
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    folder = jit.cache_folder.__wrapped__()
-    assert folder is not None
-    assert folder.parent == tmp_path
-    assert folder.name.startswith("kernels-")
 
 
 @numba.njit

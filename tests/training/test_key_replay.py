@@ -34,10 +34,12 @@ def trained_and_replayed(engine: str, config: RunConfig, dataset: Dataset) -> tu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=["default", "adam", "sgd"])
+@pytest.mark.parametrize("protocol", range(3), ids=["default", "adam", "sgd"])
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("dataset", [make_dataset(), make_regression(9, 20)], ids=["classes", "numbers"])
-def test_a_replay_arrives_at_the_stored_bytes_and_the_shares_sum_to_one(engine, protocol, dataset):
+def test_a_replay_arrives_at_the_stored_bytes_and_the_shares_sum_to_one(engine, protocol):
+    # Each engine and each protocol meets classes and numbers.
+    is_regression = (ENGINES.index(engine) + protocol) % 2
+    protocol, dataset = PROTOCOLS[protocol], make_regression(9, 20) if is_regression else make_dataset()
     arrays, replay = trained_and_replayed(engine, a_run(dataset, **protocol), dataset)
     done = []
     history = replay_keys(replay, arrays["keys"], arrays["values"], on_step=lambda n, total: done.append((n, total)))

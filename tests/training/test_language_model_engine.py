@@ -1,40 +1,26 @@
+"""Runs of language models: their windows, what they learn, and what is recorded of an LSTM."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from engine_runs import train_run
-from texts import SCORES, TEXT, text_dataset, text_file, text_run
+from texts import lstm_run, text_dataset, text_file, text_run
+from torch.nn import functional
 
+from idwbench.dual.recording import open_recording
 from idwbench.errors import ConfigError
-from idwbench.models.text_model import text_model_from_arrays
-from idwbench.runs.metrics import headline_metric
-from idwbench.runs.results import RunResult
-from idwbench.training.engine import Context
-from idwbench.training.language_model_engine import ENGINES, random_windows
-
-METRIC = "bits_per_character"
+from idwbench.models.text_model import load_language_model, ngram_bits_per_character
+from idwbench.results.store import Results
+from idwbench.sweep.execution import train
+from idwbench.training.language_model_engine import random_windows
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return text_file(tmp_path)
-
-
-def trained(path: Path, seed: int = 0, kept: Path | None = None, on_epoch=lambda epoch: None, **settings):
-    context = {"checkpoint_folder": kept, "report": pytest.fail, "on_epoch": on_epoch}
-    return train_run(text_run(path, seed, **settings), text_dataset(path), **context)
-
-
-def assert_same_bytes(one: RunResult, other: RunResult) -> None:
-    assert one.arrays.keys() == other.arrays.keys()
-    assert all(one.arrays[name].tobytes() == other.arrays[name].tobytes() for name in one.arrays)
-    assert one.curve == other.curve
-    measured = ("train", "seconds_per_step")
-    without_time = [{k: v for k, v in run.metrics.items() if k != measured} for run in (one, other)]
-    assert without_time[0] == without_time[1]
 
 
 def test_windows_are_consecutive_rows_and_every_row_is_in_some():
@@ -53,74 +39,60 @@ def test_an_epoch_has_as_many_characters_as_the_text():
     assert sum(part.size for part in batches) == 1000
 
 
-def test_a_text_that_repeats_itself_is_learned(path):
-    result = trained(path, epochs=12, learning_rate=0.02)
-    assert result.state == "complete"
-    assert result.metric(METRIC, "test") < 1.0 < result.curve[0].values["test", METRIC]
-    assert result.metric(METRIC, "test") == result.curve[-1].values["test", METRIC]
-    assert {split for split, name in result.metrics if name == METRIC} == {"train", "validation", "test"}
-    assert headline_metric("language").name == METRIC
+def test_a_transformer_learns_a_text_that_repeats_itself(path):
+    result = train_run(text_run(path, epochs=12, learning_rate=0.02), text_dataset(path))
+    assert result.metric("bits_per_character") < 1.0 < result.curve[0].values["test", "bits_per_character"]
 
 
-def test_training_lowers_the_loss_with_every_score(path):
-    for score in SCORES:
-        result = trained(path, method=score, epochs=2, learning_rate=0.01)
-        losses = [point.values["train", "loss"] for point in result.curve]
-        assert losses[-1] < losses[0] < np.log(16)
-        assert result.n_parameters == sum(result.arrays[name].size for name in result.arrays if name != "vocabulary")
+def test_an_lstm_learns_the_words_of_a_text_that_repeats_itself(path):
+    settings = {"epochs": 12, "batch_size": 2, "optimizer": "adam", "learning_rate": 0.05, "momentum": 0.0}
+    dataset = text_dataset(path, tokens="words")
+    result = train_run(lstm_run(path, tokens="words", **settings), dataset)
+    assert {split for split, name in result.metrics if name == "perplexity"} == {"train", "validation", "test"}
+    assert result.metric("perplexity") < 3 < result.curve[0].values["test", "perplexity"]
+    assert result.metric("bits_per_character") < ngram_bits_per_character(dataset, 0)
 
 
-def test_training_bits_are_those_of_the_end_of_the_training_text(path):
-    result = trained(path)
-    text = TEXT * 10
-    n_test, n_validation = 46, 41
-    end = text[: len(text) - n_test - n_validation][-n_test - 1 :]
-    model = text_model_from_arrays(result.config.model, result.arrays)
-    assert model.bits_per_character(end) == result.metric(METRIC, "train")
+def test_words_and_their_model_survive_the_database(path, tmp_path):
+    run = train(lstm_run(path, tokens="words"), tmp_path / "results.db")
+    path.unlink()
+    loaded = load_language_model(Results(tmp_path / "results.db", read_only=True), run.run_key)
+    assert loaded.vocabulary[:4] == ("<unk>", "!", ".", "a")
+    assert set(loaded.tokenizer.split(loaded.generate("the cat", 20))) <= set(loaded.vocabulary)
 
 
-def test_the_same_seed_gives_the_same_bytes(path):
-    torch.manual_seed(1)
-    first = trained(path)
-    torch.manual_seed(2)
-    assert_same_bytes(first, trained(path))
-    other = trained(path, seed=1)
-    assert other.arrays["head.weight"].tobytes() != first.arrays["head.weight"].tobytes()
+@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-4), ("float16", 3e-3)])
+def test_a_recorded_run_is_attention_over_its_training(path, tmp_path, dtype, bound):
+    run = train(lstm_run(path, record=True, record_dtype=dtype), tmp_path / "results.db")
+    results = Results(tmp_path / "results.db", read_only=True)
+    model = load_language_model(results, run.run_key).network
+    recording = open_recording(results, run)
+    assert set(recording.layers) == {"lstm.input", "lstm.recurrent", "head"}
+    # Two epochs of whole windows: 372 rows make 12 batches of 4 windows of 8.
+    assert len(recording.rows) == 2 * 12 * 32 and recording.rows.max() < len(text_dataset(path).train)
+    weight_ih, weight_hh, bias_ih, bias_hh = model.lstm.all_weights[0]
+    primal = {
+        "lstm.input": (weight_ih, bias_ih),
+        "lstm.recurrent": (weight_hh, bias_hh),
+        "head": (model.head.weight, model.head.bias),
+    }
+    for name, (weight, bias) in primal.items():
+        queries = np.random.default_rng(0).normal(size=(5, weight.shape[1])).astype(np.float32)
+        expected = functional.linear(weight.new_tensor(queries), weight, bias).detach().numpy()
+        assert np.abs(recording.layers[name].answers(queries) - expected).max() < bound
 
 
-class Interrupted(Exception):
-    pass
-
-
-def test_a_training_that_is_interrupted_and_continued_gives_the_same_bytes(path, tmp_path):
-    kept = tmp_path / "checkpoints"
-
-    def stop_after(last: int):
-        def on_epoch(epoch: int) -> None:
-            if epoch == last:
-                raise Interrupted
-
-        return on_epoch
-
-    whole = trained(path, epochs=4)
-    for epoch in (1, 3):
-        with pytest.raises(Interrupted):
-            trained(path, kept=kept, on_epoch=stop_after(epoch), epochs=4)
-    epochs: list[int] = []
-    assert_same_bytes(whole, trained(path, kept=kept, on_epoch=epochs.append, epochs=4))
-    assert epochs == [4]
-    ENGINES["transformer_lm"].stored([whole.config], Context(checkpoint_folder=kept))
-    assert not kept.exists()
-
-
-def test_a_training_that_diverges_has_no_arrays(path):
-    result = trained(path, optimizer="sgd", learning_rate=1e30)
-    assert (result.state, result.diverged_epoch, result.arrays, result.metrics) == ("diverged", 1, {}, {})
-
-
-def test_a_text_that_is_shorter_than_the_context_gets_one_line(tmp_path):
-    path = text_file(tmp_path, "abc" * 5)  # 12 characters for training: 11 rows
-    assert trained(path, context=11).state == "complete"
+@pytest.mark.parametrize(
+    ("make", "text", "tokens", "message"),
+    [
+        (text_run, "abc" * 5, {}, "12 characters, expected more than 12"),
+        (lstm_run, "one two three four five six seven", {"tokens": "words"}, "5 words, expected more than 12"),
+    ],
+)
+def test_a_text_that_is_shorter_than_the_context_gets_one_line(tmp_path, make, text, tokens, message):
+    path = text_file(tmp_path, text)
+    dataset = text_dataset(path, **tokens)
+    assert train_run(make(path, context=len(dataset.train), **tokens), dataset).state == "complete"
     with pytest.raises(ConfigError) as error:
-        trained(path, context=12)
-    assert str(error.value) == "context: the training text is too short: 12 characters, expected more than 12"
+        train_run(make(path, context=12, **tokens), dataset)
+    assert str(error.value) == f"context: the training text is too short: {message}"

@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from float64_loop import make_optimizer
 from module_trainings import CHILD_MARK, N_TRAIN, Interrupted, make_training, state_bytes
 from torch import nn
 from torch.nn import functional
 
 from idwbench.runs.protocol import Protocol, learning_rate
 from idwbench.training.checkpoints import CheckpointFile
-from idwbench.training.module_training import activation_memory, shuffled_batches
+from idwbench.training.module_training import activation_memory
 from idwbench.training.optimizers import flat_parameters
 
 PROTOCOLS = (
@@ -32,12 +33,7 @@ def reference(protocol: Protocol) -> tuple[dict[str, torch.Tensor], list[float]]
     """Return parameters and mean losses by epoch of a loop with the optimizers of torch, in float64."""
     made = make_training(protocol)
     module = made.module.double()
-    options = {"lr": 1.0, "weight_decay": protocol.weight_decay}
-    optimizer = (
-        torch.optim.SGD(module.parameters(), momentum=protocol.momentum, **options)
-        if protocol.optimizer == "sgd"
-        else torch.optim.Adam(module.parameters(), amsgrad=protocol.optimizer == "adam_amsgrad", **options)
-    )
+    optimizer = make_optimizer([*module.parameters()], protocol)
     generator, means = np.random.default_rng(5), []
     for epoch in range(protocol.epochs):
         optimizer.param_groups[0]["lr"] = learning_rate(protocol, epoch)
@@ -87,25 +83,6 @@ def test_a_training_interrupted_in_any_step_gives_the_same_bytes(settings: dict[
         assert len(training.progress.step_seconds) == steps
 
 
-def test_an_exception_in_on_epoch_leaves_a_checkpoint_of_that_epoch(tmp_path: Path) -> None:
-    protocol = Protocol(epochs=3, batch_size=8, learning_rate=0.05)
-    path = tmp_path / "new folder" / "run.pt"
-
-    def stop(epoch: int) -> None:
-        if epoch == 2:
-            raise Interrupted
-
-    with pytest.raises(Interrupted):
-        make_training(protocol).training(path).train(stop)
-    whole, resumed = make_training(protocol).training(), make_training(protocol)
-    whole.train()
-    training = resumed.training(path)
-    seen: list[int] = []
-    training.train(seen.append)
-    assert seen == [3] and resumed.steps == -(-N_TRAIN // 8)
-    assert state_bytes(training.module) == state_bytes(whole.module)
-
-
 @pytest.mark.slow
 def test_a_killed_process_is_continued_with_the_same_bytes(tmp_path: Path) -> None:
     path = tmp_path / "run.pt"
@@ -130,12 +107,6 @@ def test_a_killed_process_is_continued_with_the_same_bytes(tmp_path: Path) -> No
     assert state_bytes(training.module) == state_bytes(whole.module)
     assert resumed.steps < 3 * -(-N_TRAIN // 8)
     assert [file.name for file in tmp_path.iterdir()] == ["run.pt"]
-
-
-def test_a_loss_that_is_not_finite_ends_the_training() -> None:
-    protocol = Protocol(epochs=5, batch_size=8, learning_rate=3e37, optimizer="sgd")
-    trained = make_training(protocol).training().train()
-    assert trained.diverged_epoch == 1 and trained.curve == ()
 
 
 def test_checkpoints_of_another_run_or_version_and_damaged_ones_are_not_used(tmp_path: Path, monkeypatch) -> None:
@@ -164,12 +135,6 @@ def test_checkpoints_of_another_run_or_version_and_damaged_ones_are_not_used(tmp
     file.delete()
     assert not tmp_path.exists()
     file.delete()
-
-
-def test_batches_are_slices_of_one_permutation() -> None:
-    rows = list(shuffled_batches(10, 4)(np.random.default_rng(3)))
-    assert [len(part) for part in rows] == [4, 4, 2]
-    assert np.array_equal(np.concatenate(rows), np.random.default_rng(3).permutation(10))
 
 
 def test_activation_memory_counts_what_backward_needs_once() -> None:

@@ -1,0 +1,222 @@
+"""A small run of each kind with its data, for what all kinds promise and for what one of them does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from blob_data import make_dataset, make_regression
+from engine_runs import train_runs
+from texts import TEXT, lstm_run, text_dataset, text_file, text_run
+from torch.nn import functional
+
+from idwbench.attention.forward import prototype_logits
+from idwbench.attention.scores import METHODS
+from idwbench.data.dataset import Dataset, Split
+from idwbench.data.loading import load_dataset
+from idwbench.data.synthetic import draw_queries, draw_table
+from idwbench.data.text import text_tokenizer
+from idwbench.models.hash_table import HashTable, recall
+from idwbench.models.networks import network_from_arrays
+from idwbench.models.perceptron import mlp_from_arrays
+from idwbench.models.text_model import text_model_from_arrays
+from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.metrics import Metrics
+from idwbench.runs.results import RunResult
+
+OF = ["mnist", "fashion_mnist"]
+N_FIRST = 13  # rows of the first part of a sequence
+TIMED = {"seconds_per_step", "fit_seconds", "predict_seconds"}
+IDW_HEAD = {"encoder": "mlp", "width": 6, "head": "idw", "prototypes": 5}
+LOOKUP = {"name": "lookup", "items": 8, "dimensions": 6, "queries": 64, "noise": 0.1}
+LEARNED = {"projections": "linear", "epochs": 25, "batch_size": 16, "learning_rate": 0.02}
+
+
+def prototypes_run(dataset: Dataset, method: str = "idw", **settings) -> RunConfig:
+    base = {"epochs": 3, "batch_size": 4, "prototypes": 6, "seed": 3, "learning_rate": 0.01}
+    return run_config(dataset.config, method=method, **{**base, **settings})
+
+
+@cache
+def images() -> Dataset:
+    """Classes of images with so much noise that some test inputs are wrong."""
+    data = replace(make_dataset(n_features=24, validation=True), image_shape=(4, 6))
+    generator = np.random.default_rng(1)
+
+    def noisy(split: Split) -> Split:
+        return replace(split, inputs=(split.inputs + 6 * generator.normal(size=split.inputs.shape)).astype(np.float32))
+
+    return replace(data, **{name: noisy(data.splits[name]) for name in ("train", "test", "holdout", "validation")})
+
+
+def network_run(**settings) -> RunConfig:
+    protocol = {"epochs": 3, "batch_size": 8, "learning_rate": 0.02}
+    return run_config("two_moons", kind="network", **{**protocol, **settings})
+
+
+def two_parts(*, parts: bool = True, validation: bool = True) -> Dataset:
+    """Return noisy classes with positive inputs; the first 13 training rows are of the first part."""
+    made = make_dataset(n_train=29, n_features=5, constant_feature=False, validation=validation)
+    generator = np.random.default_rng(1)
+
+    def split(old: Split, n_first: int) -> Split:
+        inputs = np.abs(old.inputs + 2 * generator.normal(size=old.inputs.shape)).astype(np.float32)
+        tasks = (np.arange(len(old)) >= n_first).astype(np.int64) if parts else None
+        return Split(inputs, old.targets, tasks)
+
+    return replace(made, **{name: split(old, N_FIRST if name == "train" else 5) for name, old in made.splits.items()})
+
+
+def mlp_run(name: str = "sequence", **settings) -> RunConfig:
+    protocol = {"epochs": 2, "batch_size": 4, "learning_rate": 0.05, "momentum": 0.9, "gradient_clip": 1.0}
+    chosen = {**protocol, "optimizer": "sgd", "schedule": "constant", "width": 6, **settings}
+    return run_config({"name": name, "of": OF} if name in ("joint", "sequence") else name, kind="mlp", **chosen)
+
+
+def table_run(seed: int = 0, data: dict[str, object] | None = None, **settings: object) -> RunConfig:
+    if settings.get("weighting") != "exact_match":
+        settings = {"similarity": "inner_product", **settings}
+    return run_config({**LOOKUP, **(data or {})}, kind="hash_table", seed=seed, **settings)
+
+
+# The metrics of a model that is built again from the arrays of a run.
+
+
+def _task_metrics(dataset: Dataset, outputs_of: Callable[[np.ndarray], np.ndarray], *, loss: bool) -> Metrics:
+    metrics: dict[tuple[str, str], float] = {}
+    loss_of = functional.mse_loss if dataset.task == "regression" else functional.cross_entropy
+    for name, split in dataset.splits.items():
+        outputs, targets = outputs_of(split.inputs), torch.from_numpy(split.targets)
+        metrics |= dataset.metrics(name, outputs)
+        if loss:
+            double = targets.double() if dataset.task == "regression" else targets
+            metrics[name, "loss"] = float(loss_of(torch.from_numpy(outputs).double(), double))
+    return metrics
+
+
+def of_prototypes(result: RunResult, dataset: Dataset) -> Metrics:
+    model, arrays = result.config.model, [torch.from_numpy(result.arrays[name]) for name in ("keys", "values")]
+
+    def outputs(inputs: np.ndarray) -> np.ndarray:
+        return prototype_logits(METHODS[model.method], model.parameters, torch.from_numpy(inputs), *arrays).numpy()
+
+    return _task_metrics(dataset, outputs, loss=False)
+
+
+def of_network(result: RunResult, dataset: Dataset) -> Metrics:
+    network = network_from_arrays(result.config.model, dataset, result.arrays)
+    return _task_metrics(dataset, network.outputs, loss=True)
+
+
+def of_perceptron(result: RunResult, dataset: Dataset) -> Metrics:
+    network = mlp_from_arrays(result.config.model, result.arrays)
+    metrics = dict(_task_metrics(dataset, network.outputs, loss=True))
+    for name, split in dataset.splits.items():
+        is_right = network.predict(split.inputs) == split.labels
+        metrics |= {(name, f"accuracy_{1 + part}"): is_right[split.tasks == part].mean() for part in (0, 1)}
+    return metrics
+
+
+def of_table(result: RunResult, dataset: Dataset) -> Metrics:
+    data, seed = result.config.dataset, result.config.seed
+    weights = {name: torch.from_numpy(array) for name, array in result.arrays.items()}
+    hash_table = HashTable(result.config.model, weights)
+    table, second = draw_table(data, seed), draw_table(data, seed, holdout=True)
+    asked = {"test": table, "validation": table, "holdout": second}
+    return {
+        (split, "recall"): recall(hash_table, one, draw_queries(data, seed, one, split)) for split, one in asked.items()
+    }
+
+
+def of_text_model(result: RunResult, dataset: Dataset) -> Metrics:
+    """The bits of the test text, and of an end of the training text that is as long."""
+    text, model = (
+        TEXT * 10,
+        text_model_from_arrays(result.config.model, result.arrays, text_tokenizer(result.config.dataset)),
+    )
+    n_test = round(0.1 * len(text))
+    train = text[: len(text) - n_test - round(0.1 * (len(text) - n_test))]
+    parts = {"test": text[-n_test - 1 :], "train": train[-n_test - 1 :]}
+    return {(split, "bits_per_character"): model.bits_per_character(part) for split, part in parts.items()}
+
+
+class Example(NamedTuple):
+    """A run and its data; how its metrics are computed from its arrays, and the engine of its prototypes."""
+
+    load: Callable[[Path], tuple[RunConfig, Dataset]]
+    rebuilt: Callable[[RunResult, Dataset], Metrics] | None = None
+    engine: str = "auto"
+
+    def train(self, folder: Path, *configs: RunConfig, **options) -> list[RunResult]:
+        own, dataset = self.load(folder)
+        return train_runs(configs or (own,), dataset, engine=self.engine, **options)
+
+
+def _of_prototypes(engine: str, dataset: Dataset) -> Example:
+    return Example(lambda folder: (prototypes_run(dataset), dataset), of_prototypes, engine)
+
+
+def _of_network(**settings) -> Example:
+    return Example(lambda folder: (network_run(**settings), images()), of_network)
+
+
+def _of_perceptron(name: str, **settings) -> Example:
+    return Example(lambda folder: (mlp_run(name, **settings), two_parts()), of_perceptron)
+
+
+def _of_fit(kind: str, **settings) -> Example:
+    return Example(lambda folder: (run_config(images().config, kind=kind, seed=3, **settings), images()))
+
+
+def _of_table(**settings) -> Example:
+    config = table_run(data={"validation": 32}, **settings)
+    return Example(lambda folder: (config, load_dataset(config.dataset)), of_table if "epochs" in settings else None)
+
+
+def _of_text(make: Callable[..., RunConfig], **settings) -> Example:
+    def load(folder: Path) -> tuple[RunConfig, Dataset]:
+        path = text_file(folder)
+        return make(path, **settings), text_dataset(path)
+
+    return Example(load, of_text_model)
+
+
+RESUMED = {
+    "network with a linear head": _of_network(encoder="conv", width=2, depth=2),
+    "network with prototypes": _of_network(**IDW_HEAD, optimizer="sgd", momentum=0.9),
+    "network with attention": _of_network(encoder="vit_tiny", width=4, heads=2, depth=1, attention="idw"),
+    "perceptron": _of_perceptron("joint", epochs=3),
+    "perceptron on a sequence": _of_perceptron("sequence"),
+    "transformer": _of_text(text_run, epochs=3),
+    "lstm": _of_text(lstm_run, epochs=3),
+}
+RECORDED = {
+    "recorded perceptron": _of_perceptron("sequence", record=True),
+    "recorded lstm": _of_text(lstm_run, epochs=3, record=True),
+}
+TRAINED = {
+    "prototypes by torch": _of_prototypes("torch", make_dataset(validation=True)),
+    "prototypes by fused": _of_prototypes("fused", make_dataset(validation=True)),
+    "numbers by torch": _of_prototypes("torch", make_regression()),
+    "numbers by fused": _of_prototypes("fused", make_regression()),
+    "learned hash table": _of_table(**{**LEARNED, "epochs": 3}),
+    **RESUMED,
+}
+KINDS = {
+    **TRAINED,
+    "hash table": _of_table(),
+    "k-means": _of_fit("baseline", method="kmeans", prototypes=5),
+    "samples": _of_fit("baseline", method="samples", prototypes=5),
+    "kernel regression": _of_fit("kernel_regression", bandwidth=0.7),
+    "random forest": _of_fit("scikit_learn", method="random_forest", n_estimators=3),
+    "nca": _of_fit("scikit_learn", method="nca_knn", init="random", max_iter=2),
+    "boosting": _of_fit(
+        "scikit_learn", method="hist_gradient_boosting", max_iter=3, min_samples_leaf=2, max_features=0.5
+    ),
+    "centroids": _of_fit("scikit_learn", method="nearest_centroid"),
+}

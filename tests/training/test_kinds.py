@@ -1,0 +1,203 @@
+"""What the runs of every kind promise: the same bytes, also of an interrupted training, and how a run ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from engine_runs import train_run
+from kinds import IDW_HEAD, KINDS, RECORDED, RESUMED, TIMED, TRAINED, Example, images, network_run
+from module_trainings import Interrupted
+
+from idwbench.errors import OutputError, RecordingError
+from idwbench.runs.config import RunConfig
+from idwbench.runs.metrics import METRICS, headline_metric
+from idwbench.runs.protocol import learning_rate
+from idwbench.runs.results import RunResult
+from idwbench.training.engine import Context
+from idwbench.training.module_training import ModuleTraining
+from idwbench.training.selection import engine_of
+
+
+def with_protocol(config: RunConfig, **settings) -> RunConfig:
+    return config.model_copy(update={"protocol": config.protocol.model_copy(update=settings)})
+
+
+def outcome(result: RunResult) -> dict[str, object]:
+    """Everything that a run gave but times and the name of its recording."""
+    return {
+        "arrays": {name: array.tobytes() for name, array in result.arrays.items() if name != "recording"},
+        "metrics": {key: value for key, value in result.metrics.items() if key[1] not in TIMED},
+        "curve": tuple(result.curve),
+        "end": (result.state, result.n_parameters, result.engine, result.device),
+    }
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def each(examples: dict[str, Example]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("kind", examples.values(), ids=examples)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the texts that runs learn, and of the recordings of runs that were not interrupted."""
+    return tmp_path_factory.mktemp("kinds")
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path) -> Callable[[Example], tuple[RunResult, list[int]]]:
+    """Trains the run of an example once; returns its result and the epochs that it reported."""
+
+    @cache
+    def trained(kind: Example) -> tuple[RunResult, list[int]]:
+        epochs: list[int] = []
+        (result,) = kind.train(folder, on_epoch=epochs.append, recording_folder=folder / "recordings")
+        return result, epochs
+
+    return trained
+
+
+@each(KINDS)
+def test_the_seed_alone_decides_the_bytes_also_in_a_stack_whose_results_come_in_order(kind, folder, whole):
+    torch.manual_seed(1)
+    first, _ = whole(kind)
+    torch.manual_seed(2)
+    stack = [first.config.with_seed(4), first.config]
+    other, again = kind.train(folder, *stack)
+    assert [other.config, again.config] == stack
+    assert outcome(again) == outcome(first)
+    assert (outcome(other) == outcome(first)) == first.config.model.is_deterministic
+
+
+@each(TRAINED)
+def test_the_curve_has_every_epoch_and_ends_at_the_metrics(kind, folder, whole):
+    (config, dataset), (result, epochs) = kind.load(folder), whole(kind)
+    assert epochs == [point.epoch for point in result.curve] == [*range(1, config.n_epochs + 1)]
+    protocol = config.protocol.model_copy(update={"epochs": config.n_epochs})
+    rates = [point.values["train", "learning_rate"] for point in result.curve]
+    assert rates == pytest.approx([learning_rate(protocol, epoch) for epoch in range(config.n_epochs)])
+    headline = headline_metric(dataset.config.task).name
+    for point in result.curve:
+        assert {("train", "loss"), ("test", headline), ("validation", headline)} <= point.values.keys()
+    for key, value in result.curve[-1].values.items():
+        if key[0] != "train":
+            assert value == pytest.approx(result.metrics[key], rel=1e-5)
+
+
+@each(KINDS)
+def test_a_complete_run_has_known_metrics_and_says_how_it_was_trained(kind, folder, whole):
+    (_, dataset), (result, _) = kind.load(folder), whole(kind)
+    engine = engine_of(result.config, Context(engine=kind.engine))
+    assert (result.state, result.diverged_epoch, result.engine, result.device) == ("complete", None, engine.name, "cpu")
+    assert result.threads >= 1 and result.seconds > 0
+    assert {name for _, name in result.metrics} <= {*METRICS, "bandwidth"}
+    headline = headline_metric(dataset.config.task).name
+    assert {("test", headline), ("validation", headline)} <= result.metrics.keys()
+
+
+@each({name: kind for name, kind in KINDS.items() if kind.rebuilt})
+def test_a_model_of_the_stored_arrays_has_the_stored_metrics(kind, folder, whole):
+    (_, dataset), (result, _) = kind.load(folder), whole(kind)
+    expected = kind.rebuilt(result, dataset)
+    assert {key: result.metrics[key] for key in expected} == pytest.approx(expected, rel=1e-5)
+    others = ("vocabulary", "nearest", "key_sums", "key_counts")
+    learned = [array.size for name, array in result.arrays.items() if not name.startswith(others)]
+    assert result.n_parameters == sum(learned)
+
+
+@each({**TRAINED, **RECORDED})
+def test_a_diverged_run_has_its_curve_up_to_there_and_nothing_else(kind, folder, tmp_path):
+    config, _ = kind.load(folder)
+    config = with_protocol(config, optimizer="sgd", learning_rate=3e37, gradient_clip=0.0, schedule="constant")
+    if config.model.kind == "hash_table":  # softmax does not overflow
+        config = config.model_copy(update={"model": config.model.model_copy(update={"weighting": "none"})})
+    seen: list[int] = []
+    (result,) = kind.train(folder, config, on_epoch=seen.append, recording_folder=tmp_path)
+    assert (result.state, result.metrics, dict(result.arrays), result.n_parameters) == ("diverged", {}, {}, None)
+    assert [point.epoch for point in result.curve] == [*range(1, result.diverged_epoch)]
+    assert len(seen) <= result.diverged_epoch <= config.n_epochs
+    assert not any(tmp_path.iterdir())
+
+
+def stop_within_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt the next training before the second step of its second epoch, after a checkpoint."""
+    original = ModuleTraining._step
+
+    def step(self, batch, rate) -> None:
+        if (self.progress.epoch, self.progress.step) == (1, 1):
+            self._save()
+            monkeypatch.setattr(ModuleTraining, "_step", original)
+            raise Interrupted
+        original(self, batch, rate)
+
+    monkeypatch.setattr(ModuleTraining, "_step", step)
+
+
+def stop_after_two(epoch: int) -> None:
+    if epoch == 2:
+        raise Interrupted
+
+
+@pytest.mark.parametrize("within_an_epoch", [False, True])
+@each({**RESUMED, **RECORDED})
+def test_an_interrupted_training_goes_on_to_the_same_bytes(kind, within_an_epoch, folder, whole, tmp_path, monkeypatch):
+    expected, _ = whole(kind)
+    config, checkpoints, recordings = expected.config, tmp_path / "checkpoints", tmp_path / "recordings"
+    if within_an_epoch:
+        stop_within_an_epoch(monkeypatch)
+    folders = {"checkpoint_folder": checkpoints, "recording_folder": recordings}
+    with pytest.raises(Interrupted):
+        kind.train(folder, on_epoch=stop_after_two, **folders)
+    assert [file.name for file in checkpoints.iterdir()] == [f"{config.run_key}.pt"]
+    epochs: list[int] = []
+    (resumed,) = kind.train(folder, on_epoch=epochs.append, **folders)
+    assert outcome(resumed) == outcome(expected)
+    assert epochs == [*range(2 if within_an_epoch else 3, config.n_epochs + 1)]
+    engine_of(config, Context()).stored([config], Context(checkpoint_folder=checkpoints))
+    assert not checkpoints.exists()
+    if config.model.kind in ("mlp", "lstm_lm") and config.model.record:
+        assert files_in(recordings / config.run_key) == files_in(folder / "recordings" / config.run_key)
+
+
+@each({name: kind for name, kind in TRAINED.items() if name not in RESUMED})
+def test_an_exception_of_the_observer_ends_a_training_without_checkpoints(kind, folder):
+    with pytest.raises(Interrupted):
+        kind.train(folder, on_epoch=stop_after_two)
+
+
+@each(RECORDED)
+def test_a_recorded_training_has_the_numbers_of_one_that_is_not(kind, folder, whole):
+    recorded, _ = whole(kind)
+    model = recorded.config.model.model_copy(update={"record": False})
+    (plain,) = kind.train(folder, recorded.config.model_copy(update={"model": model}))
+    assert outcome(plain) == outcome(recorded)
+    assert recorded.arrays.keys() - plain.arrays.keys() == {"recording"}
+    assert recorded.config.run_key != plain.config.run_key
+
+
+@each(RECORDED)
+def test_a_recording_needs_a_folder_and_disk_space(kind, folder, tmp_path, monkeypatch):
+    with pytest.raises(RecordingError, match="a recording needs a database in a file"):
+        kind.train(folder)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10_000}))
+    notes: list[str] = []
+    with pytest.raises(OutputError, match=r"needs [\d.]+ MB of disk space, and 10 kB are free"):
+        kind.train(folder, recording_folder=tmp_path, report=notes.append)
+    assert len(notes) == 1 and not any(tmp_path.iterdir())
+
+
+def test_a_checkpoint_of_other_data_is_not_used(tmp_path):
+    config, notes = network_run(**IDW_HEAD), []
+    with pytest.raises(Interrupted):
+        train_run(config, images(), checkpoint_folder=tmp_path, on_epoch=stop_after_two)
+    other = replace(images(), sha256="1" * 64)
+    result = train_run(config, other, checkpoint_folder=tmp_path, report=notes.append)
+    assert len(result.curve) == 3 and len(notes) == 1
+    assert "is of another configuration" in notes[0]
