@@ -34,6 +34,7 @@ def test_the_effect_is_measured_on_the_data_of_the_training(model, blobs):
     old, new = (one.network.predict(blobs.test.inputs) for one in (model, after))
     assert effects["test"].changed == (old != new).sum()
     assert effects["test"].changed_others == (old != new)[1:].sum() == effects["test"].changed - 1
+    assert effects["test"].accuracy_after == pytest.approx((new == blobs.test.labels).mean())
     assert set(effects) == {"train", "test"}
 
 

@@ -81,12 +81,6 @@ def test_without_scaling_it_is_attend(arrays) -> None:
         assert torch.equal(HashTable(config).answers(queries, keys, values), expected)
 
 
-def test_the_cosine_with_qk_norm_is_the_inner_product_with_qk_norm(arrays) -> None:
-    tables = [HashTable(a_config(similarity=name, scaling="qk_norm")) for name in ("inner_product", "cosine")]
-    first, second = (table.answers(*map(torch.from_numpy, arrays)) for table in tables)
-    torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-13)
-
-
 @pytest.mark.parametrize(("n", "factor"), [(1, 1.0), (2, 1.0), (3, math.log2(6))])
 def test_qk_norm_of_few_keys_has_a_factor_of_at_least_one(n: int, factor: float) -> None:
     unit = torch.eye(3, dtype=torch.float64)[:n]
@@ -123,7 +117,7 @@ def a_table(n: int = N, d: int = D, noise: float = 0.3, queries: int = 12, mean:
     "settings", [{}, {"similarity": "idw"}, {"similarity": "neg_dist", "weighting": "top_k", "k": 3}]
 )
 def test_the_gradient_is_that_of_finite_differences(settings: dict[str, object]) -> None:
-    table, queries = a_table(queries=5)
+    table, queries = a_table(queries=2)
     found = measured(HashTable(a_config(**settings)), table, queries)
     hash_table = HashTable(a_config(**settings))
     values = torch.from_numpy(table.values).double()
@@ -134,7 +128,7 @@ def test_the_gradient_is_that_of_finite_differences(settings: dict[str, object])
         return float((answer - values[queries.items[query]]).square().mean())
 
     norms, shares = [], []
-    for query in range(5):
+    for query in range(2):
         gradient = np.zeros((N, D))
         for place in np.ndindex(N, D):
             high, low = table.keys.astype(float), table.keys.astype(float)

@@ -220,57 +220,57 @@ def test_arrays_that_do_not_fit_are_refused_in_one_line(what):
         import_prototypes(KEYS, **arguments)
 
 
-@pytest.mark.parametrize("wrong", ["a\0b", "\ud800", "b\udfff"])
-def test_texts_that_an_export_cannot_write_are_refused(wrong, tmp_path):
-    message = "a text has a NUL or a lone surrogate$"
-    with pytest.raises(ModelFileError, match=f"^labels: {message}"):
-        import_prototypes(KEYS, labels=["a", wrong, "b"])
-    np.savez(tmp_path / "three.npz", keys=KEYS, class_names=np.array([wrong, "c"]), **LABELS)
-    with pytest.raises(ModelFileError, match=f"class_names: {message}"):
-        import_prototypes(tmp_path / "three.npz")
+TEXTS = "a text has a NUL or a lone surrogate$"
+NO_CODE_POINTS = np.array([0x110000, 97, 98], np.uint32).view("<U1")
+WRONG_ARRAYS = [
+    *((KEYS, ["a", wrong, "b"], f"^labels: {TEXTS}") for wrong in ("a\0b", "\ud800", "b\udfff")),
+    (KEYS, NO_CODE_POINTS, r"^labels: a text is not valid Unicode$"),
+    (KEYS[0], [0, 1, 1], r"prototypes has shape \(2,\); expected \(prototypes, features\) or"),
+    (np.where(KEYS > 1, np.inf, KEYS), [0, 1, 1], r"prototypes\[2, 0\] is inf; expected finite numbers"),
+    ([["a", "b"]], [0, 1, 1], "prototypes is of type <U1; expected numbers"),
+    ([[1, 2], [3]], [0, 1, 1], r"prototypes: expected an array \(prototypes, features\)"),
+    (np.empty((0, 2)), [0, 1, 1], "prototypes is empty"),
+    (KMeans(2), [0, 1, 1], r"KMeans is not fitted, or has no prototypes \(one of prototypes_, cluster_centers_"),
+]
 
 
-def test_texts_with_numbers_that_are_no_code_points_are_refused():
-    labels = np.array([0x110000, 97, 98], np.uint32).view("<U1")
-    with pytest.raises(ModelFileError, match=r"^labels: a text is not valid Unicode$"):
-        import_prototypes(KEYS, labels=labels)
+@pytest.mark.parametrize(("prototypes", "labels", "message"), WRONG_ARRAYS)
+def test_prototypes_and_labels_that_are_no_numbers_and_texts_are_refused(prototypes, labels, message):
+    with pytest.raises(ModelFileError, match=message):
+        import_prototypes(prototypes, labels=labels)
 
 
-def test_prototypes_that_are_no_numbers_are_refused():
-    for wrong, message in (
-        (KEYS[0], r"prototypes has shape \(2,\); expected \(prototypes, features\) or"),
-        (np.where(KEYS > 1, np.inf, KEYS), r"prototypes\[2, 0\] is inf; expected finite numbers"),
-        ([["a", "b"]], "prototypes is of type <U1; expected numbers"),
-        ([[1, 2], [3]], r"prototypes: expected an array \(prototypes, features\)"),
-        (np.empty((0, 2)), "prototypes is empty"),
-        (KMeans(2), r"KMeans is not fitted, or has no prototypes \(one of prototypes_, cluster_centers_"),
-    ):
-        with pytest.raises(ModelFileError, match=message):
-            import_prototypes(wrong, labels=[0, 1, 1])
+def test_a_parameter_that_the_method_does_not_take_is_refused():
     with pytest.raises(ConfigError, match="method 'idw' does not take 'sigma'"):
         import_prototypes(KEYS, **LABELS, sigma=2)
 
 
-def test_a_file_that_is_no_npz_of_numbers_is_refused_with_its_name(tmp_path):
-    path = tmp_path / "centres.npz"
+def write_lies(path):
+    """Write a header that promises more numbers than any memory holds."""
     lies = io.BytesIO()
     np.lib.format.write_array_header_1_0(lies, {"descr": "<f8", "fortran_order": False, "shape": (2**40, 2)})
-    with zipfile.ZipFile(tmp_path / "lies.npz", "w") as archive:
+    with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("keys.npy", lies.getvalue())
-    objects = tmp_path / "objects.npz"
-    np.savez(objects, keys=np.array([{"a": print}]), labels=[1])
-    other = tmp_path / "other.npz"
-    np.savez(other, centres=KEYS)
-    pickled = tmp_path / "pickled.npz"
-    pickled.write_bytes(pickle.dumps(KEYS))
-    for file, message in (
-        (path, "no such file"),
-        (pickled, "not an .npz file"),
-        (objects, "keys holds Python objects, which are not loaded"),
-        (other, r"'prototypes' is missing \(an array \(prototypes, features\)\)"),
-        (tmp_path / "lies.npz", "keys cannot be read as numbers or texts"),
-    ):
-        with pytest.raises(ModelFileError, match=message) as caught:
-            import_prototypes(str(file))
-        assert caught.value.file == str(file)
-        assert "\n" not in str(caught.value)
+
+
+NO_FILES = [
+    (lambda path: None, "no such file"),
+    (lambda path: path.write_bytes(pickle.dumps(KEYS)), "not an .npz file"),
+    (
+        lambda path: np.savez(path, keys=np.array([{"a": print}]), labels=[1]),
+        "keys holds Python objects",
+    ),
+    (lambda path: np.savez(path, centres=KEYS), r"'prototypes' is missing \(an array \(prototypes, features\)\)"),
+    (write_lies, "keys cannot be read as numbers or texts"),
+    (lambda path: np.savez(path, keys=KEYS, class_names=np.array(["a\0b", "c"]), **LABELS), f"class_names: {TEXTS}"),
+]
+
+
+@pytest.mark.parametrize(("write", "message"), NO_FILES)
+def test_a_file_that_is_no_npz_of_numbers_is_refused_with_its_name(write, message, tmp_path):
+    path = tmp_path / "centres.npz"
+    write(path)
+    with pytest.raises(ModelFileError, match=message) as caught:
+        import_prototypes(str(path))
+    assert caught.value.file == str(path)
+    assert "\n" not in str(caught.value)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from blob_data import make_dataset
 from PIL import Image
 
 from idwbench.attention.scores import METHODS
@@ -12,14 +15,28 @@ from idwbench.models.inputs import find_input, find_label
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
+from idwbench.runs.datasets import DatasetConfig
+
+
+def model_of(dataset: object, scaling: Scaling, class_names: tuple[str, ...]) -> SavedModel:
+    """A model of images of 3 x 2 pixels."""
+    config = run_config(dataset, prototypes=4)
+    network = PrototypeNetwork(METHODS["idw"], config.model.parameters, torch.zeros(4, 6), torch.zeros(4, 2))
+    return SavedModel(network, config, scaling, (2, 3), class_names)
+
+
+def images(config: DatasetConfig, pixels: np.ndarray, scaling: Scaling) -> Dataset:
+    """Images of 3 x 2 pixels, scaled."""
+    split = Split(scaling.apply(pixels), np.arange(len(pixels)))
+    names = ("0", "1")[: len(pixels)]
+    changes = {"config": config, "train": split, "test": split, "holdout": None, "scaling": scaling}
+    return replace(make_dataset(), **changes, image_shape=(2, 3), class_names=names)
 
 
 @pytest.fixture
 def model() -> SavedModel:
-    """A model of images of 3 x 2 pixels, scaled by mean 10 and standard deviation 2."""
-    config = run_config("two_moons", prototypes=4)
-    network = PrototypeNetwork(METHODS["idw"], config.model.parameters, torch.zeros(4, 6), torch.zeros(4, 2))
-    return SavedModel(network, config, Scaling(np.array(10.0), np.array(2.0)), (2, 3), ("a", "b"))
+    """Scaled by mean 10 and standard deviation 2."""
+    return model_of("two_moons", Scaling(np.array(10.0), np.array(2.0)), ("a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -99,61 +116,29 @@ def test_an_index_is_a_plain_number_within_the_split(model, index):
 @pytest.mark.parametrize("choice", ["unit", "standard"])
 def test_an_input_of_a_part_is_that_of_the_model_s_own_data(choice):
     settings = {"name": "joint", "of": ["mnist", "fashion_mnist"], "validation": 3, "scaling": choice}
-    config = run_config(settings, prototypes=4)
     unit = Scaling(np.zeros(()), np.array(255.0))
     own, of_parts = (
         (unit, unit) if choice == "unit" else (Scaling(*np.array([53.0, 88.3])), Scaling(*np.array([33.3, 78.6])))
     )
-    network = PrototypeNetwork(METHODS["idw"], config.model.parameters, torch.zeros(4, 6), torch.zeros(4, 2))
-    model = SavedModel(network, config, own, (2, 3), ("0", "1"))
-    pixels = np.arange(12, dtype=np.uint8).reshape(2, 6) + 200
-    loaded = []
+    model = model_of(settings, own, ("0", "1"))
+    pixels, loaded = np.arange(12, dtype=np.uint8).reshape(2, 6) + 200, []
 
-    def load(found, data_dir):
-        loaded.append(found)
-        scaling = own if found.name == "joint" else of_parts
-        split = Split(scaling.apply(pixels), np.arange(2))
-        return Dataset(
-            config=found,
-            train=split,
-            test=split,
-            holdout=None,
-            scaling=scaling,
-            image_shape=(2, 3),
-            class_names=("0", "1"),
-            sha256="",
-        )
+    def load(config, data_dir):
+        loaded.append(config)
+        return images(config, pixels, own if config.name == "joint" else of_parts)
 
     for name in ("fashion_mnist", "mnist", "joint"):
-        np.testing.assert_array_equal(
-            find_input(f"{name}:test:1", model.config, model, load=load), own.apply(pixels)[1]
-        )
-    assert [(one.name, one.scaling, one.validation) for one in loaded] == [
-        ("fashion_mnist", choice, 3),
-        ("mnist", choice, 3),
-        ("joint", choice, 3),
-    ]
+        found = find_input(f"{name}:test:1", model.config, model, load=load)
+        np.testing.assert_array_equal(found, own.apply(pixels)[1])
+    assert [one.name for one in loaded] == ["fashion_mnist", "mnist", "joint"]
+    assert {(one.scaling, one.validation) for one in loaded} == {(choice, 3)}
 
 
 def test_an_input_of_other_data_is_scaled_to_the_model_s_units():
-    config = run_config({"name": "mnist", "scaling": "unit"}, prototypes=4)
-    network = PrototypeNetwork(METHODS["idw"], config.model.parameters, torch.zeros(4, 6), torch.zeros(4, 2))
-    model = SavedModel(network, config, Scaling(np.zeros(()), np.array(255.0)), (2, 3), ("0", "1"))
+    model = model_of({"name": "mnist", "scaling": "unit"}, Scaling(np.zeros(()), np.array(255.0)), ("0", "1"))
     pixels = np.arange(6, dtype=np.uint8)[None] * 51
     standard = Scaling(np.array(72.9), np.array(90.0))
-
-    def load(found, data_dir):
-        split = Split(standard.apply(pixels), np.zeros(1, np.int64))
-        return Dataset(
-            config=found,
-            train=split,
-            test=split,
-            holdout=None,
-            scaling=standard,
-            image_shape=(2, 3),
-            class_names=("0",),
-            sha256="",
-        )
-
-    found = find_input("fashion_mnist:test:0", model.config, model, load=load)
+    found = find_input(
+        "fashion_mnist:test:0", model.config, model, load=lambda config, data_dir: images(config, pixels, standard)
+    )
     np.testing.assert_allclose(found, pixels[0] / 255, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Kernel regression against its formula in float64, PyTorch's attention and scikit-learn."""
+"""Kernel regression against its formula in float64, PyTorch's attention, scikit-learn and statsmodels."""
 
 from __future__ import annotations
 
@@ -78,11 +78,58 @@ def test_shepard_has_a_power_and_an_epsilon(power, epsilon):
     np.testing.assert_allclose(found, loop(queries, keys, values, "shepard", 1, power=power, epsilon=epsilon))
 
 
-def test_shepard_with_epsilon_is_idw_attention():
-    arrays = [torch.tensor(array) for array in data()]
-    expected = idwbench.attend(*arrays, "idw", power=3.0, epsilon=0.1)
-    found = idwbench.kernel_regression(*arrays, "shepard", power=3.0, epsilon=0.1)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+def softmax_attention(queries, keys, values):
+    scores = -torch.cdist(*map(torch.tensor, (queries, keys))).square() / 2
+    return (scores.softmax(-1) @ torch.tensor(values)).numpy()
+
+
+def torchs_own_attention(queries, keys, values):
+    """−d²/2 = q·k − ‖k‖²/2 − ‖q‖²/2, and the last term is the same for all keys."""
+    longer_queries = np.concatenate([queries, np.ones((len(queries), 1))], 1)
+    longer_keys = np.concatenate([keys, -(keys**2).sum(1, keepdims=True) / 2], 1)
+    tensors = map(torch.tensor, (longer_queries, longer_keys, values))
+    return torch.nn.functional.scaled_dot_product_attention(*tensors, scale=1.0).numpy()
+
+
+def idw_attention(queries, keys, values):
+    return idwbench.attend(*map(torch.tensor, (queries, keys, values)), "idw", power=3.0, epsilon=0.1).numpy()
+
+
+def of_scikit_learn(estimator):
+    return lambda queries, keys, values: estimator.fit(keys, values).predict(queries)
+
+
+def local_constant(keys: np.ndarray, values: np.ndarray, h: float | str):
+    from statsmodels.nonparametric.kernel_regression import KernelReg  # a slow import
+
+    features = keys.shape[1]
+    bandwidths = h if isinstance(h, str) else [h] * features
+    return KernelReg(values, keys, "c" * features, "lc", bandwidths, rng=np.random.default_rng(0))
+
+
+def of_statsmodels(queries, keys, values):
+    return np.stack([local_constant(keys, column, 0.3).fit(queries)[0] for column in values.T], 1)
+
+
+REFERENCES = [
+    (softmax_attention, "gaussian", {}),
+    (torchs_own_attention, "gaussian", {}),
+    pytest.param(of_statsmodels, "gaussian", {"bandwidth": 0.3}, marks=pytest.mark.slow),
+    (idw_attention, "shepard", {"power": 3.0, "epsilon": 0.1}),
+    (of_scikit_learn(KNeighborsRegressor(100, weights="distance")), "shepard", {"power": 1}),
+    (of_scikit_learn(RadiusNeighborsRegressor(1.0)), "boxcar", {"bandwidth": 1.0}),
+]
+
+
+@pytest.mark.parametrize("features", [1, 3, 20])
+@pytest.mark.parametrize(("reference", "kernel", "given"), REFERENCES)
+@pytest.mark.filterwarnings("ignore::idwbench.errors.NoNeighboursWarning", "ignore:One or more samples have no")
+def test_an_estimate_is_that_of_other_libraries(reference, kernel, given, features):
+    queries, keys, values = data(n=100, features=features)
+    queries[0] = keys[3]
+    found = idwbench.kernel_regression(queries, keys, values, kernel, **given)
+    np.testing.assert_allclose(found, reference(queries, keys, values), rtol=1e-9, atol=1e-12)
+    assert np.isfinite(found).any()
 
 
 def test_shepard_without_epsilon_interpolates_and_equal_keys_share():
@@ -94,39 +141,6 @@ def test_shepard_without_epsilon_interpolates_and_equal_keys_share():
     for dtype in (np.float32, np.float64):
         found = idwbench.kernel_regression(keys.astype(dtype), keys.astype(dtype), values.astype(dtype), "shepard")
         np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("features", [3, 20])
-def test_gaussian_with_h_1_is_softmax_attention_is_torchs_own_attention(features):
-    queries, keys, values = (torch.tensor(array) for array in data(features=features))
-    found = idwbench.kernel_regression(queries, keys, values)
-    scores = -torch.cdist(queries, keys).square() / 2
-    torch.testing.assert_close(found, scores.softmax(-1) @ values, rtol=1e-12, atol=1e-12)
-    # −d²/2 = q·k − ‖k‖²/2 − ‖q‖²/2, and the last term is the same for all keys.
-    longer_queries = torch.cat([queries, torch.ones(len(queries), 1)], 1)
-    longer_keys = torch.cat([keys, -keys.square().sum(1, keepdim=True) / 2], 1)
-    own = torch.nn.functional.scaled_dot_product_attention(longer_queries, longer_keys, values, scale=1.0)
-    torch.testing.assert_close(found, own, rtol=1e-12, atol=1e-12)
-
-
-def test_boxcar_is_scikit_learns_radius_regression():
-    queries, keys, values = data(n=100)
-    expected = RadiusNeighborsRegressor(1.0).fit(keys, values)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        predicted = expected.predict(queries)
-        found = idwbench.kernel_regression(queries, keys, values, "boxcar", 1.0)
-    np.testing.assert_allclose(found, predicted, rtol=1e-12)
-    assert np.isfinite(found[:, 0]).any()
-
-
-@pytest.mark.parametrize("features", [2, 20])
-def test_shepard_is_scikit_learns_regression_with_all_neighbours_by_inverse_distance(features):
-    queries, keys, values = data(n=50, features=features)
-    queries[0] = keys[3]
-    expected = KNeighborsRegressor(50, weights="distance").fit(keys, values).predict(queries)
-    found = idwbench.kernel_regression(queries, keys, values, "shepard", power=1)
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -221,6 +235,16 @@ def test_the_factor_of_epanechnikov_is_that_of_silverman_1986_table_4_1(features
     assert canonical_factor(KERNELS["epanechnikov"], features) == pytest.approx(expected)
 
 
+@pytest.mark.slow
+def test_canonical_factors_in_one_dimension_are_those_of_statsmodels():
+    from statsmodels.sandbox.nonparametric import kernels
+
+    gaussian = kernels.Gaussian().normal_reference_constant
+    for name, theirs in (("epanechnikov", "Epanechnikov"), ("boxcar", "Uniform"), ("triangular", "Triangular")):
+        expected = getattr(kernels, theirs)().normal_reference_constant / gaussian
+        assert canonical_factor(KERNELS[name], 1) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("kernel", ["triangular", "epanechnikov", "boxcar"])
 def test_scotts_rule_reaches_neighbours_in_ten_dimensions_by_the_factor(kernel):
     data = load_dataset(parse_dataset("diabetes"), None)
@@ -250,18 +274,6 @@ def test_leave_one_out_errors_are_those_of_leaving_each_key_out(kernel):
     np.testing.assert_allclose(leave_one_out_errors(keys, values, KERNELS[kernel], candidates), expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "given"), [("gaussian", {"bandwidth": 0.8}), ("shepard", {"power": 3.0, "epsilon": 0.1})]
-)
-def test_the_closed_form_without_a_pair_is_the_estimate_of_the_others(kernel, given):
-    _, keys, values = data(n=12)
-    weights = kernel_weights(keys, keys, kernel, **given)
-    own = weights.diagonal()[:, None]
-    errors = ((weights @ values - own * values) / (1 - own) - values) ** 2
-    found = leave_one_out_errors(keys, values, KERNELS[kernel], [given])
-    np.testing.assert_allclose(found, errors.mean(), rtol=1e-10)
-
-
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("features", [1, 4])
 def test_leave_one_out_finds_the_parameter_of_a_fine_search(kernel, features):
@@ -273,6 +285,21 @@ def test_leave_one_out_finds_the_parameter_of_a_fine_search(kernel, features):
     fine = leave_one_out_errors(keys, values, KERNELS[kernel], candidates)
     error = leave_one_out_errors(keys, values, KERNELS[kernel], [chosen])[0]
     assert error <= 1.05 * fine.min()
+
+
+@pytest.mark.slow
+def test_leave_one_out_errors_and_bandwidths_are_those_of_statsmodels():
+    _, keys, values = data(n=40, features=2, outputs=1)
+    for h in (0.2, 0.6, 2.0):
+        reference = local_constant(keys, values[:, 0], h)
+        expected = reference.cv_loo(np.array([h, h]), reference.est["lc"]).item()
+        found = leave_one_out_errors(keys, values, KERNELS["gaussian"], [{"bandwidth": h}])
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    reference = local_constant(keys[:, :1], values[:, 0], "cv_ls")
+    chosen = leave_one_out_parameters(keys[:, :1], values, KERNELS["gaussian"])
+    candidates = [chosen, {"bandwidth": float(reference.bw[0])}]
+    ours, theirs = leave_one_out_errors(keys[:, :1], values, KERNELS["gaussian"], candidates)
+    assert ours <= 1.001 * theirs
 
 
 def test_leave_one_out_chooses_the_power_of_shepard():
@@ -335,7 +362,7 @@ def test_extreme_bandwidths_and_far_queries_give_no_other_warning(kernel):
 @pytest.mark.parametrize("far", [1e7, 1e19, 1e30])
 def test_the_gaussian_of_a_query_far_from_all_keys_is_right(far, features, dtype):
     """Against the exact differences (k_j − k_0)·(k_j + k_0 − 2q) of squared distances."""
-    queries, keys, values = (array.astype(dtype) for array in data(features=features))
+    queries, keys, values = (array.astype(dtype) for array in data(m=4, features=features))
     queries = (queries * far).astype(dtype)
     bandwidth = min(far**0.5, 1e12)
     exact = [[[Fraction(float(number)) for number in row] for row in array] for array in (queries, keys)]

@@ -9,7 +9,6 @@ import torch
 from safetensors import safe_open
 
 import idwbench
-from idwbench.errors import ModelFileError
 from idwbench.models.model_card import card_text, saved_model_card
 from idwbench.models.model_file import load_model
 from idwbench.models.repair import repair, undo
@@ -75,17 +74,6 @@ def test_a_model_file_holds_its_card_for_other_readers_and_the_same_bytes_again(
     assert paths[0].read_bytes() == paths[1].read_bytes() == paths[2].read_bytes()
 
 
-@pytest.mark.parametrize("ending", ["pt", "safetensors"])
-def test_a_card_that_was_changed_is_noticed(model, ending, tmp_path):
-    path = tmp_path / f"model.{ending}"
-    model.save(path)
-    content = path.read_bytes()
-    place = content.rindex(b'"prototypes": 4' if ending == "pt" else b'\\"prototypes\\": 4')
-    path.write_bytes(content[:place] + content[place:].replace(b": 4", b": 9", 1))
-    with pytest.raises(ModelFileError, match=r"checksum (of archive/data.pkl )?is wrong"):
-        load_model(path)
-
-
 def test_a_card_has_the_patches_and_the_accuracies_that_were_measured_with_them(model, tmp_path):
     names = model.class_names
     patched = repair(model, "5,5", names[1 - names.index(str(model.predict([[5.0, 5.0]])[0]))])
@@ -131,16 +119,3 @@ def test_a_file_of_an_older_version_has_no_metrics_and_a_card_all_the_same(tmp_p
     torch.save(fields, tmp_path / "older.pt")
     card = idwbench.model_card(tmp_path / "older.pt")
     assert card == {**idwbench.model_card(OLDER), "metrics": {}, "metrics_with_patches": None}
-
-
-@pytest.mark.parametrize("number", ["NaN", "Infinity"])
-def test_a_card_of_numbers_that_are_not_finite_is_refused(model, tmp_path, number):
-    model.save(tmp_path / "model.pt")
-    fields = torch.load(tmp_path / "model.pt", weights_only=True)
-    card = json.loads(fields["model.json"])
-    del card["sha256"]
-    card["metrics"] = {"test": {"accuracy": 12345}}
-    fields["model.json"] = json.dumps(card).replace("12345", number)
-    torch.save(fields, tmp_path / "nan.pt")
-    with pytest.raises(ModelFileError, match=r"damaged model file: metrics\.test\.accuracy"):
-        load_model(tmp_path / "nan.pt")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from blob_data import make_dataset, make_regression
+from blob_data import make_dataset
 from scipy.signal import correlate2d
 from torch import nn
 
@@ -19,7 +19,6 @@ from idwbench.models.networks import (
     VitTiny,
     check_network,
     initial_network,
-    network_from_arrays,
 )
 from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.kinds.network import NetworkConfig
@@ -145,32 +144,6 @@ def test_heads_take_the_other_initialisations(initialisation: str) -> None:
     assert network.head.keys.shape == (4, 5)
     is_mean = initialisation != "kmeans"  # the default of idw is the mean
     assert bool((network.head.values == 0).all()) == is_mean
-
-
-@pytest.mark.parametrize("encoder", ["mlp", "conv", "vit_tiny"])
-def test_initial_weights_come_from_the_generator_of_the_run_alone(encoder: str) -> None:
-    states = []
-    for seed in (0, 1):
-        torch.manual_seed(seed)
-        made = initial_network(parsed(encoder=encoder, width=8), image_data(), np.random.default_rng(4))
-        states.append({name: tensor.clone() for name, tensor in made.state_dict().items()})
-    assert all(torch.equal(states[0][name], tensor) for name, tensor in states[1].items())
-    other = initial_network(parsed(encoder=encoder, width=8), image_data(), np.random.default_rng(5)).state_dict()
-    assert not all(torch.equal(states[0][name], tensor) for name, tensor in other.items())
-
-
-@pytest.mark.parametrize("head", [{}, {"head": "idw", "prototypes": 3}])
-def test_a_network_is_rebuilt_from_its_arrays(head: dict[str, object]) -> None:
-    data, model = image_data(), parsed(encoder="vit_tiny", width=8, **head)
-    network = initial_network(model, data, np.random.default_rng(0))
-    stored = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
-    rebuilt = network_from_arrays(model, data, {**stored, "nearest": np.zeros(3)})
-    assert np.array_equal(rebuilt.outputs(data.test.inputs), network.outputs(data.test.inputs))
-
-
-def test_a_regression_has_an_output_for_each_target() -> None:
-    network = initial_network(parsed(encoder="mlp"), make_regression(), np.random.default_rng(0))
-    assert network.outputs(make_regression().test.inputs).shape == (11, 2)
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def moons() -> SavedModel:
 
 @pytest.fixture(scope="module")
 def cases(moons) -> list[tuple[list[float], int]]:
-    """Twenty points with the label that the model does not give them."""
-    points = np.random.default_rng(3).uniform([-1, -0.5], [2, 1], size=(20, 2)).round(3)
+    """Ten points with the label that the model does not give them."""
+    points = np.random.default_rng(3).uniform([-1, -0.5], [2, 1], size=(10, 2)).round(3)
     wrong = 1 - moons.network.predict(points.astype(np.float32))
     return [(point.tolist(), int(label)) for point, label in zip(points, wrong, strict=True)]
 
@@ -46,22 +46,22 @@ def holding(model: SavedModel, cases: list[tuple[list[float], int]]) -> int:
 
 
 @pytest.mark.slow
-def test_twenty_patches_one_after_the_other_all_hold_at_the_end(moons, cases):
+def test_ten_patches_one_after_the_other_all_hold_at_the_end(moons, cases):
     model, network = moons, moons.network
     for point, label in cases:
         model = model.patch(point, label)
         alone = make_patch(network, np.float32(point), label)
         network = network if alone is None else apply_patch(network, alone)
-    assert holding(model, cases) == 20
+    assert holding(model, cases) == 10
     assert all(patch.holds for patch in model.recorded_patches())
-    assert holding(dataclasses.replace(moons, network=network), cases) < 20
+    assert holding(dataclasses.replace(moons, network=network), cases) < 10
 
 
-def test_twenty_patches_at_once_all_hold_with_those_before(moons, cases):
+def test_ten_patches_at_once_all_hold_with_those_before(moons, cases):
     model = moons.patch(*cases[0], logit_margin=1.0).patch(*cases[1], confidence=0.9, keep_logits=True)
     points, labels = (list(part) for part in zip(*cases[2:], strict=True))
     model = model.patch_all(points, labels)
-    assert holding(model, cases) == 20
+    assert holding(model, cases) == 10
     assert [patch.criterion.kind for patch in model.recorded_patches()][:3] == ["logit_margin", "confidence", "margin"]
     assert all(patch.holds for patch in model.recorded_patches())
 

@@ -1,5 +1,8 @@
+"""Patches, alone and solved together, against closed forms and float64 NumPy."""
+
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -8,27 +11,47 @@ import torch
 
 from idwbench.attention.records import Method
 from idwbench.attention.scores import METHODS, idw
-from idwbench.errors import PatchError
-from idwbench.models.effects import split_effect
+from idwbench.errors import PatchConflictError, PatchError
+from idwbench.models.criteria import Criterion
+from idwbench.models.joint_patches import make_patches
+from idwbench.models.linear_programme import smallest_etas
 from idwbench.models.modules import PrototypeNetwork
-from idwbench.models.patching import Criterion, apply_patch, check_patch, make_patch
+from idwbench.models.patching import apply_patch, apply_patches, check_patch, make_patch
+
+QUERIES = np.random.default_rng(5).normal(size=(30, 3)).astype(np.float32)
+CRITERIA = [Criterion(), Criterion("logit_margin", 1.0), Criterion("confidence", 0.9)]
 
 
-def network(epsilon: float = 1e-3, power: float = 2.0, *, seed: int = 0, method: str = "idw") -> PrototypeNetwork:
-    generator = torch.Generator().manual_seed(seed)
-    keys, values = torch.randn(6, 3, generator=generator), torch.randn(6, 4, generator=generator)
+def network(epsilon: float = 1e-3, power: float = 2.0, *, method: str = "idw", classes: int = 4) -> PrototypeNetwork:
+    generator = torch.Generator().manual_seed(0)
+    keys, values = torch.randn(6, 3, generator=generator), torch.randn(6, classes, generator=generator)
     return PrototypeNetwork(METHODS[method], {"power": power, "epsilon": epsilon}, keys, values)
 
 
+def float64_logits(model: PrototypeNetwork, queries: np.ndarray) -> np.ndarray:
+    """Inverse distance weighting, straight from the paper's formula."""
+    keys, values = (tensor.detach().numpy().astype(float) for tensor in (model.keys, model.values))
+    distances = np.linalg.norm(queries.astype(float)[:, None] - keys[None], axis=2)
+    weights = 1 / (model.parameters_of_method["epsilon"] + distances ** model.parameters_of_method["power"])
+    return weights @ values / weights.sum(1, keepdims=True)
+
+
 def logits_by_hand(model: PrototypeNetwork, query: np.ndarray) -> np.ndarray:
-    """Inverse distance weighting in float64, straight from the paper's formula."""
-    keys, values = model.keys.detach().numpy().astype(float), model.values.detach().numpy().astype(float)
-    distance = np.sqrt(((keys - query) ** 2).sum(1))
-    weights = 1 / (model.parameters_of_method["epsilon"] + distance ** model.parameters_of_method["power"])
-    return (weights[:, None] * values).sum(0) / weights.sum()
+    return float64_logits(model, query[None])[0]
 
 
-QUERIES = np.random.default_rng(5).normal(size=(20, 3)).astype(np.float32)
+def least_label(model: PrototypeNetwork, query: np.ndarray = QUERIES[0]) -> int:
+    """Return the label with the smallest logit."""
+    return int(logits_by_hand(model, query).argmin())
+
+
+def wrong_labels(model: PrototypeNetwork, queries: np.ndarray, *, seed: int = 1) -> np.ndarray:
+    classes = model.values.shape[1]
+    steps = np.random.default_rng(seed).integers(1, classes, size=len(queries))
+    return (model.predict(queries) + steps) % classes
+
+
+# One patch
 
 
 @pytest.mark.slow
@@ -52,7 +75,7 @@ def test_the_default_patch_is_eta_that_ties_and_a_thousandth_more(power, epsilon
 
 def test_a_thousandth_less_than_the_tie_would_not_do():
     model, query = network(), QUERIES[0]
-    label = int(logits_by_hand(model, query).argmin())
+    label = least_label(model, query)
     patch = make_patch(model, query, label)
     with torch.no_grad():
         patched = apply_patch(model, patch)
@@ -60,23 +83,19 @@ def test_a_thousandth_less_than_the_tie_would_not_do():
     assert logits_by_hand(patched, query).argmax() != label
 
 
-@pytest.mark.parametrize("margin", [0.01, 1.0, 30.0])
-def test_a_logit_margin_is_met_exactly(margin):
-    model, query = network(), QUERIES[1]
-    label = int(logits_by_hand(model, query).argmin())
-    patch = make_patch(model, query, label, Criterion("logit_margin", margin))
-    after = logits_by_hand(apply_patch(model, patch), query)
-    assert after[label] - np.delete(after, label).max() == pytest.approx(margin, rel=1e-5)
-    assert patch.logit_margin == pytest.approx(margin, rel=1e-5)
-
-
-@pytest.mark.parametrize("confidence", [0.3, 0.9, 0.999])
-def test_a_confidence_is_met_exactly(confidence):
+@pytest.mark.parametrize(
+    ("kind", "amount"),
+    [*(("logit_margin", margin) for margin in (0.01, 1.0, 30.0)), *(("confidence", p) for p in (0.3, 0.9, 0.999))],
+)
+def test_a_criterion_is_met_exactly(kind, amount):
     model, query = network(), QUERIES[2]
-    label = int(logits_by_hand(model, query).argmin())
-    patch = make_patch(model, query, label, Criterion("confidence", confidence))
+    label = least_label(model, query)
+    patch = make_patch(model, query, label, Criterion(kind, amount))
     after = logits_by_hand(apply_patch(model, patch), query)
-    assert math.isclose(np.exp(after[label]) / np.exp(after).sum(), confidence, rel_tol=1e-5)
+    margin = after[label] - np.delete(after, label).max()
+    confidence = np.exp(after[label]) / np.exp(after).sum()
+    assert {"logit_margin": margin, "confidence": confidence}[kind] == pytest.approx(amount, rel=1e-5)
+    assert (patch.logit_margin, patch.confidence) == pytest.approx((margin, confidence), rel=1e-5)
 
 
 def test_a_right_answer_needs_no_patch_but_may_lack_confidence():
@@ -86,17 +105,21 @@ def test_a_right_answer_needs_no_patch_but_may_lack_confidence():
     assert make_patch(model, query, label, Criterion("confidence", 0.99)) is not None
 
 
-def test_with_epsilon_zero_the_new_key_decides_alone_at_the_query():
-    model, query = network(epsilon=0.0), QUERIES[4]
-    label = int(logits_by_hand(model, query).argmin())
-    assert int(apply_patch(model, make_patch(model, query, label)).predict(query[None])[0]) == label
+ON_A_KEY = network().keys[2].detach().numpy().copy()
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 1e-3])
-def test_a_query_that_equals_a_key_can_be_patched(epsilon):
-    model = network(epsilon)
-    query = model.keys[2].detach().numpy().copy()
-    label = int(model.values[2].argmin())
+@pytest.mark.parametrize(
+    ("parameters", "query"),
+    [
+        pytest.param({"epsilon": 0.0}, QUERIES[4], id="the new key decides alone"),
+        pytest.param({"epsilon": 0.0}, ON_A_KEY, id="it shares with another key"),
+        pytest.param({"epsilon": 1e-3}, ON_A_KEY, id="it equals another key"),
+        pytest.param({"power": 1000.0}, np.full(3, 50.0, dtype=np.float32), id="far away with a huge power"),
+    ],
+)
+def test_a_patch_answers_in_corners_too(parameters, query):
+    model = network(**parameters)
+    label = int(model.predict(query[None])[0] + 1) % 4
     assert int(apply_patch(model, make_patch(model, query, label)).predict(query[None])[0]) == label
 
 
@@ -108,46 +131,38 @@ def test_a_tie_between_classes_is_broken():
     assert int(apply_patch(model, patch).predict(QUERIES[:1])[0]) == 3
 
 
-def test_far_away_with_a_huge_power_a_patch_still_answers():
-    model = network(power=1000.0)
-    query = np.full(3, 50.0, dtype=np.float32)
-    label = int(model.predict(query[None])[0] + 1) % 4
-    assert int(apply_patch(model, make_patch(model, query, label)).predict(query[None])[0]) == label
-
-
-def test_the_effect_on_a_split_counts_changed_predictions(blobs):
-    model = PrototypeNetwork(
-        METHODS["idw"],
-        {"power": 2.0, "epsilon": 1e-3},
-        torch.from_numpy(blobs.train.inputs[:6]),
-        torch.eye(3).repeat(2, 1),
-    )
-    wrong = (int(blobs.test.labels[0]) + 1) % 3
-    patched = apply_patch(model, make_patch(model, blobs.test.inputs[0], wrong))
-    effect = split_effect(model, patched, blobs.test)
-    before, after = model.predict(blobs.test.inputs), patched.predict(blobs.test.inputs)
-    assert effect.n == 11
-    assert effect.changed == (before != after).sum() >= 1
-    assert effect.accuracy_after == pytest.approx((after == blobs.test.labels).mean())
+NAN = np.full(3, np.nan, dtype=np.float32)
+ONE_CLASS = PrototypeNetwork(METHODS["idw"], {"power": 2.0, "epsilon": 1e-3}, torch.zeros(2, 3), torch.zeros(2, 1))
+BEYOND = "float32 cannot hold the value for 1e[+]300"
+# A label of None is the one with the smallest logit.
+REFUSED = [
+    (network(), QUERIES[0], 4, Criterion(), "label: expected 0 to 3, got 4"),
+    (network(), QUERIES[0], -1, Criterion(), "label: expected 0 to 3, got -1"),
+    (network(), QUERIES[0][:2], 0, Criterion(), "x: expected 3 numbers, got 2"),
+    (network(), NAN, 0, Criterion(), "x: expected finite numbers"),
+    (
+        network(method="inv_dist"),
+        QUERIES[0],
+        0,
+        Criterion(),
+        "only 'idw' models can be patched, this one is",
+    ),
+    (ONE_CLASS, QUERIES[0], 0, Criterion("logit_margin", 1.0), "one class"),
+    (network(), QUERIES[0], None, Criterion("margin", 1e300), f"^margin: {BEYOND}"),
+    (network(), QUERIES[0], None, Criterion("logit_margin", 1e300), f"^logit_margin: {BEYOND}"),
+    (network(), QUERIES[0], None, Criterion("confidence", 0.2), r"^confidence: .* would not win with probability 0\.2"),
+]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((QUERIES[0], 4), "label: expected 0 to 3, got 4"),
-        ((QUERIES[0], -1), "label: expected 0 to 3, got -1"),
-        ((QUERIES[0][:2], 0), "x: expected 3 numbers, got 2"),
-        ((np.full(3, np.nan, dtype=np.float32), 0), "x: expected finite numbers"),
-    ],
+    ("model", "query", "label", "criterion", "message"), REFUSED, ids=lambda value: str(value)[:30]
 )
-def test_impossible_patches_are_refused(arguments, message):
+def test_impossible_patches_are_refused_alone_and_together(model, query, label, criterion, message):
+    label = least_label(model, query) if label is None else label
     with pytest.raises(PatchError, match=message):
-        make_patch(network(), *arguments)
-
-
-def test_only_idw_models_can_be_patched():
-    with pytest.raises(PatchError, match="only 'idw' models can be patched, this one is 'inv_dist'"):
-        make_patch(network(method="inv_dist"), QUERIES[0], 0)
+        make_patch(model, query, label, criterion)
+    with pytest.raises(PatchError, match=message):
+        make_patches(model, query[None], np.array([label]), criterion)
 
 
 @pytest.mark.parametrize(
@@ -158,16 +173,9 @@ def test_criteria_out_of_range_are_refused(kind, amount):
         Criterion(kind, amount)
 
 
-@pytest.mark.parametrize("kind", ["margin", "logit_margin"])
-def test_a_value_beyond_float32_is_refused(kind):
-    label = int(logits_by_hand(network(), QUERIES[0]).argmin())
-    with pytest.raises(PatchError, match=f"^{kind}: float32 cannot hold the value for 1e[+]300"):
-        make_patch(network(), QUERIES[0], label, Criterion(kind, 1e300))
-
-
 def test_a_confidence_with_which_the_label_would_not_win_is_refused_and_the_least_one_named():
     model, query = network(), QUERIES[2]
-    label = int(logits_by_hand(model, query).argmin())
+    label = least_label(model, query)
     with pytest.raises(PatchError, match=r"would not win with probability 0.2, it needs above 0\.\d+$") as error:
         make_patch(model, query, label, Criterion("confidence", 0.2))
     least = float(str(error.value).split()[-1])
@@ -177,12 +185,6 @@ def test_a_confidence_with_which_the_label_would_not_win_is_refused_and_the_leas
     after = logits_by_hand(apply_patch(model, patch), query)
     assert after.argmax() == label
     assert 0 < after[label] - np.delete(after, label).max() < 0.01
-
-
-def test_a_model_of_one_class_is_not_patched():
-    model = PrototypeNetwork(METHODS["idw"], {"power": 2.0, "epsilon": 1e-3}, torch.zeros(2, 3), torch.zeros(2, 1))
-    with pytest.raises(PatchError, match="one class"):
-        make_patch(model, QUERIES[0], 0, Criterion("logit_margin", 1.0))
 
 
 def unlike_float64(change) -> PrototypeNetwork:
@@ -200,7 +202,7 @@ def unlike_float64(change) -> PrototypeNetwork:
 def test_a_margin_lost_in_float32_is_raised_tenfold_until_the_label_wins():
     # The old prototypes weigh a twentieth more than in float64: it takes more than a twentieth over the tie.
     model = unlike_float64(lambda scores: scores + math.log(1.05))
-    label = int(logits_by_hand(model, QUERIES[0]).argmin())
+    label = least_label(model)
     patch = make_patch(model, QUERIES[0], label)
     assert patch.criterion == Criterion("margin", 1e-3)
     assert patch.criterion_used.amount == pytest.approx(0.1)
@@ -210,20 +212,20 @@ def test_a_margin_lost_in_float32_is_raised_tenfold_until_the_label_wins():
 @pytest.mark.parametrize("criterion", [Criterion("logit_margin", 1.0), Criterion("confidence", 0.9)])
 def test_a_label_that_wins_less_clearly_than_required_in_float32_is_refused(criterion):
     model = unlike_float64(lambda scores: scores + math.log(1.05))
-    label = int(logits_by_hand(model, QUERIES[0]).argmin())
+    label = least_label(model)
     with pytest.raises(PatchError, match="float32 cannot hold a patch that meets"):
         make_patch(model, QUERIES[0], label, criterion)
 
 
 def test_a_patch_must_hold_in_a_batch_too():
     model = unlike_float64(lambda scores: scores + (math.log(1.05) if scores.shape[-2] > 1 else 0.0))
-    label = int(logits_by_hand(model, QUERIES[0]).argmin())
+    label = least_label(model)
     assert make_patch(model, QUERIES[0], label).criterion_used.amount == pytest.approx(0.1)
 
 
 def test_a_patched_model_is_checked_against_its_criterion():
     model = network()
-    label = int(logits_by_hand(model, QUERIES[0]).argmin())
+    label = least_label(model)
     patch = make_patch(model, QUERIES[0], label, Criterion("logit_margin", 1.0))
     patched = apply_patch(model, patch)
     check_patch(patched, patch)
@@ -232,3 +234,174 @@ def test_a_patched_model_is_checked_against_its_criterion():
     assert int(patched.predict(QUERIES[:1])[0]) == label
     with pytest.raises(PatchError, match=r"^logit_margin: .* meets 1"):
         check_patch(patched, patch)
+
+
+# Patches that are solved together
+
+
+@pytest.mark.parametrize("keep_logits", [False, True])
+@pytest.mark.parametrize("criterion", CRITERIA, ids=lambda one: one.kind)
+@pytest.mark.parametrize(("epsilon", "power"), [(0.0, 2.0), (1e-6, 0.5), (1e-3, 2.0), (1.0, 8.0)])
+def test_one_patch_has_the_eta_of_a_patch_alone(epsilon, power, criterion, keep_logits):
+    model = network(epsilon, power)
+    label = int(wrong_labels(model, QUERIES[:1])[0])
+    alone = make_patch(model, QUERIES[0], label, criterion, keep_logits=keep_logits)
+    (joint,) = make_patches(model, QUERIES[:1], np.array([label]), criterion, keep_logits=keep_logits)
+    assert joint.eta == pytest.approx(alone.eta, rel=1e-6)
+    assert joint.lead == pytest.approx(alone.lead, rel=1e-9)
+    assert (joint.logit_margin, joint.confidence) == pytest.approx((alone.logit_margin, alone.confidence), rel=1e-5)
+
+
+@pytest.mark.parametrize("keep_logits", [False, True])
+@pytest.mark.parametrize("criterion", CRITERIA, ids=lambda one: one.kind)
+def test_all_patches_hold_together_in_float64_and_in_the_model(criterion, keep_logits):
+    model, queries = network(), QUERIES[:8]
+    labels = wrong_labels(model, queries)
+    patches = make_patches(model, queries, labels, criterion, keep_logits=keep_logits)
+    assert len(patches) == len(queries)
+    after = apply_patches(model, patches)
+    logits = float64_logits(after, queries)
+    others = np.where(np.arange(4) == labels[:, None], -np.inf, logits)
+    leads = logits[np.arange(len(labels)), labels] - others.max(1)
+    assert (leads >= 0.999 * np.array([patch.lead for patch in patches if criterion.kind != "confidence"] or [0])).all()
+    if criterion.kind == "confidence":
+        chosen = np.exp(logits[np.arange(len(labels)), labels]) / np.exp(logits).sum(1)
+        assert (chosen >= 0.9 * (1 - 1e-4)).all()
+    assert (after.predict(queries) == labels).all()
+    assert [int(after.predict(query[None])[0]) for query in queries] == labels.tolist()
+
+
+def test_the_patches_of_two_classes_solve_the_linear_equations_of_their_leads():
+    model = network(epsilon=0.1, classes=2)
+    queries, labels = QUERIES[:2], wrong_labels(model, QUERIES[:2])
+    patches = make_patches(model, queries, labels, Criterion("logit_margin", 1.0))
+    bare = PrototypeNetwork(
+        model.method,
+        model.parameters_of_method,
+        torch.cat([model.keys.detach(), torch.from_numpy(queries)]),
+        torch.cat([model.values.detach(), torch.zeros(2, 2)]),
+    )
+    rest = float64_logits(bare, queries)
+    sign = np.array([1.0 if label == 0 else -1.0 for label in labels])
+    distance = np.linalg.norm(queries[:, None].astype(float) - bare.keys.detach().numpy()[None], axis=2)
+    weights = 1 / (0.1 + distance**2)
+    weights /= weights.sum(1, keepdims=True)
+    coefficients = weights[:, -2:] * sign[:, None] * sign[None]
+    etas = np.linalg.solve(coefficients, 1.0 - sign * (rest[:, 0] - rest[:, 1]))
+    np.testing.assert_allclose([patch.eta for patch in patches], etas, rtol=1e-5)
+
+
+def test_no_smaller_sum_of_etas_does_on_a_grid():
+    coefficients = np.array([[1.0, -0.4], [-0.3, 1.0], [0.5, 0.5]])
+    required = np.array([0.2, 0.1, 0.3])
+    found = smallest_etas(coefficients, required, np.ones(2))
+    assert (coefficients @ found >= required - 1e-9).all()
+    grid = np.array(list(itertools.product(np.linspace(0, 1, 201), repeat=2)))
+    feasible = grid[(grid @ coefficients.T >= required - 1e-9).all(1)]
+    assert found.sum() <= feasible.sum(1).min() + 1e-9
+    assert found.sum() >= feasible.sum(1).min() - 0.02
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e9])
+def test_the_units_of_the_etas_do_not_matter(scale):
+    coefficients, required = np.array([[1.0, -0.4], [-0.3, 1.0]]), np.array([0.2, 0.1])
+    exact = np.linalg.solve(coefficients, required) * np.array([scale, 1.0])
+    found = smallest_etas(coefficients / np.array([scale, 1.0]), required, np.array([scale, 1.0]))
+    np.testing.assert_allclose(found, exact, rtol=1e-8)
+
+
+def test_equal_inputs_with_equal_labels_count_once():
+    model = network()
+    label = wrong_labels(model, QUERIES[:1])
+    once = make_patches(model, QUERIES[:1], label)
+    twice = make_patches(model, QUERIES[[0, 0, 0]], np.repeat(label, 3))
+    assert [patch.eta for patch in twice] == [patch.eta for patch in once]
+
+
+@pytest.mark.parametrize("criterion", CRITERIA, ids=lambda one: one.kind)
+@pytest.mark.parametrize("distance", [1e-6, 1e-4, 1e-2])
+def test_near_inputs_with_equal_labels_hold_together(distance, criterion):
+    model = network()
+    near = np.stack([QUERIES[0], QUERIES[0] + np.float32([distance, 0, 0])])
+    labels = np.repeat(wrong_labels(model, near[:1]), 2)
+    after = apply_patches(model, make_patches(model, near, labels, criterion))
+    assert (after.predict(near) == labels).all()
+
+
+@pytest.mark.parametrize("distance", [0.0, 1e-6, 1e-4])
+def test_near_inputs_with_different_labels_conflict_and_are_named(distance):
+    model = network()
+    near = np.stack([QUERIES[1], QUERIES[0], QUERIES[0] + np.float32([distance, 0, 0])])
+    first = int(model.predict(QUERIES[:1])[0])
+    labels = np.array([int(wrong_labels(model, near[:1])[0]), (first + 1) % 4, (first + 2) % 4])
+    with pytest.raises(PatchConflictError, match="different labels for input 1 and input 2") as error:
+        make_patches(model, near, labels, Criterion("logit_margin", 1.0))
+    ((one, other, found),) = error.value.conflicts
+    assert (one, other) == ("input 1", "input 2")
+    assert found == pytest.approx(float(np.linalg.norm(near[1] - near[2])), abs=1e-12)
+
+
+def test_of_many_conflicts_three_are_named_and_the_others_counted():
+    model = network()
+    queries = np.repeat(QUERIES[:1], 4, axis=0)
+    with pytest.raises(PatchConflictError) as error:
+        make_patches(model, queries, np.arange(4))
+    message, listed = str(error.value), len(error.value.conflicts)
+    assert listed > 3
+    assert message.count("distance 0") == 3
+    assert message.endswith(f"; and {listed - 3} more")
+    assert "\n" not in message
+
+
+def test_a_conflict_of_inputs_that_do_not_count_as_near_is_reported_without_pairs(monkeypatch):
+    monkeypatch.setattr("idwbench.models.joint_patches.CONFLICT_DISTANCE", 1e-4)
+    near = np.stack([QUERIES[0], QUERIES[0] + np.float32([1e-4, 0, 0])])
+    labels = (network().predict(near) + np.array([1, 2])) % 4
+    with pytest.raises(PatchConflictError, match="no η makes every input get its label") as error:
+        make_patches(network(), near, labels, Criterion("logit_margin", 1.0))
+    assert error.value.conflicts == ()
+
+
+def test_an_input_that_is_right_gets_no_patch_but_stays_right():
+    model = network()
+    labels = wrong_labels(model, QUERIES[:8])
+    labels[3] = model.predict(QUERIES[3:4])[0]
+    patches = make_patches(model, QUERIES[:8], labels)
+    assert len(patches) == 7
+    assert not any(np.array_equal(patch.key, QUERIES[3]) for patch in patches)
+    assert (apply_patches(model, patches).predict(QUERIES[:8]) == labels).all()
+
+
+def test_an_input_that_the_others_would_break_gets_a_patch_of_its_own():
+    model = network()
+    right = int(model.predict(QUERIES[:1])[0])
+    ring = QUERIES[0] + np.float32(1e-2) * np.concatenate([np.eye(3), -np.eye(3)]).astype(np.float32)
+    queries = np.concatenate([QUERIES[:1], ring])
+    labels = np.array([right] + [(right + 1) % 4] * 6)
+    patches = make_patches(model, queries, labels)
+    assert any(np.array_equal(patch.key, QUERIES[0]) for patch in patches)
+    assert (apply_patches(model, patches).predict(queries) == labels).all()
+
+
+def test_nothing_is_patched_where_all_labels_are_right():
+    assert make_patches(network(), QUERIES, network().predict(QUERIES)) == []
+
+
+def test_kept_logits_are_those_before_the_patch_but_of_the_label():
+    model = network()
+    label = int(wrong_labels(model, QUERIES[:1])[0])
+    patch = make_patch(model, QUERIES[0], label, Criterion("logit_margin", 2.0), keep_logits=True)
+    before, after = (float64_logits(one, QUERIES[:1])[0] for one in (model, apply_patches(model, [patch])))
+    np.testing.assert_allclose(np.delete(after, label), np.delete(before, label), rtol=1e-5)
+    assert after[label] - np.delete(after, label).max() == pytest.approx(2, rel=1e-5)
+
+
+def test_keeping_the_logits_of_several_classes_changes_more_predictions_of_others():
+    model = network(classes=6)
+    points = np.random.default_rng(2).normal(size=(500, 3)).astype(np.float32)
+    before, changed = model.predict(points), {False: 0, True: 0}
+    for query, label in zip(QUERIES[:5], wrong_labels(model, QUERIES[:5]), strict=True):
+        for keep_logits in (False, True):
+            after = apply_patches(model, make_patches(model, query[None], label[None], keep_logits=keep_logits))
+            changed[keep_logits] += int((after.predict(points) != before).sum())
+    assert changed[False] < changed[True]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from blob_data import make_dataset, make_regression
 from scipy.spatial.distance import cdist
 
-from idwbench.data.dataset import Dataset, Scaling, Split
+from idwbench.data.dataset import Dataset, Split
 from idwbench.models import neighbours
 from idwbench.models.neighbours import PrototypeQuality, nearest, several_nearest, squared_distances
 from idwbench.runs.config import run_config
-from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.metrics import METRICS, QUALITY_METRICS
 from idwbench.runs.results import RunResult
 from idwbench.training.kernels.neighbours import nearest_in_stack
@@ -78,13 +78,6 @@ def test_the_metrics_are_those_of_scipy_and_loops(dataset, n):
     assert (("train", "key_spacing") in found) == (n > 1)
 
 
-def test_a_regression_has_no_metric_of_labels_and_no_split_but_train():
-    dataset = make_regression()
-    found = PrototypeQuality(dataset.splits).metrics(*prototypes(dataset, 4))
-    assert {split for split, _ in found} == {"train"}
-    assert not {"key_agreement", "nearest_key_accuracy"} & {name for _, name in found}
-
-
 def test_keys_on_training_points_have_distance_exactly_zero():
     dataset = make_dataset(n_features=60)
     rows = [0, 5, 17]
@@ -107,16 +100,7 @@ def test_all_but_one_of_equal_keys_are_dead_and_their_spacing_is_zero():
 def a_set(inputs) -> Dataset:
     inputs = np.ascontiguousarray(inputs, dtype=np.float32)
     split = Split(inputs, np.zeros(len(inputs), np.int64))
-    return Dataset(
-        config=parse_dataset("two_moons"),
-        train=split,
-        test=split,
-        holdout=None,
-        scaling=Scaling.identity(),
-        image_shape=None,
-        class_names=("a", "b"),
-        sha256="0" * 64,
-    )
+    return replace(make_dataset(n_features=2, n_classes=2), train=split, test=split, holdout=None)
 
 
 @pytest.mark.parametrize("inputs", [[[1.0, 2.0]], [[1.0, 2.0]] * 5], ids=["one point", "equal points"])
@@ -155,11 +139,6 @@ def test_the_nearest_point_is_found_far_from_the_origin(offset):
     assert (distance[:5] == 0).all()
 
 
-def test_a_result_without_keys_has_no_metrics_of_quality(blobs):
-    diverged = RunResult(run_config("two_moons"), "diverged", (), {}, {}, None, 3, 0.1, "torch", "cpu", 1)
-    assert PrototypeQuality(blobs.splits).stack_metrics([diverged, diverged]) == [{}, {}]
-
-
 def test_of_equally_near_points_the_first_counts_however_the_product_rounds():
     generator = np.random.default_rng(2)
     others = generator.normal(size=(37, 20)).astype(np.float32)
@@ -179,17 +158,6 @@ def test_several_nearest_are_in_the_order_of_their_distances():
     np.testing.assert_allclose(distances, np.sort(exact)[:, :5], rtol=1e-12)
     np.testing.assert_allclose(squared_distances(queries, points), exact**2, rtol=1e-12)
     assert nearest(points[:1], points[:1], np.array([0]))[1].tolist() == [np.inf]
-
-
-def test_the_nearest_input_of_a_key_is_that_of_a_search_by_brute_force():
-    generator = np.random.default_rng(1)
-    points = generator.normal(size=(5, 7)).astype(np.float32)
-    inputs = np.concatenate([generator.normal(size=(200, 7)), points[:1], points[1:2] + 1e-6]).astype(np.float32)
-    found, distance = nearest(points, inputs)
-    distances = np.array([[np.sqrt(((a - b) ** 2).sum()) for b in inputs.astype(float)] for a in points.astype(float)])
-    np.testing.assert_array_equal(found, distances.argmin(1))
-    np.testing.assert_allclose(distance, distances.min(1), rtol=1e-12)
-    assert (found[0], distance[0]) == (200, 0.0)
 
 
 def test_the_metrics_of_quality_are_those_that_a_classification_has():
