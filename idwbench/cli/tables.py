@@ -32,7 +32,8 @@ def write_tables(tables: Sequence[Table], table_format: str, output: Path | None
     elif table_format == "rich" and sys.stdout.isatty():
         # Without bold, on a dumb terminal, a star marks the best.
         style = None if os.environ.get("TERM") in ("dumb", "unknown") else _styled
-        echo(render_text(tables, shutil.get_terminal_size().columns, style), nl=False)
+        # Its texts are without control characters already, those of the style must stay.
+        typer.echo(render_text(tables, shutil.get_terminal_size().columns, style), nl=False)
     else:
         echo(render(tables, table_format), nl=False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -92,25 +92,27 @@ def _narrowest(column: Column, star: bool) -> int:
     return _width(column, star) if column.numeric else max(map(cell_len, words), default=0)
 
 
-def _blocks(columns: Sequence[Column], width: int, star: bool) -> Iterator[dict[Column, int]]:
+def _blocks(columns: Sequence[Column], width: int, star: bool) -> Iterator[list[tuple[Column, int]]]:
     """Yield columns that stand side by side with their widths; each block repeats the first texts."""
-    widths = {column: _width(column, star) for column in columns}
-    narrow, least = dict(widths), {column: _narrowest(column, star) for column in columns}
-    while sum(narrow.values()) + _GAP * len(narrow) > width:
-        wider = [column for column in columns if narrow[column] > least[column]]
+    widths, least = ([measure(column, star) for column in columns] for measure in (_width, _narrowest))
+    narrow = [*widths]
+    while sum(narrow) + _GAP * len(narrow) > width:
+        wider = [place for place in range(len(columns)) if narrow[place] > least[place]]
         if not wider:
             break
         narrow[max(wider, key=narrow.__getitem__)] -= 1
     else:
-        yield narrow
+        yield [*zip(columns, narrow, strict=True)]
         return
-    widths = {column: max(least[column], min(widths[column], width // 4)) for column in columns}
-    block = repeated = dict([*widths.items()][: _n_repeated(columns)])
-    for column in columns[len(repeated) :]:
-        if len(block) > len(repeated) and sum(block.values()) + widths[column] + _GAP * (len(block) + 1) > width:
+    widths = [max(low, min(natural, width // 4)) for low, natural in zip(least, widths, strict=True)]
+    sized = [*zip(columns, widths, strict=True)]
+    n = _n_repeated(columns)
+    block = sized[:n]
+    for column, size in sized[n:]:
+        if len(block) > n and sum(w + _GAP for _, w in block) + size + _GAP > width:
             yield block
-            block = repeated
-        block = {**block, column: widths[column]}
+            block = sized[:n]
+        block.append((column, size))
     yield block
 
 
@@ -127,33 +129,30 @@ def _n_repeated(columns: Sequence[Column]) -> int:
     return n
 
 
-def _block(block: Mapping[Column, int], table: Table, style: Style | None) -> Iterator[str]:
+def _block(block: Sequence[tuple[Column, int]], table: Table, style: Style | None) -> Iterator[str]:
     """Yield the lines of some columns: headers at the bottom, a rule, rows, and an empty line between groups."""
     show = style or (lambda text, how: text)
-    texts = {column: _texts(column, style is None) for column in block}
-    height = max(len(header) for header, _ in texts.values())
-    heads = [[""] * (height - len(header)) + header for header, _ in texts.values()]
+    headers, texts = zip(*(_texts(column, style is None) for column, _ in block), strict=True)
+    height = max(map(len, headers))
     yield ""
-    for line in zip(*heads, strict=True):
-        yield (
-            " "
-            + "  ".join(
-                show(_padded(text, column, block[column]), "bold") for column, text in zip(block, line, strict=True)
-            ).rstrip()
-        )
-    yield f" {'─' * (sum(block.values()) + _GAP * (len(block) - 1))}"
-    for place, group in enumerate(table.groups):
+    for line in zip(*([""] * (height - len(header)) + header for header in headers), strict=True):
+        words = (show(_padded(text, *sized), "bold") for sized, text in zip(block, line, strict=True))
+        yield f" {'  '.join(words)}".rstrip()
+    yield f" {'─' * (sum(width + _GAP for _, width in block) - _GAP)}"
+    for place, (group, *cells) in enumerate(zip(table.groups, *texts, strict=True)):
         if place and group != table.groups[place - 1]:
             yield ""
-        yield from _row([(column, texts[column][1][place], block[column]) for column in block], place, show)
+        yield from _row(block, cells, place, show)
     yield ""
 
 
-def _row(cells: Sequence[tuple[Column, str, int]], place: int, show: Style) -> Iterator[str]:
-    wrapped = [[text] if cell_len(text) <= width else _wrapped(text, width) for _, text, width in cells]
+def _row(block: Sequence[tuple[Column, int]], texts: Sequence[str], place: int, show: Style) -> Iterator[str]:
+    """Yield the lines of a row: several if a text is wrapped."""
+    sized = zip(texts, block, strict=True)
+    wrapped = [[text] if cell_len(text) <= width else _wrapped(text, width) for text, (_, width) in sized]
     for number in range(max(map(len, wrapped))):
         line = []
-        for lines, (column, _, width) in zip(wrapped, cells, strict=True):
+        for lines, (column, width) in zip(wrapped, block, strict=True):
             cell = column.cells[place]
             text = _padded(lines[number] if number < len(lines) else "", column, width)
             how = "bold" if cell.best else cell.colour
