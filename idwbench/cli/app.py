@@ -20,8 +20,8 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 import idwbench
-from idwbench.cli.echo import echo
 from idwbench.cli.errors import OneLineCommand, usage_line
+from idwbench.cli.output import echo
 
 __all__ = ["COMMANDS", "FUNCTIONS", "app", "run"]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from idwbench.cli.echo import echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Json, ModelOrRun, Plugins, load_plugins
-from idwbench.cli.output import print_facts
+from idwbench.cli.output import echo_json, print_facts
 
 __all__ = ["card"]
 

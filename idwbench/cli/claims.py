@@ -40,8 +40,8 @@ def claims(
     table_format = check_format(format, output, json)
     load_plugins(plugin)
 
+    from idwbench.cli.output import write_tables
     from idwbench.cli.quality import advise, measured_runs, opened
-    from idwbench.cli.tables import write_tables
     from idwbench.files import check_output
 
     results = opened(db, measure)

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from idwbench.cli.echo import echo
+from idwbench.cli.output import echo
 from idwbench.errors import (
     DatasetError,
     IdwbenchError,

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idwbench.cli.echo import echo, echo_json
-from idwbench.cli.output import print_line, print_table
+from idwbench.cli.output import echo, echo_json, print_line, print_table
 
 if TYPE_CHECKING:
     from idwbench.explanations.explanation import Answer, Explanation, LayerAttention, MaskEffect

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Force, Json, ModelOrRun, Plugins, load_plugins
+from idwbench.cli.output import echo, echo_json
 
 __all__ = ["export_model"]
 

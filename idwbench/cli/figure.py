@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idwbench.cli.completion import complete_figure, complete_table
-from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import (
     DEFAULT_DATABASE,
     Database,
@@ -21,6 +20,7 @@ from idwbench.cli.options import (
     Prototypes,
     load_plugins,
 )
+from idwbench.cli.output import echo, echo_json
 from idwbench.errors import ConfigError
 
 if TYPE_CHECKING:

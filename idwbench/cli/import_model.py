@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idwbench.attention.scores import METHODS
-from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DATA, MODEL, DataDir, Force, Json, Parameters, Plugins, key_values, load_plugins
+from idwbench.cli.output import echo, echo_json, print_metrics
 from idwbench.cli.settings import with_parameters
 
 if TYPE_CHECKING:
@@ -89,9 +89,5 @@ def _print_model(model: SavedModel, output: Path, as_json: bool) -> None:
         facts = {"prototypes": len(model.network.keys), "features": model.n_features, "outputs": model.n_outputs}
         echo_json({**facts, "classes": list(model.class_names), **named, "model": str(output)})
         return
-
-    from idwbench.cli.metric_lines import metric_lines
-
-    for line in metric_lines(metrics):
-        echo(line)
+    print_metrics(metrics)
     echo(f"model {output}")

@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from idwbench.cli.echo import echo
+from idwbench.cli.output import echo
 from idwbench.errors import IdwbenchError
 
 __all__ = ["Interruption", "interruptible"]

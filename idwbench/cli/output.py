@@ -1,18 +1,58 @@
-"""Facts and tables in the terminal; `idwbench.cli.echo` prints lines and JSON."""
+"""What commands print: lines, facts, tables and JSON, with control characters of files and names escaped.
+
+Nothing else in the command line calls `typer.echo`, which lets them pass.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from idwbench.cli.echo import echo
+import typer
+
 from idwbench.errors import printable
 
-__all__ = ["print_facts", "print_line", "print_table", "terminal_width"]
+if TYPE_CHECKING:
+    from idwbench.report.tables import Table
+    from idwbench.runs.metrics import Metrics
 
-_PIPE = 120  # columns of a table that goes to a pipe or a file
+__all__ = [
+    "echo",
+    "echo_json",
+    "print_facts",
+    "print_line",
+    "print_metrics",
+    "print_table",
+    "terminal_width",
+    "write_tables",
+]
+
+_PIPE = 120  # columns of a table that goes to a pipe
+
+
+def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a text to stdout or stderr."""
+    typer.echo(printable(text), err=err, nl=nl)
+
+
+def echo_json(content: Any, *, indent: int | None = None) -> None:
+    """Print JSON, which has null for numbers that are not finite, and text for times."""
+    import json
+
+    echo(json.dumps(_finite(content), indent=indent, default=str, allow_nan=False))
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def terminal_width(*, err: bool = False) -> int | None:
@@ -39,25 +79,62 @@ def print_line(text: str, *, err: bool = False, hanging: int = 2) -> None:
     echo("\n".join(lines), err=err)
 
 
-def print_facts(facts: Mapping[str, object], *, indent: int = 0) -> None:
-    """Print names and values in two columns, without what is None or empty."""
+def print_facts(facts: Mapping[str, object], *, title: str = "", indent: int = 0) -> None:
+    """Print names and values in two columns, below a title, without what is None or empty; nothing without facts."""
     shown = {printable(name, kept=""): str(value) for name, value in facts.items() if value not in (None, "")}
+    if shown and title:
+        echo(f"\n{title}")
     width = max(map(len, shown), default=0)
     for name, value in shown.items():
         print_line(f"{'':{indent}}{name:<{width}}  {printable(value, kept='')}", hanging=indent + width + 2)
 
 
-def print_table(columns: Mapping[str, Sequence[str]], *, texts: Collection[str] = ()) -> None:
-    """Print a table of columns by header; those in `texts` stand on the left, and may be wrapped between words."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def print_metrics(metrics: Metrics) -> None:
+    """Print ``test accuracy 97.00 %`` for each metric of a task, by split."""
+    from idwbench.runs.metrics import METRICS, SPLITS
 
-    table = Table(box=SIMPLE_HEAD)
-    for name in columns:
-        is_text = name in texts
-        table.add_column(Text(printable(name)), justify="left" if is_text else "right", no_wrap=not is_text)
-    for cells in zip(*columns.values(), strict=True):
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    Console(highlight=False, width=terminal_width() or _PIPE).print(table)
+    of_task = sorted(name for name, metric in METRICS.items() if metric.task is not None)
+    for split, name in ((split, name) for split in SPLITS for name in of_task):
+        if (value := metrics.get((split, name))) is not None:
+            echo(f"{split} {name} {100 * value:.2f} %" if METRICS[name].percent else f"{split} {name} {value:.4g}")
+
+
+def print_table(columns: Mapping[str, Sequence[str]], *, texts: Collection[str] = (), title: str = "") -> None:
+    """Print a table of columns by header; those in `texts` stand on the left, and may be wrapped between words."""
+    from idwbench.report.tables import Table, text_column
+
+    shown = (text_column(name, name, column, numeric=name not in texts) for name, column in columns.items())
+    n_rows = max(map(len, columns.values()), default=0)
+    _print_tables([Table(title, tuple(shown), (None,) * n_rows)], _PIPE)
+
+
+def write_tables(tables: Sequence[Table], table_format: str, output: Path | None, *, force: bool) -> None:
+    """Write tables to a file and print its name, or print them."""
+    from idwbench.report.render import render
+
+    if output is not None:
+        from idwbench.files import write_file
+
+        write_file(output, render(tables, table_format).encode(), overwrite=force)
+        echo(str(output))
+    elif table_format == "rich":
+        _print_tables(tables, 100)
+    else:
+        echo(render(tables, table_format), nl=False)
+
+
+def _print_tables(tables: Sequence[Table], width: int) -> None:
+    """Print tables in the width of the terminal; `width` is that of a pipe."""
+    from idwbench.report.text import render_text
+
+    terminal = terminal_width()
+    # Without bold, on a dumb terminal, a star marks the best.
+    is_plain = terminal is None or os.environ.get("TERM") in ("dumb", "unknown")
+    # The function escapes the control characters of texts, but for those of styles.
+    typer.echo(render_text(tables, terminal or width, None if is_plain else _styled), nl=False)
+
+
+def _styled(text: str, how: str) -> str:
+    if how in ("bold", "dim"):
+        return typer.style(text, **{how: True})
+    return text if os.environ.get("NO_COLOR") else typer.style(text, fg=how)

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from idwbench.cli.completion import complete_table
-from idwbench.cli.echo import echo
 from idwbench.cli.options import (
     DEFAULT_DATABASE,
     Database,
@@ -19,6 +18,7 @@ from idwbench.cli.options import (
     Prototypes,
     load_plugins,
 )
+from idwbench.cli.output import echo
 
 __all__ = ["page"]
 

@@ -8,8 +8,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
-from idwbench.cli.echo import echo
-from idwbench.cli.output import print_line
+from idwbench.cli.output import echo, print_line
 from idwbench.cli.setting_progress import RunLabels, SettingProgress, settings_of_plan
 from idwbench.errors import error_summary
 from idwbench.report.labels import count_label

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Force, Json, Measure, Plugins, load_plugins
+from idwbench.cli.output import echo, echo_json
 
 if TYPE_CHECKING:
     from idwbench.publications.folder import Published

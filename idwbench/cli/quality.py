@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idwbench.cli.echo import echo
 from idwbench.cli.interruption import interruptible
+from idwbench.cli.output import echo
 from idwbench.report.labels import count_label
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idwbench.cli.completion import complete_table
-from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import (
     DEFAULT_DATABASE,
     Database,
@@ -25,6 +24,7 @@ from idwbench.cli.options import (
     check_format,
     load_plugins,
 )
+from idwbench.cli.output import echo, echo_json
 from idwbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -127,8 +127,8 @@ def report(
     table_format = check_format(format, output, json)
     load_plugins(plugin)
 
+    from idwbench.cli.output import write_tables
     from idwbench.cli.quality import advised
-    from idwbench.cli.tables import write_tables
 
     setting = "table" if leaderboard is None else "leaderboard"
     runs = _selected(db, name, setting, method or (), prototypes or (), metric, measure, data_dir)

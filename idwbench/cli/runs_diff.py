@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, Json
+from idwbench.cli.output import echo, echo_json, print_line
 from idwbench.cli.runs_options import RunKey
+
+if TYPE_CHECKING:
+    from idwbench.results.comparison import Comparison
 
 __all__ = ["runs_diff"]
 
@@ -19,38 +21,31 @@ def runs_diff(one: RunKey, other: RunKey, db: Database = DEFAULT_DATABASE, json:
 
     found = compare_runs(Results(db, read_only=True), one, other)
     if json:
-        from idwbench.cli.runs_differences import facts_of_arrays
+        from idwbench.cli.runs_differences import array_facts
 
         metrics = {"_".join(key): values for key, values in found.metrics.items()}
         facts: dict[str, Any] = {"runs": [run.run_key for run in found.runs], "settings": found.settings}
         facts |= {"metrics": metrics, "curve_difference": found.curve, "environment": found.environment}
-        echo_json({**facts, "arrays": facts_of_arrays(found.arrays)}, indent=1)
+        echo_json({**facts, "arrays": array_facts(found.arrays)}, indent=1)
         return
-    from idwbench.cli.runs_table import printable
-
-    for line in _lines(found):
-        echo(printable(line))
+    _print_comparison(found)
 
 
-def _lines(found: Any) -> Iterator[str]:
-    from idwbench.cli.runs_differences import array_line, curve_line, difference_table, metric_table
+def _print_comparison(found: Comparison) -> None:
+    from idwbench.cli.runs_differences import array_line, curve_line, print_differences, print_metric_differences
 
-    keys = tuple(run.run_key[:12] for run in found.runs)
-    if found.settings:
-        yield from difference_table("settings", found.settings, keys)
-    else:
-        yield "settings: equal"
-    if any(run.state != "complete" for run in found.runs):
-        yield from ("", *difference_table("state", {"state": tuple(run.state for run in found.runs)}, keys))
-    if found.metrics:
-        yield from ("", *metric_table(found.metrics, keys))
+    one, other = found.runs
+    heads = (one.run_key[:12], other.run_key[:12]) if one.run_key != other.run_key else ("one", "other")
+    print_differences("settings", found.settings, heads)
+    if not found.settings:
+        echo("settings: equal")
+    if {one.state, other.state} != {"complete"}:
+        print_differences("state", {"state": (one.state, other.state)}, heads)
+    print_metric_differences(found.metrics, heads)
     if found.curve != 0:
-        yield from ("", curve_line(found.curve))
-    if found.arrays:
-        yield from ("", "arrays")
-        yield from (f"  {array_line(name, difference)}" for name, difference in found.arrays.items())
-    yield ""
-    if found.environment:
-        yield from difference_table("environment", found.environment, keys)
-    else:
-        yield "environment: equal"
+        echo(curve_line(found.curve))
+    for name, difference in found.arrays.items():
+        print_line(f"array {array_line(name, difference)}")
+    print_differences("environment", found.environment, heads)
+    if not found.environment:
+        echo("environment: equal")

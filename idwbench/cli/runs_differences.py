@@ -1,39 +1,37 @@
-"""Differences of runs as lines of text and as JSON."""
+"""Differences of runs: what is printed of them, and facts for JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from idwbench.cli.output import print_table
 from idwbench.report.labels import plain_value
 from idwbench.results.comparison import ArrayDifference
 from idwbench.runs.metrics import METRICS
 
-__all__ = ["array_line", "curve_line", "difference_table", "facts_of_arrays", "metric_table"]
+__all__ = ["array_facts", "array_line", "curve_line", "print_differences", "print_metric_differences"]
 
 
-def metric_table(
+def print_metric_differences(
     metrics: Mapping[tuple[str, str], tuple[float | None, float | None]], heads: tuple[str, str]
-) -> Iterator[str]:
-    """Yield a table of metrics, in percent where reports show them so, with a column for the difference."""
+) -> None:
+    """Print a table of metrics, in percent where reports show them so, with a column for the difference."""
     rows: dict[str, tuple[Any, ...]] = {}
     for (split, name), pair in metrics.items():
         percent = name in METRICS and METRICS[name].percent
         one, other = (value if value is None or not percent else 100 * value for value in pair)
         label = f"{split} {name.replace('_', ' ')}{' in %' if percent else ''}"
         rows[label] = (one, other, None if one is None or other is None else other - one)
-    yield from difference_table("metrics", rows, (*heads, "difference"))
+    print_differences("metrics", rows, (*heads, "difference"))
 
 
-def difference_table(title: str, pairs: Mapping[str, tuple[Any, ...]], heads: tuple[str, ...]) -> Iterator[str]:
-    """Yield a table with a line for each name, and a heading; nothing without lines."""
-    if not pairs:
-        return
-    rows = [(name, *map(_text, values)) for name, values in pairs.items()]
-    widths = [max(map(len, column)) for column in zip((title, *heads), *rows, strict=True)]
-    for row in ((title, *heads), *rows):
-        cells = [f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True)]
-        yield "  ".join(cells).rstrip()
+def print_differences(title: str, pairs: Mapping[str, tuple[Any, ...]], heads: tuple[str, ...]) -> None:
+    """Print a table with a row for each name and the values below `heads`; nothing without names."""
+    if pairs:
+        values = zip(*(map(_text, row) for row in pairs.values()), strict=True)
+        columns = {title: [*pairs], **dict(zip(heads, map(list, values), strict=True))}
+        print_table(columns, texts=columns)
 
 
 def array_line(name: str, difference: ArrayDifference) -> str:
@@ -48,7 +46,7 @@ def array_line(name: str, difference: ArrayDifference) -> str:
     return f"{name} {one}: {found}"
 
 
-def facts_of_arrays(differences: Mapping[str, ArrayDifference]) -> dict[str, dict[str, Any]]:
+def array_facts(differences: Mapping[str, ArrayDifference]) -> dict[str, dict[str, Any]]:
     """Return differences of arrays for JSON."""
     return {
         name: {"identical": found.identical, "largest_difference": found.largest, "shapes": found.shapes}

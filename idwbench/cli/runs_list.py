@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, Json
+from idwbench.cli.output import echo, echo_json, terminal_width
 from idwbench.cli.runs_options import States, Sweep, Where
 
 __all__ = ["runs_list"]
@@ -36,7 +36,7 @@ def runs_list(
     learning_rate, test_accuracy, host, tags or finished_at. It has ==, !=, <, <=, >, >=, and, or, not, arithmetic and
     in: method in ["idw", "neg_dist"], "best" in tags. None is a missing value.
     """
-    from idwbench.cli.runs_table import row_facts, run_lines, terminal_width
+    from idwbench.cli.runs_table import row_facts, run_lines
     from idwbench.results.filters import sorted_runs
     from idwbench.results.store import Results
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Json, Plugins, load_plugins
+from idwbench.cli.output import echo, echo_json, print_line
 from idwbench.cli.runs_options import RunKey
 
 if TYPE_CHECKING:
@@ -39,36 +38,36 @@ def runs_replay(
     if json:
         echo_json(_facts(replay), indent=1)
     else:
-        echo("\n".join(_lines(replay)))
+        _print_replay(replay)
     if not replay.identical:
         raise typer.Exit(1)
 
 
 def _facts(replay: Replay) -> dict[str, Any]:
-    from idwbench.cli.runs_differences import facts_of_arrays
+    from idwbench.cli.runs_differences import array_facts
 
     metrics = {"_".join(key): {"stored": pair[0], "new": pair[1]} for key, pair in replay.metrics.items()}
     facts = {"run_key": replay.run.run_key, "identical": replay.identical, "states": replay.states}
-    facts |= {"metrics": metrics, "curve_difference": replay.curve, "arrays": facts_of_arrays(replay.arrays)}
+    facts |= {"metrics": metrics, "curve_difference": replay.curve, "arrays": array_facts(replay.arrays)}
     return {**facts, "environment": replay.environment}
 
 
-def _lines(replay: Replay) -> Iterator[str]:
-    from idwbench.cli.runs_differences import array_line, curve_line, difference_table, metric_table
+def _print_replay(replay: Replay) -> None:
+    from idwbench.cli.runs_differences import array_line, curve_line, print_differences, print_metric_differences
 
     heads = ("stored", "new")
     if replay.identical:
-        yield "identical"
+        echo("identical")
     else:
         if replay.states[0] != replay.states[1]:
-            yield f"state: stored {replay.states[0]}, new {replay.states[1]}"
+            echo(f"state: stored {replay.states[0]}, new {replay.states[1]}")
         differing = {key: pair for key, pair in replay.metrics.items() if pair[0] != pair[1]}
-        yield from metric_table(differing, heads)
+        print_metric_differences(differing, heads)
         if replay.metrics and not differing:
-            yield "metrics: equal"
+            echo("metrics: equal")
         for name, difference in replay.arrays.items():
-            yield f"array {array_line(name, difference)}"
-        yield curve_line(replay.curve)
+            print_line(f"array {array_line(name, difference)}")
+        echo(curve_line(replay.curve))
         if not replay.environment:
-            yield "environment: equal"
-    yield from difference_table("environment", replay.environment, heads)
+            echo("environment: equal")
+    print_differences("environment", replay.environment, heads)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, Json
+from idwbench.cli.output import echo, echo_json
 from idwbench.cli.runs_options import RunKeys, States, Sweep, Where, selected_keys
 
 __all__ = ["runs_rm"]

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import DEFAULT_DATABASE, Database, Json
+from idwbench.cli.output import echo, echo_json, print_facts, print_line, print_table
 from idwbench.cli.runs_options import RunKey
+from idwbench.errors import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from idwbench.results.records import StoredRun
     from idwbench.results.store import Results
+    from idwbench.runs.results import CurvePoint
 
-__all__ = ["runs_show"]
+__all__ = ["blocks", "runs_show", "shown_epochs"]
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_MOST_BLOCKS = 44
+_ROWS = 8
 
 
 def runs_show(run: RunKey, db: Database = DEFAULT_DATABASE, json: Json = False) -> None:
@@ -30,10 +38,7 @@ def runs_show(run: RunKey, db: Database = DEFAULT_DATABASE, json: Json = False) 
     if json:
         echo_json(_facts(results, found), indent=1)
         return
-    from idwbench.cli.runs_table import printable, terminal_width
-
-    for line in _lines(results, found, terminal_width() or 100):
-        echo(printable(line))
+    _print_run(results, found)
 
 
 def _recording(results: Results, run: StoredRun) -> Path | None:
@@ -62,70 +67,110 @@ def _facts(results: Results, run: StoredRun) -> dict[str, Any]:
     return {**facts, **content}
 
 
-def _lines(results: Results, run: StoredRun, width: int) -> Iterator[str]:
-    from idwbench.cli.runs_curve import curve_lines
-    from idwbench.cli.runs_table import time_label
-    from idwbench.report.labels import plain_value, value_label
-    from idwbench.results.comparison import environment, metric_names, run_settings
+def _print_run(results: Results, run: StoredRun) -> None:
+    from idwbench.report.labels import plain_value
+    from idwbench.results.comparison import environment, run_settings
 
-    yield f"run {run.run_key}"
-    yield f"{run.label} · seed {run.seed}"
-    state = f"{run.state} in epoch {run.diverged_epoch}" if run.diverged_epoch else run.state
-    state += ", being trained again" if run.retraining else ""
-    facts: dict[str, Any] = {"state": state, "training time": time_label(run.seconds)}
-    others = {name: seconds for name, seconds in (run.durations or {}).items() if name != "training"}
-    facts |= {f"time of {name.replace('_', '-')}": time_label(seconds) for name, seconds in others.items()}
-    facts |= {"learned parameters": run.n_parameters}
-    sweeps = ", ".join(results.sweeps_of(run.run_key))
-    times = {name: f"{moment:%Y-%m-%d %H:%M:%S}" for name, moment in _moments(run).items() if moment is not None}
-    facts |= {"attempts": run.attempt or None, **times, "sweeps": sweeps, "tags": run.tags, "note": run.note}
-    yield from _pairs(facts)
-    yield from _section("settings", {name: plain_value(value) for name, value in run_settings(run.config).items()})
-    if run.metrics:
-        yield from ("", "metrics")
-        yield from _metric_table(run, metric_names(run.metrics), value_label)
-    if curve := results.load_curve(run.run_key):
-        yield from ("", "curve")
-        yield from (f"  {line}" for line in curve_lines(curve, width - 2))
+    print_line(f"run {run.run_key}")
+    print_line(f"{run.label} · seed {run.seed}")
+    print_facts(_state_facts(run) | {"sweeps": ", ".join(results.sweeps_of(run.run_key))}, indent=2)
+    settings = {name: plain_value(value) for name, value in run_settings(run.config).items()}
+    print_facts(settings, title="settings", indent=2)
+    _print_metrics(run)
+    _print_curve(results.load_curve(run.run_key))
     arrays = results.array_facts(run.run_key)
     shapes = {name: f"{array.dtype} ({', '.join(map(str, array.shape))})" for name, array in arrays.items()}
-    yield from _section("arrays", shapes)
-    if (recording := _recording(results, run)) is not None:
-        yield from _section("recording", {"folder": str(recording)})
+    print_facts(shapes, title="arrays", indent=2)
+    print_facts({"folder": _recording(results, run)}, title="recording", indent=2)
     about = {name: plain_value(value) for name, value in environment(run).items()}
-    yield from _section("environment", about)
+    print_facts(about, title="environment", indent=2)
     if run.error:
-        yield from ("", "error")
-        yield from (f"  {line}" for line in run.error.rstrip().splitlines())
+        echo("\nerror")
+        for line in run.error.rstrip().splitlines():
+            echo(f"  {printable(line, kept='')}")
 
 
-def _moments(run: StoredRun) -> dict[str, Any]:
-    """Return when a run was last started, and when it ended."""
-    return {"started": run.started_at, "ended": run.finished_at}
+def _state_facts(run: StoredRun) -> dict[str, Any]:
+    """Return the state, times and notes of a run."""
+    from idwbench.cli.runs_table import time_label
+
+    state = f"{run.state} in epoch {run.diverged_epoch}" if run.diverged_epoch else run.state
+    state += ", being trained again" if run.retraining else ""
+    others = {name: seconds for name, seconds in (run.durations or {}).items() if name != "training"}
+    moments = {"started": run.started_at, "ended": run.finished_at}
+    return {
+        "state": state,
+        "training time": time_label(run.seconds),
+        **{f"time of {name.replace('_', '-')}": time_label(seconds) for name, seconds in others.items()},
+        "learned parameters": run.n_parameters,
+        "attempts": run.attempt or None,
+        **{name: None if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}" for name, moment in moments.items()},
+        "tags": run.tags,
+        "note": run.note,
+    }
 
 
-def _section(title: str, facts: dict[str, Any]) -> Iterator[str]:
-    if facts:
-        yield from ("", title)
-        yield from _pairs(facts)
-
-
-def _pairs(facts: dict[str, Any]) -> Iterator[str]:
-    shown = {name: str(value) for name, value in facts.items() if value not in (None, "")}
-    width = max(map(len, shown), default=0)
-    yield from (f"  {name:<{width}}  {value}" for name, value in shown.items())
-
-
-def _metric_table(run: StoredRun, names: list[tuple[str, str]], label: Any) -> Iterator[str]:
-    """Yield a line for each metric, with a column for each split."""
+def _print_metrics(run: StoredRun) -> None:
+    """Print a row for each metric, with a column for each split."""
+    from idwbench.report.labels import value_label
+    from idwbench.results.comparison import metric_names
     from idwbench.runs.metrics import METRICS
 
-    splits = list(dict.fromkeys(split for split, _ in names))
-    rows = list(dict.fromkeys(name for _, name in names))
-    width = max(len(f"{name} in %") for name in rows)
-    yield f"  {'':<{width}}" + "".join(f"  {split:>10}" for split in splits)
-    for name in rows:
-        unit = " in %" if name in METRICS and METRICS[name].percent else ""
-        cells = [run.metric(name, split) for split in splits]
-        texts = ["" if value is None else label(name, value) for value in cells]
-        yield f"  {name.replace('_', ' ') + unit:<{width}}" + "".join(f"  {text:>10}" for text in texts)
+    pairs = metric_names(run.metrics)
+    names = list(dict.fromkeys(name for _, name in pairs))
+    percent = {name for name in names if name in METRICS and METRICS[name].percent}
+    columns = {"metrics": [f"{name.replace('_', ' ')}{' in %' if name in percent else ''}" for name in names]}
+    for split in dict.fromkeys(split for split, _ in pairs):
+        values = [run.metric(name, split) for name in names]
+        cells = zip(names, values, strict=True)
+        columns[split] = ["" if value is None else value_label(name, value) for name, value in cells]
+    if names:
+        print_table(columns, texts=["metrics"])
+
+
+def _print_curve(curve: Sequence[CurvePoint]) -> None:
+    """Print a table of at most eight epochs, and for each quantity a line of blocks over all epochs."""
+    if not curve:
+        return
+    from idwbench.report.labels import value_label
+
+    names = list(dict.fromkeys(key for point in curve for key in point.values))
+    shown = [curve[place] for place in shown_epochs(len(curve))]
+    columns, lines = {"epoch": [str(point.epoch) for point in shown]}, {}
+    for split, name in names:
+        label = f"{split} {name.replace('_', ' ')}"
+        values = [point.values.get((split, name)) for point in shown]
+        columns[label] = [
+            "" if v is None else value_label(name, v) if math.isfinite(v) else "not finite" for v in values
+        ]
+        lines[label] = blocks([point.values.get((split, name), math.nan) for point in curve])
+    echo("\ncurve")
+    print_table(columns)
+    print_facts(lines, indent=1)
+
+
+def shown_epochs(n: int) -> list[int]:
+    """Return the places of at most eight of `n` epochs: the first, the last, and some at equal distances."""
+    if n <= _ROWS:
+        return list(range(n))
+    return sorted({round(place * (n - 1) / (_ROWS - 1)) for place in range(_ROWS)})
+
+
+def blocks(values: Sequence[float]) -> str:
+    """Return a line of at most `_MOST_BLOCKS` blocks from the lowest to the highest value; `·` is not finite.
+
+    With more values than blocks, each block is the mean of its values.
+    """
+    width = min(_MOST_BLOCKS, len(values))
+    edges = [round(place * len(values) / width) for place in range(width + 1)]
+    means = [sum(values[start:end]) / (end - start) for start, end in pairwise(edges)]
+    finite = [mean for mean in means if math.isfinite(mean)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    return "".join(_block(mean, low, high) for mean in means)
+
+
+def _block(value: float, low: float, high: float) -> str:
+    if not math.isfinite(value):
+        return "·"
+    share = (value - low) / (high - low) if high > low else 0.0
+    return _BLOCKS[min(len(_BLOCKS) - 1, int(share * len(_BLOCKS)))]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from idwbench.errors import last_line
+from idwbench.errors import last_line, printable
 from idwbench.report.labels import value_label
 from idwbench.runs.metrics import METRICS, headline_metric
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["printable", "row_facts", "run_lines", "state_label", "terminal_width", "time_label"]
+__all__ = ["row_facts", "run_lines", "state_label", "time_label"]
 
 # The columns of a table of runs that are listed.
 _FACTS = (
@@ -26,16 +24,6 @@ _FACTS = (
 _GAP = "  "
 _SHORTEST_LABEL = 14
 _SHORTEST_TEXT = 24
-
-
-def terminal_width() -> int | None:
-    """Return the number of columns of the terminal, or None: a pipe or a file has no width."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def printable(text: str) -> str:
-    """Return a text in which control characters are escaped."""
-    return text if text.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def time_label(seconds: float | None) -> str:
@@ -102,18 +90,18 @@ def run_lines(frame: pandas.DataFrame, width: int | None) -> Iterator[str]:
     rows = [
         {
             "run": row["run_key"][:12],
-            "data set": printable(row["dataset"]),
-            "model": printable(row["label"]),
+            "data set": printable(row["dataset"], kept=""),
+            "model": printable(row["label"], kept=""),
             "seed": str(row["seed"]),
             "state": state_label(row["state"], row["retraining"], row["stale"]),
             test: _measured(row["metric"], row["value"], len(metrics) > 1),
             "time": time_label(row["seconds"]),
             "attempts": str(row["attempts"]),
-            "tags": printable(row["tags"] or ""),
+            "tags": printable(row["tags"] or "", kept=""),
         }
         for row in facts
     ]
-    texts = [printable("; ".join(filter(None, (row["note"], row["error"])))) for row in facts]
+    texts = [printable("; ".join(filter(None, (row["note"], row["error"]))), kept="") for row in facts]
     widths = {name: max(len(row[name]) for row in rows) for name in rows[0]}
     widths = {name: max(len(name), size) for name, size in widths.items() if size}
     narrowest = sum(widths.values()) - max(0, widths["model"] - _SHORTEST_LABEL) + len(_GAP) * (len(widths) - 1)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from idwbench.cli.echo import echo
 from idwbench.cli.options import DEFAULT_DATABASE, Database
+from idwbench.cli.output import echo
 from idwbench.cli.runs_options import RunKey
 
 __all__ = ["runs_tag"]

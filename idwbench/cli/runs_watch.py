@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from idwbench.cli.echo import echo
 from idwbench.cli.options import DEFAULT_DATABASE, Database, Json
+from idwbench.cli.output import echo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

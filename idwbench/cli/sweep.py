@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from idwbench.cli.completion import complete_sweep
-from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import (
     DEFAULT_DATABASE,
     TRAINING,
@@ -23,7 +22,7 @@ from idwbench.cli.options import (
     load_plugins,
     refuse,
 )
-from idwbench.cli.output import print_facts, print_line
+from idwbench.cli.output import echo, echo_json, print_facts, print_line
 from idwbench.errors import ConfigError
 
 if TYPE_CHECKING:

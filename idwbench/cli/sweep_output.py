@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from idwbench.cli.echo import echo, echo_json
-from idwbench.cli.output import print_line
+from idwbench.cli.output import echo, echo_json, print_line
 from idwbench.cli.setting_progress import RunLabels
 from idwbench.errors import last_line, printable
 from idwbench.report.labels import count_label

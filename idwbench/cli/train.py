@@ -9,7 +9,6 @@ import typer
 
 from idwbench.attention.scores import METHODS
 from idwbench.cli.completion import complete_dataset, complete_method
-from idwbench.cli.echo import echo, echo_json
 from idwbench.cli.options import (
     DATA,
     DEFAULT_DATABASE,
@@ -27,6 +26,7 @@ from idwbench.cli.options import (
     key_values,
     load_plugins,
 )
+from idwbench.cli.output import echo, echo_json, print_metrics
 from idwbench.cli.settings import DATASET_SETTINGS, with_settings
 from idwbench.runs.datasets import DATASETS, FileConfig, LanguageConfig
 
@@ -137,10 +137,6 @@ def _print_run(run: StoredRun, output: Path | None, as_json: bool) -> None:
         return
     if run.state == "diverged":
         echo(f"diverged in epoch {run.diverged_epoch}")
-
-    from idwbench.cli.metric_lines import metric_lines
-
-    for line in metric_lines(run.metrics):
-        echo(line)
+    print_metrics(run.metrics)
     if output:
         echo(f"model {output}")

@@ -47,7 +47,7 @@ def test_errors_name_a_file_with_escapes(run):
 def test_commands_print_by_the_function_that_escapes():
     folder = Path(idwbench.cli.__file__).parent
     others = {path.name for path in folder.glob("*.py") if "typer.echo(" in path.read_text(encoding="utf-8")}
-    assert others == {"echo.py"}
+    assert others == {"output.py"}
 
 
 def test_a_sweep_is_named_with_escapes(run, tmp_path):

@@ -57,7 +57,7 @@ def test_prototypes_are_printed_with_their_weights_and_totals_by_class(explained
     assert lines[2].startswith(("answer upper (probability 0.", "answer lower (probability 0."))
     assert lines[3] == "prototypes: the 2 largest weights of 6 prototypes"
     assert lines[4].split() == ["source", "class", "weight", "contribution"]
-    assert lines[6].startswith("  prototype ") and "total weight by class (* the largest)" in lines
+    assert lines[6].startswith(" prototype ") and "total weight by class (* the largest)" in lines
     assert sum("*" in line.split() for line in lines) == 1
 
 
@@ -69,7 +69,7 @@ def test_a_recorded_network_is_printed_layer_by_layer(explained):
         assert f"{name}: the 3 training samples with the largest attention, of 42 slots" in lines
     header = next(line for line in lines if "contribution" in line)
     assert header.split() == ["source", "class", "task", "visits", "step", "attention", "contribution"]
-    assert sum(line.startswith("  sequence:train:") for line in lines) == 6
+    assert sum(line.startswith(" sequence:train:") for line in lines) == 6
     [effect] = [line for line in lines if line.startswith("without ")]
     assert effect.startswith("without task=fashion_mnist (20 of 42 slots): ")
     assert [line.split(":")[0] for line in lines[-2:]] == ["test mnist", "test fashion_mnist"]

@@ -7,8 +7,7 @@ import math
 
 import pytest
 
-from idwbench.cli.echo import echo_json
-from idwbench.cli.output import print_facts, print_line, print_table
+from idwbench.cli.output import echo_json, print_facts, print_line, print_table
 
 
 @pytest.fixture

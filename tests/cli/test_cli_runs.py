@@ -160,7 +160,7 @@ def test_a_failed_run_is_shown_with_its_traceback(run, db, keys):
 
 def test_two_runs_are_compared(run, db, keys):
     text = run("runs", "diff", keys[0], keys[1], "--db", db).stdout
-    assert text.splitlines()[1].split() == ["seed", "0", "1"]
+    assert text.splitlines()[3].split() == ["seed", "0", "1"]
     assert "keys (4, 2): largest difference" in text and "environment: equal" in text
     facts = json.loads(run("runs", "diff", keys[0], keys[0], "--db", db, "--json").stdout)
     assert facts["settings"] == {} and facts["arrays"]["keys"]["identical"]
@@ -257,8 +257,8 @@ def test_a_changed_result_is_found_and_the_exit_code_is_1(run, db, keys):
     result = run("runs", "replay", keys[0], "--db", db)
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert lines[0].split() == ["metrics", "stored", "new", "difference"]
-    assert lines[1].startswith("test accuracy in %  12.5 ")
+    assert lines[1].split() == ["metrics", "stored", "new", "difference"]
+    assert lines[3].startswith(" test accuracy in %  12.5 ")
     assert "array keys (4, 2): identical" in lines and "curve: equal" in lines
     facts = json.loads(run("runs", "replay", keys[0], "--db", db, "--json").stdout)
     assert not facts["identical"] and facts["metrics"]["test_accuracy"]["stored"] == 0.125
