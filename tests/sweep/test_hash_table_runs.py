@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from idwbench.cli.app import app
 from idwbench.data.synthetic import draw_queries, draw_table
-from idwbench.errors import SpecError
 from idwbench.models.hash_table import recall, stored_hash_table
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.render import render
@@ -87,40 +86,6 @@ def test_prototypes_and_kernel_regression_recall_too(tmp_path: Path) -> None:
         run = train(run_config(data, **settings), tmp_path / "runs.db")
         assert 0 <= (run.metric("recall") or 0) <= 1 and run.metric("rmse") is not None
     assert run.metric("recall") == 1
-
-
-@pytest.mark.parametrize(
-    ("grid", "expected"),
-    [
-        ("  - {kind: hash_table, similarity: [idw, dot]}", "6:42: grid[0].similarity[1]: unknown similarity 'dot'"),
-        (
-            "  - {kind: hash_table, similarity: idw, weighting: [softmax, exact_match]}",
-            "6:36: grid[0].similarity: weighting 'exact_match' compares",
-        ),
-        (
-            "  - {kind: hash_table, similarity: idw, weighting: [softmax, top_k], k: 2}",
-            "6:73: grid[0].k: similarity 'idw' with 'softmax' does not take 'k'",
-        ),
-        ("  - {kind: hash_table}", "6:5: grid[0]: 'similarity' is missing"),
-    ],
-)
-def test_a_wrong_block_is_one_line_with_its_place(write, grid: str, expected: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        read_sweep(write(grid))
-    path = write(grid)
-    assert str(caught.value).removeprefix(f"{path}:").startswith(expected)
-
-
-def test_other_data_than_lookups_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "tables.yaml"
-    path.write_text(
-        HEAD.replace(
-            "{name: lookup, items: [4, 8], dimensions: 4, queries: 16, noise: 0.1, validation: 8}", "[lookup, digits]"
-        )
-        + GRID
-    )
-    with pytest.raises(SpecError, match="a hash table needs the data set lookup, not digits"):
-        read_sweep(path)
 
 
 def test_planning_and_figures_are_available_from_the_command_line(write, tmp_path: Path) -> None:

@@ -8,17 +8,13 @@ from pathlib import Path
 import pytest
 
 from idwbench.attention.kernels import KERNELS as all_kernels
-from idwbench.errors import ConfigError, ResultsError, SpecError, TrainingError
+from idwbench.errors import ConfigError
 from idwbench.figures.stored import FIGURES, FORMULAS, stored_drawing
-from idwbench.models.saved_model import stored_model
-from idwbench.report.leaderboard import leaderboard
-from idwbench.report.render import TABLE_FORMATS, render
 from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.kinds.kernel_regression import KernelRegressionConfig
-from idwbench.sweep.execution import run_sweep, train
-from idwbench.sweep.measurement import measure_runs, unmeasured_runs
+from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.spec import plan, read_sweep
 
 HEAD = """\
@@ -80,40 +76,6 @@ def test_the_key_of_a_run_is_pinned():
     assert run.run_key == "fa6d0b738d7479965d46f3eb86447c69c76bf0b2affe075e88025ffd3d1f10d5"
 
 
-@pytest.mark.parametrize(
-    ("block", "expected"),
-    [
-        ("{kind: kernel_regression, bandwidth: 1}", "grid[0]: 'kernel' is missing"),
-        (
-            "{kind: kernel_regression, kernel: [gaussian, gausian]}",
-            "6:50: grid[0].kernel[1]: unknown kernel 'gausian' (did you mean 'gaussian'?)",
-        ),
-        ("{kind: kernel_regression, kernel: 3}", "grid[0].kernel: unknown kernel 3"),
-        ("{kind: kernel_regression, kernel: [[boxcar]]}", "unknown kernel ['boxcar']"),
-        ("{kind: kernel_regression, kernel: boxcar, bandwidth: [1, 0]}", "bandwidth[1]: must be >= 1e-12, got 0"),
-        (
-            "{kind: kernel_regression, kernel: boxcar, bandwidth: scot}",
-            "grid[0].bandwidth: 'scot' is no number and no rule (did you mean 'scott'?)",
-        ),
-        (
-            "{kind: kernel_regression, kernel: shepard, bandwidth: 1}",
-            "grid[0].bandwidth: kernel 'shepard' does not take 'bandwidth' (it takes epsilon, power)",
-        ),
-        (
-            "{kind: kernel_regression, kernel: boxcar, prototypes: 3}",
-            "grid[0].prototypes: kernel 'boxcar' does not take 'prototypes' (it takes bandwidth)",
-        ),
-        ("{method: idw, prototypes: 3, kernel: boxcar}", "grid[0].kernel: "),
-        ("{method: idw, prototypes: 3, bandwidth: 2}", "grid[0].bandwidth: method 'idw' does not take 'bandwidth'"),
-    ],
-)
-def test_a_wrong_block_is_refused_at_its_place(write, block, expected):
-    with pytest.raises(SpecError) as caught:
-        read_sweep(write(f"  - {block}\n"))
-    assert "\n" not in str(caught.value)
-    assert expected in str(caught.value)
-
-
 def test_runs_have_rows_and_columns_like_others(results):
     frame = results.to_frame().set_index("model")
     rows = frame.loc["kernel_regression"]
@@ -122,17 +84,6 @@ def test_runs_have_rows_and_columns_like_others(results):
     assert rows["prototypes"].isna().all()
     assert (rows["train_bandwidth"].isna() == (rows["kernel"] == "shepard")).all()
     assert {run.config.model.kind for run in results.find_runs(methods=["boxcar_kernel"])} == {"kernel_regression"}
-
-
-@pytest.mark.parametrize("metric", [None, "queries_without_neighbours", "bandwidth", "coverage"])
-@pytest.mark.parametrize("form", TABLE_FORMATS)
-def test_every_table_shows_them_in_every_format(results, metric, form):
-    runs = results.find_runs()
-    board = leaderboard(runs, metric, intervals=True)
-    for tables in (section_tables(summarise(runs, metric, intervals=True)), [board]):
-        assert render(tables, form)
-    names = {row.model.method for row in summarise(runs, metric)[0].rows}
-    assert ("gaussian_kernel" in names) == (metric != "coverage")
 
 
 def test_the_memory_of_a_table_is_all_training_data(results):
@@ -152,21 +103,6 @@ def test_figures_of_trained_networks_refuse_them(results, name):
 def test_a_figure_of_networks_says_that_the_others_are_not_drawn(results):
     drawing = stored_drawing("moons", results, results.find_runs())
     assert any("6 runs of kind 'kernel_regression'" in line for line in drawing.left_out)
-
-
-def test_there_is_no_model_file_and_no_quality_of_prototypes(results):
-    run = next(run for run in results.find_runs() if run.config.model.kind == "kernel_regression")
-    with pytest.raises((TrainingError, ResultsError), match="a run of kind kernel_regression has no model"):
-        stored_model(results, run)
-    assert run not in unmeasured_runs(results.find_runs())
-    assert measure_runs(results, [run]) == 0
-
-
-def test_train_returns_a_run_with_the_same_bytes(tmp_path):
-    config = run_config("two_moons", kind="kernel_regression", kernel="triangular", bandwidth="loo")
-    run = train(config, tmp_path / "a.db")
-    assert (run.state, run.engine, run.config) == ("complete", "kernel_regression", config)
-    assert train(config, tmp_path / "b.db").metrics == run.metrics
 
 
 def test_the_examples_of_the_page_work_and_its_table_has_every_kernel(tmp_path):

@@ -12,14 +12,13 @@ from typer.testing import CliRunner
 from idwbench.cli.app import app
 from idwbench.data.loading import load_dataset
 from idwbench.dual.recording import open_recording
-from idwbench.errors import RecordingError, ResultsError, SpecError, TrainingError
+from idwbench.errors import RecordingError, ResultsError, TrainingError
 from idwbench.models.perceptron import load_mlp
 from idwbench.report.leaderboard import leaderboard
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.observer import Observer
-from idwbench.sweep.spec import read_sweep
 
 HEAD = """\
 name: perceptrons
@@ -60,32 +59,6 @@ class Stopping(Observer):
 
     def note(self, text: str) -> None:
         self.notes.append(text)
-
-
-@pytest.mark.parametrize(
-    ("block", "expected"),
-    [
-        ("{kind: mlp, depth: [2, 5]}", "grid[0].depth[1]: input should be less than or equal to 4, got 5"),
-        ("{kind: mlp, record: [true, maybe]}", "grid[0].record[1]: input should be a valid boolean"),
-        ("{kind: mlp, record_dtype: float16}", "grid[0].record_dtype: only with record: true"),
-        ("{kind: mlp, recrod: true}", "(did you mean 'record'?)"),
-        ("{kind: mlp, prototypes: 3}", "grid[0].prototypes"),
-        ("{method: idw, prototypes: 3, record: true}", "grid[0].record"),
-    ],
-)
-def test_a_wrong_block_is_refused_at_its_place(write, block: str, expected: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        read_sweep(write(f"  - {block}\n"))
-    assert "\n" not in str(caught.value) and expected in str(caught.value)
-
-
-def test_data_without_classes_is_refused_with_the_file(write) -> None:
-    with pytest.raises(SpecError, match="mlp needs classes, and the data set sine has none"):
-        read_sweep(
-            write(
-                PLAIN, HEAD.replace("two_moons, train_per_class: 20, test_per_class: 15, holdout_per_class: 10", "sine")
-            )
-        )
 
 
 @pytest.mark.slow

@@ -8,18 +8,14 @@ import numpy as np
 import pytest
 
 from idwbench.data.loading import load_dataset
-from idwbench.errors import ConfigError, ResultsError, SpecError, TrainingError
+from idwbench.errors import ConfigError, ResultsError, TrainingError
 from idwbench.models.networks import load_network
-from idwbench.models.saved_model import stored_model
 from idwbench.report.leaderboard import leaderboard
-from idwbench.report.render import TABLE_FORMATS, render
 from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
-from idwbench.sweep.execution import run_sweep, train
-from idwbench.sweep.measurement import measure_runs, unmeasured_runs
+from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.observer import Observer
-from idwbench.sweep.spec import read_sweep
 
 HEAD = """\
 name: networks
@@ -65,29 +61,6 @@ class Stopping(Observer):
 
     def note(self, text: str) -> None:
         self.notes.append(text)
-
-
-@pytest.mark.parametrize(
-    ("block", "expected"),
-    [
-        ("{kind: network}", "grid[0]: 'encoder' is missing"),
-        ("{kind: network, encoder: [mlp, cnn]}", "grid[0].encoder[1]: unknown encoder 'cnn'"),
-        (
-            "{kind: network, encoder: vit_tiny, attention: [idw, idv]}",
-            "grid[0].attention[1]: unknown attention 'idv' (did you mean 'idw'?)",
-        ),
-        ("{kind: network, encoder: vit_tiny, heads: [4, 5]}", "grid[0].heads[1]: 5 heads do not divide a width of 32"),
-        ("{kind: network, encoder: mlp, head: idw}", "grid[0]: 'prototypes' is missing"),
-        ("{kind: network, encoder: mlp, head: idw, prototypes: 3, power: [2, 0]}", "grid[0].power[1]: must be > 0"),
-        ("{kind: network, encoder: mlp, atention: idw}", "(did you mean 'attention'?)"),
-        ("{method: idw, prototypes: 3, encoder: mlp}", "grid[0].encoder: "),
-    ],
-)
-def test_a_wrong_block_is_refused_at_its_place(write, block: str, expected: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        read_sweep(write(f"  - {block}\n"))
-    assert "\n" not in str(caught.value)
-    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -161,15 +134,6 @@ def test_a_damaged_checkpoint_gets_a_note_and_is_replaced(write, tmp_path) -> No
     assert not file.exists()
 
 
-@pytest.mark.parametrize("metric", [None, "loss", "seconds_per_step", "coverage", "changed_exact"])
-@pytest.mark.parametrize("form", TABLE_FORMATS)
-def test_every_table_shows_them_in_every_format(results, metric: str | None, form: str) -> None:
-    runs = results.find_runs()
-    board = leaderboard(runs, metric, intervals=True)
-    for tables in (section_tables(summarise(runs, metric, intervals=True)), [board]):
-        assert render(tables, form)
-
-
 def test_tables_show_what_differs_between_their_rows(results) -> None:
     rows, learned = set(), set()
     for table in section_tables(summarise(results.find_runs())):
@@ -178,7 +142,7 @@ def test_tables_show_what_differs_between_their_rows(results) -> None:
         shown = list(zip(columns["method"], columns["setting"], prototypes, strict=True))
         assert len(set(shown)) == len(shown)
         rows.update(shown)
-        learned.update(columns["learned"])
+        learned.update(columns["learned_parameters"])
     assert rows == {
         ("mlp+linear", "width 4, depth 2", "–"),
         ("mlp+linear", "width 8, depth 2", "–"),
@@ -193,29 +157,6 @@ def test_tables_show_what_differs_between_their_rows(results) -> None:
     assert len({*zip(*(column.cells for column in settings), strict=True)}) == len(rank.cells)
 
 
-def test_there_is_no_model_file_of_prototypes(results) -> None:
-    run = next(run for run in results.find_runs() if run.config.model.method == "mlp+idw")
-    with pytest.raises(TrainingError, match="a run of kind network has no model"):
-        stored_model(results, run)
-    assert run not in unmeasured_runs(results.find_runs())
-    assert measure_runs(results, [run]) == 0
-
-
-def test_columns_of_data_frames_hold_the_settings(results) -> None:
-    frame = results.to_frame().set_index("model").loc["network"]
-    assert set(frame["encoder"]) == {"mlp"} and set(frame["head"]) == {"linear", "idw"}
-    assert frame[["test_accuracy", "test_loss", "train_seconds_per_step"]].notna().all(axis=None)
-    assert frame.loc[frame["head"] == "idw", "train_coverage"].notna().all()
-
-
 def test_the_key_of_a_run_is_pinned() -> None:
     run = run_config("digits", kind="network", encoder="vit_tiny", attention="idw", head="idw", prototypes=5)
     assert run.run_key == "806698e59a5fd93770eb754976c35234b4636dc92e8df3d36025cacc68bc3785"
-
-
-def test_train_returns_a_run_with_the_same_bytes(tmp_path) -> None:
-    config = run_config("two_moons", kind="network", width=4, epochs=1)
-    runs = [train(config, tmp_path / name) for name in ("a.db", "b.db")]
-    arrays = [Results(tmp_path / name).load_arrays(config.run_key) for name in ("a.db", "b.db")]
-    assert runs[0].state == "complete"
-    assert all(np.array_equal(array, arrays[1][name]) for name, array in arrays[0].items())

@@ -11,11 +11,9 @@ import pytest
 from sklearn.cluster import KMeans
 
 from idwbench.data.loading import load_dataset
-from idwbench.errors import ConfigError, SpecError, TrainingError
-from idwbench.models.saved_model import stored_model
+from idwbench.errors import ConfigError
 from idwbench.report.leaderboard import leaderboard
-from idwbench.report.render import TABLE_FORMATS, render
-from idwbench.report.summaries import section_tables, summarise
+from idwbench.report.summaries import summarise
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.sweep.execution import run_sweep, train
@@ -80,30 +78,6 @@ def test_methods_and_parameters_are_axes_and_only_random_ones_have_seeds(write):
         assert (again, again.run_key) == (run, run.run_key)
 
 
-@pytest.mark.parametrize(
-    ("block", "expected"),
-    [
-        ("{kind: scikit_learn}", "grid[0]: 'method' is missing"),
-        (
-            "{kind: scikit_learn, method: [knn, kn]}",
-            "6:40: grid[0].method[1]: unknown method 'kn' (did you mean 'knn'?)",
-        ),
-        ("{kind: scikit_learn, method: knn, n_neighbor: 3}", "n_neighbor: unknown key (did you mean 'n_neighbors'?)"),
-        ("{kind: scikit_learn, method: knn, n_neighbors: [1, 0]}", "n_neighbors[1]: must be >= 1, got 0"),
-        (
-            "{kind: scikit_learn, method: [knn, ridge]}",
-            "grid[0].method[1]: ridge supports regression, and iris has classes",
-        ),
-        ("{method: idw, prototypes: 3, n_neighbors: 2}", "n_neighbors: method 'idw' does not take 'n_neighbors'"),
-    ],
-)
-def test_a_wrong_block_is_refused_at_its_place(write, block, expected):
-    with pytest.raises(SpecError) as caught:
-        read_sweep(write(f"  - {block}\n"))
-    assert "\n" not in str(caught.value)
-    assert expected in str(caught.value)
-
-
 def test_more_neighbours_than_rows_are_refused_before_anything_is_fitted(write, tmp_path):
     with pytest.raises(ConfigError, match="n_neighbors: expected at most 96, the number of training rows, got 97"):
         run_sweep(write(NEIGHBOURS.replace("3", "97")), tmp_path / "results.db", jobs=1)
@@ -126,17 +100,6 @@ def test_runs_have_rows_and_columns_like_others(results):
     assert found["keys"].shape == (3, 4) and found["values"].shape == (3, 3)
 
 
-@pytest.mark.parametrize("metric", [None, "fit_seconds", "coverage"])
-@pytest.mark.parametrize("form", TABLE_FORMATS)
-def test_every_table_shows_them_in_every_format(results, metric, form):
-    runs = results.find_runs()
-    for tables in (section_tables(summarise(runs, metric)), [leaderboard(runs, metric)]):
-        assert render(tables, form)
-    names = {row.model.method for row in summarise(runs, metric)[0].rows}
-    assert ("svc" in names) == (metric != "coverage")
-    assert "nearest_centroid" in names
-
-
 def test_a_leaderboard_has_columns_for_what_differs_within_a_method_and_a_short_title(results):
     board = leaderboard(results.find_runs())
     table = board
@@ -157,12 +120,6 @@ def test_a_note_says_which_results_do_not_depend_on_the_seed(results):
 def test_runs_are_found_by_a_parameter_that_is_a_setting_of_another_kind(results):
     found = results.to_frame(where="kernel == 'rbf'")
     assert list(found["label"]) == ["svc · C=1, kernel=rbf"]
-
-
-def test_there_is_no_model_file(results):
-    run = next(run for run in results.find_runs() if run.config.model.kind == "scikit_learn")
-    with pytest.raises(TrainingError, match="a run of kind scikit_learn has no model"):
-        stored_model(results, run)
 
 
 def test_an_interrupted_sweep_is_continued_and_a_run_repeated_gives_the_same(results, stored, write, tmp_path):

@@ -1,4 +1,4 @@
-"""Sweeps with baselines and studies of patches: their files, their training, and what they need."""
+"""Sweeps with studies of patches: what they need is trained first; and baselines that cannot be fitted."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from engine_runs import replace_train, train_run
 
-from idwbench.errors import ConfigError, ResultsError, SpecError, TrainingError
-from idwbench.models.saved_model import stored_model
+from idwbench.errors import ConfigError, ResultsError, TrainingError
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.kinds.baseline import BaselineConfig
-from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.observer import Observer
@@ -116,77 +114,6 @@ def test_studies_that_differ_in_their_cases_alone_have_different_labels():
     ]
 
 
-@pytest.mark.parametrize(
-    ("block", "expected"),
-    [
-        (
-            "{kind: basline, method: kmeans, prototypes: 3}",
-            "6:12: grid[0].kind: unknown kind of model 'basline' (did you mean 'baseline'?)",
-        ),
-        (
-            "{kind: [baseline, 3], method: kmeans, prototypes: 3}",
-            f"6:23: grid[0].kind[1]: unknown kind of model 3 (expected one of: {', '.join(sorted(MODELS))})",
-        ),
-        (
-            "{kind: baseline, method: idw, prototypes: 3}",
-            "grid[0].method: input should be 'kmeans', 'kmeans_per_class' or 'samples'",
-        ),
-        ("{kind: baseline, method: kmeans, prototypes: 3, power: 2}", "grid[0].power: unknown key"),
-        ("{kind: baseline, method: kmeans, prototypes: 3, cases: wrong}", "grid[0].cases: unknown key"),
-        ("{kind: baseline, prototypes: 3}", "grid[0]: 'method' is missing"),
-        ("{method: idw, prototypes: 3, cases: wrong}", "grid[0].cases: "),
-        ("{method: idw, prototypes: 3, n_cases: 5}", "grid[0].n_cases: "),
-        ("{method: kmeans, prototypes: 3}", "grid[0].method: unknown method 'kmeans'"),
-        (
-            "{kind: patch_study, method: [idw, gaussian], prototypes: 3}",
-            "6:39: grid[0].method[1]: only idw networks can be patched, not gaussian",
-        ),
-        (
-            "{kind: patch_study, method: idw, prototypes: 3, epsilon: [1, 0]}",
-            "6:66: grid[0].epsilon[1]: expected a number above 0 for patches, got 0",
-        ),
-        (
-            "{kind: patch_study, method: idw, prototypes: 3, cases: wong}",
-            "grid[0].cases: input should be 'special' or 'wrong', got 'wong'",
-        ),
-        ("{kind: patch_study, method: idw, prototypes: 3, cases: wrong, n_cases: 0}", "grid[0].n_cases: "),
-        (
-            "{kind: patch_study, method: idw, prototypes: 3, n_cases: 5}",
-            "6:62: grid[0].n_cases: only wrong inputs have a number of cases",
-        ),
-    ],
-)
-def test_a_wrong_block_is_refused_at_its_place(write, block, expected):
-    with pytest.raises(SpecError) as caught:
-        read_sweep(write(f"  - {block}\n"))
-    message = str(caught.value)
-    assert "\n" not in message
-    assert "kinds.yaml:6:" in message
-    assert expected in message
-
-
-@pytest.mark.parametrize(
-    ("dataset", "cases", "expected"),
-    [
-        ("digits", "special", "grid[0].cases: the special cases belong to the data set two_moons, not to digits"),
-        ("digits", None, "the special cases belong to the data set two_moons, not to digits"),
-        ("sine", "wrong", "grid[0].kind: patches need classes, not a regression"),
-    ],
-)
-def test_a_study_of_other_data_is_refused_before_anything_is_trained(write, dataset, cases, expected):
-    axis = f", cases: {cases}" if cases else ""
-    text = f"name: x\ndataset: {dataset}\nseeds: 1\ngrid: {{kind: patch_study, method: idw, prototypes: 2{axis}}}\n"
-    with pytest.raises(SpecError) as caught:
-        read_sweep(write("", text))
-    assert expected.replace("grid[0]", "grid") in str(caught.value)
-    with pytest.raises(ConfigError, match=expected.split(": ")[-1]):
-        run_config(dataset, kind="patch_study", **({"cases": cases} if cases else {}))
-
-
-def test_special_cases_need_no_number():
-    assert run_config("two_moons", kind="patch_study").model.cases == "special"
-
-
 # Sweeps
 
 
@@ -229,14 +156,7 @@ class Interrupt(Observer):
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param("prototypes", marks=pytest.mark.slow),
-        pytest.param("baseline", marks=pytest.mark.slow),
-        "patch_study",
-    ],
-)
+@pytest.mark.parametrize("kind", ["prototypes", "patch_study"])
 def test_an_interrupted_sweep_goes_on_where_it_stopped(write, db, trained, kind):
     path = write(STUDY + NETWORK + BASELINES)
     with pytest.raises(KeyboardInterrupt):
@@ -301,20 +221,6 @@ def test_a_study_without_its_network_is_refused(db, blobs):
 
 
 # One run
-
-
-@pytest.mark.parametrize("config", [a_study(), a_baseline(), a_baseline("samples")], ids=lambda c: c.model.label)
-def test_train_returns_a_run_of_any_kind_which_has_no_model_file(db, trained, config):
-    run = train(config, db, engine="torch")
-    assert (run.state, run.config, run.engine) == ("complete", config, config.model.kind)
-    with pytest.raises(TrainingError) as caught:
-        stored_model(Results(db), run)
-    assert str(caught.value) == f"a run of kind {config.model.kind} has no model: it trains no prototype network"
-    assert train(config, db, engine="torch") == run
-    again = train(config, db, engine="torch", retrain=True)
-    assert (again.metrics, again.attempt) == (run.metrics, 2)
-    assert set(trained.values()) <= {1}
-    assert train(config, db.with_name("other.db"), engine="torch").metrics == run.metrics
 
 
 def test_too_many_prototypes_are_refused_before_the_database_is_created(db):
