@@ -64,8 +64,8 @@ SCORES = {"attention/scores.py", "training/kernels/scores.py"}
         ("a metric", "r2", {"runs/metrics.py"}),
         ("a data set", "diabetes", {"runs/datasets.py", "data/synthetic.py"}),
         ("a data set that is drawn", "hastie_10_2", {"runs/datasets.py", "data/synthetic.py"}),
-        ("a figure", "draw_keys", {"figures/keys.py", "figures/collected/keys.py"}),
-        ("the name of a figure", "keys_nearest", {"figures/keys_nearest.py", "figures/collected/keys_nearest.py"}),
+        ("a figure", "draw_keys", {"figures/keys.py"}),
+        ("the name of a figure", "keys_nearest", {"figures/keys_nearest.py"}),
     ],
 )
 def test_the_files_to_touch_are_those_of_the_design_page(kind, word, files):

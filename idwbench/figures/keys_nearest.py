@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
-from idwbench.figures.keys import SCALE_CAPTION, draw_tile, key_order
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, draw_caption, wrapped_lines
+from idwbench.figures.keys import image_models, key_order, keys_are_points, model_title
+from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.runs import Model
+from idwbench.figures.style import INK, QUIET, RULE, Drawing, class_colour, new_page
+from idwbench.figures.tiles import SCALE_CAPTION, WRONG, Picture, Tile, Words, draw_tiles, grid_height, tile_height
+from idwbench.models.neighbours import nearest
+from idwbench.report.summaries import Section
+from idwbench.results.records import StoredRun
 
-__all__ = ["NearestPanel", "draw_keys_nearest"]
+if TYPE_CHECKING:
+    from idwbench.results.store import Results
 
-_WIDTH, _COLUMNS = 10.0, 10  # inches; pairs in a row
-_GAP, _BETWEEN = 0.10, 0.05  # in tiles: between pairs, within a pair
-_SIDE, _HEADER = 0.62, 0.75  # inches: left margin with the names of the rows, title of a panel
+__all__ = ["NearestPanel", "collect_keys_nearest", "draw_keys_nearest", "draw_titles", "keys_nearest_figure"]
+
+_WIDTH, _COLUMNS, _LINE = 10.0, 10, 0.21  # inches, pairs in a row, and the height of a line in tiles
 _SHORT = 3  # longest name of a class that has a line with another
-_DIFFERS = "#A50026"
 
 
 @dataclass(frozen=True)
@@ -44,26 +52,41 @@ class NearestPanel:
     distance: NDArray[np.floating]
 
 
-@dataclass(frozen=True)
-class _Labels:
-    """The text below a pair: in one line for short names of classes, otherwise in two."""
+@figure_of_runs("keys_nearest")
+def keys_nearest_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+    """The keys of each method whose keys are points, for the lowest seed, above their nearest training images.
 
-    names: Sequence[str]
-    lines: int
-    font: float
+    Raises:
+        ConfigError: no complete run, the inputs are not images of classes, or no method has points as keys.
+    """
+    panels, dataset, source, left_out = collect_keys_nearest(store, runs, data_dir)
+    assert dataset.image_shape is not None
+    return Drawing(draw_keys_nearest(panels, dataset.image_shape, dataset.class_names, source=source), left_out)
 
-    @classmethod
-    def fit(cls, names: Sequence[str]) -> _Labels:
-        longest = max(map(len, names))
-        return cls(names, 1, 9.0) if longest <= _SHORT else cls(names, 2, min(7.5, 90 / (longest + 2)))
 
-    @property
-    def height(self) -> float:
-        """Height of the strip, in tiles."""
-        return 0.46 if self.lines == 1 else 0.62
+def collect_keys_nearest(
+    store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None
+) -> tuple[list[NearestPanel], Dataset, str, tuple[str, ...]]:
+    """Return a panel for each model, their data set, its name with the protocol, and what is left out.
 
-    def text(self, key: int, image: int) -> str:
-        return (" → " if self.lines == 1 else " →\n").join((self.names[key], self.names[image]))
+    It raises as the figure does.
+    """
+    section, dataset, models, left_out = image_models(store, runs, data_dir)
+    chosen = [model for model in models if keys_are_points(model)]
+    others = ", ".join(dict.fromkeys(model.row.model.method for model in models if model not in chosen))
+    if not chosen:
+        raise ConfigError(f"the keys of {others} are directions, not points", location=("figure",))
+    if others:
+        left_out = (*left_out, f"not drawn: {others}, whose keys are directions, not points")
+    return [_panel(section, model, dataset) for model in chosen], dataset, section.title, left_out
+
+
+def _panel(section: Section, model: Model, dataset: Dataset) -> NearestPanel:
+    rows, distance = nearest(model.keys, dataset.train.inputs)
+    invert = dataset.scaling.invert
+    images = invert(dataset.train.inputs[rows])
+    labels = dataset.train.labels[rows]
+    return NearestPanel(model_title(section, model), invert(model.keys), model.values, images, labels, distance)
 
 
 def draw_keys_nearest(
@@ -72,81 +95,51 @@ def draw_keys_nearest(
     """Return a figure with a block for each panel: keys, sorted by class, and the nearest training image of each below.
 
     A red frame and label mark an image of another class than that of the key's value.
-
-    Raises:
-        ConfigError: no panels, or arrays of different lengths.
     """
-    if not panels:
-        raise ConfigError("the figure of keys and nearest images needs at least one model whose keys are points")
-    for panel in panels:
-        if not len(panel.keys) == len(panel.values) == len(panel.nearest) == len(panel.labels) == len(panel.distance):
-            raise ConfigError(f"arrays of '{panel.title}' have different lengths")
-    tile = (_WIDTH - _SIDE - 0.1) / (_COLUMNS * (1 + _GAP) - _GAP)
-    labels = _Labels.fit(class_names)
-    step = (2 * image_shape[0] / image_shape[1] + _BETWEEN + labels.height) * tile
-    blocks = [_HEADER + -(-len(panel.keys) // _COLUMNS) * step for panel in panels]
+    aspect = image_shape[0] / image_shape[1]
+    grids = [_tiles(panel, image_shape, class_names) for panel in panels]
+    height = tile_height(grids[0][0], aspect, _LINE)
+    heights = [(_WIDTH - 0.7) * grid_height(len(tiles), _COLUMNS, height) + 0.65 for tiles in grids]
     note = (
         "below each key its nearest training image, the class of the key's value → the label of the image, "
         "and their distance in scaled units; red: class and label differ"
     )
-    lines = wrapped_lines([note, SCALE_CAPTION, source], _WIDTH)
-    total = sum(blocks) + 0.15 + 0.165 * len(lines)
-    figure = Figure(figsize=(_WIDTH, total), facecolor=PAPER)
-    top = total
-    for panel, height in zip(panels, blocks, strict=True):
-        _draw_title(figure, panel, top / total)
-        grid = height - _HEADER
-        axes = figure.add_axes((_SIDE / _WIDTH, (top - height) / total, 1 - (_SIDE + 0.1) / _WIDTH, grid / total))
-        _draw_block(axes, panel, image_shape, labels)
-        top -= height
-    draw_caption(figure, lines)
+    figure, body = new_page(_WIDTH, sum(heights), [note, SCALE_CAPTION, source])
+    grid = body.subplots(len(panels), 1, squeeze=False, height_ratios=heights)
+    for axes, panel, tiles in zip(grid[:, 0], panels, grids, strict=True):
+        draw_tiles(axes, tiles, _COLUMNS, aspect, _LINE)
+        for row in range(-(-len(tiles) // _COLUMNS)):
+            for word, middle in (("key", 0.5 * aspect), ("nearest", 1.5 * aspect)):
+                place = {"ha": "right", "va": "center", "fontsize": 8.5}
+                axes.text(-0.08, row * height + middle, word, color=QUIET, **place)
+        agree = int(np.sum(panel.labels == np.argmax(panel.values, axis=1)))
+        images = f"{len(np.unique(panel.nearest, axis=0))} different images"
+        draw_titles(axes, panel.title, panel.distance, f"{agree} of {len(panel.keys)} keys; {images}")
     return figure
 
 
-def _draw_title(figure: Figure, panel: NearestPanel, top: float) -> None:
-    agree = int(np.sum(panel.labels == np.argmax(panel.values, axis=1)))
-    summary = (
-        f"mean distance {panel.distance.mean():.3g}, label agrees for {agree} of {len(panel.keys)} keys; "
-        f"{len(np.unique(panel.nearest, axis=0))} different images"
-    )
-    up = 1 / figure.get_figheight()
-    figure.text(0.012, top - 0.28 * up, panel.title, fontsize=12.5, weight="bold", color=INK, va="center")
-    figure.text(0.012, top - 0.52 * up, summary, fontsize=9.5, color=QUIET, va="center")
+def draw_titles(axes: Axes, title: str, distance: NDArray[np.floating], agreement: str, size: float = 12.5) -> None:
+    """Write the title of a grid, and below it the mean distance and how many labels agree."""
+    axes.set_title(title, loc="left", fontsize=size, weight="bold", color=INK, pad=20)
+    words = f"mean distance {distance.mean():.3g}, label agrees for {agreement}"
+    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 9.0}
+    axes.annotate(words, (0, 1), (0, 7), color=QUIET, **place)
 
 
-def _draw_block(axes: Axes, panel: NearestPanel, image_shape: tuple[int, int], labels: _Labels) -> None:
-    aspect = image_shape[0] / image_shape[1]
-    step = 2 * aspect + _BETWEEN + labels.height
-    classes = np.argmax(panel.values, axis=1)
-    for place, key in enumerate(key_order(panel.values)):
-        row, column = divmod(place, _COLUMNS)
-        left, top = column * (1 + _GAP), row * step
-        draw_tile(axes, panel.keys[key].reshape(image_shape), left, top, class_colour(int(classes[key])))
-        differs = panel.labels[key] != classes[key]
-        below = top + aspect + _BETWEEN
-        frame = _DIFFERS if differs else RULE
-        draw_tile(axes, panel.nearest[key].reshape(image_shape), left, below, frame, width=1.8 if differs else 0.8)
-        words = labels.text(classes[key], panel.labels[key])
-        colour, weight = (_DIFFERS, "bold") if differs else (INK, "normal")
-        middle, bottom = left + 0.5, below + aspect
-        style: dict[str, Any] = {"ha": "center", "va": "center"}
-        axes.text(
-            middle,
-            bottom + 0.03 + 0.09 * labels.lines,
-            words,
-            fontsize=labels.font,
-            color=colour,
-            weight=weight,
-            **style,
+def _tiles(panel: NearestPanel, image_shape: tuple[int, int], names: Sequence[str]) -> list[Tile]:
+    """Return a tile for each key; short names of classes stand in one line, others in two."""
+    classes, tiles = np.argmax(panel.values, axis=1), []
+    longest = max(map(len, names))
+    size = 9.0 if longest <= _SHORT else min(7.5, 90 / (longest + 2))
+    for key in key_order(panel.values):
+        own, label = int(classes[key]), int(panel.labels[key])
+        differs = own != label
+        pictures = (
+            Picture(panel.keys[key].reshape(image_shape), class_colour(own)),
+            Picture(panel.nearest[key].reshape(image_shape), *((WRONG, 1.8) if differs else (RULE, 0.8))),
         )
+        words = [f"{names[own]} → {names[label]}"] if longest <= _SHORT else [f"{names[own]} →", names[label]]
+        below = [Words(word, WRONG if differs else INK, size, differs) for word in words]
         distance = f"{panel.distance[key]:#.3g}".rstrip(".")
-        axes.text(middle, bottom + labels.height - 0.16, distance, fontsize=8, color=QUIET, **style)
-    rows = -(-len(panel.keys) // _COLUMNS)
-    for row in range(rows):
-        for word, middle in (("key", 0.5 * aspect), ("nearest", 1.5 * aspect + _BETWEEN)):
-            axes.text(
-                -0.08, row * step + middle, word, ha="right", va="center", fontsize=8.5, color=QUIET, clip_on=False
-            )
-    axes.set_xlim(0, _COLUMNS * (1 + _GAP) - _GAP)
-    axes.set_ylim(rows * step, 0)
-    axes.set_axis_off()
+        tiles.append(Tile(pictures, (*below, Words(distance, QUIET))))
+    return tiles

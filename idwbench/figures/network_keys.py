@@ -1,25 +1,38 @@
-"""Keys in feature space as the training images whose features are nearest to them."""
+"""Keys in feature space of networks' heads, as the training images whose features are nearest to them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from idwbench.attention.scores import METHODS
+from idwbench.data.dataset import Dataset
+from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
-from idwbench.figures.keys import draw_tile, key_order
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, draw_caption, wrapped_lines
+from idwbench.figures.keys import check_images, key_order, model_title
+from idwbench.figures.keys_nearest import draw_titles
+from idwbench.figures.registry import figure_of_runs
+from idwbench.figures.runs import Model, runs_of_row, select_runs_of_kind
+from idwbench.figures.style import QUIET, RULE, Drawing, class_colour, new_page
+from idwbench.figures.tiles import WRONG, Picture, Tile, Words, draw_tiles, grid_height, tile_height
+from idwbench.report.frame import Row
+from idwbench.report.summaries import Section
+from idwbench.results.records import StoredRun
+from idwbench.runs.kinds.network import NetworkConfig
 
-__all__ = ["FeaturePanel", "draw_network_keys"]
+if TYPE_CHECKING:
+    from idwbench.results.store import Results
 
-_WIDTH, _COLUMNS = 10.0, 20  # inches; keys in a row
-_SIDE, _HEADER = 0.62, 0.62  # inches: left margin with the names of the rows, title of a panel
-_GAP, _BETWEEN, _NAME, _NUMBER = 0.16, 0.06, 0.42, 0.5  # in tiles: gaps, and the strips above and below a column
-_DIFFERS = "#A50026"
+__all__ = ["FeaturePanel", "collect_network_keys", "draw_network_keys", "network_keys_figure"]
+
+_IMAGES = 3  # for each key
+_WIDTH, _COLUMNS, _LINE = 10.0, 20, 0.45  # inches, keys in a row, and the height of a line in tiles
 
 
 @dataclass(frozen=True)
@@ -41,85 +54,103 @@ class FeaturePanel:
     distance: NDArray[np.floating]
 
 
+@figure_of_runs("network_keys")
+def network_keys_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+    """The keys of each network's head for the lowest seed, as their nearest training images in feature space.
+
+    Raises:
+        ConfigError: no complete run of a network, the inputs are not images of classes, or no head has points as keys.
+    """
+    panels, dataset, source, left_out = collect_network_keys(store, runs, data_dir)
+    assert dataset.image_shape is not None
+    return Drawing(draw_network_keys(panels, dataset.image_shape, dataset.class_names, source=source), left_out)
+
+
+def collect_network_keys(
+    store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None
+) -> tuple[list[FeaturePanel], Dataset, str, tuple[str, ...]]:
+    """Return a panel for each network, their data set, its name with the protocol, and what is left out.
+
+    It raises as the figure does.
+    """
+    selection = select_runs_of_kind(runs, "network")
+    section, left_out = selection.first()
+    dataset = load_dataset(section.dataset_config, data_dir)
+    check_images(dataset, section)
+    complete = [row for row in section.rows if row.n]
+    rows = [row for row in complete if _has_points(row)]
+    others = ", ".join(dict.fromkeys(row.model.method for row in complete if row not in rows))
+    if not rows:
+        raise ConfigError(f"the heads of {others} have no keys that are points", location=("figure",))
+    if others:
+        left_out = (*left_out, f"not drawn: {others}, whose heads have no keys that are points")
+    panels = []
+    for row in rows:
+        run = min(runs_of_row(selection.runs, section, row), key=lambda run: run.config.seed)
+        panels.append(_panel(store, section, row, run, dataset))
+    return panels, dataset, section.title, left_out
+
+
+def _has_points(row: Row) -> bool:
+    """Return whether the keys of a head are points in feature space; those of dot products are directions."""
+    model = row.model
+    assert isinstance(model, NetworkConfig)
+    return model.head in METHODS and METHODS[model.head].initialisation != "kaiming"
+
+
+def _panel(store: Results, section: Section, row: Row, run: StoredRun, dataset: Dataset) -> FeaturePanel:
+    from idwbench.models.neighbours import mean_neighbour_distance, several_nearest
+    from idwbench.models.networks import network_from_arrays
+
+    model = run.config.model
+    assert isinstance(model, NetworkConfig)
+    arrays = store.load_arrays(run.run_key)
+    keys, values = (arrays[f"head.{name}"].astype(np.float32) for name in ("keys", "values"))
+    features = network_from_arrays(model, dataset, arrays).features(dataset.train.inputs)
+    rows, distances = several_nearest(keys, features, _IMAGES)
+    unit = mean_neighbour_distance(features) or 1.0
+    title = model_title(section, Model(row, run, keys, values))
+    images = dataset.scaling.invert(dataset.train.inputs[rows])
+    return FeaturePanel(title, values, images, dataset.train.labels[rows], distances[:, 0] / unit)
+
+
 def draw_network_keys(
     panels: Sequence[FeaturePanel], image_shape: tuple[int, int], class_names: Sequence[str], *, source: str = ""
 ) -> Figure:
     """Return a figure with a block for each panel, and in it a column of nearest training images for each key.
 
     Keys are sorted by the class of their value, which is written above; a red frame marks an image of another class.
-
-    Raises:
-        ConfigError: no panels, or arrays of different lengths.
     """
-    if not panels:
-        raise ConfigError("the figure needs at least one network with a head of prototypes whose keys are points")
-    for panel in panels:
-        if not len(panel.values) == len(panel.nearest) == len(panel.labels) == len(panel.distance):
-            raise ConfigError(f"arrays of '{panel.title}' have different lengths")
-    tile = (_WIDTH - _SIDE - 0.1) / (_COLUMNS * (1 + _GAP) - _GAP)
-    steps = [_step(panel, image_shape) * tile for panel in panels]
-    blocks = [_HEADER + -(-len(panel.values) // _COLUMNS) * step for panel, step in zip(panels, steps, strict=True)]
+    aspect = image_shape[0] / image_shape[1]
+    grids = [_tiles(panel, image_shape, class_names) for panel in panels]
+    heights = [
+        (_WIDTH - 0.3) * grid_height(len(tiles), _COLUMNS, tile_height(tiles[0], aspect, _LINE)) + 0.5
+        for tiles in grids
+    ]
     note = (
         "above each column the class of the key's value; below it the training images whose features are nearest to "
         "the key, nearest first; red frame: label and class differ; number: distance of the first image, in mean "
         "distances of a training point to its nearest other one"
     )
-    lines = wrapped_lines([note, source], _WIDTH)
-    total = sum(blocks) + 0.15 + 0.165 * len(lines)
-    figure = Figure(figsize=(_WIDTH, total), facecolor=PAPER)
-    top = total
-    for panel, height in zip(panels, blocks, strict=True):
-        _draw_title(figure, panel, top / total)
-        grid = height - _HEADER
-        axes = figure.add_axes((_SIDE / _WIDTH, (top - height) / total, 1 - (_SIDE + 0.1) / _WIDTH, grid / total))
-        _draw_block(axes, panel, image_shape, class_names)
-        top -= height
-    draw_caption(figure, lines)
+    figure, body = new_page(_WIDTH, sum(heights), [note, source])
+    grid = body.subplots(len(panels), 1, squeeze=False, height_ratios=heights)
+    for axes, panel, tiles in zip(grid[:, 0], panels, grids, strict=True):
+        draw_tiles(axes, tiles, _COLUMNS, aspect, _LINE)
+        agree = int(np.sum(panel.labels[:, 0] == panel.values.argmax(1)))
+        images = f"{len(np.unique(panel.nearest[:, 0], axis=0))} different images are nearest"
+        draw_titles(axes, panel.title, panel.distance, f"{agree} of {len(panel.values)} keys; {images}", size=9.5)
     return figure
 
 
-def _step(panel: FeaturePanel, image_shape: tuple[int, int]) -> float:
-    """Return the height of one row of columns, in tiles."""
-    aspect = image_shape[0] / image_shape[1]
-    return float(_NAME + panel.nearest.shape[1] * (aspect + _BETWEEN) + _NUMBER)
-
-
-def _draw_title(figure: Figure, panel: FeaturePanel, top: float) -> None:
-    agree = int(np.sum(panel.labels[:, 0] == panel.values.argmax(1)))
-    summary = (
-        f"mean distance {panel.distance.mean():.3g}, label agrees for {agree} of {len(panel.values)} keys; "
-        f"{len(np.unique(panel.nearest[:, 0], axis=0))} different images are nearest"
-    )
-    up = 1 / figure.get_figheight()
-    figure.text(0.012, top - 0.2 * up, panel.title, fontsize=9.5, weight="bold", color=INK, va="center")
-    figure.text(0.012, top - 0.42 * up, summary, fontsize=8.5, color=QUIET, va="center")
-
-
-def _draw_block(axes: Axes, panel: FeaturePanel, image_shape: tuple[int, int], class_names: Sequence[str]) -> None:
-    aspect, step = image_shape[0] / image_shape[1], _step(panel, image_shape)
-    classes = panel.values.argmax(1)
-    size = 8.5 if max(map(len, class_names)) <= 3 else 5.0
-    for place, key in enumerate(key_order(panel.values)):
-        row, column = divmod(place, _COLUMNS)
-        left, top = column * (1 + _GAP), row * step
-        axes.text(
-            left + 0.5,
-            top + 0.6 * _NAME,
-            class_names[classes[key]],
-            ha="center",
-            va="center",
-            fontsize=size,
-            weight="bold",
-            color=class_colour(int(classes[key])),
+def _tiles(panel: FeaturePanel, image_shape: tuple[int, int], names: Sequence[str]) -> list[Tile]:
+    classes, size = panel.values.argmax(1), 8.5 if max(map(len, names)) <= 3 else 5.0
+    tiles = []
+    for key in key_order(panel.values):
+        own = int(classes[key])
+        pictures = tuple(
+            Picture(image.reshape(image_shape), *((WRONG, 1.6) if label != own else (RULE, 0.6)))
+            for image, label in zip(panel.nearest[key], panel.labels[key], strict=True)
         )
-        for image, label in enumerate(panel.labels[key]):
-            differs = label != classes[key]
-            below = top + _NAME + image * (aspect + _BETWEEN)
-            frame, width = (_DIFFERS, 1.6) if differs else (RULE, 0.6)
-            draw_tile(axes, panel.nearest[key, image].reshape(image_shape), left, below, frame, width)
-        bottom = top + step - 0.6 * _NUMBER
-        axes.text(left + 0.5, bottom, f"{panel.distance[key]:.2g}", ha="center", va="center", fontsize=7, color=QUIET)
-    rows = -(-len(panel.values) // _COLUMNS)
-    axes.set_xlim(0, _COLUMNS * (1 + _GAP) - _GAP)
-    axes.set_ylim(rows * step, 0)
-    axes.set_axis_off()
+        above, below = Words(names[own], class_colour(own), size, True), Words(f"{panel.distance[key]:.2g}", QUIET, 7)
+        tiles.append(Tile(pictures, (below,), (above,)))
+    return tiles

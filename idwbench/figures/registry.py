@@ -1,4 +1,4 @@
-"""The registry of figures: each file of `idwbench.figures.collected` adds its own."""
+"""The registry of figures: each file of a figure adds its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures by name; the files of `idwbench.figures.collected` register them."""
+"""The figures by name; each file of this folder that has one registers it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 
 from idwbench import figures
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.figures import collected
 from idwbench.figures.registry import FIGURES, FORMULAS
 from idwbench.figures.style import Drawing
 from idwbench.results.records import StoredRun
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FIGURES", "FORMULAS", "check_figure_name", "draw_stored", "stored_drawing"]
 
-for _package in (collected, figures):
-    for _module in pkgutil.iter_modules(_package.__path__):
-        import_module(f"{_package.__name__}.{_module.name}")
+for _module in pkgutil.iter_modules(figures.__path__):
+    import_module(f"{figures.__name__}.{_module.name}")
 
 
 def check_figure_name(name: str) -> None:

@@ -27,7 +27,7 @@ _IMAGES = 6  # training images with the largest attention
 
 def attention_part(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) -> Part | None:
     """Return the section of the dual form; None without complete runs of kind ``mlp``."""
-    from idwbench.figures.collected.attention_by_class import attention_panels
+    from idwbench.figures.attention_by_class import collect_attention
     from idwbench.report.dual_form import dual_form
 
     perceptrons = [run for run in runs if run.config.model.kind == "mlp" and run.state == "complete"]
@@ -35,7 +35,7 @@ def attention_part(results: Results, runs: Sequence[StoredRun], data_dir: Path |
         return None
     tables = dual_form(perceptrons)
     try:
-        found, _, left_out = attention_panels(results, perceptrons, data_dir, _IMAGES)
+        found, _, left_out = collect_attention(results, perceptrons, data_dir, _IMAGES)
     except IdwbenchError as error:
         left_out = (f"no recorded training is drawn: {error.problem}",)
         found = []

@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
-from idwbench.figures.keys import KEY_COLOURS, scale_limit
 from idwbench.figures.plane import Extent, Points
 from idwbench.figures.style import class_colour
+from idwbench.figures.tiles import KEY_COLOURS, scale_limit
 
 if TYPE_CHECKING:
     from PIL.Image import Image

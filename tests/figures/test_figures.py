@@ -11,7 +11,6 @@ from made import assert_no_words_overlap, made_dataset, words
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
-from idwbench.errors import ConfigError
 from idwbench.figures.keys import KeysPanel, draw_keys, key_order
 from idwbench.figures.moons import Moons, MoonsPanel, draw_moons
 from idwbench.figures.plane import PlanePicture, plane_data
@@ -95,17 +94,6 @@ def test_keys_that_are_all_zero_can_be_drawn() -> None:
     draw_keys([panel], (4, 3), DIGITS).draw_without_rendering()
 
 
-def test_keys_of_inputs_that_are_no_images_are_refused() -> None:
-    with pytest.raises(ConfigError, match="not images"):
-        draw_keys([keys_panel()], None, DIGITS)
-    with pytest.raises(ConfigError, match=r"expected shape \(20, 784\), got \(20, 12\)"):
-        draw_keys([keys_panel()], (28, 28), DIGITS)
-    with pytest.raises(ConfigError, match=r"values of 'idw': expected shape \(20, 2\)"):
-        draw_keys([keys_panel()], (4, 3), ["a", "b"])
-    with pytest.raises(ConfigError, match="at least one"):
-        draw_keys([], (4, 3), DIGITS)
-
-
 def test_the_moons_stand_in_a_row_a_method_and_a_column_a_number_of_prototypes() -> None:
     panels = [moons_panel(method, count) for method in ("idw", "inv_dist") for count in (3, 1)]
     figure = moons(*panels[:3])
@@ -180,7 +168,7 @@ def test_no_words_of_a_figure_overlap_or_leave_it(figures: Callable[[], list[Fig
 
 @pytest.mark.slow
 def test_drawing_loads_neither_torch_nor_pyplot() -> None:
-    heavy = "torch matplotlib.pyplot pandas scipy"
+    heavy = "torch matplotlib.pyplot scipy"
     imports = "import sys, idwbench.figures.keys, idwbench.figures.moons"
     program = f"{imports}; print(*[name for name in {heavy.split()} if name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from idwbench.errors import ConfigError
-from idwbench.figures import keys as keys_drawing
-from idwbench.figures.collected import keys as collected
+from idwbench.figures.keys import collect_keys
 from idwbench.figures.stored import stored_drawing
 from idwbench.results.store import Results
 from idwbench.sweep.execution import run_sweep
@@ -32,33 +31,20 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return Results(folder / "results.db", read_only=True)
 
 
-@pytest.fixture
-def drawn(monkeypatch):
-    panels = []
-
-    def draw(given, *arguments, **settings):
-        panels.extend(given)
-        return keys_drawing.draw_keys(given, *arguments, **settings)
-
-    monkeypatch.setattr(collected, "draw_keys", draw)
-    return panels
-
-
-def test_class_means_and_centres_are_drawn_in_the_units_of_the_data(results, drawn):
+def test_class_means_and_centres_are_drawn_in_the_units_of_the_data(results):
     runs = [run for run in results.find_runs() if run.config.model.kind != "prototypes"]
-    drawing = stored_drawing("keys", results, runs)
-    assert drawing.left_out == ("not drawn: 1 run of kind 'scikit_learn'",)
-    means, centres = drawn
+    (means, centres), _, _, left_out = collect_keys(results, runs)
+    assert left_out == ("not drawn: 1 run of kind 'scikit_learn'",)
     assert means.title.startswith("nearest_centroid · 10 prototypes · seed 0 · test accuracy ")
     assert centres.title.startswith("kmeans_per_class · 20 prototypes · seed 0 · test accuracy ")
     assert np.asarray(means.keys).min() >= -1e-4 and np.asarray(means.keys).max() <= 16 + 1e-4  # pixels
     assert stored_drawing("keys_nearest", results, runs).figure is not None
 
 
-def test_networks_are_drawn_alone(results, drawn):
-    drawing = stored_drawing("keys", results, results.find_runs())
-    assert [panel.title.split(" ·")[0] for panel in drawn] == ["idw"]
-    assert "not drawn: 1 run of kind 'baseline'" in drawing.left_out
+def test_networks_are_drawn_alone(results):
+    panels, _, _, left_out = collect_keys(results, results.find_runs())
+    assert [panel.title.split(" ·")[0] for panel in panels] == ["idw"]
+    assert "not drawn: 1 run of kind 'baseline'" in left_out
 
 
 def test_runs_without_keys_have_no_figure(results):

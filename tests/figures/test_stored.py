@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
-from idwbench.figures import moons
-from idwbench.figures.collected import keys
+from idwbench.figures import keys, moons
 from idwbench.figures.plane import GRID
 from idwbench.figures.stored import FIGURES, draw_stored, stored_drawing
 from idwbench.results.records import StoredRun

@@ -62,7 +62,7 @@ def test_a_wrong_time_of_the_build_is_refused(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_wrong_backend_is_refused_in_one_line() -> None:
-    program = [sys.executable, "-m", "idwbench", "report", "--figure", "weights"]
+    program = [sys.executable, "-m", "idwbench", "figure", "weights"]
     result = subprocess.run(program, env={**os.environ, "MPLBACKEND": "nope"}, capture_output=True, text=True)
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
     assert "MPLBACKEND: Key backend: 'nope' is not a valid value" in result.stderr

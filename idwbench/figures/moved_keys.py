@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
-from idwbench.errors import ConfigError
-from idwbench.figures.collected.keys import keys_are_points, model_title
-from idwbench.figures.collected.row_attention import RecordedNetwork, recorded_network
+from idwbench.errors import ConfigError, IdwbenchError
+from idwbench.figures.keys import keys_are_points, model_title
 from idwbench.figures.runs import Model, select_runs_of_kind, stored_models
 from idwbench.models.neighbours import nearest
 from idwbench.results.records import StoredRun
@@ -25,9 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["MovedKeys", "collect_moved_keys", "percent"]
 
+_MOST_KEYS = {True: 10, False: 5}  # of images, and of points in the plane
 _SHARE_CAPTION = (
     "share: part of the way from the initial to the learned key that is due to the gradients of one training sample, "
     "over all its visits; the shares of all samples sum to 100 %; negative shares moved the key the other way"
+)
+_MEMORY_CAPTION = (
+    "attention: Σ (x_t·x + 1) over the visits of a training sample, for the layer's input x of the test sample nearest "
+    "to the key"
 )
 
 
@@ -42,8 +46,8 @@ class MovedKeys:
         history: The shares of the training samples.
         chosen: The keys to draw, sorted by class.
         typical: For each of them the test row nearest to it.
-        network: The recorded network, or None.
-        attention: Of its layers by name, (chosen keys, training rows), to the typical test rows; empty without it.
+        network_data: The data of the recorded network, whose scaling may differ, or None.
+        attention: Of its first and last layer by name, (chosen keys, training rows), to the typical test rows.
         captions: Sentences below a figure.
         left_out: One line for each kind of runs that is not drawn.
     """
@@ -54,18 +58,14 @@ class MovedKeys:
     history: KeyHistory
     chosen: tuple[int, ...]
     typical: NDArray[np.int64]
-    network: RecordedNetwork | None
+    network_data: Dataset | None
     attention: Mapping[str, NDArray[np.floating]]
     captions: tuple[str, ...]
     left_out: tuple[str, ...]
 
 
-def collect_moved_keys(
-    store: Results, runs: Sequence[StoredRun], data_dir: Path | None, most: Mapping[bool, int], memory_caption: str
-) -> MovedKeys:
+def collect_moved_keys(store: Results, runs: Sequence[StoredRun], data_dir: Path | None) -> MovedKeys:
     """Return the keys of ``idw``, or of the first method, for the lowest seed, after its training was repeated.
-
-    `most` is the largest number of keys for inputs that are images, and for others.
 
     Raises:
         ConfigError: no complete run, no key moved, or the inputs are neither images nor points of classes.
@@ -83,12 +83,16 @@ def collect_moved_keys(
     model = next((model for model in models if model.row.model.method == "idw"), models[0])
     others = [model_title(section, other) for other in models if other is not model]
     history = key_history(store, model.run.run_key, data_dir=data_dir)
-    chosen = _chosen(history, most[dataset.image_shape is not None])
+    chosen = _chosen(history, _MOST_KEYS[dataset.image_shape is not None])
     if not chosen:
         raise ConfigError("no key moved", location=("figure",))
     typical = _typical_rows(model, dataset, chosen)
-    network, missing = recorded_network(store, dataset, data_dir)
-    memory = [memory_caption, _network_label(network)] if network else [f"recorded memories are not drawn: {missing}"]
+    recorded, missing = _recorded_network(store, dataset, data_dir)
+    attention: Mapping[str, NDArray[np.floating]] = {}
+    memory = [f"recorded memories are not drawn: {missing}"]
+    if recorded:
+        attention = _attention(store, *recorded, dataset.scaling.invert(dataset.test.inputs[typical]))
+        memory = [_MEMORY_CAPTION, _network_label(recorded[0])]
     return MovedKeys(
         title=model_title(section, model),
         model=model,
@@ -96,8 +100,8 @@ def collect_moved_keys(
         history=history,
         chosen=tuple(chosen),
         typical=typical,
-        network=network,
-        attention=network.attention(dataset.scaling.invert(dataset.test.inputs[typical]))[0] if network else {},
+        network_data=recorded[1] if recorded else None,
+        attention=attention,
         captions=(_SHARE_CAPTION, _summary(history, dataset), *memory, section.title),
         left_out=(*left_out, *unusable, *([f"not drawn: {'; '.join(others)}"] if others else [])),
     )
@@ -125,8 +129,50 @@ def _typical_rows(model: Model, dataset: Dataset, chosen: Sequence[int]) -> NDAr
     return np.asarray((dataset.test.inputs @ model.keys[chosen].T).argmax(0), np.int64)
 
 
-def _network_label(network: RecordedNetwork) -> str:
-    run, accuracy = network.run, network.run.metric("accuracy") or 0.0
+def _recorded_network(
+    results: Results, dataset: Dataset, data_dir: Path | None
+) -> tuple[tuple[StoredRun, Dataset] | None, str]:
+    """Return the recorded network of the lowest seed on the same data set, or None and what is missing, in one line."""
+    from idwbench.dual.recording import open_recording
+
+    name, problem = dataset.config.name, ""
+    complete = results.find_runs(states=["complete"])
+    runs = [run for run in complete if run.config.model.kind == "mlp" and run.config.dataset.name == name]
+    for run in sorted(runs, key=lambda run: run.config.seed):
+        try:
+            open_recording(results, run)
+            own = dataset if run.config.dataset == dataset.config else load_dataset(run.config.dataset, data_dir)
+        except IdwbenchError as error:
+            problem = problem or str(error)
+            continue
+        if own.class_names == dataset.class_names and own.n_features == dataset.n_features:
+            return (run, own), ""
+    return None, problem or f"the database has no run of kind 'mlp' with record: true on {name}"
+
+
+def _attention(
+    results: Results, run: StoredRun, dataset: Dataset, queries: NDArray[np.floating]
+) -> dict[str, NDArray[np.floating]]:
+    """Return the total attention (n, training rows) of the first and last layer to queries in the data's own units."""
+    import torch
+
+    from idwbench.dual.attribution import row_attention
+    from idwbench.dual.recording import open_recording
+    from idwbench.models.perceptron import load_mlp
+
+    recording = open_recording(results, run)
+    network = load_mlp(results, run.run_key)
+    with torch.no_grad():
+        inputs, _ = network.layer_inputs(torch.from_numpy(dataset.scaling.apply(queries)))
+    layers = dict(zip(network.layer_names, inputs, strict=True))
+    return {
+        name: row_attention(recording.layers[name], recording.rows, len(dataset.train), layers[name].numpy())
+        for name in dict.fromkeys((network.layer_names[0], network.layer_names[-1]))
+    }
+
+
+def _network_label(run: StoredRun) -> str:
+    accuracy = run.metric("accuracy") or 0.0
     protocol = f"{run.config.protocol.optimizer}, {run.config.protocol.epochs} epochs"
     return f"{run.config.model.label} · {protocol} · seed {run.config.seed} · test accuracy {100 * accuracy:.2f} %"
 

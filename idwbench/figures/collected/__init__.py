@@ -1,1 +1,0 @@
-"""What each figure shows, collected from stored runs: functions ``(store, runs, data_dir) -> Drawing``."""
