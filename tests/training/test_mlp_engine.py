@@ -138,15 +138,17 @@ def test_a_data_set_without_parts_has_no_accuracies_of_parts() -> None:
 
 
 def test_a_sequence_is_trained_on_one_part_after_the_other() -> None:
-    dataset, config = two_parts(), mlp_run("sequence", epochs=3)
-    result = train_run(config, dataset)
+    dataset, settings = two_parts(), {"epochs": 3, "learning_rate": 0.2}
+    result = train_run(mlp_run("sequence", **settings), dataset)
     assert [point.epoch for point in result.curve] == [1, 2, 3, 4, 5, 6]
     for split in ("test", "validation"):
-        assert result.metric("accuracy_1_before", split) == result.curve[2].values[split, "accuracy_1"]
+        second, third, fourth = (result.curve[epoch].values[split, "accuracy_1"] for epoch in (1, 2, 3))
+        assert result.metric("accuracy_1_before", split) == third
+        assert second != third != fourth  # so that no other epoch would do
     # The first half is a training on the first part alone.
     train = dataset.train
     first = replace(dataset, train=Split(train.inputs[:N_FIRST], train.targets[:N_FIRST], train.tasks[:N_FIRST]))
-    alone = train_run(mlp_run("joint", epochs=3), first)
+    alone = train_run(mlp_run("joint", **settings), first)
     assert [point.values for point in alone.curve] == [point.values for point in result.curve[:3]]
     assert alone.metric("accuracy_1") == result.metric("accuracy_1_before")
     assert alone.metric("accuracy_1_before") is None

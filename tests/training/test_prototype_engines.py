@@ -162,14 +162,13 @@ def stacks() -> Iterator[tuple[Dataset, list[RunConfig]]]:
         return dataset, [prototypes_run(dataset, method, seed=seed, **base) for seed in range(2)]
 
     yield from (seeds(blobs, method) for method in METHODS)
-    for n_train, n_features, n_classes, prototypes, batch_size in SHAPES:
-        dataset = make_dataset(n_train, n_features, n_classes)
-        yield from (seeds(dataset, m, prototypes=prototypes, batch_size=batch_size) for m in ("scaled_dot", "idw"))
+    for number, (n_train, n_features, n_classes, prototypes, batch_size) in enumerate(SHAPES):
+        sizes = {"prototypes": prototypes, "batch_size": batch_size}
+        yield seeds(make_dataset(n_train, n_features, n_classes), ("scaled_dot", "idw")[number % 2], **sizes)
     for number, options in enumerate(OPTIONS):
         yield seeds(make_regression(40) if number % 2 else make_dataset(40), **options)
-    for method in ("idw", "inv_dist"):
-        for grid in GRIDS:
-            yield blobs, [prototypes_run(blobs, method, epochs=2, power=p, epsilon=e) for p, e in grid]
+    for method, grid in (("idw", GRIDS[0]), ("inv_dist", GRIDS[1]), ("idw", GRIDS[2]), ("inv_dist", GRIDS[2])):
+        yield blobs, [prototypes_run(blobs, method, epochs=2, power=p, epsilon=e) for p, e in grid]
 
 
 @pytest.mark.parametrize(("dataset", "stack"), [*stacks()], ids=lambda value: "")
