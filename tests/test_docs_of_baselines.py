@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
-import shlex
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import rankdata
-from typer.testing import CliRunner
 
-from idwbench.cli.app import app
 from idwbench.report.by_dataset import by_dataset
 from idwbench.report.labels import plain_value, value_label
 from idwbench.report.summaries import summarise
@@ -119,31 +116,3 @@ def test_the_page_lists_every_method_with_its_parameters_and_defaults():
         words = [{"classification": "classes", "regression": "regression"}[task] for task in method.estimators]
         assert rows[name][2] == ("both" if len(words) == 2 else words[0])
         assert rows[name][4] == ("no" if method.is_deterministic else "yes")
-
-
-def _written(yaml: str) -> Path:
-    path = Path("classifiers.yaml")
-    path.write_text(yaml)
-    return path
-
-
-@pytest.mark.slow
-def test_the_examples_of_the_page_run_in_order(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (yaml,), (shell,), (python,) = (
-        re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL) for kind in ("yaml", "sh", "python")
-    )
-    assert len(plan(read_sweep(_written(yaml)))) == 4 * (2 + 4 + 2 * 3 + 2 * 3 + 3)
-    for long, short in (
-        ("idw, prototypes: 6", "idw, prototypes: 6, epochs: 1"),
-        ("seeds: 3", "seeds: 1"),
-        ("0, 1, 2", "0"),
-    ):
-        yaml = yaml.replace(long, short)
-    _written(yaml)
-    for line in shell.splitlines():
-        result = CliRunner().invoke(app, shlex.split(line)[1:])
-        assert result.exit_code == 0, result.output
-    exec(python, {})
-    accuracy, seconds = map(float, capsys.readouterr().out.split())
-    assert 0.5 < accuracy <= 1 and seconds >= 0

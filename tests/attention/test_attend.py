@@ -67,9 +67,15 @@ def test_dropout_keeps_the_mean_and_follows_its_generator():
         ({"dropout": "much"}, "dropout: must be >= 0 and < 1, got 'much'"),
         ({"dropout": 1.0}, "dropout: must be >= 0 and < 1, got 1.0"),
         ({"mask": torch.zeros(5, 4), "powr": 1}, "does not take 'powr'"),
+        ({"weighting": "sofmax"}, r"^weighting: unknown weighting 'sofmax' \(did you mean 'softmax'\?\)$"),
+        ({"method": "idw", "score": "idw"}, "^score: is given as 'method' already$"),
+        ({"score": "idv"}, r"^method: unknown method 'idv' \(did you mean 'idw'\?\)$"),
+        ({"weighting": "top_k", "k": 0}, "^k: must be >= 1, got 0$"),
+        ({"weighting": "top_k", "k": 1.5}, r"^k: expected a whole number, got 1\.5$"),
+        ({"weighting": "softmax", "k": 2}, r"^k: method 'idw' does not take 'k' \(it takes epsilon, power\)$"),
     ],
 )
-def test_a_wrong_mask_or_rate_is_named(arguments, message):
+def test_a_wrong_argument_is_named(arguments, message):
     with pytest.raises(ConfigError, match=message):
         unwrap(idwbench.attend)(INPUTS, KEYS, VALUES, **arguments)
 

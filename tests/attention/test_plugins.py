@@ -100,11 +100,6 @@ def test_a_plugins_checksum_is_part_of_the_run_key(tmp_path: Path) -> None:
     assert run_of("half_dot").run_key != first.run_key
 
 
-def test_a_plugin_may_be_loaded_twice(tmp_path: Path) -> None:
-    file = write(tmp_path, GOOD)
-    assert load_plugin(file) == load_plugin(file) == ["half_dot"]
-
-
 def test_the_words_of_a_plugins_parameter_are_checked(tmp_path: Path) -> None:
     load_plugin(write(tmp_path, GOOD))
     with pytest.raises(ConfigError) as caught:

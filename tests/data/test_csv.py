@@ -34,12 +34,6 @@ def test_the_seed_decides_the_split(load):
     assert load(TABLE).sha256 == load(TABLE, seed=0).sha256 != load(TABLE, seed=1).sha256
 
 
-def test_scaling_is_of_the_training_rows(load):
-    found = load(TABLE)
-    np.testing.assert_allclose(found.train.inputs.mean(axis=0), 0, atol=1e-6)
-    np.testing.assert_allclose(found.train.inputs.std(axis=0), 1, atol=1e-6)
-
-
 def test_integer_labels_are_ordered_as_numbers(load):
     text = "x,y\n" + "".join(f"{i},{(i % 3) * 5}\n" for i in range(12))
     assert load(text, "y").class_names == ("0", "5", "10")
@@ -110,21 +104,29 @@ REFUSED = {
 }
 
 
+PRICES = "area,price\n" + "".join(f"{i},{3 * i + 0.5}\n" for i in range(20))
+NO_TARGETS = {
+    "text target": (PRICES + "3,high\n", r"row 21, column 'price': 'high' is not a number"),
+    "missing target": (PRICES + "3,\n", r"row 21, column 'price': the value is missing"),
+    "infinite target": (PRICES + "3,inf\n", r"row 21, column 'price': inf is not a number that float32"),
+    "one row": ("area,price\n1,2.5\n", r"has only one row: one for train and one for test"),
+}
+REFUSED |= {case: (text, message, "price", "regression") for case, (text, message) in NO_TARGETS.items()}
+
+
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_table_that_does_not_fit_is_refused_in_one_line(case, load):
-    text, message = REFUSED[case]
+def test_a_table_that_does_not_fit_is_refused_in_one_line(case, load, tmp_path):
+    text, message, label, task = (*REFUSED[case], "kind", "classification")[:4]
     with pytest.raises(DatasetError, match=r"own\.csv: " + message) as caught:
-        load(text)
+        load(text, label, task=task)
     assert "\n" not in str(caught.value)
+    assert caught.value.file == str(tmp_path / "own.csv") and "own.csv" not in caught.value.problem
 
 
 def test_of_a_wide_table_not_every_column_is_listed(load):
     header = ",".join(f"pixel{i}" for i in range(785))
     with pytest.raises(DatasetError, match=r"\(there are 785: pixel0, pixel1, pixel2, … pixel784\)"):
         load(header + "\n")
-
-
-PRICES = "area,price\n" + "".join(f"{i},{3 * i + 0.5}\n" for i in range(20))
 
 
 def test_a_numeric_column_is_the_target_of_a_regression(load):
@@ -154,24 +156,3 @@ def test_many_decimal_numbers_are_refused_as_classes_even_if_all_are_whole(load)
         load("x,y\n" + "".join(f"{i},{i % 30}.0\n" for i in range(60)), "y")
     assert caught.value.hint.startswith("set task: regression")
     assert load("x,y\n" + "".join(f"{i},{i % 2}.0\n" for i in range(60)), "y").class_names == ("0.0", "1.0")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (PRICES + "3,high\n", r"row 21, column 'price': 'high' is not a number"),
-        (PRICES + "3,\n", r"row 21, column 'price': the value is missing"),
-        (PRICES + "3,inf\n", r"row 21, column 'price': inf is not a number that float32"),
-        ("area,price\n1,2.5\n", r"has only one row: one for train and one for test"),
-    ],
-)
-def test_a_target_that_is_no_number_is_refused(text, message, load):
-    with pytest.raises(DatasetError, match=r"own\.csv: " + message):
-        load(text, "price", task="regression")
-
-
-def test_an_error_knows_the_file_and_does_not_repeat_it(load, tmp_path):
-    with pytest.raises(DatasetError) as caught:
-        load(with_row("3,oak,tall"))
-    assert caught.value.file == str(tmp_path / "own.csv")
-    assert "own.csv" not in caught.value.problem

@@ -13,7 +13,7 @@ from idwbench.data.dataset import Dataset, Scaling
 from idwbench.data.images import UNIT_SCALING
 from idwbench.data.loading import LOADERS, load_dataset
 from idwbench.data.preparation import RawData, RawSplit
-from idwbench.errors import ConfigError, DatasetError
+from idwbench.errors import DatasetError
 from idwbench.runs.datasets import ImageConfig, PartsConfig, parse_dataset
 
 OF = ["mnist", "fashion_mnist"]
@@ -115,45 +115,10 @@ def test_parts_of_other_shapes_or_classes_are_refused(parts, change):
         load()
 
 
-@pytest.mark.parametrize(
-    ("of", "message"),
-    [
-        (["mnist"], "of: expected a list of two data sets, got 1 (expected mnist and fashion_mnist, in any order)"),
-        ([], "of: expected a list of two data sets, got 0 (expected"),
-        ("mnist", "of: expected a list of two data sets, got 'mnist' (expected"),
-        (["mnist", "mnist"], "of[1]: mnist is already a part (expected"),
-        ([*OF, "mnist"], "of[2]: mnist is already a part (expected"),
-        (["mnist", "fashion"], "of[1]: unknown data set 'fashion' (did you mean 'fashion_mnist'?)"),
-        (["mnist", 3], "of[1]: unknown data set 3 (expected one of"),
-        (["digits", "mnist"], "of[0]: digits has no images of 28 x 28 pixels as the parts need (expected"),
-        (["mnist", ["mnist"]], "of[1]: unknown data set ['mnist'] ("),
-    ],
-)
-@pytest.mark.parametrize("name", ["joint", "sequence"])
-def test_a_mistake_in_the_parts_gets_one_line(name, of, message):
-    with pytest.raises(ConfigError) as caught:
-        parse_dataset({"name": name, "of": of})
-    assert message in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_parts_are_required_and_settings_are_frozen():
-    with pytest.raises(ConfigError, match="'of' is missing"):
-        parse_dataset("joint")
+def test_settings_are_frozen_and_those_of_the_parts():
     config = parse_dataset({"name": "joint", "of": OF, "validation": 5})
     assert isinstance(config, PartsConfig) and len({config, parse_dataset(config.model_dump(mode="json"))}) == 1
     assert config.parts == (
         ImageConfig(name="mnist", scaling="unit", validation=5),
         ImageConfig(name="fashion_mnist", scaling="unit", validation=5),
     )
-
-
-def test_real_images_are_those_of_the_parts(data_dir):
-    config = PartsConfig(name="joint", of=("mnist", "fashion_mnist"), validation=10_000)
-    found = load_dataset(config, data_dir)
-    assert [len(split) for split in found.splits.values()] == [100_000, 20_000, 20_000]
-    for number, part in enumerate(config.parts):
-        alone = load_dataset(part, data_dir)
-        for name, split in alone.splits.items():
-            of_part = found.splits[name].tasks == number
-            assert np.array_equal(found.splits[name].inputs[of_part], split.inputs)
-            assert np.array_equal(found.splits[name].labels[of_part], split.labels)

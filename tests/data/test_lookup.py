@@ -8,9 +8,7 @@ import pytest
 from idwbench.data.dataset import nearest_values
 from idwbench.data.loading import load_dataset
 from idwbench.data.synthetic import draw_queries, draw_table
-from idwbench.errors import ConfigError
-from idwbench.runs.config import run_config
-from idwbench.runs.datasets import LookupConfig, parse_dataset
+from idwbench.runs.datasets import LookupConfig
 
 
 def test_keys_values_and_noise_have_the_declared_moments() -> None:
@@ -83,26 +81,3 @@ def test_nearest_values_are_those_of_all_differences(monkeypatch: pytest.MonkeyP
     assert (nearest_values(outputs, stored) == expected).all()
     monkeypatch.setattr("idwbench.data.dataset._NUMBERS_AT_ONCE", 60)
     assert (nearest_values(outputs, stored) == expected).all()
-
-
-@pytest.mark.parametrize(
-    ("settings", "location"),
-    [
-        ({"items": 0}, "items"),
-        ({"dimensions": 1.5}, "dimensions"),
-        ({"noise": -0.1}, "noise"),
-        ({"mean": float("nan")}, "mean"),
-        ({"validation": 0.5}, "validation"),
-        ({"items_": 3}, "items_"),
-    ],
-)
-def test_a_wrong_setting_is_one_line_with_its_name(settings: dict[str, object], location: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_dataset({"name": "lookup", **settings})
-    assert caught.value.location == (location,)
-    assert len(str(caught.value).splitlines()) == 1
-
-
-def test_a_hash_table_needs_a_lookup() -> None:
-    with pytest.raises(ConfigError, match="needs the data set lookup, not digits"):
-        run_config("digits", kind="hash_table", similarity="idw")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from idwbench.data.loading import LOADERS, load_dataset
-from idwbench.runs.datasets import DATASETS, DiabetesConfig, Friedman1Config, SineConfig
+from idwbench.data.loading import load_dataset
+from idwbench.runs.datasets import DiabetesConfig, Friedman1Config, SineConfig
 
 
 def own_targets(dataset, split):
@@ -77,22 +77,3 @@ def test_metrics_are_in_the_units_of_the_data(config):
     assert found.metrics("test", outputs) == pytest.approx(
         {("test", "rmse"): root_mean_squared_error(truth, guess), ("test", "r2"): r2_score(truth, guess)}
     )
-
-
-@pytest.mark.parametrize("config", [Friedman1Config(), SineConfig()], ids=lambda config: config.name)
-def test_the_holdout_does_not_depend_on_the_sizes_of_train_and_test(config):
-    one, other = load_dataset(config), load_dataset(config.model_copy(update={"train_size": 50, "test_size": 7}))
-    inputs = [found.scaling.invert(found.holdout.inputs) for found in (one, other)]
-    np.testing.assert_allclose(*inputs, atol=1e-6)
-    assert load_dataset(config.model_copy(update={"holdout_size": 0})).holdout is None
-
-
-@pytest.mark.parametrize("config", [Friedman1Config(), DiabetesConfig(), SineConfig()], ids=lambda config: config.name)
-def test_the_seed_decides(config):
-    other = config.model_copy(update={"seed": 1})
-    assert load_dataset(config).sha256 == load_dataset(config).sha256 != load_dataset(other).sha256
-
-
-@pytest.mark.parametrize("name", DATASETS)
-def test_every_declared_data_set_has_a_loader(name):
-    assert callable(LOADERS[name])

@@ -8,8 +8,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn import datasets
 
 from idwbench.data.loading import load_dataset
-from idwbench.errors import ConfigError, DatasetError
-from idwbench.runs.config import run_config
+from idwbench.errors import DatasetError
 from idwbench.runs.datasets import parse_dataset
 
 TABLES = {"iris": datasets.load_iris, "wine": datasets.load_wine, "breast_cancer": datasets.load_breast_cancer}
@@ -77,35 +76,7 @@ def test_splits_of_one_sample_are_its_rows_in_order(name):
     assert [len(split) for split in found.splits.values()] == [40, 30, 20]
 
 
-@pytest.mark.parametrize("name", [*TABLES, *DRAWN])
-def test_the_seed_decides(name):
-    assert loaded(name).sha256 == loaded(name).sha256 != loaded(name, seed=1).sha256
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_the_holdout_may_be_left_out_and_the_sizes_are_those_asked_for(name):
-    found = loaded(name, train_size=50, test_size=40, holdout_size=0)
-    assert found.holdout is None
-    assert (len(found.train), len(found.test)) == (50, 40)
-
-
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_sample_that_cannot_fit_into_memory_is_refused(name):
     with pytest.raises(DatasetError, match=f"train_size: the data set {name} needs .* of memory"):
         loaded(name, train_size=2**31 - 1)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"name": "hypercube", "informative": 11}, "dataset.informative: expected at most the 10 features, got 11"),
-        ({"name": "hypercube", "classes": 17}, "dataset.classes: 17 classes of two clusters need more vertices"),
-        ({"name": "circles", "factor": 1}, "dataset.factor"),
-        ({"name": "blobs", "classes": 1}, "dataset.classes"),
-        ({"name": "wine", "test_fractio": 0.1}, "test_fractio: unknown key (did you mean 'test_fraction'?)"),
-    ],
-)
-def test_a_wrong_setting_is_refused_in_one_line(settings, message):
-    with pytest.raises(ConfigError) as caught:
-        run_config(settings)
-    assert message in str(caught.value) and "\n" not in str(caught.value)

@@ -8,7 +8,7 @@ from idwbench.data import text as texts
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.data.text import CHARACTERS, UNKNOWN, build_vocabulary
-from idwbench.errors import ConfigError, DatasetError
+from idwbench.errors import DatasetError
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import TextConfig, parse_dataset
 
@@ -170,12 +170,3 @@ def test_the_real_texts_have_the_sizes_in_the_docs(data_dir):
         sizes = [len(found.splits[split]) for split in ("train", "validation", "test")]
         expected = {"aesop": [101_826, 11_314, 12_571, 92], "wikitext_2": [1_008_172, 112_019, 1_255_018, 120]}[name]
         assert [*sizes, found.n_outputs] == expected
-
-
-@pytest.mark.parametrize(("name", "dataset"), [("transformer_lm", "two_moons"), ("prototypes", "aesop")])
-def test_models_of_texts_and_of_tables_are_not_confused(name, dataset):
-    settings = {"kind": name} | ({"prototypes": 2} if name == "prototypes" else {})
-    with pytest.raises(ConfigError) as error:
-        run_config(dataset, **settings)
-    assert error.value.location == ("kind" if name == "transformer_lm" else "dataset",)
-    assert ("needs a text" in error.value.problem) == (name == "transformer_lm")

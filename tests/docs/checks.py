@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from blocks import blocks_of
+
+from idwbench.exports.skops_model import TRUSTED_TYPES
 
 
 @dataclass
@@ -88,8 +91,45 @@ def hash_tables(outcome: Outcome) -> None:
     assert outcome.names["capacities"] and outcome.names["hash_table"].projections
 
 
+def attribution(outcome: Outcome) -> None:
+    top, labels = outcome.names["top"], outcome.names["dataset"].train.labels
+    assert top.shape == (3, 5) and (labels[top] == np.asarray(outcome.names["answers"])[:, None]).mean() > 0.5
+
+
+def baselines(outcome: Outcome) -> None:
+    accuracy, seconds = map(float, outcome.printed[-1].split())
+    assert 0.5 < accuracy <= 1 and seconds >= 0
+
+
+def dual_form(outcome: Outcome) -> None:
+    [example] = [block.text for block in blocks_of("docs/dual_form.md") if block.language == "python"]
+    said, holds, *_ = outcome.printed
+    assert f"# {said}" in example and holds == "True"
+    totals, memory = outcome.names["totals"], outcome.names["memory"]
+    assert np.allclose(totals.sum(1), memory.attention(outcome.names["queries"]).sum(1), rtol=1e-4)
+    assert outcome.names["shares"].shape == (2, 4000)
+
+
+def estimators(outcome: Outcome) -> None:
+    printed = "\n".join(outcome.printed)
+    assert "['first' 'second']" in printed and "\nTrue" in printed
+
+
+def exports(outcome: Outcome) -> None:
+    files = {"model.onnx", "moons_model.py", "patched.onnx", "centroids.pt"}
+    assert files <= {path.name for path in Path.cwd().iterdir()}
+    printed = "\n".join(outcome.printed)
+    assert "idw · 12 prototypes · p=4, ε=0.001" in printed and '"card": 1' in printed
+    assert str(TRUSTED_TYPES) in outcome.printed and "['upper' 'lower']" in outcome.printed
+
+
 CHECKS: dict[str, Callable[[Outcome], None]] = {
     "README.md": readme,
+    "docs/attribution.md": attribution,
+    "docs/baselines.md": baselines,
+    "docs/dual_form.md": dual_form,
+    "docs/estimators.md": estimators,
+    "docs/exports.md": exports,
     "docs/explain.md": explain,
     "docs/hash_table.md": hash_tables,
     "docs/language_models.md": language_models,

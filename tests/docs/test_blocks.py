@@ -19,7 +19,7 @@ import typer.main
 from blocks import PAGES, ROOT, Block, blocks_of, page_text
 from checks import CHECKS, Outcome
 from pages import PREPARED
-from treatment import COMPILED, ELSEWHERE, NOT_CODE, PARSED, PROGRAMS, SHORTER
+from treatment import COMPILED, ELSEWHERE, NOT_CODE, PARSED, PROGRAMS, SHORTER, SMALLER
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
@@ -71,8 +71,14 @@ def run_block(block: Block, outcome: Outcome) -> None:
     if block.language == "python":
         run_python(block, outcome.names)
     elif block.language == "yaml":
-        spec = read_sweep(saved(block))
+        path = saved(block)
+        spec = read_sweep(path)
         assert spec.sampler is not None or plan(spec), place
+        text = block.text
+        for long, short in SMALLER.get(block.page, ()):
+            assert long in text, (block.page, long)
+            text = text.replace(long, short)
+        path.write_text(text, encoding="utf-8")
     elif block.language in SHELLS:
         outputs = block.outputs() if block.language == "console" else []
         for number, command in enumerate(block.commands()):
@@ -159,13 +165,15 @@ def test_every_treatment_is_needed():
         assert Path(page).name in (ROOT / test).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_commands_in_the_text_have_only_options_that_exist(page):
+def test_commands_in_the_text_have_only_options_that_exist():
     """Of commands in a sentence or an indented block, such as `idwbench runs list --state failed`."""
     group: Any = typer.main.get_command(app)
-    text = re.sub(r"^```.*?^```$", "", page_text(page), flags=re.DOTALL | re.MULTILINE)
-    found = [*re.findall(r"`idwbench ([^`&]+)", text), *re.findall(r"^    idwbench (.+)$", text, re.MULTILINE)]
-    for line in found:
+    found: list[tuple[str, str]] = []
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```$", "", page_text(page), flags=re.DOTALL | re.MULTILINE)
+        lines = [*re.findall(r"`idwbench ([^`&]+)", text), *re.findall(r"^    idwbench (.+)$", text, re.MULTILINE)]
+        found += [(page, line) for line in lines]
+    for page, line in found:
         command, words = group, line.split()
         while words and hasattr(command, "commands") and words[0] in command.commands:
             command, words = command.commands[words[0]], words[1:]

@@ -31,15 +31,17 @@ PROGRAMS: dict[str, str] = {
 }
 COMPILED: dict[tuple[str, int], str] = {("docs/cluster.md", 0): "needs Slurm"}
 ELSEWHERE: dict[str, str] = {
-    "docs/attribution.md": "tests/test_attribution_docs.py",
     "docs/database.md": "tests/results/test_results_docs.py",
-    "docs/dual_form.md": "tests/dual/test_docs_of_dual_form.py",
     "docs/kernel_regression.md": "tests/sweep/test_kernel_regression_runs.py",
 }
 SHORTER: dict[tuple[str, str], list[str]] = {
     ("docs/explain.md", "idwbench train"): ["--epochs", "3"],
     ("docs/patching.md", "idwbench train"): ["--epochs", "5"],
     ("docs/patching.md", "idwbench patch"): ["--force"],
+}
+# What is replaced in a sweep before it is saved, once the sweep of the page was planned.
+SMALLER: dict[str, tuple[tuple[str, str], ...]] = {
+    "docs/baselines.md": (("idw, prototypes: 6", "idw, prototypes: 6, epochs: 1"), ("seeds: 3", "seeds: 1")),
 }
 # Languages of blocks that are not code, or are checked by other tests: SQL by tests/results/test_results_docs.py.
 NOT_CODE = {"", "csv", "sql", "text", "toml", "{toctree}", "{include}"}

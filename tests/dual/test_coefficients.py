@@ -42,13 +42,6 @@ def test_sgd_is_the_sum_of_its_gradients_with_these_coefficients(course, momentu
     assert (factor == 1) == (weight_decay == 0)
 
 
-def test_a_constant_rate_gives_the_closed_formula() -> None:
-    coefficients, factor = step_coefficients(np.full(10, 0.2), np.full(10, 0.5), momentum=0.9)
-    steps = np.arange(10)
-    assert np.allclose(coefficients, -0.2 * 0.5 * (1 - 0.9 ** (10 - steps)) / (1 - 0.9), rtol=1e-14)
-    assert factor == 1
-
-
 @pytest.mark.parametrize("amsgrad", [False, True])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.05])
 def test_adam_is_the_sum_with_row_factors_and_what_they_leave(course, amsgrad, weight_decay) -> None:

@@ -150,12 +150,12 @@ def joined(layer: nn.Linear, of=lambda parameter: parameter) -> np.ndarray:
         (768, {"optimizer": "adam_amsgrad", "learning_rate": 0.002, "weight_decay": 0.001}),
     ],
 )
-def test_the_dual_form_holds_for_384000_slots_in_float32(batch_size, settings, tmp_path: Path) -> None:
+def test_the_dual_form_holds_for_96000_slots_in_float32(batch_size, settings, tmp_path: Path) -> None:
     settings = protocol(epochs=1, batch_size=batch_size, **settings)
     sizes, folder = (10, 16, 12, 4), tmp_path / "run"
-    made = RecordedTraining(settings, folder, dtype=torch.float32, record_dtype="float32", n_train=384_000, sizes=sizes)
+    made = RecordedTraining(settings, folder, dtype=torch.float32, record_dtype="float32", n_train=96_000, sizes=sizes)
     recording = made.run()
-    assert (recording.steps, len(recording.rows)) == (384_000 // batch_size, 384_000)
+    assert (recording.steps, len(recording.rows)) == (96_000 // batch_size, 96_000)
     assert max(differences(made.module, recording)) < 1e-4
     memory = recording.layers["layer_0"]
     rates, clips, _ = np.load(folder / "steps.npy").T

@@ -7,7 +7,6 @@ from float64_replay import Float64Replay
 
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset
-from idwbench.dual.coefficients import BackwardCoefficients, step_coefficients
 from idwbench.dual.key_history import KeyHistory
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.training.replay import replay_keys
@@ -51,33 +50,19 @@ def test_shares_are_those_of_superposed_trainings_for_every_optimizer(protocol):
         np.testing.assert_array_equal(history.initial_share, 0)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_shares_are_those_of_superposed_trainings_for_every_method(method):
+OTHERS = [("idw", {"power": 3.0}), ("idw", {"epsilon": 0.0}), ("idw", {"power": 1.0, "epsilon": 0.0})]
+
+
+@pytest.mark.parametrize(("method", "parameters"), [*((method, {}) for method in METHODS), *OTHERS])
+def test_shares_are_those_of_superposed_trainings_for_every_method_and_other_powers(method, parameters):
     dataset = make_dataset(7, 4)
-    assert_equal_to_superposition(a_run(dataset, method, epochs=2), dataset)
-
-
-@pytest.mark.parametrize("parameters", [{"power": 3.0}, {"epsilon": 0.0}, {"power": 1.0, "epsilon": 0.0}])
-def test_shares_hold_for_other_powers_and_without_epsilon(parameters):
-    dataset = make_dataset(7)
-    assert_equal_to_superposition(a_run(dataset, epochs=2, **parameters), dataset)
+    assert_equal_to_superposition(a_run(dataset, method, epochs=2, **parameters), dataset)
 
 
 @pytest.mark.parametrize("targets", [1, 2])
 def test_shares_hold_for_a_regression(targets):
     dataset = make_regression(9, 3, targets)
     assert_equal_to_superposition(a_run(dataset), dataset)
-
-
-def test_coefficients_in_parts_are_those_of_all_steps():
-    generator = np.random.default_rng(0)
-    rates, clips = generator.uniform(0.1, 0.2, 9), generator.uniform(0.5, 1, 9)
-    config = run_config("two_moons", optimizer="sgd", momentum=0.9, weight_decay=0.1)
-    expected, factor = step_coefficients(rates, clips, momentum=0.9, weight_decay=0.1)
-    backward, sizes = BackwardCoefficients.of(config.protocol), rates.reshape(-1, 1, 1)
-    last, first = backward.earlier(sizes[5:], clips[5:]), backward.earlier(sizes[:5], clips[:5])
-    np.testing.assert_allclose(np.concatenate([first, last]).ravel(), expected, rtol=1e-13)
-    np.testing.assert_allclose(backward.factor, factor, rtol=1e-13)
 
 
 def made_history(shares: list[list[float]]) -> KeyHistory:

@@ -159,9 +159,8 @@ def test_passages_have_the_words_of_the_text_also_where_the_vocabulary_has_none(
     assert {"sat", "mat", "rat"} <= shown and "<unk>" not in shown
 
 
-def test_line_ends_are_shown_in_one_line(tmp_path):
-    made = Trained(tmp_path, "words")
-    explained = made.explain("the")
+def test_line_ends_are_shown_in_one_line(words):
+    explained = words.explain("the")
     passage = of_layer(explained, "lstm.input").passages[0]
     lines = type(passage)((1,), ("a", "\n", "b"), (False, True, False), 1, 1.0, 1.0, 1)
     assert explained.text(lines) == "a [⏎] b"
@@ -174,13 +173,6 @@ def test_warnings_say_what_was_not_read_or_not_known(words):
     alone = words.explain("the")
     assert alone.warnings == ("the state before the only token is zero: lstm.recurrent attends to all slots alike",)
     assert of_layer(alone, "lstm.recurrent").total == pytest.approx(len(words.recording.rows))
-
-
-def test_a_recording_of_adam_says_what_it_leaves_out(tmp_path):
-    made = Trained(tmp_path, "words", optimizer="adam", momentum=0.0, learning_rate=0.01)
-    warning = made.explain("the cat").warnings[-1]
-    assert warning.startswith("the dual form of adam leaves out a part of the update: ")
-    assert all(f" % in {name}" in warning for name in LAYERS)
 
 
 def test_one_layer_is_enough_and_slots_are_counted(characters):

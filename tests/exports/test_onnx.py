@@ -59,15 +59,6 @@ def test_an_onnx_file_agrees_with_the_model_in_batches_of_one_and_many(method, p
         assert none[name].shape == (0, *values.shape[1:])
 
 
-def test_keys_that_an_input_hits_share_its_weight(tmp_path):
-    model = made_model(power=3, epsilon=0)
-    keys = model.scaling.invert(model.network.keys.detach().numpy())
-    [found] = run_onnx(model, tmp_path, keys)
-    shares = np.eye(5)
-    shares[3:, 3:] = 0.5  # the last two keys are equal
-    np.testing.assert_array_equal(found["weights"], shares)
-
-
 @pytest.mark.parametrize("method", ["idw", "fc_relu"])
 def test_predictions_of_a_regression_are_in_the_units_of_its_targets(method, tmp_path):
     model = made_model(method, regression=True)

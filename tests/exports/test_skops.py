@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from made_models import METHODS, NAMES, exact_outputs, far_inputs, hard_inputs, 
 from idwbench.data.dataset import Scaling
 from idwbench.exports.model import export_model, model_card
 from idwbench.exports.skops_model import TRUSTED_TYPES
-from idwbench.models.imported import import_prototypes
 
 
 @pytest.fixture
@@ -70,14 +67,3 @@ def test_the_same_model_gives_the_same_file(tmp_path):
         export_model(made_model(power=3), tmp_path / name)
     assert (tmp_path / "first.skops").read_bytes() == (tmp_path / "second.skops").read_bytes()
     assert set(skops.io.get_untrusted_types(file=tmp_path / "first.skops")) <= set(TRUSTED_TYPES)
-
-
-def test_the_example_of_the_page_of_exports_loads_the_documented_types_only(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    import_prototypes([[0.0, 1.0], [1.0, -0.5]], labels=["upper", "lower"]).save("model.pt")
-    page = (Path(__file__).parents[2] / "docs/exports.md").read_text(encoding="utf-8")
-    [example] = [text for text in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) if "skops" in text]
-    exec(compile(example, "docs/exports.md", "exec"), {})
-    types, labels = capsys.readouterr().out.splitlines()
-    assert types == str(TRUSTED_TYPES)
-    assert labels == "['upper' 'lower']"
