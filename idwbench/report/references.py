@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, get_args
 
 from idwbench.report.labels import protocol_label, value_label
@@ -101,10 +102,19 @@ REFERENCES: tuple[Reference, ...] = (
 
 def find_reference(source: ReferenceSource, dataset: DatasetConfig, model: ModelConfig) -> Reference | None:
     """Return the reference for exactly this model and data set, or None."""
+    if not _same_data(dataset):
+        return None
+    found = _by_size().get((source, dataset.name, model.method, model.prototypes), ())
+    return next((reference for reference in found if reference.model == model), None)
+
+
+@cache
+def _by_size() -> dict[tuple[object, ...], list[Reference]]:
+    found: dict[tuple[object, ...], list[Reference]] = {}
     for reference in REFERENCES:
-        if (reference.source, reference.dataset) == (source, dataset.name) and reference.model == model:
-            return reference if _same_data(dataset) else None
-    return None
+        size = reference.model.method, reference.model.prototypes
+        found.setdefault((reference.source, reference.dataset, *size), []).append(reference)
+    return found
 
 
 def reference_notes(dataset: str, protocol: Protocol, sources: Iterable[ReferenceSource]) -> tuple[str, ...]:
