@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,7 @@ from idwbench.cli.options import (
     Plugins,
     Query,
     load_plugins,
+    refuse,
 )
 from idwbench.errors import ExplanationError
 
@@ -67,7 +68,10 @@ def explain(
     The memory of a prototype network and of a network with a head of prototypes are its prototypes, that of kernel
     regression the training data, and that of an mlp or lstm_lm with record: true the history of its training.
     """
-    _check_together(x, prompt, {"mask": mask, "output": output})
+    if x is None and prompt is None:
+        raise ExplanationError("give --x, or --prompt for a language model")
+    if prompt is not None:
+        refuse("cannot be combined with --prompt", x=x, mask=mask, output=output)
     load_plugins(plugin)
     if prompt is not None:
         _explain_prompt(model, prompt, top, layer, db, data_dir, json)
@@ -90,15 +94,6 @@ def explain(
     if output is not None:
         _draw(explained, output, force)
     print_explanation(explained, output, json)
-
-
-def _check_together(x: str | None, prompt: str | None, others: dict[str, Any]) -> None:
-    """Refuse a call without an input, or with options that it would ignore."""
-    if x is None and prompt is None:
-        raise ExplanationError("give --x, or --prompt for a language model")
-    given = ["x"] * (x is not None) + [name for name, value in others.items() if value]
-    if prompt is not None and given:
-        raise ExplanationError("cannot be combined with --prompt", location=(given[0],))
 
 
 def _explain_prompt(

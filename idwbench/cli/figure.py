@@ -19,6 +19,7 @@ from idwbench.cli.options import (
     Plugins,
     Prototypes,
     load_plugins,
+    refuse,
 )
 from idwbench.cli.output import echo, echo_json
 from idwbench.errors import ConfigError
@@ -84,7 +85,7 @@ def figure(
     load_plugins(plugin)
     screen = _screen() if show else None
     if name in FORMULAS:
-        _refuse_selection(name, {"table": table, "method": method, "prototypes": prototypes})
+        refuse(f"the figure '{name}' shows no runs", table=table, method=method, prototypes=prototypes)
         target = _target(output, Path(f"{name}.png"), show, force)
         drawing = FORMULAS[name]()
     else:
@@ -111,12 +112,6 @@ def _list_figures(as_json: bool) -> None:
         echo_json(sorted(FIGURES))
     else:
         echo("\n".join(sorted(FIGURES)))
-
-
-def _refuse_selection(name: str, options: dict[str, object]) -> None:
-    for option, value in options.items():
-        if value:
-            raise ConfigError(f"the figure '{name}' shows no runs", location=(option,))
 
 
 def _of_runs(

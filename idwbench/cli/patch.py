@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from idwbench.cli.options import DATA, DataDir, Force, Json, Plugins, Query, load_plugins
+from idwbench.cli.options import DATA, DataDir, Force, Json, Plugins, Query, load_plugins, refuse
 from idwbench.errors import PatchError
 
 if TYPE_CHECKING:
@@ -77,12 +77,14 @@ def patch(
     that the model has already still hold afterwards. Predictions on the train and test data of the model are compared
     before and after.
     """
+    actions = {"x": x, "label": label, "file": file, "undo": undo, "list": list_patches or None}
+    action = _action({name: value for name, value in actions.items() if value is not None})
     amounts = {"margin": margin, "logit_margin": logit_margin, "confidence": confidence}
-    given = {name for name, amount in amounts.items() if amount is not None}
-    given |= {name for name, flag in (("keep_logits", keep_logits), ("dry_run", dry_run)) if flag}
-    given |= {"output"} if output is not None else set()
-    action = _action({"x": x, "label": label, "file": file, "undo": undo, "list_patches": list_patches or None}, given)
-    if output is None and not dry_run and action != "list_patches":
+    if action in ("undo", "list"):
+        refuse(f"cannot be combined with --{action}", **amounts, keep_logits=keep_logits)
+    if action == "list":
+        refuse("cannot be combined with --list", output=output, dry_run=dry_run)
+    elif output is None and not dry_run:
         raise PatchError("give -o FILE to write the patched model, or --dry-run")
     load_plugins(plugin)
     target = None if dry_run else output
@@ -100,7 +102,7 @@ def patch(
     # For many small chunks several threads have more overhead than gain.
     with limited_threads(1), _naming(model):
         loaded = load_model(model)
-        if action == "list_patches":
+        if action == "list":
             from idwbench.cli.patch_output import print_patches
 
             print_patches(loaded, model, json)
@@ -124,26 +126,22 @@ def _naming(model: Path) -> Iterator[None]:
         raise ModelFileError(error.problem, hint=error.hint, file=error.file or model) from None
 
 
-def _action(actions: dict[str, Any], given: set[str]) -> str:
-    """Return the one action that is asked for: x, file, undo or list_patches.
+def _action(given: Collection[str]) -> str:
+    """Return the one action that is asked for: x, file, undo or list.
 
     Raises:
-        PatchError: none or several, or options that the action would ignore.
+        PatchError: none or several.
     """
-    asked = [name for name, value in actions.items() if value is not None]
+    asked = [*given]
     if not asked:
         raise PatchError("give --x and --label, --file, --undo or --list")
     if asked in (["x"], ["label"]):
         other = "label" if asked == ["x"] else "x"
         raise PatchError(f"--{other} is missing", hint="each input needs a label")
-    first = asked[0]
-    option = first.removesuffix("_patches")
     if len(asked) > 1 and asked != ["x", "label"]:
-        raise PatchError(f"cannot be combined with --{option}", location=(asked[-1],))
-    ignored = {"list_patches": given, "undo": given - {"output", "dry_run"}}.get(first, set())
-    for name in sorted(ignored):
-        raise PatchError(f"cannot be combined with --{option}", location=(name,))
-    return first
+        name = "list_patches" if asked[-1] == "list" else asked[-1]
+        raise PatchError(f"cannot be combined with --{asked[0]}", location=(name,))
+    return asked[0]
 
 
 def _made(

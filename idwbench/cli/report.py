@@ -23,9 +23,9 @@ from idwbench.cli.options import (
     TableFormat,
     check_format,
     load_plugins,
+    refuse,
 )
 from idwbench.cli.output import echo, echo_json
-from idwbench.errors import ConfigError
 
 if TYPE_CHECKING:
     from idwbench.report.tables import Table
@@ -104,33 +104,28 @@ def report(
     a sweep and a data set means the sweep. Of multilayer perceptrons alone, without --metric and --interval, a table
     shows to which class each layer attends.
     """
-    name = _named(table, leaderboard)
-    if name is None:
-        options: dict[str, object] = {
-            "metric": metric,
-            "interval": interval,
-            "by_dataset": by_dataset,
-            "split": split,
-            "top": top,
-        }
-        options |= {"best_over": best_over, "measure": measure, "format": format, "output": output}
-        _refuse(options | {"method": method, "prototypes": prototypes}, "--table or --leaderboard")
+    if leaderboard is not None:
+        refuse("cannot be combined with --leaderboard", table=table)
+        refuse("only with --table", by_dataset=by_dataset)
+    elif table is not None:
+        refuse("only with --leaderboard", top=top, best_over=best_over)
+        refuse("only with --leaderboard or --by-dataset", split=None if by_dataset else split)
+    else:
+        problem = "only with --table or --leaderboard"
+        refuse(problem, metric=metric, interval=interval, by_dataset=by_dataset, split=split, top=top)
+        refuse(problem, best_over=best_over, measure=measure, format=format, output=output)
+        refuse(problem, method=method, prototypes=prototypes)
         _print_contents(db, json)
         return
-    if leaderboard is None:
-        _refuse({"top": top, "best_over": best_over}, "--leaderboard")
-        _refuse({} if by_dataset else {"split": split}, "--leaderboard or --by-dataset")
-    else:
-        _refuse({"by_dataset": by_dataset}, "--table")
-    if by_dataset and interval:
-        raise ConfigError("cannot be combined with --by-dataset", location=("interval",))
+    if by_dataset:
+        refuse("cannot be combined with --by-dataset", interval=interval)
     table_format = check_format(format, output, json)
     load_plugins(plugin)
 
     from idwbench.cli.output import write_tables
     from idwbench.cli.quality import advised
 
-    setting = "table" if leaderboard is None else "leaderboard"
+    setting, name = ("table", table or "") if leaderboard is None else ("leaderboard", leaderboard)
     runs = _selected(db, name, setting, method or (), prototypes or (), metric, measure, data_dir)
     with advised(runs, metric):
         if leaderboard is not None:
@@ -138,19 +133,6 @@ def report(
         else:
             tables = _tables(runs, metric, split if by_dataset else None, by_dataset=by_dataset, interval=interval)
     write_tables(tables, table_format, output, force=force)
-
-
-def _named(table: str | None, leaderboard: str | None) -> str | None:
-    if table is not None and leaderboard is not None:
-        raise ConfigError("cannot be combined with --leaderboard", location=("table",))
-    return leaderboard if table is None else table
-
-
-def _refuse(options: dict[str, object], needed: str) -> None:
-    """Refuse options that would be ignored."""
-    for name, value in options.items():
-        if value not in (None, False, []):
-            raise ConfigError(f"only with {needed}", location=(name,))
 
 
 def _leaderboard(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idwbench.cli.options import DEFAULT_DATABASE, Database, Json
-from idwbench.cli.output import echo
+from idwbench.cli.output import echo_json, print_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,14 +41,14 @@ def runs_watch(
     names = [sweep] if sweep is not None else _unfinished(results)
     found = [results.sweep_progress(name) for name in names]
     if json:
-        from idwbench.cli.watch_output import as_json
+        from idwbench.cli.watch_output import progress_facts
 
-        echo(as_json(found))
+        echo_json({"sweeps": [progress_facts(one) for one in found]}, indent=1)
     elif once or not found:
         from idwbench.cli.watch_output import plain_lines
 
         for line in plain_lines(found):
-            echo(line)
+            print_line(line, hanging=4)
     elif sys.stdout.isatty():
         _show(results, names, interval)
     else:
@@ -89,4 +89,4 @@ def _print_changes(results: Results, names: Sequence[str], interval: float) -> N
             line = status_line(one.name, one.status)
             if shown.get(one.name) != line:
                 shown[one.name] = line
-                echo(line)
+                print_line(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from idwbench.errors import printable
 if TYPE_CHECKING:
     from idwbench.results.progress import SweepProgress
 
-__all__ = ["LiveView", "as_json", "plain_lines", "time_left_label", "view_of"]
+__all__ = ["LiveView", "plain_lines", "progress_facts", "time_left_label", "view_of"]
 
 _WORDS = {"running": "green", "stale": "yellow", "planned": "dim", "diverged": "magenta", "failed": "red"}
 _BAR = 24  # columns
@@ -78,12 +77,6 @@ def plain_lines(found: Sequence[SweepProgress]) -> Iterator[str]:
         yield from (f"  {line}" for line in (*_process_lines(one), *_failure_lines(one)))
 
 
-def as_json(found: Sequence[SweepProgress]) -> str:
-    """Return all of it as JSON."""
-    content = [_facts(one) for one in found]
-    return json.dumps({"sweeps": content}, indent=1, default=_text)
-
-
 def time_left_label(seconds: float | None) -> str:
     """Return ``about 40 s left``, ``about 12 min left`` or ``about 3.2 h left``; an empty text for None or 0."""
     if not seconds:
@@ -93,9 +86,12 @@ def time_left_label(seconds: float | None) -> str:
     return f"about {seconds / 60:.0f} min left" if seconds < 5400 else f"about {seconds / 3600:.1f} h left"
 
 
-def _facts(one: SweepProgress) -> dict[str, Any]:
+def progress_facts(one: SweepProgress) -> dict[str, Any]:
+    """Return all of it for JSON."""
     facts = asdict(one)
     rate = facts.pop("rate")
+    for process in facts["processes"]:
+        process["since"] = process["since"].isoformat()
     return {
         "name": facts.pop("name"),
         **facts.pop("status"),
@@ -103,10 +99,6 @@ def _facts(one: SweepProgress) -> dict[str, Any]:
         "runs_per_minute": None if rate is None else 60 * rate,
         **facts,
     }
-
-
-def _text(value: object) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def _counts(one: SweepProgress) -> Iterator[tuple[str, int]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 
+from idwbench.cli.display import Display
 from idwbench.cli.output import echo_json, print_facts, print_line, print_table
 
 
@@ -55,3 +59,17 @@ def test_a_table_wraps_texts_and_breaks_no_number(terminal, capsys):
     words = capsys.readouterr().out.split()
     for word in ("source", "weight", "step", "mnist:train:12", "0.12345", "1,234", "second"):
         assert word in words
+
+
+@pytest.mark.parametrize(("width", "bar"), [(80, 20), (200, 40)])
+def test_bars_keep_their_width_and_long_labels_are_cut(monkeypatch, width, bar):
+    monkeypatch.setenv("COLUMNS", str(width))
+    display = Display(60)
+    display.show_epoch("wine · idw · 16 prototypes · learning rate 0.01 · 12 runs" * 3, 12, 3000)
+    display.stop()
+    stream = io.StringIO()
+    terminal = Console(file=stream, width=width, force_terminal=True, color_system="standard")
+    terminal.print(display.progress.get_renderable())
+    runs, epochs = (Text.from_ansi(line).plain for line in stream.getvalue().splitlines())
+    assert [sum(map(line.count, "━╸╺")) for line in (runs, epochs)] == [bar, bar]
+    assert "…" in epochs and "12/3000" in epochs and max(len(runs), len(epochs)) <= width
