@@ -38,8 +38,6 @@ __all__ = [
     "class_colour",
     "clean_text",
     "diverging",
-    "draw_caption",
-    "draw_footer",
     "fade",
     "method_colour",
     "new_page",
@@ -135,13 +133,6 @@ def wrapped_lines(sentences: Sequence[str], width: float, size: float = 8.5) -> 
     return lines
 
 
-def draw_caption(figure: Figure, lines: Sequence[str], size: float = 8.5) -> None:
-    """Write a caption at the bottom, 0.165 inches for each line."""
-    for number, line in enumerate(reversed(lines)):
-        height = (0.06 + 0.165 * number) / figure.get_figheight()
-        figure.text(0.5, height, line, ha="center", va="bottom", fontsize=size, color=QUIET)
-
-
 def style_axes(axes: Axes, *, label_size: float = 8.5, has_grid: bool = True) -> None:
     """Draw axes on the left and at the bottom alone, with quiet labels and, if wanted, a grid below the data."""
     axes.tick_params(labelsize=label_size, colors=QUIET, which="both")
@@ -150,15 +141,6 @@ def style_axes(axes: Axes, *, label_size: float = 8.5, has_grid: bool = True) ->
         axes.set_axisbelow(True)
     for side, spine in axes.spines.items():
         spine.set(color=RULE, visible=side in ("left", "bottom"))
-
-
-def draw_footer(
-    figure: Figure, handles: Sequence[Line2D], lines: Sequence[str], columns: int, *, above: float, **spacing: float
-) -> None:
-    """Draw a legend, its lower edge `above` inches over the place of the caption's `lines`, and these."""
-    place = (0.5, (above + 0.165 * len(lines)) / figure.get_figheight())
-    figure.legend(handles=handles, loc="lower center", bbox_to_anchor=place, ncols=columns, **LEGEND, **spacing)
-    draw_caption(figure, lines)
 
 
 def new_page(

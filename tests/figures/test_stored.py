@@ -1,4 +1,6 @@
+import importlib
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +10,12 @@ import pytest
 from made import SCALING, Store, made_dataset, made_run
 from matplotlib.figure import Figure
 
+from idwbench import figures
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
-from idwbench.figures import keys, moons
+from idwbench.figures import keys, moons, stored
 from idwbench.figures.plane import GRID
-from idwbench.figures.stored import FIGURES, draw_stored, stored_drawing
+from idwbench.figures.stored import FIGURES, FORMULAS, draw_stored, stored_drawing
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
@@ -118,3 +121,17 @@ def test_every_figure_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs/figures.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)
     assert sorted(rows) == sorted(FIGURES)
+
+
+def test_a_figure_is_one_file_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "from matplotlib.figure import Figure\nfrom idwbench.figures.registry import figure_of_formulas\n"
+    code += "from idwbench.figures.style import Drawing\n@figure_of_formulas('mine')\ndef mine():\n"
+    (tmp_path / "mine_for_a_test.py").write_text(code + "    return Drawing(Figure())\n")
+    monkeypatch.setattr(figures, "__path__", [*figures.__path__, str(tmp_path)])
+    try:
+        importlib.reload(stored)
+        assert stored.stored_drawing("mine", Store(), []).left_out == ()  # type: ignore[arg-type]
+    finally:
+        for registry in (FIGURES, FORMULAS):
+            registry.pop("mine", None)
+        sys.modules.pop("idwbench.figures.mine_for_a_test", None)
