@@ -47,8 +47,11 @@ class Scaling:
 
     def apply(self, raw: NDArray[np.generic]) -> NDArray[np.float32]:
         """Return `raw` (…, features) in the model's units; values beyond float32 become infinite or NaN."""
+        scaled = raw.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            return ((raw.astype(np.float64) - self.mean) / self.std).astype(np.float32)
+            scaled -= self.mean  # in place: pages of new memory take longer than the arithmetic
+            scaled /= self.std
+            return scaled.astype(np.float32)
 
     def invert(self, scaled: NDArray[np.generic]) -> NDArray[np.float64]:
         """Return `scaled` (…, features) in the data's own units."""

@@ -40,6 +40,7 @@ __all__ = [
     "SquaredDistances",
     "StackSearch",
     "mean_neighbour_distance",
+    "mutually_nearest",
     "nearest",
     "several_nearest",
     "squared_distances",
@@ -51,8 +52,8 @@ Indices = NDArray[np.int64]
 
 # Numbers of one matrix product, of its queries or of a search, and of one part that stays in the cache.
 _PRODUCT_NUMBERS, _QUERY_NUMBERS, _PART_NUMBERS = 2**25, 2**20, 2**19
-# Numbers of the keys of one product of a search.
-_KEY_NUMBERS = 2**22
+# Numbers of the keys of one product of a search, and of pairs whose differences stay in the cache.
+_KEY_NUMBERS, _PAIR_NUMBERS = 2**22, 2**16
 # Below this number of features, differences are as fast as a product.
 _FEW_FEATURES = 8
 # A squared distance is inexact where it is small against ‖q‖² + ‖k‖².
@@ -125,7 +126,7 @@ class SquaredDistances:
         """Replace d² of queries far from all keys by ‖k‖² − 2q·k, less its smallest number, in float64."""
         far = np.flatnonzero(norms > _FAR * self._norms.max())
         if far.size:
-            for rows, products, _ in _products(queries[far], self.keys):
+            for rows, products, _, _ in _products(queries[far], self.keys):
                 sq_dist[far[rows]] = products - products.min(1, keepdims=True)
 
 
@@ -159,7 +160,7 @@ def nearest(points: Array, others: Array, own: Indices | None = None) -> tuple[I
     step = max(1, _KEY_NUMBERS // others.shape[1])
     for first in range(0, len(others), step):
         part = others[first : first + step]
-        for rows, products, slack in _products(points, part):
+        for rows, products, _, slack in _products(points, part):
             if own is not None:
                 inside = np.flatnonzero((own[rows] >= first) & (own[rows] < first + len(part)))
                 products[inside, own[rows][inside] - first] = np.inf
@@ -170,20 +171,36 @@ def nearest(points: Array, others: Array, own: Indices | None = None) -> tuple[I
     return index, np.sqrt(least)
 
 
-def _products(points: Array, others: Array) -> Iterator[tuple[slice, Floats, float]]:
-    """Yield for some rows ‖k‖² − 2x·k (rows, m), a number for each row less than d², and a bound of its error."""
+def mutually_nearest(points: Array, others: Array) -> tuple[tuple[Indices, Floats], tuple[Indices, Floats]]:
+    """Return `nearest` of many points (n, features) among a few others, and of the others among the points."""
+    index, squares = np.empty(len(points), np.int64), np.empty(len(points))
+    other_index, least = np.zeros(len(others), np.int64), np.full(len(others), np.inf)
+    for rows, products, norms, slack in _products(points, others):
+        index[rows], squares[rows] = _first_nearest(products, slack, points[rows], others)
+        place, closest = _first_nearest((products + norms).T, slack, others, points[rows])
+        closer = closest < least
+        other_index[closer] = rows.start + place[closer]
+        np.minimum(least, closest, out=least)
+    return (index, np.sqrt(squares)), (other_index, np.sqrt(least))
+
+
+def _products(points: Array, others: Array) -> Iterator[tuple[slice, Floats, Floats, float]]:
+    """Yield for some rows ‖k‖² − 2x·k (rows, m), ‖x‖² − ‖k‖² (rows, m), and a bound of the error of their sum."""
     centre = others[0].astype(np.float64)
     moved = others - centre
     norms = _norms(moved)
-    moved *= -2
     n_features = points.shape[1]
     size = max(1, _QUERY_NUMBERS // (len(others) + n_features))
     for start in range(0, len(points), size):
         rows = slice(start, min(start + size, len(points)))
-        block = points[rows] - centre
+        block = points[rows].astype(np.float64)  # casting within the subtraction is slower
+        block -= centre
         products = block @ moved.T
+        products *= -2
         products += norms
-        yield rows, products, 4 * (n_features + 2) * _EPSILON * float(norms.max() + _norms(block).max())
+        row_norms = _norms(block)
+        slack = 4 * (n_features + 2) * _EPSILON * float(norms.max() + row_norms.max())
+        yield rows, products, row_norms[:, None] - norms, slack
 
 
 def _first_nearest(products: Floats, slack: float, points: Array, others: Array) -> tuple[Indices, Floats]:
@@ -207,10 +224,11 @@ def _norms(points: Array) -> Array:
 def _squares(points: Array, others: Array, i: Indices, j: Indices, dtype: DTypeLike = np.float64) -> NDArray[Any]:
     """Return the squared distances of the pairs (i, j), by differences."""
     squares = np.empty(len(i), dtype)
-    step = max(1, _PART_NUMBERS // points.shape[1])
+    step = max(1, _PAIR_NUMBERS // points.shape[1])
     for start in range(0, len(i), step):
         pairs = slice(start, start + step)
-        difference = np.subtract(points[i[pairs]], others[j[pairs]], dtype=dtype)
+        difference = points[i[pairs]].astype(dtype)
+        difference -= others[j[pairs]]
         squares[pairs] = _norms(difference)
     return squares
 
@@ -259,7 +277,7 @@ class PrototypeQuality:
 
     def metrics(self, keys: NDArray[np.floating], values: NDArray[np.floating]) -> Metrics:
         """Return the metrics by split and name for `keys` (prototypes, features) and `values` (prototypes, outputs)."""
-        return self._metrics_of_stack(keys[None], values[None], _run_by_run)[0]
+        return self._metrics_of_stack(keys[None], values[None], None)[0]
 
     def stack_metrics(self, results: Sequence[RunResult], search: StackSearch | None = None) -> list[Metrics]:
         """Return the `metrics` of each result of one stack, none if it has no keys and values.
@@ -272,16 +290,16 @@ class PrototypeQuality:
         if not arrays:
             return [{} for _ in results]
         keys, values = (np.stack([np.asarray(own[name], np.float32) for own in arrays]) for name in ("keys", "values"))
-        measured = iter(self._metrics_of_stack(keys, values, search or _run_by_run))
+        measured = iter(self._metrics_of_stack(keys, values, search))
         return [next(measured) if {"keys", "values"} <= run.arrays.keys() else {} for run in results]
 
     def _metrics_of_stack(
-        self, keys: NDArray[np.floating], values: NDArray[np.floating], search: StackSearch
+        self, keys: NDArray[np.floating], values: NDArray[np.floating], search: StackSearch | None
     ) -> list[Metrics]:
         """Return `metrics` for keys (runs, prototypes, features) and values (runs, prototypes, outputs)."""
         train, n_keys = self.splits["train"], keys.shape[1]
-        key_of, to_key = search(train.inputs[None], keys, False)
-        point_of, to_point = search(keys, train.inputs[None], False)
+        (key_of, to_key), (point_of, to_point) = _both_ways(train.inputs, keys, search)
+        search = search or _run_by_run
         coverage, key_distance = to_key.mean(1), to_point.mean(1)
         owned = np.zeros(keys.shape[:2], np.bool_)
         np.put_along_axis(owned, key_of, True, 1)
@@ -303,6 +321,14 @@ class PrototypeQuality:
                 columns[name, "nearest_key_accuracy"] = (np.take_along_axis(labels, own, 1) == split.labels).mean(1)
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _both_ways(inputs: Array, keys: Array, search: StackSearch | None) -> list[tuple[Indices, Floats]]:
+    """Return the nearest of keys (runs, prototypes, features) to each input, and the nearest input to each key."""
+    if search is not None:
+        return [search(inputs[None], keys, False), search(keys, inputs[None], False)]
+    directions = zip(*(mutually_nearest(inputs, own) for own in keys), strict=True)
+    return [(np.stack([one[0] for one in runs]), np.stack([one[1] for one in runs])) for runs in directions]
 
 
 def _run_by_run(
