@@ -42,7 +42,16 @@ from idwbench.runs.datasets import dataset_identity
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["KIND", "PatchPanel", "PatchPicture", "collect_patches", "draw_patches", "patches_figure", "trained_network"]
+__all__ = [
+    "KIND",
+    "PatchPanel",
+    "PatchPicture",
+    "collect_patches",
+    "draw_patch",
+    "draw_patches",
+    "patches_figure",
+    "trained_network",
+]
 
 KIND = "patch_study"
 _EXACT = 0  # the place of the exact η among the criteria of a study
@@ -229,8 +238,7 @@ def _draw_panel(axes: Axes, panel: PatchPanel, data: PlaneData) -> None:
         draw_plane(axes, shown, data, size=5, largest=45)
         if after is not None:
             draw_boundary(axes, before.probability, data.extent, "dashed")
-        star: dict[str, Any] = {"marker": "*", "edgecolors": INK, "linewidths": 1.1, "zorder": 7, "clip_on": False}
-        axes.scatter(*panel.point, s=190, color=class_colour(panel.label), **star)
+        draw_patch(axes, panel)
     for line, (name, pair, colour) in enumerate((("test", panel.test, INK), ("train", panel.train, QUIET))):
         before_text, after_text = (percent_label(value.mean, value.std) for value in pair)
         text = f"{name} {before_text} → {after_text}" if panel.n_patched else f"{name} {before_text}"
@@ -238,6 +246,12 @@ def _draw_panel(axes: Axes, panel: PatchPanel, data: PlaneData) -> None:
         axes.annotate(text, (0, 1), (0, 3 + 11 * line), fontsize=8.5, color=colour, **place)
     is_partial = panel.n_patched < panel.n
     draw_note(axes, ("no patch needed", f"patched in {panel.n_patched} of {panel.n}" * is_partial)[panel.n_patched > 0])
+
+
+def draw_patch(axes: Axes, panel: PatchPanel) -> None:
+    """Draw a star at the point in the colour of its label."""
+    star: dict[str, Any] = {"marker": "*", "edgecolors": INK, "linewidths": 1.1, "zorder": 7, "clip_on": False}
+    axes.scatter(*panel.point, s=190, color=class_colour(panel.label), **star)
 
 
 def _legend_handles(class_names: Sequence[str]) -> list[Line2D]:

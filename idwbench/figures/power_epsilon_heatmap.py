@@ -25,7 +25,16 @@ from idwbench.runs.metrics import METRICS, headline_metric
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["QUALITY", "HeatCell", "HeatMap", "collect_heat_maps", "draw_heat_maps", "power_epsilon_heatmap_figure"]
+__all__ = [
+    "QUALITY",
+    "HeatCell",
+    "HeatMap",
+    "collect_heat_maps",
+    "colour_scale",
+    "draw_heat_maps",
+    "number_label",
+    "power_epsilon_heatmap_figure",
+]
 
 # Metrics of the quality of prototypes, on the training data.
 QUALITY = ("relative_coverage", "key_distance", "dead_keys")
@@ -36,10 +45,16 @@ _CAPTION = "mean ± sample standard deviation over n seeds; light: better"
 
 @dataclass(frozen=True)
 class HeatCell:
-    """A metric over seeds, None if no complete run has it, and the number of diverged runs."""
+    """A metric over seeds, None if no complete run has it, and the numbers of diverged and of complete runs."""
 
     statistic: Statistic | None = None
     n_diverged: int = 0
+    n_complete: int = 0
+
+    @property
+    def absence(self) -> str:
+        """Why there is no number: ``not measured`` if complete runs lack it; else ``no run``, or how many diverged."""
+        return "not measured" if self.n_complete else absence_label(self.n_diverged)
 
 
 @dataclass(frozen=True)
@@ -90,7 +105,7 @@ def _heat_map(grid: PowerEpsilon, split: str, name: str) -> HeatMap:
     cells = {}
     for place, row in grid.rows.items():
         values = {number: run.metric(name, split) for number, run in enumerate(grid.runs[place])}
-        cells[place] = HeatCell(statistic(values), row.n_diverged)
+        cells[place] = HeatCell(statistic(values), row.n_diverged, row.n)
     words = name.replace("_", " ") + (" in %" if percent else "")
     title = words if name in QUALITY else f"{split} {words}"
     return HeatMap(title, percent, definition is not None and definition.higher_is_better, cells)
@@ -115,7 +130,7 @@ def draw_heat_maps(maps: Sequence[HeatMap], source: str = "") -> Figure:
 
 
 def _draw_map(axes: Axes, one: HeatMap, powers: Sequence[float], epsilons: Sequence[float]) -> None:
-    norm = _norm(one)
+    norm = colour_scale(one)
     for row, power in enumerate(powers):
         for column, epsilon in enumerate(epsilons):
             _draw_cell(axes, one, one.cells.get((power, epsilon), HeatCell()), (column, row), norm)
@@ -138,21 +153,21 @@ def _draw_cell(axes: Axes, one: HeatMap, cell: HeatCell, place: tuple[int, int],
     found = cell.statistic
     colours = matplotlib.colormaps["cividis" if one.higher_is_better else "cividis_r"]
     colour = colours(norm(found.mean)) if found else (0.97, 0.97, 0.97, 1.0)
-    hatch = "///" if found is None and cell.n_diverged else None
+    hatch = "///" if found is None and cell.n_diverged and not cell.n_complete else None
     axes.add_patch(Rectangle(place, 1, 1, facecolor=colour, edgecolor=RULE if hatch else PAPER, hatch=hatch))
     centred: dict[str, Any] = {"ha": "center", "va": "center"}
     if found is None:
         background = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5} if hatch else None
-        label = absence_label(cell.n_diverged)
-        axes.text(column + 0.5, row + 0.5, label, fontsize=7.5, color=QUIET, bbox=background, **centred)
+        axes.text(column + 0.5, row + 0.5, cell.absence, fontsize=7.5, color=QUIET, bbox=background, **centred)
         return
     ink = _readable(colour)
-    axes.text(column + 0.5, row + 0.38, _number(found, percent=one.percent), fontsize=8, color=ink, **centred)
+    axes.text(column + 0.5, row + 0.38, number_label(found, percent=one.percent), fontsize=8, color=ink, **centred)
     count = f"n={found.n}" + (f", {cell.n_diverged} diverged" if cell.n_diverged else "")
     axes.text(column + 0.5, row + 0.73, count, fontsize=6.5, color=ink, **centred)
 
 
-def _norm(one: HeatMap) -> Normalize:
+def colour_scale(one: HeatMap) -> Normalize:
+    """Return the function from means to 0 … 1; it is logarithmic if they differ by a factor of 50."""
     means = [cell.statistic.mean for cell in one.cells.values() if cell.statistic is not None]
     low, high = (min(means), max(means)) if means else (0.0, 1.0)
     if low > 0 and high / low > _LOGARITHMIC:
@@ -161,7 +176,7 @@ def _norm(one: HeatMap) -> Normalize:
     return Normalize(low, high) if high > low else Normalize(low - 1, high + 1)
 
 
-def _number(found: Statistic, *, percent: bool) -> str:
+def number_label(found: Statistic, *, percent: bool) -> str:
     """Return ``97.5 ± 1.2``; about three digits of the mean, and as many decimals of the standard deviation."""
     numbers = [number * (100 if percent else 1) for number in (found.mean, found.std) if number is not None]
     largest = max(map(abs, numbers))

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.figures.lines import Line
-from idwbench.figures.power_epsilon import absence_label
-from idwbench.figures.power_epsilon_heatmap import HeatMap
+from idwbench.figures.lines import Line, line_spread
+from idwbench.figures.power_epsilon_heatmap import HeatMap, colour_scale, number_label
 
 __all__ = ["bar_chart", "curve_chart", "heat_map_chart", "packed", "plane_chart", "round_number", "vega_dash"]
 
 _HEIGHT, _CELL = 190, 30  # pixels
 _POINTS = 40  # the most epochs of a curve
-_LOGARITHMIC = 50.0  # ratio of the largest to the smallest mean from which colours are logarithmic
 _BRIGHT = 0.55  # brightness of a cell from which its text is dark
 _DASHES: dict[str, list[float]] = {"-": [1, 0], "--": [6, 3], "-.": [6, 2, 1.5, 2], ":": [1.5, 2.5]}
 
@@ -79,27 +77,16 @@ def heat_map_chart(heat_map: HeatMap) -> dict[str, Any]:
     """Return a cell for each power and epsilon, dark (worst) to light (best), with mean and spread as text."""
     import altair as alt
 
-    factor = 100.0 if heat_map.percent else 1.0
-    means = [cell.statistic.mean for cell in heat_map.cells.values() if cell.statistic is not None]
-    brightness = _brightness(means, heat_map.higher_is_better)
+    scale = colour_scale(heat_map)
     rows = []
     for (power, epsilon), cell in sorted(heat_map.cells.items()):
-        place: dict[str, Any] = {"p": f"{power:g}", "e": f"{epsilon:g}"}
-        if cell.statistic is None:
-            rows.append({**place, "b": None, "t": absence_label(cell.n_diverged), "s": "", "n": 0, "ink": "light"})
-            continue
-        found = cell.statistic
-        bright = brightness(found.mean)
-        rows.append(
-            {
-                **place,
-                "b": round_number(bright),
-                "t": _short(factor * found.mean),
-                "s": "" if found.std is None else f"± {_short(factor * found.std)}",
-                "n": found.n,
-                "ink": "dark" if bright > _BRIGHT else "light",
-            }
-        )
+        row: dict[str, Any] = {"p": f"{power:g}", "e": f"{epsilon:g}", "b": None, "t": cell.absence, "s": "", "n": 0}
+        if cell.statistic is not None:
+            share = float(scale(cell.statistic.mean))
+            mean, *spread = number_label(cell.statistic, percent=heat_map.percent).split(" ± ")
+            row |= {"b": round_number(share if heat_map.higher_is_better else 1 - share), "t": mean}
+            row |= {"s": f"± {spread[0]}" if spread else "", "n": cell.statistic.n}
+        rows.append({**row, "ink": "dark" if (row["b"] or 0.0) > _BRIGHT else "light"})
     powers, epsilons = (
         [f"{number:g}" for number in sorted({place[axis] for place in heat_map.cells})] for axis in (0, 1)
     )
@@ -198,39 +185,18 @@ def _is_short(names: Mapping[str, float]) -> bool:
     return max(map(len, names), default=0) <= 3
 
 
-def _points(curve: Line, factor: float) -> list[dict[str, Any]]:
+def _points(line: Line, factor: float) -> list[dict[str, Any]]:
     """Return the mean, its band and the number of seeds at no more than `_POINTS` epochs, the last among them."""
-    chosen = np.unique(np.linspace(0, len(curve.x) - 1, min(len(curve.x), _POINTS)).round().astype(int))
+    x, *spread, counts = line_spread(line)
+    chosen = np.unique(np.linspace(0, len(x) - 1, min(len(x), _POINTS)).round().astype(int)) if len(x) else ()
     rows = []
     for place in chosen:
-        values = factor * curve.values[:, place]
-        values = values[np.isfinite(values)]
-        if not len(values):
-            continue
-        mean, std = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
-        low, high = max(mean - std, float(values.min())), min(mean + std, float(values.max()))
-        numbers = {"m": round_number(mean), "l": round_number(low), "h": round_number(high), "s": round_number(std, 2)}
-        rows.append({"c": curve.label, "e": int(curve.x[place]), **numbers, "n": len(values)})
+        mean, low, high = (round_number(factor * float(numbers[place])) for numbers in spread)
+        values = line.values[:, line.x == x[place]]
+        std = factor * float(values[np.isfinite(values)].std(ddof=1)) if counts[place] > 1 else 0.0
+        numbers = {"m": mean, "l": low, "h": high, "s": round_number(std, 2), "n": int(counts[place])}
+        rows.append({"c": line.label, "e": int(x[place]), **numbers})
     return rows
-
-
-def _brightness(means: Sequence[float], higher_is_better: bool) -> Any:
-    """Return a function from means to 0 (worst) … 1 (best); logarithmic if they differ by a factor of 50."""
-    low, high = (min(means), max(means)) if means else (0.0, 1.0)
-    logarithmic = low > 0 and high / low >= _LOGARITHMIC
-    scale = math.log if logarithmic else float
-
-    def found(mean: float) -> float:
-        if high == low:
-            return 1.0
-        share = (scale(mean) - scale(low)) / (scale(high) - scale(low))
-        return share if higher_is_better else 1 - share
-
-    return found
-
-
-def _short(value: float) -> str:
-    return f"{value:.1f}" if 1 <= abs(value) < 1_000 else f"{value:.3g}"
 
 
 def _spec(chart: Any) -> dict[str, Any]:

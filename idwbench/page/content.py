@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 from idwbench.page.attention import attention_part
 from idwbench.page.chosen import choose_grid, choose_runs, rank_settings
 from idwbench.page.claims import Claims, find_claims
-from idwbench.page.curves import curves_part
-from idwbench.page.groups import RunGroup, find_groups
-from idwbench.page.heat_maps import heat_maps_part
-from idwbench.page.leaderboards import leaderboard_part
+from idwbench.page.curves import curves_part, heat_maps_part
+from idwbench.page.groups import RunGroup, find_groups, leaderboard_part
 from idwbench.page.parts import Part, size_of
 from idwbench.page.patches import patches_part
 from idwbench.page.prototypes import prototypes_part

@@ -1,4 +1,4 @@
-"""Learning curves of the best settings of a group."""
+"""Learning curves of the best settings of a group, and its heat maps over power and epsilon."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
 from idwbench.figures.lines import Line, Panel, PanelRow
-from idwbench.page.charts import curve_chart, vega_dash
+from idwbench.page.charts import curve_chart, heat_map_chart, vega_dash
 from idwbench.page.parts import Chart, Legend, Panels, Part, sentences
 from idwbench.results.records import StoredRun
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["curves_part"]
+__all__ = ["curves_part", "heat_maps_part"]
 
-_TEXT = (
+_CURVES = (
     "Mean over seeds against the epoch. The band is the mean ± sample standard deviation, within the range of the "
     "seeds."
 )
+_HEAT = "Mean over seeds for each power p and each ε. Light is better; a cell has its spread and seeds in the tooltip."
 
 
 def curves_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> Part | None:
@@ -47,7 +48,25 @@ def curves_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[
         else:
             same = found.legend == panels[-1].legend
             panels.append(replace(found, legend=()) if same else found)
-    return Part("curves", "Learning curves", _TEXT, sentences([*left_out, *others]), panels=tuple(panels))
+    return Part("curves", "Learning curves", _CURVES, sentences([*left_out, *others]), panels=tuple(panels))
+
+
+def heat_maps_part(runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> Part | None:
+    """Return the section of heat maps; None with fewer than two powers and two values of ε."""
+    from idwbench.figures.power_epsilon_heatmap import collect_heat_maps
+
+    try:
+        maps, source, others = collect_heat_maps(runs)
+    except ConfigError:
+        return None
+    places = maps[0].cells
+    if len({power for power, _ in places}) < 2 or len({epsilon for _, epsilon in places}) < 2:
+        return None
+    charts = tuple(
+        Chart(one.title, f"{one.title} for {len(one.cells)} pairs of power and epsilon", heat_map_chart(one))
+        for one in maps
+    )
+    return Part("heat-maps", "Power and ε", _HEAT, sentences([*left_out, *others]), panels=(Panels(source, charts),))
 
 
 def _side_by_side(first: Panels, second: Panels, heading: str) -> Panels:

@@ -1,4 +1,4 @@
-"""The groups of runs of a page: one for each sweep, and one for each data set with runs outside sweeps."""
+"""The groups of runs of a page, one for each sweep and for each data set with runs outside sweeps, and their boards."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from idwbench.errors import ConfigError
+from idwbench.page.parts import Part
+from idwbench.report.leaderboard import leaderboard
 from idwbench.report.selection import select_reported_runs
-from idwbench.results.records import FailedRun, ReportedRun
+from idwbench.results.records import RESULT_STATES, FailedRun, ReportedRun
+from idwbench.runs.metrics import METRICS, headline_metric
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["FAILURES", "RunGroup", "find_groups"]
+__all__ = ["FAILURES", "RunGroup", "find_groups", "leaderboard_part"]
 
 FAILURES = 20  # the most failures that a group shows
 _STATES = ("complete", "running", "stale", "planned", "diverged", "failed")
@@ -96,3 +99,42 @@ def _group(results: Results, name: str, is_sweep: bool, description: str, runs: 
     failures = tuple(map(FailedRun.of, results.load_runs(failed)))
     shown = {state: counts[state] for state in _STATES if counts[state] > 0}
     return RunGroup(name, is_sweep, description, runs, shown, failures)
+
+
+def leaderboard_part(group: RunGroup, metric: str | None, top: int) -> Part:
+    """Return the section with all settings of a group, best first, at most `top` rows for each table."""
+    tables, problems = [], []
+    for name, runs in _by_metric(group.runs, metric).items():
+        try:
+            board = leaderboard(runs, name, top=top)
+        except ConfigError as error:
+            problems.append(f"{error.problem}.")
+            continue
+        if board.groups:
+            tables.append(board)
+        problems += [] if board.groups else board.notes
+    if not tables and not problems:
+        problems = ["No run has ended yet."]
+    return Part("leaderboard", "Leaderboard", notes=() if tables else tuple(problems), tables=tuple(tables))
+
+
+def _by_metric(runs: Sequence[ReportedRun], metric: str | None) -> dict[str, list[ReportedRun]]:
+    """Return the runs with a result by the metric that they are compared by."""
+    found: dict[str, list[ReportedRun]] = {}
+    for run in runs:
+        if run.state in RESULT_STATES:
+            found.setdefault(metric or headline_metric(run.setting.dataset.task).name, []).append(run)
+    if metric is not None:
+        return found
+    chosen: dict[str, list[ReportedRun]] = {}
+    for name, part in found.items():
+        chosen.setdefault(_present(part, name), []).extend(part)
+    return chosen
+
+
+def _present(runs: Sequence[ReportedRun], headline: str) -> str:
+    """Return the headline metric, or if no run has it, as in studies of patches, the first metric that they have."""
+    names = {name for run in runs for _, name in run.metrics}
+    others = [name for name in METRICS if name in names]
+    of_patches = [name for name in others if name.startswith("changed_")]
+    return headline if headline in names else next(iter([*of_patches, *others]), headline)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from idwbench.errors import IdwbenchError
+from idwbench.figures.plane import PlanePicture
 from idwbench.figures.style import percent_label
 from idwbench.page.parts import Part, PatchCase, PatchState, sentences
-from idwbench.page.pictures import image_picture, plane_picture
+from idwbench.page.pictures import image_picture, svg_picture
 from idwbench.report.labels import count_label
 from idwbench.results.records import StoredRun
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["patches_part"]
 
 _MOST = 12
+_WIDTH = 3.75  # inches of a picture of the plane
 _EXACT = 0  # the place of the exact η among the criteria of a study
 _PLANE = (
     "Regions of the two classes before and after one added prototype (star), with training points and keys (diamonds). "
@@ -76,16 +78,29 @@ def _plane_case(panel: PatchPanel, data: PlaneData) -> PatchCase:
     ):
         if probability is None:
             continue
-        drawn = plane_picture(
-            probability, data.extent, data.train, picture.before.keys, picture.before.values, panel.point, panel.label
-        )
-        states.append(PatchState(drawn, label, text))
+        shown = PlanePicture(picture.before.keys, picture.before.values, probability)
+        states.append(PatchState(_plane_svg(panel, shown, data), label, text))
     name = data.dataset.class_names[panel.label]
     point = f"({panel.point[0]:g}, {panel.point[1]:g})".replace("-", "−")
     title = f"{count_label(panel.prototypes, 'prototype')}: {point} → class {name}"
     if panel.n_patched < panel.n:
         title += f", needed in {panel.n_patched} of {panel.n} seeds"
     return PatchCase(title, tuple(states))
+
+
+def _plane_svg(panel: PatchPanel, shown: PlanePicture, data: PlaneData) -> str:
+    """Return what the figure of patches draws of a state: regions, training points, keys and the patched point."""
+    from matplotlib.figure import Figure
+
+    from idwbench.figures.patches import draw_patch
+    from idwbench.figures.plane import draw_plane
+
+    left, right, bottom, top = data.extent
+    figure = Figure(figsize=(_WIDTH, _WIDTH * (top - bottom) / (right - left)), layout="constrained")
+    axes = figure.subplots()
+    draw_plane(axes, shown, data, test=False, size=5, largest=45)
+    draw_patch(axes, panel)
+    return svg_picture(figure)
 
 
 def _of_images(

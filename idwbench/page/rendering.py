@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 import idwbench
-from idwbench.page.colours import ON_DARK
+from idwbench.figures.style import CLASS_COLOURS
 from idwbench.page.content import PageContent
 from idwbench.page.parts import Chart, PrototypeGrid, table_data
 from idwbench.report.tables import Table
@@ -16,6 +16,28 @@ from idwbench.report.tables import Table
 __all__ = ["render_page"]
 
 _TEMPLATE, _STYLE, _SCRIPT = "page.html.j2", "page.css", "page.js"
+# For each colour of the figures one of the same hue that has enough contrast on a dark background.
+_ON_DARK = {
+    **dict(
+        zip(
+            CLASS_COLOURS,
+            (
+                "#58A6E0",
+                "#F0883E",
+                "#3FC08F",
+                "#E29BC2",
+                "#E3B341",
+                "#8CCBF2",
+                "#E07A55",
+                "#B392F0",
+                "#A8A8A8",
+                "#6CC27A",
+            ),
+            strict=True,
+        )
+    ),
+    "#1F2933": "#D5DCE4",
+}
 
 
 @dataclass
@@ -40,7 +62,7 @@ class _Data:
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it."""
-        return {"charts": self.charts, "tables": self.tables, "keys": self.keys, "onDark": ON_DARK}
+        return {"charts": self.charts, "tables": self.tables, "keys": self.keys, "onDark": _ON_DARK}
 
 
 def render_page(content: PageContent) -> str:

@@ -7,7 +7,13 @@ from made import Store, assert_no_words_overlap, made_dataset, made_run, words
 from idwbench.errors import ConfigError
 from idwbench.figures import power_epsilon
 from idwbench.figures.power_epsilon import power_epsilon_figure
-from idwbench.figures.power_epsilon_heatmap import HeatCell, HeatMap, draw_heat_maps, power_epsilon_heatmap_figure
+from idwbench.figures.power_epsilon_heatmap import (
+    HeatCell,
+    HeatMap,
+    collect_heat_maps,
+    draw_heat_maps,
+    power_epsilon_heatmap_figure,
+)
 from idwbench.report.statistics import statistic
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
@@ -43,6 +49,12 @@ def test_the_best_cell_is_the_lightest_and_wide_ranges_are_logarithmic() -> None
         assert "logarithmic colours" in axes.get_title(loc="right")
 
 
+def test_a_cell_without_the_metric_says_why() -> None:
+    assert HeatCell().absence == "no run"
+    assert HeatCell(None, 5).absence == "5 diverged"
+    assert HeatCell(None, 1, n_complete=2).absence == "not measured"
+
+
 def runs(epsilons=(0.0, 0.1), powers=(1, 2), prototypes=2, method="idw", **metrics: float) -> list[StoredRun]:
     configs = [
         run_config("two_moons", method=method, prototypes=prototypes, power=power, epsilon=epsilon, seed=seed)
@@ -75,6 +87,16 @@ def test_rows_are_powers_and_columns_epsilons_with_accuracies_over_seeds_and_div
     assert any("mean ± std over 2 seeds" in text for text in texts)
     assert any("idw · 2 prototypes · two_moons" in text for text in texts)
     assert_no_words_overlap(figure)
+
+
+def test_a_heat_map_says_where_complete_runs_lack_the_metric(store) -> None:
+    stored = [*runs(powers=(1,), dead_keys=2.0), *runs(powers=(2,))]
+    for run in stored[:4]:
+        run.metrics["train", "dead_keys"] = 2.0
+    maps, _, _ = collect_heat_maps(stored)
+    (dead,) = [one for one in maps if one.title == "dead keys"]
+    assert [cell.absence for (power, _), cell in dead.cells.items() if power == 2] == ["not measured"] * 2
+    assert "not measured" in words(draw_heat_maps(maps))
 
 
 def test_heat_maps_show_the_metrics_that_runs_have_and_name_the_others(store) -> None:

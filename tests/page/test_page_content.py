@@ -25,6 +25,7 @@ from idwbench.page.content import page_content
 from idwbench.page.parts import Part, size_of
 from idwbench.page.pictures import image_picture, key_picture
 from idwbench.page.writing import write_page
+from idwbench.report.statistics import statistic
 from idwbench.results.store import Results
 
 MOST = 5_000_000  # bytes
@@ -109,6 +110,18 @@ def test_a_heat_map_has_a_cell_for_each_power_and_epsilon(filled: Results) -> No
     assert cells["n"] == [2, 2, 2, 2]
     assert {*cells["p"]["words"]} == {"2", "8"}
     assert [float(text) for text in cells["t"]] == pytest.approx([98.35, 96.35, 94.35, 92.35], abs=0.06)
+
+
+def test_a_cell_of_a_heat_map_without_a_number_says_why() -> None:
+    cells = {
+        (2.0, 0.0): HeatCell(statistic({0: 0.9, 1: 1.0}), 0, 2),
+        (2.0, 0.1): HeatCell(None, 0, 2),
+        (8.0, 0.0): HeatCell(None, 2),
+        (8.0, 0.1): HeatCell(),
+    }
+    columns = heat_map_chart(HeatMap("accuracy in %", True, True, cells))["data"]["columns"]
+    assert columns["t"] == ["95.0", "not measured", "2 diverged", "no run"]
+    assert columns["b"][1:] == [None] * 3
 
 
 def test_curves_are_means_over_seeds_with_a_band(filled: Results) -> None:
