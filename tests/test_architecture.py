@@ -60,7 +60,7 @@ ROOMS = [
         "torch matplotlib alembic sklearn scipy numba pandas safetensors",
     ),
     (
-        "idwbench.claims.registry, idwbench.claims.verdicts, idwbench.claims.table",
+        "idwbench.claims.verdicts, idwbench.claims.table",
         "torch matplotlib alembic sklearn scipy numba pandas safetensors",
     ),
     ("idwbench.attention.weightings, idwbench.models.modules", "typer matplotlib pandas sklearn alembic numba"),

@@ -8,10 +8,9 @@ from typing import Literal
 
 from idwbench.claims.definitions import PointCheck, SeedComparison, SeedTest
 from idwbench.claims.labels import interval_label, number_label, p_value_label
-from idwbench.claims.statistics import best_p_value, holm
 from idwbench.report.statistics import ALPHA, mean_interval, signed_rank_p_value, signed_ranks
 
-__all__ = ["Finding", "Outcome", "correct", "find"]
+__all__ = ["Finding", "Outcome", "best_p_value", "correct", "find", "holm"]
 
 # Differences of stored metrics have rounding errors, which must not break ties.
 _TIE = 1e-12
@@ -154,3 +153,24 @@ def _clearance(comparison: SeedComparison, interval: tuple[float, float]) -> flo
 def _bound(comparison: SeedComparison) -> str:
     bounds = ((">", comparison.above), ("<", comparison.below))
     return " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
+
+
+def best_p_value(n: int) -> float:
+    """Return 2⁻ⁿ, the smallest one-sided p-value of a signed-rank test of n pairs: that of positive differences."""
+    return 0.5**n
+
+
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Return the p-values adjusted by Holm's step-down method, in their order.
+
+    For the i-th smallest of m: max over j ≤ i of min(1, (m − j + 1)·p_(j)). It bounds the probability of any wrong
+    rejection, whatever the dependence of the tests (Holm 1979, *A simple sequentially rejective multiple test
+    procedure*).
+    """
+    m = len(p_values)
+    adjusted = [0.0] * m
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(m), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (m - rank) * p_values[place]))
+        adjusted[place] = largest
+    return tuple(adjusted)

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from idwbench.claims.definitions import Claim, Remark, SeedComparison
-from idwbench.claims.evidence import Evidence
+from idwbench.claims.evidence import Evidence, OpenEvidence, has_settings
 from idwbench.claims.labels import mean_label
-from idwbench.claims.open_evidence import OpenEvidence, has_settings
 from idwbench.claims.series import Series, combine, difference
 from idwbench.report.lookups import lookup_capacities
 from idwbench.results.records import StoredRun

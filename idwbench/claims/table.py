@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from idwbench.claims.labels import interval_label, number_label
-from idwbench.claims.verdicts import Judgement
+from idwbench.claims.verdicts import CLAIMS, Judgement
 from idwbench.report.render import escape_markdown
 from idwbench.report.tables import Cell, Column, Table
 
@@ -124,8 +124,6 @@ def _notes(judgements: Sequence[Judgement]) -> tuple[str, ...]:
 
 def rules_table() -> str:
     """Return the rules of all claims as a Markdown table for the documentation."""
-    from idwbench.claims.registry import CLAIMS
-
     head = ["| # | claim | where | holds if | sweep |", "|--:|---|---|---|---|"]
     rows = []
     for claim in CLAIMS:

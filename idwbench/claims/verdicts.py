@@ -1,4 +1,4 @@
-"""The verdict on each claim."""
+"""All claims in the order of their numbers, and the verdict on each."""
 
 from __future__ import annotations
 
@@ -7,17 +7,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
 
+from idwbench.claims.accuracy import ACCURACY_CLAIMS
 from idwbench.claims.definitions import Claim, Origin, Remark
-from idwbench.claims.evidence import Evidence
+from idwbench.claims.evidence import Evidence, open_runs
 from idwbench.claims.findings import Finding, correct, find
-from idwbench.claims.open_evidence import open_runs
+from idwbench.claims.formulas import FORMULA_CLAIMS
+from idwbench.claims.grid import GRID_CLAIMS
+from idwbench.claims.open_questions import OPEN_QUESTIONS
+from idwbench.claims.patches import PATCH_CLAIMS
+from idwbench.claims.quality import QUALITY_CLAIMS
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 
-__all__ = ["Judgement", "Verdict", "judge", "judge_claims"]
+__all__ = ["CLAIMS", "Judgement", "Verdict", "judge", "judge_claims"]
 
 Verdict = Literal["holds", "does not hold", "not enough runs"]
 _SHOWN_REASONS = 3
+
+_BY_THEME = (*ACCURACY_CLAIMS, *FORMULA_CLAIMS, *GRID_CLAIMS, *PATCH_CLAIMS, *QUALITY_CLAIMS, *OPEN_QUESTIONS)
+CLAIMS = tuple(sorted(_BY_THEME, key=lambda claim: claim.number))
 
 
 @dataclass(frozen=True)
@@ -61,8 +69,6 @@ def judge_claims(results: Results, runs: Iterable[StoredRun] | None = None) -> t
 
     `runs` are its runs if they are read already; those on other data than the paper's do not count.
     """
-    from idwbench.claims.registry import CLAIMS
-
     if runs is None:
         evidence = Evidence.from_results(results)
     else:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from idwbench.claims.evidence import Evidence
-from idwbench.claims.registry import CLAIMS
-from idwbench.claims.verdicts import Judgement, judge
+from idwbench.claims.verdicts import CLAIMS, Judgement, judge
 from idwbench.errors import ResultsError
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig, run_config

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from idwbench.claims.statistics import best_p_value, holm
+from idwbench.claims.findings import best_p_value, holm
 from idwbench.report.statistics import signed_rank_p_value, signed_ranks
 
 

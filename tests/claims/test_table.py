@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from stored_runs import METHODS, Runs
 
-from idwbench.claims.registry import CLAIMS
 from idwbench.claims.table import claims_table, rules_table
-from idwbench.claims.verdicts import judge
+from idwbench.claims.verdicts import CLAIMS, judge
 from idwbench.report.render import TABLE_FORMATS, render
 from idwbench.report.text import render_text
 from idwbench.results.store import Results
