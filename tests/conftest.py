@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 # Read when a library is loaded: the suite's processes share the cores, and on tiny arrays threads only wait.
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+sys.path.append(str(Path(__file__).parents[1]))  # the tests of the benchmarks import them
 
 from blob_data import make_dataset
 from postgresql import Server, missing_program, running_server

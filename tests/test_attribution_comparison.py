@@ -1,23 +1,24 @@
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-ROOT = str(Path(__file__).parents[1])
-
-
-@pytest.fixture(autouse=True)
-def _with_benchmarks(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT)
+from benchmarks.attribution.baselines import other_labels_nearby, pixel_similarity
+from benchmarks.attribution.comparison import print_tables
+from benchmarks.attribution.dual import DualScores
+from benchmarks.attribution.experiments import explained
+from benchmarks.attribution.recorded import record, with_flipped_labels
+from benchmarks.attribution.retraining import retrained
+from benchmarks.attribution.sizes import SMALL
+from benchmarks.workloads import blobs
 
 
 @pytest.fixture
 def size():
-    from benchmarks.attribution.sizes import SMALL
-
     return replace(
         SMALL,
         rows=40,
@@ -39,15 +40,10 @@ def size():
 
 @pytest.fixture
 def dataset():
-    from benchmarks.workloads import blobs
-
     return blobs(40, 6, n_classes=3, n_test=12)
 
 
 def test_a_network_that_is_trained_again_on_all_rows_is_the_recorded_one(dataset, size, tmp_path):
-    from benchmarks.attribution.recorded import record
-    from benchmarks.attribution.retraining import retrained
-
     recorded = record(dataset, size, tmp_path / "run", seed=3)
     again = retrained(recorded.config, dataset, np.arange(40), seed=3)
     without = retrained(recorded.config, dataset, np.arange(1, 40), seed=3)
@@ -60,9 +56,6 @@ def test_a_network_that_is_trained_again_on_all_rows_is_the_recorded_one(dataset
 
 
 def test_the_scores_of_the_dual_form_are_attention_and_what_makes_the_logit(dataset, size, tmp_path):
-    from benchmarks.attribution.dual import DualScores
-    from benchmarks.attribution.recorded import record
-
     recorded = record(dataset, size, tmp_path / "run")
     dual, queries, answers = DualScores(recorded), dataset.test.inputs, recorded.network.predict(dataset.test.inputs)
     first = dual.attention("layer_0", queries, answers)
@@ -81,10 +74,6 @@ def test_the_scores_of_the_dual_form_are_attention_and_what_makes_the_logit(data
 
 
 def replace_last_layer(network, weight, bias):
-    import copy
-
-    import torch
-
     changed = copy.deepcopy(network)
     changed.layer_2.weight.data = torch.from_numpy(weight.copy())
     changed.layer_2.bias.data = torch.from_numpy(bias.copy())
@@ -92,16 +81,12 @@ def replace_last_layer(network, weight, bias):
 
 
 def test_flipped_labels_are_other_labels(dataset):
-    from benchmarks.attribution.recorded import with_flipped_labels
-
     changed, flipped = with_flipped_labels(dataset, 0.1, np.random.default_rng(0))
     assert flipped.sum() == 4
     assert ((changed.train.labels != dataset.train.labels) == flipped).all()
 
 
 def test_log_odds_are_the_logit_without_that_of_all_others():
-    from benchmarks.attribution.experiments import explained
-
     logits = np.random.default_rng(0).normal(size=(2, 3, 4))
     answers = np.array([1, 0, 3])
     found = explained(logits, answers)
@@ -112,8 +97,6 @@ def test_log_odds_are_the_logit_without_that_of_all_others():
 
 
 def test_the_labels_of_the_nearest_rows_leave_the_row_itself_out():
-    from benchmarks.attribution.baselines import other_labels_nearby, pixel_similarity
-
     inputs = np.array([[0.0], [1], [2], [10], [11]], np.float32)
     labels = np.array([0, 0, 1, 1, 1])
     scores = pixel_similarity(inputs[1:4], inputs)
@@ -123,8 +106,6 @@ def test_the_labels_of_the_nearest_rows_leave_the_row_itself_out():
 
 @pytest.mark.slow
 def test_a_comparison_has_a_row_for_each_method_in_each_table(dataset, size, tmp_path, capsys):
-    from benchmarks.attribution.comparison import print_tables
-
     print_tables(dataset, size, tmp_path, np.random.default_rng(0))
     tables = capsys.readouterr().out.split("| --- ")[1:]
     assert len(tables) == 4

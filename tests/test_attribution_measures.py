@@ -1,17 +1,18 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-ROOT = str(Path(__file__).parents[1])
-
-
-@pytest.fixture(autouse=True)
-def _with_benchmarks(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT)
+from benchmarks.attribution.measures import (
+    ceiling,
+    detection,
+    linear_datamodeling_scores,
+    mean_with_interval,
+    random_halves,
+    rank_correlations,
+    top_rows,
+)
 
 
 @pytest.fixture
@@ -29,8 +30,6 @@ def answers_without(inputs, targets, queries, subsets):
 
 
 def test_the_exact_influence_on_a_linear_regression_has_a_score_near_1(regression):
-    from benchmarks.attribution.measures import linear_datamodeling_scores, random_halves
-
     inputs, targets, queries = regression
     subsets = random_halves(len(inputs), 40, np.random.default_rng(1))
     outputs = answers_without(inputs, targets, queries, subsets)
@@ -43,8 +42,6 @@ def test_the_exact_influence_on_a_linear_regression_has_a_score_near_1(regressio
 
 
 def test_rank_correlations_are_those_of_scipy_and_0_for_a_constant():
-    from benchmarks.attribution.measures import rank_correlations
-
     generator = np.random.default_rng(0)
     first, second = generator.integers(0, 5, size=(2, 30, 4))  # with ties
     expected = [spearmanr(first[:, column], second[:, column]).statistic for column in range(4)]
@@ -53,16 +50,12 @@ def test_rank_correlations_are_those_of_scipy_and_0_for_a_constant():
 
 
 def test_halves_have_half_of_the_rows_and_differ():
-    from benchmarks.attribution.measures import random_halves
-
     halves = random_halves(11, 6, np.random.default_rng(0))
     assert halves.sum(1).tolist() == [5] * 6
     assert len(np.unique(halves, axis=0)) > 1
 
 
 def test_the_ceiling_is_the_correlation_of_the_truth_with_noisy_outputs():
-    from benchmarks.attribution.measures import ceiling, rank_correlations
-
     generator = np.random.default_rng(0)
     truth = generator.normal(size=(400, 5))
     outputs = truth + 2 * generator.normal(size=(8, 400, 5))
@@ -72,8 +65,6 @@ def test_the_ceiling_is_the_correlation_of_the_truth_with_noisy_outputs():
 
 
 def test_a_mean_has_an_interval_that_is_the_same_each_time():
-    from benchmarks.attribution.measures import mean_with_interval
-
     values = np.random.default_rng(0).normal(size=100)
     found = mean_with_interval(values)
     assert found == mean_with_interval(values)
@@ -84,8 +75,6 @@ def test_a_mean_has_an_interval_that_is_the_same_each_time():
 
 
 def test_detection_is_1_when_all_flipped_rows_come_first_and_a_half_by_ties():
-    from benchmarks.attribution.measures import detection
-
     flipped = np.array([True, False, False, True])
     assert detection(np.array([3.0, 1.0, 0.0, 2.0]), flipped) == 1
     assert detection(np.array([0.0, 2.0, 3.0, 1.0]), flipped) == 0
@@ -93,6 +82,4 @@ def test_detection_is_1_when_all_flipped_rows_come_first_and_a_half_by_ties():
 
 
 def test_top_rows_are_the_highest_scores_and_ties_go_by_row():
-    from benchmarks.attribution.measures import top_rows
-
     assert top_rows(np.array([1.0, 3.0, 2.0, 3.0, 0.0]), 3).tolist() == [1, 3, 2]

@@ -1,19 +1,17 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
-ROOT = str(Path(__file__).parents[1])
-
-
-@pytest.fixture(autouse=True)
-def _with_benchmarks(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT)
+from benchmarks.attribution.tracin import TracIn
+from idwbench.dual.attribution import layer_queries, row_contributions
+from idwbench.dual.recorder import Recorder
+from idwbench.dual.recording import Recording, RecordingFacts
+from idwbench.runs.protocol import Protocol
+from idwbench.training.module_training import ModuleTraining
 
 
 @pytest.fixture
@@ -35,8 +33,6 @@ def gradients(module, inputs, labels, number):
 
 @pytest.mark.parametrize("explained", ["loss", "logit"])
 def test_tracin_is_the_product_of_gradients_at_the_checkpoints(task, explained):
-    from benchmarks.attribution.tracin import TracIn
-
     inputs, labels, queries, answers = task
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
@@ -64,13 +60,6 @@ def test_tracin_is_the_product_of_gradients_at_the_checkpoints(task, explained):
 
 def test_tracin_at_each_step_is_the_contribution_to_a_linear_layer(task, tmp_path):
     """The gradient of a query's logit is the query at every checkpoint, and that of a row is recorded."""
-    from benchmarks.attribution.tracin import TracIn
-    from idwbench.dual.attribution import layer_queries, row_contributions
-    from idwbench.dual.recorder import Recorder
-    from idwbench.dual.recording import Recording, RecordingFacts
-    from idwbench.runs.protocol import Protocol
-    from idwbench.training.module_training import ModuleTraining
-
     inputs, labels, queries, answers = task
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(4, 3, bias=False))

@@ -1,33 +1,26 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
+from benchmarks.__main__ import PARTS
+from benchmarks.stored_runs import fill_database, sweep_text
+from benchmarks.workloads import blobs, cut
+from idwbench.results.store import Results
 
-def test_a_workload_can_be_cut(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    from benchmarks.workloads import blobs, cut
 
+def test_a_workload_can_be_cut():
     whole = blobs(20, 3, n_test=5)
     part = cut(whole, 4)
     np.testing.assert_array_equal(part.train.inputs, whole.train.inputs[:4])
     assert len(part.train) == 4 and len(part.test) == 1
 
 
-def test_a_database_of_many_runs_has_the_runs_of_its_sweep_file(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    from benchmarks.stored_runs import fill_database, sweep_text
-    from idwbench.results.store import Results
-
+def test_a_database_of_many_runs_has_the_runs_of_its_sweep_file(tmp_path):
     file, db = tmp_path / "many.yaml", tmp_path / "many.db"
     file.write_text(sweep_text(400, 1), encoding="utf-8")
     assert fill_database(file, db) == 400
     assert Results(db, read_only=True).sweep_status("many").complete == 400
 
 
-def test_all_parts_of_the_benchmark_can_be_imported(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    from benchmarks.__main__ import PARTS
-
+def test_all_parts_of_the_benchmark_can_be_imported():
     assert {"steps", "whole_sweep", "baselines"} <= PARTS.keys()

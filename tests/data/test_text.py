@@ -96,25 +96,25 @@ def test_a_name_that_ends_in_txt_is_the_path_of_a_text():
     assert parse_dataset({"name": "own.txt", "validation": 5}) == TextConfig(path="own.txt", validation=5)
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (b"", "the file is empty"),
-        (b"abc", "too short: of 3 characters 1 would be for training, 1 for validation and 1 for test"),
-        (b"caf\xe9\n", "not UTF-8 text: line 1, byte 4 is 0xe9"),
-        (b"one\ntwo \xff\xfe", "not UTF-8 text: line 2, byte 5 is 0xff"),
-    ],
-)
-def test_a_file_that_is_no_text_gets_one_line(content, problem, load, tmp_path):
+WORDS = {"tokens": "words"}
+REFUSED = [
+    (b"", {}, "the file is empty"),
+    (b"abc", {}, "too short: of 3 characters 1 would be for training, 1 for validation and 1 for test"),
+    (LETTERS.encode(), {"validation": 30}, "too short: of 20 characters 0 would be for training, 30 for validation"),
+    (b"caf\xe9\n", {}, "not UTF-8 text: line 1, byte 4 is 0xe9"),
+    (b"one\ntwo \xff\xfe", {}, "not UTF-8 text: line 2, byte 5 is 0xff"),
+    (b"  \t", WORDS, "the file has no words"),
+    (b"one two", WORDS, "too short: of 2 words 0 would be for training, 1 for validation and 1 for test"),
+    (b"one", WORDS, "too short: of 1 word 0 would be for training, 1 for validation and 1 for test"),
+]
+
+
+@pytest.mark.parametrize(("content", "settings", "problem"), REFUSED)
+def test_a_file_that_is_no_text_or_too_short_gets_one_line(content, settings, problem, load, tmp_path):
     with pytest.raises(DatasetError) as error:
-        load(content)
+        load(content, **settings)
     assert str(error.value).startswith(f"{tmp_path / 'own.txt'}: {problem}")
     assert "\n" not in str(error.value)
-
-
-def test_validation_that_leaves_no_training_text_gets_one_line(load):
-    with pytest.raises(DatasetError, match="too short: of 20 characters 0 would be for training, 30 for validation"):
-        load(LETTERS, validation=30)
 
 
 def test_a_folder_gets_one_line(tmp_path):
@@ -149,15 +149,8 @@ def test_aesop_is_the_introduction_and_the_fables(tmp_path, monkeypatch):
     assert text == "INTRODUCTION\n\nOnce.\n\nTHE FOX\n\nSour grapes.\n"
 
 
-def test_wikitext_2_is_trained_on_the_one_file_and_tested_on_the_other(tmp_path, monkeypatch):
-    contents = dict(zip(texts.WIKITEXT_2, (LETTERS * 2, "cab"), strict=True))
-    for file, content in contents.items():
-        path = tmp_path / file
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(content)
-    checksums = {file: hashlib.sha256(content.encode()).hexdigest() for file, content in contents.items()}
-    monkeypatch.setattr(texts, "WIKITEXT_2", checksums)
-    found = load_dataset(parse_dataset("wikitext_2"), tmp_path)
+def test_wikitext_2_is_trained_on_the_one_file_and_tested_on_the_other(wikitext):
+    found = load_dataset(parse_dataset("wikitext_2"), wikitext(LETTERS * 2, "cab"))
     assert labels(found, "validation") == "qrst" and labels(found, "test") == "cab"
     assert inputs(found, "train") + labels(found, "train")[-1] == LETTERS + LETTERS[:16]
 

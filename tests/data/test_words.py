@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import pytest
 
-from idwbench.data import text as texts
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.data.text import CHARACTERS, SPACED_WORDS, WORDS, Tokenizer, build_vocabulary, text_tokenizer
-from idwbench.errors import DatasetError
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import AesopConfig, TextConfig, WikiText2Config, parse_dataset
 
@@ -114,32 +110,13 @@ def test_texts_are_tokenised_by_their_data_set():
     assert text_tokenizer(WikiText2Config()) is CHARACTERS
 
 
-def test_wikitext_2_keeps_its_own_words(tmp_path, monkeypatch):
+def test_wikitext_2_keeps_its_own_words(wikitext):
     train, test = " \n = A = \n \n It 's <unk> . \n" * 3, " \n A horse . \n"
-    contents = dict(zip(texts.WIKITEXT_2, (train, test), strict=True))
-    for file, content in contents.items():
-        path = tmp_path / file
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(content)
-    checksums = {file: hashlib.sha256(content.encode()).hexdigest() for file, content in contents.items()}
-    monkeypatch.setattr(texts, "WIKITEXT_2", checksums)
-    found = load_dataset(parse_dataset({"name": "wikitext_2", "tokens": "words", "validation": 0}), tmp_path)
+    found = load_dataset(
+        parse_dataset({"name": "wikitext_2", "tokens": "words", "validation": 0}), wikitext(train, test)
+    )
     assert words(found, "train") == ["\n", "=", "A", "=", "\n", "\n", "It", "'s", "<unk>", ".", "\n"] * 3
     assert words(found, "test") == ["\n", "\n", "A", "<unk>", ".", "\n"]
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("  \t", "the file has no words"),
-        ("one two", "too short: of 2 words 0 would be for training, 1 for validation and 1 for test"),
-        ("one", "too short: of 1 word 0 would be for training, 1 for validation and 1 for test"),
-    ],
-)
-def test_a_text_of_too_few_words_gets_one_line(text, problem, load, tmp_path):
-    with pytest.raises(DatasetError) as error:
-        load(text)
-    assert str(error.value).startswith(f"{tmp_path / 'own.txt'}: {problem}")
 
 
 def test_words_change_the_key_of_a_run_and_characters_do_not():

@@ -35,8 +35,15 @@ def test_a_fit_on_digits_gives_the_keys_and_values_of_a_stored_run(tmp_path):
     assert fitted.score(data.test.inputs, data.test.labels) == run.metric("accuracy")
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", ["two_moons", "digits", "diabetes"])
+CASES = [
+    *(("two_moons", method) for method in METHODS),
+    ("digits", "idw"),
+    ("diabetes", "idw"),
+    ("diabetes", "fc_relu"),
+]
+
+
+@pytest.mark.parametrize(("name", "method"), CASES)
 def test_a_fit_equals_a_run_of_the_engine_for_each_method(name, method):
     data = load_dataset(parse_dataset(name))
     chosen = np.arange(0, len(data.train), 2)[:90]
@@ -72,8 +79,9 @@ def test_targets_are_standardised_and_predictions_in_their_own_units():
     assert fitted.intercept_[0] > 100  # the weights of relu do not sum to 1
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("initialisation", ["mean", "samples", "kmeans"])
+@pytest.mark.parametrize(
+    ("method", "initialisation"), [*((method, "mean") for method in METHODS), ("idw", "samples"), ("idw", "kmeans")]
+)
 def test_a_weight_is_so_many_copies_of_a_row_to_the_last_bit(method, initialisation):
     X, y = rows(30)
     weights = np.random.default_rng(0).integers(0, 4, len(X))
