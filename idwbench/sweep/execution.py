@@ -17,7 +17,7 @@ from idwbench.results.records import RESULT_STATES, EndedState, StoredRun, Sweep
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.sweep.observer import Observer
-from idwbench.sweep.runner import Runner, load_data, missing_requirements
+from idwbench.sweep.runner import Runner, missing_requirements
 from idwbench.sweep.shipped import sweep_path
 from idwbench.sweep.spec import SweepSpec, plan, read_sweep
 from idwbench.training.engine import Context, EngineName
@@ -72,7 +72,9 @@ def train(
         return found
     # What can be wrong is found before the database is created or changed.
     check_engine(engine, device)
-    dataset = load_data(config, data_dir)
+    from idwbench.data.loading import load_dataset
+
+    dataset = load_dataset(config.dataset, data_dir)
     check_run(config, dataset, Context(engine, device))
     results = Results(db)
     results.plan([config])

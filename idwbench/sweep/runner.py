@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from idwbench.sweep.cluster_connection import Cluster
     from idwbench.sweep.threads import Answer
 
-__all__ = ["Executor", "Runner", "load_data", "missing_requirements", "stacks"]
+__all__ = ["Executor", "Runner", "missing_requirements", "stacks"]
 
 # Garbage is collected after as many new objects; the results of some hundred small runs have fewer.
 _NEW_OBJECTS = 20_000
@@ -127,13 +127,15 @@ class Runner:
 
     def train_all(self, configs: Sequence[RunConfig]) -> None:
         """Train runs data set by data set, in the order of the first run of each; only one data set is in memory."""
+        from idwbench.data.loading import load_dataset
+
         groups: dict[str, list[RunConfig]] = {}
         for config in configs:
             groups.setdefault(dataset_identity(config.dataset), []).append(config)
         for place, group in enumerate(groups.values()):
             if self.has_failed:
                 return
-            dataset = load_data(group[0], self.data_dir)
+            dataset = load_dataset(group[0].dataset, self.data_dir)
             for config in {run.setting_key: run for run in group}.values():  # no check depends on the seed
                 check_run(config, dataset, self.planning_context)
             if place == 0:
@@ -234,8 +236,8 @@ class Runner:
             leased = self._lease(stack)
             if stack := [config for config in stack if config.run_key in leased]:
                 self._n_submitted += 1
+                self._write(executor.submit, stack, self._n_submitted, on_end)
                 in_work[self._n_submitted] = stack
-                executor.submit(stack, self._n_submitted, on_end)
 
     def _lease(self, stack: Stack) -> set[str]:
         """Lease the runs of a stack, and return the keys of those that no other process has leased in the meantime."""
@@ -271,6 +273,7 @@ class Runner:
     def _end(self, in_work: dict[int, Stack], executor: Executor, dataset: Dataset) -> None:
         """End the trainings in work, store those that have ended all the same, and release the other runs."""
         try:
+            self._write(lambda: None)  # after what an interruption has left in work
             executor.stop()
             for number, stack in in_work.items():
                 with suppress(IdwbenchError):  # it may not hide the error that ended the sweep
@@ -290,7 +293,7 @@ class Runner:
             self.owned.clear()
 
     def _write(self, change: Callable[..., _Answer], *arguments: object) -> _Answer:
-        """Change the database in a thread of its own, so that an interruption ends no transaction in the middle."""
+        """Change the database, or what is in work, in a thread of its own, so that no interruption ends it midway."""
         return self._writer.submit(change, *arguments).result()
 
 
@@ -310,13 +313,6 @@ def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int], jobs
         size = min(limit(group[0]), share)
         for start in range(0, len(group), size):
             yield group[start : start + size]
-
-
-def load_data(config: RunConfig, data_dir: Path | None) -> Dataset:
-    """Return the data set of a run."""
-    from idwbench.data.loading import load_dataset
-
-    return load_dataset(config.dataset, data_dir)
 
 
 def missing_requirements(configs: Sequence[RunConfig], results: Results) -> list[RunConfig]:
