@@ -44,6 +44,8 @@ from idwbench.runs.metrics import METRICS, headline_metric
 
 __all__ = ["Choice", "best_by_validation", "leaderboard"]
 
+_Ranked = list[tuple[int | None, Row]]
+
 
 def leaderboard(
     runs: Sequence[ReportedRun],
@@ -82,12 +84,7 @@ def leaderboard(
     compared = [replace(row, statistics=s) for row, s in zip(choice.rows, comparison.statistics, strict=True)]
     by = _split(compared, split, name)
     ranked = _ranked(compared, by, name, varying)
-    board = ranked[:top]
-    lines: tuple[str, ...] = ()
-    if intervals:
-        with_them = with_intervals([row.statistics for _, row in board], (by,))
-        board = [(rank, replace(row, statistics=s)) for (rank, row), s in zip(board, with_them, strict=True)]
-        lines = interval_notes(with_them)
+    board, lines = _with_intervals(ranked[:top], by) if intervals else (ranked[:top], ())
     notes = (
         *([f"The first {len(board):,} of {len(ranked):,} rows."] if len(board) < len(ranked) else []),
         *([] if name in METRICS else [f"Whether a higher {name} is better is not known."]),
@@ -150,6 +147,13 @@ def _ranked(found: Sequence[Row], split: str, metric: str, varying: Sequence[str
     for place, row in enumerate(ranked, start=1):
         first.setdefault(score(row), place)
     return [(None if score(row)[0] else first[score(row)], row) for row in ranked]
+
+
+def _with_intervals(board: _Ranked, split: str) -> tuple[_Ranked, tuple[str, ...]]:
+    """Return the rows with intervals, also of the split that sorts them, and notes on these."""
+    statistics = with_intervals([row.statistics for _, row in board], (split,))
+    found = [(rank, replace(row, statistics=one)) for (rank, row), one in zip(board, statistics, strict=True)]
+    return found, interval_notes(statistics)
 
 
 def _columns(varying: Sequence[str], found: Sequence[Row]) -> tuple[str, ...]:

@@ -306,6 +306,8 @@ def test_json_and_csv_hold_all_settings_by_the_names_of_the_data_frame(grid: lis
         "label",
         "retraining",
         "stale",
+        "tags",
+        "note",
     } <= set(records[0])
 
 
