@@ -55,37 +55,17 @@ def select_reported_runs(
     If no run has the metric, they have all metrics, which messages name; of perceptrons alone, too, whose table has
     many.
     """
+    names = {headline_metric(task).name for task in get_args(Task)} | ({metric} if metric else set())
+    names |= {"coverage"} if metric in QUALITY_METRICS else set()  # tells whether the quality of a run was measured
 
     def find(sweep: str | None, dataset: str | None) -> list[StoredRun]:
-        runs = _measured_runs(results, sweep, dataset, metric)
+        runs = results.find_runs(sweep=sweep, dataset=dataset, metrics=names)
         is_dual = metric is None and has_only_perceptrons(runs)
         if is_dual or any(run.state == "complete" and not _has(run, metric) for run in runs):
             return results.find_runs(sweep=sweep, dataset=dataset)
         return runs
 
     return _selected(results, find, name, methods, prototypes, setting)
-
-
-def _measured_runs(results: Results, sweep: str | None, dataset: str | None, metric: str | None) -> list[StoredRun]:
-    """Return the runs with their states, numbers of parameters and main metrics, and without provenance."""
-    names = {headline_metric(task).name for task in get_args(Task)} | ({metric} if metric else set())
-    names |= {"coverage"} if metric in QUALITY_METRICS else set()  # tells whether the quality of a run was measured
-    frame, settings = results.run_table(sweep=sweep, dataset=dataset, metrics=names)
-    runs = frame[["run_key", "setting", "seed", "dataset", "state", "n_parameters"]]
-    pairs = {column: _pair(column, names) for column in frame.columns if column.endswith(tuple(f"_{n}" for n in names))}
-    values = zip(*(frame[column] for column in pairs), strict=True) if pairs else [()] * len(frame)
-    found = []
-    for (key, setting, seed, label, state, n), row in zip(runs.itertuples(index=False), values, strict=True):
-        metrics = {pair: value for pair, value in zip(pairs.values(), row, strict=True) if value == value}
-        config = settings[setting] if settings[setting].seed == seed else settings[setting].with_seed(seed)
-        found.append(StoredRun(key, config, label, state, metrics, None if n != n else int(n)))
-    return found
-
-
-def _pair(column: str, names: Collection[str]) -> tuple[str, str]:
-    """Return the split and the metric of a column of `Results.run_table`."""
-    name = max((name for name in names if column.endswith(f"_{name}")), key=len)
-    return column.removesuffix(f"_{name}"), name
 
 
 def _has(run: StoredRun, metric: str | None) -> bool:

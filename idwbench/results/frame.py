@@ -11,9 +11,9 @@ from sqlalchemy import Connection, Select, and_, case, func, select
 
 from idwbench.results.comparison import run_settings
 from idwbench.results.progress import stale_keys
-from idwbench.results.reading import SettingReader, check_numbers, selected, setting_text
+from idwbench.results.reading import check_numbers, read_columns
 from idwbench.results.records import RESULT_STATES, StoredRun
-from idwbench.results.tables import metrics, runs
+from idwbench.results.tables import metrics
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import METRICS, SPLITS
 
@@ -24,7 +24,6 @@ _FACTS = (
     *("attempt", "created_at", "started_at", "finished_at"),
 )
 _COLUMNS = ("run_key", "dataset", "seed", "state", "previous_state", *_FACTS)
-_NUMBERS = ("seed", "n_parameters", "diverged_epoch", "seconds", "threads", "attempt")
 _FIRST = ["run_key", "dataset"]
 _AFTER_SETTINGS = ["seed", "state", "retraining", "stale"]
 _SHORT = 12
@@ -56,25 +55,13 @@ def run_table(
     Raises:
         ResultsError: no sweep has that name, or a row cannot be read.
     """
-    query = select(runs.c.id, *(runs.c[name] for name in _COLUMNS))
-    rows = _cursor(connection, selected(connection, query, dataset=dataset, sweep=sweep)).fetchall()
-    ids, *values = zip(*rows, strict=True) if rows else ((),) * (1 + len(_COLUMNS))
-    del rows
-    columns: dict[str, Sequence[Any]] = dict(zip(_COLUMNS, values, strict=True))
-    for name in _NUMBERS:
-        check_numbers(columns["run_key"], name, columns[name])
-    codes: dict[str, int] = {}
-    texts = _cursor(connection, selected(connection, select(setting_text(connection)), dataset=dataset, sweep=sweep))
-    of_runs = [codes.setdefault(text, len(codes)) for (text,) in texts]
-    first = {code: row for row, code in reversed([*enumerate(of_runs)])}
-    reader = SettingReader()
-    configs = [
-        reader.read(columns["run_key"][first[code]], text, columns["seed"][first[code]]) for text, code in codes.items()
-    ]
-    measured = _metrics(connection, columns["run_key"], ids, names)
-    columns |= _states(connection, columns)
-    del columns["previous_state"]
-    return _joined(columns, of_runs, configs, measured)
+    columns = read_columns(connection, _COLUMNS, dataset=dataset, sweep=sweep)
+    settings = {id(setting): setting for setting in columns["setting"]}
+    places = {setting: place for place, setting in enumerate(settings)}
+    measured = _metrics(connection, columns["run_key"], columns["id"], names)
+    by_run = {name: columns[name] for name in ("run_key", "dataset", "seed")} | _states(connection, columns)
+    by_run |= {name: columns[name] for name in _FACTS}
+    return _joined(by_run, [places[id(setting)] for setting in columns["setting"]], [*settings.values()], measured)
 
 
 def runs_frame(stored: Sequence[StoredRun]) -> pandas.DataFrame:
@@ -167,7 +154,7 @@ def _settings(config: RunConfig) -> dict[str, Any]:
 
 
 def _column(name: str, values: Any) -> Any:
-    """Return a column; SQLite stores times as text in UTC, without a zone."""
+    """Return a column; one of times is in UTC, even if it is empty."""
     if not name.endswith("_at"):
         return values
-    return pandas.to_datetime(pandas.Series(values, dtype=object), utc=True, format="ISO8601")
+    return pandas.to_datetime(pandas.Series(values, dtype=object), utc=True)

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, updat
 from idwbench.results.processes import Owner, is_stale
 from idwbench.results.reading import attempt_of
 from idwbench.results.records import RESULT_STATES, EndedState
-from idwbench.results.statements import MOST_KEYS, chunks, update_rows
+from idwbench.results.statements import MOST_KEYS, chunks
 from idwbench.results.tables import runs
 
 __all__ = [
@@ -61,9 +61,9 @@ def lease_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopen
             previous = row.state if row.state in _ENDED else row.previous_state
             attempts.setdefault((previous, attempt_of(row) + 1), []).append(row.id)
         for (previous, attempt), ids in attempts.items():
-            process = {"host": owner.host, "pid": owner.pid, "started_at": now}
-            leased = {"state": "running", "previous_state": previous, "attempt": attempt, "heartbeat_at": now}
-            update_rows(connection, runs, "id", ids, {**leased, **process})
+            process = {"host": owner.host, "pid": owner.pid, "started_at": now, "heartbeat_at": now}
+            leased = {"state": "running", "previous_state": previous, "attempt": attempt, **process}
+            connection.execute(update(runs).where(runs.c.id.in_(ids)).values(leased))
         free.update(row.run_key for row in rows)
     return [key for key in dict.fromkeys(run_keys) if key in free]
 

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, select, update
+from sqlalchemy import Column, Connection, Dialect, and_, bindparam, delete, select, update
 
 from idwbench.errors import ResultsError
-from idwbench.results.planned_rows import PLANNED_COLUMNS, dataset_columns, planned_rows
-from idwbench.results.statements import chunks, insert_rows, parameter_mark
+from idwbench.results.engines import to_json
+from idwbench.results.statements import chunks, insert_rows
 from idwbench.results.tables import runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import FileConfig, dataset_identity
+from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.settings import is_storable
 
 __all__ = ["plan_runs", "register_sweep"]
+
+
+# Settings of the protocol with a column of their own.
+_PROTOCOL_COLUMNS = ("epochs", "batch_size", "learning_rate", "optimizer", "schedule")
+# Those that runs of one setting share, and those of one run.
+_SHARED_COLUMNS = (
+    *("dataset", "dataset_name", "dataset_parameters", "model", "parameters", "method", "prototypes", "plugin_sha256"),
+    *("power", "epsilon", "protocol", *_PROTOCOL_COLUMNS, "state", "attempt", "created_at"),
+)
+_PLANNED_COLUMNS = (*_SHARED_COLUMNS, "run_key", "seed", "config")
 
 
 def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]:
@@ -33,8 +44,8 @@ def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]
     }
     now = datetime.now(UTC)
     missing = {key: config for key, config in by_key.items() if key not in stored}
-    rows = planned_rows(missing, now, connection.dialect)
-    insert_rows(connection, runs, rows, PLANNED_COLUMNS, new_only="run_key")
+    rows = _planned_rows(missing, now, connection.dialect)
+    insert_rows(connection, runs, rows, _PLANNED_COLUMNS, new_only="run_key")
     _relocate(connection, by_key.values())
     return list(by_key)
 
@@ -52,7 +63,7 @@ def _relocate(connection: Connection, planned: Iterable[RunConfig]) -> None:
         if isinstance(config.dataset, FileConfig)
     }
     for path, config in files.values():
-        columns = dataset_columns(config)
+        columns = _dataset_columns(config)
         elsewhere = and_(
             runs.c.dataset_name == columns["dataset_name"],
             runs.c.dataset_parameters == columns["dataset_parameters"],
@@ -103,8 +114,74 @@ def _planned_keys(connection: Connection, sweep_id: int) -> list[str]:
 
 def _replace_plan(connection: Connection, sweep_id: int, keys: Sequence[str]) -> None:
     connection.execute(delete(sweep_runs).where(sweep_runs.c.sweep_id == sweep_id))
-    if keys:
-        mark = parameter_mark(connection)
-        query = f"SELECT {mark}, {mark}, id FROM runs WHERE run_key = {mark}"
-        rows = [(sweep_id, place, key) for place, key in enumerate(keys)]
-        connection.exec_driver_sql(f"INSERT INTO sweep_runs (sweep_id, position, run_id) {query}", rows)
+    ids: dict[str, int] = {}
+    for part in chunks(keys):
+        query = select(runs.c.run_key, runs.c.id).where(runs.c.run_key.in_(part))
+        ids.update((key, run_id) for key, run_id in connection.execute(query))
+    insert_rows(connection, sweep_runs, [(sweep_id, place, ids[key]) for place, key in enumerate(keys)])
+
+
+def _planned_rows(configs: Mapping[str, RunConfig], now: datetime, dialect: Dialect) -> list[tuple[Any, ...]]:
+    """Return the rows of planned runs, by their keys, as the driver takes them, with `_PLANNED_COLUMNS`.
+
+    What runs of one setting share is computed once: conversions by SQLAlchemy and JSON take longer than the insert.
+    """
+    settings: dict[str, tuple[tuple[Any, ...], str, str]] = {}
+    rows = []
+    for run_key, config in configs.items():
+        setting = config.setting_key
+        if setting not in settings:
+            settings[setting] = (_shared_values(config, now, dialect), *_json_around_seed(config))
+        shared, before, after = settings[setting]
+        rows.append((*shared, run_key, config.seed, f"{before}{config.seed}{after}"))
+    return rows
+
+
+def _shared_values(config: RunConfig, now: datetime, dialect: Dialect) -> tuple[Any, ...]:
+    columns = {
+        **_dataset_columns(config),
+        **_model_columns(config.model),
+        "protocol": config.protocol.model_dump(mode="json"),
+        **{name: getattr(config.protocol, name) for name in _PROTOCOL_COLUMNS},
+        "state": "planned",
+        "attempt": 0,
+        "created_at": now,
+    }
+    return tuple(_converted(runs.c[name], columns[name], dialect) for name in _SHARED_COLUMNS)
+
+
+def _json_around_seed(config: RunConfig) -> tuple[str, str]:
+    """Return the JSON of a run, with sorted keys, before and after its seed."""
+    content = config.model_dump(mode="json")
+    before = to_json({name: value for name, value in content.items() if name < "seed"})
+    after = to_json({name: value for name, value in content.items() if name > "seed"})
+    return f'{before[:-1]},"seed":', f",{after[1:]}" if after != "{}" else "}"
+
+
+def _dataset_columns(config: RunConfig) -> dict[str, Any]:
+    """Return the columns of the data set; its parameters are without the path of a file."""
+    return {
+        "dataset": config.dataset_label,
+        "dataset_name": config.dataset.name,
+        "dataset_parameters": config.dataset.model_dump(mode="json", exclude={"name", "path"}),
+    }
+
+
+def _model_columns(model: ModelConfig) -> dict[str, Any]:
+    """Return the columns of a model; NULL for settings that it does not have, or that a rule chooses."""
+    content = model.model_dump(mode="json")
+    parameters = content.get("parameters", {})
+    numbers = {name: value for name, value in parameters.items() if not isinstance(value, str)}
+    return {
+        "model": model.kind,
+        "parameters": parameters,
+        "method": model.method,
+        **{name: content.get(name) for name in ("prototypes", "plugin_sha256")},
+        **{name: numbers.get(name) for name in ("power", "epsilon")},
+    }
+
+
+def _converted(column: Column[Any], value: Any, dialect: Dialect) -> Any:
+    """Return the value of a column as the driver takes it."""
+    convert = column.type.dialect_impl(dialect).bind_processor(dialect)
+    return value if convert is None else convert(value)

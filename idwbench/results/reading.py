@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
@@ -32,10 +32,8 @@ from idwbench.results.records import RESULT_STATES, RunState, StoredRun
 from idwbench.results.statements import chunks
 from idwbench.results.tables import Json, UtcDateTime, metrics, runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
-from idwbench.runs.metrics import Metrics
 
 __all__ = [
-    "SettingReader",
     "attempt_of",
     "check_numbers",
     "converted",
@@ -44,6 +42,7 @@ __all__ = [
     "load_runs",
     "number",
     "raw",
+    "read_columns",
     "selected",
     "setting_text",
     "shortened",
@@ -112,8 +111,7 @@ def _conversion(column: Column[Any]) -> Callable[[Any], Any]:
 
 
 _COLUMNS = tuple(f.name for f in fields(StoredRun) if f.name not in ("config", "metrics", "retraining"))
-_CONVERSIONS = {name: _conversion(runs.c[name]) for name in (*_COLUMNS, "seed", "previous_state")}
-_CACHED = {_mapping, _durations}  # of texts that many runs share
+_AT_ONCE = 10_000
 
 
 def raw(column: Column[Any]) -> ColumnElement[Any]:
@@ -155,24 +153,6 @@ def setting_text(connection: Connection) -> ColumnElement[str]:
     return case((func.json_valid(config) == 1, with_seed), else_=cast(config, Text))
 
 
-class SettingReader:
-    """Reads configurations from `setting_text`; that of a setting is parsed once."""
-
-    def __init__(self) -> None:
-        self._settings: dict[str, RunConfig] = {}
-
-    def read(self, run_key: str, text: str, seed: int) -> RunConfig:
-        """Return the configuration of a run, which shares its data set, model and protocol with others of its setting.
-
-        Raises:
-            ResultsError: it is not valid.
-        """
-        if text not in self._settings:
-            self._settings[text] = _parsed(run_key, text)
-        setting = self._settings[text]
-        return setting if setting.seed == seed else setting.with_seed(seed)
-
-
 def _parsed(run_key: str, text: str) -> RunConfig:
     try:
         return RunConfig.model_validate_json(text)
@@ -184,33 +164,41 @@ def _parsed(run_key: str, text: str) -> RunConfig:
         raise unreadable(run_key, "config", reason) from None
 
 
-class _RunReader:
-    """Reads runs from rows of `_run_query`; what many runs share is parsed once."""
+def read_columns(connection: Connection, names: Sequence[str], **conditions: Any) -> dict[str, Sequence[Any]]:
+    """Return columns of the runs that `selected` selects, each value checked and converted.
 
-    def __init__(self) -> None:
-        self._settings = SettingReader()
-        self._mappings: dict[tuple[Any, str | None], Any] = {}
+    Args:
+        connection: Within a transaction.
+        names: Columns of ``runs``, with ``run_key``.
+        conditions: See `selected`.
 
-    def read(self, row: Sequence[Any], measured: Metrics) -> StoredRun:
-        """Return the run of a row; raises `ResultsError` if a value is damaged."""
-        text, *columns = row
-        key = columns[_COLUMNS.index("run_key")]
-        values = {
-            name: self._value(key, name, convert, value)
-            for (name, convert), value in zip(_CONVERSIONS.items(), columns, strict=True)
-        }
-        config = self._settings.read(key, text, values.pop("seed"))
-        previous = values.pop("previous_state")
-        if values["state"] == "running" and previous in RESULT_STATES:
-            values |= {"state": previous, "retraining": True}
-        return StoredRun(config=config, metrics=measured, **values)
+    Returns:
+        Also ``id``, and ``setting``: a configuration with seed 0, which is one object for all runs of a setting.
 
-    def _value(self, run_key: str, column: str, convert: Callable[[Any], Any], value: Any) -> Any:
-        if convert not in _CACHED:
-            return converted(run_key, column, convert, value)
-        if (convert, value) not in self._mappings:
-            self._mappings[convert, value] = converted(run_key, column, convert, value)
-        return self._mappings[convert, value]
+    Raises:
+        ResultsError: no sweep has that name, or a value is damaged: names the run and the column.
+    """
+    query = select(runs.c.id, setting_text(connection), *(raw(runs.c[name]) for name in names))
+    rows = connection.execute(selected(connection, query, **conditions)).all()
+    ids, texts, *values = zip(*rows, strict=True) if rows else ((),) * (2 + len(names))
+    keys = values[names.index("run_key")]
+    columns: dict[str, Sequence[Any]] = {"id": ids}
+    for name, column in zip(names, values, strict=True):
+        columns[name] = _converted_column(keys, name, _conversion(runs.c[name]), column)
+    settings = {text: _parsed(key, text) for text, key in dict(zip(texts, keys, strict=True)).items()}
+    columns["setting"] = [settings[text] for text in texts]
+    return columns
+
+
+def _converted_column(
+    run_keys: Sequence[str], column: str, convert: Callable[[Any], Any], values: Sequence[Any]
+) -> Sequence[Any]:
+    """Return the values of a column; what many runs share is converted once."""
+    if convert is number:
+        return check_numbers(run_keys, column, values)
+    distinct = dict(zip(values, run_keys, strict=True))
+    known = {value: converted(key, column, convert, value) for value, key in distinct.items()}
+    return [known[value] for value in values]
 
 
 def sweep_id(connection: Connection, name: str) -> int:
@@ -247,13 +235,14 @@ def find_runs(
     sweep: str | None,
     states: Collection[RunState] | None,
     methods: Collection[str] | None,
+    names: Collection[str] | None = None,
 ) -> list[StoredRun]:
-    """Return the runs that meet all conditions, in the order of the sweep or of planning."""
+    """Return the runs that meet all conditions in the order of the sweep or planning, with the metrics of `names`."""
     # A run that is trained again keeps its result until a new one replaces it.
     is_again = and_(runs.c.state == "running", runs.c.previous_state.in_(RESULT_STATES))
     state = case((is_again, runs.c.previous_state), else_=runs.c.state)
     where = [column.in_(v) for column, v in ((state, states), (runs.c.method, methods)) if v is not None]
-    return _read_runs(connection, dataset=dataset, sweep=sweep, where=where)
+    return _read_runs(connection, names, dataset=dataset, sweep=sweep, where=where)
 
 
 def find_run(connection: Connection, run_key: str) -> StoredRun:
@@ -282,24 +271,41 @@ def load_runs(connection: Connection, run_keys: Sequence[str]) -> list[StoredRun
     return [by_key[key] for key in run_keys]
 
 
-def _read_runs(connection: Connection, **conditions: Any) -> list[StoredRun]:
-    """Return the runs that `selected` selects, with all their metrics."""
-    columns = [setting_text(connection), *(raw(runs.c[name]) for name in _CONVERSIONS), runs.c.id]
-    measured: dict[int, dict[tuple[str, str], float]] = {}
-    reader, stored = _RunReader(), []
-    for *row, run_id in connection.execute(selected(connection, select(*columns), **conditions)):
-        measured[run_id] = {}
-        stored.append(reader.read(row, measured[run_id]))
-    keys = {run_id: run.run_key for run_id, run in zip(measured, stored, strict=True)}
+def _read_runs(connection: Connection, names: Collection[str] | None = None, **conditions: Any) -> list[StoredRun]:
+    """Return the runs that `selected` selects, with the metrics of these names."""
+    columns = read_columns(connection, (*_COLUMNS, "seed", "previous_state"), **conditions)
+    measured = _read_metrics(connection, columns, names, conditions)
+    stored = []
+    for place, values in enumerate(zip(*(columns[name] for name in _COLUMNS), strict=True)):
+        facts = dict(zip(_COLUMNS, values, strict=True))
+        setting, seed, previous = (columns[name][place] for name in ("setting", "seed", "previous_state"))
+        if facts["state"] == "running" and previous in RESULT_STATES:
+            facts |= {"state": previous, "retraining": True}
+        config = setting if setting.seed == seed else setting.with_seed(seed)
+        stored.append(StoredRun(config=config, metrics=measured[columns["id"][place]], **facts))
+    return stored
+
+
+def _read_metrics(
+    connection: Connection,
+    columns: Mapping[str, Sequence[Any]],
+    names: Collection[str] | None,
+    conditions: Mapping[str, Any],
+) -> dict[int, dict[tuple[str, str], float]]:
+    """Return the metrics of the runs of `columns`, by their numbers."""
+    measured: dict[int, dict[tuple[str, str], float]] = {run_id: {} for run_id in columns["id"]}
     ids = selected(connection, select(runs.c.id), **conditions).order_by(None)
     query = select(metrics.c.run_id, metrics.c.split, metrics.c.name, raw(metrics.c.value))
+    query = query.where(metrics.c.run_id.in_(ids), *([] if names is None else [metrics.c.name.in_(names)]))
     pairs: dict[tuple[str, str], tuple[str, str]] = {}  # one object for all runs
-    for run_id, split, name, value in connection.execute(query.where(metrics.c.run_id.in_(ids))):
-        if not isinstance(value, float):
-            converted(keys[run_id], f"metric {split}_{name}", number, value)
-        pair = (split, name)
-        measured[run_id][pairs.setdefault(pair, pair)] = value
-    return stored
+    for part in connection.execute(query).partitions(_AT_ONCE):
+        for run_id, split, name, value in part:
+            if value.__class__ is not float:
+                key = columns["run_key"][columns["id"].index(run_id)]
+                converted(key, f"metric {split}_{name}", number, value)
+            pair = (split, name)
+            measured[run_id][pairs.setdefault(pair, pair)] = value
+    return measured
 
 
 def stored_id(connection: Connection, run_key: str) -> int:

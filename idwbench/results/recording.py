@@ -18,10 +18,10 @@ from idwbench.results.planning import plan_runs
 from idwbench.results.provenance import Provenance
 from idwbench.results.reading import attempt_of
 from idwbench.results.records import RESULT_STATES
-from idwbench.results.statements import chunks, insert_rows, insert_values, update_rows
+from idwbench.results.statements import chunks, insert_rows
 from idwbench.results.tables import arrays, curves, metrics, runs
 from idwbench.runs.metrics import Metrics
-from idwbench.runs.results import Curve, CurvePoint, RunResult
+from idwbench.runs.results import RunResult
 
 if TYPE_CHECKING:
     import numpy as np
@@ -137,44 +137,10 @@ def _write(
         outcomes.setdefault((attempts[run_id], *_outcome_key(result)), []).append(run_id)
     for alike in outcomes.values():
         values = {**common, "attempt": attempts[alike[0]], **_outcome(results[alike[0]], cpu)}
-        update_rows(connection, runs, "id", alike, values)
-    _insert_metrics(connection, results)
-    _insert_curves(connection, results)
-    insert_rows(connection, arrays, [row for item in results.items() for row in _array_rows(*item)])
-
-
-def _insert_metrics(connection: Connection, results: Mapping[int, RunResult]) -> None:
-    alike: dict[tuple[tuple[str, str], ...], dict[int, list[float]]] = {}  # most runs of a stack have the same metrics
-    for run_id, result in results.items():
-        finite = {key: float(value) for key, value in result.metrics.items() if math.isfinite(value)}
-        alike.setdefault(tuple(finite), {})[run_id] = [*finite.values()]
-    for keys, values in alike.items():
-        insert_values(connection, metrics, keys, values)
-
-
-def _insert_curves(connection: Connection, results: Mapping[int, RunResult]) -> None:
-    alike: dict[tuple[tuple[tuple[str, str], ...], int], dict[int, Sequence[float | None]]] = {}
-    rows: list[tuple[Any, ...]] = []
-    for run_id, result in results.items():
-        if isinstance(curve := result.curve, Curve):
-            alike.setdefault((curve.names, len(curve)), {})[run_id] = _only_finite(curve.values)
-        else:
-            rows += _curve_rows(run_id, curve)
-    for (names, n_epochs), values in alike.items():
-        insert_values(connection, curves, _curve_keys(names, n_epochs), values)
-    insert_rows(connection, curves, rows)
-
-
-@lru_cache(maxsize=16)
-def _curve_keys(names: tuple[tuple[str, str], ...], n_epochs: int) -> tuple[tuple[int, str, str], ...]:
-    return tuple((epoch, split, name) for epoch in range(1, n_epochs + 1) for split, name in names)
-
-
-def _only_finite(values: Sequence[float]) -> Sequence[float | None]:
-    """Return values with None in place of what is not finite."""
-    if math.isfinite(sum(values)):  # then all values are
-        return values
-    return [value if math.isfinite(value) else None for value in values]
+        for ids in chunks(alike):
+            connection.execute(update(runs).where(runs.c.id.in_(ids)).values(values))
+    for table, rows_of in ((metrics, _metric_rows), (curves, _curve_rows), (arrays, _array_rows)):
+        insert_rows(connection, table, [row for item in results.items() for row in rows_of(*item)])
 
 
 def _outcome_key(result: RunResult) -> tuple[Any, ...]:
@@ -201,10 +167,16 @@ def _outcome(result: RunResult, cpu: str) -> dict[str, Any]:
     }
 
 
-def _curve_rows(run_id: int, curve: Sequence[CurvePoint]) -> list[tuple[Any, ...]]:
-    keys = [(run_id, point.epoch, *key) for point in curve for key in point.values]
-    values = _only_finite([float(value) for point in curve for value in point.values.values()])
-    return [(*key, value) for key, value in zip(keys, values, strict=True)]
+def _metric_rows(run_id: int, result: RunResult) -> list[tuple[Any, ...]]:
+    return [(run_id, *key, float(value)) for key, value in result.metrics.items() if math.isfinite(value)]
+
+
+def _curve_rows(run_id: int, result: RunResult) -> list[tuple[Any, ...]]:
+    return [
+        (run_id, point.epoch, *key, float(value) if math.isfinite(value) else None)
+        for point in result.curve
+        for key, value in point.values.items()
+    ]
 
 
 @cache

@@ -140,14 +140,17 @@ class Results:
         sweep: str | None = None,
         states: Collection[RunState] | None = None,
         methods: Collection[str] | None = None,
+        metrics: Collection[str] | None = None,
     ) -> list[StoredRun]:
         """Return the runs that meet all conditions, in the order of the sweep or of planning.
+
+        They have the metrics of the names in `metrics`, or all.
 
         Raises:
             ResultsError: no sweep has that name.
         """
         with self._database.read() as connection:
-            return reading.find_runs(connection, dataset, sweep, states, methods)
+            return reading.find_runs(connection, dataset, sweep, states, methods, metrics)
 
     def find_run(self, run_key: str) -> StoredRun:
         """Return the run whose key starts with `run_key`.
