@@ -51,7 +51,7 @@ def runs(outcome: Outcome) -> None:
     [heading] = text_blocks("docs/runs.md")
     assert heading.split() in [line.split() for line in outcome.printed]
     assert outcome.names["replay"].identical and Path("idw.csv").exists()
-    assert outcome.names["removal"].planned == (outcome.names["rows"][0].run_key,)
+    assert outcome.names["removal"].planned == (outcome.names["keys"][0],)
 
 
 def patching(outcome: Outcome) -> None:

@@ -38,5 +38,5 @@ def test_the_sweep_files_that_pages_name_are_shipped():
     named = {name for page in PAGES for name in re.findall(r"\bsweeps/[\w/]+\.yaml", page_text(page))} - {
         "sweeps/x.yaml"
     }
-    assert {"sweeps/two_moons.yaml", "sweeps/mnist_quick.yaml"} <= named
+    assert {"sweeps/two_moons.yaml", "sweeps/dual_history.yaml"} <= named
     assert named <= {str(path.relative_to(ROOT)) for path in (ROOT / "sweeps").rglob("*.yaml")}

@@ -21,7 +21,8 @@ Make = Callable[..., StoredRun]
 
 
 def of_kind(run: StoredRun, kind: str, method: str = "kmeans") -> StoredRun:
-    config = run_config("mnist", seed=run.seed, kind=kind, method=method, prototypes=20)
+    cases = {"cases": "wrong"} if kind == "patch_study" else {}
+    config = run_config("mnist", seed=run.seed, kind=kind, method=method, prototypes=20, **cases)
     return replace(run, config=config, run_key=config.run_key)
 
 
