@@ -110,7 +110,10 @@ class _Builder:
         if node in parents:
             return None  # for ruamel too the only item of `&a [*a]` is null
         if node.id == "scalar":
-            return self.scalar(tag, node)
+            try:
+                return node.value if tag in _TEXTS else getattr(self.constructor, f"construct_yaml_{tag[2:]}")(node)
+            except (ValueError, KeyError, IndexError):  # `!!int abc`, or an integer of thousands of digits
+                raise _refusal(node, f"cannot read {node.value[:40]!r}") from None
         lines: dict[str, int] = {}
         for key in (key for key, _ in node.value) if node.id == "mapping" else ():
             if not isinstance(self.value(key), str):
@@ -120,12 +123,6 @@ class _Builder:
             lines[key.value] = key.start_mark.line + 1
         content = {step: self.value(item, (*location, step), (*parents, node)) for step, _, item in _items(node)}
         return content if node.id == "mapping" else list(content.values())
-
-    def scalar(self, tag: str, node: Any) -> Any:
-        try:
-            return node.value if tag in _TEXTS else getattr(self.constructor, f"construct_yaml_{tag[2:]}")(node)
-        except (ValueError, KeyError, IndexError):  # `!!int abc`, or an integer of thousands of digits
-            raise _refusal(node, f"cannot read {node.value[:40]!r}") from None
 
 
 def _refusal(node: Any, problem: str) -> ConstructorError:
