@@ -126,7 +126,7 @@ class SquaredDistances:
         """Replace d² of queries far from all keys by ‖k‖² − 2q·k, less its smallest number, in float64."""
         far = np.flatnonzero(norms > _FAR * self._norms.max())
         if far.size:
-            for rows, products, _, _ in _products(queries[far], self.keys):
+            for rows, products, *_ in _products(queries[far], self.keys):
                 sq_dist[far[rows]] = products - products.min(1, keepdims=True)
 
 
@@ -160,7 +160,7 @@ def nearest(points: Array, others: Array, own: Indices | None = None) -> tuple[I
     step = max(1, _KEY_NUMBERS // others.shape[1])
     for first in range(0, len(others), step):
         part = others[first : first + step]
-        for rows, products, _, slack in _products(points, part):
+        for rows, products, _, _, slack in _products(points, part):
             if own is not None:
                 inside = np.flatnonzero((own[rows] >= first) & (own[rows] < first + len(part)))
                 products[inside, own[rows][inside] - first] = np.inf
@@ -175,17 +175,17 @@ def mutually_nearest(points: Array, others: Array) -> tuple[tuple[Indices, Float
     """Return `nearest` of many points (n, features) among a few others, and of the others among the points."""
     index, squares = np.empty(len(points), np.int64), np.empty(len(points))
     other_index, least = np.zeros(len(others), np.int64), np.full(len(others), np.inf)
-    for rows, products, norms, slack in _products(points, others):
+    for rows, products, norms, other_norms, slack in _products(points, others):
         index[rows], squares[rows] = _first_nearest(products, slack, points[rows], others)
-        place, closest = _first_nearest((products + norms).T, slack, others, points[rows])
+        place, closest = _first_nearest((products + (norms[:, None] - other_norms)).T, slack, others, points[rows])
         closer = closest < least
         other_index[closer] = rows.start + place[closer]
         np.minimum(least, closest, out=least)
     return (index, np.sqrt(squares)), (other_index, np.sqrt(least))
 
 
-def _products(points: Array, others: Array) -> Iterator[tuple[slice, Floats, Floats, float]]:
-    """Yield for some rows ‖k‖² − 2x·k (rows, m), ‖x‖² − ‖k‖² (rows, m), and a bound of the error of their sum."""
+def _products(points: Array, others: Array) -> Iterator[tuple[slice, Floats, Array, Array, float]]:
+    """Yield for some rows ‖k‖² − 2x·k (rows, m), ‖x‖² (rows,), ‖k‖² (m,), and a bound of the error of d² by them."""
     centre = others[0].astype(np.float64)
     moved = others - centre
     norms = _norms(moved)
@@ -200,7 +200,7 @@ def _products(points: Array, others: Array) -> Iterator[tuple[slice, Floats, Flo
         products += norms
         row_norms = _norms(block)
         slack = 4 * (n_features + 2) * _EPSILON * float(norms.max() + row_norms.max())
-        yield rows, products, row_norms[:, None] - norms, slack
+        yield rows, products, row_norms, norms, slack
 
 
 def _first_nearest(products: Floats, slack: float, points: Array, others: Array) -> tuple[Indices, Floats]:
