@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from idwbench.cli.options import (
     DEFAULT_DATABASE,
     Database,
@@ -16,6 +11,7 @@ from idwbench.cli.options import (
     Measure,
     Plugins,
     TableFormat,
+    TableOutput,
     check_format,
     load_plugins,
 )
@@ -25,10 +21,7 @@ __all__ = ["claims"]
 
 def claims(
     format: TableFormat = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="File to write: .csv, .md, .tex, .json or .txt.", show_default=False),
-    ] = None,
+    output: TableOutput = None,
     measure: Measure = False,
     json: Json = False,
     db: Database = DEFAULT_DATABASE,

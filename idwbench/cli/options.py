@@ -33,6 +33,7 @@ __all__ = [
     "Prototypes",
     "Query",
     "TableFormat",
+    "TableOutput",
     "check_format",
     "key_values",
     "load_plugins",
@@ -113,6 +114,10 @@ Measure = Annotated[
         help="First store the quality of prototypes of selected runs that lack it.",
         rich_help_panel=STORAGE,
     ),
+]
+TableOutput = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", help="File to write: .csv, .md, .tex, .json or .txt.", show_default=False),
 ]
 TableFormat = Annotated[
     Literal["rich", "markdown", "latex", "csv", "json"] | None,

@@ -12,7 +12,7 @@ from idwbench.cli.output import echo
 from idwbench.report.labels import count_label
 
 if TYPE_CHECKING:
-    from idwbench.results.records import ReportedRun, StoredRun
+    from idwbench.results.records import StoredRun
     from idwbench.results.store import Results
 
 __all__ = ["advise", "advised", "measure", "measured_runs", "opened"]
@@ -49,7 +49,7 @@ def measured_runs(results: Results, data_dir: Path | None, measured: bool) -> li
     return runs
 
 
-def advise(runs: Sequence[ReportedRun]) -> None:
+def advise(runs: Sequence[StoredRun]) -> None:
     """Print how to get the quality of prototypes, if some of the runs lack it."""
     from idwbench.sweep.measurement import unmeasured_runs
 
@@ -58,7 +58,7 @@ def advise(runs: Sequence[ReportedRun]) -> None:
 
 
 @contextmanager
-def advised(runs: Sequence[ReportedRun], metric: str | None) -> Iterator[None]:
+def advised(runs: Sequence[StoredRun], metric: str | None) -> Iterator[None]:
     """Advise to measure if a metric of quality is shown that runs lack; of an error it is the hint."""
     from idwbench.errors import ConfigError
     from idwbench.runs.metrics import QUALITY_METRICS

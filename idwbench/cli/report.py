@@ -21,6 +21,7 @@ from idwbench.cli.options import (
     Plugins,
     Prototypes,
     TableFormat,
+    TableOutput,
     check_format,
     load_plugins,
     refuse,
@@ -29,7 +30,7 @@ from idwbench.cli.output import echo, echo_json
 
 if TYPE_CHECKING:
     from idwbench.report.tables import Table
-    from idwbench.results.records import ReportedRun
+    from idwbench.results.records import StoredRun
     from idwbench.results.store import Results
 
 __all__ = ["report"]
@@ -85,10 +86,7 @@ def report(
     ] = None,
     measure: Measure = False,
     format: TableFormat = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="File to write: .csv, .md, .tex, .json or .txt.", show_default=False),
-    ] = None,
+    output: TableOutput = None,
     json: Json = False,
     method: Methods = None,
     prototypes: Prototypes = None,
@@ -136,7 +134,7 @@ def report(
 
 
 def _leaderboard(
-    runs: Sequence[ReportedRun],
+    runs: Sequence[StoredRun],
     metric: str | None,
     split: str | None,
     top: int | None,
@@ -150,7 +148,7 @@ def _leaderboard(
 
 
 def _tables(
-    runs: Sequence[ReportedRun], metric: str | None, split: str | None, *, by_dataset: bool, interval: bool
+    runs: Sequence[StoredRun], metric: str | None, split: str | None, *, by_dataset: bool, interval: bool
 ) -> Sequence[Table]:
     from idwbench.report.dual_form import dual_form, has_only_perceptrons
     from idwbench.report.summaries import section_tables, summarise
@@ -173,7 +171,7 @@ def _selected(
     metric: str | None,
     measure: bool,
     data_dir: Path | None,
-) -> Sequence[ReportedRun]:
+) -> Sequence[StoredRun]:
     """Return the runs of a table or leaderboard, measured first if asked for."""
     from idwbench.cli.quality import measure as measure_quality
     from idwbench.cli.quality import opened
