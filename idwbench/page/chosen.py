@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from idwbench.report.frame import Row, rows, run_table
 from idwbench.report.statistics import SPLITS, higher_is_better
-from idwbench.results.records import ReportedRun
+from idwbench.results.records import StoredRun
 from idwbench.runs.metrics import headline_metric
 
 __all__ = ["ChosenRuns", "RankedSetting", "choose_grid", "choose_runs", "rank_settings"]
@@ -25,7 +25,7 @@ class RankedSetting:
 
     group: Row
     mean: float
-    best: ReportedRun
+    best: StoredRun
 
     @property
     def method(self) -> str:
@@ -41,7 +41,7 @@ class ChosenRuns:
     left_out: tuple[str, ...]
 
 
-def rank_settings(runs: Sequence[ReportedRun]) -> list[RankedSetting]:
+def rank_settings(runs: Sequence[StoredRun]) -> list[RankedSetting]:
     """Return the settings with complete runs, the best mean of the headline metric first."""
     table = run_table(run for run in runs if run.state == "complete")
     table["metric"] = [headline_metric(run.setting.dataset.task).name for run in table.run]
@@ -55,7 +55,7 @@ def rank_settings(runs: Sequence[ReportedRun]) -> list[RankedSetting]:
             continue
         name: str = split
 
-        def score(run: ReportedRun, sign: int = sign, metric: str = metric, split: str = name) -> tuple[float, int]:
+        def score(run: StoredRun, sign: int = sign, metric: str = metric, split: str = name) -> tuple[float, int]:
             value = run.metric(metric, split)
             return (float("inf") if value is None else sign * value, run.seed)
 

@@ -11,7 +11,7 @@ from idwbench.errors import ConfigError
 from idwbench.page.parts import Part
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.selection import select_reported_runs
-from idwbench.results.records import RESULT_STATES, FailedRun, ReportedRun
+from idwbench.results.records import RESULT_STATES, FailedRun, StoredRun
 from idwbench.runs.metrics import METRICS, headline_metric
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class RunGroup:
     name: str
     is_sweep: bool
     description: str
-    runs: Sequence[ReportedRun]
+    runs: Sequence[StoredRun]
     counts: Mapping[str, int]
     failures: tuple[FailedRun, ...] = ()
 
@@ -78,9 +78,7 @@ def find_groups(
     return selected
 
 
-def _selected(
-    runs: Sequence[ReportedRun], methods: Collection[str], prototypes: Collection[int]
-) -> Sequence[ReportedRun]:
+def _selected(runs: Sequence[StoredRun], methods: Collection[str], prototypes: Collection[int]) -> Sequence[StoredRun]:
     return [
         run
         for run in runs
@@ -89,7 +87,7 @@ def _selected(
     ]
 
 
-def _group(results: Results, name: str, is_sweep: bool, description: str, runs: Sequence[ReportedRun]) -> RunGroup:
+def _group(results: Results, name: str, is_sweep: bool, description: str, runs: Sequence[StoredRun]) -> RunGroup:
     counts = Counter(str(run.state) for run in runs)
     if counts["running"]:
         states = results.run_states([run.run_key for run in runs if run.state == "running"])
@@ -118,21 +116,21 @@ def leaderboard_part(group: RunGroup, metric: str | None, top: int) -> Part:
     return Part("leaderboard", "Leaderboard", notes=() if tables else tuple(problems), tables=tuple(tables))
 
 
-def _by_metric(runs: Sequence[ReportedRun], metric: str | None) -> dict[str, list[ReportedRun]]:
+def _by_metric(runs: Sequence[StoredRun], metric: str | None) -> dict[str, list[StoredRun]]:
     """Return the runs with a result by the metric that they are compared by."""
-    found: dict[str, list[ReportedRun]] = {}
+    found: dict[str, list[StoredRun]] = {}
     for run in runs:
         if run.state in RESULT_STATES:
             found.setdefault(metric or headline_metric(run.setting.dataset.task).name, []).append(run)
     if metric is not None:
         return found
-    chosen: dict[str, list[ReportedRun]] = {}
+    chosen: dict[str, list[StoredRun]] = {}
     for name, part in found.items():
         chosen.setdefault(_present(part, name), []).extend(part)
     return chosen
 
 
-def _present(runs: Sequence[ReportedRun], headline: str) -> str:
+def _present(runs: Sequence[StoredRun], headline: str) -> str:
     """Return the headline metric, or if no run has it, as in studies of patches, the first metric that they have."""
     names = {name for run in runs for _, name in run.metrics}
     others = [name for name in METRICS if name in names]

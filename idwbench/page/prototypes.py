@@ -20,7 +20,7 @@ from idwbench.page.parts import Chart, Part, PrototypeGrid, sentences
 from idwbench.page.pictures import image_picture, key_picture
 from idwbench.report.labels import value_label
 from idwbench.report.tables import Table, text_column
-from idwbench.results.records import ReportedRun
+from idwbench.results.records import StoredRun
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.metrics import headline_metric
 
@@ -76,7 +76,7 @@ class _DataSets:
         self._found: dict[str, Dataset | None] = {}
         self.problems: list[str] = []
 
-    def of(self, run: ReportedRun) -> Dataset | None:
+    def of(self, run: StoredRun) -> Dataset | None:
         """Return the data set of a run, or None."""
         from idwbench.data.loading import load_dataset
 
@@ -91,16 +91,16 @@ class _DataSets:
         return self._found[key]
 
 
-def _has_keys(run: ReportedRun) -> bool:
+def _has_keys(run: StoredRun) -> bool:
     kind = MODELS.get(run.setting.model.kind)
     return kind is not None and kind.array_names == ("keys", "values") and _is_classified(run)
 
 
-def _is_classified(run: ReportedRun) -> bool:
+def _is_classified(run: StoredRun) -> bool:
     return run.setting.dataset.task == "classification"
 
 
-def _grid(results: Results, run: ReportedRun, data: _DataSets) -> PrototypeGrid | None:
+def _grid(results: Results, run: StoredRun, data: _DataSets) -> PrototypeGrid | None:
     arrays = results.load_arrays(run.run_key)
     keys, values = (np.asarray(arrays[name], np.float32) for name in ("keys", "values"))
     dataset = data.of(run)
@@ -125,7 +125,7 @@ def _image_shape(keys: NDArray[np.float32], dataset: Dataset | None) -> tuple[in
 
 
 def _image_grid(
-    run: ReportedRun,
+    run: StoredRun,
     keys: NDArray[np.float32],
     values: NDArray[np.float32],
     shape: tuple[int, int],
@@ -173,7 +173,7 @@ def _add_nearest(
     }
 
 
-def _are_points(run: ReportedRun) -> bool:
+def _are_points(run: StoredRun) -> bool:
     """Return whether the keys are points among the inputs; those of dot products are directions."""
     model = run.setting.model
     if model.kind != "prototypes":
@@ -181,7 +181,7 @@ def _are_points(run: ReportedRun) -> bool:
     return model.method in METHODS and METHODS[model.method].initialisation != "kaiming"
 
 
-def _in_view(run: ReportedRun, keys: NDArray[np.float32], dataset: Dataset) -> NDArray[np.intp]:
+def _in_view(run: StoredRun, keys: NDArray[np.float32], dataset: Dataset) -> NDArray[np.intp]:
     """Return the first keys that are at most twice as far from 0 as the data; points count wherever they are."""
     largest = 2 * np.abs(dataset.train.inputs).max()
     near = np.ones(len(keys), bool) if _are_points(run) else np.abs(keys).max(axis=1) <= largest
@@ -189,7 +189,7 @@ def _in_view(run: ReportedRun, keys: NDArray[np.float32], dataset: Dataset) -> N
 
 
 def _plane(
-    run: ReportedRun,
+    run: StoredRun,
     keys: NDArray[np.float32],
     values: NDArray[np.float32],
     numbers: NDArray[np.intp],
@@ -228,7 +228,7 @@ def _number(number: float) -> str:
     return f"{number:.3f}".replace("-", "−")
 
 
-def _title(run: ReportedRun) -> str:
+def _title(run: StoredRun) -> str:
     metric = headline_metric(run.setting.dataset.task)
     value = run.metric(metric.name)
     measured = "" if value is None else f"test {metric.name} {value_label(metric.name, value)} %"

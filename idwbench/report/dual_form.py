@@ -21,7 +21,7 @@ from idwbench.report.tables import (
     statistic_column,
     text_column,
 )
-from idwbench.results.records import ReportedRun
+from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DATASETS, PartsConfig
 from idwbench.runs.kinds.mlp import MlpConfig
@@ -38,12 +38,12 @@ _ABOUT_SHARES = (
 )
 
 
-def has_only_perceptrons(runs: Iterable[ReportedRun]) -> bool:
+def has_only_perceptrons(runs: Iterable[StoredRun]) -> bool:
     """Return whether all runs are of kind ``mlp``."""
     return all(run.setting.model.kind == "mlp" for run in runs)
 
 
-def dual_form(runs: Sequence[ReportedRun]) -> tuple[Table, ...]:
+def dual_form(runs: Sequence[StoredRun]) -> tuple[Table, ...]:
     """Return a table of accuracies and one of attention of stored runs of kind ``mlp``, without other runs.
 
     A run that is given twice counts once. The first table has the records of both, one for each setting and layer.

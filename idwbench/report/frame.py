@@ -23,7 +23,7 @@ import pandas
 from idwbench.report.labels import count_label
 from idwbench.report.settings import flat_settings, ordered_parameters
 from idwbench.report.statistics import SPLITS, Statistic, statistic
-from idwbench.results.records import RESULT_STATES, ReportedRun
+from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.models import ModelConfig
@@ -46,7 +46,7 @@ class Row:
     """
 
     setting: int
-    runs: tuple[ReportedRun, ...]
+    runs: tuple[StoredRun, ...]
     data: str
     data_seeds: tuple[int, ...]
     statistics: Mapping[str, Statistic]
@@ -70,7 +70,7 @@ class Row:
         return {name: value for name, value in settings.items() if not (self.data_seeds and name == "dataset_seed")}
 
     @cached_property
-    def complete(self) -> tuple[ReportedRun, ...]:
+    def complete(self) -> tuple[StoredRun, ...]:
         """The complete runs."""
         return tuple(run for run in self.runs if run.state == "complete")
 
@@ -90,7 +90,7 @@ class Row:
         return next((run.n_parameters for run in self.complete if run.n_parameters is not None), None)
 
 
-def run_table(runs: Iterable[ReportedRun]) -> pandas.DataFrame:
+def run_table(runs: Iterable[StoredRun]) -> pandas.DataFrame:
     """Return the table of runs in any state; a run that is given twice counts once.
 
     Of runs that differ only in a seed without effect the first complete one is kept.
@@ -188,7 +188,7 @@ def rows(table: pandas.DataFrame, metric: str) -> list[Row]:
     """Return the complete and diverged runs by setting, in the order of the first run of each."""
     table = ended(table)
     measured = statistics(table, metric)
-    runs: dict[int, list[ReportedRun]] = defaultdict(list)
+    runs: dict[int, list[StoredRun]] = defaultdict(list)
     data: dict[int, tuple[str, tuple[int, ...]]] = {}
     for setting, run, identity, seeds in zip(table.setting, table.run, table.data, table.data_seeds, strict=True):
         runs[setting].append(run)

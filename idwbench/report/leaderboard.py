@@ -39,7 +39,7 @@ from idwbench.report.tables import (
     split_columns,
     text_column,
 )
-from idwbench.results.records import ReportedRun
+from idwbench.results.records import StoredRun
 from idwbench.runs.metrics import METRICS, headline_metric
 
 __all__ = ["Choice", "best_by_validation", "leaderboard"]
@@ -48,7 +48,7 @@ _Ranked = list[tuple[int | None, Row]]
 
 
 def leaderboard(
-    runs: Sequence[ReportedRun],
+    runs: Sequence[StoredRun],
     metric: str | None = None,
     *,
     split: str | None = None,
@@ -251,7 +251,7 @@ def best_by_validation(found: Sequence[Row], varying: Collection[str], axes: Seq
     return Choice(tuple(found[place] for place in kept), tuple(notes))
 
 
-def _measured(runs: Sequence[ReportedRun], metric: str, axes: Sequence[str]) -> str:
+def _measured(runs: Sequence[StoredRun], metric: str, axes: Sequence[str]) -> str:
     """Return the metric to choose by; `runs` are complete."""
     name = metric
     if runs and all(run.metric(metric, "validation") is None for run in runs):

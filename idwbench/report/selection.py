@@ -7,7 +7,7 @@ from typing import TypeVar, get_args
 
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.report.dual_form import has_only_perceptrons
-from idwbench.results.records import ReportedRun, StoredRun
+from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.datasets import Task
 from idwbench.runs.kinds.models import MODELS
@@ -15,7 +15,7 @@ from idwbench.runs.metrics import QUALITY_METRICS, headline_metric
 
 __all__ = ["select_reported_runs", "select_runs"]
 
-_Run = TypeVar("_Run", bound=ReportedRun)
+_Run = TypeVar("_Run", bound=StoredRun)
 
 
 def select_runs(
@@ -49,7 +49,7 @@ def select_reported_runs(
     *,
     metric: str | None = None,
     setting: str = "table",
-) -> list[ReportedRun]:
+) -> list[StoredRun]:
     """Return the runs of `select_runs` with what a table of a metric needs, which is faster; raises the same.
 
     If no run has the metric, they have all metrics, which messages name; of perceptrons alone, too, whose table has

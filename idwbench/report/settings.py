@@ -8,7 +8,7 @@ from typing import Any
 
 from idwbench.attention.scores import METHODS
 from idwbench.report.labels import setting_label
-from idwbench.results.records import ReportedRun
+from idwbench.results.records import StoredRun
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS, ScikitLearnConfig
@@ -30,7 +30,7 @@ _OF_FILES = ("name", "path")
 _UNTITLED = (*_OF_FILES, "sha256", "plugin_sha256", "kind")
 
 
-def flat_settings(run: ReportedRun) -> dict[str, Any]:
+def flat_settings(run: StoredRun) -> dict[str, Any]:
     """Return the settings of a run without its seed, named as the columns of `Results.to_frame`.
 
     ``dataset`` is the label, ``model`` the kind, and settings of the data set begin with ``dataset_``.
@@ -82,7 +82,7 @@ def _dataset_settings(dataset: DatasetConfig, varying: Collection[str]) -> Itera
             yield setting_label(name, value)
 
 
-def constants_title(runs: Sequence[ReportedRun], varying: Collection[str]) -> str:
+def constants_title(runs: Sequence[StoredRun], varying: Collection[str]) -> str:
     """Return one line with the settings that do not vary among `runs`, without those at an optional default."""
     labels = sorted({run.dataset for run in runs})
     words = [labels[0] if len(labels) == 1 else f"{len(labels)} data sets"]
@@ -98,7 +98,7 @@ def constants_title(runs: Sequence[ReportedRun], varying: Collection[str]) -> st
     return " · ".join(words)
 
 
-def _named_by_method(run: ReportedRun) -> tuple[str, ...]:
+def _named_by_method(run: StoredRun) -> tuple[str, ...]:
     """Return the settings of a model that are part of its name in tables."""
     return getattr(run.setting.model, "named_by_method", ())
 

@@ -30,7 +30,7 @@ from idwbench.report.tables import (
     split_columns,
     text_column,
 )
-from idwbench.results.records import ReportedRun
+from idwbench.results.records import StoredRun
 from idwbench.runs.datasets import DATASETS, DatasetConfig, dataset_identity
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.metrics import METRICS
@@ -89,9 +89,7 @@ class Section:
         return find_reference(source, self.dataset_config, row.model) if self.metric == "accuracy" else None
 
 
-def summarise(
-    runs: Sequence[ReportedRun], metric: str | None = None, *, intervals: bool = False
-) -> tuple[Section, ...]:
+def summarise(runs: Sequence[StoredRun], metric: str | None = None, *, intervals: bool = False) -> tuple[Section, ...]:
     """Return the sections of `runs` in any state, sorted by data set, with its default protocol first.
 
     Data sets that differ only in their seed are one section if each setting has one run on each of them; the spread is
@@ -137,7 +135,7 @@ def _left_out(table: pandas.DataFrame, metric: str, kinds: set[str]) -> list[str
 
 
 def _section(title: str, table: pandas.DataFrame, metric: str, kinds: set[str], intervals: bool) -> Section:
-    first: ReportedRun = table.run.iloc[0]
+    first: StoredRun = table.run.iloc[0]
     dataset, protocol = first.setting.dataset, first.setting.protocol
     found = shown(table[table.state.isin(("complete", "diverged"))], metric, kinds)
     ordered = _ordered(rows(found, metric))
@@ -169,7 +167,7 @@ def _ordered(found: list[Row]) -> list[Row]:
 
 
 def _order(table: pandas.DataFrame) -> tuple[object, ...]:
-    run: ReportedRun = table.run.iloc[0]
+    run: StoredRun = table.run.iloc[0]
     dataset, protocol = run.setting.dataset, run.setting.protocol
     own = protocol == default_protocol(dataset.name)
     return (list(DATASETS).index(dataset.name), run.dataset, _sortable(dataset), not own, _sortable(protocol))

@@ -17,7 +17,6 @@ __all__ = [
     "RUN_STATES",
     "EndedState",
     "FailedRun",
-    "ReportedRun",
     "RunState",
     "StoredRun",
     "StoredSweep",
@@ -101,9 +100,6 @@ class StoredRun:
     def metric(self, name: str, split: str = "test") -> float | None:
         """Return a metric of a split, or None."""
         return self.metrics.get((split, name))
-
-
-ReportedRun = StoredRun
 
 
 @dataclass(frozen=True)

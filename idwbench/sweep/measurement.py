@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from idwbench.errors import ResultsError
-from idwbench.results.records import ReportedRun, StoredRun
+from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.datasets import dataset_identity
 from idwbench.runs.kinds.models import MODELS
@@ -16,7 +16,7 @@ from idwbench.runs.metrics import Metrics
 __all__ = ["measure_runs", "unmeasured_runs"]
 
 _AT_ONCE = 50
-_Run = TypeVar("_Run", bound=ReportedRun)
+_Run = TypeVar("_Run", bound=StoredRun)
 
 
 def unmeasured_runs(runs: Sequence[_Run]) -> list[_Run]:
