@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sources import PACKAGE, nodes
 
-from idwbench.cli.app import COMMANDS, FUNCTIONS
+from idwbench.cli.app import COMMANDS, RUNS
 
 
 @functools.cache
@@ -89,6 +89,7 @@ def test_an_optimiser_is_its_name_its_step_in_torch_and_its_loop_in_the_kernels(
     assert files == {"runs/protocol.py", "training/optimizers.py", "training/kernels/updates.py"}
 
 
-def test_a_command_is_its_own_file_and_its_name_in_the_application():
+def test_a_command_is_a_function_and_its_name_in_the_application():
     assert {file for file in mentioning("sweep") if file.startswith("cli/")} >= {"cli/sweep.py", "cli/app.py"}
-    assert all((PACKAGE / f"cli/{FUNCTIONS.get(name, name)}.py").is_file() for name in COMMANDS)
+    places = [place.split(".") for place in (*COMMANDS.values(), *RUNS.values())]
+    assert all(f"\ndef {function}(" in (PACKAGE / f"cli/{module}.py").read_text() for module, function in places)

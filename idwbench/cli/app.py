@@ -16,59 +16,61 @@ from typing import Annotated, Any
 
 import typer
 import typer.main
-from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 import idwbench
-from idwbench.cli.errors import OneLineCommand, usage_line
+from idwbench.cli.errors import OneLineCommand, OneLineGroup, usage_line
+from idwbench.cli.options import declared
 from idwbench.cli.output import echo
 
-__all__ = ["COMMANDS", "FUNCTIONS", "app", "run"]
+__all__ = ["COMMANDS", "RUNS", "app", "run"]
 
-# Each is a function in the module of its name, which is imported when the command is used.
-COMMANDS = (
-    *("train", "sweep", "report", "figure", "runs", "explain", "patch"),
-    *("card", "export", "import", "claims", "page", "publish"),
-)
-# Those whose functions have another name: Python keeps the word import for itself.
-FUNCTIONS = {"export": "export_model", "import": "import_model"}
+# The function of each command as MODULE.FUNCTION of this package; the module is imported when the command is used.
+COMMANDS = {
+    **{name: f"{name}.{name}" for name in ("train", "sweep", "report", "figure", "runs", "explain", "patch")},
+    **{"card": "models.card", "export": "models.export_model", "import": "models.import_model"},
+    **{name: f"publish.{name}" for name in ("claims", "page", "publish")},
+}
+RUNS = {
+    **{name: f"runs_{name}.runs_{name}" for name in ("list", "show", "watch", "diff")},
+    **{name: f"runs.runs_{name}" for name in ("tag", "note", "rm", "export")},
+    "replay": "runs_diff.runs_replay",
+}
 
 
 class LazyCommands(Mapping[str, Any]):
-    """Commands by name, made when first used; `prefix` begins the names of their modules and functions."""
+    """Commands by name, made from their functions when first used."""
 
-    def __init__(self, names: Sequence[str], prefix: str = "") -> None:
-        self.names, self.prefix = names, prefix
+    def __init__(self, functions: Mapping[str, str]) -> None:
+        self.functions = functions
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self.names:
-            raise KeyError(name)
-        return _command(self.prefix + name, name)
+        return _command(name, self.functions[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
+        return iter(self.functions)
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.functions)
 
 
 @cache
-def _command(function: str, name: str) -> Any:
-    function = FUNCTIONS.get(function, function)
-    module = import_module(f"idwbench.cli.{function}")
+def _command(name: str, place: str) -> Any:
+    module_name, _, function = place.partition(".")
+    module = import_module(f"idwbench.cli.{module_name}")
     made = typer.Typer(add_completion=False)
-    if names := getattr(module, "SUBCOMMANDS", None):
-        made.callback(no_args_is_help=True)(getattr(module, function))
+    if name == "runs":
+        made.callback(no_args_is_help=True, cls=OneLineGroup)(module.runs)
         group = typer.main.get_group(made)
-        group.name = function
-        group.commands = LazyCommands(names, f"{function}_")  # type: ignore[assignment]  # it is only read
+        group.name, group.commands = name, LazyCommands(RUNS)  # type: ignore[assignment]  # it is only read
         return group
-    made.command(name, cls=getattr(module, "COMMAND_CLASS", OneLineCommand))(getattr(module, function))
+    command = declared(getattr(module, function), name, getattr(module, "OPTIONS", {}))
+    made.command(name, cls=OneLineCommand)(command)
     return typer.main.get_command(made)
 
 
-class OneLineErrors(TyperGroup):
-    """A group of commands whose usage errors are one line on stderr."""
+class OneLineErrors(OneLineGroup):
+    """The group of all commands, whose usage errors are one line on stderr."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**{**attributes, "commands": LazyCommands(COMMANDS)})

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from idwbench.cli.output import echo
 from idwbench.errors import (
@@ -21,7 +21,7 @@ from idwbench.errors import (
     shortened,
 )
 
-__all__ = ["OneLineCommand", "error_line", "usage_line"]
+__all__ = ["OneLineCommand", "OneLineGroup", "error_line", "usage_line"]
 
 _HINTS = {OutputExistsError: ("force", "--force replaces it")}
 # Options of `idwbench report` in version 0.1.0 that are commands now.
@@ -29,6 +29,21 @@ _COMMANDS = {
     **{f"--{name}": f"publish {name}" for name in ("paper", "family", "dual")},
     **{"--figure": "figure NAME", "--claims": "claims", "--html": "page FILE"},
 }
+
+
+def _without_types_of_flags(parameters: Any) -> Any:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
+class OneLineGroup(TyperGroup):
+    """A group of commands whose help names no type of flags."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters."""
+        return _without_types_of_flags(super().get_params(ctx))
 
 
 class OneLineCommand(TyperCommand):
@@ -41,11 +56,7 @@ class OneLineCommand(TyperCommand):
 
     def get_params(self, ctx: Any) -> Any:
         """Return the parameters."""
-        parameters = super().get_params(ctx)
-        for parameter in parameters:
-            if getattr(parameter, "is_flag", False):
-                parameter.metavar = ""
-        return parameters
+        return _without_types_of_flags(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; the exit code follows the error's class."""

@@ -5,63 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from idwbench.cli.options import (
-    DATA,
-    DEFAULT_DATABASE,
-    Database,
-    DataDir,
-    Force,
-    Json,
-    ModelOrRun,
-    Plugins,
-    Query,
-    load_plugins,
-    refuse,
-)
+from idwbench.cli.options import DATA, load_plugins, option, refuse
 from idwbench.errors import ExplanationError
+from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
     from idwbench.explanations.explanation import Explanation
 
-__all__ = ["explain"]
+__all__ = ["OPTIONS", "explain"]
+
+OPTIONS = {
+    "prompt": option("Text that a recorded lstm_lm reads, in place of --x.", panel=DATA),
+    "top": option("Number of prototypes, training samples or passages of each layer.", min=1),
+    "layer": option("Only this layer, such as layer_0 of a recorded mlp."),
+    "mask": option(
+        "Also answer without a part of the memory: label=CLASS or task=NAME. Several with the same word mean any of "
+        "them; label and task together mean what meets both."
+    ),
+    "output": option("Figure to write (.png, .svg, .pdf), with pictures of the memory.", "-o", "--output"),
+}
 
 
 def explain(
-    model: ModelOrRun,
-    x: Query = None,
-    prompt: Annotated[
-        str | None,
-        typer.Option(
-            help="Text that a recorded lstm_lm reads, in place of --x.", show_default=False, rich_help_panel=DATA
-        ),
-    ] = None,
-    top: Annotated[
-        int, typer.Option(min=1, help="Number of prototypes, training samples or passages of each layer.")
-    ] = 10,
-    layer: Annotated[
-        str | None, typer.Option(help="Only this layer, such as layer_0 of a recorded mlp.", show_default=False)
-    ] = None,
-    mask: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Also answer without a part of the memory: label=CLASS or task=NAME. Several with the same word mean "
-            "any of them; label and task together mean what meets both.",
-            show_default=False,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Figure to write (.png, .svg, .pdf), with pictures of the memory."),
-    ] = None,
-    db: Database = DEFAULT_DATABASE,
-    data_dir: DataDir = None,
-    plugin: Plugins = None,
-    force: Force = False,
-    json: Json = False,
+    model: str,
+    x: str | None = None,
+    prompt: str | None = None,
+    top: int = 10,
+    layer: str | None = None,
+    mask: list[str] | None = None,
+    output: Path | None = None,
+    db: str = DEFAULT_DATABASE,
+    data_dir: Path | None = None,
+    plugin: list[Path] | None = None,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     """Show the prototypes, training samples or training steps that an answer attends to.
 

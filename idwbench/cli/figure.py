@@ -4,71 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from idwbench.cli.completion import complete_figure, complete_table
-from idwbench.cli.options import (
-    DEFAULT_DATABASE,
-    Database,
-    DataDir,
-    Force,
-    Json,
-    Methods,
-    Plugins,
-    Prototypes,
-    load_plugins,
-    refuse,
-)
+from idwbench.cli.completion import complete_figure
+from idwbench.cli.options import argument, load_plugins, option, refuse
 from idwbench.cli.output import echo, echo_json
 from idwbench.errors import ConfigError
+from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from idwbench.figures.style import Drawing
 
-__all__ = ["figure"]
+__all__ = ["OPTIONS", "figure"]
+
+OPTIONS = {
+    "name": argument("The figure, such as curves, keys, moons or weights.", autocompletion=complete_figure),
+    "output": option(
+        "File to write: .png, .svg or .pdf (default: beside the database, if --show is not given).", "-o", "--output"
+    ),
+    "show": option("Show the figure in a window; writes a file only with -o."),
+    "list_figures": option("List the figures, and end.", "--list"),
+}
 
 
 def figure(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            help="The figure, such as curves, keys, moons or weights.",
-            show_default=False,
-            autocompletion=complete_figure,
-        ),
-    ] = None,
-    table: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of a sweep or data set; all runs if not given.",
-            show_default=False,
-            autocompletion=complete_table,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="File to write: .png, .svg or .pdf. [default: beside the database, if --show is not given]",
-            show_default=False,
-        ),
-    ] = None,
-    show: Annotated[
-        bool, typer.Option("--show", help="Show the figure in a window; writes a file only with -o.")
-    ] = False,
-    list_figures: Annotated[bool, typer.Option("--list", help="List the figures, and end.")] = False,
-    json: Json = False,
-    method: Methods = None,
-    prototypes: Prototypes = None,
-    db: Database = DEFAULT_DATABASE,
-    data_dir: DataDir = None,
-    plugin: Plugins = None,
-    force: Force = False,
+    name: str | None = None,
+    table: str | None = None,
+    output: Path | None = None,
+    show: bool = False,
+    list_figures: bool = False,
+    json: bool = False,
+    method: list[str] | None = None,
+    prototypes: list[int] | None = None,
+    db: str = DEFAULT_DATABASE,
+    data_dir: Path | None = None,
+    plugin: list[Path] | None = None,
+    force: bool = False,
 ) -> None:
     """Draw a figure of stored runs, or of formulas.
 

@@ -1,145 +1,199 @@
-"""Options of several commands."""
+"""What commands take: one table of options and arguments by the name of their parameter.
+
+A command is a function with plain types and defaults. What a single command has, or declares otherwise, is in a table
+`OPTIONS` of its module; options of the settings of a training follow from the declarations of these.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import typer
 
+from idwbench.cli.completion import complete_table
 from idwbench.errors import ConfigError
-from idwbench.results import DEFAULT_DATABASE
 
 __all__ = [
     "DATA",
-    "DEFAULT_DATABASE",
+    "DATASET_SETTINGS",
     "MODEL",
+    "OPTIONS",
     "PROTOCOL",
     "SELECTION",
     "STORAGE",
     "TRAINING",
-    "DataDir",
-    "Database",
-    "Device",
-    "Engine",
-    "Force",
-    "Jobs",
-    "Json",
-    "Measure",
-    "Methods",
-    "ModelOrRun",
-    "Parameters",
-    "Plugins",
-    "Prototypes",
-    "Query",
+    "Declaration",
+    "EngineName",
     "TableFormat",
-    "TableOutput",
+    "argument",
     "check_format",
+    "declared",
     "key_values",
     "load_plugins",
+    "number",
+    "option",
     "refuse",
 ]
 
-
-# The panels of a command's help, in this order; options without one come first.
+# The panels of a command's help, in the order of its parameters; options without one come first.
 DATA, MODEL, PROTOCOL, SELECTION = "Data", "Model", "Protocol", "Selection of runs"
 TRAINING, STORAGE = "Training", "Storage"
+# Settings of data sets with an option of their own; the others are given as KEY=VALUE.
+DATASET_SETTINGS = ("validation", "task")
 
-Database = Annotated[
-    str,
-    typer.Option(
-        "--db",
-        envvar="IDWBENCH_DB",
-        help="Results database: a path, or an SQLAlchemy URL.",
-        rich_help_panel=STORAGE,
-    ),
-]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir",
-        help="Folder of the image archives; IDWBENCH_DATA or the user's cache folder if not given.",
-        show_default=False,
-        rich_help_panel=STORAGE,
-    ),
-]
-Engine = Annotated[
-    Literal["auto", "fused", "torch"],
-    typer.Option(
-        "--engine",
-        help="auto: fused on the CPU for the methods it supports, torch for others.",
-        rich_help_panel=TRAINING,
-    ),
-]
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        "-j",
-        "--jobs",
-        min=1,
-        help="Number of threads that train; one for each core if not given.",
-        show_default=False,
-        rich_help_panel=TRAINING,
-    ),
-]
-Device = Annotated[
-    str, typer.Option("--device", help="Device of the torch engine: cpu, cuda, mps.", rich_help_panel=TRAINING)
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.", rich_help_panel=STORAGE)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
-ModelOrRun = Annotated[
-    str, typer.Argument(help="A model file (.pt or .safetensors), or the key of a stored run or its beginning.")
-]
-Plugins = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--plugin",
-        help="Python file that registers methods; may be repeated.",
-        show_default=False,
-        rich_help_panel=STORAGE,
-    ),
-]
-Methods = Annotated[
-    list[str] | None,
-    typer.Option("--method", help="Only this method; may be repeated.", rich_help_panel=SELECTION),
-]
-Prototypes = Annotated[
-    list[int] | None,
-    typer.Option("--prototypes", help="Only this number of prototypes; may be repeated.", rich_help_panel=SELECTION),
-]
-Measure = Annotated[
-    bool,
-    typer.Option(
-        "--measure",
-        help="First store the quality of prototypes of selected runs that lack it.",
-        rich_help_panel=STORAGE,
-    ),
-]
-TableOutput = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", help="File to write: .csv, .md, .tex, .json or .txt.", show_default=False),
-]
-TableFormat = Annotated[
-    Literal["rich", "markdown", "latex", "csv", "json"] | None,
-    typer.Option("--format", help="Format of the table (default: that of the file -o, or rich).", show_default=False),
-]
+EngineName = Literal["auto", "fused", "torch"]
+TableFormat = Literal["rich", "markdown", "latex", "csv", "json"]
 
-Parameters = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--parameter", help="A parameter of a plugin's method, KEY=VALUE; may be repeated.", rich_help_panel=MODEL
-    ),
-]
-Query = Annotated[
-    str | None,
-    typer.Option(
-        "--x",
-        help="Input in the data's own units: numbers (0.0,1.0), an .npy or image file, or DATASET:SPLIT:INDEX "
+
+class Declaration(NamedTuple):
+    """Typer's function for an option or argument, its names if they differ from the parameter's, and its settings."""
+
+    make: Callable[..., Any]
+    names: tuple[str, ...]
+    settings: dict[str, Any]
+
+
+def option(text: str, *names: str, panel: str | None = None, **settings: Any) -> Declaration:
+    """Return an option with this help; `settings` are those of `typer.Option`."""
+    return Declaration(typer.Option, names, {"help": text, "rich_help_panel": panel, **settings})
+
+
+def argument(text: str, **settings: Any) -> Declaration:
+    """Return an argument with this help; `settings` are those of `typer.Argument`."""
+    return Declaration(typer.Argument, (), {"help": text, **settings})
+
+
+OPTIONS = {
+    "model": argument("A model file (.pt or .safetensors), or the key of a stored run or its beginning."),
+    "run": argument("Key of a run, or its beginning."),
+    "runs": argument("Keys of runs, or their beginnings."),
+    "json": option("Print JSON to stdout."),
+    "output": option("File to write: .csv, .md, .tex, .json or .txt.", "-o", "--output"),
+    "format": option("Format of the table (default: that of the file -o, or rich)."),
+    "x": option(
+        "Input in the data's own units: numbers (0.0,1.0), an .npy or image file, or DATASET:SPLIT:INDEX "
         "(mnist:test:17).",
-        show_default=False,
-        rich_help_panel=DATA,
+        panel=DATA,
     ),
-]
+    "dataset_option": option("A setting of the data set, KEY=VALUE; may be repeated.", panel=DATA),
+    "parameter": option("A parameter of a plugin's method, KEY=VALUE; may be repeated.", panel=MODEL),
+    "table": option("Name of a sweep or data set; all runs if not given.", autocompletion=complete_table),
+    "method": option("Only this method; may be repeated.", panel=SELECTION),
+    "prototypes": option("Only this number of prototypes; may be repeated.", panel=SELECTION),
+    "where": option(
+        "Only runs for which it holds, such as 'prototypes == 16 and test_accuracy > 0.95'.",
+        metavar="EXPRESSION",
+        panel=SELECTION,
+    ),
+    "sweep": option("Only the runs of this sweep.", panel=SELECTION),
+    "state": option(
+        "planned, running, stale (without its process), retraining, complete, diverged, failed; may be repeated.",
+        panel=SELECTION,
+    ),
+    "engine": option("auto: fused on the CPU for the methods it supports, torch for others.", panel=TRAINING),
+    "device": option("Device of the torch engine: cpu, cuda, mps.", panel=TRAINING),
+    "measure": option("First store the quality of prototypes of selected runs that lack it.", panel=STORAGE),
+    "db": option("Results database: a path, or an SQLAlchemy URL.", "--db", envvar="IDWBENCH_DB", panel=STORAGE),
+    "data_dir": option(
+        "Folder of the image archives; IDWBENCH_DATA or the user's cache folder if not given.", panel=STORAGE
+    ),
+    "plugin": option("Python file that registers methods; may be repeated.", panel=STORAGE),
+    "force": option("Replace files that exist.", panel=STORAGE),
+}
+
+
+def declared(command: Callable[..., None], name: str, own: Mapping[str, Declaration]) -> Callable[..., None]:
+    """Return a command as Typer reads it, with the declarations in `own` and `OPTIONS` in its annotations.
+
+    In `own`, ``name.parameter`` goes before ``parameter``, if a module has several commands.
+    ``**parameters`` in its signature stands for an option of each parameter of the methods, and ``**settings`` for one
+    of each setting of a training. The command receives those that are given.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    parameters: list[inspect.Parameter] = []
+    generated: set[str] = set()
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            options = [*_parameters(), *(_settings() if parameter.name == "settings" else ())]
+            parameters += options
+            generated = {one.name for one in options}
+        else:
+            declaration = own.get(f"{name}.{parameter.name}") or own.get(parameter.name) or OPTIONS.get(parameter.name)
+            parameters.append(_annotated(parameter, declaration))
+
+    def run(**arguments: Any) -> None:
+        command(**{name: value for name, value in arguments.items() if value is not None or name not in generated})
+
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+def _annotated(parameter: inspect.Parameter, declaration: Declaration | None) -> inspect.Parameter:
+    """Return a parameter with its declaration; flags have no negative form, and help shows defaults that are values."""
+    if declaration is None:  # Typer's own, such as the context
+        return parameter
+    make, names, settings = declaration
+    if parameter.annotation is bool and not names:
+        names = (f"--{parameter.name.replace('_', '-')}",)
+    is_shown = parameter.default is not None and parameter.default is not False
+    return parameter.replace(
+        annotation=Annotated[parameter.annotation, make(*names, show_default=is_shown, **settings)]
+    )
+
+
+def _parameters() -> Iterator[inspect.Parameter]:
+    """Yield an option for each parameter of the methods."""
+    from idwbench.attention.scores import METHODS, all_parameters
+
+    for name, parameter in all_parameters().items():
+        users = [method.name for method in METHODS.values() if name in {one.name for one in method.parameters}]
+        yield _generated(name, str if parameter.choices else float, f"{parameter.help} Of {_joined(users)}.", MODEL)
+
+
+def _settings() -> Iterator[inspect.Parameter]:
+    """Yield an option for each setting of a training."""
+    from idwbench.runs.datasets import TableFileConfig
+    from idwbench.runs.kinds.prototypes import PrototypesConfig
+    from idwbench.runs.protocol import Protocol
+
+    for settings, names, panel in (
+        (PrototypesConfig, ("initialisation",), MODEL),
+        (Protocol, tuple(Protocol.model_fields), PROTOCOL),
+        (TableFileConfig, DATASET_SETTINGS, DATA),
+    ):
+        for name in names:
+            field = settings.model_fields[name]
+            yield _generated(name, field.annotation, field.description or "", panel)
+
+
+def _generated(name: str, annotation: Any, text: str, panel: str) -> inspect.Parameter:
+    kinds = set(_plain_types(annotation))
+    kind: Any = float if float in kinds else int if kinds == {int} else str
+    declaration = option(text, panel=panel, parser=number if kinds == {int, float} else None)
+    parameter = inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind | None)
+    return _annotated(parameter, declaration)
+
+
+def number(text: str) -> int | float:
+    """Return a whole number as it is and any other as a float: 1 is one row, 1.0 is no fraction below 1."""
+    return int(text) if text.strip().isdigit() else float(text)
+
+
+def _joined(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _plain_types(annotation: Any) -> Iterable[Any]:
+    if get_origin(annotation) is Annotated:
+        return _plain_types(get_args(annotation)[0])
+    if get_origin(annotation) is Literal:
+        return [str]
+    arguments = get_args(annotation)
+    return [kind for part in arguments for kind in _plain_types(part)] if arguments else [annotation]
 
 
 def load_plugins(paths: list[Path] | None) -> None:
@@ -159,11 +213,12 @@ def refuse(problem: str, **options: object) -> None:
             raise ConfigError(problem, location=(name,))
 
 
-def key_values(option: str, pairs: list[str] | None) -> dict[str, Any]:
-    """Return ``["noise=0.2"]`` as ``{"noise": 0.2}``; values are parsed as YAML.
+def key_values(name: str, pairs: list[str] | None, beside: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the settings `beside` with ``["noise=0.2"]`` as ``{"noise": 0.2}``; values are parsed as YAML.
 
     Raises:
-        ConfigError: a pair without ``=``, a duplicate key, or a value that is not YAML; `location` is `option`.
+        ConfigError: a pair without ``=``, a duplicate key, or a value that is not YAML; `location` is `name`. Or a key
+            that is in `beside` too, which is the `location`.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
@@ -172,14 +227,16 @@ def key_values(option: str, pairs: list[str] | None) -> dict[str, Any]:
     for pair in pairs or []:
         key, sign, text = pair.partition("=")
         if not sign or not key:
-            raise ConfigError(f"expected KEY=VALUE, got '{pair}'", location=(option,))
+            raise ConfigError(f"expected KEY=VALUE, got '{pair}'", location=(name,))
         if key in values:
-            raise ConfigError(f"'{key}' is given twice", location=(option,))
+            raise ConfigError(f"'{key}' is given twice", location=(name,))
+        if key in (beside or {}):
+            raise ConfigError("is given twice", location=(key,))
         try:
             values[key] = YAML(typ="safe", pure=True).load(text)
         except YAMLError:
-            raise ConfigError(f"'{key}={text}' has no value that can be read", location=(option,)) from None
-    return values
+            raise ConfigError(f"'{key}={text}' has no value that can be read", location=(name,)) from None
+    return {**(beside or {}), **values}
 
 
 def check_format(given: str | None, output: Path | None, as_json: bool) -> str:

@@ -26,7 +26,7 @@ __all__ = [
     "echo_json",
     "print_facts",
     "print_line",
-    "print_metrics",
+    "print_model",
     "print_table",
     "terminal_width",
     "write_tables",
@@ -89,14 +89,23 @@ def print_facts(facts: Mapping[str, object], *, title: str = "", indent: int = 0
         print_line(f"{'':{indent}}{name:<{width}}  {printable(value, kept='')}", hanging=indent + width + 2)
 
 
-def print_metrics(metrics: Metrics) -> None:
-    """Print ``test accuracy 97.00 %`` for each metric of a task, by split."""
+def print_model(metrics: Metrics, model: Path | None, facts: Mapping[str, Any] | None) -> None:
+    """Print ``test accuracy 97.00 %`` for each metric of a task, by split, and the model file that was written.
+
+    With `facts`, all metrics are printed as JSON after these.
+    """
     from idwbench.runs.metrics import METRICS, SPLITS
 
+    if facts is not None:
+        named = {f"{split}_{name}": value for (split, name), value in metrics.items()}
+        echo_json({**facts, **named, "model": str(model) if model else None})
+        return
     of_task = sorted(name for name, metric in METRICS.items() if metric.task is not None)
     for split, name in ((split, name) for split in SPLITS for name in of_task):
         if (value := metrics.get((split, name))) is not None:
             echo(f"{split} {name} {100 * value:.2f} %" if METRICS[name].percent else f"{split} {name} {value:.4g}")
+    if model:
+        echo(f"model {model}")
 
 
 def print_table(columns: Mapping[str, Sequence[str]], *, texts: Collection[str] = (), title: str = "") -> None:

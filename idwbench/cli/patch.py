@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from idwbench.cli.options import DATA, DataDir, Force, Json, Plugins, Query, load_plugins, refuse
+from idwbench.cli.options import DATA, argument, load_plugins, option, refuse
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.errors import PatchError
 from idwbench.report.labels import count_label
@@ -21,60 +19,43 @@ if TYPE_CHECKING:
     from idwbench.models.repair import Repair
     from idwbench.models.saved_model import SavedModel
 
-__all__ = ["patch"]
+__all__ = ["OPTIONS", "patch"]
 
 _CRITERION = "Criterion"
 _LONGEST_INPUT = 30
 
+OPTIONS = {
+    "model": argument("The model file (.pt or .safetensors) of an idw model."),
+    "label": option("Target class of --x: its name or number.", panel=DATA),
+    "file": option("CSV file with the columns x and label: patches that hold together.", panel=DATA),
+    "list_patches": option("List the patches of the model.", "--list"),
+    "undo": option("Remove the patch with this number in --list."),
+    "output": option("Model file to write; required without --dry-run or --list.", "-o", "--output"),
+    "margin": option("Relative margin over the exact tie (default: 0.001).", panel=_CRITERION),
+    "logit_margin": option("Required difference of logits.", panel=_CRITERION),
+    "confidence": option("Required probability.", panel=_CRITERION),
+    "keep_logits": option("The new value is z(q) + η e_c, which keeps the logits at the input.", panel=_CRITERION),
+    "dry_run": option("Print the effect without writing a file."),
+}
+
 
 def patch(
-    model: Annotated[Path, typer.Argument(help="The model file (.pt or .safetensors) of an idw model.")],
-    x: Query = None,
-    label: Annotated[
-        str | None,
-        typer.Option(help="Target class of --x: its name or number.", show_default=False, rich_help_panel=DATA),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            help="CSV file with the columns x and label: patches that hold together.",
-            show_default=False,
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    list_patches: Annotated[bool, typer.Option("--list", help="List the patches of the model.")] = False,
-    undo: Annotated[
-        int | None, typer.Option(help="Remove the patch with this number in --list.", show_default=False)
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Model file to write; required without --dry-run or --list.")
-    ] = None,
-    margin: Annotated[
-        float | None,
-        typer.Option(
-            help="Relative margin over the exact tie. [default: 0.001]", show_default=False, rich_help_panel=_CRITERION
-        ),
-    ] = None,
-    logit_margin: Annotated[
-        float | None,
-        typer.Option(help="Required difference of logits.", show_default=False, rich_help_panel=_CRITERION),
-    ] = None,
-    confidence: Annotated[
-        float | None, typer.Option(help="Required probability.", show_default=False, rich_help_panel=_CRITERION)
-    ] = None,
-    keep_logits: Annotated[
-        bool,
-        typer.Option(
-            "--keep-logits",
-            help="The new value is z(q) + η e_c, which keeps the logits at the input.",
-            rich_help_panel=_CRITERION,
-        ),
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the effect without writing a file.")] = False,
-    data_dir: DataDir = None,
-    plugin: Plugins = None,
-    force: Force = False,
-    json: Json = False,
+    model: Path,
+    x: str | None = None,
+    label: str | None = None,
+    file: Path | None = None,
+    list_patches: bool = False,
+    undo: int | None = None,
+    output: Path | None = None,
+    margin: float | None = None,
+    logit_margin: float | None = None,
+    confidence: float | None = None,
+    keep_logits: bool = False,
+    dry_run: bool = False,
+    data_dir: Path | None = None,
+    plugin: list[Path] | None = None,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     """Add prototypes to a model so that inputs get their target labels, and report the effect on other inputs.
 

@@ -1,38 +1,113 @@
-"""`idwbench publish`: all figures, tables and claims of a publication in one folder."""
+"""`idwbench claims`, `page` and `publish`: what the stored runs say as a whole."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Literal
 
-import typer
+from idwbench.cli.completion import complete_table
+from idwbench.cli.options import TableFormat, argument, check_format, load_plugins, option
+from idwbench.cli.output import echo, echo_json, write_tables
+from idwbench.results import DEFAULT_DATABASE
 
-from idwbench.cli.options import DEFAULT_DATABASE, Database, DataDir, Force, Json, Measure, Plugins, load_plugins
-from idwbench.cli.output import echo, echo_json
+__all__ = ["OPTIONS", "claims", "page", "publish"]
 
-if TYPE_CHECKING:
-    from idwbench.publications.folder import Published
+OPTIONS = {
+    "page.output": argument("HTML file to write."),
+    "publish.output": option("Folder to write to.", "-o", "--output"),
+    "publish.format": option("Format of the figures."),
+    "table": option("Only this sweep or data set.", autocompletion=complete_table),
+    "metric": option("Metric of the leaderboards; that of the task if not given."),
+    "top": option("Number of rows of the leaderboards.", min=1),
+    "name": argument(
+        "paper: inverse distance weighting attention; family: kernel regression, hash tables, networks and "
+        "language models; dual: the dual form of gradient descent; baselines: methods of scikit-learn."
+    ),
+}
 
-__all__ = ["publish"]
+
+def claims(
+    format: TableFormat | None = None,
+    output: Path | None = None,
+    measure: bool = False,
+    json: bool = False,
+    db: str = DEFAULT_DATABASE,
+    data_dir: Path | None = None,
+    plugin: list[Path] | None = None,
+    force: bool = False,
+) -> None:
+    """Judge the claims of the papers by all runs with their data and protocol."""
+    table_format = check_format(format, output, json)
+    load_plugins(plugin)
+
+    from idwbench.cli.quality import advise, measured_runs, opened
+    from idwbench.files import check_output
+
+    results = opened(db, measure)
+    if output is not None:
+        check_output(output, overwrite=force)
+
+    from idwbench.claims.table import claims_table
+    from idwbench.claims.verdicts import judge_claims
+    from idwbench.publications.paper import PAPER
+    from idwbench.training.threads import limited_threads
+
+    with limited_threads(1):
+        runs = measured_runs(results, data_dir, measure)
+        judgements = judge_claims(results, runs)
+    write_tables([claims_table(judgements)], table_format, output, force=force)
+    advise(PAPER.select(runs))
+
+
+def page(
+    output: Path,
+    table: str | None = None,
+    metric: str | None = None,
+    top: int | None = None,
+    method: list[str] | None = None,
+    prototypes: list[int] | None = None,
+    db: str = DEFAULT_DATABASE,
+    data_dir: Path | None = None,
+    plugin: list[Path] | None = None,
+    force: bool = False,
+) -> None:
+    """Write one HTML file to look at in a browser, with leaderboards, charts, prototypes and claims.
+
+    It shows all sweeps and data sets of the database, or one of them, and needs no network.
+    """
+    load_plugins(plugin)
+
+    from idwbench.page.writing import TOP, write_page
+    from idwbench.results.store import Results
+    from idwbench.training.threads import limited_threads
+
+    results = Results(db, read_only=True)
+    with limited_threads(1):
+        written = write_page(
+            results,
+            output,
+            table,
+            methods=method or (),
+            prototypes=prototypes or (),
+            metric=metric,
+            top=top or TOP,
+            data_dir=data_dir,
+            overwrite=force,
+        )
+    echo(str(written))
 
 
 def publish(
-    name: Annotated[
-        Literal["paper", "family", "dual", "baselines"],
-        typer.Argument(
-            help="paper: inverse distance weighting attention; family: kernel regression, hash tables, networks and "
-            "language models; dual: the dual form of gradient descent; baselines: methods of scikit-learn."
-        ),
-    ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write to.", show_default=False)],
-    format: Annotated[Literal["png", "svg", "pdf"], typer.Option(help="Format of the figures.")] = "png",
-    measure: Measure = False,
-    json: Json = False,
-    db: Database = DEFAULT_DATABASE,
-    data_dir: DataDir = None,
-    plugin: Plugins = None,
-    force: Force = False,
+    name: Literal["paper", "family", "dual", "baselines"],
+    output: Path,
+    format: Literal["png", "svg", "pdf"] = "png",
+    measure: bool = False,
+    json: bool = False,
+    db: str = DEFAULT_DATABASE,
+    data_dir: Path | None = None,
+    plugin: list[Path] | None = None,
+    force: bool = False,
 ) -> None:
     """Write the figures, tables and claims of a publication to a folder, with a page that shows them.
 
@@ -59,19 +134,15 @@ def publish(
                 on_item=lambda item: echo(item, err=True),
                 runs=runs,
             )
-    _print_published(written, json)
-    if name == "paper":
-        advise(PAPER.select(runs))
-
-
-def _print_published(written: Published, as_json: bool) -> None:
-    if as_json:
+    if json:
         content = {"files": list(map(str, written.files)), "gaps": [dataclasses.asdict(gap) for gap in written.gaps]}
         echo_json(content, indent=1)
-        return
-    for path in written.files:
-        echo(str(path))
-    for gap in written.gaps:
-        echo(f"missing: {gap.name}: {gap.problem}", err=True)
-    for file in dict.fromkeys(gap.sweep_file for gap in written.gaps if gap.sweep_file is not None):
-        echo(f"to fill gaps: idwbench sweep {file}", err=True)
+    else:
+        for path in written.files:
+            echo(str(path))
+        for gap in written.gaps:
+            echo(f"missing: {gap.name}: {gap.problem}", err=True)
+        for file in dict.fromkeys(gap.sweep_file for gap in written.gaps if gap.sweep_file is not None):
+            echo(f"to fill gaps: idwbench sweep {file}", err=True)
+    if name == "paper":
+        advise(PAPER.select(runs))

@@ -5,95 +5,63 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from idwbench.cli.completion import complete_table
-from idwbench.cli.options import (
-    DEFAULT_DATABASE,
-    Database,
-    DataDir,
-    Force,
-    Json,
-    Measure,
-    Methods,
-    Plugins,
-    Prototypes,
-    TableFormat,
-    TableOutput,
-    check_format,
-    load_plugins,
-    refuse,
-)
+from idwbench.cli.options import TableFormat, check_format, load_plugins, option, refuse
 from idwbench.cli.output import echo, echo_json
+from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
     from idwbench.report.tables import Table
     from idwbench.results.records import StoredRun
     from idwbench.results.store import Results
 
-__all__ = ["report"]
+__all__ = ["OPTIONS", "report"]
 
 _LEADERBOARD = "Leaderboard"
 
+OPTIONS = {
+    "table": option(
+        "Name of a sweep or data set. Without it the content of the database is listed.", autocompletion=complete_table
+    ),
+    "leaderboard": option(
+        "Name of a sweep or data set, whose settings are sorted by a metric.", autocompletion=complete_table
+    ),
+    "metric": option("Metric, such as accuracy or coverage; that of the task if not given."),
+    "interval": option("Add 95 % bootstrap intervals of the means over seeds."),
+    "by_dataset": option("With --table: one row for each model and a column for each data set."),
+    "split": option(
+        "Split that a leaderboard is sorted by, or that --by-dataset shows: test, holdout, validation or train "
+        "(default: test)."
+    ),
+    "top": option("Number of rows.", min=1, panel=_LEADERBOARD),
+    "best_over": option(
+        "Settings, joined by commas, of which the values with the best validation metric are shown.",
+        panel=_LEADERBOARD,
+    ),
+}
+
 
 def report(
-    table: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of a sweep or data set. Without it the content of the database is listed.",
-            show_default=False,
-            autocompletion=complete_table,
-        ),
-    ] = None,
-    leaderboard: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of a sweep or data set, whose settings are sorted by a metric.",
-            show_default=False,
-            autocompletion=complete_table,
-        ),
-    ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(help="Metric, such as accuracy or coverage; that of the task if not given.", show_default=False),
-    ] = None,
-    interval: Annotated[
-        bool, typer.Option("--interval", help="Add 95 % bootstrap intervals of the means over seeds.")
-    ] = False,
-    by_dataset: Annotated[
-        bool, typer.Option("--by-dataset", help="With --table: one row for each model and a column for each data set.")
-    ] = False,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="Split that a leaderboard is sorted by, or that --by-dataset shows: test, holdout, validation or "
-            "train. [default: test]",
-            show_default=False,
-        ),
-    ] = None,
-    top: Annotated[
-        int | None, typer.Option(min=1, help="Number of rows.", show_default=False, rich_help_panel=_LEADERBOARD)
-    ] = None,
-    best_over: Annotated[
-        str | None,
-        typer.Option(
-            help="Settings, joined by commas, of which the values with the best validation metric are shown.",
-            show_default=False,
-            rich_help_panel=_LEADERBOARD,
-        ),
-    ] = None,
-    measure: Measure = False,
-    format: TableFormat = None,
-    output: TableOutput = None,
-    json: Json = False,
-    method: Methods = None,
-    prototypes: Prototypes = None,
-    db: Database = DEFAULT_DATABASE,
-    data_dir: DataDir = None,
-    plugin: Plugins = None,
-    force: Force = False,
+    table: str | None = None,
+    leaderboard: str | None = None,
+    metric: str | None = None,
+    interval: bool = False,
+    by_dataset: bool = False,
+    split: str | None = None,
+    top: int | None = None,
+    best_over: str | None = None,
+    measure: bool = False,
+    format: TableFormat | None = None,
+    output: Path | None = None,
+    json: bool = False,
+    method: list[str] | None = None,
+    prototypes: list[int] | None = None,
+    db: str = DEFAULT_DATABASE,
+    data_dir: Path | None = None,
+    plugin: list[Path] | None = None,
+    force: bool = False,
 ) -> None:
     """Print a table of metrics over seeds, or a leaderboard.
 

@@ -1,51 +1,149 @@
-"""`idwbench runs diff`: what differs between two runs."""
+"""`idwbench runs diff` and `replay`: what differs between two runs, or between a run and its training again."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from idwbench.cli.options import DEFAULT_DATABASE, Database, Json
-from idwbench.cli.output import echo, echo_json, print_line
-from idwbench.cli.runs_options import RunKey
+import typer
+
+from idwbench.cli.options import argument, load_plugins
+from idwbench.cli.output import echo, echo_json, print_line, print_table
+from idwbench.report.labels import plain_value
+from idwbench.results import DEFAULT_DATABASE
+from idwbench.runs.metrics import METRICS
 
 if TYPE_CHECKING:
-    from idwbench.results.comparison import Comparison
+    from idwbench.results.comparison import ArrayDifference, Comparison
+    from idwbench.sweep.replay import Replay
 
-__all__ = ["runs_diff"]
+__all__ = ["OPTIONS", "runs_diff", "runs_replay"]
+
+OPTIONS = {name: argument("Key of a run, or its beginning.") for name in ("one", "other")}
+
+_Heads = tuple[str, str]
 
 
-def runs_diff(one: RunKey, other: RunKey, db: Database = DEFAULT_DATABASE, json: Json = False) -> None:
+def runs_diff(one: str, other: str, db: str = DEFAULT_DATABASE, json: bool = False) -> None:
     """Compare two runs: settings and environment that differ, metrics side by side, the curve and the arrays."""
     from idwbench.results.comparison import compare_runs
     from idwbench.results.store import Results
 
-    found = compare_runs(Results(db, read_only=True), one, other)
+    differences = compare_runs(Results(db, read_only=True), one, other)
     if json:
-        from idwbench.cli.runs_differences import array_facts
-
-        metrics = {"_".join(key): values for key, values in found.metrics.items()}
-        facts: dict[str, Any] = {"runs": [run.run_key for run in found.runs], "settings": found.settings}
-        facts |= {"metrics": metrics, "curve_difference": found.curve, "environment": found.environment}
-        echo_json({**facts, "arrays": array_facts(found.arrays)}, indent=1)
-        return
-    _print_comparison(found)
+        metrics = {"_".join(key): values for key, values in differences.metrics.items()}
+        facts = {"runs": [run.run_key for run in differences.runs], "settings": differences.settings}
+        echo_json({**facts, "metrics": metrics, **_facts(differences)}, indent=1)
+    else:
+        _print_comparison(differences)
 
 
-def _print_comparison(found: Comparison) -> None:
-    from idwbench.cli.runs_differences import array_line, curve_line, print_differences, print_metric_differences
+def runs_replay(
+    run: str,
+    db: str = DEFAULT_DATABASE,
+    data_dir: Path | None = None,
+    plugin: list[Path] | None = None,
+    json: bool = False,
+) -> None:
+    """Train a stored run again, with its engine and on its device, and compare the results.
 
-    one, other = found.runs
+    Prints `identical` if the state, all metrics, the curve and the bytes of all arrays are equal, else how far they are
+    apart and what differs in the environment; the exit code is then 1. The stored result does not change.
+    """
+    load_plugins(plugin)
+    from idwbench.cli.interruption import interruptible
+    from idwbench.cli.progress import RunProgress
+    from idwbench.sweep.replay import replay_run
+
+    with interruptible(lambda: "the stored result is as it was"), RunProgress() as progress:
+        replay = replay_run(run, db, data_dir=data_dir, observer=progress)
+    if json:
+        metrics = {"_".join(key): {"stored": pair[0], "new": pair[1]} for key, pair in replay.metrics.items()}
+        facts = {"run_key": replay.run.run_key, "identical": replay.identical, "states": replay.states}
+        echo_json({**facts, "metrics": metrics, **_facts(replay)}, indent=1)
+    else:
+        _print_replay(replay)
+    if not replay.identical:
+        raise typer.Exit(1)
+
+
+def _facts(differences: Comparison | Replay) -> dict[str, Any]:
+    arrays = {
+        name: {"identical": array.identical, "largest_difference": array.largest, "shapes": array.shapes}
+        for name, array in differences.arrays.items()
+    }
+    return {"curve_difference": differences.curve, "arrays": arrays, "environment": differences.environment}
+
+
+def _print_comparison(differences: Comparison) -> None:
+    one, other = differences.runs
     heads = (one.run_key[:12], other.run_key[:12]) if one.run_key != other.run_key else ("one", "other")
-    print_differences("settings", found.settings, heads)
-    if not found.settings:
+    _print_pairs("settings", differences.settings, heads)
+    if not differences.settings:
         echo("settings: equal")
     if {one.state, other.state} != {"complete"}:
-        print_differences("state", {"state": (one.state, other.state)}, heads)
-    print_metric_differences(found.metrics, heads)
-    if found.curve != 0:
-        echo(curve_line(found.curve))
-    for name, difference in found.arrays.items():
-        print_line(f"array {array_line(name, difference)}")
-    print_differences("environment", found.environment, heads)
-    if not found.environment:
+        _print_pairs("state", {"state": (one.state, other.state)}, heads)
+    _print_metrics(differences.metrics, heads)
+    if differences.curve != 0:
+        _print_curve(differences.curve)
+    _print_arrays(differences.arrays)
+    _print_pairs("environment", differences.environment, heads)
+    if not differences.environment:
         echo("environment: equal")
+
+
+def _print_replay(replay: Replay) -> None:
+    if replay.identical:
+        echo("identical")
+    else:
+        if replay.states[0] != replay.states[1]:
+            echo(f"state: stored {replay.states[0]}, new {replay.states[1]}")
+        differing = {key: pair for key, pair in replay.metrics.items() if pair[0] != pair[1]}
+        _print_metrics(differing, ("stored", "new"))
+        if replay.metrics and not differing:
+            echo("metrics: equal")
+        _print_arrays(replay.arrays)
+        _print_curve(replay.curve)
+        if not replay.environment:
+            echo("environment: equal")
+    _print_pairs("environment", replay.environment, ("stored", "new"))
+
+
+def _print_metrics(metrics: Mapping[tuple[str, str], tuple[float | None, float | None]], heads: _Heads) -> None:
+    """Print a table of metrics, in percent where reports show them so, with a column for the difference."""
+    rows: dict[str, tuple[Any, ...]] = {}
+    for (split, name), pair in metrics.items():
+        percent = name in METRICS and METRICS[name].percent
+        one, other = (value if value is None or not percent else 100 * value for value in pair)
+        label = f"{split} {name.replace('_', ' ')}{' in %' if percent else ''}"
+        rows[label] = (one, other, None if one is None or other is None else other - one)
+    _print_pairs("metrics", rows, (*heads, "difference"))
+
+
+def _print_pairs(title: str, pairs: Mapping[str, tuple[Any, ...]], heads: tuple[str, ...]) -> None:
+    """Print a table with a row for each name and the values below `heads`; nothing without names."""
+    if pairs:
+        columns = {title: [*pairs]}
+        for head, values in zip(heads, zip(*pairs.values(), strict=True), strict=True):
+            columns[head] = [f"{value:.6g}" if isinstance(value, float) else plain_value(value) for value in values]
+        print_table(columns, texts=columns)
+
+
+def _print_arrays(differences: Mapping[str, ArrayDifference]) -> None:
+    """Print ``array keys (4, 2): largest difference 0.0012`` or ``identical``, or the shapes that differ."""
+    for name, difference in differences.items():
+        one, other = difference.shapes
+        if one != other:
+            shapes = ["missing" if shape is None else f"shape {shape}" for shape in difference.shapes]
+            print_line(f"array {name}: {shapes[0]} and {shapes[1]}")
+            continue
+        words = "identical" if difference.identical else "not comparable"
+        if not difference.identical and difference.largest is not None:
+            words = f"largest difference {difference.largest:.4g}"
+        print_line(f"array {name} {one}: {words}")
+
+
+def _print_curve(difference: float | None) -> None:
+    words = "other epochs" if difference is None else f"largest difference {difference:.4g}" if difference else "equal"
+    echo(f"curve: {words}")

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from idwbench.cli.options import DEFAULT_DATABASE, Database, Json
+from idwbench.cli.options import option
 from idwbench.cli.output import echo, echo_json, terminal_width
-from idwbench.cli.runs_options import States, Sweep, Where
+from idwbench.results import DEFAULT_DATABASE
 
-__all__ = ["runs_list"]
+__all__ = ["OPTIONS", "runs_list"]
+
+OPTIONS = {
+    "sort": option("Order by a column; -COLUMN has the largest first.", metavar="COLUMN"),
+    "limit": option("Only the first runs: without --sort, the newest.", min=1),
+}
 
 
 def runs_list(
-    db: Database = DEFAULT_DATABASE,
-    where: Where = None,
-    sweep: Sweep = None,
-    state: States = None,
-    sort: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Order by a column; -COLUMN has the largest first.", show_default=False),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Only the first runs: without --sort, the newest.", show_default=False)
-    ] = None,
-    json: Json = False,
+    db: str = DEFAULT_DATABASE,
+    where: str | None = None,
+    sweep: str | None = None,
+    state: list[str] | None = None,
+    sort: str | None = None,
+    limit: int | None = None,
+    json: bool = False,
 ) -> None:
     """List runs, the newest first.
 

@@ -7,10 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from idwbench.cli.options import DEFAULT_DATABASE, Database, Json
 from idwbench.cli.output import echo, echo_json, print_facts, print_line, print_table
-from idwbench.cli.runs_options import RunKey
 from idwbench.errors import printable
+from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +25,7 @@ _MOST_BLOCKS = 44
 _ROWS = 8
 
 
-def runs_show(run: RunKey, db: Database = DEFAULT_DATABASE, json: Json = False) -> None:
+def runs_show(run: str, db: str = DEFAULT_DATABASE, json: bool = False) -> None:
     """Show one run: settings, metrics, curve, arrays, environment, tags, note, and the reason of a failure.
 
     With --json the curve has all epochs; arrays are listed by type and shape.

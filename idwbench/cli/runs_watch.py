@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from idwbench.cli.options import DEFAULT_DATABASE, Database, Json
+from idwbench.cli.options import argument, option
 from idwbench.cli.output import echo_json, print_line
+from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,17 +16,21 @@ if TYPE_CHECKING:
     from idwbench.results.progress import SweepProgress
     from idwbench.results.store import Results
 
-__all__ = ["runs_watch"]
+__all__ = ["OPTIONS", "runs_watch"]
+
+OPTIONS = {
+    "sweep": argument("Name of a sweep; all that have not ended if not given."),
+    "once": option("Print the progress once and end."),
+    "interval": option("Seconds between two looks at the database.", min=0.1),
+}
 
 
 def runs_watch(
-    sweep: Annotated[
-        str | None, typer.Argument(help="Name of a sweep; all that have not ended if not given.", show_default=False)
-    ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Print the progress once and end.")] = False,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks at the database.")] = 2.0,
-    db: Database = DEFAULT_DATABASE,
-    json: Json = False,
+    sweep: str | None = None,
+    once: bool = False,
+    interval: float = 2.0,
+    db: str = DEFAULT_DATABASE,
+    json: bool = False,
 ) -> None:
     """Watch sweeps while other processes train them, until all runs have ended or Ctrl-C is pressed.
 

@@ -4,93 +4,62 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from idwbench.cli.completion import complete_sweep
-from idwbench.cli.options import (
-    DEFAULT_DATABASE,
-    TRAINING,
-    Database,
-    DataDir,
-    Device,
-    Engine,
-    Jobs,
-    Json,
-    Plugins,
-    load_plugins,
-    refuse,
-)
+from idwbench.cli.options import TRAINING, EngineName, argument, load_plugins, option, refuse
 from idwbench.cli.output import echo, echo_json, print_facts, print_line
 from idwbench.errors import ConfigError
+from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
     from idwbench.cli.setting_progress import RunLabels
     from idwbench.results.records import SweepStatus
     from idwbench.sweep.spec import SweepSpec
 
-__all__ = ["sweep"]
+__all__ = ["OPTIONS", "sweep"]
+
+OPTIONS = {
+    "file": argument(
+        "The sweep file (YAML), or the name of a shipped sweep (see --list).", autocompletion=complete_sweep
+    ),
+    "dry_run": option("Print the runs and their states without training."),
+    "list_shipped": option("List the sweeps that come with idwbench, and end.", "--list"),
+    "retry": option("Retrain runs in this state.", panel=TRAINING),
+    "wait": option("Wait for runs that other processes train, and take over what they leave.", panel=TRAINING),
+    "fail_fast": option("Stop at the first failed run.", panel=TRAINING),
+    "max_failures": option("Stop after this number of failed runs.", min=1, panel=TRAINING),
+    "jobs": option(
+        "Number of threads that train; one for each core if not given.", "-j", "--jobs", min=1, panel=TRAINING
+    ),
+    "dask": option(
+        "Train on a Dask cluster: tcp://host:8786, tls://host:8786, or local:2 for two processes here.",
+        metavar="ADDRESS",
+        panel=TRAINING,
+    ),
+}
 
 
 def sweep(
     context: typer.Context,
-    file: Annotated[
-        str | None,
-        typer.Argument(
-            help="The sweep file (YAML), or the name of a shipped sweep (see --list).",
-            show_default=False,
-            autocompletion=complete_sweep,
-        ),
-    ] = None,
-    db: Database = DEFAULT_DATABASE,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the runs and their states without training.")
-    ] = False,
-    retry: Annotated[
-        Literal["failed", "diverged", "all"] | None,
-        typer.Option("--retry", help="Retrain runs in this state.", show_default=False, rich_help_panel=TRAINING),
-    ] = None,
-    wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait",
-            help="Wait for runs that other processes train, and take over what they leave.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = False,
-    fail_fast: Annotated[
-        bool, typer.Option("--fail-fast", help="Stop at the first failed run.", rich_help_panel=TRAINING)
-    ] = False,
-    max_failures: Annotated[
-        int | None,
-        typer.Option(
-            "--max-failures",
-            min=1,
-            help="Stop after this number of failed runs.",
-            show_default=False,
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    engine: Engine = "auto",
-    device: Device = "cpu",
-    jobs: Jobs = None,
-    data_dir: DataDir = None,
-    dask: Annotated[
-        str | None,
-        typer.Option(
-            "--dask",
-            metavar="ADDRESS",
-            help="Train on a Dask cluster: tcp://host:8786, tls://host:8786, or local:2 for two processes here.",
-            show_default=False,
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    plugin: Plugins = None,
-    list_shipped: Annotated[
-        bool, typer.Option("--list", help="List the sweeps that come with idwbench, and end.")
-    ] = False,
-    json: Json = False,
+    file: str | None = None,
+    db: str = DEFAULT_DATABASE,
+    dry_run: bool = False,
+    retry: Literal["failed", "diverged", "all"] | None = None,
+    wait: bool = False,
+    fail_fast: bool = False,
+    max_failures: int | None = None,
+    engine: EngineName = "auto",
+    device: str = "cpu",
+    jobs: int | None = None,
+    data_dir: Path | None = None,
+    dask: str | None = None,
+    plugin: list[Path] | None = None,
+    list_shipped: bool = False,
+    json: bool = False,
 ) -> None:
     """Train the runs of a sweep file that the database does not have.
 

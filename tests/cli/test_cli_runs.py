@@ -181,7 +181,7 @@ def test_removing_asks_first(run, db, monkeypatch, answer, code, left):
 
     from idwbench.cli.app import app
 
-    monkeypatch.setattr("idwbench.cli.runs_rm._is_interactive", lambda: True)
+    monkeypatch.setattr("idwbench.cli.runs._is_interactive", lambda: True)
     result = CliRunner().invoke(app, ["runs", "rm", "--state", "failed", "--db", str(db)], input=answer)
     assert "remove 1 run from" in result.stderr and result.exit_code == code
     assert len(Results(db).find_runs()) == left
