@@ -1,8 +1,9 @@
-"""What the package promises of itself: names, light imports, errors without options."""
+"""What the package promises of itself: names, light imports, errors without options, and few places to touch."""
 
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import json
@@ -10,44 +11,47 @@ import pkgutil
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from sources import PACKAGE, nodes
 
 import idwbench
+from idwbench.cli.app import COMMANDS, RUNS
 
-# Alembic runs these itself, inside a migration.
-MODULES = [
-    module.name
-    for module in pkgutil.walk_packages(idwbench.__path__, "idwbench.")
-    if ".migrations" not in module.name and module.name != "idwbench.__main__" and not module.ispkg
-]
+PACKAGE = Path(idwbench.__file__).parent
+# Alembic runs the migrations itself.
+FILES = [path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts]
+# Building blocks of one module that others have no use for.
+INTERNAL = {"idwbench.cli.app": {"LazyCommands", "OneLineErrors", "options"}}
+
+
+@functools.cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Return all nodes of a file's syntax tree."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def order(word: str) -> tuple[int, str]:
+    """Constants, classes, functions: as the linter sorts `__all__`."""
+    return (0 if word.isupper() else 1 if word[:1].isupper() else 2, word)
 
 
 def test_each_module_declares_what_is_public_and_documents_it():
-    for name in MODULES:
+    for path in FILES:
+        if path.stem in ("__init__", "__main__"):
+            continue
+        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
         module = importlib.import_module(name)
-        own = {
+        is_own = {
             word: member
             for word, member in vars(module).items()
             if (inspect.isclass(member) or inspect.isfunction(member)) and member.__module__ == name
         }
-        assert list(module.__all__) == sorted(module.__all__, key=_order), name
+        assert list(module.__all__) == sorted(module.__all__, key=order), name
         assert all(hasattr(module, word) for word in module.__all__), name
-        public = {word for word in own if not word.startswith("_")}
+        public = {word for word in is_own if not word.startswith("_")}
         assert public - set(module.__all__) <= INTERNAL.get(name, set()), name
-        assert not [word for word in set(module.__all__) & own.keys() if not inspect.getdoc(own[word])], name
-
-
-# Building blocks of one module that others have no use for.
-INTERNAL: dict[str, set[str]] = {
-    "idwbench.cli.app": {"LazyCommands", "OneLineErrors", "options"},
-}
-
-
-def _order(word: str) -> tuple[int, str]:
-    """Constants, classes, functions: as the linter sorts `__all__`."""
-    return (0 if word.isupper() else 1 if word[:1].isupper() else 2, word)
+        assert not [word for word in set(module.__all__) & is_own.keys() if not inspect.getdoc(is_own[word])], name
 
 
 # One interpreter imports these in order: what one loads, all after it are allowed too.
@@ -95,13 +99,85 @@ def test_the_public_names_are_loaded_when_used_and_hide_no_subpackage():
         idwbench.trian  # noqa: B018
 
 
-OPTION = re.compile(r"(?<![-\w])--[a-z]")
-
-
 def test_no_message_of_the_library_names_an_option():
+    option = re.compile(r"(?<![-\w])--[a-z]")
     for path in PACKAGE.rglob("*.py"):
-        if path.parts[len(PACKAGE.parts)] == "cli":
-            continue
-        texts = [node.value for node in nodes(path) if isinstance(node, ast.Constant)]
-        named = [text for text in texts if isinstance(text, str) and OPTION.search(text) and not text.startswith("--")]
-        assert named == [], path
+        if path.relative_to(PACKAGE).parts[0] != "cli":
+            texts = [node.value for node in nodes(path) if isinstance(node, ast.Constant)]
+            texts = [text for text in texts if isinstance(text, str) and not text.startswith("--")]
+            assert not [text for text in texts if option.search(text)], path
+
+
+def test_no_module_imports_torchvision():
+    assert [path for path in FILES if "import torchvision" in path.read_text(encoding="utf-8")] == []
+
+
+# How many files a newcomer touches to add one thing: those named after the last one of its kind or mentioning it.
+
+
+@functools.cache
+def words(path: Path) -> set[str]:
+    """Names, attributes and strings of a file's code, without docstrings and comments."""
+    docstrings = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
+    texts = []
+    for node in nodes(path):
+        match node:
+            case ast.Name(id=text) | ast.Attribute(attr=text) | ast.keyword(arg=text) | ast.arg(arg=text):
+                texts.append(str(text))
+            case ast.alias(name=text) | ast.Constant(value=str(text)) if id(node) not in docstrings:
+                texts.append(text)
+    return set(re.findall(r"\w+", " ".join(texts)))
+
+
+def mentioning(word: str) -> set[str]:
+    return {path.relative_to(PACKAGE).as_posix() for path in FILES if word in {path.stem, *words(path)}}
+
+
+# What repeats the paper of other authors names their methods and figures too; adding another does not touch it.
+PUBLISHED = {
+    "report/references.py",
+    "claims/formulas.py",
+    "figures/weights.py",
+    "publications/family.py",
+    "publications/paper.py",
+    "estimators/drawing.py",  # shows the prototypes of an estimator as that figure does
+}
+SCORES = {"attention/scores.py", "training/kernels/scores.py"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "files"),
+    [
+        ("a score with a kernel", "sigma_squared", SCORES),
+        ("a metric", "r2", {"runs/metrics.py"}),
+        ("a data set", "diabetes", {"runs/datasets.py", "data/synthetic.py"}),
+        ("a data set that is drawn", "hastie_10_2", {"runs/datasets.py", "data/synthetic.py"}),
+        ("a figure", "draw_keys", {"figures/keys.py"}),
+        ("the name of a figure", "keys_nearest", {"figures/keys_nearest.py"}),
+    ],
+)
+def test_the_files_to_touch_are_those_of_the_design_page(kind, word, files):
+    assert mentioning(word) - PUBLISHED == files, kind
+
+
+@pytest.mark.parametrize("option", ["momentum", "weight_decay", "gradient_clip", "warmup_epochs"])
+def test_a_protocol_option_is_declared_once_and_used_by_the_engines_alone(option):
+    # A recording keeps them, and the history of keys reads them, for their coefficients.
+    # Parameters of an estimator are written out, as scikit-learn demands; one more need not be among them.
+    of_history = {"training/module_training.py", "training/replay.py", "estimators/prototypes.py"}
+    files = {file for file in mentioning(option) if not file.startswith("dual/")} - of_history
+    assert "runs/protocol.py" in files
+    assert all(file == "runs/protocol.py" or file.startswith("training/") for file in files)
+    assert len(files) <= 3
+
+
+def test_an_optimiser_is_its_name_its_step_in_torch_and_its_loop_in_the_kernels():
+    # A recording keeps its name, and coefficients of the dual form and the history of keys have a rule for each family.
+    files = {file for file in mentioning("sgd") if not file.startswith("dual/")} - {"training/replay.py"}
+    assert files == {"runs/protocol.py", "training/optimizers.py", "training/kernels/updates.py"}
+
+
+def test_a_command_is_a_function_and_its_name_in_the_application():
+    assert {file for file in mentioning("sweep") if file.startswith("cli/")} >= {"cli/sweep.py", "cli/app.py"}
+    places = [place.split(".") for place in (*COMMANDS.values(), *RUNS.values())]
+    assert all(f"\ndef {function}(" in (PACKAGE / f"cli/{module}.py").read_text() for module, function in places)

@@ -11,7 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from sources import PACKAGE
 
 from idwbench.data.folder import download as fetch
 from idwbench.data.images import ARCHIVES
@@ -112,11 +111,6 @@ def test_the_mirrors_are_those_of_torchvision():
     module = Path(spec.origin).with_name("datasets") / "mnist.py"  # is read, not imported
     source = module.read_text(encoding="utf-8")
     assert all(f'"{mirror}"' in source for archives in ARCHIVES.values() for mirror in archives.mirrors)
-
-
-def test_no_module_imports_torchvision():
-    naming = [path for path in PACKAGE.rglob("*.py") if "import torchvision" in path.read_text(encoding="utf-8")]
-    assert naming == []
 
 
 @pytest.mark.slow
