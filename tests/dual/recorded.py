@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 from torch import nn
@@ -16,10 +17,10 @@ from idwbench.dual.recorder import Recorder
 from idwbench.dual.recording import Recording, RecordingFacts
 from idwbench.runs.protocol import Protocol
 from idwbench.training.checkpoints import CheckpointFile
+from idwbench.training.engine import Fitted
 from idwbench.training.module_training import ModuleTraining, shuffled_batches
 
 N_TRAIN = 27
-LAYERS = ("layer_0", "layer_1", "layer_2")
 
 
 class Interrupted(Exception):
@@ -40,8 +41,8 @@ class Mlp(nn.Module):
         return self.layer_2(functional.relu(self.layer_1(hidden)))
 
     @property
-    def layers(self) -> dict[str, nn.Linear]:
-        return {"layer_0": self.layer_0, "layer_1": self.layer_1, "layer_2": self.layer_2}
+    def layers(self) -> dict[str, Any]:
+        return dict(self.named_children())
 
 
 @dataclass
@@ -68,18 +69,17 @@ class RecordedTraining:
         self.labels = torch.from_numpy(generator.integers(0, self.sizes[3], self.n_train))
         torch.manual_seed(3)
         self.module = Mlp(self.sizes).to(self.dtype)
-        self.facts = RecordingFacts(
+        facts = RecordingFacts(
             self.run_key, "data", self.protocol.optimizer, self.protocol.momentum, self.protocol.weight_decay
         )
-        fold = {"layer_0": self.inputs} if self.fold else {}
         self.recorder = Recorder(
             self.module.layers,
             self.folder,
-            self.facts,
+            facts,
             steps=self.protocol.epochs * -(-self.n_train // self.protocol.batch_size),
-            slots=self.protocol.epochs * len(self.slot_rows(np.arange(self.n_train)).reshape(-1)),
+            slots=self.protocol.epochs * self.slot_rows(np.arange(self.n_train)).size,
             dtype=self.record_dtype,
-            fold=fold,
+            fold={"layer_0": self.inputs} if self.fold else {},
         )
         self.taken = 0
 
@@ -104,23 +104,27 @@ class RecordedTraining:
             return np.repeat(rows[:, None], self.positions, 1)
         return np.concatenate([rows, rows]) if self.twice else rows
 
-    def training(self, checkpoint: CheckpointFile | None = None, **options: Any) -> ModuleTraining:
-        batches = shuffled_batches(self.n_train, self.protocol.batch_size)
-        generator = np.random.default_rng(5)
-        return ModuleTraining(
+    def train(self, checkpoint: CheckpointFile | None = None) -> Fitted:
+        training = ModuleTraining(
             self.module,
             self.protocol,
             self.losses,
-            batches,
-            generator,
+            shuffled_batches(self.n_train, self.protocol.batch_size),
+            np.random.default_rng(5),
             checkpoint=checkpoint,
+            checkpoint_seconds=0,
             recorder=self.recorder,
             rows=self.slot_rows,
-            **options,
         )
+        return training.train()
 
-    def run(self) -> Recording:
+    def interrupt(self, checkpoint: CheckpointFile | None = None) -> Self:
+        with pytest.raises(Interrupted):
+            self.train(checkpoint)
+        return self
+
+    def run(self, checkpoint: CheckpointFile | None = None) -> Recording:
         """Train to the end, and open the recording."""
-        self.training().train()
+        self.train(checkpoint)
         self.recorder.finish()
         return Recording.open(self.folder)

@@ -63,11 +63,16 @@ def test_words_and_their_model_survive_the_database(path, tmp_path):
 
 @pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-4), ("float16", 3e-3)])
 def test_a_recorded_run_is_attention_over_its_training(path, tmp_path, dtype, bound):
-    run = train(lstm_run(path, record=True, record_dtype=dtype), tmp_path / "results.db")
+    run = train(lstm_run(path, record=True, record_dtype=dtype, gradient_clip=0.2), tmp_path / "results.db")
     results = Results(tmp_path / "results.db", read_only=True)
     model = load_language_model(results, run.run_key).network
     recording = open_recording(results, run)
     assert set(recording.layers) == {"lstm.input", "lstm.recurrent", "head"}
+    # Both matrices of the LSTM share the gradients on disk.
+    names = {file.name for file in recording.folder.glob("*.gradients.npy")}
+    assert names == {"lstm.input.gradients.npy", "head.gradients.npy"}
+    clips = np.load(recording.folder / "steps.npy")[:, 1]
+    assert (clips < 1).any() and (clips == 1).any()  # gradients that were clipped, and others
     # Two epochs of whole windows: 372 rows make 12 batches of 4 windows of 8.
     assert len(recording.rows) == 2 * 12 * 32 and recording.rows.max() < len(text_dataset(path).train)
     weight_ih, weight_hh, bias_ih, bias_hh = model.lstm.all_weights[0]
