@@ -12,8 +12,7 @@ from sqlalchemy import Connection, select
 
 from idwbench.errors import ResultsError
 from idwbench.results.reading import converted, number, raw, shortened, stored_id
-from idwbench.results.statements import chunks
-from idwbench.results.tables import arrays, curves, runs
+from idwbench.results.tables import arrays, chunks, curves, runs
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.results import CurvePoint
 
@@ -35,7 +34,7 @@ class ArrayFacts(NamedTuple):
 
 
 def load_curves(connection: Connection, run_keys: Sequence[str]) -> dict[str, list[CurvePoint]]:
-    """Return the learning curves of runs by key; values that were not finite are NaN."""
+    """Return the learning curves of many runs by run key, as `load_curve`; those of unknown runs are empty."""
     query = select(runs.c.run_key, curves.c.epoch, curves.c.split, curves.c.name, raw(curves.c.value))
     query = query.join(curves, curves.c.run_id == runs.c.id)
     query = query.order_by(runs.c.id, curves.c.epoch, curves.c.split, curves.c.name)
@@ -49,13 +48,21 @@ def load_curves(connection: Connection, run_keys: Sequence[str]) -> dict[str, li
 
 
 def load_curve(connection: Connection, run_key: str) -> list[CurvePoint]:
-    """Return the learning curve of a run, which may be empty; raises `ResultsError` if no run has that key."""
+    """Return the learning curve of a run, which may be empty; values that were not finite are NaN.
+
+    Raises:
+        ResultsError: no run has that key.
+    """
     stored_id(connection, run_key)
     return load_curves(connection, [run_key])[run_key]
 
 
 def load_arrays(connection: Connection, run_key: str) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of a run by name."""
+    """Return the arrays of a run by name, such as ``keys`` (prototypes, features) and ``values``.
+
+    Raises:
+        ResultsError: no run has that key, or an array is missing or cannot be read.
+    """
     run_id = stored_id(connection, run_key)
     query = select(arrays.c.name, arrays.c.data).where(arrays.c.run_id == run_id).order_by(arrays.c.name)
     try:
@@ -72,7 +79,11 @@ def load_arrays(connection: Connection, run_key: str) -> dict[str, NDArray[np.ge
 
 
 def array_facts(connection: Connection, run_key: str) -> dict[str, ArrayFacts]:
-    """Return type and shape of the arrays of a run by name."""
+    """Return type and shape of the arrays of a run by name, without reading them.
+
+    Raises:
+        ResultsError: no run has that key.
+    """
     of_run = arrays.c.run_id == stored_id(connection, run_key)
     query = select(arrays.c.name, arrays.c.dtype, raw(arrays.c.shape)).where(of_run).order_by(arrays.c.name)
     return {

@@ -1,80 +1,114 @@
-"""Leases: the right of one process to train a run."""
+"""Leases: the right of one process to train a run, which ends with the process or, on another host, with time."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
+import os
+import socket
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from threading import Event, Thread
 from typing import Any, get_args
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, func, update
 
-from idwbench.results.processes import Owner, is_stale
+from idwbench.errors import ResultsError
 from idwbench.results.reading import attempt_of
 from idwbench.results.records import RESULT_STATES, EndedState
-from idwbench.results.statements import MOST_KEYS, chunks
-from idwbench.results.tables import runs
+from idwbench.results.tables import chunks, rows_by_key, runs
 
 __all__ = [
+    "LEASE_DURATION",
     "Reopened",
     "ended_runs",
     "fail_runs",
     "is_reopened",
+    "is_stale",
     "lease_runs",
     "pending_runs",
+    "process_is_alive",
     "release_runs",
     "renew_leases",
+    "renewed",
+    "this_process",
 ]
+
+LEASE_DURATION = timedelta(minutes=10)
+_RENEWAL_SECONDS = 30.0
+# Start times of processes are computed from the boot time, which is rounded to seconds.
+_START_TOLERANCE = timedelta(seconds=5)
 
 # Runs to be trained again, each with the time of its end; a run that has ended since is not reopened.
 Reopened = dict[str, datetime | None]
 
 _ENDED = get_args(EndedState)
-_LEASE_QUERY = select(
-    *(runs.c.id, runs.c.run_key, runs.c.state, runs.c.previous_state, runs.c.attempt, runs.c.finished_at),
-    *(runs.c.host, runs.c.pid, runs.c.heartbeat_at),
-)
+_LEASE = (runs.c.state, runs.c.previous_state, runs.c.attempt, runs.c.finished_at)
+_PROCESS = (runs.c.host, runs.c.pid, runs.c.heartbeat_at)
+
+
+def this_process() -> tuple[str, int]:
+    """Return the names of this host and process."""
+    return socket.gethostname(), os.getpid()
+
+
+def is_stale(host: str | None, pid: int | None, heartbeat_at: datetime | None) -> bool:
+    """Return whether the process of a running run has ended or, on another host, its lease was not renewed in time."""
+    if host is None or not isinstance(pid, int) or heartbeat_at is None:  # SQLite may hold a damaged number
+        return True
+    if host == this_process()[0]:
+        return not process_is_alive(pid, heartbeat_at)
+    return datetime.now(UTC) - heartbeat_at > LEASE_DURATION
+
+
+def process_is_alive(pid: int, seen_at: datetime) -> bool:
+    """Return whether the process with this ID at `seen_at` is still running; a zombie is not."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return datetime.fromtimestamp(process.create_time(), UTC) <= seen_at + _START_TOLERANCE
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True  # the process of another user
 
 
 def pending_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> list[str]:
     """Return the runs of `run_keys` that are planned, reopened or stale, in order."""
-    observer, now = Owner.current(), datetime.now(UTC)
-    asked = [*dict.fromkeys(run_keys)]
-    if len(asked) <= MOST_KEYS:
-        rows = [*_states(connection, asked)]
-    else:  # of many, one query finds those that have not ended
-        rows = [*connection.execute(_LEASE_QUERY.where(runs.c.state.in_(["planned", "running"])))]
-        rows += [row for keys in chunks([*(reopened.keys() & set(asked))]) for row in _states(connection, keys)]
-    free = {row.run_key for row in rows if _is_free(row, reopened, observer, now)}
-    return [key for key in asked if key in free]
+    asked = dict.fromkeys(run_keys)
+    is_open = runs.c.state.in_(["planned", "running"])
+    rows = rows_by_key(connection, asked, *_LEASE, *_PROCESS, where=[is_open])
+    rows |= rows_by_key(connection, reopened.keys() & asked, *_LEASE, *_PROCESS)
+    return [key for key in asked if key in rows and _is_free(rows[key], reopened)]
 
 
 def lease_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> list[str]:
     """Lease the pending runs of `run_keys` to this process and return them in order; stored results stay."""
-    owner, now = Owner.current(), datetime.now(UTC)
-    free: set[str] = set()
-    for keys in chunks(run_keys):
-        # SQLite has one write lock; PostgreSQL locks these rows.
-        rows = [row for row in _states(connection, keys, lock=True) if _is_free(row, reopened, owner, now)]
-        attempts: dict[tuple[str | None, int], list[int]] = {}
-        for row in rows:
-            # A stale run already has a previous state.
-            previous = row.state if row.state in _ENDED else row.previous_state
-            attempts.setdefault((previous, attempt_of(row) + 1), []).append(row.id)
-        for (previous, attempt), ids in attempts.items():
-            process = {"host": owner.host, "pid": owner.pid, "started_at": now, "heartbeat_at": now}
-            leased = {"state": "running", "previous_state": previous, "attempt": attempt, **process}
+    (host, pid), now = this_process(), datetime.now(UTC)
+    rows = rows_by_key(connection, run_keys, *_LEASE, *_PROCESS, lock=True)
+    free = [key for key in dict.fromkeys(run_keys) if key in rows and _is_free(rows[key], reopened)]
+    attempts: dict[tuple[str | None, int], list[int]] = {}
+    for row in map(rows.__getitem__, free):
+        # A stale run already has a previous state.
+        previous = row.state if row.state in _ENDED else row.previous_state
+        attempts.setdefault((previous, attempt_of(row) + 1), []).append(row.id)
+    for (previous, attempt), run_ids in attempts.items():
+        process = {"host": host, "pid": pid, "started_at": now, "heartbeat_at": now}
+        leased = {"state": "running", "previous_state": previous, "attempt": attempt, **process}
+        for ids in chunks(run_ids):
             connection.execute(update(runs).where(runs.c.id.in_(ids)).values(leased))
-        free.update(row.run_key for row in rows)
-    return [key for key in dict.fromkeys(run_keys) if key in free]
+    return free
 
 
 def renew_leases(connection: Connection, run_keys: Sequence[str]) -> None:
-    """Renew the leases of this process on `run_keys`."""
+    """Renew leases of this process, which expire after 10 minutes for other hosts."""
     _update_own(connection, run_keys, {"heartbeat_at": datetime.now(UTC)})
 
 
 def release_runs(connection: Connection, run_keys: Sequence[str]) -> None:
-    """Set the runs leased by this process to their previous state."""
+    """End leases of this process; the runs get back their previous state."""
     before = func.coalesce(runs.c.previous_state, "planned")
     _update_own(connection, run_keys, {"state": before, "previous_state": None, "heartbeat_at": None})
 
@@ -92,12 +126,9 @@ def fail_runs(connection: Connection, run_keys: Sequence[str], error_text: str) 
 
 def ended_runs(connection: Connection, run_keys: Sequence[str], states: Collection[EndedState]) -> Reopened:
     """Return the runs of `run_keys` in one of `states`, in order, with the time of their end."""
-    ended: Reopened = {}
-    for keys in chunks(run_keys) if states else ():
-        query = select(runs.c.run_key, runs.c.finished_at)
-        query = query.where(and_(runs.c.run_key.in_(keys), runs.c.state.in_(states)))
-        ended.update((row.run_key, row.finished_at) for row in connection.execute(query))
-    return {key: ended[key] for key in dict.fromkeys(run_keys) if key in ended}
+    keys = dict.fromkeys(run_keys if states else ())
+    ended = rows_by_key(connection, keys, runs.c.finished_at, where=[runs.c.state.in_(states)])
+    return {key: ended[key].finished_at for key in keys if key in ended}
 
 
 def is_reopened(row: Row[*tuple[Any, ...]], reopened: Reopened) -> bool:
@@ -105,25 +136,41 @@ def is_reopened(row: Row[*tuple[Any, ...]], reopened: Reopened) -> bool:
     return row.state in _ENDED and row.run_key in reopened and reopened[row.run_key] == row.finished_at
 
 
-def _states(connection: Connection, keys: Sequence[str], *, lock: bool = False) -> Sequence[Row[*tuple[Any, ...]]]:
-    # Processes that lock rows in the same order cannot deadlock.
-    query = _LEASE_QUERY.where(runs.c.run_key.in_(keys)).order_by(runs.c.id)
-    return connection.execute(query.with_for_update() if lock else query).all()
-
-
-def _is_free(row: Row[*tuple[Any, ...]], reopened: Reopened, observer: Owner, now: datetime) -> bool:
+def _is_free(row: Row[*tuple[Any, ...]], reopened: Reopened) -> bool:
     if row.state == "planned" or is_reopened(row, reopened):
         return True
-    return row.state == "running" and is_stale(row.host, row.pid, row.heartbeat_at, observer=observer, now=now)
-
-
-def _own(keys: Sequence[str]) -> ColumnElement[bool]:
-    owner = Owner.current()
-    return and_(runs.c.run_key.in_(keys), runs.c.state == "running", runs.c.host == owner.host, runs.c.pid == owner.pid)
+    return row.state == "running" and is_stale(row.host, row.pid, row.heartbeat_at)
 
 
 def _update_own(
     connection: Connection, run_keys: Sequence[str], values: dict[str, Any], *conditions: ColumnElement[bool]
 ) -> None:
+    host, pid = this_process()
+    own = update(runs).where(runs.c.state == "running", runs.c.host == host, runs.c.pid == pid, *conditions)
     for keys in chunks(run_keys):
-        connection.execute(update(runs).where(_own(keys), *conditions).values(values))
+        connection.execute(own.where(runs.c.run_key.in_(keys)).values(values))
+
+
+@contextmanager
+def renewed(
+    renew: Callable[[Sequence[str]], None], run_keys: Collection[str], *, interval: float = _RENEWAL_SECONDS
+) -> Iterator[None]:
+    """Call `renew` for the leases of `run_keys` every `interval` seconds in a thread, until the block ends.
+
+    An epoch may take longer than a lease lasts. `run_keys` may change meanwhile. A renewal that fails is retried after
+    the next interval.
+    """
+    stop = Event()
+
+    def renew_all() -> None:
+        while not stop.wait(interval):
+            with suppress(ResultsError):
+                renew(list(run_keys))
+
+    thread = Thread(target=renew_all, name="idwbench-leases", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

@@ -2,56 +2,45 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
-from sqlalchemy import Column, Connection, Dialect, and_, bindparam, delete, select, update
+from sqlalchemy import Column, Connection, Dialect, bindparam, delete, select, update
 
 from idwbench.errors import ResultsError
-from idwbench.results.engines import to_json
-from idwbench.results.statements import chunks, insert_rows
-from idwbench.results.tables import runs, sweep_runs, sweeps
+from idwbench.results.database import to_json
+from idwbench.results.tables import insert_rows, rows_by_key, runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import FileConfig, dataset_identity
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.settings import is_storable
 
-__all__ = ["plan_runs", "register_sweep"]
-
+__all__ = ["PLANNED_COLUMNS", "plan_runs", "register_sweep"]
 
 # Settings of the protocol with a column of their own.
 _PROTOCOL_COLUMNS = ("epochs", "batch_size", "learning_rate", "optimizer", "schedule")
-# Those that runs of one setting share, and those of one run.
+# Those that runs of one setting share.
 _SHARED_COLUMNS = (
     *("dataset", "dataset_name", "dataset_parameters", "model", "parameters", "method", "prototypes", "plugin_sha256"),
     *("power", "epsilon", "protocol", *_PROTOCOL_COLUMNS, "state", "attempt", "created_at"),
 )
-_PLANNED_COLUMNS = (*_SHARED_COLUMNS, "run_key", "seed", "config")
+PLANNED_COLUMNS = (*_SHARED_COLUMNS, "run_key", "seed", "config")
 
 
 def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]:
-    """Add missing runs as planned and return all keys, each once, in order.
+    """Add missing runs as planned, without a sweep, and return all run keys, each once, in order.
 
     All runs on the same file content get the path and label of the latest plan, since paths are not part of run keys.
     """
     by_key = {config.run_key: config for config in configs}
-    stored = {
-        key
-        for keys in chunks(list(by_key))
-        for key in connection.execute(select(runs.c.run_key).where(runs.c.run_key.in_(keys))).scalars()
-    }
-    now = datetime.now(UTC)
-    missing = {key: config for key, config in by_key.items() if key not in stored}
-    rows = _planned_rows(missing, now, connection.dialect)
-    insert_rows(connection, runs, rows, _PLANNED_COLUMNS, new_only="run_key")
+    stored = rows_by_key(connection, by_key)
+    rows = _planned_rows({key: config for key, config in by_key.items() if key not in stored}, connection.dialect)
+    insert_rows(connection, runs, rows, PLANNED_COLUMNS, new_only="run_key")
     _relocate(connection, by_key.values())
     return list(by_key)
-
-
-def _dialect(connection: Connection) -> Any:
-    return import_module(f"sqlalchemy.dialects.{connection.dialect.name}")
 
 
 def _relocate(connection: Connection, planned: Iterable[RunConfig]) -> None:
@@ -64,12 +53,12 @@ def _relocate(connection: Connection, planned: Iterable[RunConfig]) -> None:
     }
     for path, config in files.values():
         columns = _dataset_columns(config)
-        elsewhere = and_(
+        elsewhere = (
             runs.c.dataset_name == columns["dataset_name"],
             runs.c.dataset_parameters == columns["dataset_parameters"],
             runs.c.config["dataset"]["path"].as_string() != path,
         )
-        found = connection.execute(select(runs.c.id, runs.c.config).where(elsewhere).with_for_update()).all()
+        found = connection.execute(select(runs.c.id, runs.c.config).where(*elsewhere).with_for_update()).all()
         moved = [{"row": i, "config": {**old, "dataset": {**old["dataset"], "path": path}}} for i, old in found]
         if moved:
             place = update(runs).where(runs.c.id == bindparam("row")).values(dataset=columns["dataset"])
@@ -79,7 +68,9 @@ def _relocate(connection: Connection, planned: Iterable[RunConfig]) -> None:
 def register_sweep(
     connection: Connection, name: str, description: str, spec_text: str, configs: Sequence[RunConfig]
 ) -> list[str]:
-    """Store a sweep and its plan, add missing runs, and return the keys in order; removed runs stay stored.
+    """Store or replace a sweep and its plan, add missing runs as planned, and return its run keys in order.
+
+    Runs that leave the plan stay stored.
 
     Raises:
         ResultsError: a text has a character that cannot be stored.
@@ -89,51 +80,37 @@ def register_sweep(
             raise ResultsError(f"the {what} of the sweep has a NUL or a lone surrogate, which no database can store")
     now = datetime.now(UTC)
     values = {"description": description, "spec": spec_text, "updated_at": now}
-    sweep_id = connection.execute(select(sweeps.c.id).where(sweeps.c.name == name)).scalar_one_or_none()
-    if sweep_id is None:
-        # Another process may register the same name at the same time: the later one waits, and replaces its plan.
-        new = _dialect(connection).insert(sweeps).values(name=name, created_at=now, **values)
-        new = new.on_conflict_do_update(index_elements=["name"], set_=values).returning(sweeps.c.id)
-        sweep_id = connection.execute(new).scalar_one()
-    else:
-        connection.execute(update(sweeps).where(sweeps.c.id == sweep_id).values(**values))
+    # Another process may register the same name at the same time: the later one waits, and replaces its plan.
+    new = import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert(sweeps)
+    new = new.values(name=name, created_at=now, **values)
+    new = new.on_conflict_do_update(index_elements=["name"], set_=values).returning(sweeps.c.id)
+    sweep_id = connection.execute(new).scalar_one()
     keys = [*dict.fromkeys(config.run_key for config in configs)]
-    if keys == _planned_keys(connection, sweep_id):
+    planned = select(runs.c.run_key).join(sweep_runs, sweep_runs.c.run_id == runs.c.id)
+    planned = planned.where(sweep_runs.c.sweep_id == sweep_id).order_by(sweep_runs.c.position)
+    if keys == [*connection.execute(planned).scalars()]:
         _relocate(connection, configs)
     else:
         plan_runs(connection, configs)
-        _replace_plan(connection, sweep_id, keys)
+        connection.execute(delete(sweep_runs).where(sweep_runs.c.sweep_id == sweep_id))
+        stored = rows_by_key(connection, keys)
+        insert_rows(connection, sweep_runs, [(sweep_id, place, stored[key].id) for place, key in enumerate(keys)])
     return keys
 
 
-def _planned_keys(connection: Connection, sweep_id: int) -> list[str]:
-    query = select(runs.c.run_key).join(sweep_runs, sweep_runs.c.run_id == runs.c.id)
-    query = query.where(sweep_runs.c.sweep_id == sweep_id).order_by(sweep_runs.c.position)
-    return list(connection.execute(query).scalars())
-
-
-def _replace_plan(connection: Connection, sweep_id: int, keys: Sequence[str]) -> None:
-    connection.execute(delete(sweep_runs).where(sweep_runs.c.sweep_id == sweep_id))
-    ids: dict[str, int] = {}
-    for part in chunks(keys):
-        query = select(runs.c.run_key, runs.c.id).where(runs.c.run_key.in_(part))
-        ids.update((key, run_id) for key, run_id in connection.execute(query))
-    insert_rows(connection, sweep_runs, [(sweep_id, place, ids[key]) for place, key in enumerate(keys)])
-
-
-def _planned_rows(configs: Mapping[str, RunConfig], now: datetime, dialect: Dialect) -> list[tuple[Any, ...]]:
-    """Return the rows of planned runs, by their keys, as the driver takes them, with `_PLANNED_COLUMNS`.
+def _planned_rows(configs: Mapping[str, RunConfig], dialect: Dialect) -> list[tuple[Any, ...]]:
+    """Return the rows of planned runs, by their keys, as the driver takes them, with `PLANNED_COLUMNS`.
 
     What runs of one setting share is computed once: conversions by SQLAlchemy and JSON take longer than the insert.
     """
-    settings: dict[str, tuple[tuple[Any, ...], str, str]] = {}
+    now = datetime.now(UTC)
+    settings: dict[str, tuple[Any, ...]] = {}
     rows = []
     for run_key, config in configs.items():
         setting = config.setting_key
         if setting not in settings:
-            settings[setting] = (_shared_values(config, now, dialect), *_json_around_seed(config))
-        shared, before, after = settings[setting]
-        rows.append((*shared, run_key, config.seed, f"{before}{config.seed}{after}"))
+            settings[setting] = _shared_values(config, now, dialect)
+        rows.append((*settings[setting], run_key, config.seed, _config_json(config)))
     return rows
 
 
@@ -150,12 +127,14 @@ def _shared_values(config: RunConfig, now: datetime, dialect: Dialect) -> tuple[
     return tuple(_converted(runs.c[name], columns[name], dialect) for name in _SHARED_COLUMNS)
 
 
-def _json_around_seed(config: RunConfig) -> tuple[str, str]:
-    """Return the JSON of a run, with sorted keys, before and after its seed."""
-    content = config.model_dump(mode="json")
-    before = to_json({name: value for name, value in content.items() if name < "seed"})
-    after = to_json({name: value for name, value in content.items() if name > "seed"})
-    return f'{before[:-1]},"seed":', f",{after[1:]}" if after != "{}" else "}"
+def _config_json(config: RunConfig) -> str:
+    """Return the JSON of a run, with the path of a file."""
+    text = config.canonical_json()
+    if not isinstance(config.dataset, FileConfig):
+        return text
+    content = json.loads(text)
+    content["dataset"]["path"] = config.dataset.path
+    return to_json(content)
 
 
 def _dataset_columns(config: RunConfig) -> dict[str, Any]:

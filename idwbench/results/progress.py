@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Any, Literal, get_args
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, Select, func, select
 
-from idwbench.results.processes import Owner, is_stale
+from idwbench.results.leases import is_stale
 from idwbench.results.reading import load_runs, sweep_id
-from idwbench.results.records import RUN_STATES, FailedRun, RunState, StoredSweep, SweepStatus
-from idwbench.results.statements import chunks
-from idwbench.results.tables import metrics, runs, sweep_runs, sweeps
+from idwbench.results.records import RUN_STATES, EndedState, FailedRun, RunState, StoredSweep, SweepStatus
+from idwbench.results.tables import chunks, metrics, rows_by_key, runs, sweep_runs, sweeps
 
 __all__ = [
     "RATE_WINDOW",
@@ -34,7 +33,7 @@ StoredState = RunState | Literal["stale"]
 
 RATE_WINDOW = timedelta(minutes=10)
 _FAILURES = 5
-_ENDED = ("complete", "diverged", "failed")
+_PROCESS = (runs.c.host, runs.c.pid, runs.c.heartbeat_at)
 
 
 @dataclass(frozen=True)
@@ -85,20 +84,17 @@ class SweepProgress:
 
 def run_states(connection: Connection, run_keys: Sequence[str]) -> dict[str, StoredState]:
     """Return the states of the stored runs among `run_keys`; a running run that lost its process is ``stale``."""
-    observer, now = Owner.current(), datetime.now(UTC)
-    found: dict[str, StoredState] = {}
-    columns = (runs.c.run_key, runs.c.state, runs.c.host, runs.c.pid, runs.c.heartbeat_at)
-    for keys in chunks(run_keys):
-        for key, state, host, pid, seen in connection.execute(select(*columns).where(runs.c.run_key.in_(keys))):
-            is_lost = state == "running" and is_stale(host, pid, seen, observer=observer, now=now)
-            found[key] = "stale" if is_lost else state
-    return found
+    rows = rows_by_key(connection, run_keys, runs.c.state, *_PROCESS)
+    return {
+        key: "stale" if row.state == "running" and is_stale(row.host, row.pid, row.heartbeat_at) else row.state
+        for key, row in rows.items()
+    }
 
 
-def metric_values(connection: Connection, run_keys: Sequence[str], name: str, split: str) -> dict[str, float]:
-    """Return one metric of the runs of `run_keys` that have it."""
+def metric_values(connection: Connection, run_keys: Sequence[str], name: str, split: str = "test") -> dict[str, float]:
+    """Return one metric of the runs of `run_keys` that have it, by run key."""
     query = select(runs.c.run_key, metrics.c.value).join(metrics, metrics.c.run_id == runs.c.id)
-    query = query.where(and_(metrics.c.name == name, metrics.c.split == split))
+    query = query.where(metrics.c.name == name, metrics.c.split == split)
     return {
         key: value
         for keys in chunks(run_keys)
@@ -108,24 +104,28 @@ def metric_values(connection: Connection, run_keys: Sequence[str], name: str, sp
 
 def stale_keys(connection: Connection) -> set[str]:
     """Return the keys of the running runs whose process has ended."""
-    query = select(runs.c.run_key, runs.c.host, runs.c.pid, runs.c.heartbeat_at).where(runs.c.state == "running")
-    observer, now = Owner.current(), datetime.now(UTC)
-    return {key for key, *process in connection.execute(query) if is_stale(*process, observer=observer, now=now)}
+    query = select(runs.c.run_key, *_PROCESS).where(runs.c.state == "running")
+    return {key for key, *process in connection.execute(query) if is_stale(*process)}
 
 
 def sweep_status(connection: Connection, name: str) -> SweepStatus:
-    """Return how many runs of a sweep are in each state."""
-    in_sweep = sweep_runs.c.sweep_id == sweep_id(connection, name)
-    planned = runs.join(sweep_runs, sweep_runs.c.run_id == runs.c.id)
-    counted = select(runs.c.state, func.count()).select_from(planned).where(in_sweep).group_by(runs.c.state)
+    """Return the number of runs of a sweep in each state.
+
+    Raises:
+        ResultsError: no sweep has that name.
+    """
+    counted = _planned(select(runs.c.state, func.count()), sweep_id(connection, name)).group_by(runs.c.state)
     counts = Counter({state: n for state, n in connection.execute(counted)})
     if counts["running"]:
-        leased = select(runs.c.host, runs.c.pid, runs.c.heartbeat_at).select_from(planned)
-        observer, now = Owner.current(), datetime.now(UTC)
-        for row in connection.execute(leased.where(in_sweep, runs.c.state == "running")):
-            if is_stale(*row, observer=observer, now=now):
-                counts.update({"running": -1, "stale": 1})
+        leased = _planned(select(*_PROCESS), sweep_id(connection, name)).where(runs.c.state == "running")
+        n_stale = sum(is_stale(*process) for process in connection.execute(leased))
+        counts.update({"running": -n_stale, "stale": n_stale})
     return SweepStatus(total=counts.total(), **{state: counts[state] for state in ("stale", *RUN_STATES)})
+
+
+def _planned(query: Select[*tuple[Any, ...]], sweep: int) -> Select[*tuple[Any, ...]]:
+    """Return a query of the runs in the plan of a sweep."""
+    return query.join(sweep_runs, sweep_runs.c.run_id == runs.c.id).where(sweep_runs.c.sweep_id == sweep)
 
 
 def list_sweeps(connection: Connection) -> list[StoredSweep]:
@@ -139,27 +139,29 @@ def dataset_labels(connection: Connection) -> list[str]:
     return list(connection.execute(select(runs.c.dataset).distinct().order_by(runs.c.dataset)).scalars())
 
 
-def sweep_progress(connection: Connection, name: str, now: datetime) -> SweepProgress:
-    """Return the progress of a sweep; raises `ResultsError` if none has that name."""
-    status = sweep_status(connection, name)
-    number = sweep_id(connection, name)
-    rate = _rate(connection, number, now)
+def sweep_progress(connection: Connection, name: str, now: datetime | None = None) -> SweepProgress:
+    """Return how far a sweep is at `now`: states, rate, time left, processes that train, and the last failures.
+
+    Raises:
+        ResultsError: no sweep has that name.
+    """
+    status, sweep, now = sweep_status(connection, name), sweep_id(connection, name), now or datetime.now(UTC)
+    rate = _rate(connection, sweep, now)
     to_do = status.total - status.complete - status.diverged - status.failed
     return SweepProgress(
         name=name,
         status=status,
         rate=rate,
         seconds_left=to_do / rate if rate else (None if to_do else 0.0),
-        processes=_processes(connection, number, now) if status.running else (),
-        failures=_failures(connection, number) if status.failed else (),
+        processes=_processes(connection, sweep, now) if status.running else (),
+        failures=_failures(connection, sweep) if status.failed else (),
     )
 
 
 def _rate(connection: Connection, sweep: int, now: datetime) -> float | None:
     """Return the runs that ended in the window, divided by the time since the first of them was started."""
-    planned = runs.join(sweep_runs, sweep_runs.c.run_id == runs.c.id)
-    recent = and_(sweep_runs.c.sweep_id == sweep, runs.c.state.in_(_ENDED), runs.c.finished_at > now - RATE_WINDOW)
-    query = select(func.count(), func.min(runs.c.started_at)).select_from(planned).where(recent)
+    query = _planned(select(func.count(), func.min(runs.c.started_at)), sweep)
+    query = query.where(runs.c.state.in_(get_args(EndedState)), runs.c.finished_at > now - RATE_WINDOW)
     n, first = connection.execute(query).one()
     if not n or first is None:
         return None
@@ -168,27 +170,20 @@ def _rate(connection: Connection, sweep: int, now: datetime) -> float | None:
 
 
 def _processes(connection: Connection, sweep: int, now: datetime) -> tuple[TrainingProcess, ...]:
-    query = select(runs.c.run_key, runs.c.host, runs.c.pid, runs.c.started_at, runs.c.heartbeat_at)
-    query = query.join(sweep_runs, sweep_runs.c.run_id == runs.c.id)
-    query = query.where(sweep_runs.c.sweep_id == sweep, runs.c.state == "running").order_by(sweep_runs.c.position)
-    observer = Owner.current()
-    found: dict[tuple[str, int], list[tuple[str, datetime]]] = {}
-    for key, host, pid, started_at, heartbeat_at in connection.execute(query):
-        if not is_stale(host, pid, heartbeat_at, observer=observer, now=now):
-            found.setdefault((host, pid), []).append((key, started_at or now))
-    labels = _labels(connection, [leased[0][0] for leased in found.values()])
+    query = _planned(select(runs.c.run_key, runs.c.started_at, *_PROCESS), sweep).where(runs.c.state == "running")
+    leased: dict[tuple[str, int], list[tuple[str, datetime]]] = {}
+    for key, started_at, *process in connection.execute(query.order_by(sweep_runs.c.position)):
+        if not is_stale(*process):
+            host, pid, _ = process
+            leased.setdefault((host, pid), []).append((key, started_at or now))
+    first = load_runs(connection, [own[0][0] for own in leased.values()])
     return tuple(
-        TrainingProcess(host, pid, len(leased), labels[leased[0][0]], leased[0][1])
-        for (host, pid), leased in sorted(found.items())
+        TrainingProcess(host, pid, len(own), run.label, own[0][1])
+        for ((host, pid), own), run in sorted(zip(leased.items(), first, strict=True), key=lambda pair: pair[0][0])
     )
 
 
 def _failures(connection: Connection, sweep: int) -> tuple[FailedRun, ...]:
-    query = select(runs.c.run_key).join(sweep_runs, sweep_runs.c.run_id == runs.c.id)
-    query = query.where(sweep_runs.c.sweep_id == sweep, runs.c.state == "failed")
+    query = _planned(select(runs.c.run_key), sweep).where(runs.c.state == "failed")
     keys = [*connection.execute(query.order_by(runs.c.finished_at.desc(), runs.c.id.desc()).limit(_FAILURES)).scalars()]
     return tuple(map(FailedRun.of, load_runs(connection, keys)))
-
-
-def _labels(connection: Connection, run_keys: Sequence[str]) -> dict[str, str]:
-    return {run.run_key: run.label for run in load_runs(connection, run_keys)}

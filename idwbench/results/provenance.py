@@ -12,7 +12,7 @@ from typing import NotRequired, TypedDict
 from idwbench import __version__
 from idwbench.errors import ResultsError
 from idwbench.files import file_sha256, read_file
-from idwbench.results.processes import Owner
+from idwbench.results.leases import this_process
 
 __all__ = [
     "Checkout",
@@ -66,10 +66,10 @@ class Provenance(TypedDict):
 
 def collect_provenance() -> Provenance:
     """Return the provenance of what this process trains; git is asked once in a process."""
-    owner = Owner.current()
+    host, pid = this_process()
     return {
-        "host": owner.host,
-        "pid": owner.pid,
+        "host": host,
+        "pid": pid,
         "platform": _platform(),
         "cpu": cpu_model(),
         "versions": package_versions(),

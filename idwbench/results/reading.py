@@ -29,8 +29,7 @@ from sqlalchemy.types import Float, Integer, NullType
 from idwbench.errors import ConfigError, ResultsError, did_you_mean
 from idwbench.results.damage import unreadable
 from idwbench.results.records import RESULT_STATES, RunState, StoredRun
-from idwbench.results.statements import chunks
-from idwbench.results.tables import Json, UtcDateTime, metrics, runs, sweep_runs, sweeps
+from idwbench.results.tables import Json, UtcDateTime, check_known, chunks, metrics, runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
 
 __all__ = [
@@ -231,22 +230,33 @@ def selected(
 
 def find_runs(
     connection: Connection,
-    dataset: str | None,
-    sweep: str | None,
-    states: Collection[RunState] | None,
-    methods: Collection[str] | None,
-    names: Collection[str] | None = None,
+    *,
+    dataset: str | None = None,
+    sweep: str | None = None,
+    states: Collection[RunState] | None = None,
+    methods: Collection[str] | None = None,
+    metrics: Collection[str] | None = None,
 ) -> list[StoredRun]:
-    """Return the runs that meet all conditions in the order of the sweep or planning, with the metrics of `names`."""
+    """Return the runs that meet all conditions, in the order of the sweep or of planning.
+
+    They have the metrics of the names in `metrics`, or all.
+
+    Raises:
+        ResultsError: no sweep has that name.
+    """
     # A run that is trained again keeps its result until a new one replaces it.
     is_again = and_(runs.c.state == "running", runs.c.previous_state.in_(RESULT_STATES))
     state = case((is_again, runs.c.previous_state), else_=runs.c.state)
     where = [column.in_(v) for column, v in ((state, states), (runs.c.method, methods)) if v is not None]
-    return _read_runs(connection, names, dataset=dataset, sweep=sweep, where=where)
+    return _read_runs(connection, metrics, dataset=dataset, sweep=sweep, where=where)
 
 
 def find_run(connection: Connection, run_key: str) -> StoredRun:
-    """Return the run whose key starts with `run_key`."""
+    """Return the run whose key starts with `run_key`.
+
+    Raises:
+        ResultsError: no such run, or several.
+    """
     beginning = run_key.strip().lower()
     begins_so = runs.c.run_key.startswith(beginning, autoescape=True)
     query = select(runs.c.id, runs.c.run_key).where(begins_so).order_by(runs.c.run_key).limit(3)
@@ -261,13 +271,15 @@ def find_run(connection: Connection, run_key: str) -> StoredRun:
 
 
 def load_runs(connection: Connection, run_keys: Sequence[str]) -> list[StoredRun]:
-    """Return the runs with these keys, in their order."""
+    """Return the runs with these keys, in their order.
+
+    Raises:
+        ResultsError: no run has one of the keys.
+    """
     by_key: dict[str, StoredRun] = {}
     for part in chunks(run_keys):
         by_key.update((run.run_key, run) for run in _read_runs(connection, where=[runs.c.run_key.in_(part)]))
-    for key in run_keys:
-        if key not in by_key:
-            raise ResultsError(f"no run has the key '{key}'")
+    check_known(run_keys, by_key)
     return [by_key[key] for key in run_keys]
 
 
@@ -317,7 +329,11 @@ def stored_id(connection: Connection, run_key: str) -> int:
 
 
 def sweeps_of(connection: Connection, run_key: str) -> list[str]:
-    """Return the names of the sweeps whose plan has a run."""
+    """Return the names of the sweeps whose plan has a run.
+
+    Raises:
+        ResultsError: no run has that key.
+    """
     query = select(sweeps.c.name).join(sweep_runs, sweep_runs.c.sweep_id == sweeps.c.id)
     query = query.where(sweep_runs.c.run_id == stored_id(connection, run_key))
     return list(connection.execute(query.order_by(sweeps.c.name)).scalars())

@@ -5,25 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, select, update
 
 from idwbench.errors import OutputError, ResultsError
-from idwbench.results.processes import Owner, is_stale
-from idwbench.results.statements import chunks
-from idwbench.results.tables import arrays, curves, metrics, runs, sweep_runs
+from idwbench.results.leases import is_stale
+from idwbench.results.planning import PLANNED_COLUMNS
+from idwbench.results.tables import arrays, check_known, chunks, curves, metrics, rows_by_key, runs, sweep_runs
 
 __all__ = ["Removal", "remove_files", "remove_runs"]
-
-_CONFIGURATION = {
-    *("id", "run_key", "dataset", "dataset_name", "dataset_parameters", "model", "method", "prototypes", "power"),
-    *("epsilon", "parameters", "plugin_sha256", "epochs", "batch_size", "learning_rate", "optimizer", "schedule"),
-    *("protocol", "seed", "config", "created_at"),
-}
-_PLANNED: dict[str, Any] = {"state": "planned", "attempt": 0}
 
 
 @dataclass(frozen=True)
@@ -41,39 +33,25 @@ def remove_runs(connection: Connection, run_keys: Sequence[str]) -> Removal:
         ResultsError: no run has one of the keys, or a process trains one of the runs; then none is removed.
     """
     keys = list(dict.fromkeys(run_keys))
-    found = {row.run_key: row for part in chunks(keys) for row in _locked(connection, part)}
-    for key in keys:
-        if key not in found:
-            raise ResultsError(f"no run has the key '{key}'")
+    found = rows_by_key(connection, keys, runs.c.state, runs.c.host, runs.c.pid, runs.c.heartbeat_at, lock=True)
+    check_known(keys, found)
     _check_idle(found.values())
     in_plans: set[int] = set()
-    ids = [row.id for row in found.values()]
-    for part in chunks(ids):
+    for part in chunks([row.id for row in found.values()]):
         in_plans.update(connection.execute(select(sweep_runs.c.run_id).where(sweep_runs.c.run_id.in_(part))).scalars())
         for table in (metrics, curves, arrays):
             connection.execute(delete(table).where(table.c.run_id.in_(part)))
     kept = [key for key in keys if found[key].id in in_plans]
     gone = [key for key in keys if found[key].id not in in_plans]
-    outcome: dict[str, Any] = {name: None for name in {*runs.columns.keys()} - _CONFIGURATION} | _PLANNED
-    for part in chunks([found[key].id for key in kept]):
-        connection.execute(update(runs).where(runs.c.id.in_(part)).values(outcome))
-    for part in chunks([found[key].id for key in gone]):
-        connection.execute(delete(runs).where(runs.c.id.in_(part)))
+    outcome = dict.fromkeys({*runs.columns.keys()} - {"id", *PLANNED_COLUMNS}) | {"state": "planned", "attempt": 0}
+    for keys_of, change in ((kept, update(runs).values(outcome)), (gone, delete(runs))):
+        for part in chunks([found[key].id for key in keys_of]):
+            connection.execute(change.where(runs.c.id.in_(part)))
     return Removal(tuple(gone), tuple(kept))
 
 
-def _locked(connection: Connection, run_keys: Sequence[str]) -> Sequence[Row[*tuple[Any, ...]]]:
-    query = select(runs.c.id, runs.c.run_key, runs.c.state, runs.c.host, runs.c.pid, runs.c.heartbeat_at)
-    return connection.execute(query.where(runs.c.run_key.in_(run_keys)).order_by(runs.c.id).with_for_update()).all()
-
-
 def _check_idle(found: Iterable[Row[*tuple[Any, ...]]]) -> None:
-    observer, now = Owner.current(), datetime.now(UTC)
-    in_work = [
-        row
-        for row in found
-        if row.state == "running" and not is_stale(row.host, row.pid, row.heartbeat_at, observer=observer, now=now)
-    ]
+    in_work = [row for row in found if row.state == "running" and not is_stale(row.host, row.pid, row.heartbeat_at)]
     if in_work:
         first = in_work[0]
         others = f" and {len(in_work) - 1} more are" if len(in_work) > 1 else " is"

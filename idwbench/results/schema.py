@@ -12,8 +12,7 @@ from sqlalchemy import Connection, insert, inspect, select, update
 from sqlalchemy.exc import DBAPIError
 
 from idwbench.errors import NoResultsError, OldResultsError, ResultsError
-from idwbench.results.connection import Database
-from idwbench.results.database_errors import explained
+from idwbench.results.database import Database, explained
 from idwbench.results.tables import metadata, versions
 from idwbench.results.views import create_views, drop_views
 
@@ -101,8 +100,7 @@ def _is_older(version: str, label: str) -> bool:
 
 
 def _migrate(database: Database) -> None:
-    # Alembic's batch mode replaces a table by a copy, which with foreign keys would delete the rows that refer to it.
-    with database.without_foreign_keys().write() as connection:
+    with database.write() as connection:
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
         version = _own_version(connection, database.label)

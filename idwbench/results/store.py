@@ -2,38 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from functools import wraps
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import Connection
 
 from idwbench.results import contents, leases, planning, progress, reading, recording, removal
-from idwbench.results.connection import Database
-from idwbench.results.contents import ArrayFacts
-from idwbench.results.progress import StoredState, SweepProgress
+from idwbench.results.database import Database
 from idwbench.results.provenance import Provenance, collect_provenance
-from idwbench.results.records import (
-    EndedState,
-    RunState,
-    StoredRun,
-    StoredSweep,
-    SweepStatus,
-)
+from idwbench.results.records import EndedState
 from idwbench.results.schema import check_schema, upgrade_schema
-from idwbench.runs.config import RunConfig
-from idwbench.runs.metrics import Metrics
-from idwbench.runs.results import CurvePoint, RunResult
+from idwbench.runs.results import RunResult
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas
-    from numpy.typing import NDArray
 
     from idwbench.results.frame import RunTable
 
 __all__ = ["Results", "results_to_read"]
+
+_Arguments = ParamSpec("_Arguments")
+_Answer = TypeVar("_Answer")
+
+
+def _reading(
+    work: Callable[Concatenate[Connection, _Arguments], _Answer],
+) -> Callable[Concatenate[Results, _Arguments], _Answer]:
+    """Return the method that calls a function in a transaction that reads."""
+
+    @wraps(work)
+    def method(self: Results, /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Answer:
+        with self._database.read() as connection:
+            return work(connection, *arguments, **options)
+
+    return method
+
+
+def _writing(
+    work: Callable[Concatenate[Connection, _Arguments], _Answer],
+) -> Callable[Concatenate[Results, _Arguments], _Answer]:
+    """Return the method that calls a function in a transaction that writes."""
+
+    @wraps(work)
+    def method(self: Results, /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Answer:
+        return self._database.transact(work, *arguments, **options)
+
+    return method
 
 
 class Results:
@@ -59,6 +77,29 @@ class Results:
         else:
             upgrade_schema(self._database)
 
+    find_run = _reading(reading.find_run)
+    find_runs = _reading(reading.find_runs)
+    load_runs = _reading(reading.load_runs)
+    sweeps_of = _reading(reading.sweeps_of)
+    load_curve = _reading(contents.load_curve)
+    load_curves = _reading(contents.load_curves)
+    load_arrays = _reading(contents.load_arrays)
+    array_facts = _reading(contents.array_facts)
+    run_states = _reading(progress.run_states)
+    metric_values = _reading(progress.metric_values)
+    sweep_status = _reading(progress.sweep_status)
+    sweep_progress = _reading(progress.sweep_progress)
+    list_sweeps = _reading(progress.list_sweeps)
+    dataset_labels = _reading(progress.dataset_labels)
+
+    plan = _writing(planning.plan_runs)
+    register_sweep = _writing(planning.register_sweep)
+    renew = _writing(leases.renew_leases)
+    release = _writing(leases.release_runs)
+    add_metrics = _writing(recording.add_metrics)
+    tag = _writing(recording.tag_runs)
+    note = _writing(recording.note_runs)
+
     @property
     def checkpoint_folder(self) -> Path | None:
         """The folder for checkpoints of interrupted runs, beside the file of an SQLite database; otherwise None."""
@@ -75,14 +116,6 @@ class Results:
         """Keep an SQLite file open until the block ends, which makes many small transactions faster."""
         return self._database.kept_open()
 
-    def plan(self, configs: Sequence[RunConfig]) -> list[str]:
-        """Add missing runs as planned, without a sweep, and return all run keys, each once, in order."""
-        return self._database.transact(planning.plan_runs, configs)
-
-    def register_sweep(self, name: str, description: str, spec_text: str, configs: Sequence[RunConfig]) -> list[str]:
-        """Store or replace a sweep and its plan, add missing runs as planned, and return its run keys in order."""
-        return self._database.transact(planning.register_sweep, name, description, spec_text, configs)
-
     def pending(self, run_keys: Sequence[str]) -> list[str]:
         """Return the runs of `run_keys` that are planned, reset or stale, in order."""
         with self._database.read() as connection:
@@ -91,14 +124,6 @@ class Results:
     def lease(self, run_keys: Sequence[str]) -> list[str]:
         """Lease the pending runs of `run_keys` to this process and return them in order."""
         return self._database.transact(leases.lease_runs, run_keys, self._reopened)
-
-    def renew(self, run_keys: Sequence[str]) -> None:
-        """Renew leases of this process, which expire after 10 minutes for other hosts."""
-        self._database.transact(leases.renew_leases, run_keys)
-
-    def release(self, run_keys: Sequence[str]) -> None:
-        """End leases of this process; the runs get back their previous state."""
-        self._database.transact(leases.release_runs, run_keys)
 
     def reset(self, run_keys: Sequence[str], states: Collection[EndedState]) -> list[str]:
         """Make runs in one of `states` pending for this object, and return them in order.
@@ -119,97 +144,13 @@ class Results:
         checksum of the training data, and `provenance` that of the process that trained, by default this one.
         """
         provenance = provenance or collect_provenance()  # before the transaction, since git may be slow
-        # All that is written refers to runs that the transaction has read; SQLite would look for the run of each value.
-        database = self._database.without_foreign_keys()
-        return database.transact(recording.finish_runs, results, data_sha256, provenance, self._reopened)
-
-    def add_metrics(self, metrics: Mapping[str, Metrics]) -> None:
-        """Add metrics to complete runs, by run key; metrics that a run already has stay as they are."""
-        self._database.transact(recording.add_metrics, metrics)
+        return self._database.transact(recording.finish_runs, results, data_sha256, provenance, self._reopened)
 
     def fail(self, run_keys: Sequence[str], error_text: str) -> None:
         """Record an error for runs leased by this process; runs with a result keep it and their state."""
         self._database.transact(leases.fail_runs, run_keys, error_text)
         for key in run_keys:
             self._reopened.pop(key, None)
-
-    def find_runs(
-        self,
-        *,
-        dataset: str | None = None,
-        sweep: str | None = None,
-        states: Collection[RunState] | None = None,
-        methods: Collection[str] | None = None,
-        metrics: Collection[str] | None = None,
-    ) -> list[StoredRun]:
-        """Return the runs that meet all conditions, in the order of the sweep or of planning.
-
-        They have the metrics of the names in `metrics`, or all.
-
-        Raises:
-            ResultsError: no sweep has that name.
-        """
-        with self._database.read() as connection:
-            return reading.find_runs(connection, dataset, sweep, states, methods, metrics)
-
-    def find_run(self, run_key: str) -> StoredRun:
-        """Return the run whose key starts with `run_key`.
-
-        Raises:
-            ResultsError: no such run, or several.
-        """
-        with self._database.read() as connection:
-            return reading.find_run(connection, run_key)
-
-    def load_curve(self, run_key: str) -> list[CurvePoint]:
-        """Return the learning curve of a run, which may be empty; values that were not finite are NaN.
-
-        Raises:
-            ResultsError: no run has that key.
-        """
-        with self._database.read() as connection:
-            return contents.load_curve(connection, run_key)
-
-    def load_curves(self, run_keys: Sequence[str]) -> dict[str, list[CurvePoint]]:
-        """Return the learning curves of many runs by run key, as `load_curve`; those of unknown runs are empty."""
-        with self._database.read() as connection:
-            return contents.load_curves(connection, run_keys)
-
-    def load_arrays(self, run_key: str) -> dict[str, NDArray[np.generic]]:
-        """Return the arrays of a run by name, such as ``keys`` (prototypes, features) and ``values``.
-
-        Raises:
-            ResultsError: no run has that key, or an array is missing or cannot be read.
-        """
-        with self._database.read() as connection:
-            return contents.load_arrays(connection, run_key)
-
-    def load_runs(self, run_keys: Sequence[str]) -> list[StoredRun]:
-        """Return the runs with these keys, in their order.
-
-        Raises:
-            ResultsError: no run has one of the keys.
-        """
-        with self._database.read() as connection:
-            return reading.load_runs(connection, run_keys)
-
-    def array_facts(self, run_key: str) -> dict[str, ArrayFacts]:
-        """Return type and shape of the arrays of a run by name, without reading them.
-
-        Raises:
-            ResultsError: no run has that key.
-        """
-        with self._database.read() as connection:
-            return contents.array_facts(connection, run_key)
-
-    def sweeps_of(self, run_key: str) -> list[str]:
-        """Return the names of the sweeps whose plan has a run.
-
-        Raises:
-            ResultsError: no run has that key.
-        """
-        with self._database.read() as connection:
-            return reading.sweeps_of(connection, run_key)
 
     def remove_runs(self, run_keys: Sequence[str]) -> removal.Removal:
         """Remove runs with all that is stored of them, their recordings and checkpoints, and return what was done.
@@ -224,24 +165,6 @@ class Results:
             removed = removal.remove_runs(connection, run_keys)
         removal.remove_files((self.recording_folder, self.checkpoint_folder), [*removed.removed, *removed.planned])
         return removed
-
-    def tag(self, run_keys: Sequence[str], tag: str, *, remove: bool = False) -> None:
-        """Give runs a tag, or take it from them.
-
-        Raises:
-            ConfigError: the tag is empty, or has a comma or a character that is not printed.
-            ResultsError: no run has one of the keys.
-        """
-        self._database.transact(recording.tag_runs, run_keys, tag, remove)
-
-    def note(self, run_keys: Sequence[str], text: str) -> None:
-        """Replace the note of runs; an empty text removes it.
-
-        Raises:
-            ConfigError: the text has more than one line, or a character that is not printed.
-            ResultsError: no run has one of the keys.
-        """
-        self._database.transact(recording.note_runs, run_keys, text)
 
     def to_frame(
         self,
@@ -294,44 +217,6 @@ class Results:
 
         with self._database.read() as connection:
             return run_table(connection, dataset, sweep, metrics)
-
-    def run_states(self, run_keys: Sequence[str]) -> dict[str, StoredState]:
-        """Return the states of the stored runs among `run_keys`; a running run that lost its process is ``stale``."""
-        with self._database.read() as connection:
-            return progress.run_states(connection, run_keys)
-
-    def metric_values(self, run_keys: Sequence[str], name: str, split: str = "test") -> dict[str, float]:
-        """Return one metric of the runs of `run_keys` that have it, by run key."""
-        with self._database.read() as connection:
-            return progress.metric_values(connection, run_keys, name, split)
-
-    def sweep_status(self, name: str) -> SweepStatus:
-        """Return the number of runs of a sweep in each state.
-
-        Raises:
-            ResultsError: no sweep has that name.
-        """
-        with self._database.read() as connection:
-            return progress.sweep_status(connection, name)
-
-    def sweep_progress(self, name: str, now: datetime | None = None) -> SweepProgress:
-        """Return how far a sweep is at `now`: states, rate, time left, processes that train, and the last failures.
-
-        Raises:
-            ResultsError: no sweep has that name.
-        """
-        with self._database.read() as connection:
-            return progress.sweep_progress(connection, name, now or datetime.now(UTC))
-
-    def list_sweeps(self) -> list[StoredSweep]:
-        """Return all sweeps by name."""
-        with self._database.read() as connection:
-            return progress.list_sweeps(connection)
-
-    def dataset_labels(self) -> list[str]:
-        """Return the labels of the data sets of all runs, sorted."""
-        with self._database.read() as connection:
-            return progress.dataset_labels(connection)
 
 
 def results_to_read(results: Results | str | PathLike[str]) -> Results:

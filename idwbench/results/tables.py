@@ -1,15 +1,22 @@
-"""The newest tables; a test compares them with what upgrades make of older ones."""
+"""The newest tables, and statements for many rows.
+
+A test compares the tables with what upgrades make of older ones.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     JSON,
     BigInteger,
     CheckConstraint,
     Column,
+    ColumnElement,
+    Connection,
     DateTime,
     Float,
     ForeignKey,
@@ -17,28 +24,38 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Row,
     String,
     Table,
     Text,
     UniqueConstraint,
+    select,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from idwbench.errors import ResultsError
 from idwbench.results.records import RUN_STATES
 
 __all__ = [
     "Json",
     "UtcDateTime",
     "arrays",
+    "check_known",
+    "chunks",
     "curves",
+    "insert_rows",
     "metadata",
     "metrics",
+    "rows_by_key",
     "runs",
     "sweep_runs",
     "sweeps",
     "versions",
 ]
+
+_Key = TypeVar("_Key")
+_MOST_VALUES = 900  # SQLite may be limited to 999 parameters in one statement
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -192,3 +209,60 @@ sweep_runs = Table(
 )
 
 versions = Table("idwbench_version", metadata, Column("version_num", String(32), primary_key=True))
+
+
+def chunks(keys: Sequence[_Key], size: int = _MOST_VALUES) -> Iterator[Sequence[_Key]]:
+    """Yield `keys` in parts that are short enough for one statement."""
+    for start in range(0, len(keys), size):
+        yield keys[start : start + size]
+
+
+def rows_by_key(
+    connection: Connection,
+    run_keys: Iterable[str],
+    *columns: Column[Any],
+    where: Iterable[ColumnElement[bool]] = (),
+    lock: bool = False,
+) -> dict[str, Row[*tuple[Any, ...]]]:
+    """Return ``id`` and `columns` of the stored runs with these keys that meet the conditions, by key.
+
+    With `lock`, PostgreSQL keeps the rows locked until the end of the transaction; SQLite has one lock for writing.
+    """
+    # Processes that lock rows in the same order cannot deadlock.
+    query = select(runs.c.id, runs.c.run_key, *columns).where(*where).order_by(runs.c.id)
+    query = query.with_for_update() if lock else query
+    parts = chunks([*dict.fromkeys(run_keys)])
+    rows = (row for keys in parts for row in connection.execute(query.where(runs.c.run_key.in_(keys))))
+    return {row.run_key: row for row in rows}
+
+
+def check_known(run_keys: Iterable[str], stored: Collection[str]) -> None:
+    """Raise `ResultsError` for the first key that is not among those of `stored` runs."""
+    for key in run_keys:
+        if key not in stored:
+            raise ResultsError(f"no run has the key '{key}'")
+
+
+def insert_rows(
+    connection: Connection,
+    table: Table,
+    rows: Sequence[tuple[Any, ...]],
+    columns: Sequence[str] = (),
+    *,
+    new_only: str = "",
+) -> None:
+    """Insert rows with a value for each of `columns`, by default of all in the order of the table, as the driver does.
+
+    SQLAlchemy would convert each value, which takes longer than writing it. With `new_only`, a column with a unique
+    constraint, rows with a known value of it are left out.
+    """
+    names = columns or table.columns.keys()
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    row = f"({', '.join([mark] * len(names))})"
+    unless = f" ON CONFLICT ({new_only}) DO NOTHING" if new_only else ""
+    parts: dict[int, list[tuple[Any, ...]]] = {}  # of as many rows as one statement takes, and what is left
+    for part in chunks(rows, _MOST_VALUES // len(names)):
+        parts.setdefault(len(part), []).append(tuple(chain.from_iterable(part)))
+    for n_rows, values in parts.items():
+        lists = ", ".join([row] * n_rows)
+        connection.exec_driver_sql(f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {lists}{unless}", values)

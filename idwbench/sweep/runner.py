@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, get_args
 
 from idwbench.errors import IdwbenchError, ResultsError
+from idwbench.results.leases import renewed
 from idwbench.results.records import EndedState
-from idwbench.results.renewal import renewed
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import dataset_identity
@@ -206,7 +206,7 @@ class Runner:
         suspects: set[str] = set()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="idwbench-writer")
         try:
-            with renewed(self.results, self.owned):
+            with renewed(self.results.renew, self.owned):
                 while not self.has_failed:
                     if lost and not waiting and not in_work:
                         waiting.append(lost.popleft())

@@ -14,7 +14,7 @@ from typed import SMALL_SWEEP, assert_one_line, files
 from idwbench.cli.progress import SweepProgress
 from idwbench.cli.setting_progress import RunLabels
 from idwbench.cli.sweep_output import failure_lines
-from idwbench.results.processes import Owner
+from idwbench.results import leases
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult
@@ -43,7 +43,7 @@ def lease_elsewhere(path, n, monkeypatch):
     spec, store = read_sweep(path), Results(DB)
     keys = store.register_sweep(spec.name, "", "", plan(spec))
     with monkeypatch.context() as patched:
-        patched.setattr(Owner, "current", classmethod(lambda cls: cls("elsewhere", 7)))
+        patched.setattr(leases, "this_process", lambda: ("elsewhere", 7))
         store.lease(keys[:n])
 
 

@@ -135,9 +135,9 @@ def make_diverged(make_result: MakeResult) -> MakeResult:
 @pytest.fixture
 def as_other_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, int], None]]:
     """Make the store take this process for another one."""
-    from idwbench.results.processes import Owner
 
     def become(host: str, pid: int) -> None:
-        monkeypatch.setattr(Owner, "current", classmethod(lambda cls: cls(host, pid)))
+        for module in ("leases", "provenance"):
+            monkeypatch.setattr(f"idwbench.results.{module}.this_process", lambda: (host, pid))
 
     yield become

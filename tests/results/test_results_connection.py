@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from idwbench.errors import ResultsError
-from idwbench.results import database_errors, engines
+from idwbench.results import database
 from idwbench.results.store import Results
 
 
@@ -171,8 +171,7 @@ def test_a_folder_without_write_access_can_be_read(store, db, make_config, monke
 
 
 def test_a_lock_that_stays_is_one_clear_line(db, make_config, monkeypatch):
-    for module in (database_errors, engines):
-        monkeypatch.setattr(module, "BUSY_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_SECONDS", 0.1)
     store = Results(db)
     with closing(sqlite3.connect(db, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -200,12 +199,6 @@ def test_a_file_is_not_kept_open_after_an_error(store, db, make_config):
         store.plan([make_config(0)])
         raise ZeroDivisionError
     assert not Path(f"{db}-wal").exists()
-
-
-def test_foreign_keys_are_on(store):
-    with store._database.read() as connection:
-        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar_one() == 1
-        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one() == 30_000
 
 
 def test_an_error_within_a_transaction_takes_it_back(store, make_config):

@@ -2,13 +2,21 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
+import threading
 from datetime import UTC, datetime, timedelta
 
+import psutil
 import pytest
 from sqlalchemy import update
 
+from idwbench.errors import ResultsError
 from idwbench.results import leases
+from idwbench.results.leases import LEASE_DURATION, is_stale, process_is_alive, renewed
 from idwbench.results.tables import runs
+
+SECONDS = 60  # how long a test waits before it fails; none waits in vain
 
 
 @pytest.fixture
@@ -67,16 +75,6 @@ def test_a_run_of_another_host_is_stale_when_its_lease_is_ten_minutes_old(store,
     assert store.pending(keys) == [keys[0], *keys[2:]]
 
 
-def test_a_renewed_lease_keeps_a_run(store, keys, as_other_process, monkeypatch):
-    as_other_process("elsewhere", 1)
-    store.lease(keys[:1])
-    with store._database.write() as connection:
-        connection.execute(update(runs).values(heartbeat_at=datetime.now(UTC) - timedelta(hours=1)))
-    store.renew(keys[:1])
-    monkeypatch.undo()
-    assert store.lease(keys[:1]) == []
-
-
 def test_release_ends_only_the_leases_of_this_process(store, keys, as_other_process, make_config, make_result):
     store.lease(keys[:3])
     store.finish([make_result(make_config(0))])
@@ -122,3 +120,74 @@ def test_an_interrupted_lease_changes_nothing(store, keys, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         store.lease(keys)
     assert states(store) == ["planned"] * 4
+
+
+def test_a_process_is_alive_until_it_ends_and_its_number_does_not_count(monkeypatch):
+    now = datetime.now(UTC)
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    assert not process_is_alive(process.pid, now)
+    assert process_is_alive(os.getpid(), now)
+    assert not process_is_alive(os.getpid(), now - timedelta(days=1))  # a later process with the same number
+
+    def refuse(process):
+        raise psutil.AccessDenied(process.pid)
+
+    monkeypatch.setattr(psutil.Process, "create_time", refuse)  # the process of another user
+    assert process_is_alive(os.getpid(), now)
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="needs POSIX")
+def test_a_zombie_is_not_alive():
+    process = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    process.stdout.read()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # ended, but not yet reaped
+    assert not process_is_alive(process.pid, datetime.now(UTC))
+    process.stdout.close()
+    process.wait()
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_run_without_a_known_owner_is_stale_and_on_another_host_the_age_of_the_lease_decides(missing):
+    now = datetime.now(UTC)
+    owner = ["there", 1, now]
+    assert not is_stale(*owner)
+    assert is_stale("there", 1, now - LEASE_DURATION)
+    owner[missing] = None
+    assert is_stale(*owner)
+
+
+def test_leases_are_renewed_again_and_again_until_the_block_ends_also_after_an_error():
+    renewed_keys, third = [], threading.Event()
+
+    def renew(run_keys):
+        renewed_keys.append(run_keys)
+        if len(renewed_keys) == 3:
+            third.set()
+        raise ResultsError("another process has kept the database locked")
+
+    with renewed(renew, ["a", "b"], interval=0.0):
+        assert third.wait(SECONDS)
+    assert renewed_keys[2] == ["a", "b"]
+    with pytest.raises(ZeroDivisionError), renewed(renewed_keys.clear, ["a"], interval=3600.0):
+        assert [thread.daemon for thread in threading.enumerate() if thread.name == "idwbench-leases"] == [True]
+        raise ZeroDivisionError
+    assert "idwbench-leases" not in {thread.name for thread in threading.enumerate()}
+    assert len(renewed_keys) >= 3  # none before the first interval
+
+
+def test_a_renewed_run_is_not_taken_over_by_another_host(store, keys, as_other_process, monkeypatch):
+    as_other_process("elsewhere", 1)
+    store.lease(keys[:1])
+    with store._database.write() as connection:
+        connection.execute(update(runs).values(heartbeat_at=datetime.now(UTC) - timedelta(hours=1)))
+    written = threading.Event()
+
+    def renew(run_keys):
+        store.renew(run_keys)
+        written.set()
+
+    with renewed(renew, keys[:1], interval=0.0):
+        assert written.wait(SECONDS)
+    monkeypatch.undo()
+    assert store.lease(keys[:1]) == []

@@ -31,7 +31,7 @@ def test_a_plan_that_is_stored_already_is_not_written_again(store, make_config, 
     statements.clear()
     assert store.register_sweep("moons", "", "new text", configs) == [config.run_key for config in configs]
     writes = [text for text in statements if not text.startswith(("SELECT", "BEGIN"))]
-    assert [text.split()[:2] for text in writes] == [["UPDATE", "sweeps"]]
+    assert [text.split()[:3] for text in writes] == [["INSERT", "INTO", "sweeps"]]
 
 
 def test_a_plan_in_another_order_replaces_the_old_one(store, make_config):

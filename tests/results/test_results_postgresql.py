@@ -12,8 +12,7 @@ import pytest
 from sqlalchemy import make_url, text
 
 from idwbench.errors import DatabaseFullError, ResultsError
-from idwbench.results import connection as connection_module
-from idwbench.results import planning
+from idwbench.results import database, planning
 from idwbench.results.schema import VERSION
 from idwbench.results.store import Results
 
@@ -155,7 +154,7 @@ def test_a_violated_constraint_is_a_programming_error(store, make_config):
 
 @pytest.mark.parametrize("code", ["40001", "40P01", "55P03"])
 def test_a_transaction_that_conflicts_is_repeated_a_limited_number_of_times(store, monkeypatch, code):
-    monkeypatch.setattr(connection_module, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(database, "_PAUSE_SECONDS", 0.0)
     tries = []
 
     def conflict(connection, times):
@@ -169,7 +168,7 @@ def test_a_transaction_that_conflicts_is_repeated_a_limited_number_of_times(stor
     tries.clear()
     with pytest.raises(ResultsError, match="told so"):
         store._database.transact(conflict, times=100)
-    assert len(tries) == connection_module._TRIES
+    assert len(tries) == database._TRIES
 
 
 def test_another_error_is_not_repeated(store):
@@ -273,7 +272,7 @@ def test_tables_of_version_0_1_0_are_upgraded_with_all_they_hold(server, db, old
             table: list(map(dict, old.execute(f"SELECT * FROM {table}")))
             for table in ("runs", "sweeps", "sweep_runs", "curves", "tensors")
         }
-    from idwbench.results.connection import Database
+    from idwbench.results.database import Database
 
     with Database.at(db).write() as connection:
         connection.exec_driver_sql(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from idwbench.errors import ResultsError
@@ -46,13 +48,9 @@ def test_nothing_is_removed_if_one_of_the_runs_is_being_trained(store, make_conf
 
 def test_a_run_whose_process_has_ended_can_be_removed(store, make_config, as_other_process):
     keys = store.plan([make_config(0)])
-    with pytest.MonkeyPatch.context() as patched:
-        from idwbench.results import processes
-
-        store.lease(keys)
-        patched.setattr(processes, "process_is_alive", lambda *arguments: False)
-        patched.setattr("idwbench.results.removal.is_stale", lambda *arguments, **others: True)
-        assert store.remove_runs(keys).removed == (keys[0],)
+    as_other_process(socket.gethostname(), 2**22 + 1)  # larger than any process number of Linux
+    store.lease(keys)
+    assert store.remove_runs(keys).removed == (keys[0],)
 
 
 def test_an_unknown_key_is_refused_and_removes_nothing(store, make_config):

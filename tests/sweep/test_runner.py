@@ -13,7 +13,7 @@ import pytest
 from blob_data import make_dataset
 
 from idwbench.errors import FullDiskError, ResultsError
-from idwbench.results.renewal import renewed as renewed_leases
+from idwbench.results.leases import renewed as renewed_leases
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.runs.results import RunResult

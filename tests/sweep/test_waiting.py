@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from idwbench.cli.app import app
 from idwbench.errors import RunElsewhereError
-from idwbench.results.processes import Owner
+from idwbench.results import leases
 from idwbench.results.store import Results
 from idwbench.results.tables import runs as run_table
 from idwbench.runs.config import run_config
@@ -62,7 +62,7 @@ def other(db, spec, monkeypatch):
 
     def act(action):
         with monkeypatch.context() as patched:
-            patched.setattr(Owner, "current", classmethod(lambda cls: cls("elsewhere", 7)))
+            patched.setattr(leases, "this_process", lambda: ("elsewhere", 7))
             return action(store, keys[:3])
 
     act(lambda store, keys: store.lease(keys))
@@ -149,7 +149,7 @@ def test_a_study_of_a_network_that_is_trained_elsewhere_is_waited_for_without_ha
     key = plan(spec)[0].required.run_key
     assert store.plan([network]) == [key]
     with monkeypatch.context() as patched:
-        patched.setattr(Owner, "current", classmethod(lambda cls: cls("elsewhere", 7)))
+        patched.setattr(leases, "this_process", lambda: ("elsewhere", 7))
         store.lease([key])
     pauses = []
 

@@ -1,0 +1,360 @@
+"""The database: its place, its engine, its transactions, and the errors of its drivers as `ResultsError`."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
+    ProgrammingError,
+)
+
+from idwbench.errors import DatabaseFullError, ResultsError
+from idwbench.results.damage import check_text
+
+__all__ = ["BUSY_TIMEOUT_SECONDS", "Database", "explained", "to_json"]
+
+_Arguments = ParamSpec("_Arguments")
+_Answer = TypeVar("_Answer")
+
+BUSY_TIMEOUT_SECONDS = 30.0
+# How often a transaction that conflicts with others is repeated, and the first pause, which doubles each time.
+_TRIES = 12
+_PAUSE_SECONDS = 0.005
+# An execution option of transactions, which on SQLite take the write lock at the start.
+_IMMEDIATE = "idwbench_immediate"
+_EXPECTED = "expected the path of a file, sqlite:///… or postgresql://…"
+_SEPARATORS = tuple(filter(None, ("/", os.sep, os.altsep)))
+_PACKAGES = {"psycopg": "'idwbench[postgres]'", "psycopg2": "psycopg2-binary"}
+# PostgreSQL's codes (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+_CONFLICTS = ("40001", "40P01", "55P03")  # a failed serialisation, a deadlock, a lock that is not available
+_DISK_FULL = "53100"
+_WRONG_DATA = "22"  # the class of values that a column cannot hold
+_REFUSED = ("25006", "42501")  # a read-only transaction or server, and a role without the privilege
+
+
+class _ConflictError(ResultsError):
+    """A transaction failed because of another one, and can be repeated at once."""
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database with its read and write transactions.
+
+    Attributes:
+        engine: Has no pool: each transaction opens its own connection, so that threads and child processes share none.
+        label: The path, or the URL without its password, for messages.
+        path: The file of an SQLite database, or None.
+        read_only: Whether `write` is refused.
+    """
+
+    engine: Engine
+    label: str
+    path: Path | None
+    read_only: bool
+
+    @classmethod
+    def at(cls, db: str, *, read_only: bool = False) -> Database:
+        """Return the database at a path or an SQLAlchemy URL, without opening or creating it.
+
+        Raises:
+            ResultsError: not a valid path or URL, neither SQLite nor PostgreSQL, in memory, or the driver is missing.
+        """
+        place = _place(db)
+        if isinstance(place, Path):
+            return cls(_sqlite_engine(place, read_only), str(place), place, read_only)
+        return cls(_postgresql_engine(place, read_only), place.render_as_string(hide_password=True), None, read_only)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a transaction that sees one state of the database.
+
+        Raises:
+            ResultsError: the database cannot be reached or read, or has an invalid value.
+        """
+        # The default of PostgreSQL is READ COMMITTED.
+        options = {} if self.path is not None else {"isolation_level": "REPEATABLE READ"}
+        try:
+            with self._translated(), self.engine.execution_options(**options).connect() as connection:
+                try:
+                    yield connection
+                except (DBAPIError, sqlite3.Error) as error:
+                    check_text(connection, self.label, error)
+                    raise
+        except ValueError as error:  # JSON, a date or a number that cannot be parsed
+            raise ResultsError(f"holds a value that cannot be read: {explained(error)}", file=self.label) from error
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Open a transaction that is committed at the end, and rolled back on any error.
+
+        On SQLite it takes the write lock at the start: a transaction that reads before it writes can fail without
+        waiting. On PostgreSQL it locks the rows that it reads, for which READ COMMITTED suffices.
+
+        Raises:
+            ResultsError: the database was opened read-only, or cannot be reached or written.
+        """
+        if self.read_only:
+            raise ResultsError("was opened read-only", file=self.label)
+        options: dict[str, Any] = {"isolation_level": "READ COMMITTED"} if self.path is None else {_IMMEDIATE: True}
+        with self._translated(), self.engine.execution_options(**options).begin() as connection:
+            yield connection
+
+    def transact(
+        self,
+        work: Callable[Concatenate[Connection, _Arguments], _Answer],
+        *arguments: _Arguments.args,
+        **options: _Arguments.kwargs,
+    ) -> _Answer:
+        """Return the answer of `work` in a `write` transaction, which is repeated if it conflicts with others.
+
+        Raises:
+            ResultsError: as `write`, or it conflicts each time.
+        """
+        attempt = 1
+        while True:
+            try:
+                with self.write() as connection:
+                    return work(connection, *arguments, **options)
+            except _ConflictError:
+                if attempt == _TRIES:
+                    raise
+            # Processes that conflicted go on at different times.
+            time.sleep(_PAUSE_SECONDS * 2 ** min(attempt - 1, 7) * (1 + os.getpid() % 16 / 16))
+            attempt += 1
+
+    @contextmanager
+    def kept_open(self) -> Iterator[None]:
+        """Keep an SQLite file open until the block ends, for many transactions.
+
+        SQLite copies its log into the file whenever the last connection is closed, and waits for the disk. A process
+        that is killed leaves the log, from which the next one goes on.
+        """
+        if self.path is None:
+            yield
+            return
+        with self._translated():
+            connection = self.engine.raw_connection()
+        try:
+            with self._translated():
+                connection.cursor().execute("PRAGMA schema_version").fetchone()  # opens the log, too
+            yield
+        finally:
+            connection.close()
+
+    def use_write_ahead_log(self) -> None:
+        """Set the persistent write-ahead mode of an SQLite file, in which readers do not block the writer.
+
+        Raises:
+            ResultsError: the file is not a database, or stays locked.
+        """
+        deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+        while self.path is not None:
+            with self._translated():
+                # The mode cannot change within a transaction, which SQLAlchemy would begin.
+                connection = self.engine.raw_connection()
+            try:
+                connection.cursor().execute("PRAGMA journal_mode = WAL").fetchone()
+                return
+            except sqlite3.DatabaseError as error:
+                # SQLite does not wait if two processes change the mode at the same time.
+                if not _is_locked(error) or time.monotonic() > deadline:
+                    raise ResultsError(explained(error), file=self.label) from error
+            finally:
+                connection.close()
+            time.sleep(0.02)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise errors of the database as `ResultsError`.
+
+        A violated constraint and wrong SQL stay as they are: they are programming errors.
+        """
+        try:
+            yield
+        except UnicodeEncodeError as error:
+            raise ResultsError(f"text that is not valid Unicode: {error.reason}", file=self.label) from error
+        except DBAPIError as error:
+            if _is_programming_error(error):
+                raise
+            if _is_full(error.orig, self.path):
+                where = "on the server" if self.path is None else f"in {self.path.parent}"
+                hint = f"what was stored is kept; make room {where} and start again"
+                raise DatabaseFullError("the disk is full", file=self.label, hint=hint) from error
+            kind = _ConflictError if _code(error.orig) in _CONFLICTS else ResultsError
+            raise kind(explained(error.orig), file=self.label) from error
+        except sqlite3.Error as error:  # of a cursor that is read without SQLAlchemy
+            raise ResultsError(explained(error), file=self.label) from error
+
+
+def _place(db: str) -> Path | URL:
+    """Return the path of an SQLite database, or the URL of a database on PostgreSQL.
+
+    Raises:
+        ResultsError: not a valid path or URL, neither SQLite nor PostgreSQL, or in memory.
+    """
+    if not db.strip():
+        raise ResultsError("the name of the database is empty", hint=_EXPECTED)
+    if "\0" in db:
+        raise ResultsError("the name of the database has a NUL character", hint=_EXPECTED)
+    if "://" not in db:
+        return _file(db)
+    label = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", db)  # without what may be a password
+    try:
+        db.encode()
+        url = make_url(db)
+    except ArgumentError:
+        raise ResultsError("neither a path nor a database URL", file=label, hint=_EXPECTED) from None
+    except ValueError:  # a port that is not a number, a lone surrogate, …
+        hint = "expected postgresql://user@host:5432/database"
+        raise ResultsError("is not a valid URL", file=label, hint=hint) from None
+    kind = url.get_backend_name()
+    if kind == "postgresql":
+        return url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
+    if kind != "sqlite":
+        raise ResultsError(f"databases of kind '{kind}' are not supported", hint=_EXPECTED)
+    if url.query or url.host:
+        raise ResultsError("a URL of SQLite has a path only", file=label, hint="expected sqlite:///path")
+    return _file(url.database or "")
+
+
+def _file(name: str) -> Path:
+    if name in ("", ":memory:"):
+        raise ResultsError("a database in memory keeps no results", hint=_EXPECTED)
+    try:
+        path = Path(name).expanduser()
+        is_folder = name.endswith(_SEPARATORS) or stat.S_ISDIR(path.stat().st_mode)
+    except RuntimeError:
+        raise ResultsError("no such user", file=name) from None
+    except (FileNotFoundError, NotADirectoryError):
+        return path
+    except OSError as error:
+        raise ResultsError(f"cannot be opened: {error.strerror}", file=path) from None
+    except UnicodeEncodeError:
+        raise ResultsError("is not the name of a file", file=path) from None
+    if is_folder:
+        raise ResultsError("is a folder, expected a database file", file=name)
+    return path
+
+
+@cache
+def _postgresql_engine(url: URL, read_only: bool) -> Engine:
+    """Return the engine without a pool of a URL; it is shared, since it asks the server for its properties once.
+
+    Raises:
+        ResultsError: the driver is unknown, asynchronous or missing.
+    """
+    label, driver = url.render_as_string(hide_password=True), url.get_driver_name()
+    options = {"postgresql_readonly": True} if read_only else {}
+    try:
+        engine = create_engine(url, poolclass=NullPool, json_serializer=to_json, execution_options=options)
+    except NoSuchModuleError:
+        raise ResultsError(f"SQLAlchemy has no driver '{url.drivername}'", file=label) from None
+    except ImportError as error:
+        package = error.name or driver
+        hint = f"pip install {_PACKAGES.get(package, package)}"
+        raise ResultsError(f"needs the Python package '{package}'", file=label, hint=hint) from None
+    if engine.dialect.is_async:
+        problem = f"the driver '{driver}' is asynchronous, which is not supported"
+        raise ResultsError(problem, file=label, hint="expected postgresql://…")
+    return engine
+
+
+def _sqlite_engine(path: Path, read_only: bool) -> Engine:
+    """Return an engine without a pool, whose transactions begin where SQLAlchemy says.
+
+    SQLite checks no references: all that is written refers to rows that the same transaction has read.
+    """
+
+    def connect() -> sqlite3.Connection:
+        mode = "mode=ro" if read_only else "mode=rwc"
+        if read_only and not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
+            mode = "immutable=1"  # in write-ahead mode readers also create files in the folder
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?{mode}",
+            uri=True,
+            timeout=BUSY_TIMEOUT_SECONDS,
+            isolation_level=None,  # the driver would begin late, and never before a CREATE TABLE
+            check_same_thread=False,
+        )
+        # The leaderboard needs it, and SQLite is often built without mathematical functions.
+        connection.create_function("sqrt", 1, _sqrt, deterministic=True)
+        return connection
+
+    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool, json_serializer=to_json)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _sqrt(value: float | None) -> float | None:
+    return None if value is None or value < 0 else math.sqrt(value)
+
+
+def _begin(connection: Connection) -> None:
+    is_immediate = connection.get_execution_options().get(_IMMEDIATE, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_immediate else "BEGIN")
+
+
+def to_json(value: Any) -> str:
+    """Return a value as the databases store it: JSON with sorted keys and no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def explained(error: BaseException | None) -> str:
+    """Return the message of a driver's error as one line."""
+    if _sqlite_code(error) == sqlite3.SQLITE_NOTADB:
+        return "this file is not an SQLite database"
+    if _is_locked(error):
+        return f"another process has kept the database locked for {BUSY_TIMEOUT_SECONDS:g} seconds; try again"
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return f"cannot be used: {line}" if _code(error) in _REFUSED else line
+
+
+def _is_programming_error(error: DBAPIError) -> bool:
+    if error.statement is None:  # while connecting, where a driver reports a wrong option as any of its errors
+        return False
+    if _code(error.orig).startswith(_WRONG_DATA) or _code(error.orig) in (*_REFUSED, *_CONFLICTS):
+        return False
+    return isinstance(error, IntegrityError | ProgrammingError) or not isinstance(error, DatabaseError)
+
+
+def _is_full(error: BaseException | None, path: Path | None) -> bool:
+    code = _sqlite_code(error)
+    if code == sqlite3.SQLITE_IOERR and path is not None:  # such as the files beside a database
+        try:
+            return os.statvfs(path.parent).f_bavail == 0
+        except (OSError, AttributeError):
+            return False
+    return code == sqlite3.SQLITE_FULL or _code(error) == _DISK_FULL
+
+
+def _is_locked(error: BaseException | None) -> bool:
+    """Return whether SQLite gave up waiting for a lock."""
+    return _sqlite_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _sqlite_code(error: BaseException | None) -> int:
+    """Return SQLite's primary error code, the lowest byte of the extended code; 0 for other errors."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _code(error: BaseException | None) -> str:
+    """Return PostgreSQL's error code, or an empty string."""
+    return str(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
