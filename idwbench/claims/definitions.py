@@ -1,102 +1,23 @@
-"""What a claim is: its record, and the comparisons that its rule returns."""
+"""What a claim is, and the series of numbers that its rule compares."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import inspect
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
-from idwbench.claims.series import Series
-
 if TYPE_CHECKING:
     from idwbench.claims.evidence import Evidence
+    from idwbench.claims.findings import Finding
 
-__all__ = [
-    "MIN_PAIRS",
-    "Claim",
-    "Origin",
-    "PointCheck",
-    "Remark",
-    "Rule",
-    "SeedComparison",
-    "SeedTest",
-    "at_least",
-    "at_most",
-]
+__all__ = ["Claim", "Origin", "Rule", "Series", "claim", "combine", "difference"]
 
 Origin = Literal["paper", "open question"]
-SeedTest = Literal["wilcoxon", "every seed"]
-# Seeds that a comparison needs: with six a one-sided signed-rank test reaches 2⁻⁶ = 0.016. MNIST is slow to train.
-MIN_PAIRS: dict[SeedTest, int] = {"wilcoxon": 6, "every seed": 5}
-
-
-@dataclass(frozen=True)
-class SeedComparison:
-    """The claim that a quantity lies above or below a bound, with one value for each seed.
-
-    Attributes:
-        series: The values, usually differences of two models with the same seed; its name is the label.
-        above: The claimed lower bound, or None.
-        below: The claimed upper bound, or None; with ``wilcoxon`` exactly one of the two is given.
-        unit: Unit of values and bounds, such as ``points``.
-        test: ``wilcoxon``: a one-sided signed-rank test of value − bound, corrected over all claims. ``every seed``:
-            the bounds hold in each of at least 5 seeds (a sign test with p = 2⁻ⁿ, not corrected).
-    """
-
-    series: Series
-    above: float | None = None
-    below: float | None = None
-    unit: str = ""
-    test: SeedTest = "wilcoxon"
-
-    @property
-    def minimum(self) -> int:
-        """The number of seeds that is needed."""
-        return MIN_PAIRS[self.test]
-
-
-@dataclass(frozen=True)
-class PointCheck:
-    """The claim that a computed number is within a bound at each of n points.
-
-    Attributes:
-        extreme: The number that is nearest to the bound or farthest beyond it.
-        bound: As text, such as ``≤ 1e-12``.
-        passed: At how many points the bound holds.
-        n: Number of points.
-        missing: What is missing if there are not enough runs; otherwise empty.
-    """
-
-    label: str
-    extreme: float
-    bound: str
-    passed: int
-    n: int
-    missing: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Remark:
-    """A sentence beside the verdict, which does not depend on it."""
-
-    text: str
-
-
-def at_most(label: str, numbers: Iterable[float], bound: float) -> PointCheck:
-    """Return the check that all numbers are at most `bound`."""
-    found = np.fromiter(numbers, np.float64)
-    return PointCheck(label, float(found.max()), f"≤ {bound:g}", int((found <= bound).sum()), len(found))
-
-
-def at_least(label: str, numbers: Iterable[float], bound: float) -> PointCheck:
-    """Return the check that all numbers are at least `bound`."""
-    found = np.fromiter(numbers, np.float64)
-    return PointCheck(label, float(found.min()), f"≥ {bound:g}", int((found >= bound).sum()), len(found))
-
-
-Rule = Callable[["Evidence"], Sequence[SeedComparison | PointCheck | Remark]]
+# Returns findings, all of which must support the claim, and remarks, which do not affect the verdict.
+Rule = Callable[["Evidence"], "Sequence[Finding | str]"]
 
 
 @dataclass(frozen=True)
@@ -106,11 +27,10 @@ class Claim:
     Attributes:
         number: From 1, in the order of tables.
         statement: The claim in one sentence.
-        source: Where in arXiv 2310.18805 it stands, or that it is a question.
+        source: Where in arXiv 2310.18805 it stands; ``open: …`` of a question.
         test: How it is judged, in one or two sentences.
-        rule: Returns the comparisons, all of which must hold, and remarks.
+        rule: Returns findings and remarks.
         sweeps: Names of the sweeps that supply its runs; empty if it is computed from formulas.
-        origin: Whether it is a claim of the paper.
     """
 
     number: int
@@ -119,10 +39,68 @@ class Claim:
     test: str
     rule: Rule
     sweeps: tuple[str, ...] = ()
-    origin: Origin = "paper"
+
+    @property
+    def origin(self) -> Origin:
+        """Whether it is a claim of the paper."""
+        return "open question" if self.source.startswith("open:") else "paper"
 
     @property
     def sweep_files(self) -> tuple[str, ...]:
         """The files of the sweeps, relative to the repository."""
         folder = "paper" if self.origin == "paper" else "family"
         return tuple(f"sweeps/{folder}/{name}.yaml" for name in self.sweeps)
+
+
+def claim(number: int, source: str, *sweeps: str) -> Callable[[Rule], Claim]:
+    """Return a decorator that makes a claim of its rule.
+
+    The first paragraph of the rule's docstring is the statement of the claim, the second says how it is judged. There
+    a name in braces stands for a constant of the module.
+    """
+
+    def decorate(rule: Rule) -> Claim:
+        text = (inspect.getdoc(rule) or "\n\n").format_map(vars(sys.modules[rule.__module__]))
+        statement, test = (" ".join(part.split()) for part in text.split("\n\n", 1))
+        return Claim(number, statement, source, test, rule, sweeps)
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class Series:
+    """The finite values of one quantity by seed.
+
+    Attributes:
+        name: What was measured, such as ``idw, 16 prototypes``.
+        lack: Why values are missing, such as ``10 runs without coverage``; may be empty.
+        parts: The series that it was computed from.
+    """
+
+    name: str
+    values: Mapping[int, float]
+    lack: str = ""
+    parts: tuple[Series, ...] = ()
+
+    def missing(self, minimum: int) -> tuple[str, ...]:
+        """Return what is missing for `minimum` values, one text for each series that was measured."""
+        if self.parts:
+            texts = dict.fromkeys(text for part in self.parts for text in part.missing(minimum))
+            if texts or len(self.values) >= minimum:
+                return tuple(texts)
+        elif len(self.values) >= minimum:
+            return ()
+        has = f"{self.name}: {len(self.values)} of {minimum} seeds"
+        return (f"{has} ({self.lack})" if self.lack else has,)
+
+
+def combine(name: str, function: Callable[..., float], *parts: Series) -> Series:
+    """Return the function of the parts' values for each seed that all of them have."""
+    seeds = sorted(set.intersection(*(set(part.values) for part in parts)))
+    values = {seed: function(*(part.values[seed] for part in parts)) for seed in seeds}
+    return Series(name, {seed: value for seed, value in values.items() if math.isfinite(value)}, parts=parts)
+
+
+def difference(name: str, first: Series, second: Series) -> Series:
+    """Return first − second for each common seed."""
+    return combine(name, lambda one, other: one - other, first, second)

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from idwbench.claims.definitions import PointCheck, SeedComparison, SeedTest
-from idwbench.claims.labels import interval_label, number_label, p_value_label
+import numpy as np
+
+from idwbench.claims.definitions import Series
 from idwbench.report.statistics import ALPHA, mean_interval, signed_rank_p_value, signed_ranks
 
-__all__ = ["Finding", "Outcome", "best_p_value", "correct", "find", "holm"]
+__all__ = [
+    "Finding",
+    "Outcome",
+    "SeedTest",
+    "at_least",
+    "at_most",
+    "best_p_value",
+    "compare",
+    "computed",
+    "correct",
+    "holm",
+    "interval_label",
+    "mean_label",
+    "number_label",
+]
 
+Outcome = Literal["supported", "not supported", "not enough runs"]
+SeedTest = Literal["wilcoxon", "every seed"]
+# Seeds that a comparison needs: with six a one-sided signed-rank test reaches 2⁻⁶ = 0.016. MNIST is slow to train.
+_MIN_PAIRS: dict[SeedTest, int] = {"wilcoxon": 6, "every seed": 5}
 # Differences of stored metrics have rounding errors, which must not break ties.
 _TIE = 1e-12
-Outcome = Literal["supported", "not supported", "not enough runs"]
+# Units that are written with two decimals, and whether with a sign, as differences are.
+_DECIMAL_UNITS = {"points": True, "%": False}
 
 
 @dataclass(frozen=True)
@@ -51,9 +72,89 @@ class Finding:
     clearance: float | None = None
 
 
-def find(item: SeedComparison | PointCheck) -> Finding:
-    """Return the finding of one comparison; a signed-rank test still needs `correct`."""
-    return _at_points(item) if isinstance(item, PointCheck) else _over_seeds(item)
+def compare(
+    series: Series,
+    above: float | None = None,
+    below: float | None = None,
+    unit: str = "",
+    test: SeedTest = "wilcoxon",
+) -> Finding:
+    """Return what a quantity, with one value for each seed, shows of the claim that it lies above or below a bound.
+
+    Args:
+        series: The values, usually differences of two models with the same seed; its name is the label.
+        above: The claimed lower bound, or None.
+        below: The claimed upper bound, or None; with ``wilcoxon`` exactly one of the two is given.
+        unit: Unit of values and bounds, such as ``points``.
+        test: ``wilcoxon``: a one-sided signed-rank test of value − bound, which `correct` completes. ``every seed``:
+            the bounds hold in each of at least 5 seeds (a sign test with p = 2⁻ⁿ, not corrected).
+    """
+    values = np.array([*series.values.values()])
+    margins = [values - above] if above is not None else []
+    margins += [below - values] if below is not None else []
+    estimate = mean_interval(series.values)
+    interval = None if estimate is None else (estimate.low, estimate.high)
+    bound = " and ".join(f"{sign} {number:g}" for sign, number in ((">", above), ("<", below)) if number is not None)
+    mean = sum(series.values.values()) / len(values) if len(values) else None
+    finding = Finding(series.name, test, len(values), mean, interval, unit, bound, "not enough runs")
+    if interval is not None:
+        distances = [interval[0] - above] if above is not None else []
+        distances += [below - interval[1]] if below is not None else []
+        finding = replace(finding, clearance=min(distances) / max(interval[1] - interval[0], 1e-12))
+    if finding.n < _MIN_PAIRS[test]:
+        return replace(finding, missing=series.missing(_MIN_PAIRS[test]))
+    if test == "wilcoxon":
+        p_value = signed_rank_p_value(signed_ranks(margins[0].tolist(), _TIE), "greater")
+        return replace(finding, outcome="not supported", reason=_doubt(finding, above, below), p_value=p_value)
+    n_agree = int((np.min(margins, axis=0) > 0).sum())
+    if n_agree == finding.n:
+        return replace(finding, outcome="supported")
+    claimed = f"{finding.label}: {number_label(mean, unit)}, claimed {bound}"
+    return replace(finding, outcome="not supported", reason=f"{claimed}: so in {n_agree} of {finding.n} seeds")
+
+
+def _doubt(finding: Finding, above: float | None, below: float | None) -> str:
+    """Return the reason that holds if the test is not significant."""
+    assert finding.interval is not None  # by the number of seeds
+    low, high = finding.interval
+    mean = f"{finding.label}: {number_label(finding.effect, finding.unit)}"
+    if (above is not None and high < above) or (below is not None and low > below):
+        return f"{mean} {interval_label(finding.interval, finding.unit)}, claimed {finding.bound}: the opposite"
+    bound = above if above is not None else below
+    limit = number_label(bound, finding.unit).removeprefix("+") if bound else "0"
+    return f"{mean}, not distinguishable from {limit}"
+
+
+def at_most(label: str, numbers: Iterable[float], bound: float) -> Finding:
+    """Return whether all numbers are at most `bound`."""
+    points = np.fromiter(numbers, np.float64)
+    return computed(label, float(points.max()), f"≤ {bound:g}", int((points <= bound).sum()), len(points))
+
+
+def at_least(label: str, numbers: Iterable[float], bound: float) -> Finding:
+    """Return whether all numbers are at least `bound`."""
+    points = np.fromiter(numbers, np.float64)
+    return computed(label, float(points.min()), f"≥ {bound:g}", int((points >= bound).sum()), len(points))
+
+
+def computed(label: str, extreme: float, bound: str, passed: int, n: int, missing: tuple[str, ...] = ()) -> Finding:
+    """Return the finding of a bound on a computed number.
+
+    Args:
+        label: What is computed.
+        extreme: The number that is nearest to the bound or farthest beyond it.
+        bound: As text, such as ``≤ 1e-12``.
+        passed: At how many points the bound holds.
+        n: Number of points.
+        missing: What is missing if there are not enough runs; otherwise empty.
+    """
+    if missing:
+        return Finding(label, "computed", 0, None, None, "", bound, "not enough runs", missing=missing)
+    finding = Finding(label, "computed", n, extreme, None, "", bound, "supported")
+    if passed == n:
+        return finding
+    reason = f"{label}: {number_label(extreme)}, claimed {bound} (at {n - passed:,} of {n:,} points)"
+    return replace(finding, outcome="not supported", reason=reason)
 
 
 def correct(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -66,93 +167,15 @@ def correct(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     p_values = [p_value for _, p_value in tested]
     result = list(findings)
     for number, ((place, _), adjusted) in enumerate(zip(tested, holm(p_values), strict=True)):
-        found = replace(findings[place], adjusted_p_value=adjusted)
+        finding = replace(findings[place], adjusted_p_value=adjusted)
         if adjusted <= ALPHA:
-            result[place] = replace(found, outcome="supported", reason="")
-        elif holm([*p_values[:number], best_p_value(found.n), *p_values[number + 1 :]])[number] > ALPHA:
-            missing = f"{found.label}: {found.n} seeds cannot be significant among {len(tested)} comparisons"
-            result[place] = replace(found, outcome="not enough runs", reason="", missing=(missing,))
+            result[place] = replace(finding, outcome="supported", reason="")
+        elif holm([*p_values[:number], best_p_value(finding.n), *p_values[number + 1 :]])[number] > ALPHA:
+            missing = f"{finding.label}: {finding.n} seeds cannot be significant among {len(tested)} comparisons"
+            result[place] = replace(finding, outcome="not enough runs", reason="", missing=(missing,))
         else:
-            result[place] = replace(found, reason=f"{found.reason} (n = {found.n}, p = {p_value_label(adjusted)})")
+            result[place] = replace(finding, reason=f"{finding.reason} (n = {finding.n}, p = {adjusted:.2g})")
     return tuple(result)
-
-
-def _at_points(check: PointCheck) -> Finding:
-    passed = check.passed == check.n
-    effect = None if check.missing else check.extreme
-    finding = Finding(check.label, "computed", check.n, effect, None, "", check.bound, "supported")
-    if check.missing:
-        return replace(finding, outcome="not enough runs", missing=check.missing)
-    if passed:
-        return finding
-    where = f"at {check.n - check.passed:,} of {check.n:,} points"
-    reason = f"{check.label}: {number_label(check.extreme)}, claimed {check.bound} ({where})"
-    return replace(finding, outcome="not supported", reason=reason)
-
-
-def _over_seeds(comparison: SeedComparison) -> Finding:
-    values = list(comparison.series.values.values())
-    n = len(values)
-    found = mean_interval(comparison.series.values)
-    interval = None if found is None else (found.low, found.high)
-    finding = Finding(
-        label=comparison.series.name,
-        test=comparison.test,
-        n=n,
-        effect=sum(values) / n if n else None,
-        interval=interval,
-        unit=comparison.unit,
-        bound=_bound(comparison),
-        outcome="not enough runs",
-        clearance=None if interval is None else _clearance(comparison, interval),
-    )
-    if n < comparison.minimum:
-        return replace(finding, missing=comparison.series.missing(comparison.minimum))
-    if comparison.test == "every seed":
-        return _unanimous(comparison, finding)
-    above, below = comparison.above, comparison.below
-    margins = [value - above for value in values] if above is not None else [(below or 0.0) - value for value in values]
-    p_value = signed_rank_p_value(signed_ranks(margins, _TIE), "greater")
-    return replace(finding, outcome="not supported", reason=_doubt(comparison, finding), p_value=p_value)
-
-
-def _unanimous(comparison: SeedComparison, finding: Finding) -> Finding:
-    n_agree = sum(_is_within(comparison, value) for value in comparison.series.values.values())
-    if n_agree == finding.n:
-        return replace(finding, outcome="supported")
-    mean = number_label(finding.effect, finding.unit)
-    reason = f"{finding.label}: {mean}, claimed {finding.bound}: so in {n_agree} of {finding.n} seeds"
-    return replace(finding, outcome="not supported", reason=reason)
-
-
-def _is_within(comparison: SeedComparison, value: float) -> bool:
-    above, below = comparison.above, comparison.below
-    return (above is None or value > above) and (below is None or value < below)
-
-
-def _doubt(comparison: SeedComparison, finding: Finding) -> str:
-    """Return the reason that holds if the test is not significant."""
-    interval, bound = finding.interval, comparison.above if comparison.above is not None else comparison.below
-    assert interval is not None and bound is not None  # by the number of seeds, and by the definition
-    mean = number_label(finding.effect, finding.unit)
-    beyond = interval[1] < bound if comparison.above is not None else interval[0] > bound
-    if beyond:
-        shown = interval_label(interval, finding.unit)
-        return f"{finding.label}: {mean} {shown}, claimed {finding.bound}: the opposite"
-    limit = number_label(bound, finding.unit).removeprefix("+") if bound else "0"
-    return f"{finding.label}: {mean}, not distinguishable from {limit}"
-
-
-def _clearance(comparison: SeedComparison, interval: tuple[float, float]) -> float:
-    low, high = interval
-    distances = [low - comparison.above] if comparison.above is not None else []
-    distances += [comparison.below - high] if comparison.below is not None else []
-    return min(distances) / max(high - low, 1e-12)
-
-
-def _bound(comparison: SeedComparison) -> str:
-    bounds = ((">", comparison.above), ("<", comparison.below))
-    return " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
 
 
 def best_p_value(n: int) -> float:
@@ -167,10 +190,34 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     rejection, whatever the dependence of the tests (Holm 1979, *A simple sequentially rejective multiple test
     procedure*).
     """
-    m = len(p_values)
-    adjusted = [0.0] * m
-    largest = 0.0
-    for rank, place in enumerate(sorted(range(m), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (m - rank) * p_values[place]))
-        adjusted[place] = largest
-    return tuple(adjusted)
+    order = np.argsort(p_values, kind="stable")
+    factors = len(p_values) - np.arange(len(p_values))
+    adjusted = np.empty(len(p_values))
+    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, factors * np.asarray(p_values)[order]))
+    return tuple(adjusted.tolist())
+
+
+def number_label(number: float | None, unit: str = "") -> str:
+    """Return ``+0.86 points``, ``88.20 %``, or three significant digits without unit."""
+    return "" if number is None else f"{_plain(number, unit)} {unit}".rstrip()
+
+
+def interval_label(interval: tuple[float, float] | None, unit: str = "") -> str:
+    """Return ``[0.48, 1.31]``, or an empty text without an interval."""
+    return "" if interval is None else f"[{', '.join(_plain(end, unit).removeprefix('+') for end in interval)}]"
+
+
+def mean_label(values: Collection[float], *, sign: bool = False) -> str:
+    """Return the mean with three significant digits, with `sign` as a difference."""
+    return ("+" if sign and sum(values) > 0 else "") + _plain(sum(values) / len(values), "")
+
+
+def _plain(number: float, unit: str) -> str:
+    """Return two decimals, or three significant digits: ``0.0834``, ``−12.3``, ``2,540``, ``4.3e-15``."""
+    if unit in _DECIMAL_UNITS:
+        return (f"{number:+.2f}" if _DECIMAL_UNITS[unit] else f"{number:.2f}").replace("-", "−")
+    if number and not 1e-4 <= abs(number) < 1e6:
+        return f"{number:.2g}"
+    digits = 2 - math.floor(math.log10(abs(number))) if number else 0
+    text = f"{round(number, digits):,.{max(0, digits)}f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text).replace("-", "−")

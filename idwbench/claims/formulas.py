@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from idwbench.claims.definitions import Claim, PointCheck, Remark, at_least, at_most
+from idwbench.claims.definitions import claim
 from idwbench.claims.evidence import Evidence
-from idwbench.claims.labels import number_label
+from idwbench.claims.findings import Finding, at_least, at_most, number_label
 
-__all__ = [
-    "FORMULA_CLAIMS",
-    "NEAR_ONE",
-    "TOLERANCE",
-    "gradients",
-    "nearest_key_limit",
-    "shepard_identity",
-    "squared_distance_expansion",
-    "student_t_kernel",
-    "weights_of_two_keys",
-]
+__all__: list[str] = []
 
 Float = NDArray[np.float64]
 
@@ -38,8 +28,12 @@ _EPSILONS = (1e-6, 1e-3, 0.1, 1.0)
 _DISTANCE_METHODS = ("neg_dist", "gaussian", "inv_dist", "idw")
 
 
-def shepard_identity(evidence: Evidence) -> Sequence[PointCheck]:
-    """Compare softmax(−log(ε + d^p)) with (1/(ε + d_j^p)) / Σ_k 1/(ε + d_k^p)."""
+@claim(6, "Eq. 3 and 4")
+def shepard_identity(evidence: Evidence) -> list[Finding]:
+    """Softmax of −log(ε + d^p) equals Shepard's weights.
+
+    Largest relative deviation of the weights over p from 0.5 to 8 and ε from 1e-6 to 1 at most {TOLERANCE:g}.
+    """
     inputs, keys = _points()
     distances = _distances(inputs, keys)
 
@@ -53,8 +47,13 @@ def shepard_identity(evidence: Evidence) -> Sequence[PointCheck]:
     return [at_most("relative deviation of the weights", deviations(), TOLERANCE)]
 
 
-def nearest_key_limit(evidence: Evidence) -> Sequence[PointCheck | Remark]:
-    """Compare the weights with those of the nearest key, in both orders of the limits."""
+@claim(7, "text")
+def nearest_key_limit(evidence: Evidence) -> list[Finding | str]:
+    """For ε → 0 and p → ∞ the answer is that of the nearest key.
+
+    The largest weight is that of the nearest key for every p and ε, and is 1 at ε = 0, p = 1e5; at ε = 0.001 only if
+    all d > 1.
+    """
     inputs, keys = _points()
     nearest = _distances(inputs, keys).argmin(1)
     rows = np.arange(len(inputs))
@@ -77,15 +76,18 @@ def nearest_key_limit(evidence: Evidence) -> Sequence[PointCheck | Remark]:
             np.abs(within - 1 / len(keys)).ravel(),
             TOLERANCE,
         ),
-        Remark(
-            "Only in this order: ε → 0, then p → ∞. At a fixed ε all keys with d < 1 get equal weights as p → ∞, and "
-            "the nearest key has weight 1 only if all d > 1."
-        ),
+        "Only in this order: ε → 0, then p → ∞. At a fixed ε all keys with d < 1 get equal weights as p → ∞, and the "
+        "nearest key has weight 1 only if all d > 1.",
     ]
 
 
-def student_t_kernel(evidence: Evidence) -> Sequence[PointCheck]:
-    """Compare exp(score) at p = 2, ε = 1 with the density of Student's t with one degree of freedom, times π."""
+@claim(8, "text")
+def student_t_kernel(evidence: Evidence) -> list[Finding]:
+    """With p = 2 and ε = 1 the kernel is that of Student's t.
+
+    exp(score) is π times the density of Student's t with one degree of freedom, for d from 0 to 1000 (relative
+    deviation at most {TOLERANCE:g}).
+    """
     from scipy.stats import t
 
     distances = np.concatenate([[0.0], np.geomspace(1e-6, 1e3, 200)])
@@ -93,8 +95,13 @@ def student_t_kernel(evidence: Evidence) -> Sequence[PointCheck]:
     return [at_most("relative deviation of the kernel", np.abs(found / (np.pi * t.pdf(distances, 1)) - 1), TOLERANCE)]
 
 
-def weights_of_two_keys(evidence: Evidence) -> Sequence[PointCheck]:
-    """Compute the weight of a key at distance d beside one at distance 1, for p = 1 and p = 2."""
+@claim(9, "Figure 1")
+def weights_of_two_keys(evidence: Evidence) -> list[Finding]:
+    """Only inverse distance and IDW reach weight 1 as d → 0; all scores have 0.5 at d = 1.
+
+    Weight of a key at distance d beside one at distance 1, with ε = 0.001: above {NEAR_ONE:g} as d → 0 for these two
+    with p = 1 and 2, below for neg_dist and gaussian.
+    """
     checks = []
     for method in reversed(_DISTANCE_METHODS):
         powers = (1.0, 2.0) if method in ("inv_dist", "idw") else (2.0,)
@@ -108,12 +115,17 @@ def weights_of_two_keys(evidence: Evidence) -> Sequence[PointCheck]:
     return checks
 
 
-def gradients(evidence: Evidence) -> Sequence[PointCheck | Remark]:
-    """Compute |∂score/∂d| at d → 0 and d = 5, with p = 2 as in the text."""
+@claim(10, "text")
+def gradients(evidence: Evidence) -> list[Finding | str]:
+    """Only IDW keeps its gradient near and far.
+
+    |∂score/∂d| with p = 2 and ε = 0.001 at d → 0 ({NEAR:g}) and d = {FAR:g}: at least {VANISHED:g} for idw at both,
+    and below for each other score of distances at one of them.
+    """
     near, far = (
         {method: abs(_gradient(method, distance, 2.0)) for method in _DISTANCE_METHODS} for distance in (NEAR, FAR)
     )
-    checks: list[PointCheck | Remark] = [
+    checks: list[Finding | str] = [
         at_least("idw, p = 2: gradient as d → 0", [near["idw"]], VANISHED),
         at_least("idw, p = 2: gradient at d = 5", [far["idw"]], VANISHED),
     ]
@@ -124,17 +136,16 @@ def gradients(evidence: Evidence) -> Sequence[PointCheck | Remark]:
         " and ".join(number_label(abs(_gradient(method, distance, 1.0))) for distance in (NEAR, FAR))
         for method in ("idw", "inv_dist")
     )
-    checks.append(
-        Remark(
-            f"At p = 2 idw's is 2d/(ε + d²), 0 at d = 0. At p = 1 it is 1/(ε + d): {idw} at d → 0 and d = 5, that of "
-            f"inv_dist {inverse}."
-        )
-    )
-    return checks
+    at_one = f"At p = 1 it is 1/(ε + d): {idw} at d → 0 and d = 5, that of inv_dist {inverse}."
+    return [*checks, f"At p = 2 idw's is 2d/(ε + d²), 0 at d = 0. {at_one}"]
 
 
-def squared_distance_expansion(evidence: Evidence) -> Sequence[PointCheck | Remark]:
-    """Compare ‖q‖² + ‖k‖² − qᵀk, as printed, with ‖q − k‖²."""
+@claim(20, "text")
+def squared_distance_expansion(evidence: Evidence) -> list[Finding | str]:
+    """‖q − k‖² = ‖q‖² + ‖k‖² − qᵀk.
+
+    Largest deviation of the printed formula at most {TOLERANCE:g}.
+    """
     inputs, keys = _points()
     exact = _distances(inputs, keys) ** 2
     norms = (inputs**2).sum(1)[:, None] + (keys**2).sum(1)
@@ -142,7 +153,7 @@ def squared_distance_expansion(evidence: Evidence) -> Sequence[PointCheck | Rema
     largest = np.abs(norms - 2 * products - exact).max()
     return [
         at_most("deviation of the printed formula", np.abs(norms - products - exact).ravel(), TOLERANCE),
-        Remark(f"A misprint: with −2qᵀk the largest deviation is {largest:.1e}."),
+        f"A misprint: with −2qᵀk the largest deviation is {largest:.1e}.",
     ]
 
 
@@ -197,55 +208,3 @@ def _gradient(method: str, distance: float, power: float) -> float:
 
 def _power(method: str, power: float) -> dict[str, float]:
     return {"power": power, "epsilon": 1e-3} if method in ("inv_dist", "idw") else {}
-
-
-_Check = Callable[[Evidence], Sequence[PointCheck | Remark]]
-_TEXTS: tuple[tuple[int, str, str, str, _Check], ...] = (
-    (
-        6,
-        "Softmax of −log(ε + d^p) equals Shepard's weights.",
-        "Eq. 3 and 4",
-        f"Largest relative deviation of the weights over p from 0.5 to 8 and ε from 1e-6 to 1 at most {TOLERANCE:g}.",
-        shepard_identity,
-    ),
-    (
-        7,
-        "For ε → 0 and p → ∞ the answer is that of the nearest key.",
-        "text",
-        "The largest weight is that of the nearest key for every p and ε, and is 1 at ε = 0, p = 1e5; at ε = 0.001 "
-        "only if all d > 1.",
-        nearest_key_limit,
-    ),
-    (
-        8,
-        "With p = 2 and ε = 1 the kernel is that of Student's t.",
-        "text",
-        f"exp(score) is π times the density of Student's t with one degree of freedom, for d from 0 to 1000 (relative "
-        f"deviation at most {TOLERANCE:g}).",
-        student_t_kernel,
-    ),
-    (
-        9,
-        "Only inverse distance and IDW reach weight 1 as d → 0; all scores have 0.5 at d = 1.",
-        "Figure 1",
-        f"Weight of a key at distance d beside one at distance 1, with ε = 0.001: above {NEAR_ONE:g} as d → 0 for "
-        "these two with p = 1 and 2, below for neg_dist and gaussian.",
-        weights_of_two_keys,
-    ),
-    (
-        10,
-        "Only IDW keeps its gradient near and far.",
-        "text",
-        f"|∂score/∂d| with p = 2 and ε = 0.001 at d → 0 ({NEAR:g}) and d = 5: at least {VANISHED:g} for idw at both, "
-        "and below for each other score of distances at one of them.",
-        gradients,
-    ),
-    (
-        20,
-        "‖q − k‖² = ‖q‖² + ‖k‖² − qᵀk.",
-        "text",
-        f"Largest deviation of the printed formula at most {TOLERANCE:g}.",
-        squared_distance_expansion,
-    ),
-)
-FORMULA_CLAIMS = tuple(Claim(*texts) for texts in _TEXTS)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from idwbench.claims.labels import interval_label, number_label
+from idwbench.claims.findings import interval_label, number_label
 from idwbench.claims.verdicts import CLAIMS, Judgement
 from idwbench.report.render import escape_markdown
 from idwbench.report.tables import Cell, Column, Table
@@ -25,29 +25,17 @@ def claims_table(judgements: Sequence[Judgement]) -> Table:
     """Return a row for each claim; its records for JSON have all findings, with full precision."""
 
     def records(nested: bool) -> list[dict[str, Any]]:
-        found = [_record(judgement) for judgement in judgements]
-        return found if nested else [*map(_flat, found)]
+        return [_record(judgement) if nested else _flat(_record(judgement)) for judgement in judgements]
 
-    fields = tuple(_flat(_record(judgements[0]))) if judgements else ()
-    columns = tuple(make(judgements) for make in _COLUMNS)
-    return Table("", columns, (None,) * len(judgements), notes=_notes(judgements), fields=fields, records=records)
-
-
-def _column(
-    name: str,
-    text: Callable[[Judgement], str],
-    *,
-    numeric: bool = False,
-    share: float = 0,
-    not_in: tuple[str, ...] = (),
-    is_below: bool = False,
-) -> Callable[[Sequence[Judgement]], Column]:
-    def make(judgements: Sequence[Judgement]) -> Column:
+    columns = []
+    for name, text, options in _COLUMNS:
         colours = (_COLOURS[judgement.verdict] if name == "verdict" else "" for judgement in judgements)
-        cells = (Cell(text(j), colour=colour) for j, colour in zip(judgements, colours, strict=True))
-        return Column(name, name, numeric, tuple(cells), share=share, not_in=not_in, is_below=is_below)
-
-    return make
+        cells = (Cell(text(each), colour=colour) for each, colour in zip(judgements, colours, strict=True))
+        columns.append(Column(name, name, name in ("#", "n"), tuple(cells), **options))
+    fields = tuple(_flat(_record(judgements[0]))) if judgements else ()
+    return Table(
+        "", tuple(columns), (None,) * len(judgements), notes=_notes(judgements), fields=fields, records=records
+    )
 
 
 def _effect(judgement: Judgement) -> str:
@@ -64,16 +52,16 @@ def _because(judgement: Judgement) -> str:
 
 
 # The test stands in the documentation; LaTeX has the sweeps in the notes.
-_COLUMNS = (
-    _column("#", lambda judgement: str(judgement.claim.number), numeric=True),
-    _column("claim", lambda judgement: judgement.claim.statement, share=0.16),
-    _column("where", lambda judgement: judgement.claim.source),
-    _column("test", lambda judgement: judgement.claim.test, share=0.17, not_in=("rich",)),
-    _column("n", lambda judgement: f"{judgement.n:,}", numeric=True),
-    _column("effect", _effect, share=0.13),
-    _column("verdict", lambda judgement: judgement.verdict, share=0.07),
-    _column("because", _because, share=0.2, is_below=True),
-    _column("sweep", lambda judgement: ", ".join(judgement.claim.sweep_files), share=0.1, not_in=("rich", "latex")),
+_COLUMNS: tuple[tuple[str, Callable[[Judgement], str], dict[str, Any]], ...] = (
+    ("#", lambda judgement: str(judgement.claim.number), {}),
+    ("claim", lambda judgement: judgement.claim.statement, {"share": 0.16}),
+    ("where", lambda judgement: judgement.claim.source, {}),
+    ("test", lambda judgement: judgement.claim.test, {"share": 0.17, "not_in": ("rich",)}),
+    ("n", lambda judgement: f"{judgement.n:,}", {}),
+    ("effect", _effect, {"share": 0.13}),
+    ("verdict", lambda judgement: judgement.verdict, {"share": 0.07}),
+    ("because", _because, {"share": 0.2, "is_below": True}),
+    ("sweep", lambda one: ", ".join(one.claim.sweep_files), {"share": 0.1, "not_in": ("rich", "latex")}),
 )
 
 
@@ -88,12 +76,8 @@ def _record(judgement: Judgement) -> dict[str, Any]:
         "reason": judgement.reason,
         "comparison": decisive.label,
         "n": judgement.n,
-        "effect": decisive.effect,
-        "interval": decisive.interval,
-        "unit": decisive.unit,
-        "bound": decisive.bound,
-        "p_value": decisive.p_value,
-        "adjusted_p_value": decisive.adjusted_p_value,
+        **{name: getattr(decisive, name) for name in ("effect", "interval", "unit", "bound")},
+        **{name: getattr(decisive, name) for name in ("p_value", "adjusted_p_value")},
         "sweeps": list(claim.sweep_files),
         "remarks": list(judgement.remarks),
         "findings": [dataclasses.asdict(finding) for finding in judgement.findings],
@@ -113,21 +97,18 @@ def _notes(judgements: Sequence[Judgement]) -> tuple[str, ...]:
     for judgement in judgements:
         for file in judgement.claim.sweep_files if judgement.verdict == "not enough runs" else ():
             missing.setdefault(file, []).append(str(judgement.claim.number))
-    return (
-        _METHOD,
-        *(
-            f"{file} supplies the runs for {'claim' if len(numbers) == 1 else 'claims'} {', '.join(numbers)}."
-            for file, numbers in missing.items()
-        ),
+    sentences = (
+        f"{file} supplies the runs for claim{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}."
+        for file, numbers in missing.items()
     )
+    return (_METHOD, *sentences)
 
 
 def rules_table() -> str:
     """Return the rules of all claims as a Markdown table for the documentation."""
-    head = ["| # | claim | where | holds if | sweep |", "|--:|---|---|---|---|"]
-    rows = []
+    lines = ["| # | claim | where | holds if | sweep |", "|--:|---|---|---|---|"]
     for claim in CLAIMS:
         sweeps = ", ".join(f"`{name}`" for name in claim.sweeps) or "none"
         texts = (escape_markdown(text) for text in (claim.statement, claim.source, claim.test))
-        rows.append(f"| {claim.number} | {' | '.join(texts)} | {sweeps} |")
-    return "\n".join([*head, *rows]) + "\n"
+        lines.append(f"| {claim.number} | {' | '.join(texts)} | {sweeps} |")
+    return "\n".join(lines) + "\n"

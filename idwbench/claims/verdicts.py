@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal, get_args
 
-from idwbench.claims.accuracy import ACCURACY_CLAIMS
-from idwbench.claims.definitions import Claim, Origin, Remark
-from idwbench.claims.evidence import Evidence, open_runs
-from idwbench.claims.findings import Finding, correct, find
-from idwbench.claims.formulas import FORMULA_CLAIMS
-from idwbench.claims.grid import GRID_CLAIMS
-from idwbench.claims.open_questions import OPEN_QUESTIONS
-from idwbench.claims.patches import PATCH_CLAIMS
-from idwbench.claims.quality import QUALITY_CLAIMS
+from idwbench.claims import accuracy, formulas, grid, open_questions, patches, quality
+from idwbench.claims.definitions import Claim, Origin
+from idwbench.claims.evidence import Evidence
+from idwbench.claims.findings import Finding, correct
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 
@@ -24,7 +18,8 @@ __all__ = ["CLAIMS", "Judgement", "Verdict", "judge", "judge_claims"]
 Verdict = Literal["holds", "does not hold", "not enough runs"]
 _SHOWN_REASONS = 3
 
-_BY_THEME = (*ACCURACY_CLAIMS, *FORMULA_CLAIMS, *GRID_CLAIMS, *PATCH_CLAIMS, *QUALITY_CLAIMS, *OPEN_QUESTIONS)
+_THEMES = (accuracy, formulas, grid, open_questions, patches, quality)
+_BY_THEME = (member for theme in _THEMES for member in vars(theme).values() if isinstance(member, Claim))
 CLAIMS = tuple(sorted(_BY_THEME, key=lambda claim: claim.number))
 
 
@@ -65,20 +60,14 @@ class Judgement:
 
 
 def judge_claims(results: Results, runs: Iterable[StoredRun] | None = None) -> tuple[Judgement, ...]:
-    """Return the verdicts on all claims of the paper from a database, in their order.
+    """Return the verdicts on all claims of the paper and on the open questions from a database, in their order.
 
-    `runs` are its runs if they are read already; those on other data than the paper's do not count.
+    Tests of the open questions do not correct those of the paper. With `runs` only these runs of the database, and
+    those of the open questions, count.
     """
-    if runs is None:
-        evidence = Evidence.from_results(results)
-    else:
-        evidence = Evidence(runs, results.load_arrays, partial(open_runs, results))
-    return tuple(found for origin in get_args(Origin) for found in _of_origin(evidence, CLAIMS, origin))
-
-
-def _of_origin(evidence: Evidence, claims: Sequence[Claim], origin: Origin) -> tuple[Judgement, ...]:
-    """Return the verdicts on the claims of one origin: tests of the others do not correct theirs."""
-    return judge(evidence, [claim for claim in claims if claim.origin == origin])
+    evidence = Evidence(results, None if runs is None else [run.run_key for run in runs])
+    by_origin = ([claim for claim in CLAIMS if claim.origin == origin] for origin in get_args(Origin))
+    return tuple(judgement for claims in by_origin for judgement in judge(evidence, claims))
 
 
 def judge(evidence: Evidence, claims: Sequence[Claim]) -> tuple[Judgement, ...]:
@@ -87,21 +76,22 @@ def judge(evidence: Evidence, claims: Sequence[Claim]) -> tuple[Judgement, ...]:
     A claim does not hold if one of its comparisons has enough runs and does not support it. Otherwise there are not
     enough runs if one of them lacks runs. It holds if all comparisons support it.
     """
-    items = [tuple(claim.rule(evidence)) for claim in claims]
-    parts = [[find(item) for item in found if not isinstance(item, Remark)] for found in items]
-    corrected = iter(correct([finding for part in parts for finding in part]))
-    judgements = []
-    for claim, found, part in zip(claims, items, parts, strict=True):
-        findings = tuple(next(corrected) for _ in part)
-        remarks = tuple(item.text for item in found if isinstance(item, Remark))
-        judgements.append(_judgement(claim, findings, remarks))
-    return tuple(judgements)
+    shown = [claim.rule(evidence) for claim in claims]
+    corrected = iter(correct([item for items in shown for item in items if isinstance(item, Finding)]))
+    return tuple(
+        _judgement(
+            claim,
+            tuple(next(corrected) for item in items if isinstance(item, Finding)),
+            tuple(item for item in items if isinstance(item, str)),
+        )
+        for claim, items in zip(claims, shown, strict=True)
+    )
 
 
 def _judgement(claim: Claim, findings: tuple[Finding, ...], remarks: tuple[str, ...]) -> Judgement:
     against = sorted((finding for finding in findings if finding.outcome == "not supported"), key=_clearance)
     if against:
-        return Judgement(claim, "does not hold", _joined([found.reason for found in against]), findings, remarks)
+        return Judgement(claim, "does not hold", _joined([finding.reason for finding in against]), findings, remarks)
     if any(finding.outcome == "not enough runs" for finding in findings):
         missing = dict.fromkeys(text for finding in findings for text in finding.missing)
         return Judgement(claim, "not enough runs", _joined(list(missing)), findings, remarks)

@@ -10,10 +10,7 @@ from idwbench.report import statistics
 
 @pytest.fixture(autouse=True)
 def few_resamples() -> Iterator[None]:
-    """Spare the tests of verdicts, which do not depend on the intervals, nine of ten resamples of each bootstrap.
-
-    Tests of the intervals override this fixture in their file.
-    """
+    """Spare the tests of verdicts, which do not depend on the intervals, nine of ten resamples of each bootstrap."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(statistics, "_RESAMPLES", 999)
         yield

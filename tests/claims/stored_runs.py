@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas
 
 from idwbench.claims.evidence import Evidence
 from idwbench.claims.verdicts import CLAIMS, Judgement, judge
 from idwbench.errors import ResultsError
+from idwbench.results.frame import RunTable
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig, run_config
 
-Settings = tuple[tuple[str, Any], ...]
 METHODS = ("fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw")
+COMPUTED = {6: "holds", 7: "holds", 8: "holds", 9: "holds", 10: "does not hold", 20: "does not hold"}
 
 
 class Runs:
-    """A growing set of runs; each number may be a function of the seed."""
+    """A growing set of runs, which is read as a database is; each number may be a function of the seed."""
 
     def __init__(self) -> None:
         self.runs: list[StoredRun] = []
@@ -31,15 +33,16 @@ class Runs:
         *,
         seeds: Iterable[int] = range(20),
         dataset: str | Mapping[str, Any] = "two_moons",
-        kind: str = "prototypes",
         state: str = "complete",
         arrays: Callable[[int], Mapping[str, np.ndarray]] | None = None,
-        cases: str = "special",
         **settings: Any,
     ) -> Runs:
+        """Add a run for each seed; scaled dot has the scale of the authors unless another is given."""
+        if settings.get("method") == "scaled_dot" and "kind" not in settings:
+            settings = {"scale": "prototypes", **settings}
         data = dataset if isinstance(dataset, str) else tuple(dataset.items())
         for seed in seeds:
-            config = _config(seed, kind, cases, data, tuple(settings.items()))
+            config = _config(seed, data, tuple(settings.items()))
             key = f"{len(self.runs):064x}"
             found = {name: float(value(seed) if callable(value) else value) for name, value in (metrics or {}).items()}
             found = found if state == "complete" else {}
@@ -48,22 +51,31 @@ class Runs:
                 self.stored_arrays[key] = arrays(seed)
         return self
 
-    def accuracy(self, method: str, mean: float, prototypes: int = 16, **settings: Any) -> Runs:
-        """Add runs on Two Moons or MNIST with accuracies about `mean`, none of them equal."""
-        split = "test" if settings.get("dataset") == "mnist" else "holdout"
-        extra = {"scale": "prototypes"} if method == "scaled_dot" else {}
-        return self.add(
-            {(split, "accuracy"): lambda seed: mean + jitter(seed, method)},
-            **{"method": method, "prototypes": prototypes, **extra, **settings},
-        )
+    def measured(
+        self, metric: str, means: Mapping[str, float | None], prototypes: Sequence[int] = (16,), **settings: Any
+    ) -> Runs:
+        """Add runs of methods with a metric about its mean, no two of them equal; those without a mean are left out."""
+        of_accuracy = "test" if settings.get("dataset") == "mnist" else "holdout"
+        split = of_accuracy if metric == "accuracy" else "train"
+        for method, mean in means.items():
+            for n in prototypes if mean is not None else ():
+                values = {(split, metric): functools.partial(about, mean, method)}
+                self.add(values, method=method, prototypes=n, **settings)
+        return self
 
-    def quality(self, name: str, method: str, mean: float, prototypes: int = 16, **settings: Any) -> Runs:
-        """Add runs with a metric of prototype quality about `mean`."""
-        extra = {"scale": "prototypes"} if method == "scaled_dot" else {}
-        return self.add(
-            {("train", name): lambda seed: mean + jitter(seed, method)},
-            **{"method": method, "prototypes": prototypes, **extra, **settings},
-        )
+    def run_table(self, *, dataset: str) -> RunTable:
+        runs = [run for run in self.runs if run.dataset == dataset]
+        columns = ["run_key", "setting", "seed", "state", "n_cases"]
+        facts = [
+            (run.run_key, run.config.setting_key, run.seed, run.state, getattr(run.config.model, "n_cases", None))
+            for run in runs
+        ]
+        frame = pandas.DataFrame(facts, columns=columns)
+        measured = pandas.DataFrame([{"_".join(pair): value for pair, value in run.metrics.items()} for run in runs])
+        return RunTable(pandas.concat([frame, measured], axis=1), {run.config.setting_key: run.config for run in runs})
+
+    def load_runs(self, run_keys: Sequence[str]) -> list[StoredRun]:
+        return [run for run in self.runs if run.run_key in {*run_keys}]
 
     def load_arrays(self, run_key: str) -> Mapping[str, np.ndarray]:
         if run_key not in self.stored_arrays:
@@ -72,11 +84,15 @@ class Runs:
 
     @property
     def evidence(self) -> Evidence:
-        return Evidence(self.runs, self.load_arrays, lambda: self.runs)
+        return Evidence(self)  # type: ignore[arg-type]
 
     def judge(self, number: int) -> Judgement:
         """Return the verdict on one claim alone."""
         return judge(self.evidence, [CLAIMS[number - 1]])[0]
+
+
+def about(mean: float, word: str, seed: int) -> float:
+    return mean + jitter(seed, word)
 
 
 @functools.cache
@@ -86,7 +102,5 @@ def jitter(seed: int, word: str) -> float:
 
 
 @functools.cache
-def _config(seed: int, kind: str, cases: str, dataset: str | Settings, settings: Settings) -> RunConfig:
-    study = {"cases": cases} if kind == "patch_study" else {}
-    data = dataset if isinstance(dataset, str) else dict(dataset)
-    return run_config(data, seed=seed, **{"kind": kind, **study, **dict(settings)})
+def _config(seed: int, dataset: str | tuple[tuple[str, Any], ...], settings: tuple[tuple[str, Any], ...]) -> RunConfig:
+    return run_config(dataset if isinstance(dataset, str) else dict(dataset), seed=seed, **dict(settings))

@@ -1,15 +1,17 @@
-"""Outcomes of comparisons and verdicts of claims, on series without runs."""
+"""Outcomes of comparisons, their statistics, and verdicts of claims, on series without runs."""
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
+from stored_runs import Runs
 
-from idwbench.claims.definitions import Claim, PointCheck, Remark, SeedComparison, at_least, at_most
-from idwbench.claims.evidence import Evidence
-from idwbench.claims.findings import correct, find
-from idwbench.claims.series import Series, combine, difference, renamed
+from idwbench.claims.definitions import Claim, Series, combine, difference
+from idwbench.claims.findings import at_least, at_most, best_p_value, compare, computed, correct, holm
 from idwbench.claims.verdicts import judge
+from idwbench.report.statistics import signed_rank_p_value, signed_ranks
 
 
 def series(values, name="first − second"):
@@ -21,62 +23,55 @@ def spread_about(mean, n=20, std=1.0):
     return series(mean + std * (noise - noise.mean()) / noise.std())
 
 
-def outcome(comparison, among=()):
-    return correct([find(comparison), *(find(other) for other in among)])[0]
-
-
 def verdict(*items):
     claim = Claim(1, "statement", "Figure 2", "test", lambda evidence: items, ("some",))
-    return judge(Evidence((), lambda key: {}), [claim])[0]
+    return judge(Runs().evidence, [claim])[0]
 
 
 @pytest.mark.parametrize(
-    ("mean", "expected", "words"),
-    [(5.0, "supported", ""), (0.0, "not supported", "not distinguishable from 0"), (-5.0, "not supported", "opposite")],
+    ("mean", "bounds", "expected", "words"),
+    [
+        (5.0, {"above": 0.0, "unit": "points"}, "supported", ""),
+        (0.0, {"above": 0.0, "unit": "points"}, "not supported", "not distinguishable from 0"),
+        (-5.0, {"above": 0.0, "unit": "points"}, "not supported", "opposite"),
+        (-5.0, {"below": 1.0}, "supported", ""),
+        (1.0, {"below": 1.0}, "not supported", "not distinguishable from 1"),
+        (5.0, {"below": 1.0}, "not supported", "opposite"),
+    ],
 )
-def test_a_difference_above_zero_is_supported_or_not(mean, expected, words):
-    found = outcome(SeedComparison(spread_about(mean), above=0.0, unit="points"))
+def test_a_difference_beyond_a_bound_is_supported_or_not(mean, bounds, expected, words):
+    (found,) = correct([compare(spread_about(mean), **bounds)])
     assert found.outcome == expected
     assert words in found.reason
     assert found.effect == pytest.approx(mean)
     assert found.interval[0] < mean < found.interval[1]
 
 
-@pytest.mark.parametrize(
-    ("mean", "expected", "words"),
-    [(-5.0, "supported", ""), (1.0, "not supported", "not distinguishable from 1"), (5.0, "not supported", "opposite")],
-)
-def test_a_difference_below_a_bound_is_supported_or_not(mean, expected, words):
-    found = outcome(SeedComparison(spread_about(mean), below=1.0))
-    assert found.outcome == expected
-    assert words in found.reason
-
-
 def test_a_small_loss_is_within_its_margin_though_it_is_certain():
-    assert outcome(SeedComparison(spread_about(-0.3, std=0.01), above=-1.0)).outcome == "supported"
-    assert outcome(SeedComparison(spread_about(-0.3, std=0.01), above=0.0)).outcome == "not supported"
+    small = spread_about(-0.3, std=0.01)
+    assert correct([compare(small, above=-1.0)])[0].outcome == "supported"
+    assert correct([compare(small, above=0.0)])[0].outcome == "not supported"
 
 
-@pytest.mark.parametrize("n", range(6))
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
 def test_fewer_than_six_pairs_are_not_enough(n):
-    found = outcome(SeedComparison(series(range(1, n + 1)), above=0.0))
+    (found,) = correct([compare(series(range(1, n + 1)), above=0.0)])
     assert found.outcome == "not enough runs"
     assert found.missing == (f"first − second: {n} of 6 seeds",)
     assert found.p_value is None
 
 
 def test_six_pairs_are_enough_alone_but_not_among_many_comparisons():
-    six = SeedComparison(series(range(1, 7)), above=0.0)
-    assert outcome(six).outcome == "supported"
-    others = [SeedComparison(spread_about(0.0), above=0.0)] * 9
-    found = outcome(six, others)
+    six = compare(series(range(1, 7)), above=0.0)
+    assert correct([six])[0].outcome == "supported"
+    found = correct([six, *[compare(spread_about(0.0), above=0.0)] * 9])[0]
     assert found.outcome == "not enough runs"
     assert found.missing == ("first − second: 6 seeds cannot be significant among 10 comparisons",)
 
 
 def test_the_correction_counts_every_comparison():
-    weak = SeedComparison(series([1, 2, 3, 4, 5, 6, 7, -1.5]), above=0.0)
-    alone, together = outcome(weak), outcome(weak, [weak] * 9)
+    weak = compare(series([1, 2, 3, 4, 5, 6, 7, -1.5]), above=0.0)
+    alone, together = correct([weak])[0], correct([weak] * 10)[0]
     assert alone.outcome == "supported"
     assert together.adjusted_p_value == pytest.approx(10 * alone.p_value)
     assert together.outcome != "supported"
@@ -93,46 +88,37 @@ def test_the_correction_counts_every_comparison():
     ],
 )
 def test_a_bound_for_every_seed_needs_five_that_agree(values, expected, words):
-    found = outcome(SeedComparison(series(values), above=87.0, below=89.0, test="every seed"))
-    assert found.outcome == expected
+    found = compare(series(values), above=87.0, below=89.0, test="every seed")
+    assert (found.outcome, found.p_value) == (expected, None)
     assert words in found.reason
-    assert found.p_value is None
 
 
 def test_a_check_holds_at_every_point_or_not():
-    assert find(at_most("error", [1e-15, 1e-13], 1e-12)).outcome == "supported"
-    failed = find(at_least("weight", [0.5, 1.0, 1.0], 0.99))
+    assert at_most("error", [1e-15, 1e-13], 1e-12).outcome == "supported"
+    failed = at_least("weight", [0.5, 1.0, 1.0], 0.99)
     assert failed.outcome == "not supported"
     assert failed.reason == "weight: 0.5, claimed ≥ 0.99 (at 1 of 3 points)"
 
 
-def test_a_claim_holds_only_if_every_comparison_does():
-    good, bad = (SeedComparison(spread_about(mean), above=0.0) for mean in (5.0, -5.0))
-    few = SeedComparison(series([1.0], "few"), above=0.0)
-    assert verdict(good, good).verdict == "holds"
-    assert verdict(good, few).verdict == "not enough runs"
-    assert verdict(good, few).reason == "few: 1 of 6 seeds"
+def test_a_claim_holds_only_if_every_comparison_does_and_remarks_do_not_decide():
+    good, bad = (compare(spread_about(mean), above=0.0) for mean in (5.0, -5.0))
+    few = compare(series([1.0], "few"), above=0.0)
+    judged = verdict(good, good, "Beside.")
+    assert (judged.verdict, judged.remarks, len(judged.findings)) == ("holds", ("Beside.",), 2)
+    judged = verdict(good, few)
+    assert (judged.verdict, judged.reason) == ("not enough runs", "few: 1 of 6 seeds")
     # One failure is enough, whatever the missing runs would show.
     assert verdict(good, few, bad).verdict == "does not hold"
+    judged = verdict(computed("cases", 0.0, "≥ 1", 0, 0, ("idw: 0 of 5 seeds",)))
+    assert (judged.verdict, judged.reason) == ("not enough runs", "idw: 0 of 5 seeds")
 
 
 def test_the_decisive_finding_speaks_most_against_the_claim_or_is_the_least_clear():
-    clear, close = SeedComparison(spread_about(9.0), above=0.0), SeedComparison(spread_about(3.0), above=0.0)
-    bad, worse = (SeedComparison(spread_about(mean), above=0.0) for mean in (-5.0, -7.0))
-    assert verdict(clear, close).decisive.effect == pytest.approx(3.0)
-    assert verdict(clear, bad, close).decisive.effect == pytest.approx(-5.0)
-    assert verdict(clear, bad, worse).decisive.effect == pytest.approx(-7.0)
+    clear, close = compare(spread_about(9.0), above=0.0), compare(spread_about(3.0), above=0.0)
+    bad, worse = (compare(spread_about(mean), above=0.0) for mean in (-5.0, -7.0))
+    for items, effect in (((clear, close), 3.0), ((clear, bad, close), -5.0), ((clear, bad, worse), -7.0)):
+        assert verdict(*items).decisive.effect == pytest.approx(effect)
     assert verdict(clear, bad, worse).reason.startswith("first − second: −7 ")
-
-
-def test_remarks_do_not_decide():
-    judged = verdict(SeedComparison(spread_about(5.0), above=0.0), Remark("Beside."))
-    assert (judged.verdict, judged.remarks, len(judged.findings)) == ("holds", ("Beside.",), 1)
-
-
-def test_a_check_without_runs_says_what_is_missing():
-    judged = verdict(PointCheck("cases", 0.0, "≥ 1", 0, 0, ("idw: 0 of 5 seeds",)))
-    assert (judged.verdict, judged.reason) == ("not enough runs", "idw: 0 of 5 seeds")
 
 
 def test_series_are_paired_by_seed_and_name_what_is_missing():
@@ -142,14 +128,71 @@ def test_series_are_paired_by_seed_and_name_what_is_missing():
     assert both.values == {2: 4.0, 3: 0.0}
     assert both.missing(2) == ()
     assert both.missing(3) == ("idw − inv_dist: 2 of 3 seeds",)  # each has three, but not in common
-    assert renamed("other", both).missing(4) == (
+    assert combine("other", float, both).missing(4) == (
         "idw: 3 of 4 seeds",
         "inv_dist: 3 of 4 seeds (2 runs without coverage)",
     )
+    ratio = combine("ratio", lambda one: float("nan") if one == 1 else one, series([0.0, 1.0, 2.0]))
+    assert ratio.values == {0: 0, 2: 2}
 
 
-def test_values_that_are_not_finite_are_left_out():
-    assert combine("ratio", lambda one: float("nan") if one == 1 else one, series([0.0, 1.0, 2.0])).values == {
-        0: 0,
-        2: 2,
-    }
+def one_sided_p_value(values):
+    return signed_rank_p_value(signed_ranks(values, 1e-12), "greater")
+
+
+def enumerated(values):
+    """P(W⁺ as large as observed) over all signs of the ranks."""
+    kept = [value for value in values if value]
+    order = sorted(abs(value) for value in kept)
+    ranks = [order.index(abs(value)) + order.count(abs(value)) / 2 + 0.5 for value in kept]
+    observed = sum(rank for rank, value in zip(ranks, kept, strict=True) if value > 0)
+    sums = [sum(r for r, sign in zip(ranks, signs, strict=True) if sign) for signs in product((0, 1), repeat=len(kept))]
+    return float(np.mean([total >= observed - 1e-9 for total in sums]))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, 2, 3, 4, 5, 6],
+        [-1, 2, 3, -4, 5, 6, 7],
+        [-1, -2, -3, -4, -5, -6],
+        [1, 1, 1, -1, 2, 2, 3],
+        [0, 0, 1, 2, 3, -1, 5],
+        [5.0],
+        [0.0] * 10,
+    ],
+)
+def test_the_one_sided_p_value_is_that_of_all_signs(values):
+    assert one_sided_p_value(values) == pytest.approx(enumerated(values), abs=1e-12)
+
+
+def test_rounding_errors_do_not_break_ties():
+    lower = np.array([0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8])
+    noisy = (lower + 0.1) - lower  # not all equal in float64
+    assert len(set(noisy)) > 1
+    noisy[0] *= -1
+    assert one_sided_p_value(noisy) == one_sided_p_value([-0.1, *[0.1] * 6])
+
+
+@pytest.mark.parametrize("n", [5, 6, 20])
+def test_no_values_give_a_smaller_p_value_than_the_best(n):
+    assert one_sided_p_value(np.arange(1.0, n + 1)) == pytest.approx(best_p_value(n))
+
+
+def test_holm_is_the_calculation_by_hand():
+    # 4 · 0.005, 3 · 0.01, 2 · 0.03, and 1 · 0.04 raised to the one before
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.5]) == (1.0, 1.0)
+    assert holm([]) == ()
+
+
+def test_holm_rejects_what_its_sequence_of_tests_rejects():
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        p_values = generator.uniform(0, 0.1, 8)
+        rejected = set()
+        for rank, place in enumerate(np.argsort(p_values)):
+            if p_values[place] > 0.05 / (8 - rank):
+                break
+            rejected.add(place)
+        assert {place for place, adjusted in enumerate(holm(list(p_values))) if adjusted <= 0.05} == rejected

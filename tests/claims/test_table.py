@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from stored_runs import METHODS, Runs
+from stored_runs import COMPUTED, METHODS, Runs
 
 from idwbench.claims.table import claims_table, rules_table
 from idwbench.claims.verdicts import CLAIMS, judge
@@ -18,7 +18,6 @@ from idwbench.report.text import render_text
 from idwbench.results.store import Results
 
 DOCS = Path(__file__).parents[2] / "docs" / "claims.md"
-COMPUTED = {6: "holds", 7: "holds", 8: "holds", 9: "holds", 10: "does not hold", 20: "does not hold"}
 
 
 def verdicts(judgements):
@@ -28,11 +27,8 @@ def verdicts(judgements):
 @pytest.fixture(scope="module")
 def half_filled():
     """One sweep of two is complete, older runs have no quality, and another has one seed."""
-    runs = Runs()
-    for prototypes in (2, 16, 128):
-        for method in METHODS:
-            runs.accuracy(method, 0.99 if method == "idw" else 0.9, prototypes)
-    runs.quality("coverage", "idw", 0.2, seeds=[0], power=4)
+    runs = Runs().measured("accuracy", dict.fromkeys(METHODS, 0.9) | {"idw": 0.99}, (2, 16, 128))
+    runs.measured("coverage", {"idw": 0.2}, seeds=[0], power=4)
     return judge(runs.evidence, CLAIMS)
 
 
@@ -62,10 +58,9 @@ def test_one_seed_is_not_enough_for_any_claim():
     names = ("coverage", "dead_keys", "key_spacing", "key_distance", "key_agreement")
     everything |= {("train", name): 0.5 for name in names}
     for method in METHODS:
-        extra = {"scale": "prototypes"} if method == "scaled_dot" else {}
         for prototypes in (2, 16, 128):
-            runs.add(everything, seeds=[0], method=method, prototypes=prototypes, **extra)
-        runs.add(everything, seeds=[0], dataset="mnist", method=method, prototypes=20, **extra)
+            runs.add(everything, seeds=[0], method=method, prototypes=prototypes)
+        runs.add(everything, seeds=[0], dataset="mnist", method=method, prototypes=20)
     for prototypes in (2, 16, 128):
         runs.add(everything, seeds=[0], kind="patch_study", method="idw", prototypes=prototypes)
         runs.add(everything, seeds=[0], kind="baseline", method="kmeans", prototypes=prototypes)
@@ -121,15 +116,12 @@ def test_csv_and_json_have_the_same_rows_with_full_precision(half_filled):
     assert float(rows[0]["interval_low"]) < float(rows[0]["effect"]) < float(rows[0]["interval_high"])
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 160])
-def test_the_terminals_table_fits_its_width(half_filled, width):
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_the_terminals_table_fits_its_width_and_has_coloured_verdicts(half_filled, width):
     lines = render_text([claims_table(half_filled)], width).splitlines()
     assert max(map(len, lines)) <= width
     words = " ".join(" ".join(lines).split())
     assert "sweeps/paper/paper_mnist.yaml supplies the runs for claims 14, 15, 16." in words
-
-
-def test_verdicts_are_coloured_on_a_terminal(half_filled):
     text = render_text([claims_table(half_filled)], 120, lambda text, how: f"<{how}>{text}</{how}>")
     assert "<green>holds" in text
 

@@ -1,0 +1,343 @@
+"""The claims on accuracy, prototypes, power and epsilon, and patches: data for each verdict."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from stored_runs import METHODS, jitter
+
+from idwbench.claims.grid import EPSILONS, POWERS, rank_correlation
+from idwbench.claims.patches import far_influence_ratio, reach
+from idwbench.claims.quality import NEIGHBOURS, neighbour_distance, uniform_neighbour_distance
+from idwbench.data.loading import load_dataset
+from idwbench.runs.datasets import TwoMoonsConfig
+
+EQUAL = dict.fromkeys(METHODS, 0.9)
+TABLE_1 = {"fc_relu": 0.96, "scaled_dot": 0.93, "neg_dist": 0.84, "gaussian": 0.11, "inv_dist": 0.12, "idw": 0.88}
+
+
+# Accuracy
+
+
+@pytest.mark.parametrize(
+    ("means", "verdict", "label"),
+    [
+        ({"idw": 0.99}, "holds", "idw − "),
+        ({"idw": 0.99, "inv_dist": 0.99}, "does not hold", "idw − inv_dist, "),
+        ({"idw": 0.99, "neg_dist": None}, "not enough runs", "idw − neg_dist, "),
+    ],
+)
+@pytest.mark.parametrize(("number", "prototypes"), [(1, 16), (2, 128)])
+def test_idw_is_best_if_it_is_above_each_other_method(runs, number, prototypes, means, verdict, label):
+    judged = runs.measured("accuracy", EQUAL | means, [prototypes]).judge(number)
+    assert (judged.verdict, len(judged.findings)) == (verdict, 5)
+    assert judged.decisive.label.startswith(label)
+    if verdict == "holds":
+        assert (judged.decisive.n, judged.decisive.effect) == (20, pytest.approx(9.0, abs=0.2))
+    if verdict == "not enough runs":
+        assert judged.reason == f"neg_dist, {prototypes} prototypes: 0 of 6 seeds"
+
+
+def test_the_40_test_points_do_not_count(runs):
+    for method in METHODS:
+        runs.add({("test", "accuracy"): 0.99 if method == "idw" else 0.9}, method=method, prototypes=16)
+    assert runs.judge(1).verdict == "not enough runs"
+
+
+def test_inverse_distance_is_compared_for_each_number_of_prototypes(runs):
+    means = EQUAL | {"inv_dist": 0.95, "idw": 0.99}
+    runs.measured("accuracy", means, [16, 128])
+    assert runs.judge(3).verdict == "not enough runs"
+    two = [*runs.runs]
+    judged = runs.measured("accuracy", means, [2]).judge(3)
+    assert (judged.verdict, len(judged.findings)) == ("holds", 12)
+    runs.runs = two
+    judged = runs.measured("accuracy", means | {"inv_dist": 0.8}, [2]).judge(3)
+    assert judged.verdict == "does not hold"
+    assert all("2 prototypes" in reason for reason in judged.reason.split("; ")[:3])
+
+
+@pytest.mark.parametrize(
+    ("number", "means", "words"),
+    [
+        (14, {}, ""),
+        (14, {"idw": 0.91}, "91"),
+        (14, {"fc_relu": 0.87}, "idw − fc_relu"),
+        (14, {"scaled_dot": 0.8}, "idw − scaled_dot"),
+        (15, {}, ""),
+        (15, {"neg_dist": 0.939}, "idw − neg_dist, MNIST"),
+        (15, {"neg_dist": 0.875}, "idw − neg_dist, MNIST"),
+    ],
+)
+def test_the_accuracies_on_mnist_are_compared_in_every_seed(runs, number, means, words):
+    judged = runs.measured("accuracy", TABLE_1 | means, [20], dataset="mnist", seeds=range(5)).judge(number)
+    assert judged.verdict == ("does not hold" if words else "holds")
+    assert words in judged.reason
+
+
+@pytest.mark.parametrize("number", [14, 15])
+def test_four_seeds_on_mnist_are_not_enough(runs, number):
+    judged = runs.measured("accuracy", TABLE_1, [20], dataset="mnist", seeds=range(4)).judge(number)
+    assert judged.verdict == "not enough runs"
+    assert "idw, 20 prototypes, MNIST: 4 of 5 seeds" in judged.reason
+
+
+# Prototypes
+
+
+@pytest.mark.parametrize(
+    ("means", "prototypes", "verdict", "words"),
+    [
+        ({"idw": 0.15}, (16, 128), "holds", ""),
+        ({"idw": 0.15, "inv_dist": 0.15}, (16, 128), "does not hold", "inv_dist"),
+        ({"idw": 0.15}, (16,), "not enough runs", "idw, 128 prototypes: 0 of 6 seeds"),
+    ],
+)
+def test_idws_keys_recapitulate_if_they_cover_the_data_best(runs, means, prototypes, verdict, words):
+    for method, value in (("kmeans", 0.125), ("samples", 0.25)):
+        runs.add({("train", "coverage"): value}, kind="baseline", method=method, prototypes=16)
+    judged = runs.measured("coverage", dict.fromkeys(METHODS, 0.5) | means, prototypes).judge(4)
+    assert (judged.verdict, len(judged.findings)) == (verdict, 10)
+    assert words in judged.reason
+    assert "Mean coverage with 16 prototypes: idw 0.15, kmeans 0.125, samples 0.25." in judged.remarks
+
+
+def test_runs_without_the_metric_are_counted(runs):
+    judged = runs.measured("accuracy", EQUAL).judge(4)
+    assert judged.verdict == "not enough runs"
+    assert "0 of 6 seeds (20 runs without coverage)" in judged.reason
+
+
+@pytest.mark.parametrize(
+    ("dead_keys", "spacing", "prototypes", "verdict"),
+    [
+        (7.0, 0.2, (16, 128), "holds"),
+        (7.0, 0.4, (16, 128), "does not hold"),
+        (2.0, 0.2, (16, 128), "does not hold"),
+        (1.0, 0.5, (16, 128), "does not hold"),
+        (7.0, 0.2, (128,), "not enough runs"),
+    ],
+)
+def test_clumps_have_dead_keys_and_a_small_spacing(runs, dead_keys, spacing, prototypes, verdict):
+    for n, (method, dead, apart) in product(prototypes, (("inv_dist", dead_keys, spacing), ("idw", 2.0, 0.4))):
+        metrics = {
+            ("train", "dead_keys"): lambda seed, dead=dead: dead + seed % 3,
+            ("train", "key_spacing"): lambda seed, apart=apart: apart + 0.001 * seed,
+        }
+        runs.add(metrics, method=method, prototypes=n)
+    assert runs.judge(5).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("idw", "seeds", "verdict"), [(9.0, 5, "holds"), (60.0, 5, "does not hold"), (9.0, 4, "not enough runs")]
+)
+def test_keys_that_look_like_digits_are_nearest_to_images(runs, idw, seeds, verdict):
+    means = dict.fromkeys(METHODS, 17.0) | {"idw": idw}
+    judged = runs.measured("key_distance", means, [20], dataset="mnist", seeds=range(seeds)).judge(16)
+    assert judged.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("idw", "kmeans", "verdict"), [(0.5, 1.5, "holds"), (2.1, 1.5, "does not hold"), (0.5, None, "not enough runs")]
+)
+def test_two_keys_cluster_if_they_are_nearer_than_two_centres(runs, idw, kmeans, verdict):
+    runs.measured("key_spacing", {"idw": idw}, [2]).measured("key_spacing", {"kmeans": kmeans}, [2], kind="baseline")
+    assert runs.judge(23).verdict == verdict
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return load_dataset(TwoMoonsConfig()).train.inputs.astype(np.float64)
+
+
+@pytest.mark.parametrize(
+    ("where", "verdict"), [("data", "holds"), ("corner", "does not hold"), ("", "not enough runs")]
+)
+def test_keys_on_the_data_are_where_it_is_dense(runs, moons, where, verdict):
+    def keys(seed):
+        generator = np.random.default_rng(seed)
+        chosen = moons[generator.choice(len(moons), 16, replace=False)]
+        return {"keys": chosen if where == "data" else generator.normal(moons.max(0), 0.05, (16, 2))}
+
+    for prototypes in (16, 128):
+        runs.add(arrays=keys if where else None, method="idw", prototypes=prototypes)
+    judged = runs.judge(22)
+    assert judged.verdict == verdict
+    assert where or "20 runs without keys" in judged.reason
+
+
+def test_the_measure_of_density_is_the_distance_to_the_tenth_neighbour(moons):
+    points = np.random.default_rng(3).normal(size=(7, 2))
+    distances = np.sort(np.sqrt(((points[:, None] - moons) ** 2).sum(-1)), axis=1)
+    assert neighbour_distance(points, moons) == pytest.approx(np.median(distances[:, NEIGHBOURS - 1]), abs=1e-12)
+    square = np.random.default_rng(0).uniform(size=(2000, 2))
+    assert uniform_neighbour_distance(square) == pytest.approx(np.sqrt(10 / (np.pi * 2000)), rel=0.1)
+
+
+# Power and epsilon
+
+
+def cell(runs, accuracy, coverage, power=2.0, epsilon=1e-3, seeds=10, spread=0.001):
+    def around(mean):
+        return lambda seed: mean + spread * jitter(seed, f"{power} {epsilon}") / 0.002
+
+    metrics = {("holdout", "accuracy"): around(accuracy), ("train", "coverage"): around(coverage)}
+    return runs.add(metrics, seeds=range(seeds), method="idw", prototypes=16, power=power, epsilon=epsilon)
+
+
+@pytest.mark.parametrize(("accuracy", "verdict"), [(0.96, "holds"), (0.99, "does not hold"), (0.995, "does not hold")])
+def test_power_one_is_compared_with_power_two(runs, accuracy, verdict):
+    assert cell(runs, 0.99, 0.15).judge(17).verdict == "not enough runs"
+    assert cell(runs, accuracy, 0.15, power=1.0).judge(17).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "coverage", "verdict"),
+    [
+        (0.985, 0.4, "holds"),
+        (0.97, 0.4, "does not hold"),
+        (0.985, 0.15, "does not hold"),
+        (0.985, 0.1, "does not hold"),
+    ],
+)
+def test_large_powers_keep_accuracy_within_a_point_and_lose_coverage(runs, accuracy, coverage, verdict):
+    cell(runs, 0.99, 0.15)
+    cell(runs, accuracy, coverage, power=8.0)
+    assert runs.judge(18).verdict == ("not enough runs" if verdict == "holds" else verdict)
+    assert cell(runs, accuracy, coverage, power=16.0).judge(18).verdict == verdict
+
+
+def test_other_epsilons_are_remarks(runs):
+    for power, epsilon in product((1.0, 2.0), (1e-3, 0.1)):
+        cell(runs, 0.99 if power == 2 else 0.9, 0.15, power, epsilon)
+    (remark,) = runs.judge(17).remarks
+    assert re.fullmatch(r"Accuracy: p=1 − p=2: −(9|8\.\d+|9\.\d+) at ε = 0\.1\.", remark)
+
+
+@pytest.mark.parametrize(("spread", "verdict"), [(0.1, "holds"), (0.001, "does not hold"), (1e-4, "does not hold")])
+def test_training_is_unstable_if_seeds_differ_more(runs, spread, verdict):
+    assert cell(runs, 0.9, 0.15).judge(21).verdict == "not enough runs"
+    for epsilon in (0.0, 1e-6):
+        cell(runs, 0.9, 0.15, epsilon=epsilon, spread=spread)
+    assert runs.judge(21).verdict == verdict
+
+
+def test_diverged_runs_count_as_unstable_and_are_reported(runs):
+    cell(runs, 0.99, 0.15)
+    for epsilon in (0.0, 1e-6):
+        settings = {"method": "idw", "prototypes": 16, "power": 2.0, "epsilon": epsilon}
+        metrics = {("holdout", "accuracy"): lambda seed: 0.99 - 0.01 * seed}
+        runs.add(metrics, seeds=range(6), **settings).add(seeds=range(6, 10), state="diverged", **settings)
+    judged = runs.judge(21)
+    assert judged.decisive.n == 10
+    assert "at ε = 0 (4 of 10)" in judged.remarks[0]
+    assert judged.decisive.effect > 10  # points: diverged runs count with 50 %
+
+
+@pytest.mark.parametrize(("slope", "verdict"), [(0.05, "holds"), (-0.05, "does not hold"), (0.0, "does not hold")])
+def test_interpretability_costs_if_worse_coverage_goes_with_accuracy_in_every_cell(runs, slope, verdict):
+    for place, (power, epsilon) in [*enumerate(product(POWERS, EPSILONS))][::-1]:
+        if place == 0:
+            assert runs.judge(24).reason == "idw, 16 prototypes, p=1, ε=0.001: 0 of 6 seeds"
+        coverage = 0.1 + 0.1 * (place * 7 % 20)
+        cell(runs, 0.9 + slope * coverage, coverage, power, epsilon, seeds=6)
+    judged = runs.judge(24)
+    assert judged.verdict == verdict
+    assert -1 <= judged.decisive.effect <= 1
+
+
+def test_the_correlation_is_spearmans():
+    first, second = [0.1, 0.4, 0.2, 0.9, 0.3], [0.5, 0.5, 0.1, 0.7, 0.9]
+    assert rank_correlation(first, second) == pytest.approx(spearmanr(first, second)[0])
+    assert np.isnan(rank_correlation([1.0, 1.0], [1.0, 2.0]))
+
+
+# Patches
+
+EDGES = np.array([0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0])
+SHORT = (0.4, 0.4, 0.2, 0.1, 0.02, np.nan)
+
+
+def study(
+    runs, prototypes=16, dataset="two_moons", seeds=20, changed=3, loss=0.001, influence=SHORT, smallest=1.0, **p
+):
+    """Add studies of three patched cases and three that need none."""
+    split = "test" if dataset == "mnist" else "holdout"
+    eta = np.full((3, 6), np.nan)
+    eta[:, ::2] = 0.1
+
+    def arrays(seed):
+        counts, accuracy = np.full((3, 6), -1), np.full((3, 6), 0.99)
+        counts[:, ::2] = [0, changed + seed % 2, 1]
+        accuracy[:, ::2] -= loss + 1e-5 * seed
+        decay = np.tile(np.asarray(influence) * (1 + 0.001 * seed), (3, 1))
+        measured = {f"changed_{split}": counts, f"accuracy_{split}": accuracy}
+        return {"eta": eta, **measured, "influence_edges": EDGES, "influence": decay}
+
+    metrics = {("cases", "smallest_eta"): smallest, ("cases", "patched"): 3.0, (split, "accuracy_before"): 0.99}
+    cases = "wrong" if dataset == "mnist" else "special"
+    settings = {"kind": "patch_study", "method": "idw", "prototypes": prototypes, "dataset": dataset, "cases": cases}
+    return runs.add(metrics, seeds=range(seeds), arrays=arrays, **settings, **p)
+
+
+@pytest.mark.parametrize(
+    ("near", "far", "verdict", "words"),
+    [
+        (SHORT, (0.4, 0.4, 0.4, 0.4, 0.3, 0.1), "holds", ""),
+        ((0.4, 0.4, 0.4, 0.4, 0.02, np.nan), (0.4, 0.4, 0.4, 0.4, 0.1, 0.1), "does not hold", "reach"),
+        ((0.4, 0.1, 0.1, 0.1, 0.1, 0.1), (0.4, 0.4, 0.4, 0.4, 0.1, 0.1), "does not hold", "far influence"),
+    ],
+)
+def test_influence_decays_sharply_if_it_reaches_less_far_and_ends(runs, near, far, verdict, words):
+    study(runs, influence=near)
+    for epsilon in (0.01, 0.1, 1.0):
+        assert runs.judge(11).verdict in ("not enough runs", verdict)
+        study(runs, influence=far, epsilon=epsilon)
+    judged = runs.judge(11)
+    assert judged.verdict == verdict
+    assert judged.reason.startswith(words)
+
+
+def test_reach_and_far_influence_are_read_from_the_bins():
+    arrays = {"influence_edges": EDGES, "influence": np.tile([0.4, np.nan, 0.2, 0.1, 0.02, np.nan], (3, 1))}
+    assert reach(arrays) == 0.5
+    assert far_influence_ratio(arrays) == pytest.approx(0.05)
+    nothing = {"influence_edges": EDGES, "influence": np.full((3, 6), np.nan)}
+    assert [function(one) for function in (reach, far_influence_ratio) for one in (nothing, {})] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("number", "usual", "on_mnist", "verdict"),
+    [
+        (12, {}, {}, "holds"),
+        (12, {}, {"smallest": 2 / 3}, "does not hold"),
+        (13, {}, {}, "holds"),
+        (13, {"changed": 300}, {}, "does not hold"),
+        (13, {}, {"changed": 300}, "does not hold"),
+        (19, {"loss": 0.0}, {}, "holds"),
+        (19, {"loss": 0.005}, {}, "does not hold"),
+        (19, {"loss": 0.03}, {}, "does not hold"),
+    ],
+)
+def test_patches_are_judged_in_the_plane_and_on_mnist(runs, number, usual, on_mnist, verdict):
+    for prototypes in (2, 16, 128):
+        assert runs.judge(number).verdict in ("not enough runs", verdict)
+        study(runs, prototypes, **usual)
+    if number != 19:
+        assert runs.judge(number).verdict == ("not enough runs" if not usual else verdict)
+        study(runs, 20, "mnist", seeds=5, **on_mnist)
+    judged = runs.judge(number)
+    assert judged.verdict == verdict
+    if number == 12:
+        assert judged.n == 3 * (20 * 3 + 5)
+
+
+@pytest.mark.parametrize("number", [11, 12, 13, 19])
+def test_studies_without_arrays_and_metrics_are_not_enough(runs, number):
+    for prototypes in (2, 16, 128):
+        runs.add(kind="patch_study", method="idw", prototypes=prototypes)
+    assert runs.judge(number).verdict == "not enough runs"
