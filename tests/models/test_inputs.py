@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import struct
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -91,6 +93,15 @@ def test_damaged_files_are_refused(model, tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(PatchError, match=f"x: .*{name}: not an"):
         find_input(str(tmp_path / name), model.config, model)
+
+
+def test_an_image_that_claims_too_many_pixels_is_refused_by_its_header(model, tmp_path):
+    header = b"IHDR" + struct.pack(">IIBBBBB", 16_000, 10_000, 8, 0, 0, 0, 0)
+    checked = header + struct.pack(">I", zlib.crc32(header))
+    # Without the compressed pixels, which are not read.
+    (tmp_path / "x.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\r" + checked + b"\0\0\0\0IDAT")
+    with pytest.raises(PatchError, match=r"x.png: expected an image of 3x2 pixels, got 16000x10000"):
+        find_input(str(tmp_path / "x.png"), model.config, model)
 
 
 def test_folders_and_locked_files_are_refused(model, tmp_path, monkeypatch):

@@ -349,7 +349,11 @@ def test_a_pt_file_with_compressed_or_endless_entries_is_refused(model, tmp_path
     place = content.index(b"PK\x01\x02") + 20
     content[place : place + 8] = (2**31).to_bytes(4, "little") * 2
     (tmp_path / "endless.pt").write_bytes(content)
-    for name in ("bomb", "endless"):
+    (tmp_path / "overlapping.pt").write_bytes((tmp_path / "model.pt").read_bytes())
+    with zipfile.ZipFile(tmp_path / "overlapping.pt", "a") as archive:  # entries of the same bytes
+        archive.filelist *= 1_000
+        archive._didModify = True
+    for name in ("bomb", "endless", "overlapping"):
         with pytest.raises(ModelFileError, match=r"it is compressed, which torch.save never does"):
             load_model(tmp_path / f"{name}.pt")
 
