@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -77,39 +77,29 @@ class OneLineErrors(OneLineGroup):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command line."""
+        problem = ""
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
             sys.stdout.flush()
         except TyperException as error:
-            if message := usage_line(error.format_message(), _commands_beside(error)):
-                echo(f"idwbench: {message}", err=True)
-            code = error.exit_code
+            context, code = getattr(error, "ctx", None), error.exit_code
+            commands = getattr(context.command, "commands", ()) if context is not None else ()
+            problem = usage_line(error.format_message(), commands)
         except typer.Abort:
             code = 130
-        except BrokenPipeError:
-            _discard_stdout()  # the reader has closed the pipe: `idwbench report | head`
-            code = 1
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            echo(f"idwbench: {where}{error.strerror or error}", err=True)
-            _discard_stdout()
             code = 1
+            if not isinstance(error, BrokenPipeError):  # that of a reader that has closed the pipe: `… | head`
+                problem = f"{error.filename}: " if error.filename else ""
+                problem += error.strerror or str(error)
+            # The interpreter would fail to write what is buffered at exit.
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except MemoryError as error:
-            echo(f"idwbench: out of memory{f' ({error})' if str(error) else ''}", err=True)
-            code = 1
+            code, problem = 1, f"out of memory{f' ({error})' if str(error) else ''}"
+        if problem:
+            echo(f"idwbench: {problem}", err=True)
         sys.exit(code if isinstance(code, int) else 0)
-
-
-def _commands_beside(error: TyperException) -> Sequence[str]:
-    """Return the commands of the group in which an error occurred."""
-    context = getattr(error, "ctx", None)
-    return [*getattr(context.command, "commands", ())] if context is not None else []
-
-
-def _discard_stdout() -> None:
-    """Discard buffered output, which the interpreter would fail to write at exit."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 app = typer.Typer(

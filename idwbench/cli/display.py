@@ -32,7 +32,7 @@ class _Description(ProgressColumn):
 
 
 class Display:
-    """Two bars on stderr."""
+    """Two bars on stderr, shown at once; `progress` stops them."""
 
     def __init__(self, runs: int) -> None:
         self.console = Console(stderr=True, highlight=False)
@@ -60,7 +60,3 @@ class Display:
     def print(self, line: str) -> None:
         """Print a line above the bars, broken between words."""
         self.console.print(Text(printable(line)))
-
-    def stop(self) -> None:
-        """Remove the bars."""
-        self.progress.stop()

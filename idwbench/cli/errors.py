@@ -23,7 +23,6 @@ from idwbench.errors import (
 
 __all__ = ["OneLineCommand", "OneLineGroup", "error_line", "usage_line"]
 
-_HINTS = {OutputExistsError: ("force", "--force replaces it")}
 # Options of `idwbench report` in version 0.1.0 that are commands now.
 _COMMANDS = {
     **{f"--{name}": f"publish {name}" for name in ("paper", "family", "dual")},
@@ -63,39 +62,34 @@ class OneLineCommand(TyperCommand):
         try:
             return super().invoke(ctx)
         except IdwbenchError as error:
-            echo(error_line(error, self._options()), err=True)
+            options = {str(p.name): max(p.opts, key=len) for p in self.params if p.param_type_name == "option"}
+            echo(error_line(error, options), err=True)
             raise typer.Exit(error.exit_code) from None
         except EOFError as error:  # which Typer would take for the end of a user's input, and so for Ctrl-C
             echo(f"idwbench: a file ends before its content does ({str(error) or 'EOFError'})", err=True)
             raise typer.Exit(1) from None
 
-    def _options(self) -> dict[str, str]:
-        """Return the longest name of each option by the name of its argument."""
-        return {str(p.name): max(p.opts, key=len) for p in self.params if p.param_type_name == "option"}
-
 
 def error_line(error: IdwbenchError, options: dict[str, str]) -> str:
     """Return the error as one line, with the options of a command in place of settings."""
-    for kind, (option, hint) in _HINTS.items():
-        if isinstance(error, kind) and option in options:
-            error.hint = hint
-    location = "" if isinstance(error, SpecError) else _option(error, options)
-    line = error.render(location or dotted(error.location))
-    text = printable(line, kept="")
-    return text if isinstance(error, SpecError) else f"idwbench: {text}"
+    if isinstance(error, OutputExistsError) and "force" in options:
+        error.hint = "--force replaces it"
+    if isinstance(error, SpecError):
+        return printable(error.render(dotted(error.location)), kept="")
+    return f"idwbench: {printable(error.render(_option(error, options) or dotted(error.location)), kept='')}"
 
 
 def usage_line(message: str, commands: Iterable[str] = ()) -> str:
     """Return Typer's message on a command line that it cannot parse as one line, with the nearest valid word."""
     line = shortened(printable(" ".join(message.split()).replace("Value error, ", ""), kept=""))
-    choice = re.search("'([^']*)' is not one of (.*)\\.$", line)
-    if choice is not None:  # the line lists the valid words
+    hint = ""
+    if choice := re.search("'([^']*)' is not one of (.*)\\.$", line):  # the line lists the valid words
         hint = did_you_mean(choice[1], re.findall("'([^']*)'", choice[2]))
-        return f"{line} {hint[:1].upper()}{hint[1:]}" if hint.startswith("did") else line
-    if (option := re.match(r"No such option: (--\w+)", line)) is not None and option[1] in _COMMANDS:
+        hint = hint if hint.startswith("did") else ""
+    elif (option := re.match(r"No such option: (--\w+)", line)) and option[1] in _COMMANDS:
         return f"No such option: {option[1]}. It is a command: idwbench {_COMMANDS[option[1]]}"
-    command = re.search(r"No such command '(.*)'\.$", line)
-    hint = did_you_mean(command[1], commands) if command is not None else ""
+    elif command := re.search(r"No such command '(.*)'\.$", line):
+        hint = did_you_mean(command[1], commands)
     return f"{line} {hint[:1].upper()}{hint[1:]}" if hint else line
 
 

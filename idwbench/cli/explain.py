@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from idwbench.cli.options import DATA, load_plugins, option, refuse
+from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.errors import ExplanationError
 from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
-    from idwbench.explanations.explanation import Explanation
+    from idwbench.explanations.explanation import Answer, Explanation, LayerAttention, MaskEffect
+    from idwbench.explanations.passages import ExplainedPrompt
 
-__all__ = ["OPTIONS", "explain"]
+__all__ = ["OPTIONS", "explain", "print_passages"]
 
 OPTIONS = {
     "prompt": option("Text that a recorded lstm_lm reads, in place of --x.", panel=DATA),
@@ -26,6 +28,10 @@ OPTIONS = {
     ),
     "output": option("Figure to write (.png, .svg, .pdf), with pictures of the memory.", "-o", "--output"),
 }
+# Columns of names; the others are numbers.
+_TEXTS = ("source", "class", "task")
+_NOUNS = {"prototypes": "prototypes", "training data": "training samples", "history of training": "slots"}
+_MOST_NUMBERS = 6
 
 
 def explain(
@@ -47,14 +53,14 @@ def explain(
     The memory of a prototype network and of a network with a head of prototypes are its prototypes, that of kernel
     regression the training data, and that of an mlp or lstm_lm with record: true the history of its training.
     """
-    if x is None and prompt is None:
-        raise ExplanationError("give --x, or --prompt for a language model")
     if prompt is not None:
         refuse("cannot be combined with --prompt", x=x, mask=mask, output=output)
-    load_plugins(plugin)
-    if prompt is not None:
+        load_plugins(plugin)
         _explain_prompt(model, prompt, top, layer, db, data_dir, json)
         return
+    if x is None:
+        raise ExplanationError("give --x, or --prompt for a language model")
+    load_plugins(plugin)
     if output is not None:
         from idwbench.figures.style import check_figure_path
         from idwbench.files import check_output
@@ -62,23 +68,27 @@ def explain(
         check_figure_path(output)
         check_output(output, overwrite=force)
 
-    assert x is not None  # checked above
-    from idwbench.cli.explain_output import print_explanation
-    from idwbench.explanations.explain import explain as explain_answer
+    from idwbench.explanations.explain import explain
 
     with _progress() as on_slots:
-        explained = explain_answer(
-            model, x, db, top=top, layer=layer, mask=mask or (), data_dir=data_dir, on_slots=on_slots
-        )
+        explained = explain(model, x, db, top=top, layer=layer, mask=mask or (), data_dir=data_dir, on_slots=on_slots)
     if output is not None:
-        _draw(explained, output, force)
-    print_explanation(explained, output, json)
+        from idwbench.figures.explanations import draw_explanation
+        from idwbench.figures.style import save_figure
+
+        save_figure(draw_explanation(explained), output, overwrite=force)
+    _print_warnings(explained.warnings)
+    if json:
+        echo_json({**explained.facts(), "figure": str(output) if output else None})
+        return
+    _print_explanation(explained)
+    if output is not None:
+        echo(f"figure {output}")
 
 
 def _explain_prompt(
     model: str, prompt: str, top: int, layer: str | None, db: str, data_dir: Path | None, json: bool
 ) -> None:
-    from idwbench.cli.explain_output import print_passages
     from idwbench.explanations.passages import explain_prompt
     from idwbench.models.saved_model import find_stored_run
     from idwbench.results.store import Results
@@ -92,24 +102,120 @@ def _explain_prompt(
     print_passages(explained, json)
 
 
-def _draw(explained: Explanation, output: Path, force: bool) -> None:
-    from idwbench.figures.explanations import draw_explanation
-    from idwbench.figures.style import save_figure
-
-    save_figure(draw_explanation(explained), output, overwrite=force)
-
-
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
     """Return a function that shows a bar on stderr, if that is a terminal."""
     from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda done, total: None
-        return
     from rich.progress import Progress
 
-    with Progress(console=console, transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("attention", total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _print_explanation(explained: Explanation) -> None:
+    query = explained.query
+    known = explained.class_name(query.label) or ("" if query.target is None else _numbers(query.target.tolist()))
+    print_line(explained.model)
+    print_line(f"input {query.text}{f', target {known}' if known else ''}")
+    print_line(f"answer {_answer(explained, explained.answer)}")
+    for layer in explained.layers:
+        echo(f"\n{_title(explained, layer)}")
+        print_table(_items(explained, layer), texts=_TEXTS)
+    if explained.class_names:
+        echo(f"\ntotal {explained.weight_name} by class (* the largest)")
+        print_table(_classes(explained), texts=_TEXTS)
+    if explained.effect is not None:
+        _print_effect(explained, explained.effect)
+
+
+def _items(explained: Explanation, layer: LayerAttention) -> dict[str, list[str]]:
+    """Return the columns of the largest weights of a layer; columns without content are left out."""
+    is_history = explained.memory == "history of training"
+    is_regression = not explained.class_names
+    cells = [
+        {
+            "source": item.source,
+            "class": explained.class_name(item.label),
+            "task": item.task,
+            "visits": f"{item.visits}" if is_history else "",
+            "step": "" if item.step is None else f"{item.step:,}",
+            explained.weight_name: f"{item.weight:.4g}",
+            "contribution": "" if item.contribution is None else f"{item.contribution:.4g}",
+            "value": _numbers(item.value.tolist()) if is_regression and item.value is not None else "",
+        }
+        for item in layer.items
+    ]
+    columns = {name: [row[name] for row in cells] for name in (cells[0] if cells else ())}
+    return {name: column for name, column in columns.items() if any(column)}
+
+
+def _title(explained: Explanation, layer: LayerAttention) -> str:
+    n, size = len(layer.items), f"{layer.size:,} {_NOUNS[explained.memory]}"
+    if explained.memory == "history of training":
+        return f"{layer.name}: the {n} training samples with the largest attention, of {size}"
+    return f"{layer.name}: the {n} largest weights of {size}"
+
+
+def _classes(explained: Explanation) -> dict[str, list[str]]:
+    """Return total weights by class, with a column for each layer, whose largest number has a star."""
+    columns = {"class": list(explained.class_names)}
+    for layer in explained.layers:
+        best = int(layer.totals.argmax())
+        columns[layer.name] = [f"{total:.4g}{' *' if c == best else '  '}" for c, total in enumerate(layer.totals)]
+    return columns
+
+
+def _print_effect(explained: Explanation, effect: MaskEffect) -> None:
+    removed = f"{effect.removed:,} of {effect.size:,} {_NOUNS[explained.memory]}"
+    before, after = (_answer(explained, answer) for answer in (explained.answer, effect.answer))
+    print_line(f"without {', '.join(effect.conditions)} ({removed}): {before} -> {after}")
+    for change in effect.accuracy:
+        echo(f"{change.name}: accuracy {100 * change.before:.2f} -> {100 * change.after:.2f} % ({change.n:,} inputs)")
+
+
+def _answer(explained: Explanation, answer: Answer) -> str:
+    if answer.probabilities is None or answer.label is None:
+        return _numbers(answer.outputs.tolist())
+    return f"{explained.class_name(answer.label)} (probability {answer.probabilities[answer.label]:.4f})"
+
+
+def _numbers(numbers: Sequence[float]) -> str:
+    more = ", ..." if len(numbers) > _MOST_NUMBERS else ""
+    return ", ".join(f"{number:.4g}" for number in numbers[:_MOST_NUMBERS]) + more
+
+
+def _print_warnings(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        print_line(f"warning: {warning}", err=True)
+
+
+def print_passages(explained: ExplainedPrompt, as_json: bool) -> None:
+    """Print the passages behind the next token of a prompt."""
+    _print_warnings(explained.warnings)
+    if as_json:
+        echo_json(explained.facts())
+        return
+    print_line(explained.model)
+    print_line(f"prompt {_shown(explained.tokenizer.join(explained.prompt))}")
+    likely = (f"{_shown(token)} {100 * probability:.1f} %" for token, probability in explained.next_tokens[:5])
+    print_line(f"next {', '.join(likely)}")
+    for layer in explained.layers:
+        title = f"{len(layer.passages)} passages of the {layer.hits:,} slots with the largest attention"
+        echo(f"\n{layer.name}: {title}, of {layer.slots:,}")
+        columns = {
+            "attention": [f"{passage.attention:.4g}" for passage in layer.passages],
+            "hits": [f"{passage.hits:,}" for passage in layer.passages],
+            "step": [f"{passage.step:,}" for passage in layer.passages],
+            "contribution": [f"{p.contribution:+.4g}" for p in layer.passages if p.contribution is not None],
+            "passage": [explained.text(passage) for passage in layer.passages],
+        }
+        print_table({name: column for name, column in columns.items() if column}, texts=["passage"])
+
+
+def _shown(text: str) -> str:
+    """Return a text between quotation marks, with line ends as ⏎."""
+    from idwbench.explanations.passages import LINE_END
+
+    return f"'{text.replace(chr(10), LINE_END)}'"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,6 @@ from idwbench.errors import ConfigError
 from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from idwbench.figures.style import Drawing
 
 __all__ = ["OPTIONS", "figure"]
@@ -48,21 +45,14 @@ def figure(
     What a figure leaves out is named on stderr. The same runs give the same bytes.
     """
     if list_figures:
-        _list_figures(json)
+        from idwbench.figures.stored import FIGURES
+
+        echo_json(sorted(FIGURES)) if json else echo("\n".join(sorted(FIGURES)))
         return
     if name is None:
         raise ConfigError("missing argument 'NAME': a figure, see --list")
-
-    from idwbench.figures.stored import FORMULAS
-
     load_plugins(plugin)
-    screen = _screen() if show else None
-    if name in FORMULAS:
-        refuse(f"the figure '{name}' shows no runs", table=table, method=method, prototypes=prototypes)
-        target = _target(output, Path(f"{name}.png"), show, force)
-        drawing = FORMULAS[name]()
-    else:
-        drawing, target = _of_runs(name, table, method or (), prototypes or (), db, data_dir, output, show, force)
+    drawing, target = _drawing(name, table, method or [], prototypes or [], db, data_dir, output, show, force)
     for line in drawing.left_out:
         echo(line, err=True)
     if target is not None:
@@ -70,69 +60,54 @@ def figure(
 
         save_figure(drawing.figure, target, overwrite=force)
     if json:
-        content = {"figure": name, "output": str(target) if target else None, "left_out": list(drawing.left_out)}
-        echo_json(content)
+        echo_json({"figure": name, "output": str(target) if target else None, "left_out": list(drawing.left_out)})
     elif target is not None:
         echo(str(target), err=show)
-    if screen is not None:
-        screen(drawing.figure)
+    if show:
+        from idwbench.figures.window import open_window
+
+        open_window(drawing.figure)
 
 
-def _list_figures(as_json: bool) -> None:
-    from idwbench.figures.stored import FIGURES
-
-    if as_json:
-        echo_json(sorted(FIGURES))
-    else:
-        echo("\n".join(sorted(FIGURES)))
-
-
-def _of_runs(
+def _drawing(
     name: str,
     table: str | None,
-    methods: Collection[str],
-    prototypes: Collection[int],
+    methods: list[str],
+    prototypes: list[int],
     db: str,
     data_dir: Path | None,
     output: Path | None,
     show: bool,
     force: bool,
 ) -> tuple[Drawing, Path | None]:
-    """Return the drawing and the file to write, which is checked before anything is drawn."""
-    from idwbench.figures.stored import check_figure_name, stored_drawing
-    from idwbench.report.selection import select_runs
-    from idwbench.results.store import Results
+    """Return the drawing, and the file to write or None if it is only shown; all is checked before anything is drawn.
+
+    Raises:
+        ConfigError: there is no window, no such figure, or no run for it.
+        OutputError: the file cannot be written.
+    """
+    from idwbench.figures.stored import FORMULAS, check_figure_name, stored_drawing
+    from idwbench.figures.style import check_figure_path
+    from idwbench.figures.window import window_backend
+    from idwbench.files import check_output
     from idwbench.training.threads import limited_threads
 
+    if show and window_backend() is None:
+        raise ConfigError("needs a window", location=("show",), hint="-o FILE writes the figure")
     check_figure_name(name)
-    results = Results(db, read_only=True)
-    runs = select_runs(results, table, methods, prototypes)
-    folder = Path("results") if "://" in db else Path(db).parent
-    target = _target(output, folder / f"{runs[0].dataset}_{name}.png", show, force)
-    with limited_threads(1):
-        return stored_drawing(name, results, runs, data_dir), target
+    if name in FORMULAS:
+        refuse(f"the figure '{name}' shows no runs", table=table, method=methods, prototypes=prototypes)
+        default = Path(f"{name}.png")
+    else:
+        from idwbench.report.selection import select_runs
+        from idwbench.results.store import Results
 
-
-def _target(output: Path | None, default: Path, show: bool, force: bool) -> Path | None:
-    """Return the file to write, after a check that it can be, or None if the figure is only shown."""
-    from idwbench.figures.style import check_figure_path
-    from idwbench.files import check_output
-
+        results = Results(db, read_only=True)
+        runs = select_runs(results, table, methods, prototypes)
+        default = (Path("results") if "://" in db else Path(db).parent) / f"{runs[0].dataset}_{name}.png"
     target = output or (None if show else default)
     if target is not None:
         check_figure_path(target)
         check_output(target, overwrite=force)
-    return target
-
-
-def _screen() -> Callable[[Figure], None]:
-    """Return what shows a figure in a window.
-
-    Raises:
-        ConfigError: there is no window.
-    """
-    from idwbench.figures.window import open_window, window_backend
-
-    if window_backend() is None:
-        raise ConfigError("needs a window", location=("show",), hint="-o FILE writes the figure")
-    return open_window
+    with limited_threads(1):
+        return FORMULAS[name]() if name in FORMULAS else stored_drawing(name, results, runs, data_dir), target

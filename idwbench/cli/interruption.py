@@ -36,55 +36,35 @@ def interruptible(status: Callable[[], str]) -> Iterator[None]:
     A signal that the caller ignores stays ignored: SIGHUP under ``nohup``, SIGINT in background jobs of a shell. The
     handlers are restored at the end.
     """
-    handler = _Handler()
-    handler.install()
+    threads = set(threading.enumerate())  # those of a caller, if the command is run in its process
+    received: list[int] = []
+    last, is_ending = -_SECONDS_APART, False
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        """Raise `Interruption`, unless the previous one was just raised or the command is ending."""
+        nonlocal last
+        if not is_ending and time.monotonic() - last >= _SECONDS_APART:
+            last = time.monotonic()
+            received.append(number)
+            raise Interruption
+
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():  # Python allows handlers in no other
+        heard = [number for number in _SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+        before = {number: signal.signal(number, receive) for number in heard}
     try:
         yield
     except KeyboardInterrupt:
-        handler.is_ending = True
-        echo(f"interrupted: {_described(status)}", err=True)
-        _exit(128 + (handler.number or signal.SIGINT), set(threading.enumerate()) - handler.threads)
+        is_ending = True
+        try:
+            done = status()
+        except IdwbenchError:  # such as a database that does not exist yet
+            done = "nothing was stored"
+        echo(f"interrupted: {done}", err=True)
+        _exit(128 + (received[0] if received else signal.SIGINT), set(threading.enumerate()) - threads)
     finally:
-        handler.restore()
-
-
-class _Handler:
-    """Raises `Interruption` in the main thread for each signal, until the command is ending."""
-
-    def __init__(self) -> None:
-        self.number: int | None = None
-        self.is_ending = False
-        self.before: dict[int, Any] = {}
-        self.last = -_SECONDS_APART
-        self.threads = set(threading.enumerate())  # those of a caller, if the command is run in its process
-
-    def install(self) -> None:
-        """Handle the signals that the process does not ignore; Python allows it in the main thread only."""
-        if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                    self.before[number] = signal.signal(number, self.receive)
-
-    def restore(self) -> None:
-        """Restore the handlers from before."""
-        for number, handler in self.before.items():
+        for number, handler in before.items():
             signal.signal(number, handler)
-
-    def receive(self, number: int, frame: FrameType | None) -> None:
-        """Raise `Interruption`, unless the previous one was just raised."""
-        now = time.monotonic()
-        if self.is_ending or now - self.last < _SECONDS_APART:
-            return
-        self.last = now
-        self.number = self.number or number
-        raise Interruption
-
-
-def _described(status: Callable[[], str]) -> str:
-    try:
-        return status()
-    except IdwbenchError:  # such as a database that does not exist yet
-        return "nothing was stored"
 
 
 def _exit(code: int, threads: set[threading.Thread]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,29 +34,19 @@ def runs_show(run: str, db: str = DEFAULT_DATABASE, json: bool = False) -> None:
     from idwbench.results.store import Results
 
     results = Results(db, read_only=True)
-    found = results.find_run(run)
+    stored = results.find_run(run)
+    recording = results.recording_folder and results.recording_folder / stored.run_key
+    recording = recording if recording is not None and recording.is_dir() else None
     if json:
-        echo_json(_facts(results, found), indent=1)
-        return
-    _print_run(results, found)
+        echo_json(_facts(results, stored, recording), indent=1)
+    else:
+        _print_run(results, stored, recording)
 
 
-def _recording(results: Results, run: StoredRun) -> Path | None:
-    """Return the folder of the recording of a run, if there is one."""
-    folder = results.recording_folder
-    path = None if folder is None else folder / run.run_key
-    return path if path is not None and path.is_dir() else None
-
-
-def _facts(results: Results, run: StoredRun) -> dict[str, Any]:
-    from dataclasses import fields
-
-    names = [field.name for field in fields(run) if field.name not in ("config", "metrics")]
-    facts: dict[str, Any] = {name: getattr(run, name) for name in names}
+def _facts(results: Results, run: StoredRun, recording: Path | None) -> dict[str, Any]:
     curve = results.load_curve(run.run_key)
-    recording = _recording(results, run)
-    content = {
-        "run_key": run.run_key,
+    return {
+        **{field.name: getattr(run, field.name) for field in fields(run) if field.name not in ("config", "metrics")},
         "sweeps": results.sweeps_of(run.run_key),
         "config": run.config.model_dump(mode="json"),
         "metrics": {f"{split}_{name}": value for (split, name), value in run.metrics.items()},
@@ -63,10 +54,9 @@ def _facts(results: Results, run: StoredRun) -> dict[str, Any]:
         "arrays": {name: array._asdict() for name, array in results.array_facts(run.run_key).items()},
         "recording": None if recording is None else str(recording),
     }
-    return {**facts, **content}
 
 
-def _print_run(results: Results, run: StoredRun) -> None:
+def _print_run(results: Results, run: StoredRun, recording: Path | None) -> None:
     from idwbench.report.labels import plain_value
     from idwbench.results.comparison import environment, run_settings
 
@@ -80,7 +70,7 @@ def _print_run(results: Results, run: StoredRun) -> None:
     arrays = results.array_facts(run.run_key)
     shapes = {name: f"{array.dtype} ({', '.join(map(str, array.shape))})" for name, array in arrays.items()}
     print_facts(shapes, title="arrays", indent=2)
-    print_facts({"folder": _recording(results, run)}, title="recording", indent=2)
+    print_facts({"folder": recording}, title="recording", indent=2)
     about = {name: plain_value(value) for name, value in environment(run).items()}
     print_facts(about, title="environment", indent=2)
     if run.error:
@@ -150,8 +140,6 @@ def _print_curve(curve: Sequence[CurvePoint]) -> None:
 
 def shown_epochs(n: int) -> list[int]:
     """Return the places of at most eight of `n` epochs: the first, the last, and some at equal distances."""
-    if n <= _ROWS:
-        return list(range(n))
     return sorted({round(place * (n - 1) / (_ROWS - 1)) for place in range(_ROWS)})
 
 
@@ -163,13 +151,7 @@ def blocks(values: Sequence[float]) -> str:
     width = min(_MOST_BLOCKS, len(values))
     edges = [round(place * len(values) / width) for place in range(width + 1)]
     means = [sum(values[start:end]) / (end - start) for start, end in pairwise(edges)]
-    finite = [mean for mean in means if math.isfinite(mean)]
+    finite = list(filter(math.isfinite, means))
     low, high = min(finite, default=0.0), max(finite, default=0.0)
-    return "".join(_block(mean, low, high) for mean in means)
-
-
-def _block(value: float, low: float, high: float) -> str:
-    if not math.isfinite(value):
-        return "·"
-    share = (value - low) / (high - low) if high > low else 0.0
-    return _BLOCKS[min(len(_BLOCKS) - 1, int(share * len(_BLOCKS)))]
+    shares = ((mean - low) / ((high - low) or 1.0) for mean in means)
+    return "".join(_BLOCKS[min(7, int(8 * share))] if math.isfinite(share) else "·" for share in shares)

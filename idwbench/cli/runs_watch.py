@@ -1,28 +1,35 @@
-"""`idwbench runs watch`: the progress of sweeps that other processes train."""
+"""`idwbench runs watch`: the progress of sweeps that other processes train, as lines, JSON or a view drawn again."""
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from idwbench.cli.options import argument, option
 from idwbench.cli.output import echo_json, print_line
+from idwbench.errors import printable
+from idwbench.report.labels import count_label
 from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from rich.console import RenderableType
 
     from idwbench.results.progress import SweepProgress
     from idwbench.results.store import Results
 
-__all__ = ["OPTIONS", "runs_watch"]
+__all__ = ["OPTIONS", "plain_lines", "runs_watch", "time_left_label", "view_of"]
 
 OPTIONS = {
     "sweep": argument("Name of a sweep; all that have not ended if not given."),
     "once": option("Print the progress once and end."),
     "interval": option("Seconds between two looks at the database.", min=0.1),
 }
+_COLOURS = {"running": "green", "stale": "yellow", "planned": "dim", "diverged": "magenta", "failed": "red"}
+_BAR = 24  # columns
 
 
 def runs_watch(
@@ -41,55 +48,126 @@ def runs_watch(
     from idwbench.results.store import Results
 
     results = Results(db, read_only=True)
-    names = [sweep] if sweep is not None else _unfinished(results)
-    found = [results.sweep_progress(name) for name in names]
+    names = [sweep] if sweep is not None else [stored.name for stored in results.list_sweeps()]
+    shown = [results.sweep_progress(name) for name in names]
+    if sweep is None:
+        shown = [one for one in shown if one.to_do] or shown
     if json:
-        from idwbench.cli.watch_output import progress_facts
-
-        echo_json({"sweeps": [progress_facts(one) for one in found]}, indent=1)
-    elif once or not found:
-        from idwbench.cli.watch_output import plain_lines
-
-        for line in plain_lines(found):
+        echo_json({"sweeps": list(map(_facts, shown))}, indent=1)
+    elif once or not shown:
+        for line in plain_lines(shown):
             print_line(line, hanging=4)
-    elif sys.stdout.isatty():
-        _show(results, names, interval)
     else:
-        _print_changes(results, names, interval)
-
-
-def _unfinished(results: Results) -> list[str]:
-    """Return the names of the sweeps that have not ended, or if all have, of all."""
-    names = [stored.name for stored in results.list_sweeps()]
-    return [name for name in names if results.sweep_progress(name).to_do] or names
+        looks = _looks(results, [one.name for one in shown], interval)
+        (_show if sys.stdout.isatty() else _print_changes)(looks)
 
 
 def _looks(results: Results, names: Sequence[str], interval: float) -> Iterator[list[SweepProgress]]:
     """Yield the progress until all runs have ended."""
     while True:
-        found = [results.sweep_progress(name) for name in names]
-        yield found
-        if not any(one.to_do for one in found):
+        shown = [results.sweep_progress(name) for name in names]
+        yield shown
+        if not any(one.to_do for one in shown):
             return
         time.sleep(interval)
 
 
-def _show(results: Results, names: Sequence[str], interval: float) -> None:
-    from idwbench.cli.watch_output import LiveView
+def _show(looks: Iterator[list[SweepProgress]]) -> None:
+    """Draw the progress again and again; the last view stays."""
+    from rich.console import Console
+    from rich.live import Live
 
-    with LiveView() as view:
-        for found in _looks(results, names, interval):
-            view.show(found)
+    with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="ellipsis") as live:
+        for shown in looks:
+            live.update(view_of(shown), refresh=True)
 
 
-def _print_changes(results: Results, names: Sequence[str], interval: float) -> None:
+def _print_changes(looks: Iterator[list[SweepProgress]]) -> None:
     """Print a line about each sweep whenever one of its numbers changes."""
     from idwbench.cli.progress import status_line
 
-    shown: dict[str, str] = {}
-    for found in _looks(results, names, interval):
-        for one in found:
-            line = status_line(one.name, one.status)
-            if shown.get(one.name) != line:
-                shown[one.name] = line
+    printed: set[str] = set()
+    for shown in looks:
+        lines = [status_line(one.name, one.status) for one in shown]
+        for line in lines:
+            if line not in printed:
                 print_line(line)
+        printed = set(lines)
+
+
+def view_of(shown: Sequence[SweepProgress]) -> RenderableType:
+    """Return a bar and a line of states for each sweep, with its processes and failures below."""
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    parts: list[RenderableType] = []
+    for one in shown:
+        head = Table.grid(padding=(0, 2))
+        head.add_row(
+            Text(printable(one.name), style="bold"),
+            ProgressBar(one.status.total or 1, one.ended, _BAR, complete_style="blue", finished_style="green"),
+            Text(f"{one.ended:,} of {one.status.total:,}"),
+            Text(_pace(one), style="dim"),
+        )
+        states = [(f"  {n:,} {state}", _COLOURS[state]) for state, n in _counts(one)]
+        lines = [*((line, "") for line in _process_lines(one)), *((line, "red") for line in _failure_lines(one))]
+        parts += [head, Text.assemble(f"  {one.status.complete:,} complete", *states)]
+        parts += [Text(printable(line), style, overflow="ellipsis", no_wrap=True) for line, style in lines]
+        parts.append(Text())
+    return Group(*parts[:-1])
+
+
+def plain_lines(shown: Sequence[SweepProgress]) -> Iterator[str]:
+    """Yield the progress as lines of text."""
+    if not shown:
+        yield "no sweep is stored"
+    for one in shown:
+        words = [f"{one.ended:,} of {one.status.total:,} runs ended"]
+        words += [f"{n:,} {state}" for state, n in _counts(one)]
+        yield f"{one.name}: {', '.join(words)}" + (f" · {_pace(one)}" if _pace(one) else "")
+        yield from (*_process_lines(one), *_failure_lines(one))
+
+
+def _facts(one: SweepProgress) -> dict[str, Any]:
+    """Return all of it for JSON."""
+    facts = asdict(one)
+    rate, name, status = (facts.pop(key) for key in ("rate", "name", "status"))
+    for process in facts["processes"]:
+        process["since"] = process["since"].isoformat()
+    per_minute = None if rate is None else 60 * rate
+    return {"name": name, **status, "ended": one.ended, "runs_per_minute": per_minute, **facts}
+
+
+def time_left_label(seconds: float | None) -> str:
+    """Return ``about 40 s left``, ``about 12 min left`` or ``about 3.2 h left``; an empty text for None or 0."""
+    if not seconds:
+        return ""
+    if seconds < 90:
+        return f"about {max(1, round(seconds))} s left"
+    return f"about {seconds / 60:.0f} min left" if seconds < 5400 else f"about {seconds / 3600:.1f} h left"
+
+
+def _counts(one: SweepProgress) -> list[tuple[str, int]]:
+    return [(state, n) for state in _COLOURS if (n := getattr(one.status, state))]
+
+
+def _pace(one: SweepProgress) -> str:
+    if not one.to_do or one.rate is None:
+        return ""
+    per_minute = 60 * one.rate
+    pace = f"{per_minute:,.0f} runs per minute" if per_minute >= 10 else f"{per_minute:.2g} runs per minute"
+    return ", ".join(filter(None, (pace, time_left_label(one.seconds_left))))
+
+
+def _process_lines(one: SweepProgress) -> Iterator[str]:
+    for process in one.processes:
+        seconds = max(0, round((datetime.now(UTC) - process.since).total_seconds()))
+        runs = count_label(process.runs, "run")
+        yield f"  {process.host} process {process.pid}: {runs}, {process.label}, since {seconds:,} s"
+
+
+def _failure_lines(one: SweepProgress) -> Iterator[str]:
+    for failure in one.failures:
+        yield f"  failed: {failure.label} · seed {failure.seed}: {failure.error or 'no message'}"

@@ -16,9 +16,8 @@ from idwbench.errors import ConfigError
 from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
-    from idwbench.cli.setting_progress import RunLabels
+    from idwbench.cli.progress import SweepProgress
     from idwbench.results.records import SweepStatus
-    from idwbench.sweep.spec import SweepSpec
 
 __all__ = ["OPTIONS", "sweep"]
 
@@ -67,16 +66,16 @@ def sweep(
     failed, and 3 if other processes have not ended all runs; diverged runs are results.
     """
     if list_shipped:
-        _refuse_others(context)
-        _list_shipped(json)
-        return
+        return _list_shipped(context, json)
     if file is None:
         raise ConfigError("missing argument 'FILE': a sweep file, or the name of a shipped sweep (--list)")
     if fail_fast:
         refuse("cannot be combined with --fail-fast", max_failures=max_failures)
         max_failures = 1
 
-    from idwbench.cli.sweep_output import dataset_labels, print_plan
+    from idwbench.cli.interruption import interruptible
+    from idwbench.cli.progress import SweepProgress
+    from idwbench.cli.sweep_output import print_plan
     from idwbench.sweep.execution import RETRIED, run_sweep
     from idwbench.sweep.shipped import sweep_path
     from idwbench.sweep.spec import read_sweep
@@ -86,13 +85,8 @@ def sweep(
     if dry_run:
         print_plan(spec, db, RETRIED[retry], json)
         return
-
-    from idwbench.cli.interruption import interruptible
-    from idwbench.cli.progress import SweepProgress
-    from idwbench.sweep.search import searched_protocol
-
-    progress = SweepProgress(spec.name, db, dataset_labels(spec), searched_protocol(spec))
-    with interruptible(lambda: _done(spec, db)), progress:
+    progress = SweepProgress(spec, db)
+    with interruptible(lambda: _done(spec.name, db)), progress:
         status = run_sweep(
             spec,
             db,
@@ -106,28 +100,53 @@ def sweep(
             wait=wait,
             max_failures=max_failures,
         )
-    _print_status(spec, status, db, json)
-    if status.failed:
-        _print_failures(spec, db, progress.label if progress.settings else None)
+    _print_status(progress, status, json)
     raise typer.Exit(_exit_code(status, progress.n_failed, max_failures))
 
 
-def _refuse_others(context: typer.Context) -> None:
-    """Raise `ConfigError` if something was given beside ``--list``, but for ``--json``."""
+def _list_shipped(context: typer.Context, as_json: bool) -> None:
+    """Print the shipped sweeps; raise `ConfigError` if something but ``--json`` was given beside ``--list``."""
+    from idwbench.sweep.shipped import shipped_descriptions
+
     for name in context.params:
         source = context.get_parameter_source(name)
         if name not in ("list_shipped", "json") and source is not None and source.name == "COMMANDLINE":
             raise ConfigError("cannot be combined with --list", location=("FILE" if name == "file" else name,))
-
-
-def _list_shipped(as_json: bool) -> None:
-    from idwbench.sweep.shipped import shipped_descriptions
-
-    found = shipped_descriptions()
+    descriptions = shipped_descriptions()
     if as_json:
-        echo_json([{"name": name, "description": text} for name, text in found.items()])
+        echo_json([{"name": name, "description": text} for name, text in descriptions.items()])
     else:
-        print_facts(found)
+        print_facts(descriptions)
+
+
+def _done(name: str, db: str) -> str:
+    from idwbench.results.store import Results
+
+    status = Results(db, read_only=True).sweep_status(name)
+    done = status.complete + status.diverged + status.failed
+    return f"{done} of {status.total} done; the same command continues"
+
+
+def _print_status(progress: SweepProgress, status: SweepStatus, as_json: bool) -> None:
+    """Print how many runs are in each state, and the failures."""
+    from idwbench.cli.progress import run_labels, status_line
+    from idwbench.cli.sweep_output import failure_lines
+    from idwbench.results.store import Results
+
+    name, db = progress.name, progress.db
+    if as_json:
+        echo_json({"sweep": name, "db": db, **dataclasses.asdict(status)})
+    else:
+        # A URL may have a password.
+        place = "" if db == DEFAULT_DATABASE else f" --db {'URL' if '://' in db else shlex.quote(db)}"
+        echo(status_line(name, status), err=True)
+        echo(f"see: idwbench report --table {shlex.quote(name)}{place}", err=True)
+    if status.failed:
+        failed = Results(db, read_only=True).find_runs(sweep=name, states=["failed"])
+        configs = [run.config for run in failed]
+        label = progress.label if progress.settings else run_labels(configs, progress.spec)
+        for line in failure_lines(failed, label):
+            print_line(line, err=True, hanging=4)
 
 
 def _exit_code(status: SweepStatus, n_failed: int, most: int | None) -> int:
@@ -141,42 +160,4 @@ def _exit_code(status: SweepStatus, n_failed: int, most: int | None) -> int:
     elif left:
         words = f"{count_label(left, 'run')} {'are' if left > 1 else 'is'} in work elsewhere"
         echo(f"{words}; --wait waits for them", err=True)
-    if status.failed or n_failed:
-        return 1
-    return 3 if left else 0
-
-
-def _done(spec: SweepSpec, db: str) -> str:
-    from idwbench.results.store import Results
-
-    status = Results(db, read_only=True).sweep_status(spec.name)
-    done = status.complete + status.diverged + status.failed
-    return f"{done} of {status.total} done; the same command continues"
-
-
-def _print_status(spec: SweepSpec, status: SweepStatus, db: str, as_json: bool) -> None:
-    if as_json:
-        echo_json({"sweep": spec.name, "db": db, **dataclasses.asdict(status)})
-        return
-    from idwbench.cli.progress import status_line
-
-    echo(status_line(spec.name, status), err=True)
-    echo(f"see: idwbench report --table {shlex.quote(spec.name)}{_place(db)}", err=True)
-
-
-def _place(db: str) -> str:
-    """Return the option that names a database, unless it is the default; a URL may have a password."""
-    if db == DEFAULT_DATABASE:
-        return ""
-    return f" --db {'URL' if '://' in db else shlex.quote(db)}"
-
-
-def _print_failures(spec: SweepSpec, db: str, label: RunLabels | None) -> None:
-    from idwbench.cli.setting_progress import RunLabels
-    from idwbench.cli.sweep_output import dataset_labels, failure_lines
-    from idwbench.results.store import Results
-
-    failed = Results(db, read_only=True).find_runs(sweep=spec.name, states=["failed"])
-    label = label or RunLabels([run.config for run in failed], dataset_labels(spec))
-    for line in failure_lines(failed, label):
-        print_line(line, err=True, hanging=4)
+    return 1 if status.failed or n_failed else 3 if left else 0

@@ -87,7 +87,7 @@ def train(
 
     with interruptible(lambda: "nothing new was stored"), RunProgress() as progress:
         run = train_run(config, db, engine=engine, device=device, data_dir=data_dir, retrain=retrain, observer=progress)
-    if not progress.trained:
+    if progress.done == 0:
         note = f"run {run.run_key[:12]} is in the database already (engine {run.engine}); --retrain trains it again"
         echo(note, err=True)
     if output is not None:

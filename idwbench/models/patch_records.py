@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,22 @@ class RecordedPatch:
         """Return what the patch demands of a network."""
         record = self.record
         return Demand(self.key, record.label, self.criterion, record.keep_logits, f"patch {self.number}", patched=True)
+
+    def facts(self, class_names: Sequence[str]) -> dict[str, Any]:
+        """Return the patch as values for JSON, with the name of its class."""
+        record = self.record
+        return {
+            "number": self.number,
+            "x": record.x,
+            "label": record.label,
+            "class": class_names[record.label],
+            "label_before": record.label_before,
+            "criterion": {"kind": record.criterion, "amount": record.amount_requested},
+            "criterion_used": {"kind": record.criterion, "amount": record.amount},
+            "eta": record.eta,
+            "keep_logits": record.keep_logits,
+            "holds": self.holds,
+        }
 
 
 def recorded_patches(model: SavedModel) -> tuple[RecordedPatch, ...]:

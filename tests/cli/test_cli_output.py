@@ -66,7 +66,7 @@ def test_bars_keep_their_width_and_long_labels_are_cut(monkeypatch, width, bar):
     monkeypatch.setenv("COLUMNS", str(width))
     display = Display(60)
     display.show_epoch("wine · idw · 16 prototypes · learning rate 0.01 · 12 runs" * 3, 12, 3000)
-    display.stop()
+    display.progress.stop()
     stream = io.StringIO()
     terminal = Console(file=stream, width=width, force_terminal=True, color_system="standard")
     terminal.print(display.progress.get_renderable())

@@ -11,8 +11,7 @@ import pytest
 from engine_runs import replace_train
 from typed import SMALL_SWEEP, assert_one_line, files
 
-from idwbench.cli.progress import SweepProgress
-from idwbench.cli.setting_progress import RunLabels
+from idwbench.cli.progress import SweepProgress, run_labels
 from idwbench.cli.sweep_output import failure_lines
 from idwbench.results import leases
 from idwbench.results.store import Results
@@ -110,7 +109,7 @@ def stored_failures(reasons, methods=("idw",)):
 
 
 def test_many_failures_for_one_reason_share_a_row():
-    lines = list(failure_lines(list(stored_failures(["no score today"] * 25 + ["other"])), RunLabels()))
+    lines = list(failure_lines(list(stored_failures(["no score today"] * 25 + ["other"])), run_labels()))
     assert lines[0] == "26 runs failed:"
     assert lines[1].startswith("  25 runs  ")
     assert lines[1].endswith("idw · 2 prototypes · p=2, ε=0.001 and 24 other settings: ValueError: no score today")
@@ -119,7 +118,7 @@ def test_many_failures_for_one_reason_share_a_row():
 
 
 def test_of_many_reasons_the_first_are_listed_and_the_rest_is_counted():
-    lines = list(failure_lines(list(stored_failures([f"reason {n}" for n in range(33)])), RunLabels()))
+    lines = list(failure_lines(list(stored_failures([f"reason {n}" for n in range(33)])), run_labels()))
     assert len(lines) == 22
     assert lines[-1] == "  … and 13 more; idwbench runs list --state failed"
 
@@ -127,7 +126,7 @@ def test_of_many_reasons_the_first_are_listed_and_the_rest_is_counted():
 def test_a_failure_without_a_reason_and_one_with_a_long_one_are_one_row_each():
     failures = [*stored_failures(["x" * 500, ""])]
     failures[1].error = None
-    lines = list(failure_lines(failures, RunLabels()))
+    lines = list(failure_lines(failures, run_labels()))
     assert max(map(len, lines)) < 220
     assert any(line.endswith(": no reason") for line in lines)
 
@@ -242,7 +241,7 @@ def ended(config, accuracy):
 
 @pytest.fixture
 def progress():
-    found = SweepProgress("small")
+    found = SweepProgress(SimpleNamespace(name="small", datasets=(), space=()), DB)
     found.planned(4, 4, 0, 0)
     found.pending(CONFIGS, KEYS, KEYS)
     return found

@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import Result
 
 from idwbench.cli import runs_watch
-from idwbench.cli.watch_output import LiveView, plain_lines, time_left_label
+from idwbench.cli.runs_watch import plain_lines, time_left_label, view_of
 from idwbench.results.progress import SweepProgress, TrainingProcess
 from idwbench.results.records import FailedRun, SweepStatus
 from idwbench.results.store import Results
@@ -103,8 +103,7 @@ def test_wrong_names_and_missing_databases_are_one_line(run: Run, planned: Path)
 
 def test_the_live_view_shows_states_pace_processes_and_failures() -> None:
     screen = io.StringIO()
-    with LiveView(Console(file=screen, width=100, force_terminal=True, color_system=None)) as view:
-        view.show([LONG])
+    Console(file=screen, width=100, force_terminal=True, color_system=None).print(view_of([LONG]))
     text = screen.getvalue()
     for words in ("41 of 100", "30 runs per minute, about 2 min left", "40 complete", "1 stale", "50 planned"):
         assert words in text

@@ -11,7 +11,7 @@ import pytest
 import torch
 from texts import TEXT, lstm_run, text_dataset, text_file
 
-from idwbench.cli.explain_output import print_passages
+from idwbench.cli.explain import print_passages
 from idwbench.dual.recording import open_recording
 from idwbench.errors import ConfigError, ExplanationError, IdwbenchError, RecordingError
 from idwbench.explanations.passages import ExplainedPrompt, PassageLayer, explain_prompt
