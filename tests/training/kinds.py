@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -59,9 +59,9 @@ def network_run(**settings) -> RunConfig:
     return run_config("two_moons", kind="network", **{**protocol, **settings})
 
 
-def two_parts(*, parts: bool = True, validation: bool = True) -> Dataset:
+def two_parts(*, parts: bool = True) -> Dataset:
     """Return noisy classes with positive inputs; the first 13 training rows are of the first part."""
-    made = make_dataset(n_train=29, n_features=5, constant_feature=False, validation=validation)
+    made = make_dataset(n_train=29, n_features=5, constant_feature=False, validation=True)
     generator = np.random.default_rng(1)
 
     def split(old: Split, n_first: int) -> Split:
@@ -78,10 +78,9 @@ def mlp_run(name: str = "sequence", **settings) -> RunConfig:
     return run_config({"name": name, "of": OF} if name in ("joint", "sequence") else name, kind="mlp", **chosen)
 
 
-def table_run(seed: int = 0, data: dict[str, object] | None = None, **settings: object) -> RunConfig:
-    if settings.get("weighting") != "exact_match":
-        settings = {"similarity": "inner_product", **settings}
-    return run_config({**LOOKUP, **(data or {})}, kind="hash_table", seed=seed, **settings)
+def table_run(seed: int = 0, data: Mapping[str, object] = {}, **settings: object) -> RunConfig:
+    similarity = {} if settings.get("weighting") == "exact_match" else {"similarity": "inner_product"}
+    return run_config({**LOOKUP, **data}, kind="hash_table", seed=seed, **similarity, **settings)
 
 
 # The metrics of a model that is built again from the arrays of a run.
@@ -124,21 +123,15 @@ def of_perceptron(result: RunResult, dataset: Dataset) -> Metrics:
 
 def of_table(result: RunResult, dataset: Dataset) -> Metrics:
     data, seed = result.config.dataset, result.config.seed
-    weights = {name: torch.from_numpy(array) for name, array in result.arrays.items()}
-    hash_table = HashTable(result.config.model, weights)
-    table, second = draw_table(data, seed), draw_table(data, seed, holdout=True)
-    asked = {"test": table, "validation": table, "holdout": second}
-    return {
-        (split, "recall"): recall(hash_table, one, draw_queries(data, seed, one, split)) for split, one in asked.items()
-    }
+    model = HashTable(result.config.model, {name: torch.from_numpy(array) for name, array in result.arrays.items()})
+    tables = {name: draw_table(data, seed, holdout=name == "holdout") for name in ("test", "validation", "holdout")}
+    return {(name, "recall"): recall(model, one, draw_queries(data, seed, one, name)) for name, one in tables.items()}
 
 
 def of_text_model(result: RunResult, dataset: Dataset) -> Metrics:
     """The bits of the test text, and of an end of the training text that is as long."""
-    text, model = (
-        TEXT * 10,
-        text_model_from_arrays(result.config.model, result.arrays, text_tokenizer(result.config.dataset)),
-    )
+    model = text_model_from_arrays(result.config.model, result.arrays, text_tokenizer(result.config.dataset))
+    text = TEXT * 10
     n_test = round(0.1 * len(text))
     train = text[: len(text) - n_test - round(0.1 * (len(text) - n_test))]
     parts = {"test": text[-n_test - 1 :], "train": train[-n_test - 1 :]}
@@ -157,66 +150,52 @@ class Example(NamedTuple):
         return train_runs(configs or (own,), dataset, engine=self.engine, **options)
 
 
-def _of_prototypes(engine: str, dataset: Dataset) -> Example:
-    return Example(lambda folder: (prototypes_run(dataset), dataset), of_prototypes, engine)
-
-
-def _of_network(**settings) -> Example:
-    return Example(lambda folder: (network_run(**settings), images()), of_network)
-
-
-def _of_perceptron(name: str, **settings) -> Example:
-    return Example(lambda folder: (mlp_run(name, **settings), two_parts()), of_perceptron)
-
-
-def _of_fit(kind: str, **settings) -> Example:
+def _fit(kind: str, **settings) -> Example:
     return Example(lambda folder: (run_config(images().config, kind=kind, seed=3, **settings), images()))
 
 
-def _of_table(**settings) -> Example:
+def _network(**settings) -> Example:
+    return Example(lambda folder: (network_run(**settings), images()), of_network)
+
+
+def _text(make: Callable[..., RunConfig], **settings) -> Example:
+    return Example(
+        lambda folder: (make(text_file(folder), epochs=3, **settings), text_dataset(text_file(folder))), of_text_model
+    )
+
+
+def _table(**settings) -> Example:
     config = table_run(data={"validation": 32}, **settings)
     return Example(lambda folder: (config, load_dataset(config.dataset)), of_table if "epochs" in settings else None)
 
 
-def _of_text(make: Callable[..., RunConfig], **settings) -> Example:
-    def load(folder: Path) -> tuple[RunConfig, Dataset]:
-        path = text_file(folder)
-        return make(path, **settings), text_dataset(path)
-
-    return Example(load, of_text_model)
-
-
 RESUMED = {
-    "network with a linear head": _of_network(encoder="conv", width=2, depth=2),
-    "network with prototypes": _of_network(**IDW_HEAD, optimizer="sgd", momentum=0.9),
-    "network with attention": _of_network(encoder="vit_tiny", width=4, heads=2, depth=1, attention="idw"),
-    "perceptron": _of_perceptron("joint", epochs=3),
-    "perceptron on a sequence": _of_perceptron("sequence"),
-    "transformer": _of_text(text_run, epochs=3),
-    "lstm": _of_text(lstm_run, epochs=3),
+    "network with a linear head": _network(encoder="conv", width=2, depth=2),
+    "network with prototypes": _network(**IDW_HEAD, optimizer="sgd", momentum=0.9),
+    "network with attention": _network(encoder="vit_tiny", width=4, heads=2, depth=1, attention="idw"),
+    "perceptron": Example(lambda folder: (mlp_run("joint", epochs=3), two_parts()), of_perceptron),
+    "perceptron on a sequence": Example(lambda folder: (mlp_run(), two_parts()), of_perceptron),
+    "transformer": _text(text_run),
+    "lstm": _text(lstm_run),
 }
 RECORDED = {
-    "recorded perceptron": _of_perceptron("sequence", record=True),
-    "recorded lstm": _of_text(lstm_run, epochs=3, record=True),
+    "recorded perceptron": Example(lambda folder: (mlp_run(record=True), two_parts()), of_perceptron),
+    "recorded lstm": _text(lstm_run, record=True),
 }
-TRAINED = {
-    "prototypes by torch": _of_prototypes("torch", make_dataset(validation=True)),
-    "prototypes by fused": _of_prototypes("fused", make_dataset(validation=True)),
-    "numbers by torch": _of_prototypes("torch", make_regression()),
-    "numbers by fused": _of_prototypes("fused", make_regression()),
-    "learned hash table": _of_table(**{**LEARNED, "epochs": 3}),
-    **RESUMED,
+PROTOTYPES = {
+    f"{name} by {engine}": Example(lambda folder, data=data: (prototypes_run(data), data), of_prototypes, engine)
+    for name, data in {"classes": make_dataset(validation=True), "numbers": make_regression()}.items()
+    for engine in ("torch", "fused")
 }
+TRAINED = {**PROTOTYPES, "learned hash table": _table(**{**LEARNED, "epochs": 3}), **RESUMED}
 KINDS = {
     **TRAINED,
-    "hash table": _of_table(),
-    "k-means": _of_fit("baseline", method="kmeans", prototypes=5),
-    "samples": _of_fit("baseline", method="samples", prototypes=5),
-    "kernel regression": _of_fit("kernel_regression", bandwidth=0.7),
-    "random forest": _of_fit("scikit_learn", method="random_forest", n_estimators=3),
-    "nca": _of_fit("scikit_learn", method="nca_knn", init="random", max_iter=2),
-    "boosting": _of_fit(
-        "scikit_learn", method="hist_gradient_boosting", max_iter=3, min_samples_leaf=2, max_features=0.5
-    ),
-    "centroids": _of_fit("scikit_learn", method="nearest_centroid"),
+    "hash table": _table(),
+    "k-means": _fit("baseline", method="kmeans", prototypes=5),
+    "samples": _fit("baseline", method="samples", prototypes=5),
+    "kernel regression": _fit("kernel_regression", bandwidth=0.7),
+    "random forest": _fit("scikit_learn", method="random_forest", n_estimators=3),
+    "nca": _fit("scikit_learn", method="nca_knn", init="random", max_iter=2),
+    "boosting": _fit("scikit_learn", method="hist_gradient_boosting", max_iter=3, min_samples_leaf=2, max_features=0.5),
+    "centroids": _fit("scikit_learn", method="nearest_centroid"),
 }

@@ -16,7 +16,7 @@ from idwbench.runs.config import run_config
 from idwbench.training.kernel_runs import KernelRun
 
 # (batch, prototypes, features, outputs): one of everything, both layouts of keys, and more inputs than a tile holds.
-SHAPES = [(1, 1, 1, 2), (4, 5, 2, 3), (7, 20, 15, 4), (5, 3, 16, 2), (4, 20, 50, 10), (70, 300, 17, 3), (9, 9, 3, 2)]
+SHAPES = [(1, 1, 1, 2), (7, 20, 15, 4), (5, 3, 16, 2), (4, 20, 50, 10), (70, 300, 17, 3), (9, 9, 3, 2)]
 PARAMETERS = {
     "cosine": [{}, {"temperature": 0.1}],
     "scaled_dot": [{}, {"scale": "prototypes"}],
@@ -76,15 +76,18 @@ def autograd_loss_and_gradients(method, given, inputs, targets, keys, values):
     return loss.item(), keys.grad.numpy(), values.grad.numpy()
 
 
+# All shapes by loops, and some by matrix products as well, which take the classes alone.
+WAYS = [(shape, task, False) for shape in SHAPES for task in ("classification", "regression")]
+WAYS += [(shape, "classification", True) for shape in [(5, 3, 16, 2), (9, 20, 50, 10), (70, 40, 17, 3)]]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize(("method", "given"), CASES)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_gradients_equal_those_of_autograd_in_float64(method, given, shape, task):
-    assert_gradients_equal_autograd(method, given, problem(shape, task))
-
-
-def assert_gradients_equal_autograd(method, given, batch):
+@pytest.mark.parametrize(("shape", "task", "by_products"), WAYS, ids=str)
+def test_gradients_equal_those_of_autograd_in_float64(method, given, shape, task, by_products, monkeypatch):
+    if by_products:
+        monkeypatch.setattr("idwbench.training.kernel_runs.PRODUCT_SIZES", (1, 1, 1))
+    batch = problem(shape, task)
     loss, *gradients = fused_loss_and_gradients(method, given, *batch)
     true_loss, *true_gradients = autograd_loss_and_gradients(method, given, *batch)
     assert loss == pytest.approx(true_loss, rel=5e-6)
@@ -93,13 +96,6 @@ def assert_gradients_equal_autograd(method, given, batch):
         size = np.abs(truth).max() + 1e-12
         assert error.max() / size < 1e-4
         assert error.mean() / size < 1e-5
-
-
-@pytest.mark.parametrize(("method", "given"), CASES)
-@pytest.mark.parametrize("shape", [(5, 3, 16, 2), (9, 20, 50, 10), (70, 40, 17, 3)], ids=str)
-def test_gradients_by_matrix_products_equal_those_of_autograd_in_float64(method, given, shape, monkeypatch):
-    monkeypatch.setattr("idwbench.training.kernel_runs.PRODUCT_SIZES", (1, 1, 1))
-    assert_gradients_equal_autograd(method, given, problem(shape))
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5], ids=["few near pairs", "more than there is room for"])
@@ -146,10 +142,6 @@ def test_scores_equal_those_of_tensors_at_all_distances(method, given):
     size = np.maximum(np.abs(truth[finite]), 1.0 if method == "idw" else 1e-30)
     units = np.abs(scores[finite] - truth[finite]) / (np.finfo(np.float32).eps * size)
     assert (units <= 4 * (1 + np.abs(np.log(size)))).all()
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 0.1])
-def test_an_inverse_square_is_a_plain_reciprocal(epsilon):
-    scores, truth = scores_of_kernel_and_float64("inv_dist", {"epsilon": epsilon})
-    plain = truth <= 1e9
-    np.testing.assert_allclose(scores[plain], truth[plain], rtol=3 * np.finfo(np.float32).eps)
+    if method == "inv_dist" and "power" not in given:  # a plain reciprocal
+        plain = truth <= 1e9
+        np.testing.assert_allclose(scores[plain], truth[plain], rtol=3 * np.finfo(np.float32).eps)

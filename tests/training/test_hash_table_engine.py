@@ -5,53 +5,53 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from engine_runs import train_runs
+from engine_runs import train_run
 from kinds import LEARNED, table_run
 
 from idwbench.data.loading import load_dataset
 from idwbench.data.synthetic import draw_queries, draw_table
 from idwbench.models.hash_table import HashTable, measured
-from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
 
-
-def trained(*configs: RunConfig) -> list[RunResult]:
-    return train_runs(configs, load_dataset(configs[0].dataset))
+SGD = {"projections": "linear", "epochs": 1, "batch_size": 64, "optimizer": "sgd"}
 
 
-def test_a_run_without_projections_is_measured_on_the_table_of_its_seed() -> None:
-    for result in trained(table_run(0), table_run(4)):
-        data, seed = result.config.dataset, result.config.seed
-        table = draw_table(data, seed)
-        expected = measured(HashTable(result.config.model), table, draw_queries(data, seed, table))
-        assert result.metrics == {("test", name): value for name, value in expected.items()}
-        assert (result.state, result.curve, dict(result.arrays), result.n_parameters) == ("complete", (), {}, 0)
+def trained(**settings: object) -> RunResult:
+    config = table_run(**settings)
+    return train_run(config, load_dataset(config.dataset))
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+def test_a_run_without_projections_is_measured_on_the_table_of_its_seed(seed: int) -> None:
+    result = trained(seed=seed)
+    data = result.config.dataset
+    table = draw_table(data, seed)
+    expected = measured(HashTable(result.config.model), table, draw_queries(data, seed, table))
+    assert result.metrics == {("test", name): value for name, value in expected.items()}
+    assert (result.state, result.curve, dict(result.arrays), result.n_parameters) == ("complete", (), {}, 0)
 
 
 @pytest.mark.parametrize("projections", ["linear", "mlp"])
 def test_softmax_learns_projections_that_find_the_items(projections: str) -> None:
-    (result,) = trained(table_run(**{**LEARNED, "projections": projections}))
+    result = trained(**{**LEARNED, "projections": projections})
     assert result.metrics["test", "recall_before"] < 0.5
     assert result.metrics["test", "recall"] > 0.8
     losses = [point.values["train", "loss"] for point in result.curve]
     assert len(losses) == 25 and losses[-1] < losses[0] / 3
-    assert result.curve[-1].values["test", "recall"] == result.metrics["test", "recall"]
-    d = 6
-    assert result.n_parameters == (2 * d * d if projections == "linear" else 2 * (2 * d * 2 * d + 2 * d + d))
+    assert result.n_parameters == (2 * 6 * 6 if projections == "linear" else 2 * (6 * 12 + 12 + 12 * 6 + 6))
 
 
 @pytest.mark.parametrize("weighting", ["argmax", "exact_match"])
 def test_argmax_and_exact_match_learn_nothing(weighting: str) -> None:
-    first, later = trained(table_run(weighting=weighting, **{**LEARNED, "epochs": 1}))[0], None
-    later = trained(table_run(weighting=weighting, **LEARNED))[0]
+    first, later = (trained(weighting=weighting, **{**LEARNED, "epochs": epochs}) for epochs in (1, 5))
     assert later.metrics["test", "recall"] == later.metrics["test", "recall_before"]
-    for name, array in later.arrays.items():
-        assert array.tobytes() == first.arrays[name].tobytes()
+    assert all(array.tobytes() == first.arrays[name].tobytes() for name, array in later.arrays.items())
 
 
-def test_the_first_step_of_sgd_is_the_gradient_of_the_mean_squared_error() -> None:
-    config = table_run(**{**LEARNED, "epochs": 1, "batch_size": 64, "optimizer": "sgd", "learning_rate": 1e-3})
-    (after,), start = trained(config), trained(config.model_copy(update={"protocol": _still(config)}))[0]
+def test_the_first_step_of_sgd_is_the_gradient_of_the_mean_squared_error_and_clipped() -> None:
+    start, after = (trained(**SGD, learning_rate=rate) for rate in (1e-30, 1e-3))
+    clipped = trained(**SGD, learning_rate=1.0, gradient_clip=1e-3)
+    config = after.config
     data, table = config.dataset, draw_table(config.dataset, 0)
     generator = np.random.default_rng([0, 0, 5])
     items = generator.integers(8, size=64)
@@ -64,15 +64,5 @@ def test_the_first_step_of_sgd_is_the_gradient_of_the_mean_squared_error() -> No
     for name, weight in weights.items():
         expected = weight.detach().numpy() - 1e-3 * weight.grad.numpy()
         np.testing.assert_allclose(after.arrays[name], expected, rtol=1e-4, atol=1e-6)
-
-
-def _still(config: RunConfig):
-    return config.protocol.model_copy(update={"learning_rate": 1e-30})
-
-
-def test_the_gradient_clip_bounds_the_step() -> None:
-    settings = {**LEARNED, "epochs": 1, "batch_size": 64, "optimizer": "sgd", "learning_rate": 1.0}
-    config = table_run(gradient_clip=1e-3, **settings)
-    (clipped,), start = trained(config), trained(config.model_copy(update={"protocol": _still(config)}))[0]
     step = np.concatenate([(clipped.arrays[name] - start.arrays[name]).ravel() for name in start.arrays])
     assert np.linalg.norm(step) == pytest.approx(1e-3, rel=1e-2)

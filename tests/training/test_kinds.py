@@ -11,7 +11,6 @@ import pytest
 import torch
 from engine_runs import train_run
 from kinds import IDW_HEAD, KINDS, RECORDED, RESUMED, TIMED, TRAINED, Example, images, network_run
-from module_trainings import Interrupted
 
 from idwbench.errors import OutputError, RecordingError
 from idwbench.runs.config import RunConfig
@@ -21,6 +20,10 @@ from idwbench.runs.results import RunResult
 from idwbench.training.engine import Context
 from idwbench.training.module_training import ModuleTraining
 from idwbench.training.selection import engine_of
+
+
+class Interrupted(Exception):
+    pass
 
 
 def with_protocol(config: RunConfig, **settings) -> RunConfig:
@@ -182,12 +185,11 @@ def test_a_recorded_training_has_the_numbers_of_one_that_is_not(kind, folder, wh
     assert recorded.config.run_key != plain.config.run_key
 
 
-@each(RECORDED)
-def test_a_recording_needs_a_folder_and_disk_space(kind, folder, tmp_path, monkeypatch):
+def test_a_recording_needs_a_folder_and_disk_space(folder, tmp_path, monkeypatch):
+    kind, notes = RECORDED["recorded perceptron"], []
     with pytest.raises(RecordingError, match="a recording needs a database in a file"):
         kind.train(folder)
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10_000}))
-    notes: list[str] = []
     with pytest.raises(OutputError, match=r"needs [\d.]+ MB of disk space, and 10 kB are free"):
         kind.train(folder, recording_folder=tmp_path, report=notes.append)
     assert len(notes) == 1 and not any(tmp_path.iterdir())

@@ -23,20 +23,15 @@ def path(tmp_path: Path) -> Path:
     return text_file(tmp_path)
 
 
-def test_windows_are_consecutive_rows_and_every_row_is_in_some():
-    batches = random_windows(10, 4, 3)
+def test_windows_are_consecutive_rows_and_every_row_is_in_some_and_as_many_as_in_the_text_in_an_epoch():
     seen = set()
     for seed in range(20):
-        drawn = [*batches(np.random.default_rng(seed), 0)]
-        assert [part.shape for part in drawn] == [(3, 4)]  # 10 rows are less than one batch of 3 windows
-        assert all((np.diff(part, axis=1) == 1).all() and part.min() >= 0 for part in drawn)
-        seen |= set(np.concatenate(drawn).ravel().tolist())
-    assert seen == set(range(10))
-
-
-def test_an_epoch_has_as_many_characters_as_the_text():
-    batches = [*random_windows(1000, 8, 5)(np.random.default_rng(0), 0)]
-    assert sum(part.size for part in batches) == 1000
+        (drawn,) = random_windows(10, 4, 3)(np.random.default_rng(seed), 0)
+        assert drawn.shape == (3, 4)  # 10 rows are less than one batch of 3 windows
+        assert (np.diff(drawn, axis=1) == 1).all() and drawn.min() >= 0
+        seen |= {*drawn.ravel().tolist()}
+    assert seen == {*range(10)}
+    assert sum(part.size for part in random_windows(1000, 8, 5)(np.random.default_rng(0), 0)) == 1000
 
 
 def test_a_transformer_learns_a_text_that_repeats_itself(path):
@@ -44,19 +39,16 @@ def test_a_transformer_learns_a_text_that_repeats_itself(path):
     assert result.metric("bits_per_character") < 1.0 < result.curve[0].values["test", "bits_per_character"]
 
 
-def test_an_lstm_learns_the_words_of_a_text_that_repeats_itself(path):
+def test_an_lstm_learns_words_which_survive_the_database(path, tmp_path):
     settings = {"epochs": 12, "batch_size": 2, "optimizer": "adam", "learning_rate": 0.05, "momentum": 0.0}
     dataset = text_dataset(path, tokens="words")
-    result = train_run(lstm_run(path, tokens="words", **settings), dataset)
-    assert {split for split, name in result.metrics if name == "perplexity"} == {"train", "validation", "test"}
-    assert result.metric("perplexity") < 3 < result.curve[0].values["test", "perplexity"]
-    assert result.metric("bits_per_character") < ngram_bits_per_character(dataset, 0)
-
-
-def test_words_and_their_model_survive_the_database(path, tmp_path):
-    run = train(lstm_run(path, tokens="words"), tmp_path / "results.db")
+    run = train(lstm_run(path, tokens="words", **settings), tmp_path / "results.db")
+    results = Results(tmp_path / "results.db", read_only=True)
+    assert {split for split, name in run.metrics if name == "perplexity"} == {"train", "validation", "test"}
+    assert run.metric("perplexity") < 3 < results.load_curve(run.run_key)[0].values["test", "perplexity"]
+    assert run.metric("bits_per_character") < ngram_bits_per_character(dataset, 0)
     path.unlink()
-    loaded = load_language_model(Results(tmp_path / "results.db", read_only=True), run.run_key)
+    loaded = load_language_model(results, run.run_key)
     assert loaded.vocabulary[:4] == ("<unk>", "!", ".", "a")
     assert set(loaded.tokenizer.split(loaded.generate("the cat", 20))) <= set(loaded.vocabulary)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from blob_data import make_regression
 from engine_runs import train_run
 from kinds import IDW_HEAD, images, network_run
@@ -28,34 +27,32 @@ def test_the_quality_of_the_head_is_that_of_features() -> None:
 
 def test_patches_of_the_head_change_as_many_predictions_as_adding_prototypes_to_it() -> None:
     result, data = train_run(network_run(**IDW_HEAD, patches=3), images()), images()
-    keys, values = (torch.from_numpy(result.arrays[name]).double() for name in ("head.keys", "head.values"))
+    keys, values = (result.arrays[name].astype(np.float64) for name in ("head.keys", "head.values"))
 
-    def weights(features: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-        return 1 / (1e-3 + torch.cdist(features, keys, compute_mode="donot_use_mm_for_euclid_dist") ** 2)
+    def weights(features: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        return 1 / (1e-3 + ((features[:, None] - keys) ** 2).sum(2))
+
+    def logits(features: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+        found = weights(features, keys)
+        return found / found.sum(1, keepdims=True) @ values
 
     # Features in float32, as the study has them.
     encoded = network_from_arrays(result.config.model, data, result.arrays)
-    splits = {name: torch.from_numpy(encoded.features(s.inputs)).double() for name, s in data.splits.items()}
-    logits = {name: (w := weights(f, keys)) / w.sum(1, keepdim=True) @ values for name, f in splits.items()}
-    wrong = np.flatnonzero(logits["test"].argmax(1).numpy() != data.test.labels)[:3]
+    features = {name: encoded.features(data.splits[name].inputs).astype(np.float64) for name in ("train", "test")}
+    before = logits(features["test"], keys, values)
+    wrong = np.flatnonzero(before.argmax(1) != data.test.labels)[:3]
     assert len(wrong) == result.metric("patched", "cases") == 3
     changed = {"train": [], "test": []}
     for row in wrong:
-        at, label = splits["test"][row : row + 1], int(data.test.labels[row])
-        total = weights(at, keys).sum()
-        gap = logits["test"][row].max() - logits["test"][row, label]
-        value = torch.zeros(1, 3, dtype=torch.float64)
-        value[0, label] = 1.001 * 1e-3 * total * gap
-        for name, found in changed.items():
-            w = weights(splits[name], torch.cat([keys, at]))
-            after = (w / w.sum(1, keepdim=True) @ torch.cat([values, value])).argmax(1)
-            differs = after != logits[name].argmax(1)
-            if name == "test":
-                assert after[row] == label
-                differs[row] = False
-            found.append(int(differs.sum()))
-    for name, found in changed.items():
-        assert result.metric("changed_exact", name) == np.mean(found)
+        at, label = features["test"][row : row + 1], data.test.labels[row]
+        eta = 1e-3 * weights(at, keys).sum() * (before[row].max() - before[row, label])
+        patched = np.vstack([keys, at]), np.vstack([values, 1.001 * eta * np.eye(3)[label]])
+        assert logits(at, *patched).argmax() == label
+        for name, counts in changed.items():
+            others = np.delete(features[name], row, 0) if name == "test" else features[name]
+            counts.append((logits(others, *patched).argmax(1) != logits(others, keys, values).argmax(1)).sum())
+    for name, counts in changed.items():
+        assert result.metric("changed_exact", name) == np.mean(counts)
     assert result.metric("smallest_eta", "cases") == 1
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 import pytest
 from blob_data import make_dataset, make_regression
 from engine_runs import train_run, train_runs
-from float64_loop import assert_near_float64, numbers_of
+from float64_loop import assert_near_float64, random_prototypes, start_with
 from kinds import prototypes_run
-from starts import random_prototypes
 
 from idwbench.attention.scores import METHODS
-from idwbench.data.dataset import Dataset, feature_moments
+from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.models.initialisation import initial_prototypes
 from idwbench.runs.config import RunConfig
@@ -24,7 +24,6 @@ from idwbench.training.torch_engine import resolve_device
 pytestmark = pytest.mark.slow
 
 ENGINES = ("torch", "fused")
-POWERS = [0.5, 1.0, 2.0, 4.0, 16.0, 64.0]
 PROTOCOLS = [
     {},
     {"optimizer": "adam"},
@@ -34,18 +33,17 @@ PROTOCOLS = [
     {"optimizer": "adam", "weight_decay": 0.1, "gradient_clip": 0.05},
     {"optimizer": "sgd", "momentum": 0.5, "weight_decay": 0.1, "gradient_clip": 0.05, "warmup_epochs": 2},
     {"gradient_clip": 1e3, "warmup_epochs": 1},
-    {"schedule": "constant"},
 ]
-
-
-def datasets(n_train: int) -> list[Dataset]:
-    """Return classes, one number and two numbers to learn, each from few features and from many.
-
-    Keys of few and of many features lie differently in memory.
-    """
-    classes = [make_dataset(n_train, n_features) for n_features in (3, 40)]
-    numbers = [make_regression(n_train, n_features, n_targets) for n_targets in (1, 2) for n_features in (40, 3)]
-    return [classes[0], numbers[0], numbers[3], classes[1], numbers[1], numbers[2]]
+# Classes, one number and two numbers to learn, each from few features and from many: their keys lie differently in
+# memory.
+DATASETS = [
+    make_dataset(13),
+    make_regression(13, 40, 1),
+    make_regression(13, 3, 2),
+    make_dataset(13, 40),
+    make_regression(13, 3, 1),
+    make_regression(13, 40, 2),
+]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -59,47 +57,39 @@ def engine(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture
-def random_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("torch_engine", "kernel_runs"):
-        monkeypatch.setattr(f"idwbench.training.{module}.initial_prototypes", random_prototypes)
-
-
-def assert_engines_equal_the_plain_loop(config: RunConfig, dataset: Dataset) -> None:
-    results = [train_run(config, dataset, engine=name) for name in ENGINES]
-    assert_near_float64(config, dataset, map(numbers_of, results))
+def by_both(config: RunConfig, dataset: Dataset):
+    return [train_run(config, dataset, engine=name) for name in ENGINES]
 
 
 # Each method with each protocol, each on one data set: a method meets all of them over the protocols, and a protocol
 # over the methods.
-@pytest.mark.usefixtures("random_start")
 @pytest.mark.parametrize("protocol", range(len(PROTOCOLS)), ids=lambda i: "-".join(map(str, PROTOCOLS[i].values())))
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_and_protocol_equals_a_plain_loop_in_pytorch(method, protocol):
-    dataset = datasets(13)[(list(METHODS).index(method) + protocol) % 6]
+def test_every_method_and_protocol_equals_a_plain_loop_in_pytorch(method, protocol, monkeypatch):
+    start_with(monkeypatch)
+    dataset = DATASETS[(list(METHODS).index(method) + protocol) % 6]
     settings = {"epochs": 3, "batch_size": 5, **PROTOCOLS[protocol]}
-    assert_engines_equal_the_plain_loop(prototypes_run(dataset, method, **settings), dataset)
+    assert_near_float64(by_both(prototypes_run(dataset, method, **settings), dataset), dataset)
 
 
-# (training size, batch size, epochs)
-@pytest.mark.usefixtures("random_start")
-@pytest.mark.parametrize("horizon", [(4, 9, 1), (20, 4, 6)], ids=["one step of less than a batch", "30 steps"])
+@pytest.mark.parametrize("sizes", [(4, 9, 1), (20, 4, 6)], ids=["one step of less than a batch", "30 steps"])
 @pytest.mark.parametrize("method", METHODS)
-def test_short_and_long_runs_equal_a_plain_loop_in_pytorch(method, horizon):
-    n_train, batch_size, epochs = horizon
+def test_short_and_long_runs_equal_a_plain_loop_in_pytorch(method, sizes, monkeypatch):
+    start_with(monkeypatch)
+    n_train, batch_size, epochs = sizes
     dataset = make_dataset(n_train, 40 if list(METHODS).index(method) % 2 else 2)
-    assert_engines_equal_the_plain_loop(prototypes_run(dataset, method, batch_size=batch_size, epochs=epochs), dataset)
+    runs = by_both(prototypes_run(dataset, method, batch_size=batch_size, epochs=epochs), dataset)
+    assert_near_float64(runs, dataset)
 
 
 @pytest.mark.parametrize("initialisation", ["samples", "kmeans"])
 @pytest.mark.parametrize("dataset", [make_dataset(), make_regression()], ids=["classes", "numbers"])
-def test_engines_begin_at_the_same_prototypes(engine, dataset, initialisation):
+def test_engines_begin_at_the_same_prototypes(dataset, initialisation):
     config = prototypes_run(dataset, initialisation=initialisation, epochs=1, batch_size=100, learning_rate=1e-30)
-    moments = feature_moments(dataset.train.inputs)
-    keys, values = initial_prototypes(config.model, dataset, moments, np.random.default_rng(config.seed))
-    result = train_run(config, dataset, engine=engine)
-    np.testing.assert_allclose(result.arrays["keys"], keys, rtol=0, atol=2e-30)
-    np.testing.assert_allclose(result.arrays["values"], values, rtol=0, atol=2e-30)
+    keys, values = initial_prototypes(config.model, dataset, dataset.moments, np.random.default_rng(config.seed))
+    for result in by_both(config, dataset):
+        np.testing.assert_allclose(result.arrays["keys"], keys, rtol=0, atol=2e-30)
+        np.testing.assert_allclose(result.arrays["values"], values, rtol=0, atol=2e-30)
 
 
 def test_more_prototypes_than_inputs_to_begin_at_are_refused_in_one_line(engine, blobs):
@@ -108,30 +98,29 @@ def test_more_prototypes_than_inputs_to_begin_at_are_refused_in_one_line(engine,
         train_run(config, blobs, engine=engine)
 
 
-def assert_same_end(dataset: Dataset, config: RunConfig) -> None:
-    one, other = (train_run(config, dataset, engine=name) for name in ENGINES)
-    assert (one.state, one.diverged_epoch) == (other.state, other.diverged_epoch)
-    assert len(one.curve) == len(other.curve)
+POWERS = [0.5, 1.0, 2.0, 4.0, 16.0, 64.0]
+ENDS = [
+    *(("neg_dist", {"power": power}) for power in POWERS),
+    *(
+        (method, {"power": power, "epsilon": epsilon})
+        for method, power, epsilon in product(["idw", "inv_dist"], POWERS, [0.0, 1e-6, 1.0])
+    ),
+    # Between 1e12 and 1e37 they may differ: torch's gradient of a distance is gradient · difference / distance, whose
+    # first product overflows before the gradient itself does.
+    *(
+        (method, {"learning_rate": rate, "prototypes": 4, "seed": 0})
+        for method, rate in product(METHODS, [1e2, 1e10, 3e37])
+    ),
+]
 
 
-@pytest.mark.parametrize("power", POWERS)
-@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1.0])
-@pytest.mark.parametrize("method", ["idw", "inv_dist"])
-def test_engines_are_both_finite_or_diverge_at_the_same_epoch(blobs, method, power, epsilon):
-    assert_same_end(blobs, prototypes_run(blobs, method, power=power, epsilon=epsilon))
-
-
-@pytest.mark.parametrize("power", POWERS)
-def test_engines_end_alike_for_every_power_of_a_negative_distance(blobs, power):
-    assert_same_end(blobs, prototypes_run(blobs, "neg_dist", power=power))
-
-
-# Between 1e12 and 1e37 they may differ: torch's gradient of a distance is gradient · difference / distance, whose first
-# product overflows before the gradient itself does.
-@pytest.mark.parametrize("rate", [1e2, 1e10, 3e37])
-@pytest.mark.parametrize("method", METHODS)
-def test_engines_end_alike_at_rates_far_beyond_use(blobs, method, rate):
-    assert_same_end(blobs, prototypes_run(blobs, method, learning_rate=rate, prototypes=4, seed=0))
+@pytest.mark.parametrize(("method", "settings"), ENDS)
+def test_engines_are_both_finite_or_diverge_at_the_same_epoch(blobs, method, settings):
+    ends = [
+        (run.state, run.diverged_epoch, len(run.curve))
+        for run in by_both(prototypes_run(blobs, method, **settings), blobs)
+    ]
+    assert ends[0] == ends[1]
 
 
 # Stacks
@@ -147,9 +136,10 @@ OPTIONS = [
 ]
 # Powers and epsilons of one formula.
 GRIDS = [
-    [(1.0, 1e-3), (1.0, 1e-40), (16.0, 1.0), (0.5, 1e-12)],
-    [(2.0, 1e-2), (2.0, 1.0), (2.0, 1e-12), (2.0, 1e-40)],
-    [(1.0, 0.0), (0.5, 0.0), (3.0, 0.0)],
+    ("idw", [(1.0, 1e-3), (1.0, 1e-40), (16.0, 1.0), (0.5, 1e-12)]),
+    ("inv_dist", [(2.0, 1e-2), (2.0, 1.0), (2.0, 1e-12), (2.0, 1e-40)]),
+    ("idw", [(1.0, 0.0), (0.5, 0.0), (3.0, 0.0)]),
+    ("inv_dist", [(1.0, 0.0), (0.5, 0.0), (3.0, 0.0)]),
 ]
 
 
@@ -167,7 +157,7 @@ def stacks() -> Iterator[tuple[Dataset, list[RunConfig]]]:
         yield seeds(make_dataset(n_train, n_features, n_classes), ("scaled_dot", "idw")[number % 2], **sizes)
     for number, options in enumerate(OPTIONS):
         yield seeds(make_regression(40) if number % 2 else make_dataset(40), **options)
-    for method, grid in (("idw", GRIDS[0]), ("inv_dist", GRIDS[1]), ("idw", GRIDS[2]), ("inv_dist", GRIDS[2])):
+    for method, grid in GRIDS:
         yield blobs, [prototypes_run(blobs, method, epochs=2, power=p, epsilon=e) for p, e in grid]
 
 
@@ -189,8 +179,7 @@ def test_a_diverged_run_leaves_its_neighbours_alone(engine, blobs, monkeypatch):
         return (keys * np.nan if is_first else keys), values
 
     monkeypatch.setattr("idwbench.training.fused_engine.CALL_NUMBERS", 1)
-    for module in ("torch_engine", "kernel_runs"):
-        monkeypatch.setattr(f"idwbench.training.{module}.initial_prototypes", first_is_not_finite)
+    start_with(monkeypatch, first_is_not_finite)
     stack = [prototypes_run(blobs, seed=seed) for seed in (0, 1)]
     diverged, sound = train_runs(stack, blobs, engine=engine)
     assert (diverged.state, diverged.diverged_epoch, diverged.curve) == ("diverged", 1, ())
@@ -199,22 +188,15 @@ def test_a_diverged_run_leaves_its_neighbours_alone(engine, blobs, monkeypatch):
     np.testing.assert_array_equal(sound.arrays["keys"], alone.arrays["keys"])
 
 
-def test_runs_of_different_stacks_are_refused(engine, blobs):
-    for other in (
-        prototypes_run(blobs, "gaussian"),
-        prototypes_run(blobs, power=1.0),
-        prototypes_run(blobs, gradient_clip=1.0),
-    ):
-        with pytest.raises(ValueError, match="a stack holds"):
-            train_runs([prototypes_run(blobs), other], blobs, engine=engine)
+@pytest.mark.parametrize("other", [{"method": "gaussian"}, {"power": 1.0}, {"gradient_clip": 1.0}])
+def test_runs_of_different_stacks_are_refused(engine, blobs, other):
+    with pytest.raises(ValueError, match="a stack holds"):
+        train_runs([prototypes_run(blobs), prototypes_run(blobs, **other)], blobs, engine=engine)
 
 
-def test_stacks_of_torch_are_cut_to_bounded_memory(blobs):
+def test_stacks_of_torch_are_cut_to_bounded_memory_and_evaluated_some_runs_at_a_time(blobs, monkeypatch):
     small, large = prototypes_run(blobs, prototypes=4), prototypes_run(blobs, prototypes=2000, batch_size=1024)
     assert [TORCH["torch"].max_stack(config, blobs) for config in (small, large)] == [1024, 5]
-
-
-def test_torch_evaluates_many_outputs_some_runs_at_a_time(blobs, monkeypatch):
     stack = [prototypes_run(blobs, seed=seed) for seed in range(5)]
     together = train_runs(stack, blobs, engine="torch")
     monkeypatch.setattr("idwbench.training.torch_engine.OUTPUT_NUMBERS", 2 * 23 * 3)
