@@ -209,9 +209,7 @@ class SweepProgress(RunProgress):
 
     def pending(self, configs: Sequence[RunConfig], run_keys: Sequence[str], to_do: Collection[str]) -> None:
         """Learn which runs each setting has, and what is stored of settings that are begun."""
-        from idwbench.sweep.search import searched_protocol
-
-        self.label = run_labels(configs, self.spec, searched=searched_protocol(self.spec))
+        self.label = run_labels(configs, self.spec, searched=self.spec.searched_protocol)
         settings: dict[str, SettingProgress] = {}
         for config, key in zip(configs, run_keys, strict=True):
             setting = settings.setdefault(config.setting_key, SettingProgress(config))

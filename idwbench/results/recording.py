@@ -14,7 +14,6 @@ from sqlalchemy import Connection, Row, delete, update
 
 from idwbench.errors import ConfigError
 from idwbench.results.contents import pack_array
-from idwbench.results.database import to_json
 from idwbench.results.leases import Reopened, is_reopened
 from idwbench.results.planning import plan_runs
 from idwbench.results.provenance import Provenance
@@ -73,7 +72,7 @@ def _write_outcomes(
     for row, result in ended:
         attempt = attempt_of(row) + (row.state != "running")  # a result without a lease was started, too
         outcome = {**_outcome(result, cpu), "attempt": attempt}
-        alike.setdefault(to_json(outcome), (outcome, []))[1].append(row.id)
+        alike.setdefault(repr(outcome), (outcome, []))[1].append(row.id)
     for outcome, run_ids in alike.values():
         values = {**process, **outcome, "data_sha256": data_sha256, "finished_at": finished_at}
         for ids in chunks(run_ids):

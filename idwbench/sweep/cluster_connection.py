@@ -9,7 +9,7 @@ import signal
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -68,36 +68,6 @@ class Cluster:
     resources: dict[str, float] = field(default_factory=dict)
     data_dir: Path | None = None
 
-    def n_threads(self) -> int:
-        """Return the number of threads of all workers that have the resources.
-
-        Raises:
-            ClusterError: the connection is lost.
-        """
-        with self._connected():
-            workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-        return sum(worker["nthreads"] for worker in workers if self.resources.keys() <= worker["resources"].keys())
-
-    def submit(self, function: Callable[..., object], argument: object, key: str) -> Any:
-        """Send a task, which some worker with the resources does, and return its future.
-
-        Raises:
-            ClusterError: the connection is lost.
-        """
-        with self._connected():
-            return self.client.submit(function, argument, key=key, pure=False, resources=self.resources or None)
-
-    def lost(self) -> ClusterError:
-        """Return the error of a lost connection."""
-        return ClusterError(f"the connection to {self.address} is lost", hint="the same command continues")
-
-    @contextmanager
-    def _connected(self) -> Iterator[None]:
-        try:
-            yield
-        except (Exception, asyncio.CancelledError):  # Dask has no common class for them
-            raise self.lost() from None
-
 
 @contextmanager
 def connected(address: str, device: str = "cpu", data_dir: Path | None = None) -> Iterator[Cluster]:
@@ -113,14 +83,15 @@ def connected(address: str, device: str = "cpu", data_dir: Path | None = None) -
     except ModuleNotFoundError as error:
         problem = f"needs the Python package '{error.name}'"
         raise ClusterError(problem, location=("dask",), hint="pip install 'idwbench[cluster]'") from None
-    with _quiet():
-        if workers:
-            with _local_cluster(workers, resources) as scheduler, _client(scheduler, address) as client:
-                yield Cluster(client, address, resources, data_dir)
-        else:
+    with _quiet(), _local_cluster(workers, resources) if workers else nullcontext(address) as scheduler:
+        if not workers:
             _check_scheduler(address, distributed)
-            with _client(address, address) as client:
-                yield Cluster(client, address, resources, data_dir)
+        try:
+            client = distributed.Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
+        except Exception as error:  # what a server of another kind answers can raise any exception
+            raise _unreachable(address, error) from None
+        with client:
+            yield Cluster(client, address, resources, data_dir)
 
 
 @contextmanager
@@ -174,28 +145,14 @@ def _uninterrupted(function: Callable[[], Any]) -> tuple[Any, KeyboardInterrupt 
     return future.result(), interruption
 
 
-@contextmanager
-def _client(scheduler: Any, address: str) -> Iterator[Any]:
-    from distributed import Client
-
-    try:
-        client = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
-    except Exception as error:  # what a server of another kind answers can raise any exception
-        raise _unreachable(address, error) from None
-    with client:
-        yield client
-
-
 def _check_scheduler(address: str, distributed: Any) -> None:
     """Check that a scheduler answers; a `Client` that cannot connect takes long to give up."""
 
-    async def identity() -> dict[str, Any]:
+    async def identity() -> Any:
         arguments = distributed.Security().get_connection_args("client")
         comm = await distributed.core.connect(address, timeout=CONNECT_SECONDS, **arguments)
         try:
-            answer = distributed.core.send_recv(comm, op="identity")
-            found: dict[str, Any] = await asyncio.wait_for(answer, CONNECT_SECONDS)
-            return found
+            return await asyncio.wait_for(distributed.core.send_recv(comm, op="identity"), CONNECT_SECONDS)
         finally:
             comm.abort()
 

@@ -1,7 +1,4 @@
-"""`ClusterExecutor`: sends stacks to the workers of a Dask cluster, and receives what became of them.
-
-A task is plain data, so that a worker with other versions can read it and say so.
-"""
+"""`ClusterExecutor`: sends stacks to the workers of a Dask cluster, and receives what became of them."""
 
 from __future__ import annotations
 
@@ -9,21 +6,21 @@ import asyncio
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset
 from idwbench.data.folder import data_folder
-from idwbench.errors import ClusterError, TrainingError, error_summary
+from idwbench.errors import ClusterError, error_summary
 from idwbench.plugins import plugin_code
 from idwbench.results.provenance import package_versions
 from idwbench.runs.config import RunConfig
 from idwbench.sweep.cluster_connection import Cluster
-from idwbench.sweep.cluster_worker import PluginSource, Task, TaskAnswer, train_task, version_problem
+from idwbench.sweep.cluster_worker import PluginSource, Task, train_task, version_problem
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.threads import Answer
 from idwbench.training.engine import Context
@@ -46,92 +43,104 @@ class ClusterExecutor:
         self, cluster: Cluster, configs: Sequence[RunConfig], dataset: Dataset, context: Context, observer: Observer
     ) -> None:
         self.cluster, self.observer = cluster, observer
-        self._check_versions()
-        self._n_threads, self._polled = cluster.n_threads(), time.monotonic()
-        if not self._n_threads:
-            self._say_waiting()
-        self.sent: dict[int, tuple[Any, Sequence[RunConfig]]] = {}
-        self.common: dict[str, Any] = {
+        # The workers that are there; tasks check again, for workers that come later.
+        answers = cluster.client.run(version_problem, package_versions(), on_error="return")
+        for worker, problem in answers.items():
+            if isinstance(problem, Exception):
+                raise _cannot_load(problem, f"worker {worker}")
+            if problem:
+                raise ClusterError(f"worker {worker}: {problem}")
+        self._n_threads, self._polled = -1, 0.0
+        self.sent: dict[Future[Answer], Any] = {}
+        folder = context.checkpoint_folder
+        self.task: Task = {
             "versions": package_versions(),
+            "stack": [],
             "engine": context.engine,
             "device": context.device,
             "plugins": plugin_sources(configs),
             "data_dir": str(data_folder(cluster.data_dir)),
             "data_dir_is_given": cluster.data_dir is not None,
             "data_sha256": dataset.sha256,
-            "checkpoints": _shared(context.checkpoint_folder),
+            "checkpoints": None if folder is None else (str(folder.absolute()), folder.absolute().parent.stat().st_ino),
         }
-
-    def _check_versions(self) -> None:
-        """Check the workers that are there; tasks check again, for workers that come later."""
-        answers = self.cluster.client.run(version_problem, package_versions(), on_error="return")
-        for worker, problem in answers.items():
-            if isinstance(problem, Exception):
-                raise _cannot_load(problem, f"worker {worker}")
-            if problem:
-                raise ClusterError(f"worker {worker}: {problem}")
 
     @property
     def n_threads(self) -> int:
-        """The number of threads of all workers, counted every second."""
-        if time.monotonic() - self._polled > _POLL_SECONDS:
-            before, self._n_threads = self._n_threads, self.cluster.n_threads()
-            self._polled = time.monotonic()
-            if before and not self._n_threads:
-                self._say_waiting()
-        return self._n_threads
-
-    def _say_waiting(self) -> None:
-        kind = f" with the resource {next(iter(self.cluster.resources))}" if self.cluster.resources else ""
-        self.observer.note(f"{self.cluster.address} has no worker{kind}: waiting for one")
-
-    def submit(self, stack: Sequence[RunConfig], number: int, on_end: Callable[[int], None]) -> None:
-        """Send a stack; `on_end` is called with its number when it has ended."""
-        texts = [config.model_dump_json() for config in stack]
-        task: Task = {**self.common, "stack": texts}  # type: ignore[typeddict-item]
-        future = self.cluster.submit(train_task, task, f"idwbench-{uuid.uuid4().hex}")
-        self.sent[number] = future, stack
-        future.add_done_callback(lambda _: on_end(number))
-
-    def answer(self, number: int) -> Answer:
-        """Return what became of a stack that has ended.
+        """The number of threads of all workers that have the resources, counted every second.
 
         Raises:
-            ClusterError: the connection is lost, or a worker has other versions or data.
+            ClusterError: the connection is lost.
         """
+        if self._n_threads >= 0 and time.monotonic() - self._polled <= _POLL_SECONDS:
+            return self._n_threads
+        before, resources = self._n_threads, self.cluster.resources
+        workers = self._connected(self.cluster.client.scheduler_info, n_workers=-1)["workers"].values()
+        threads = [worker["nthreads"] for worker in workers if resources.keys() <= worker["resources"].keys()]
+        self._n_threads, self._polled = sum(threads), time.monotonic()
+        if before and not self._n_threads:
+            kind = f" with the resource {next(iter(resources))}" if resources else ""
+            self.observer.note(f"{self.cluster.address} has no worker{kind}: waiting for one")
+        return self._n_threads
+
+    def submit(self, stack: Sequence[RunConfig]) -> Future[Answer]:
+        """Send a stack. Its answer raises what ends the whole sweep.
+
+        This is a `ClusterError`: the connection is lost, or a worker has other versions or data.
+        """
+        task: Task = {**self.task, "stack": [config.model_dump_json() for config in stack]}
+        options = {"key": f"idwbench-{uuid.uuid4().hex}", "pure": False, "resources": self.cluster.resources or None}
+        sent = self._connected(self.cluster.client.submit, train_task, task, **options)
+        ended: Future[Answer] = Future()
+        self.sent[ended] = sent
+
+        def receive(sent: Any) -> None:
+            try:
+                ended.set_result(self._answer(sent, stack))
+            except Exception as error:
+                ended.set_exception(error)
+
+        sent.add_done_callback(receive)
+        return ended
+
+    def stop(self, in_work: Collection[Future[Answer]]) -> None:
+        """Cancel all tasks."""
+        with suppress(Exception):  # it may not hide the error that ended the sweep
+            self.cluster.client.cancel([self.sent[future] for future in in_work], force=True)
+
+    def _answer(self, sent: Any, stack: Sequence[RunConfig]) -> Answer:
         from distributed import KilledWorker
 
-        future, stack = self.sent.pop(number)
-        if future.status not in ("finished", "error"):
-            raise self.cluster.lost()
+        if sent.status not in ("finished", "error"):
+            raise self._lost()
         try:
-            answer: TaskAnswer = future.result()
+            answer: Answer = sent.result()
         except asyncio.CancelledError:
-            raise self.cluster.lost() from None
+            raise self._lost() from None
         except KilledWorker as error:
             times, last = error.allowed_failures + 1, error.last_worker.address
             reason = (
                 f"{times} workers ended while they trained this run, the last was {last}: out of memory, or a crash"
             )
-            return Answer(error=TrainingError(reason), traceback=f"TrainingError: {reason}", is_lost=True)
+            return Answer(failure=("TrainingError", reason, f"TrainingError: {reason}"), is_lost=True)
+        except ClusterError:
+            raise
         except Exception as error:  # a worker raises only what keeps it from reading the task
             raise _cannot_load(error, "a worker") from None
         finally:
-            future.release()  # Python discards a Ctrl-C that comes while an object is deleted
-        if answer["refused"]:
-            raise ClusterError(f"worker {answer['worker']}: {answer['refused']}")
-        if answer["failure"] is not None:
-            name, message, text = answer["failure"]
-            # Shown by the name of its class; the class itself may not exist here.
-            return Answer(error=type(name, (TrainingError,), {})(message), traceback=text)
+            sent.release()
         # The configurations of this process know their keys already.
-        results = [replace(run, config=own) for run, own in zip(answer["results"], stack, strict=True)]
-        return Answer(results, provenance=answer["provenance"])
+        results = [replace(run, config=own) for run, own in zip(answer.results, stack, strict=False)]
+        return replace(answer, results=results)
 
-    def stop(self) -> None:
-        """Cancel all tasks."""
-        with suppress(Exception):  # it may not hide the error that ended the sweep
-            self.cluster.client.cancel([future for future, _ in self.sent.values()], force=True)
+    def _connected(self, function: Callable[..., Any], *arguments: object, **options: object) -> Any:
+        try:
+            return function(*arguments, **options)
+        except (Exception, asyncio.CancelledError):  # Dask has no common class for them
+            raise self._lost() from None
+
+    def _lost(self) -> ClusterError:
+        return ClusterError(f"the connection to {self.cluster.address} is lost", hint="the same command continues")
 
 
 def needs_database(config: RunConfig) -> bool:
@@ -170,10 +179,3 @@ def _source(name: str, sha256: str) -> PluginSource:
 def _cannot_load(error: BaseException, worker: str) -> ClusterError:
     problem = f"{worker} cannot run idwbench: {error_summary(error)}"
     return ClusterError(problem, hint="all workers need the versions of the driver")
-
-
-def _shared(folder: Path | None) -> tuple[str, int] | None:
-    if folder is None:
-        return None
-    path = folder.absolute()
-    return str(path), path.parent.stat().st_ino

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import os
 import threading
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +15,12 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from idwbench.attention.scores import METHODS
 from idwbench.data.folder import DATA_VARIABLE
-from idwbench.errors import IdwbenchError, PluginError, error_summary, first_line
-from idwbench.files import full_disk_error
+from idwbench.errors import ClusterError, IdwbenchError, PluginError, error_summary
 from idwbench.plugins import load_plugin_code
-from idwbench.results.provenance import Provenance, collect_provenance, package_versions
+from idwbench.results.provenance import collect_provenance, package_versions
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DatasetConfig, dataset_identity, dataset_label
-from idwbench.runs.results import RunResult
+from idwbench.sweep.threads import Answer, Stopped, train_stack
 from idwbench.training.engine import Context, EngineName
 from idwbench.training.selection import check_engine, engine_of
 
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from idwbench.data.dataset import Dataset
     from idwbench.models.neighbours import PrototypeQuality
 
-__all__ = ["PluginSource", "Task", "TaskAnswer", "train_task", "version_problem"]
+__all__ = ["PluginSource", "Task", "train_task", "version_problem"]
 
 
 class PluginSource(TypedDict):
@@ -47,7 +45,7 @@ class PluginSource(TypedDict):
 
 
 class Task(TypedDict):
-    """A stack to train.
+    """A stack to train, as plain data, so that a worker with other versions can read it and say so.
 
     Attributes:
         versions: Of the driver, by package.
@@ -73,35 +71,9 @@ class Task(TypedDict):
     checkpoints: tuple[str, int] | None
 
 
-class TaskAnswer(TypedDict):
-    """What became of a task.
-
-    Attributes:
-        worker: Address of the worker.
-        refused: Why the worker trains nothing, or "".
-        results: One for each run, or none.
-        failure: Name, message and traceback of an error as text, since some exceptions cannot be sent; or None.
-        provenance: Of the worker, or None if it trained nothing.
-    """
-
-    worker: str
-    refused: str
-    results: list[RunResult]
-    failure: tuple[str, str, str] | None
-    provenance: Provenance | None
-
-
 # One task at a time: the number of threads is set for the whole process.
 _one_task = threading.Lock()
 _setup: _Setup | None = None
-
-
-class _Cancelled(Exception):
-    """Ends a training that the driver no longer waits for."""
-
-
-class _Refused(Exception):
-    """The worker cannot train the task."""
 
 
 @dataclass(frozen=True)
@@ -128,19 +100,18 @@ def version_problem(expected: Mapping[str, str]) -> str:
     return "; ".join(different)
 
 
-def train_task(task: Task) -> TaskAnswer:
-    """Train the stack of a task; nothing is trained if versions, plugins or data differ from those of the driver."""
+def train_task(task: Task) -> Answer:
+    """Train the stack of a task.
+
+    Raises:
+        ClusterError: versions, plugins or data differ from those of the driver, or a file has no room on the disk.
+    """
     address, cancelled = _worker()
-    answer: TaskAnswer = {"worker": address, "refused": "", "results": [], "failure": None, "provenance": None}
     with _one_task:
         try:
-            _train(task, answer, cancelled)
-            answer["provenance"] = collect_provenance()
-        except _Refused as error:
-            answer["refused"] = str(error)
-        except _Cancelled:
-            pass  # nobody reads the answer
-    return answer
+            return replace(_train(task, cancelled), provenance=collect_provenance())
+        except IdwbenchError as error:
+            raise ClusterError(f"worker {address}: {error}") from None
 
 
 def _worker() -> tuple[str, Callable[[], bool]]:
@@ -157,33 +128,21 @@ def _worker() -> tuple[str, Callable[[], bool]]:
     return str(worker.address), cancelled
 
 
-def _train(task: Task, answer: TaskAnswer, cancelled: Callable[[], bool]) -> None:
-    from idwbench.sweep.threads import train_stack
+def _train(task: Task, cancelled: Callable[[], bool]) -> Answer:
     from idwbench.training.threads import limited_threads
 
     def on_epoch(epoch: int) -> None:
         if cancelled():
-            raise _Cancelled
+            raise Stopped  # nobody reads the answer
 
     if problem := version_problem(task["versions"]):
-        raise _Refused(problem)
-    try:
-        _load_plugins(task["plugins"])
-        stack = [RunConfig.model_validate_json(text) for text in task["stack"]]
-        setup = _prepared(task, stack[0].dataset)
-    except IdwbenchError as error:
-        raise _Refused(str(error)) from None
-    try:
-        engine_of(stack[0], setup.context)  # loads torch if it is needed, which is limited only then
-        with limited_threads(1):
-            context = replace(setup.context, on_epoch=on_epoch)
-            answer["results"] = train_stack(stack, setup.dataset, setup.quality, context)
-    except _Cancelled:
-        raise
-    except Exception as error:  # no error of one run may end the sweep
-        if (full := full_disk_error(error)) is not None:
-            raise _Refused(str(full)) from None
-        answer["failure"] = type(error).__name__, first_line(error), "".join(traceback.format_exception(error))
+        raise ClusterError(problem)
+    _load_plugins(task["plugins"])
+    stack = [RunConfig.model_validate_json(text) for text in task["stack"]]
+    setup = _prepared(task, stack[0].dataset)
+    engine_of(stack[0], setup.context)  # loads torch if it is needed, which is limited only then
+    with limited_threads(1):
+        return train_stack(stack, setup.dataset, setup.quality, replace(setup.context, on_epoch=on_epoch))
 
 
 def _load_plugins(sources: Sequence[PluginSource]) -> None:
@@ -235,7 +194,7 @@ def _new_setup(task: Task, data: DatasetConfig, identity: tuple[object, ...]) ->
     is_own = not task["data_dir_is_given"] and bool(os.environ.get(DATA_VARIABLE))
     dataset = load_dataset(data, None if is_own else Path(task["data_dir"]))
     if dataset.sha256 != task["data_sha256"]:
-        raise _Refused(
+        raise ClusterError(
             f"the data set {dataset_label(data)} differs: its SHA-256 begins with {dataset.sha256[:12]}, "
             f"the driver's with {task['data_sha256'][:12]}"
         )

@@ -175,44 +175,53 @@ def run_sweep(
         words = ", ".join(filter(None, RETRIED))
         raise ConfigError(f"expected one of {words}, got {retry!r}", location=("retry",))
     spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(sweep_path(sweep))
-    observer = observer or Observer()
-    cluster: AbstractContextManager[Cluster | None] = nullcontext()
-    if dask is not None:
-        from idwbench.sweep.cluster_connection import connected, local_workers
-
-        local_workers(dask)  # a wrong address is found first
-        cluster = connected(dask, device, data_dir)
+    cluster = _cluster(dask, device, data_dir)
     # A device that is not available is found before the database is changed; the CPU always is. Workers have their own.
     check_engine(engine, device if dask is None else "cpu")
-    if spec.sampler is None:
-        configs, results = plan(spec), Results(db)
-        with results.kept_open():
-            keys = results.register_sweep(spec.name, spec.description, spec.source, configs)
-            results.reset(keys, RETRIED[retry])
-            pending = set(results.pending(keys))
-            to_do = [config for config, key in zip(configs, keys, strict=True) if key in pending]
-            to_do = [*missing_requirements(to_do, results), *to_do]
-            status = results.sweep_status(spec.name)
-        failed = 0 if "failed" in RETRIED[retry] else status.failed
-        observer.planned(len(keys) + len(to_do) - len(pending), len(to_do), status.running, failed)
-        if not to_do and not (wait and status.running):
-            return status
-        observer.pending(configs, keys, pending)
-    else:
-        results = Results(db)
-    runner = Runner(results, observer, engine, device, data_dir, jobs, max_failures=max_failures)
-    with cluster as runner.cluster:
-        if spec.sampler is not None:
-            from idwbench.sweep.search import run_search
+    results, retried = Results(db), RETRIED[retry]
+    runner = Runner(results, observer or Observer(), engine, device, data_dir, jobs, max_failures=max_failures)
+    by_key, to_do = ({}, []) if spec.sampler is not None else _register(spec, runner, retried, wait=wait)
+    if by_key or spec.sampler is not None:
+        with cluster as runner.cluster:
+            if spec.sampler is not None:
+                from idwbench.sweep.search import run_search
 
-            run_search(spec, runner, RETRIED[retry])
-            by_key = {run.run_key: run.config for run in results.find_runs(sweep=spec.name)} if wait else {}
-        else:
+                run_search(spec, runner, retried)
+                by_key = {run.run_key: run.config for run in results.find_runs(sweep=spec.name)} if wait else {}
             runner.train_all(to_do)
-            by_key = dict(zip(keys, configs, strict=True))
-        if wait:
-            _wait_for_others(by_key, runner)
+            if wait:
+                _wait_for_others(by_key, runner)
     return results.sweep_status(spec.name)
+
+
+def _cluster(dask: str | None, device: str, data_dir: Path | None) -> AbstractContextManager[Cluster | None]:
+    """Return the connection to a cluster, which is made when it is entered; a wrong address is found before."""
+    if dask is None:
+        return nullcontext()
+    from idwbench.sweep.cluster_connection import connected, local_workers
+
+    local_workers(dask)
+    return connected(dask, device, data_dir)
+
+
+def _register(
+    spec: SweepSpec, runner: Runner, retried: Sequence[EndedState], *, wait: bool
+) -> tuple[dict[str, RunConfig], list[RunConfig]]:
+    """Store a sweep and its plan; return its runs by key, none if nothing is left to do, and the runs to train."""
+    configs, results, observer = plan(spec), runner.results, runner.observer
+    with results.kept_open():
+        keys = results.register_sweep(spec.name, spec.description, spec.source, configs)
+        results.reset(keys, retried)
+        pending = set(results.pending(keys))
+        to_do = [config for config, key in zip(configs, keys, strict=True) if key in pending]
+        to_do = [*missing_requirements(to_do, results), *to_do]
+        status = results.sweep_status(spec.name)
+    failed = 0 if "failed" in retried else status.failed
+    observer.planned(len(keys) + len(to_do) - len(pending), len(to_do), status.running, failed)
+    if not to_do and not (wait and status.running):
+        return {}, []
+    observer.pending(configs, keys, pending)
+    return dict(zip(keys, configs, strict=True)), to_do
 
 
 def _wait_for_others(configs: Mapping[str, RunConfig], runner: Runner) -> None:

@@ -148,19 +148,20 @@ def block_settings(block: Block, datasets: Sequence[DataProtocol]) -> list[Setti
 
 
 @contextmanager
-def _at_axis(block: Block, cell: Cell, parse: Callable[[Cell], object]) -> Iterator[None]:
+def _at_axis(block: Block, cell: Cell, parse: Callable[[Cell], object] | None = None) -> Iterator[None]:
     """Locate an error of a cell at the axis and the index of its value.
 
-    The axis is that of the setting at fault or, if the cell does not have that setting, the one that contradicts it.
+    The axis is that of the setting at fault or, if the cell does not have that setting, the one that contradicts it,
+    found by parsing the axes alone.
     """
     try:
         yield
     except ConfigError as error:
-        if not error.location:
-            raise
-        name = str(error.location[0])
-        if name not in cell:
+        name = str(error.location[0]) if error.location else ""
+        if name and name not in cell and parse is not None:
             name = next((axis for axis, value in cell.items() if _is_refused({axis: value}, parse)), max(cell))
+        if name not in cell or (parse is None and isinstance(error, UnknownSettingError)):
+            raise
         index = next(i for i, value in enumerate(block[name]) if value is cell[name])
         raise ConfigError(error.problem, location=(name, index), hint=error.hint) from None
 
@@ -200,11 +201,14 @@ def _datasets(entry: Any, folder: Path) -> tuple[DatasetConfig, ...]:
         return (_read(entry, folder),)
     if math.prod(map(len, axes.values())) > MAX_RUNS:
         raise ConfigError(f"expected at most {MAX_RUNS:,} data sets")
-    found = [_read_dataset(entry, axes, cell, folder) for cell in cells(axes)]
+    datasets = []
+    for cell in cells(axes):
+        with _at_axis(axes, cell):
+            datasets.append(_read({**entry, **cell}, folder))
     for name, values in axes.items():
         with within(name):
             check_distinct(values, "{!r} is already in the axis")
-    return tuple(found)
+    return tuple(datasets)
 
 
 def _data_axes(entry: Any) -> Block:
@@ -217,17 +221,6 @@ def _data_axes(entry: Any) -> Block:
         if not values:
             raise ConfigError("the axis is empty, expected at least one value", location=(name,))
     return axes
-
-
-def _read_dataset(entry: Mapping[str, Any], axes: Block, cell: Mapping[str, Any], folder: Path) -> DatasetConfig:
-    try:
-        return _read({**entry, **cell}, folder)
-    except ConfigError as error:
-        name = error.location[0] if error.location else None
-        if name not in cell or isinstance(error, UnknownSettingError):
-            raise
-        index = next(i for i, value in enumerate(axes[str(name)]) if value is cell[str(name)])
-        raise ConfigError(error.problem, location=(str(name), index), hint=error.hint) from None
 
 
 def _read(content: Any, folder: Path) -> DatasetConfig:

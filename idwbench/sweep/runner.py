@@ -1,19 +1,21 @@
-"""`Runner`: leases given runs, lets an executor train them stack by stack, and stores each stack in one transaction."""
+"""`Runner`: leases given runs, lets an executor train them stack by stack, and stores each stack in one transaction.
+
+An executor, `Threads` or `ClusterExecutor`, has a number of threads and of stacks `ahead` for each, and two methods:
+`submit` gives the future answer of a stack, and `stop` ends the trainings in work.
+"""
 
 from __future__ import annotations
 
-import gc
 import math
-import queue
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, TypeVar, get_args
 
-from idwbench.errors import IdwbenchError, ResultsError
+from idwbench.errors import IdwbenchError, ResultsError, TrainingError
 from idwbench.results.leases import renewed
 from idwbench.results.records import EndedState
 from idwbench.results.store import Results
@@ -26,44 +28,18 @@ from idwbench.training.selection import check_run, engine_of, prepare_engines
 if TYPE_CHECKING:
     from idwbench.data.dataset import Dataset
     from idwbench.sweep.cluster_connection import Cluster
-    from idwbench.sweep.threads import Answer
+    from idwbench.sweep.cluster_executor import ClusterExecutor
+    from idwbench.sweep.threads import Answer, Threads
 
-__all__ = ["Executor", "Runner", "missing_requirements", "stacks"]
+    Executor = Threads | ClusterExecutor
 
-# Garbage is collected after as many new objects; the results of some hundred small runs have fewer.
-_NEW_OBJECTS = 20_000
+__all__ = ["Runner", "missing_requirements", "stacks"]
+
 # Python handles a signal that comes just before a wait after it, so no wait is longer.
 _SIGNAL_SECONDS = 0.5
 
 Stack = list[RunConfig]
 _Answer = TypeVar("_Answer")
-
-
-class Executor(Protocol):
-    """Trains stacks in other threads or processes; a stack has a number.
-
-    Attributes:
-        ahead: Number of stacks that may be in work for each thread.
-    """
-
-    ahead: int
-
-    @property
-    def n_threads(self) -> int:
-        """Number of threads that train."""
-        ...
-
-    def submit(self, stack: Stack, number: int, on_end: Callable[[int], None]) -> None:
-        """Begin to train a stack; `on_end` is called with its number when it has ended, in any thread."""
-        ...
-
-    def answer(self, number: int) -> Answer:
-        """Return what became of a stack that has ended; raises what ends the whole sweep."""
-        ...
-
-    def stop(self) -> None:
-        """End all trainings; an interruption ends the waiting for them."""
-        ...
 
 
 @dataclass
@@ -98,7 +74,6 @@ class Runner:
     outcome: Counter[str] = field(default_factory=Counter)
     owned: dict[str, None] = field(default_factory=dict)
     _reported: str = ""
-    _n_submitted: int = 0
     _writer: ThreadPoolExecutor = field(init=False, repr=False)
 
     @property
@@ -161,7 +136,7 @@ class Runner:
         required = {run.run_key for config in configs if (run := config.required) is not None}
         first = [config for config in configs if config.run_key in required]
         others = [config for config in configs if config.run_key not in required]
-        with limited_threads(self.threads), _frozen_heap(), self.results.kept_open():
+        with limited_threads(self.threads), self.results.kept_open():
             for ready in (first, others):
                 if ready is others and required:
                     missing = self._not_ended(required)
@@ -200,8 +175,7 @@ class Runner:
 
         A run whose stack was lost is trained alone, when nothing else is in work: it alone can be the cause.
         """
-        in_work: dict[int, Stack] = {}
-        ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+        in_work: dict[Future[Answer], Stack] = {}
         lost: deque[Stack] = deque()
         suspects: set[str] = set()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="idwbench-writer")
@@ -210,34 +184,34 @@ class Runner:
                 while not self.has_failed:
                     if lost and not waiting and not in_work:
                         waiting.append(lost.popleft())
-                    self._submit(waiting, in_work, executor, ended.put)
+                    self._submit(waiting, in_work, executor)
                     if not in_work and not lost:
                         return
-                    with suppress(queue.Empty):
-                        number = ended.get(timeout=_SIGNAL_SECONDS)
-                        stack = in_work.pop(number)
-                        answer = executor.answer(number)
-                        if answer.is_lost and not suspects.issuperset(config.run_key for config in stack):
-                            lost.extend([config] for config in stack)
-                            suspects.update(config.run_key for config in stack)
-                        elif answer.error is not None and len(stack) > 1:
-                            waiting.extendleft([config] for config in reversed(stack))
-                        else:
-                            self._store(stack, answer, dataset)
+                    if not (ended := wait(in_work, timeout=_SIGNAL_SECONDS, return_when=FIRST_COMPLETED).done):
+                        continue
+                    stack = in_work.pop(future := ended.pop())
+                    answer = future.result()
+                    if answer.is_lost and not suspects.issuperset(config.run_key for config in stack):
+                        lost.extend([config] for config in stack)
+                        suspects.update(config.run_key for config in stack)
+                    elif answer.failure is not None and len(stack) > 1:
+                        waiting.extendleft([config] for config in reversed(stack))
+                    else:
+                        self._store(stack, answer, dataset)
         finally:
             self._end(in_work, executor, dataset)
 
-    def _submit(
-        self, waiting: deque[Stack], in_work: dict[int, Stack], executor: Executor, on_end: Callable[[int], None]
-    ) -> None:
+    def _submit(self, waiting: deque[Stack], in_work: dict[Future[Answer], Stack], executor: Executor) -> None:
         """Lease stacks and give them to an executor, as many as it takes."""
+
+        def submit(stack: Stack) -> None:
+            in_work[executor.submit(stack)] = stack
+
         while waiting and len(in_work) < executor.ahead * max(1, executor.n_threads):
             stack = waiting.popleft()
             leased = self._lease(stack)
             if stack := [config for config in stack if config.run_key in leased]:
-                self._n_submitted += 1
-                self._write(executor.submit, stack, self._n_submitted, on_end)
-                in_work[self._n_submitted] = stack
+                self._write(submit, stack)
 
     def _lease(self, stack: Stack) -> set[str]:
         """Lease the runs of a stack, and return the keys of those that no other process has leased in the meantime."""
@@ -255,29 +229,31 @@ class Runner:
 
     def _store(self, stack: Stack, answer: Answer, dataset: Dataset) -> None:
         """Store what became of a stack."""
-        if answer.error is None:
+        if answer.failure is None:
             self._write(self.results.finish, answer.results, dataset.sha256, answer.provenance)
             self._ended(stack, [result.state for result in answer.results])
             engine_of(stack[0], self.planning_context).stored(stack, self.context)
             self.observer.finished(answer.results)
             return
-        self._write(self.results.fail, [stack[0].run_key], answer.traceback)
+        name, message, text = answer.failure
+        self._write(self.results.fail, [stack[0].run_key], text)
         self._ended(stack, ["failed"])
-        self.observer.failed(stack[0], answer.error)
+        # Shown by the name of its class, which may not exist in this process.
+        self.observer.failed(stack[0], type(name, (TrainingError,), {})(message))
 
     def _ended(self, stack: Stack, states: Sequence[str]) -> None:
         self.outcome.update(states)
         for config in stack:
             del self.owned[config.run_key]
 
-    def _end(self, in_work: dict[int, Stack], executor: Executor, dataset: Dataset) -> None:
+    def _end(self, in_work: dict[Future[Answer], Stack], executor: Executor, dataset: Dataset) -> None:
         """End the trainings in work, store those that have ended all the same, and release the other runs."""
         try:
             self._write(lambda: None)  # after what an interruption has left in work
-            executor.stop()
-            for number, stack in in_work.items():
+            executor.stop(in_work)
+            for future, stack in in_work.items():
                 with suppress(IdwbenchError):  # it may not hide the error that ended the sweep
-                    if (answer := executor.answer(number)).error is None:
+                    if future.done() and (answer := future.result()).failure is None:
                         self._store(stack, answer, dataset)
         finally:
             releasing = self._writer.submit(self._release)
@@ -325,19 +301,3 @@ def missing_requirements(configs: Sequence[RunConfig], results: Results) -> list
     results.reset(list(required), failed)
     among = {config.run_key for config in configs}
     return [required[key] for key in results.pending(list(required)) if key not in among]
-
-
-@contextmanager
-def _frozen_heap() -> Iterator[None]:
-    """Exclude the objects that are already loaded from garbage collection, and collect less often."""
-    was_enabled, thresholds = gc.isenabled(), gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(max(_NEW_OBJECTS, thresholds[0]), *thresholds[1:])
-    gc.enable()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*thresholds)
-        if not was_enabled:
-            gc.disable()

@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from idwbench.errors import ResultsError, TrainingError
 from idwbench.report.labels import setting_label
-from idwbench.results.records import RESULT_STATES, EndedState, StoredRun
-from idwbench.results.store import Results
+from idwbench.results.records import EndedState, StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.metrics import METRICS
@@ -28,7 +27,7 @@ from idwbench.sweep.spec import SweepSpec
 if TYPE_CHECKING:
     import optuna
 
-__all__ = ["Best", "run_search", "searched_protocol"]
+__all__ = ["Best", "run_search"]
 
 _SPLIT = "validation"
 _POLL_SECONDS = 1.0
@@ -50,7 +49,7 @@ class Best:
     trials: int
 
 
-def run_search(spec: SweepSpec, runner: Runner, retried: tuple[EndedState, ...] = ()) -> Best | None:
+def run_search(spec: SweepSpec, runner: Runner, retried: Sequence[EndedState] = ()) -> Best | None:
     """Train the trials of a search batch by batch, and return the best one; its runs are the plan of the sweep.
 
     It waits for runs that other processes train, and ends after the failures that the runner allows.
@@ -68,41 +67,36 @@ def run_search(spec: SweepSpec, runner: Runner, retried: tuple[EndedState, ...] 
     sampler = search.sampler
     for first in range(0, sampler.trials, sampler.batch):
         trials = [search.ask() for _ in range(min(sampler.batch, sampler.trials - first))]
-        search.train([config for _, configs in trials for config in configs])
+        stored = search.train({config.run_key: config for _, configs in trials for config in configs})
         if runner.has_failed:
             return search.best
         for asked, configs in trials:
-            search.tell(asked, configs)
+            search.tell(asked, configs, stored)
         search.report()
     search.register()  # without the runs of another space
     return search.best
-
-
-def searched_protocol(spec: SweepSpec) -> list[str]:
-    """Return the settings of the protocol that differ between the runs of a search."""
-    named = {name for block in spec.space for name in block}
-    return [name for name in Protocol.model_fields if name in named]
 
 
 class _Search:
     """The state of a search.
 
     Attributes:
-        stored: The runs of the sweep that are known to be in the database, by key.
         plan: The runs of all trials so far, by key.
+        registered: The keys of the runs in the stored plan of the sweep.
+        is_announced: Whether the observer knows the number of runs.
     """
 
-    def __init__(self, spec: SweepSpec, runner: Runner, retried: tuple[EndedState, ...]) -> None:
+    def __init__(self, spec: SweepSpec, runner: Runner, retried: Sequence[EndedState]) -> None:
         assert spec.sampler is not None
         self.spec, self.sampler, self.runner, self.retried = spec, spec.sampler, runner, retried
         self.results = runner.results
         self.study = _study(spec.sampler)
-        self.stored = _stored_runs(self.results, spec.name)
-        self.registered = set(self.stored)
         self.plan: dict[str, RunConfig] = {}
-        self.reset: set[str] = set()
+        is_stored = spec.name in {sweep.name for sweep in self.results.list_sweeps()}
+        runs = self.results.find_runs(sweep=spec.name, metrics=()) if is_stored else []
+        self.registered = {run.run_key for run in runs}
         self.best: Best | None = None
-        self.n_trials, self.is_planned = 0, False
+        self.n_trials, self.is_announced = 0, False
 
     def ask(self) -> tuple[optuna.trial.Trial, list[RunConfig]]:
         """Return a new trial and its runs, one for each seed."""
@@ -125,56 +119,41 @@ class _Search:
         keys = self.results.register_sweep(spec.name, spec.description, spec.source, list(self.plan.values()))
         self.registered = set(keys)
 
-    def train(self, configs: Sequence[RunConfig]) -> None:
-        """Train runs that have not ended, here or in other processes."""
-        by_key = {config.run_key: config for config in configs}
-        self.plan.update(by_key)
-        if not self.registered.issuperset(by_key):
-            self.register()
-        missing = dict(by_key) if self.retried else self._unfinished(by_key)
-        while missing:
-            self._train_missing(missing)
-            if self.runner.has_failed:
-                return
-            self.stored.update((key, self.results.find_run(key)) for key in missing)
-            missing = self._unfinished(missing)
-            if missing:  # another process trains them; it may also end, and leave them to this one
-                time.sleep(_POLL_SECONDS)
-
-    def _train_missing(self, missing: Mapping[str, RunConfig]) -> None:
-        results, observer = self.results, self.runner.observer
+    def train(self, batch: Mapping[str, RunConfig]) -> dict[str, StoredRun]:
+        """Train the runs of a batch that have not ended, and return all of them once they have, here or elsewhere."""
+        results, runner = self.results, self.runner
         # A setting that is drawn again has been trained again.
-        results.reset([key for key in missing if key not in self.reset], self.retried)
-        self.reset.update(missing)
-        pending = set(results.pending(list(missing)))
-        to_do = [config for key, config in missing.items() if key in pending]
-        if not to_do:
-            if elsewhere := [key for key, state in results.run_states(list(missing)).items() if state == "running"]:
-                observer.waiting(len(elsewhere))
-            return
-        if not self.is_planned:
-            others = {key: config for key, config in self.plan.items() if key not in missing}
-            total = self.sampler.trials * len(self.spec.seeds)
-            ended = len(others) - len(self._unfinished(others)) + len(missing) - len(to_do)
-            observer.planned(total, total - ended, 0, 0)
-            self.is_planned = True
-        observer.pending(list(missing.values()), list(missing), pending)
-        self.runner.train_all([*missing_requirements(to_do, results), *to_do])
+        results.reset([key for key in batch if key not in self.plan], self.retried)
+        self.plan.update(batch)
+        if not self.registered.issuperset(batch):
+            self.register()
+        while True:
+            pending = set(results.pending(list(batch)))
+            if to_do := [config for key, config in batch.items() if key in pending]:
+                self._announce(batch, pending)
+                runner.train_all([*missing_requirements(to_do, results), *to_do])
+            if runner.has_failed:
+                return {}
+            stored = {run.run_key: run for run in results.load_runs(list(batch))}
+            left = sum(run.state not in get_args(EndedState) for run in stored.values())
+            if not left:
+                return stored
+            runner.observer.waiting(left)  # for another process, which may also end, and leave its runs to this one
+            time.sleep(_POLL_SECONDS)
 
-    def _unfinished(self, by_key: Mapping[str, RunConfig]) -> dict[str, RunConfig]:
-        ended = (*RESULT_STATES, "failed")
-        return {
-            key: config
-            for key, config in by_key.items()
-            if key not in self.stored or self.stored[key].state not in ended
-        }
+    def _announce(self, batch: Mapping[str, RunConfig], pending: set[str]) -> None:
+        if not self.is_announced:
+            total, n_ended = self.sampler.trials * len(self.spec.seeds), len(self.plan) - len(pending)
+            self.runner.observer.planned(total, total - n_ended, 0, 0)
+            self.is_announced = True
+        self.runner.observer.pending(list(batch.values()), list(batch), pending)
 
-    def tell(self, asked: optuna.trial.Trial, configs: Sequence[RunConfig]) -> None:
+    def tell(self, asked: optuna.trial.Trial, configs: Sequence[RunConfig], stored: Mapping[str, StoredRun]) -> None:
         """Tell the sampler the value of a trial, which has none if one of its runs has no result."""
         from optuna.trial import TrialState
 
         self.n_trials += 1
-        runs = [self.stored[config.run_key] for config in configs]
+        runs = [stored[config.run_key] for config in configs]
         value = math.nan
         if all(run.state == "complete" for run in runs):
             value = fmean(_metric(run, self.sampler.metric) for run in runs)
@@ -194,16 +173,10 @@ class _Search:
             return
         value, protocol, sampler = self.best.value, self.best.config.protocol, self.sampler
         number = f"{100 * value:.2f} %" if METRICS[sampler.metric].percent else f"{value:.4g}"
-        named = searched_protocol(self.spec)
+        named = self.spec.searched_protocol
         words = [self.best.config.model.label, *(setting_label(name, getattr(protocol, name)) for name in named)]
         best = f"{sampler.objective.replace('_', ' ')} {number} with {' · '.join(words)}"
         self.runner.observer.note(f"trial {self.best.trials} of {sampler.trials}: best {best}")
-
-
-def _stored_runs(results: Results, name: str) -> dict[str, StoredRun]:
-    if name not in {sweep.name for sweep in results.list_sweeps()}:
-        return {}
-    return {run.run_key: run for run in results.find_runs(sweep=name)}
 
 
 def _study(sampler: SamplerSettings) -> optuna.Study:

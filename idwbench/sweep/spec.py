@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from idwbench.errors import ConfigError
 from idwbench.runs.config import RunConfig
-from idwbench.runs.protocol import default_protocol, parse_protocol
+from idwbench.runs.protocol import Protocol, default_protocol, parse_protocol
 from idwbench.runs.settings import Seed, Settings, is_storable, validated
 from idwbench.sweep.grid import (
     MAX_RUNS,
@@ -50,6 +50,12 @@ class SweepSpec:
     source: str = ""
     sampler: SamplerSettings | None = None
     space: tuple[SearchBlock, ...] = ()
+
+    @property
+    def searched_protocol(self) -> list[str]:
+        """The settings of the protocol that differ between the runs of a search."""
+        named = {name for block in self.space for name in block}
+        return [name for name in Protocol.model_fields if name in named]
 
 
 def _check_name(name: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from time import perf_counter
 
 from idwbench.data.dataset import Dataset
-from idwbench.errors import TrainingError
+from idwbench.errors import TrainingError, first_line
 from idwbench.files import full_disk_error
 from idwbench.machine import allocation_problem
 from idwbench.models.neighbours import PrototypeQuality, StackSearch
@@ -20,7 +20,7 @@ from idwbench.sweep.observer import Observer
 from idwbench.training.engine import Context
 from idwbench.training.selection import engine_of
 
-__all__ = ["Answer", "Threads", "train_stack"]
+__all__ = ["Answer", "Stopped", "Threads", "train_stack"]
 
 # After this time an interrupted sweep says that it waits for the end of an epoch.
 _PATIENCE_SECONDS = 1.0
@@ -32,22 +32,23 @@ _MOST_COMPILED_FEATURES = 8
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of the training of a stack: the results of its runs, or an error with the text of its traceback.
+    """What became of the training of a stack.
 
     Attributes:
+        results: Of its runs, in order; empty after a failure.
+        failure: Class, message and traceback of the error as text, since some errors cannot be sent; or None.
         provenance: Of the process that trained, if it is another one.
         is_lost: Whether the processes that trained it have ended, for which it may not be the cause.
     """
 
     results: Sequence[RunResult] = ()
-    error: Exception | None = None
-    traceback: str = ""
+    failure: tuple[str, str, str] | None = None
     provenance: Provenance | None = None
     is_lost: bool = False
 
 
-class _Stopped(Exception):
-    """Ends a training after an interruption or an error."""
+class Stopped(Exception):
+    """Ends a training that nobody waits for any more, after an interruption or an error."""
 
 
 class Threads:
@@ -59,59 +60,56 @@ class Threads:
         self.n_threads, self.dataset, self.context, self.observer = n_threads, dataset, context, observer
         self.quality = PrototypeQuality(dataset.splits)
         self.pool = ThreadPoolExecutor(n_threads, thread_name_prefix="idwbench")
-        self.futures: dict[int, Future[list[RunResult]]] = {}
         self.is_stopped = False
 
-    def submit(self, stack: Sequence[RunConfig], number: int, on_end: Callable[[int], None]) -> None:
-        """Train a stack; `on_end` is called with its number when it has ended."""
+    def submit(self, stack: Sequence[RunConfig]) -> Future[Answer]:
+        """Begin to train a stack. Its answer raises what ends the whole sweep.
+
+        These are a `FullDiskError` of a file that has no room on the disk, and a `KeyboardInterrupt` of the thread.
+        """
 
         def on_epoch(epoch: int) -> None:
             if self.is_stopped:
-                raise _Stopped
+                raise Stopped
             self.observer.epoch(stack, epoch)
 
         context = replace(self.context, on_epoch=on_epoch)
-        future = self.pool.submit(train_stack, stack, self.dataset, self.quality, context)
-        self.futures[number] = future
-        future.add_done_callback(lambda _: on_end(number))
+        return self.pool.submit(train_stack, stack, self.dataset, self.quality, context)
 
-    def answer(self, number: int) -> Answer:
-        """Return what became of a stack that has ended.
-
-        Raises:
-            FullDiskError: a file of the training has no room on the disk.
-            KeyboardInterrupt: of its thread.
-        """
-        future = self.futures.pop(number)
-        error = future.exception()
-        if error is None:
-            return Answer(future.result())
-        if not isinstance(error, Exception):
-            raise error
-        if (problem := full_disk_error(error)) is not None:
-            raise problem from None
-        return Answer(error=error, traceback="".join(traceback.format_exception(error)))
-
-    def stop(self) -> None:
+    def stop(self, in_work: Collection[Future[Answer]]) -> None:
         """Let all threads end with their epoch, and wait for them; an interruption ends the waiting."""
         self.is_stopped = True
         self.pool.shutdown(wait=False)
-        futures = list(self.futures.values())
-        if wait(futures, timeout=_PATIENCE_SECONDS).not_done:
+        if wait(in_work, timeout=_PATIENCE_SECONDS).not_done:
             self.observer.note("stopping at the end of the epoch; another interruption stops at once")
-        while wait(futures, timeout=_SIGNAL_SECONDS).not_done:
+        while wait(in_work, timeout=_SIGNAL_SECONDS).not_done:
             pass
 
 
-def train_stack(
+def train_stack(stack: Sequence[RunConfig], dataset: Dataset, quality: PrototypeQuality, context: Context) -> Answer:
+    """Train a stack; a failure is an answer, too.
+
+    Raises:
+        FullDiskError: a file of the training has no room on the disk.
+    """
+    try:
+        return Answer(_trained(stack, dataset, quality, context))
+    except Exception as error:  # no error of one run may end the sweep
+        if (problem := full_disk_error(error)) is not None:
+            raise problem from None
+        text = "".join(traceback.format_exception(error))
+        return Answer(failure=(type(error).__name__, first_line(error), text))
+
+
+def _trained(
     stack: Sequence[RunConfig], dataset: Dataset, quality: PrototypeQuality, context: Context
 ) -> list[RunResult]:
     """Return the results of a stack with the metrics of quality and with durations.
 
+    Each run has the same share of the metrics and of the set-up, which is all time of the engine that is no training.
+
     Raises:
         TrainingError: memory cannot be allocated.
-
-    Each run has the same share of the metrics and of the set-up, which is all time of the engine that is no training.
     """
     engine, started = engine_of(stack[0], context), perf_counter()
     try:

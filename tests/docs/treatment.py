@@ -12,7 +12,7 @@ from __future__ import annotations
 PARSED: dict[tuple[str, str], str] = {
     ("docs/published.md", "idwbench sweep sweeps/dual_history.yaml"): "records 3.8 GB",
     ("docs/published.md", "idwbench explain RUN_KEY"): "needs the recording above",
-    ("docs/cluster.md", ""): "needs a cluster; tests/sweep/test_cluster_driver.py",
+    ("docs/cluster.md", ""): "needs a cluster; tests/sweep/test_cluster.py",
     ("docs/hash_table.md", ""): "minutes: 24,970 tables",
     ("docs/key_history.md", ""): "needs the long training of the first block",
     ("docs/lstm.md", ""): "minutes, and a recording of gigabytes",

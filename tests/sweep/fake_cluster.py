@@ -9,17 +9,18 @@ from typing import Any
 from distributed import KilledWorker
 
 from idwbench.sweep.cluster_connection import Cluster
-from idwbench.sweep.cluster_worker import Task, TaskAnswer
+from idwbench.sweep.cluster_worker import Task
+from idwbench.sweep.threads import Answer
 
 ADDRESS = "tcp://10.0.0.1:4000"
 
 
 class FakeFuture:
-    def __init__(self, key: str, answer: TaskAnswer | Exception | None) -> None:
+    def __init__(self, key: str, answer: Any) -> None:
         self.key, self.answer = key, answer
         self.status = "lost" if answer is None else "error" if isinstance(answer, Exception) else "finished"
 
-    def result(self) -> TaskAnswer | None:
+    def result(self) -> Any:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -32,7 +33,7 @@ class FakeFuture:
 
 
 class FakeClient:
-    """Runs each task by `train`, which may return an exception, or None for a lost connection."""
+    """Answers each task by `train`, with an answer, an exception, or None for a lost connection."""
 
     def __init__(self, train: Callable[[Task], Any] | None = None, workers: int = 2) -> None:
         self.train, self.n_workers = train, workers
@@ -42,11 +43,14 @@ class FakeClient:
         self.versions: dict[str, str | Exception] = {}
 
     def submit(
-        self, function: Callable[[Task], TaskAnswer], task: Task, *, key: str, pure: bool, resources: object
+        self, function: Callable[[Task], Answer], task: Task, *, key: str, pure: bool, resources: object
     ) -> FakeFuture:
         self.tasks.append(task)
         self.resources.append(resources)
-        return FakeFuture(key, (self.train or function)(task))
+        try:
+            return FakeFuture(key, (self.train or function)(task))
+        except Exception as error:
+            return FakeFuture(key, error)
 
     def run(self, function: Callable[..., str], *arguments: object, on_error: str) -> dict[str, str | Exception]:
         return self.versions or {ADDRESS: function(*arguments)}

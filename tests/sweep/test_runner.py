@@ -1,32 +1,37 @@
-"""The runner against a real database, with an engine that misbehaves on request."""
+"""The runner against a real database, with threads and with a cluster whose engine misbehaves on request."""
 
 from __future__ import annotations
 
 import errno
-import queue
 import threading
+from concurrent.futures import wait
+from contextlib import nullcontext
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from blob_data import make_dataset
+from fake_cluster import ADDRESS, FakeClient, cluster, killed
 
-from idwbench.errors import FullDiskError, ResultsError
+from idwbench.errors import ClusterError, IdwbenchError, ResultsError
+from idwbench.models.neighbours import PrototypeQuality
 from idwbench.results.leases import renewed as renewed_leases
+from idwbench.results.provenance import collect_provenance
 from idwbench.results.store import Results
-from idwbench.runs.config import run_config
+from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.results import RunResult
-from idwbench.sweep import runner, threads
+from idwbench.sweep import cluster_connection, cluster_worker, runner, threads
+from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.runner import Runner, stacks
-from idwbench.training.engine import Engine
+from idwbench.sweep.threads import Answer
+from idwbench.training.engine import Context, Engine
 
 DATASET = make_dataset()
 
 
-def run(seed, method="idw"):
-    return run_config(DATASET.config, method=method, prototypes=2, seed=seed)
+def run(seed, method="idw", prototypes=2):
+    return run_config(DATASET.config, method=method, prototypes=prototypes, seed=seed)
 
 
 class FakeEngine:
@@ -35,15 +40,9 @@ class FakeEngine:
     def __init__(self, bad_seeds=(), stack=4, before=lambda configs: None):
         self.bad_seeds, self.stack, self.before = set(bad_seeds), stack, before
         self.stacks: list[list[int]] = []
-        self.threads: set[str] = set()
-
-    @property
-    def record(self):
-        return Engine("fake", self.train, lambda config, dataset: self.stack)
 
     def train(self, configs, dataset, context):
         self.stacks.append([config.seed for config in configs])
-        self.threads.add(threading.current_thread().name)
         self.before(configs)
         if self.bad_seeds & {config.seed for config in configs}:
             raise RuntimeError("bad seed")
@@ -51,87 +50,156 @@ class FakeEngine:
         return [result(config) for config in configs]
 
 
-def train(configs, store, engine_of, observer, jobs=1, **settings):
-    trainer = Runner(store, observer, jobs=jobs, **settings)
-    with pytest.MonkeyPatch.context() as patched:
-        for module in (runner, threads):
-            patched.setattr(module, "engine_of", lambda config, context: engine_of(config).record)
-        trainer.train(configs, DATASET)
-    return trainer.outcome
-
-
 def result(config):
     arrays = {name: np.zeros((config.model.prototypes, 3), np.float32) for name in ("keys", "values")}
     return RunResult(config, "complete", (), {("test", "accuracy"): 0.5}, arrays, 12, None, 0.1, "fake", "cpu", 1)
 
 
-class Failures(Observer):
+class Log(Observer):
     def __init__(self):
-        self.failures = []
+        self.failures, self.notes, self.taken_seeds = [], [], ()
 
     def failed(self, config, error):
-        self.failures.append((config.seed, str(error)))
+        self.failures.append((config.seed, type(error).__name__, str(error)))
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def taken(self, configs):
+        self.taken_seeds += tuple(config.seed for config in configs)
+
+
+@pytest.fixture(params=["threads", "cluster"])
+def client(request):
+    """The client of a cluster, or None for threads of this process."""
+    return FakeClient() if request.param == "cluster" else None
 
 
 @pytest.fixture
 def store(tmp_path):
-    return Results(str(tmp_path / "results.db"))
+    return Results(tmp_path / "results.db")
 
 
-def planned(store, n):
-    configs = [run(seed) for seed in range(n)]
+@pytest.fixture
+def log():
+    return Log()
+
+
+def train(store, configs, engine, log, client=None, **settings):
+    """Train planned runs with a fake engine, also on the workers of the cluster, and return the outcome."""
     store.plan(configs)
-    return configs
-
-
-def test_the_time_of_a_stack_is_divided_into_set_up_training_and_metrics(store, monkeypatch):
-    ticks = iter([10.0, 11.0, 11.5])  # the engine takes a second for two runs, their metrics half a second
-    monkeypatch.setattr(threads, "perf_counter", lambda: next(ticks))
-    train(planned(store, 2), store, lambda config: FakeEngine(), Observer())
-    for stored in store.find_runs():
-        assert stored.durations == {"set_up": 0.4, "training": 0.1, "metrics": 0.25}
-        assert stored.metric("coverage", "train") is not None
+    own = Runner(store, log, **{"jobs": 1, **settings}, cluster=None if client is None else cluster(client))
+    record = Engine("fake", engine.train, lambda config, dataset: engine.stack)
+    setup = cluster_worker._Setup((), DATASET, PrototypeQuality(DATASET.splits), Context())
+    with pytest.MonkeyPatch.context() as patched:
+        for module in (runner, threads, cluster_worker):
+            patched.setattr(module, "engine_of", lambda config, context: record)
+        patched.setattr(cluster_worker, "_worker", lambda: (ADDRESS, lambda: False))
+        patched.setattr(cluster_worker, "_prepared", lambda task, data: setup)
+        own.train(configs, DATASET)
+    return own.outcome
 
 
 def states(store):
     return {run.config.seed: run.state for run in store.find_runs()}
 
 
-@pytest.mark.parametrize("jobs", [1, 3, 50])
-def test_every_run_is_trained_once_whatever_the_number_of_jobs(store, jobs):
-    configs, engine = planned(store, 10), FakeEngine()
-    outcome = train(configs, store, lambda config: engine, Failures(), jobs)
-    assert (outcome["complete"], outcome["failed"], outcome["elsewhere"]) == (10, 0, 0)
-    assert sorted(seed for stack in engine.stacks for seed in stack) == list(range(10))
-    assert set(states(store).values()) == {"complete"}
+def seeds(n):
+    return [run(seed) for seed in range(n)]
+
+
+# What threads and clusters have in common.
+
+
+@pytest.mark.parametrize("jobs", [1, 50])
+def test_every_run_is_trained_and_stored_once(store, log, client, jobs):
+    engine = FakeEngine()
+    outcome = train(store, seeds(30), engine, log, client, jobs=jobs)
+    assert (outcome["complete"], outcome["failed"], outcome["elsewhere"]) == (30, 0, 0)
+    assert sorted(seed for stack in engine.stacks for seed in stack) == list(range(30))
+    assert {(run.state, run.attempt) for run in store.find_runs()} == {("complete", 1)}
+
+
+def test_a_run_that_fails_does_not_affect_the_others_of_its_stack(store, log, client):
+    outcome = train(store, seeds(8), FakeEngine(bad_seeds={2}), log, client)
+    assert (outcome["complete"], outcome["failed"]) == (7, 1)
+    assert log.failures == [(2, "RuntimeError", "bad seed")]
+    (failed,) = store.find_runs(states=["failed"])
+    assert failed.seed == 2
+    assert failed.error.startswith("Traceback") and failed.error.endswith("RuntimeError: bad seed\n")
+
+
+def test_runs_that_another_process_took_are_left_to_it(store, log, client, tmp_path):
+    configs, engine = seeds(4), FakeEngine()
+    Results(tmp_path / "results.db").lease(store.plan(configs)[:3])
+    outcome = train(store, configs, engine, log, client)
+    assert (outcome["complete"], outcome["elsewhere"]) == (1, 3)
+    assert engine.stacks == [[3]]
+    assert log.taken_seeds == (0, 1, 2)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_after_a_number_of_failures_no_run_is_started_and_the_rest_is_released(store, log, client, most):
+    engine = FakeEngine(bad_seeds={1, 2, 3, 6}, stack=4)
+    outcome = train(store, seeds(12), engine, log, client, max_failures=most)
+    assert outcome["failed"] == most
+    assert sum(state == "planned" for state in states(store).values()) == 12 - outcome.total()
+    assert outcome["complete"] >= 1
+
+
+def test_a_database_that_cannot_be_written_ends_the_sweep_and_frees_its_runs(store, log, client, monkeypatch):
+    def full(*arguments):
+        raise ResultsError("disk full")
+
+    monkeypatch.setattr(store, "finish", full)
+    with pytest.raises(ResultsError, match="disk full"):
+        train(store, seeds(8), FakeEngine(), log, client)
+    assert set(states(store).values()) == {"planned"}
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_ends_the_sweep_instead_of_failing_run_after_run(store, log, client, number):
+    def write(configs):
+        try:
+            raise OSError(number, "No space left on device", "runs.db.checkpoints/1.pt")
+        except OSError as error:
+            raise ValueError("the checkpoint was not written") from error
+
+    with pytest.raises(IdwbenchError, match=r"runs.db.checkpoints/1.pt: cannot be written: No space left"):
+        train(store, seeds(8), FakeEngine(before=write), log, client)
+    assert set(states(store).values()) == {"planned"}
+
+
+def test_an_interruption_releases_what_has_not_ended(store, log, client, monkeypatch):
+    def interrupt(results):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(log, "finished", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        train(store, [run(seed, prototypes=n) for n in range(1, 9) for seed in (0, 1)], FakeEngine(), log, client)
+    assert {run.state for run in store.find_runs()} == {"complete", "planned"}
+    assert client is None or client.cancelled
+
+
+# Threads.
 
 
 def test_one_kind_of_runs_is_divided_among_the_jobs():
-    configs = [run(seed) for seed in range(9)]
-    assert [len(stack) for stack in stacks(configs, lambda config: 100, jobs=2)] == [5, 4]
+    assert [len(stack) for stack in stacks(seeds(9), lambda config: 100, jobs=2)] == [5, 4]
     others = [run(seed, "gaussian") for seed in range(9)]
-    assert [len(stack) for stack in stacks([*configs, *others], lambda config: 100, jobs=2)] == [9, 9]
+    assert [len(stack) for stack in stacks([*seeds(9), *others], lambda config: 100, jobs=2)] == [9, 9]
 
 
-def test_a_run_that_fails_does_not_affect_the_others_of_its_stack(store):
-    configs, engine, observer = planned(store, 8), FakeEngine(bad_seeds={2}), Failures()
-    outcome = train(configs, store, lambda config: engine, observer, jobs=2)
-    assert (outcome["complete"], outcome["failed"]) == (7, 1)
-    assert observer.failures == [(2, "bad seed")]
-    assert [seed for seed, state in states(store).items() if state == "failed"] == [2]
+def test_the_time_of_a_stack_is_divided_into_set_up_training_and_metrics(store, log, monkeypatch):
+    ticks = iter([10.0, 11.0, 11.5])  # the engine takes a second for two runs, their metrics half a second
+    monkeypatch.setattr(threads, "perf_counter", lambda: next(ticks))
+    train(store, seeds(2), FakeEngine(), log)
+    for stored in store.find_runs():
+        assert stored.durations == {"set_up": 0.4, "training": 0.1, "metrics": 0.25}
+        assert stored.metric("coverage", "train") is not None
 
 
-def test_runs_that_another_process_took_are_left_to_it(store, tmp_path):
-    configs = planned(store, 4)
-    other = Results(str(tmp_path / "results.db"))
-    other.lease([config.run_key for config in configs[:3]])
-    engine = FakeEngine()
-    outcome = train(configs, store, lambda config: engine, Failures())
-    assert (outcome["complete"], outcome["elsewhere"]) == (1, 3)
-    assert engine.stacks == [[3]]
-
-
-def test_a_lease_is_renewed_while_an_epoch_lasts(store, monkeypatch):
+def test_a_lease_is_renewed_while_an_epoch_lasts(store, log, monkeypatch):
     seen = threading.Event()
 
     def locked(keys):
@@ -140,138 +208,187 @@ def test_a_lease_is_renewed_while_an_epoch_lasts(store, monkeypatch):
 
     monkeypatch.setattr(runner, "renewed", partial(renewed_leases, interval=0.0))
     monkeypatch.setattr(store, "renew", locked)
-    engine = FakeEngine(before=lambda configs: seen.wait(60))
-    outcome = train(planned(store, 3), store, lambda config: engine, Failures())
+    outcome = train(store, seeds(3), FakeEngine(before=lambda configs: seen.wait(60)), log)
     assert seen.is_set()
     assert outcome["complete"] == 3
 
 
-def test_a_database_that_cannot_be_written_ends_the_sweep_and_frees_its_runs(store, monkeypatch):
-    def full(*arguments):
-        raise ResultsError("disk full")
-
-    monkeypatch.setattr(store, "finish", full)
-    with pytest.raises(ResultsError, match="disk full"):
-        train(planned(store, 8), store, lambda config: FakeEngine(), Failures(), jobs=2)
-    assert set(states(store).values()) == {"planned"}
-
-
-def test_an_interrupted_run_is_released(store):
+def test_a_run_that_is_interrupted_in_its_thread_is_released(store, log):
     def interrupt(configs):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(planned(store, 4), store, lambda config: FakeEngine(before=interrupt), Failures())
+        train(store, seeds(4), FakeEngine(before=interrupt), log)
     assert set(states(store).values()) == {"planned"}
 
 
-def interrupt_waiting(monkeypatch, before=lambda: None):
-    """Let the wait for the end of a stack be interrupted, as by Ctrl-C."""
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Let the wait for the end of a stack be interrupted, as by Ctrl-C, when the training has started."""
+    started = threading.Event()
 
-    class Ended(queue.SimpleQueue):
-        def get(self, timeout):
-            before()
-            raise KeyboardInterrupt
+    def interrupt(futures, **options):
+        if "return_when" not in options:
+            return wait(futures, **options)
+        assert started.wait(60)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(runner, "queue", SimpleNamespace(SimpleQueue=Ended, Empty=queue.Empty))
-
-
-def test_a_second_interruption_releases_the_runs_at_once_and_discards_what_is_still_trained(store, monkeypatch):
-    started, may_end, ended = threading.Event(), threading.Event(), threading.Event()
-
-    class SlowEngine(FakeEngine):
-        def train(self, configs, dataset, context):
-            started.set()
-            assert may_end.wait(60)
-            try:
-                return super().train(configs, dataset, context)
-            finally:
-                ended.set()
-
-    class Interrupted(Failures):
-        def note(self, text):
-            raise KeyboardInterrupt
-
-    interrupt_waiting(monkeypatch, before=lambda: started.wait(60))
+    monkeypatch.setattr(runner, "wait", interrupt)
     monkeypatch.setattr(threads, "_PATIENCE_SECONDS", 0)
+    return started
+
+
+def test_a_second_interruption_releases_the_runs_at_once_and_discards_what_is_still_trained(store, log, interrupted):
+    may_end = threading.Event()
+
+    def hold(configs):
+        interrupted.set()
+        assert may_end.wait(60)
+
+    def interrupt(text):
+        raise KeyboardInterrupt
+
+    log.note = interrupt
     with pytest.raises(KeyboardInterrupt):
-        train(planned(store, 4), store, lambda config: SlowEngine(stack=2), Interrupted())
+        train(store, seeds(4), FakeEngine(stack=2, before=hold), log)
     assert set(states(store).values()) == {"planned"}
     may_end.set()
-    assert ended.wait(60)
     for thread in threading.enumerate():
         if thread.name.startswith("idwbench"):
             thread.join(60)
     assert set(states(store).values()) == {"planned"}
 
 
-def test_an_interruption_before_the_threads_are_waited_for_does_not_start_the_other_runs(store, monkeypatch):
-    interrupt_waiting(monkeypatch)
+@pytest.mark.parametrize("bad_seeds", [(), range(9)])
+def test_an_interruption_starts_no_other_run_and_releases_what_fails_at_the_end(store, log, interrupted, bad_seeds):
     held = threading.Event()
-    engine = FakeEngine(stack=1, before=lambda configs: held.wait(60))
 
-    class Interrupted(Failures):
-        def note(self, text):
-            held.set()
+    def hold(configs):
+        interrupted.set()
+        held.wait(60)
 
-    monkeypatch.setattr(threads, "_PATIENCE_SECONDS", 0)
+    log.note = lambda text: held.set()
+    engine = FakeEngine(bad_seeds, stack=1, before=hold)
     with pytest.raises(KeyboardInterrupt):
-        train(planned(store, 9), store, lambda config: engine, Interrupted())
+        train(store, seeds(9), engine, log)
     assert len(engine.stacks) == 1
     assert set(states(store).values()) == {"planned"}
+    assert log.failures == []
 
 
-def test_what_fails_while_a_sweep_ends_is_released_instead_of_stored_as_failed(store, monkeypatch):
-    interrupt_waiting(monkeypatch)
-    held = threading.Event()
-
-    def fail(configs):
-        held.wait(60)
-        raise RuntimeError("cannot start a thread at the end of the interpreter")
-
-    class Interrupted(Failures):
-        def note(self, text):
-            held.set()
-
-    observer = Interrupted()
-    monkeypatch.setattr(threads, "_PATIENCE_SECONDS", 0)
-    with pytest.raises(KeyboardInterrupt):
-        train(planned(store, 1), store, lambda config: FakeEngine(before=fail), observer)
-    assert states(store) == {0: "planned"}
-    assert observer.failures == []
+# Clusters.
 
 
-@pytest.mark.parametrize("most", [1, 2])
-def test_after_a_number_of_failures_no_run_is_started_and_the_rest_is_released(store, most):
-    configs, engine = planned(store, 12), FakeEngine(bad_seeds={1, 2, 3, 6}, stack=4)
-    outcome = train(configs, store, lambda config: engine, Failures(), max_failures=most)
-    assert outcome["failed"] == most
-    found = states(store)
-    assert sorted(found.values()) == ["complete"] + ["failed"] * most + ["planned"] * (11 - most)
-    assert found[0] == "complete"
+def sent_seeds(task):
+    return [RunConfig.model_validate_json(text).seed for text in task["stack"]]
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_full_disk_ends_the_sweep_instead_of_failing_run_after_run(store, number):
-    def write(configs):
-        try:
-            raise OSError(number, "No space left on device", "runs.db.checkpoints/1.pt")
-        except OSError as error:
-            raise ValueError("the checkpoint was not written") from error
+def trained(task):
+    return Answer([result(RunConfig.model_validate_json(text)) for text in task["stack"]])
 
-    with pytest.raises(FullDiskError, match=r"^runs.db.checkpoints/1.pt: cannot be written: No space left"):
-        train(planned(store, 8), store, lambda config: FakeEngine(before=write), Failures(), jobs=2)
+
+def test_results_are_stored_with_the_provenance_of_their_worker(store, log):
+    origin = {**collect_provenance(), "host": "node-7", "pid": 7, "cpu": "another processor"}
+    client = FakeClient(lambda task: Answer(trained(task).results, provenance=origin))
+    assert train(store, seeds(1), FakeEngine(), log, client)["complete"] == 1
+    (found,) = store.find_runs()
+    assert (found.host, found.cpu["model"]) == ("node-7", "another processor")
+
+
+def test_a_run_that_ends_its_workers_fails_and_the_others_of_its_task_are_trained(store, log):
+    client = FakeClient(lambda task: killed() if 3 in sent_seeds(task) else trained(task))
+    outcome = train(store, seeds(8), FakeEngine(), log, client)
+    assert (outcome["complete"], outcome["failed"]) == (7, 1)
+    ((seed, name, reason),) = log.failures
+    assert (seed, name) == (3, "TrainingError")
+    assert reason.startswith(f"2 workers ended while they trained this run, the last was {ADDRESS}")
+    assert "2 workers ended" in store.find_runs(states=["failed"])[0].error
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (ClusterError(f"worker {ADDRESS}: torch 2.6.0"), f"^worker {ADDRESS}: torch 2.6.0$"),
+        (ModuleNotFoundError("No module named 'idwbench'"), "cannot run idwbench: ModuleNotFoundError: No module"),
+        (None, r"the connection to tcp://10.0.0.1:8786 is lost \(the same command continues\)"),
+    ],
+)
+def test_a_worker_that_cannot_train_ends_the_sweep_and_frees_its_runs(store, log, answer, message):
+    client = FakeClient(lambda task: answer)
+    with pytest.raises(ClusterError, match=message):
+        train(store, seeds(120), FakeEngine(), log, client)
     assert set(states(store).values()) == {"planned"}
+    assert client.cancelled
 
 
-def test_an_observer_learns_which_runs_another_process_has_taken(store, tmp_path):
-    class Taken(Failures):
-        taken_seeds = ()
+def test_the_number_of_tasks_on_the_cluster_is_bounded(store, log):
+    open_tasks = []
 
-        def taken(self, configs):
-            self.taken_seeds += tuple(config.seed for config in configs)
+    def count(task):
+        open_tasks.append(len(store.find_runs(states=["running"])))
+        return trained(task)
 
-    configs, observer = planned(store, 4), Taken()
-    Results(str(tmp_path / "results.db")).lease([config.run_key for config in configs[1:3]])
-    train(configs, store, lambda config: FakeEngine(), observer)
-    assert observer.taken_seeds == (1, 2)
+    configs = [run(seed, prototypes=n) for n in range(1, 13) for seed in range(2)]
+    assert train(store, configs, FakeEngine(), log, FakeClient(count))["complete"] == 24
+    assert max(open_tasks) <= 2 * 2 * 2  # workers, tasks for each, runs of a stack
+
+
+def test_workers_without_a_package_or_with_another_version_are_found_before_anything_is_leased(store, log):
+    client = FakeClient(trained)
+    client.versions = {"tcp://a": "", "tcp://b": "numpy 1.26.0, the driver has 2.4.6"}
+    with pytest.raises(ClusterError, match=r"^worker tcp://b: numpy 1.26.0, the driver has 2.4.6$"):
+        train(store, seeds(1), FakeEngine(), log, client)
+    client.versions = {"tcp://c": ModuleNotFoundError("No module named 'idwbench'")}
+    with pytest.raises(ClusterError, match=r"^worker tcp://c cannot run idwbench: ModuleNotFoundError: No module"):
+        train(store, seeds(1), FakeEngine(), log, client)
+    assert client.tasks == []
+    assert {run.attempt for run in store.find_runs()} == {0}
+
+
+def test_tasks_for_a_gpu_need_its_resource(store, log):
+    client = FakeClient(trained)
+    store.plan(seeds(1))
+    own = Runner(store, log, "torch", "cuda", cluster=cluster(client, GPU=1.0))
+    own.train(seeds(1), DATASET)
+    assert own.outcome["complete"] == 1
+    assert client.resources == [{"GPU": 1.0}]
+    assert client.tasks[0]["device"] == "cuda"
+
+
+def test_a_cluster_without_workers_is_waited_for_with_a_note(store, log):
+    assert train(store, seeds(1), FakeEngine(), log, FakeClient(trained, workers=0))["complete"] == 1
+    assert log.notes == ["tcp://10.0.0.1:8786 has no worker: waiting for one"]
+
+
+SWEEP = """
+name: mixed
+dataset: {name: two_moons, train_per_class: 10, test_per_class: 5, holdout_per_class: 0}
+protocol: {epochs: 2, batch_size: 5}
+seeds: 2
+grid:
+  - {method: idw, prototypes: 2}
+  - {kind: patch_study, cases: wrong, method: idw, prototypes: [2, 3]}
+  - {kind: mlp, width: 4, depth: 1, record: [true, false]}
+"""
+
+
+def test_runs_that_need_the_database_or_its_disk_are_trained_by_the_driver(log, tmp_path, monkeypatch):
+    client = FakeClient()
+    monkeypatch.setattr(cluster_worker, "_worker", lambda: (ADDRESS, lambda: False))
+    monkeypatch.setattr(cluster_worker, "_setup", None)
+    monkeypatch.setattr(cluster_connection, "connected", lambda *arguments: nullcontext(cluster(client)))
+    (tmp_path / "mixed.yaml").write_text(SWEEP)
+    status = run_sweep(tmp_path / "mixed.yaml", tmp_path / "dask.db", engine="torch", dask="local:2", observer=log)
+    assert (status.total, status.complete) == (10, 10)
+    sent = [RunConfig.model_validate_json(text) for task in client.tasks for text in task["stack"]]
+    kinds = sorted((config.model.kind, getattr(config.model, "record", None)) for config in sent)
+    # Two networks of the grid, two that only studies need, and the perceptrons that are not recorded.
+    assert kinds == [("mlp", False)] * 2 + [("prototypes", None)] * 4
+    assert "6 of the runs read or write beside the database: this process trains them" in log.notes
+    assert len(list((tmp_path / "dask.db.recordings").iterdir())) == 2
+    assert not (tmp_path / "dask.db.checkpoints").exists()
+    run_sweep(tmp_path / "mixed.yaml", tmp_path / "local.db", engine="torch")
+    for one, other in zip(*(Results(tmp_path / name).find_runs() for name in ("dask.db", "local.db")), strict=True):
+        assert one.run_key == other.run_key
+        timeless = {name: value for name, value in one.metrics.items() if "seconds" not in name[1]}
+        assert timeless.items() <= other.metrics.items()

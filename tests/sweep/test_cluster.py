@@ -1,0 +1,370 @@
+"""Clusters: their addresses, connections to real schedulers, and what a worker does with a task."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import pickle
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from engine_runs import replace_train, train_runs
+
+from idwbench.attention.scores import METHODS
+from idwbench.data.loading import load_dataset
+from idwbench.errors import ClusterError, ConfigError
+from idwbench.models.neighbours import PrototypeQuality
+from idwbench.plugins import load_plugin, register
+from idwbench.results.provenance import package_versions
+from idwbench.runs.config import run_config
+from idwbench.sweep import cluster_connection as connection
+from idwbench.sweep import cluster_worker as worker
+from idwbench.sweep.cluster_connection import local_workers
+from idwbench.sweep.cluster_executor import plugin_sources
+from idwbench.sweep.execution import run_sweep
+from idwbench.training.threads import limited_threads
+
+DATA = {"name": "two_moons", "train_per_class": 10, "test_per_class": 5, "holdout_per_class": 0}
+
+
+def run(seed=0, **settings):
+    return run_config(DATA, **{"method": "idw", "prototypes": 2, "epochs": 2, "seed": seed, **settings})
+
+
+@pytest.mark.parametrize("text", ["local:2", "tcp://localhost:8786", "tls://node-7.cluster:8786", "tcp://[::1]:8786"])
+def test_addresses_of_clusters_are_read(text):
+    assert local_workers(text) == (2 if text == "local:2" else 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "local", "local:0", "local:-1", "local:two", "localhost:8786", "tcp://host", "tcp://:8786", "tcp://host:0",
+     "tcp://host:99999", "http://host:80", "tcp://a b:8786", "tcp://host:8786\n", "inproc://x"],
+)  # fmt: skip
+def test_other_addresses_are_refused(text):
+    with pytest.raises(ConfigError, match=r"^dask: .*expected local:N, tcp://host:port or tls://host:port"):
+        local_workers(text)
+
+
+@pytest.fixture
+def as_worker(monkeypatch) -> Iterator[None]:
+    """Let this process train tasks; Dask tells a worker its address and whether its task was cancelled."""
+    monkeypatch.setattr(worker, "_worker", lambda: ("tcp://10.0.0.1:4000", lambda: False))
+    monkeypatch.setattr(worker, "_setup", None)
+    yield
+
+
+def task(*configs, **settings):
+    return {
+        "versions": package_versions(),
+        "stack": [config.model_dump_json() for config in configs],
+        "engine": "torch",
+        "device": "cpu",
+        "plugins": plugin_sources(configs),
+        "data_dir": "",
+        "data_dir_is_given": False,
+        "data_sha256": load_dataset(configs[0].dataset).sha256,
+        "checkpoints": None,
+        **settings,
+    }
+
+
+def test_a_worker_returns_the_bytes_of_a_local_training(as_worker):
+    configs = [run(0), run(1)]
+    answer = worker.train_task(task(*configs))
+    dataset = load_dataset(configs[0].dataset)
+    with limited_threads(1):
+        own = train_runs(configs, dataset, engine="torch")
+    qualities = PrototypeQuality(dataset.splits).stack_metrics(own)
+    own = [replace(result, metrics={**result.metrics, **more}) for result, more in zip(own, qualities, strict=True)]
+    assert [result.config.run_key for result in answer.results] == [config.run_key for config in configs]
+    for one, other in zip(answer.results, own, strict=True):
+        assert one.metrics == other.metrics
+        assert one.curve == other.curve
+        assert set(one.durations) == {"set_up", "training", "metrics"}
+        assert all(np.array_equal(one.arrays[name], other.arrays[name]) for name in ("keys", "values"))
+
+
+def test_a_cancelled_task_ends_with_its_epoch(monkeypatch):
+    monkeypatch.setattr(worker, "_worker", lambda: ("tcp://10.0.0.1:4000", lambda: True))
+    answer = worker.train_task(task(run(0), run(1)))
+    assert (answer.results, answer.failure[0]) == ((), "Stopped")
+
+
+def refused(content):
+    """Return the reason why a worker does not train a task."""
+    with pytest.raises(ClusterError) as caught:
+        worker.train_task(content)
+    assert str(caught.value).startswith("worker tcp://10.0.0.1:4000: ")
+    return str(caught.value).removeprefix("worker tcp://10.0.0.1:4000: ")
+
+
+def test_other_versions_are_refused_but_not_other_builds(as_worker):
+    versions = package_versions()
+    message = refused(task(run(0), versions={**versions, "numpy": "1.0.0", "absent": "3.1"}))
+    assert message == f"numpy {versions['numpy']}, the driver has 1.0.0; absent is missing, the driver has 3.1"
+    assert worker.version_problem({**versions, "torch": versions["torch"].partition("+")[0] + "+other"}) == ""
+
+
+def test_other_data_and_data_that_a_worker_cannot_read_is_refused_in_one_line(as_worker, tmp_path):
+    message = refused(task(run(0), data_sha256="0" * 64))
+    assert message.startswith("the data set two_moons differs: its SHA-256 begins with ")
+    assert message.endswith(f"the driver's with {'0' * 12}")
+    file = tmp_path / "table.csv"
+    file.write_text("a,label\n" + "1,x\n2,y\n" * 20)
+    sent = task(run_config({"name": "csv", "path": str(file)}, method="idw", prototypes=2))
+    file.unlink()
+    assert refused(sent) == f"{file}: no such file"
+
+
+def test_a_failure_is_returned_as_text_and_a_full_disk_is_no_failure_of_a_run(as_worker, monkeypatch):
+    def fail(*arguments):
+        raise RuntimeError("no more memory") from cause
+
+    replace_train(monkeypatch, "torch", fail)
+    cause = None
+    name, message, text = worker.train_task(task(run(0))).failure
+    assert (name, message) == ("RuntimeError", "no more memory")
+    assert text.startswith("Traceback")
+    cause = OSError(28, "No space left on device")
+    assert refused(task(run(0))) == "a file of the training: cannot be written: No space left on device"
+
+
+def test_a_refusal_can_be_sent_from_a_worker_to_the_driver():
+    error = ClusterError("torch 2.6.0", hint="install it", location=("dask",))
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+PLUGIN = """
+from idwbench import register
+@register("{name}")
+def score(inputs, keys):
+    return -(inputs.unsqueeze(-2) - keys.unsqueeze(-3)).abs().sum(-1){end}
+"""
+
+
+def test_a_plugin_travels_by_content_and_replaces_an_earlier_one_of_its_name(as_worker, tmp_path):
+    file = tmp_path / "plugin.py"
+    sent = []
+    for end in ("", " * 2"):
+        file.write_text(PLUGIN.format(name="taxi", end=end))
+        load_plugin(file)
+        sent.append((METHODS["taxi"].sha256, task(run(0, method="taxi"))))
+    file.unlink()
+    for sha256, content in sent:
+        assert worker.train_task(content).failure is None
+        assert METHODS["taxi"].sha256 == sha256
+
+
+def test_a_method_of_a_module_is_imported_by_name_and_must_be_the_same(as_worker, tmp_path, monkeypatch):
+    (tmp_path / "city_distance.py").write_text(PLUGIN.format(name="city", end=""))
+    monkeypatch.syspath_prepend(tmp_path)
+    __import__("city_distance")
+    sent = task(run(0, method="city"))
+    assert (sent["plugins"][0]["module"], sent["plugins"][0]["code"]) == ("city_distance", None)
+    assert worker.train_task(sent).failure is None
+    monkeypatch.delitem(sys.modules, "city_distance")
+    (tmp_path / "city_distance.py").write_text(PLUGIN.format(name="city", end=" * 3"))
+    METHODS.pop("city")
+    assert "differs from that of the driver" in refused(sent)
+
+
+def test_a_method_of_a_notebook_is_refused_by_the_driver():
+    @register("in_a_cell")
+    def score(inputs, keys):
+        return inputs @ keys.mT
+
+    score.__module__ = "__main__"
+    with pytest.raises(ClusterError, match=r"method 'in_a_cell' is defined in a notebook or script, which workers"):
+        plugin_sources([run(0, method="in_a_cell")])
+
+
+def test_checkpoints_are_kept_only_in_a_folder_that_the_worker_shares(tmp_path: Path):
+    folder = tmp_path / "results.db.checkpoints"
+    inode = tmp_path.stat().st_ino
+    assert worker._checkpoints((str(folder), inode)) == folder
+    assert worker._checkpoints((str(folder), inode + 1)) is None
+    assert worker._checkpoints(("/no/such/folder/results.db.checkpoints", inode)) is None
+    assert worker._checkpoints(None) is None
+
+
+SWEEP = """
+name: small
+dataset: {name: two_moons, train_per_class: 20, test_per_class: 5, holdout_per_class: 0}
+protocol: {epochs: 3}
+seeds: 3
+grid: {method: [idw, fc_relu], prototypes: [2, 4]}
+"""
+CONTENT = "select run_key, name, data from runs join arrays on run_id = id order by 1, 2"
+
+
+@pytest.fixture
+def short_wait(monkeypatch):
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.5)
+
+
+@contextmanager
+def silent_server(answer: bytes) -> Iterator[int]:
+    """Listen on a port and answer each connection with these bytes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    client, _ = server.accept()
+                except OSError:
+                    return
+                with client:
+                    client.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def unreachable(address: str) -> str:
+    with pytest.raises(ClusterError) as found, connection.connected(address):
+        pass
+    return str(found.value)
+
+
+def test_a_port_where_nothing_listens_is_one_line(short_wait):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    message = unreachable(f"tcp://127.0.0.1:{port}")  # on a busy machine the connection is too slow to be refused
+    assert message.startswith(f"no Dask scheduler answers at tcp://127.0.0.1:{port} (")
+    assert "\n" not in message
+
+
+def test_the_reason_is_what_the_operating_system_says():
+    refusal = OSError("Timed out trying to connect")
+    refusal.__cause__ = RuntimeError("in <TCPConnector>: ConnectionRefusedError: [Errno 111] Connection refused")
+    assert connection._reason(refusal) == "Connection refused"
+    assert connection._reason(OSError(24, "Too many open files")) == "Too many open files"
+    assert connection._reason(ValueError("not a message\nof Dask")) == "not a message"
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n" * 20])
+def test_a_server_of_another_kind_is_one_line(short_wait, answer):
+    with silent_server(answer) as port:
+        message = unreachable(f"tcp://127.0.0.1:{port}")
+    assert message.startswith(f"no Dask scheduler answers at tcp://127.0.0.1:{port} (")
+    assert "\n" not in message
+
+
+def test_an_encrypted_address_without_certificates_is_one_line(short_wait):
+    message = unreachable("tls://127.0.0.1:9")
+    assert message.startswith("tls://127.0.0.1:9 needs certificates (set DASK_DISTRIBUTED__COMM__TLS__CA_FILE")
+
+
+def test_the_missing_package_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    message = unreachable("local:2")
+    assert message == "dask: needs the Python package 'distributed' (pip install 'idwbench[cluster]')"
+
+
+def test_processes_that_cannot_start_are_one_line(monkeypatch):
+    import distributed
+
+    def fail(**settings):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(distributed, "LocalCluster", fail)
+    assert unreachable("local:3") == "3 processes cannot be started (Too many open files)"
+
+
+def test_an_interruption_is_raised_after_what_cannot_be_interrupted(monkeypatch):
+    started = threading.Event()
+    monkeypatch.setattr(connection, "wait", lambda futures: interrupt(started))
+
+    def interrupt(started):
+        if not started.is_set():
+            started.set()
+            raise KeyboardInterrupt
+
+    result, interruption = connection._uninterrupted(lambda: started.wait(60))
+    assert result is True
+    assert isinstance(interruption, KeyboardInterrupt)
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> dict[str, str]:
+    """The environment with one self-signed certificate for all sides."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "idwbench")])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(
+        now + datetime.timedelta(days=1)
+    )
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    certificate = builder.sign(key, hashes.SHA256())
+    cert_file, key_file = tmp_path / "node.pem", tmp_path / "node.key"
+    cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    form = serialization.PrivateFormat.PKCS8
+    key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+    prefix = "DASK_DISTRIBUTED__COMM__"
+    settings = {f"{prefix}TLS__CA_FILE": str(cert_file), f"{prefix}REQUIRE_ENCRYPTION": "true"}
+    for side in ("SCHEDULER", "WORKER", "CLIENT"):
+        settings[f"{prefix}TLS__{side}__CERT"] = str(cert_file)
+        settings[f"{prefix}TLS__{side}__KEY"] = str(key_file)
+    return {**os.environ, **settings}
+
+
+@contextmanager
+def started(*command: str, environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Run a command of Dask until the end of the block; its first lines of output have to be read."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli." + command[0], *command[1:]],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGKILL)
+
+
+def address_in(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "Scheduler at:" in line:
+            return line.split()[-1]
+    raise AssertionError("the scheduler has not started")
+
+
+@pytest.mark.slow
+def test_a_sweep_on_an_encrypted_scheduler_has_the_bytes_of_a_local_one(tmp_path, tls):
+    sweep = tmp_path / "small.yaml"
+    sweep.write_text(SWEEP)
+    run_sweep(sweep, tmp_path / "local.db")
+    quiet = ("--no-dashboard", "--host", "127.0.0.1")
+    with started("dask_scheduler", *quiet, "--protocol", "tls", "--port", "0", environment=tls) as scheduler:
+        address = address_in(scheduler)
+        with started("dask_worker", address, *quiet, "--nthreads", "1", "--no-nanny", environment=tls):
+            command = [sys.executable, "-m", "idwbench", "sweep", str(sweep), "--db", str(tmp_path / "dask.db")]
+            done = subprocess.run([*command, "--dask", address], env=tls, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "distributed" not in done.stderr
+    contents = []
+    for name in ("local.db", "dask.db"):
+        with sqlite3.connect(tmp_path / name) as database:
+            contents.append(database.execute(CONTENT).fetchall())
+    assert contents[0] == contents[1] and len(contents[0]) == 24
