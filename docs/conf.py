@@ -6,10 +6,8 @@ results/published/ are the same on the site and on a code host.
 
 from __future__ import annotations
 
-import ast
 import logging
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from pygments.lexers.special import TextLexer
 
 import idwbench
 
-ROOT = Path(__file__).parents[1]
 logging.getLogger("alembic").setLevel(logging.WARNING)  # the examples make databases
 
 project, author = "idwbench", "the idwbench authors"
@@ -29,6 +26,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
@@ -73,54 +71,6 @@ linkcheck_anchors = False
 linkcheck_timeout = 20
 
 
-def imported_names() -> dict[str, list[str]]:
-    """Return what the Python blocks of the pages import from modules of the package, by module."""
-    names: dict[str, set[str]] = {}
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
-            for node in ast.walk(ast.parse(block)):
-                if isinstance(node, ast.ImportFrom) and str(node.module).startswith("idwbench."):
-                    names.setdefault(str(node.module), set()).update(alias.name for alias in node.names)
-    return {module: sorted(names[module]) for module in sorted(names)}
-
-
-def described(qualified: str, member: Any) -> str:
-    """Return the directive that documents a member."""
-    if isinstance(member, type):
-        return f".. autoclass:: {qualified}\n   :members:\n"
-    return f".. autofunction:: {qualified}\n" if callable(member) else f".. autodata:: {qualified}\n"
-
-
-def section(title: str, underline: str) -> str:
-    """Return a heading."""
-    return f"{title}\n{underline * len(title)}\n"
-
-
-def public_names() -> str:
-    """Return the sections of the names of ``idwbench.__all__``."""
-    found = [described(f"idwbench.{name}", getattr(idwbench, name)) for name in sorted(idwbench.__all__, key=str.lower)]
-    return "\n".join(found)
-
-
-def names_of_modules() -> str:
-    """Return the sections of the names that the pages import from modules."""
-    public = [getattr(idwbench, name) for name in idwbench.__all__]
-    parts = []
-    for module, names in imported_names().items():
-        members = {name: getattr(import_module(module), name) for name in names}
-        found = [described(f"{module}.{name}", one) for name, one in members.items() if one not in public]
-        if found and module != "idwbench.errors":
-            parts += [section(module, "-"), *found]
-    return "\n".join(parts)
-
-
-def fill_api(app: Any, docname: str, source: list[str]) -> None:
-    """Replace the two markers of the page of the API by what the package declares."""
-    if docname == "docs/api":
-        text = source[0].replace(".. public names", public_names())
-        source[0] = text.replace(".. names of modules", names_of_modules())
-
-
 def add_title(app: Any, docname: str, source: list[str]) -> None:
     """Give a published table a title; its file begins with a heading of the third level, or with none."""
     if docname.startswith("results/published/") and not source[0].startswith("# "):
@@ -143,7 +93,6 @@ def is_left_out(app: Any, what: str, name: str, member: Any, skip: bool, options
 
 def setup(app: Any) -> None:
     """Connect the functions above, and show CSV blocks as text."""
-    app.connect("source-read", fill_api)
     app.connect("source-read", add_title)
     app.connect("build-finished", add_entrance)
     app.connect("autodoc-skip-member", is_left_out)

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md") if "gallery" not in path.parts),
+)
 
 
 @dataclass(frozen=True)
@@ -29,20 +33,15 @@ class Block:
 
     def outputs(self) -> list[list[str]]:
         """Of a block of a console the lines below each command."""
-        found: list[list[str]] = []
-        for line in self.text.splitlines():
-            if line.startswith("$ "):
-                found.append([])
-            else:
-                found[-1].append(line)
-        return found
+        return [part.splitlines()[1:] for part in re.split(r"^\$ ", self.text, flags=re.MULTILINE)[1:]]
 
 
 def page_text(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-def blocks_of(page: str) -> list[Block]:
+def blocks_of(page: str, language: str | None = None) -> list[Block]:
     text = page_text(page)
-    found = re.finditer(r"^```([^\n`]*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
-    return [Block(page, text[: one.start()].count("\n") + 1, one[1], one[2]) for one in found]
+    matches = re.finditer(r"^```([^\n`]*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    blocks = [Block(page, text[: match.start()].count("\n") + 1, match[1], match[2]) for match in matches]
+    return [block for block in blocks if language in (None, block.language)]

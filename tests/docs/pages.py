@@ -1,4 +1,16 @@
-"""What the blocks of a page find in their folder before the first is run."""
+"""What is special about the blocks of a page: every block that is not named here is run as it is.
+
+- PREPARED: what the blocks find in their folder before the first is run.
+- PARSED: commands that take minutes, or need what a test does not have. The command line must accept them, and the
+  sweep files that they name must exist; a prefix "" stands for all commands of the page.
+- PROGRAMS: commands of other programs, with the reason for which they are not run.
+- COMPILED: Python blocks that are only compiled. ELSEWHERE: Python blocks that another test runs, with its file.
+- SHORTER: options that keep a command short, or let it be repeated. SMALLER: what is replaced in a sweep before it is
+  saved, once the sweep of the page was planned.
+- FILES: files that exist after the last block. HOLDS: expressions that are then true, of the names of the Python blocks
+  and of all printed lines: in order in `printed`, as one text in `output`, with single spaces in `words`.
+- SHOWN: words of those lines of the page's text blocks that were printed, but for the width of their columns.
+"""
 
 from __future__ import annotations
 
@@ -21,29 +33,20 @@ def sweep(name: str, dataset: str, grid: str, db: str = DATABASE, protocol: str 
     path.unlink()
 
 
-def short_sweeps() -> None:
-    """Put the sweep of the tutorial in the folder, with one seed."""
-    Path("sweeps").mkdir()
-    text = (ROOT / "sweeps/two_moons.yaml").read_text(encoding="utf-8")
-    Path("sweeps/two_moons.yaml").write_text(text.replace("seeds: 10", "seeds: 1"), encoding="utf-8")
-
-
 def tutorial() -> None:
-    """Shorten the shipped sweep."""
-    short_sweeps()
-    shipped_sweeps()["two_moons"] = Path("sweeps/two_moons.yaml").absolute()
+    """Shorten the shipped sweep to one seed."""
+    text = (ROOT / "sweeps/two_moons.yaml").read_text(encoding="utf-8")
+    Path("two_moons.yaml").write_text(text.replace("seeds: 10", "seeds: 1"), encoding="utf-8")
+    shipped_sweeps()["two_moons"] = Path("two_moons.yaml").absolute()
 
 
 def patching() -> None:
-    [rows] = [block.text for block in blocks_of("docs/patching.md") if block.language == "csv"]
-    Path("patches.csv").write_text(rows, encoding="utf-8")
+    [rows] = blocks_of("docs/patching.md", "csv")
+    Path("patches.csv").write_text(rows.text, encoding="utf-8")
 
 
 def claims() -> None:
     sweep("small", "two_moons", "{method: idw, prototypes: 2}", "results.db")
-
-
-def quality() -> None:
     sweep("small", "two_moons", "{method: idw, prototypes: 2}")
 
 
@@ -60,22 +63,93 @@ def hash_tables() -> None:
     sweep("hash_table_learned", "{name: lookup, items: 4, dimensions: 2, queries: 8}", learned)
 
 
-def html_page() -> None:
-    sweep("two_moons", "two_moons", "{method: idw, prototypes: 16}")
-
-
 def own_text() -> None:
     Path("my.txt").write_text("A fox saw a crow with a piece of cheese.\n" * 60, encoding="utf-8")
 
 
 PREPARED: dict[str, Callable[[], None]] = {
     "docs/claims.md": claims,
+    "docs/dual_form.md": perceptrons,
     "docs/hash_table.md": hash_tables,
     "docs/language_models.md": own_text,
-    "docs/lstm.md": own_text,
-    "docs/mlp.md": perceptrons,
-    "docs/page.md": html_page,
     "docs/patching.md": patching,
-    "docs/quality.md": quality,
     "docs/tutorial.md": tutorial,
+}
+PARSED: dict[tuple[str, str], str] = {
+    ("docs/published.md", "idwbench sweep sweeps/dual_history.yaml"): "records 3.8 GB",
+    ("docs/published.md", "idwbench explain RUN_KEY"): "needs the recording above",
+    ("docs/attribution.md", ""): "needs the long training of the first block",
+    ("docs/cluster.md", ""): "needs a cluster or a server; tests/sweep, tests/cli/test_cli_postgresql.py",
+    ("docs/dual_form.md", ""): "minutes: fifteen perceptrons on MNIST",
+    ("docs/hash_table.md", ""): "minutes: 24,970 tables",
+    ("docs/language_models.md", ""): "minutes, and a recording of gigabytes",
+    ("docs/sweeps.md", "idwbench runs watch"): "watches; tests/cli",
+}
+PROGRAMS: dict[str, str] = {
+    "source .venv/bin/activate": "the tests run in an environment",
+    "python3 -m venv .venv": "tests/packaging/test_wheel.py makes environments",
+    ".venv/bin/pip install .": "tests/packaging/test_wheel.py installs",
+    "dask ": "needs a cluster",
+    "openssl ": "makes keys for a cluster",
+    "export DASK_": "settings of a cluster",
+}
+COMPILED: dict[tuple[str, int], str] = {("docs/cluster.md", 0): "needs Slurm"}
+ELSEWHERE: dict[str, str] = {"docs/kernel_regression.md": "tests/sweep/test_kernel_regression_runs.py"}
+SHORTER: dict[tuple[str, str], list[str]] = {
+    ("docs/explain.md", "idwbench train"): ["--epochs", "3"],
+    ("docs/patching.md", "idwbench train"): ["--epochs", "5"],
+    ("docs/patching.md", "idwbench patch"): ["--force"],
+}
+SMALLER: dict[str, tuple[tuple[str, str], ...]] = {
+    "docs/baselines.md": (("idw, prototypes: 6", "idw, prototypes: 6, epochs: 1"), ("seeds: 3", "seeds: 1")),
+}
+# Languages of blocks that are not code, or are checked by other tests: SQL by tests/results/test_results_docs.py.
+NOT_CODE = {"", "csv", "sql", "text", "toml", "{eval-rst}", "{toctree}", "{include}"}
+SHOWN = {"README.md": ("test", "code"), "docs/tutorial.md": ("test", "types"), "docs/reports.md": ("test", "two_moons")}
+FILES: dict[str, tuple[str, ...]] = {
+    "README.md": ("model.pt", "patched.pt", "powers.yaml"),
+    "docs/database.md": ("runs.csv", "idw.csv", "board"),
+    "docs/explain.md": ("why.png",),
+    "docs/exports.md": ("model.onnx", "moons_model.py", "patched.onnx", "centroids.pt"),
+    "docs/patching.md": ("without.pt",),
+    "docs/reports.md": ("rates.csv", "curves.png", "report.html", "rates.html", "idw.html"),
+    "docs/tutorial.md": ("model.pt", "patched.pt", "moons.png", "two_moons.png"),
+}
+HOLDS: dict[str, tuple[str, ...]] = {
+    "docs/attribution.md": (
+        "top.shape == (3, 5)",
+        "(dataset.train.labels[top] == np.asarray(answers)[:, None]).mean() > 0.5",
+    ),
+    "docs/baselines.md": ("0.5 < float(printed[-1].split()[0]) <= 1", "float(printed[-1].split()[1]) >= 0"),
+    "docs/database.md": (
+        "any(line.startswith('run data set model seed state test accuracy time') for line in words)",
+        "replay.identical",
+        "removal.planned == (keys[0],)",
+        "'(16, 2) (16, 2)' in printed",
+    ),
+    "docs/dual_form.md": (
+        "'the recording of run my_run needs 1.6 MB in recordings' in printed and 'True' in printed",
+        "np.allclose(totals.sum(1), memory.attention(queries).sum(1), rtol=1e-4)",
+        "shares.shape == (2, 4000)",
+        "'two_moons 20' in printed and any('| layer_2 |' in line for line in printed)",
+    ),
+    "docs/estimators.md": ("\"['first' 'second']\" in output", "'True' in printed"),
+    "docs/explain.md": ("[layer.name for layer in explained.layers] == ['layer_0', 'layer_1', 'layer_2']",),
+    "docs/exports.md": (
+        "'idw · 12 prototypes · p=4, ε=0.001' in output and '\"card\": 1' in output",
+        "str(TRUSTED_TYPES) in printed and \"['upper' 'lower']\" in output",
+    ),
+    "docs/hash_table.md": ("bool(capacities and hash_table.projections)",),
+    "docs/language_models.md": (
+        "0 < float(printed[0]) < 4 and bool(printed[1])",
+        "printed[2].endswith('(5, 17)')",  # 16 characters and the unknown ones
+        "1 < float(printed[3]) < 2 and printed[4].startswith(\"('crow', 0.\")",
+        "[line.split()[0] for line in printed[5:]] == ['lstm.input', 'lstm.recurrent', 'head']",
+        "'saw [a] crow' in printed[5]",
+    ),
+    "docs/layers.md": ("output.count('torch.Size') == 6",),
+    "docs/patching.md": (
+        "Path('restored.pt').read_bytes() == Path('model.pt').read_bytes()",
+        "[patch.holds for patch in patched.recorded_patches()] == [True] * len(patched.patches)",
+    ),
 }

@@ -1,4 +1,4 @@
-"""Every code block of README.md, CONTRIBUTING.md and docs/ is run, or checked as `treatment.py` says.
+"""Every code block of README.md, CONTRIBUTING.md and docs/ is run, or checked as `pages.py` says.
 
 The blocks of a page are run in order, in one folder, and those of Python in one namespace. Commands of idwbench run in
 this process; those that take minutes are only parsed. A sweep in a block is planned, and saved under its name. Pages
@@ -14,12 +14,23 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer.main
 from blocks import PAGES, ROOT, Block, blocks_of, page_text
-from checks import CHECKS, Outcome
-from pages import PREPARED
-from treatment import COMPILED, ELSEWHERE, NOT_CODE, PARSED, PROGRAMS, SHORTER, SMALLER
+from pages import (
+    COMPILED,
+    ELSEWHERE,
+    FILES,
+    HOLDS,
+    NOT_CODE,
+    PARSED,
+    PREPARED,
+    PROGRAMS,
+    SHORTER,
+    SHOWN,
+    SMALLER,
+)
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
@@ -28,7 +39,7 @@ from idwbench.sweep.spec import plan, read_sweep
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
-SHELLS, QUICK = ("sh", "console"), {"CONTRIBUTING.md", "docs/cluster.md", "docs/postgresql.md", "docs/layers.md"}
+SHELLS, QUICK = ("sh", "console"), {"CONTRIBUTING.md", "docs/cluster.md", "docs/index.md", "docs/layers.md"}
 
 
 def is_run(page: str, command: str) -> bool:
@@ -53,46 +64,54 @@ def test_the_blocks_of_the_page_run_in_order(page, tmp_path, monkeypatch, capsys
     monkeypatch.syspath_prepend(tmp_path)  # a program finds the modules beside it
     monkeypatch.delenv("IDWBENCH_DB", raising=False)
     known = dict(shipped_sweeps())
+    names: dict[str, Any] = {"__name__": "docs"}
+    printed: list[str] = []
     try:
         PREPARED.get(page, lambda: None)()
-        outcome = Outcome({"__name__": "docs"}, [])
         capsys.readouterr()
         for block in blocks_of(page):
-            run_block(block, outcome)
-            outcome.printed += capsys.readouterr().out.splitlines()
+            printed += run_block(block, names)
+            printed += capsys.readouterr().out.splitlines()
     finally:
         shipped_sweeps().update(known)
-    if page in CHECKS:
-        CHECKS[page](outcome)
+    assert {*FILES.get(page, ())} <= {path.name for path in tmp_path.iterdir()}
+    words = {" ".join(line.split()) for line in printed}
+    for line in "".join(block.text for block in blocks_of(page, "text")).splitlines():
+        if any(word in line for word in SHOWN.get(page, ())):
+            assert " ".join(line.split()) in words
+    for expression in HOLDS.get(page, ()):
+        context = {"np": np, "Path": Path} | names | {"printed": printed, "words": words, "output": "\n".join(printed)}
+        assert eval(expression, context), expression
 
 
-def run_block(block: Block, outcome: Outcome) -> None:
-    place = f"{block.page}:{block.line}"
+def run_block(block: Block, names: dict[str, Any]) -> list[str]:
+    """Run or check a block, and return what its commands printed."""
+    printed: list[str] = []
     if block.language == "python":
-        run_python(block, outcome.names)
+        run_python(block, names)
     elif block.language == "yaml":
         path = saved(block)
         spec = read_sweep(path)
-        assert spec.sampler is not None or plan(spec), place
-        text = block.text
+        assert spec.sampler is not None or plan(spec), f"{block.page}:{block.line}"
         for long, short in SMALLER.get(block.page, ()):
-            assert long in text, (block.page, long)
-            text = text.replace(long, short)
-        path.write_text(text, encoding="utf-8")
+            assert long in block.text, (block.page, long)
+            path.write_text(path.read_text(encoding="utf-8").replace(long, short), encoding="utf-8")
     elif block.language in SHELLS:
         outputs = block.outputs() if block.language == "console" else []
         for number, command in enumerate(block.commands()):
             lines = run_command(block.page, command)
-            outcome.printed += lines
+            printed += lines
             expected = {masked(line) for line in outputs[number]} if outputs and lines else set()
-            assert expected <= {masked(line) for line in lines}, f"{place}: {command}"
+            assert expected <= {masked(line) for line in lines}, f"{block.page}:{block.line}: {command}"
     else:
-        assert block.language.split(" ")[0] in NOT_CODE, f"{place}: which language is '{block.language}'?"
+        known = block.language.split(" ")[0] in NOT_CODE
+        assert known, f"{block.page}:{block.line}: which language is '{block.language}'?"
+    return printed
 
 
 def run_python(block: Block, names: dict[str, Any]) -> None:
     """Run a block as a file, since the source of a registered score is part of the keys of its runs."""
-    same = [one for one in blocks_of(block.page) if one.language == "python"]
+    same = blocks_of(block.page, "python")
     path = Path(f"block_{block.line}.py").absolute()
     path.write_text(block.text, encoding="utf-8")
     code = compile(block.text, str(path), "exec")
@@ -160,7 +179,7 @@ def test_every_treatment_is_needed():
     for prefix in PROGRAMS:
         assert any(command.startswith(prefix) for _, command in commands), prefix
     for page, number in COMPILED:
-        assert number < sum(block.language == "python" for block in blocks_of(page))
+        assert number < len(blocks_of(page, "python"))
     for page, test in ELSEWHERE.items():
         assert Path(page).name in (ROOT / test).read_text(encoding="utf-8")
 

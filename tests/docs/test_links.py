@@ -5,12 +5,15 @@ Whether other sites answer is checked by `make linkcheck`, which needs a network
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
-from pathlib import Path
 from urllib.parse import urlsplit
 
-from blocks import PAGES, ROOT, page_text
+from blocks import PAGES, ROOT, blocks_of, page_text
 from PIL import Image
+
+import idwbench
 
 PUBLISHED = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "results/published").rglob("*.md"))
 ALL = [*PAGES, "CHANGES.md", *PUBLISHED]
@@ -73,9 +76,20 @@ def test_an_address_in_a_text_is_a_link():
 
 
 def test_the_site_has_every_page_and_the_readme_leads_to_it():
-    index = page_text("docs/index.md")
+    for index, folder in (("docs/index.md", "docs"), ("docs/api/index.md", "docs/api")):
+        text = page_text(index)
+        for path in (ROOT / folder).glob("*.md"):
+            assert path.stem == "index" or re.search(rf"^{path.stem}$", text, flags=re.MULTILINE), path
     assert {"docs/index.md", "docs/tutorial.md", "docs/published.md"} <= set(links("README.md"))
-    for page in PAGES:
-        name = Path(page).stem
-        if page.startswith("docs/") and name != "index":
-            assert re.search(rf"^{name}$", index, flags=re.MULTILINE), name
+
+
+def test_the_api_has_every_public_name_and_every_name_that_pages_import():
+    api = "".join(page_text(page) for page in PAGES if page.startswith("docs/api/"))
+    documented = re.findall(r"auto(?:class|function|data):: (\S+)", api)
+    assert {f"idwbench.{name}" for name in idwbench.__all__} <= set(documented)
+    values = [pkgutil.resolve_name(name) for name in documented]
+    code = [block.text for page in PAGES for block in blocks_of(page, "python")]
+    for module, names in re.findall(r"^from (idwbench\.\S+) import (.+)$", "\n".join(code), flags=re.MULTILINE):
+        for name in names.split(", "):
+            value = getattr(importlib.import_module(module), name)
+            assert module == "idwbench.errors" or any(value is one for one in values), f"{module}.{name}"

@@ -13,7 +13,7 @@ from idwbench.sweep.spec import plan, read_sweep
 
 
 def sweep_text(page: str) -> str:
-    return next(block.text for block in blocks_of(page) if block.language == "yaml")
+    return blocks_of(page, "yaml")[0].text
 
 
 def test_the_sweep_of_the_readme_has_the_runs_of_its_grid_and_the_error_that_the_readme_shows(tmp_path):
@@ -29,7 +29,7 @@ def test_the_sweep_of_the_readme_has_the_runs_of_its_grid_and_the_error_that_the
 
 def test_the_sweep_of_the_page_of_perceptrons_is_the_shipped_one(tmp_path):
     path = tmp_path / "perceptrons.yaml"
-    path.write_text(sweep_text("docs/mlp.md"))
+    path.write_text(sweep_text("docs/dual_form.md"))
     shipped = plan(read_sweep(shipped_sweeps()["dual_form"]))
     assert [run.run_key for run in plan(read_sweep(path))] == [run.run_key for run in shipped]
 

@@ -32,7 +32,7 @@ def a_result(keys, values) -> RunResult:
 
 
 def by_loops(dataset: Dataset, keys, values) -> dict[tuple[str, str], float]:
-    """The definitions of docs/quality.md, from SciPy's distances."""
+    """The definitions of docs/methods.md, from SciPy's distances."""
     train = dataset.train
     between = cdist(train.inputs.astype(np.float64), keys.astype(np.float64))
     inside = cdist(train.inputs.astype(np.float64), train.inputs.astype(np.float64))

@@ -1,4 +1,4 @@
-"""The limits in docs/page.md are those of the page."""
+"""The limits in docs/reports.md are those of the page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from idwbench.page import charts, chosen, content, patches, prototypes, writing
 
-PAGE = (Path(__file__).parents[2] / "docs/page.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/reports.md").read_text(encoding="utf-8")
 
 
 def test_the_limits_are_those_of_the_page() -> None:

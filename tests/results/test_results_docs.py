@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import os
 import re
-import socket
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,6 @@ from idwbench.results.tables import metadata
 
 PAGE = (Path(__file__).parents[2] / "docs" / "database.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
-PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture
@@ -27,18 +24,6 @@ def filled(store, make_config, make_result, make_diverged):
 def test_every_query_of_the_page_answers(filled, query):
     with filled._database.read() as connection:
         assert connection.exec_driver_sql(query).all()
-
-
-@pytest.mark.parametrize("backend", ["sqlite"])
-def test_the_python_of_the_page_runs(filled, db, monkeypatch, capsys):
-    monkeypatch.chdir(Path(db).parents[1])
-    assert os.path.exists("results/idwbench.db")
-    for code in PYTHON:
-        exec(code, {})
-    out = capsys.readouterr().out
-    assert "(16, 2) (16, 2)\n" in out
-    assert "\n0.04 25\n" in out
-    assert f"\n1 complete {socket.gethostname()} " in out
 
 
 def test_every_table_and_column_is_documented():

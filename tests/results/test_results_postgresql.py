@@ -23,7 +23,7 @@ def backend():
 
 
 ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
-PAGE = (Path(__file__).parents[2] / "docs" / "postgresql.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

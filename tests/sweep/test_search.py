@@ -238,7 +238,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_sweep_of_the_page_of_searches_is_read(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs/search.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/sweeps.md").read_text(encoding="utf-8").split("## Searching")[1]
     spec = read(tmp_path, page.split("```yaml\n")[1].split("```")[0])
     assert spec.sampler is not None
     keys = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")}

@@ -17,7 +17,7 @@ from idwbench.runs.protocol import Protocol, default_protocol
 from idwbench.sweep.spec import plan, read_sweep
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/sweeps.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/sweeps.md").read_text(encoding="utf-8").split("## Searching beyond a grid")[0]
 PROTOTYPES = {"scale": "prototypes"}
 SIX = {"fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw"}
 PAPER_RUNS = {
