@@ -23,14 +23,28 @@ _SHAPES = {"inputs": "(…, batch, features)", "keys": "(…, prototypes, featur
 
 
 def scores(inputs: Tensor, keys: Tensor, method: str = "idw", **parameters: Any) -> Tensor:
-    """Return the scores (…, batch, prototypes) of `inputs` (…, batch, features) and `keys` (…, prototypes, features).
+    """Return the scores s(x_i, k_j) of all pairs of an input and a key, such as −log(ε + ‖x_i − k_j‖^p) of ``idw``.
 
-    `method` is the name of a registered method; its `parameters` have defaults. The scores have the type of the inputs;
-    they are computed in float32 at least, and in float64 where d² may exceed float32.
+    Shapes: `inputs` x (…, batch, features) and `keys` k (…, prototypes, features) give scores (…, batch, prototypes);
+    the leading axes broadcast. The scores have the type of the inputs. They are computed in float32 at least, and in
+    float64 where d² may exceed float32. Gradients with respect to inputs and keys are those of autograd.
+
+    Args:
+        inputs: The inputs, or queries.
+        keys: The keys.
+        method: The name of a registered method: ``idw``, ``inv_dist``, ``neg_dist``, ``gaussian``, ``cosine``,
+            ``scaled_dot``, ``fc_relu``, or one of your own.
+        parameters: Parameters of the method, such as ``power`` and ``epsilon``; they have defaults.
 
     Raises:
         ConfigError: unknown method or parameter, a value out of range, or tensors whose shapes, types or devices do not
             fit.
+
+    Example:
+        >>> import torch
+        >>> from idwbench import scores
+        >>> scores(torch.tensor([[0.0, 3.0]]), torch.tensor([[0.0, 0.0], [4.0, 0.0]]), "neg_dist")
+        tensor([[ -9., -25.]])
     """
     chosen = get_method(method)
     resolved = chosen.resolve(parameters)

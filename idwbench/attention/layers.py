@@ -167,7 +167,19 @@ class MultiheadAttention(nn.MultiheadAttention):
 
 
 class SelfAttention(MultiheadAttention):
-    """Multi-head attention of a sequence to itself; arguments and parameters are those of `MultiheadAttention`."""
+    """Multi-head attention of a sequence to itself: out_proj(concat_h Σ_j a(q_hi, k_hj) · v_hj).
+
+    q, k and v are linear projections of one sequence. Arguments, names and shapes of parameters, and errors are those
+    of `MultiheadAttention`; its `forward` takes one sequence instead of three.
+
+    Example:
+        >>> import torch
+        >>> from idwbench import SelfAttention
+        >>> layer = SelfAttention(16, 4, "idw", power=2, batch_first=True)
+        >>> output, weights = layer(torch.randn(2, 5, 16))
+        >>> output.shape, weights.shape
+        (torch.Size([2, 5, 16]), torch.Size([2, 5, 5]))
+    """
 
     def forward(  # type: ignore[override]
         self,
@@ -178,7 +190,11 @@ class SelfAttention(MultiheadAttention):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return what `MultiheadAttention` returns with `inputs` as query, key and value."""
+        """Return the output (…, L, embed_dim), and the weights after dropout if `need_weights`, otherwise None.
+
+        `inputs` (L, batch, embed_dim), or (batch, L, embed_dim) if `batch_first`, are query, key and value. The masks,
+        the other arguments, the shapes and the errors are those of `MultiheadAttention.forward`.
+        """
         return super().forward(
             inputs, inputs, inputs, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
         )

@@ -60,10 +60,28 @@ class Judgement:
 
 
 def judge_claims(results: Results, runs: Iterable[StoredRun] | None = None) -> tuple[Judgement, ...]:
-    """Return the verdicts on all claims of the paper and on the open questions from a database, in their order.
+    """Return the verdicts on all claims of the paper and on the open questions, in the order of their numbers.
 
-    Tests of the open questions do not correct those of the paper. With `runs` only these runs of the database, and
-    those of the open questions, count.
+    A claim *does not hold* if one of its comparisons has enough runs and does not support it. Otherwise there are *not
+    enough runs* if a comparison lacks runs, and the claim *holds* if all comparisons support it. A comparison is a
+    one-sided Wilcoxon signed-rank test, paired by seed, at α = 0.05; a bound that must hold for every seed; or a
+    computation without runs. The p-values of the paper's claims are corrected together by Holm's method, and
+    separately those of the open questions.
+
+    Args:
+        results: The database.
+        runs: The only runs that count for the claims of the paper; by default all runs of the database.
+
+    Returns:
+        One `Judgement` for each claim, with the verdict, its reason, and a finding for each comparison.
+
+    Raises:
+        ResultsError: the database cannot be read.
+
+    Example:
+        >>> from idwbench import Results, judge_claims
+        >>> for judgement in judge_claims(Results("results.db")):  # doctest: +SKIP
+        ...     print(judgement.claim.number, judgement.verdict, judgement.reason)
     """
     evidence = Evidence(results, None if runs is None else [run.run_key for run in runs])
     by_origin = ([claim for claim in CLAIMS if claim.origin == origin] for origin in get_args(Origin))

@@ -25,11 +25,11 @@ impossible patch); `3` runs that other processes have not ended; `129`, `130` or
 
 ## Shell completion
 
-After `idwbench --install-completion` and in a new shell, the Tab key completes commands, options, and the names of shipped
-sweeps (`idwbench sweep two…`), data sets (`--dataset`), methods (`--method`) and the sweeps of the database
-(`report --table`). The command finds out which shell it runs in: bash, zsh, fish or PowerShell. It writes a script to the home
-folder, and for bash and zsh a line that loads the script to `.bashrc` or `.zshrc`. `idwbench --show-completion` prints the script
-without installing it.
+After `idwbench --install-completion` and in a new shell, the Tab key completes commands, options, and the names of
+shipped sweeps (`idwbench sweep two…`), data sets (`--dataset`), methods (`--method`) and the sweeps of the database
+(`report --table`). The command finds out which shell it runs in: bash, zsh, fish or PowerShell. It writes a script to
+the home folder, and for bash and zsh a line that loads the script to `.bashrc` or `.zshrc`. The option
+`--show-completion` prints the script without installing it.
 """
 
 

@@ -104,9 +104,29 @@ def model_card(
     *,
     data_dir: Path | None = None,
 ) -> dict[str, Any]:
-    """Return the card of a model: data, checksum, protocol, metrics, patches, versions and run key.
+    """Return the card of a model: what it is, what it was trained on, and how good it is, as plain data for JSON.
 
-    Arguments and errors as for `export_model`; see `idwbench.models.model_card.saved_model_card`.
+    The entries are ``model`` (a label), ``kind``, ``method`` with its ``formula`` and ``parameters``, ``prototypes``,
+    ``task``, ``features``, ``outputs``, ``image_shape`` and ``classes``; ``dataset`` with its settings and SHA-256,
+    ``protocol``, ``seed`` and ``run_key``; ``metrics`` by split, ``patches``, ``metrics_with_patches``, and the
+    ``provenance`` with engine and versions. What is not known, such as the seed of prototypes that were made
+    elsewhere, is None.
+
+    Args:
+        model: A model, a model file (.pt, .safetensors), a stored run, or its key or the beginning of it.
+        results: The database of stored runs.
+        data_dir: Folder of the image archives: the model of a stored run has the scaling of its data.
+
+    Raises:
+        ModelFileError: the model file cannot be read.
+        ResultsError: no such run.
+        TrainingError: the run has no model.
+        DatasetError: the data of the run cannot be loaded.
+
+    Example:
+        >>> from idwbench import model_card
+        >>> model_card("model.pt")["metrics"]["test"]  # doctest: +SKIP
+        {'accuracy': 0.975}
     """
     from idwbench.data.loading import load_dataset
     from idwbench.models.model_card import network_card, saved_model_card

@@ -57,19 +57,31 @@ def _writing(
 class Results:
     """The results database, at a path or an SQLAlchemy URL; thread-safe, without open connections.
 
+    A run is identified by its key, the SHA-256 of its configuration. To read, use `to_frame` (a pandas table with one
+    row for each run), `find_runs` and `find_run` (records of runs), `load_curve` and `load_arrays`. A process that
+    trains plans runs (`plan`, `register_sweep`), leases them, so that no other process trains them (`lease`, `renew`,
+    `release`), and stores what came out (`finish`, `fail`); `idwbench.train` and `idwbench.run_sweep` do all of this.
+
     Every method raises `ResultsError` if the database cannot be reached, is locked for 30 seconds by another process,
     or is read-only and the method writes. Writes are atomic.
+
+    Args:
+        db: The path of an SQLite file, or a URL (``sqlite:///…``, ``postgresql://…``).
+        read_only: Whether the database is only read. Otherwise its folder and its tables are created or upgraded.
+
+    Raises:
+        ResultsError: not a supported database, of another program or with newer tables; with `read_only`, also if it
+            does not exist or has older tables.
+
+    Example:
+        >>> from idwbench import Results
+        >>> results = Results("results/idwbench.db", read_only=True)  # doctest: +SKIP
+        >>> results.to_frame(where="method == 'idw' and prototypes >= 16")  # doctest: +SKIP
+        >>> [run.metric("accuracy", "test") for run in results.find_runs(sweep="two_moons")]  # doctest: +SKIP
     """
 
     def __init__(self, db: str | PathLike[str], *, read_only: bool = False) -> None:
-        """Open a database: the path of an SQLite file, or a URL (``sqlite:///…``, ``postgresql://…``).
-
-        Folder and tables are created or upgraded unless `read_only`.
-
-        Raises:
-            ResultsError: not a supported database, of another program or with newer tables; with `read_only`, also if
-                it does not exist or has older tables.
-        """
+        """Open the database."""
         self._database = Database.at(fspath(db), read_only=read_only)
         self._reopened: leases.Reopened = {}
         if read_only:
