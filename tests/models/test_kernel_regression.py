@@ -1,9 +1,8 @@
-"""Kernel regression against its formula in float64, PyTorch's attention, scikit-learn and statsmodels."""
+"""Kernel regression against its formula in float64, PyTorch's attention, scikit-learn and SciPy."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -16,9 +15,7 @@ from sklearn.neighbors import KNeighborsRegressor, RadiusNeighborsRegressor
 
 import idwbench
 from idwbench.attention.kernels import KERNELS
-from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, NoNeighboursWarning
-from idwbench.models import neighbours
 from idwbench.models.kernel_regression import (
     canonical_factor,
     kernel_weights,
@@ -26,8 +23,6 @@ from idwbench.models.kernel_regression import (
     leave_one_out_parameters,
     scott_bandwidth,
 )
-from idwbench.models.neighbours import SquaredDistances
-from idwbench.runs.datasets import parse_dataset
 
 WITH_BANDWIDTH = [name for name, kernel in KERNELS.items() if kernel.has_bandwidth]
 
@@ -59,7 +54,7 @@ def loop(queries, keys, values, kernel: str, h: float, **given) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("features", [1, 3, 20])
+@pytest.mark.parametrize("features", [1, 20])
 @pytest.mark.parametrize("h", [2.0, 20.0])
 @pytest.mark.filterwarnings("ignore::idwbench.errors.NoNeighboursWarning")
 def test_each_kernel_equals_its_formula(kernel, features, h):
@@ -70,17 +65,12 @@ def test_each_kernel_equals_its_formula(kernel, features, h):
     np.testing.assert_allclose(weights @ values, found, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("power", [0.5, 1.0, 2.0, 7.0])
+@pytest.mark.parametrize("power", [0.5, 1.0, 7.0])
 @pytest.mark.parametrize("epsilon", [0.0, 1e-3, 10.0])
 def test_shepard_has_a_power_and_an_epsilon(power, epsilon):
     queries, keys, values = data()
-    found = idwbench.kernel_regression(queries, keys, values, "shepard", power=power, epsilon=epsilon)
-    np.testing.assert_allclose(found, loop(queries, keys, values, "shepard", 1, power=power, epsilon=epsilon))
-
-
-def softmax_attention(queries, keys, values):
-    scores = -torch.cdist(*map(torch.tensor, (queries, keys))).square() / 2
-    return (scores.softmax(-1) @ torch.tensor(values)).numpy()
+    answers = idwbench.kernel_regression(queries, keys, values, "shepard", power=power, epsilon=epsilon)
+    np.testing.assert_allclose(answers, loop(queries, keys, values, "shepard", 1, power=power, epsilon=epsilon))
 
 
 def torchs_own_attention(queries, keys, values):
@@ -99,29 +89,15 @@ def of_scikit_learn(estimator):
     return lambda queries, keys, values: estimator.fit(keys, values).predict(queries)
 
 
-def local_constant(keys: np.ndarray, values: np.ndarray, h: float | str):
-    from statsmodels.nonparametric.kernel_regression import KernelReg  # a slow import
-
-    features = keys.shape[1]
-    bandwidths = h if isinstance(h, str) else [h] * features
-    return KernelReg(values, keys, "c" * features, "lc", bandwidths, rng=np.random.default_rng(0))
-
-
-def of_statsmodels(queries, keys, values):
-    return np.stack([local_constant(keys, column, 0.3).fit(queries)[0] for column in values.T], 1)
-
-
 REFERENCES = [
-    (softmax_attention, "gaussian", {}),
     (torchs_own_attention, "gaussian", {}),
-    pytest.param(of_statsmodels, "gaussian", {"bandwidth": 0.3}, marks=pytest.mark.slow),
     (idw_attention, "shepard", {"power": 3.0, "epsilon": 0.1}),
     (of_scikit_learn(KNeighborsRegressor(100, weights="distance")), "shepard", {"power": 1}),
     (of_scikit_learn(RadiusNeighborsRegressor(1.0)), "boxcar", {"bandwidth": 1.0}),
 ]
 
 
-@pytest.mark.parametrize("features", [1, 3, 20])
+@pytest.mark.parametrize("features", [1, 20])
 @pytest.mark.parametrize(("reference", "kernel", "given"), REFERENCES)
 @pytest.mark.filterwarnings("ignore::idwbench.errors.NoNeighboursWarning", "ignore:One or more samples have no")
 def test_an_estimate_is_that_of_other_libraries(reference, kernel, given, features):
@@ -165,37 +141,15 @@ def test_a_query_without_neighbours_is_nan_with_a_named_warning(kernel):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_tensors_and_arrays_give_the_same_in_their_own_type(kernel):
-    arrays = [array.astype(np.float32) for array in data()]
-    found = idwbench.kernel_regression(*arrays, kernel, 5.0)
-    assert found.dtype == np.float32
-    tensor = idwbench.kernel_regression(*map(torch.tensor, arrays), kernel, 5.0)
-    assert tensor.dtype == torch.float32
-    assert np.array_equal(tensor.numpy(), found)
-    exact = idwbench.kernel_regression(*(array.astype(np.float64) for array in arrays), kernel, 5.0)
-    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-5)
-    flat = idwbench.kernel_regression(arrays[0], arrays[1], arrays[2][:, 0], kernel, 5.0)
-    np.testing.assert_allclose(flat, found[:, 0], rtol=1e-6)
+    queries, keys, values = (array.astype(np.float32) for array in data())
+    answers = idwbench.kernel_regression(queries, keys, values, kernel, 5.0)
+    tensor = idwbench.kernel_regression(*map(torch.tensor, (queries, keys, values)), kernel, 5.0)
+    assert (answers.dtype, tensor.dtype) == (np.float32, torch.float32)
+    assert np.array_equal(tensor.numpy(), answers)
+    np.testing.assert_allclose(answers, loop(queries, keys, values, kernel, 5.0), rtol=1e-4, atol=1e-5)
+    flat = idwbench.kernel_regression(queries, keys, values[:, 0], kernel, 5.0)
+    np.testing.assert_allclose(flat, answers[:, 0], rtol=1e-6)
     assert idwbench.kernel_regression([[0, 0]], [[1, 1], [3, 4]], [1, 1], kernel, 50).tolist() == pytest.approx([1.0])
-
-
-def test_parts_of_any_size_give_the_same(monkeypatch):
-    queries, keys, values = data(features=20)
-    found = idwbench.kernel_regression(queries, keys, values, "shepard")
-    monkeypatch.setattr(neighbours, "_PRODUCT_NUMBERS", 100)
-    monkeypatch.setattr(neighbours, "_PART_NUMBERS", 40)
-    np.testing.assert_allclose(idwbench.kernel_regression(queries, keys, values, "shepard"), found, rtol=1e-12)
-
-
-@pytest.mark.parametrize("offset", [0.0, 1000.0])
-def test_distances_of_near_pairs_are_exact_in_float32(offset):
-    generator = np.random.default_rng(0)
-    keys = (generator.normal(size=(40, 100)) + offset).astype(np.float32)
-    queries = keys[:9] + (1e-3 * generator.normal(size=(9, 100))).astype(np.float32)
-    exact = ((queries.astype(np.float64)[:, None] - keys) ** 2).sum(2)
-    found = np.concatenate([part.copy() for _, part in SquaredDistances(keys).blocks(queries)])
-    np.testing.assert_allclose(found, exact, rtol=1e-4)
-    same = np.concatenate([part.copy() for _, part in SquaredDistances(keys).blocks(keys)])
-    assert not same.diagonal().any()
 
 
 # The bandwidth
@@ -235,78 +189,39 @@ def test_the_factor_of_epanechnikov_is_that_of_silverman_1986_table_4_1(features
     assert canonical_factor(KERNELS["epanechnikov"], features) == pytest.approx(expected)
 
 
-@pytest.mark.slow
-def test_canonical_factors_in_one_dimension_are_those_of_statsmodels():
-    from statsmodels.sandbox.nonparametric import kernels
-
-    gaussian = kernels.Gaussian().normal_reference_constant
-    for name, theirs in (("epanechnikov", "Epanechnikov"), ("boxcar", "Uniform"), ("triangular", "Triangular")):
-        expected = getattr(kernels, theirs)().normal_reference_constant / gaussian
-        assert canonical_factor(KERNELS[name], 1) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("kernel", ["triangular", "epanechnikov", "boxcar"])
-def test_scotts_rule_reaches_neighbours_in_ten_dimensions_by_the_factor(kernel):
-    data = load_dataset(parse_dataset("diabetes"), None)
-    distance = np.sqrt(((data.test.inputs[:, None] - data.train.inputs) ** 2).sum(2)).min(1)
-    assert (distance > scott_bandwidth(data.train.inputs)).mean() > 0.95
-    assert (distance > scott_bandwidth(data.train.inputs, KERNELS[kernel])).mean() < 0.05
-
-
-CANDIDATES = [{"bandwidth": h} for h in (0.7, 1.5, 4.0)]
-POWERS = [{"power": p, "epsilon": e} for p in (1.0, 2.0, 7.5) for e in (0.0, 0.1)]
+# Leave-one-out
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_leave_one_out_errors_are_those_of_leaving_each_key_out(kernel):
     _, keys, values = data(n=20)
-    candidates = CANDIDATES if kernel in WITH_BANDWIDTH else POWERS
+    if kernel in WITH_BANDWIDTH:
+        candidates = [{"bandwidth": h} for h in (0.7, 1.5, 4.0)]
+    else:
+        candidates = [{"power": power, "epsilon": epsilon} for power in (1.0, 7.5) for epsilon in (0.0, 0.1)]
     expected = []
-    for parameters in candidates:
-        given = {"h": 1.0, **parameters}
-        h = given.pop("bandwidth", given.pop("h"))
-        rows = [
-            loop(keys[i : i + 1], np.delete(keys, i, 0), np.delete(values, i, 0), kernel, h, **given)[0]
-            for i in range(20)
-        ]
-        filled = np.where(np.isnan(rows), values.mean(0), rows)
-        expected.append(((filled - values) ** 2).mean())
+    for candidate in candidates:
+        others = dict(candidate)
+        h = others.pop("bandwidth", 1.0)
+        left_out = [(keys[i : i + 1], np.delete(keys, i, 0), np.delete(values, i, 0)) for i in range(20)]
+        rows = np.concatenate([loop(*arrays, kernel, h, **others) for arrays in left_out])
+        expected.append(((np.where(np.isnan(rows), values.mean(0), rows) - values) ** 2).mean())
     np.testing.assert_allclose(leave_one_out_errors(keys, values, KERNELS[kernel], candidates), expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("features", [1, 4])
-def test_leave_one_out_finds_the_parameter_of_a_fine_search(kernel, features):
-    _, keys, values = data(n=60, features=features)
+def test_leave_one_out_takes_the_parameter_of_a_fine_search(kernel, features):
+    queries, keys, values = data(n=60, features=features)
     others = {} if kernel in WITH_BANDWIDTH else {"epsilon": 0.0}
     name = "bandwidth" if kernel in WITH_BANDWIDTH else "power"
     chosen = leave_one_out_parameters(keys, values, KERNELS[kernel], others)
     candidates = [{**others, name: number} for number in np.geomspace(0.01, 30, 300).tolist()]
     fine = leave_one_out_errors(keys, values, KERNELS[kernel], candidates)
-    error = leave_one_out_errors(keys, values, KERNELS[kernel], [chosen])[0]
-    assert error <= 1.05 * fine.min()
-
-
-@pytest.mark.slow
-def test_leave_one_out_errors_and_bandwidths_are_those_of_statsmodels():
-    _, keys, values = data(n=40, features=2, outputs=1)
-    for h in (0.2, 0.6, 2.0):
-        reference = local_constant(keys, values[:, 0], h)
-        expected = reference.cv_loo(np.array([h, h]), reference.est["lc"]).item()
-        found = leave_one_out_errors(keys, values, KERNELS["gaussian"], [{"bandwidth": h}])
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
-    reference = local_constant(keys[:, :1], values[:, 0], "cv_ls")
-    chosen = leave_one_out_parameters(keys[:, :1], values, KERNELS["gaussian"])
-    candidates = [chosen, {"bandwidth": float(reference.bw[0])}]
-    ours, theirs = leave_one_out_errors(keys[:, :1], values, KERNELS["gaussian"], candidates)
-    assert ours <= 1.001 * theirs
-
-
-def test_leave_one_out_chooses_the_power_of_shepard():
-    queries, keys, values = data(n=60)
-    chosen = leave_one_out_parameters(keys, values, KERNELS["shepard"], {"epsilon": 0.1})
-    found = idwbench.kernel_regression(queries, keys, values, "shepard", power="loo", epsilon=0.1)
-    assert np.array_equal(found, idwbench.kernel_regression(queries, keys, values, "shepard", **chosen))
+    assert leave_one_out_errors(keys, values, KERNELS[kernel], [chosen])[0] <= 1.05 * fine.min()
+    queries = keys + 1e-3
+    answers = idwbench.kernel_regression(queries, keys, values, kernel, **{name: "loo"}, **others)
+    np.testing.assert_array_equal(answers, idwbench.kernel_regression(queries, keys, values, kernel, **chosen))
 
 
 @pytest.mark.parametrize(
@@ -340,21 +255,9 @@ def test_wrong_arguments_get_one_clear_line(given, message):
 
 
 def test_weights_by_leave_one_out_need_values():
-    with pytest.raises(ConfigError, match="bandwidth: leave-one-out needs values"):
-        kernel_weights(*data()[:2], bandwidth="loo")
-    with pytest.raises(ConfigError, match="power: leave-one-out needs values"):
-        kernel_weights(*data()[:2], "shepard", power="loo")
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_extreme_bandwidths_and_far_queries_give_no_other_warning(kernel):
-    queries, keys, values = (array.astype(np.float32) for array in data(features=10))
-    for scale in (1.0, 1e12):
-        for h in (1e-12, 1e12):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NoNeighboursWarning)
-                found = idwbench.kernel_regression(queries * scale, keys, values, kernel, h)
-            assert kernel not in ("gaussian", "shepard") or np.isfinite(found).all()
+    for parameter, arguments in (("bandwidth", {"bandwidth": "loo"}), ("power", {"kernel": "shepard", "power": "loo"})):
+        with pytest.raises(ConfigError, match=f"{parameter}: leave-one-out needs values"):
+            kernel_weights(*data()[:2], **arguments)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -377,21 +280,21 @@ def test_the_gaussian_of_a_query_far_from_all_keys_is_right(far, features, dtype
         np.testing.assert_allclose(answer, weights @ values / weights.sum(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", ["shepard", "gaussian", "boxcar"])
-def test_numbers_whose_squares_are_beyond_float32_are_computed_in_float64(kernel):
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("scale", "h"), [(1.0, 1e-12), (1e12, 1e12), (1e30, 1e12)])
+@pytest.mark.filterwarnings("ignore::idwbench.errors.NoNeighboursWarning")
+def test_extreme_bandwidths_and_numbers_are_computed_as_in_float64_without_another_warning(kernel, scale, h):
     queries, keys, values = (array.astype(np.float32) for array in data(features=10))
-    exact = [(array * np.float32(1e30)).astype(np.float64) for array in (queries, keys)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoNeighboursWarning)
-        found = idwbench.kernel_regression(*(array.astype(np.float32) for array in exact), values, kernel, 1e12)
-        expected = idwbench.kernel_regression(*exact, values, kernel, 1e12)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert kernel == "boxcar" or np.isfinite(found).all()
+    arrays = queries * np.float32(scale), keys * np.float32(scale), values
+    answers = idwbench.kernel_regression(*arrays, kernel, h)
+    expected = idwbench.kernel_regression(*(array.astype(np.float64) for array in arrays), kernel, h)
+    assert answers.dtype == np.float32
+    np.testing.assert_allclose(answers, expected, rtol=1e-5)
+    assert kernel not in ("gaussian", "shepard") or np.isfinite(answers).all()
 
 
 def test_bfloat16_is_computed_in_float32_as_float16_is():
     tensors = [torch.tensor(array, dtype=torch.bfloat16) for array in data()]
-    found = idwbench.kernel_regression(*tensors)
-    assert found.dtype == idwbench.kernel_regression(*(tensor.half() for tensor in tensors)).dtype == torch.float32
-    torch.testing.assert_close(found, idwbench.kernel_regression(*(tensor.float() for tensor in tensors)))
+    answers = idwbench.kernel_regression(*tensors)
+    assert answers.dtype == idwbench.kernel_regression(*(tensor.half() for tensor in tensors)).dtype == torch.float32
+    torch.testing.assert_close(answers, idwbench.kernel_regression(*(tensor.float() for tensor in tensors)))

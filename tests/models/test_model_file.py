@@ -1,3 +1,5 @@
+"""Files of models: what is written is read back; damaged, hostile and foreign files are refused in one line."""
+
 from __future__ import annotations
 
 import json
@@ -23,11 +25,6 @@ from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 
 OLDER = Path(__file__).parents[1] / "assets" / "model_files"
-
-
-def card_of(path) -> dict:
-    """Return the card in a .pt file."""
-    return json.loads(torch.load(path, weights_only=True)["model.json"])
 
 
 def write_changed(path, target, **changes) -> None:
@@ -64,87 +61,91 @@ def test_a_model_read_back_is_the_model_written(model, tmp_path, ending, blobs):
     assert (again.config, again.class_names, again.provenance) == (model.config, model.class_names, model.provenance)
     np.testing.assert_array_equal(again.scaling.mean, model.scaling.mean)
     np.testing.assert_array_equal(again.network.predict(blobs.test.inputs), model.network.predict(blobs.test.inputs))
+    if ending == "pt":
+        content = torch.load(path, weights_only=True)
+        assert content.keys() == {"model.json", "keys", "values", "scaling_mean", "scaling_std"}
+        assert json.loads(content["model.json"])["provenance"]["run_key"] == model.config.run_key
 
 
-def test_a_pt_file_holds_a_card_and_tensors_without_any_object(model, tmp_path):
-    save_model(model, tmp_path / "model.pt")
-    content = torch.load(tmp_path / "model.pt", weights_only=True)
-    assert content.keys() == {"model.json", "keys", "values", "scaling_mean", "scaling_std"}
-    card = json.loads(content["model.json"])
-    assert card["config"]["method"] == "idw"
-    assert card["provenance"]["run_key"] == model.config.run_key
-
-
-def test_an_existing_file_is_kept_unless_overwriting_is_allowed(model, tmp_path):
+def test_only_a_new_file_with_a_known_ending_is_written(model, tmp_path):
     path = tmp_path / "model.pt"
     path.write_text("mine")
     with pytest.raises(OutputError, match="exists already"):
         save_model(model, path)
+    with pytest.raises(ModelFileError, match=r"expected a name ending in .pt or .safetensors"):
+        save_model(model, tmp_path / "model.bin")
     assert path.read_text() == "mine"
     save_model(model, path, overwrite=True)
     assert load_model(path).config == model.config
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.pt"]
 
 
-def test_an_unknown_ending_is_refused(model, tmp_path):
-    with pytest.raises(ModelFileError, match=r"expected a name ending in .pt or .safetensors"):
-        save_model(model, tmp_path / "model.bin")
-
-
 def test_a_file_is_read_back_before_it_is_written(model, tmp_path):
-    with torch.no_grad():
-        model.network.values[0, 0] = torch.inf
-    with pytest.raises(ModelFileError, match="values is not finite"):
-        save_model(model, tmp_path / "model.pt")
-
     def refuse(again):
         assert torch.equal(again.network.keys, model.network.keys)
         raise PatchError("no")
 
-    with torch.no_grad():
-        model.network.values[0, 0] = 0
     with pytest.raises(PatchError, match="no"):
         save_model(model, tmp_path / "model.pt", check=refuse)
+    with torch.no_grad():
+        model.network.values[0, 0] = torch.inf
+    with pytest.raises(ModelFileError, match="values is not finite"):
+        save_model(model, tmp_path / "model.pt")
     assert list(tmp_path.iterdir()) == []
 
 
-class Malicious:
-    def __reduce__(self):
-        return (exec, ("raise SystemExit('unpickled!')",))
+# Files that are no models, or damaged ones
 
 
-class Allocating:
-    """Torch calls these types when it reads a file, with sizes that few bytes of the file say."""
+class Calling:
+    """An object whose pickle calls a function, or makes an array of a size that few bytes of the file say."""
 
-    def __init__(self, kind, *sizes):
-        self.kind, self.sizes = kind, sizes
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
 
     def __reduce__(self):
-        return self.kind, self.sizes
+        return self.call
 
 
-@pytest.mark.parametrize("kind", [(bytearray, 2**26), (torch.Tensor, 2**12, 2**12)])
-def test_a_pickle_that_allocates_memory_is_not_called(tmp_path, kind):
-    torch.save({"format": "idwbench-model", "version": 1, "x": Allocating(*kind)}, tmp_path / "hostile.pt")
-    assert (tmp_path / "hostile.pt").stat().st_size < 2000
-    with pytest.raises(ModelFileError, match="it holds Python objects"):
-        load_model(tmp_path / "hostile.pt")
+def save_nested(path: Path) -> None:
+    facts: list = []
+    for _ in range(5000):
+        facts = [facts]
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(50_000)
+    try:
+        torch.save(torch.load(OLDER / "moons.pt", weights_only=True) | {"provenance": {"a": facts}}, path)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
+EXIT = Calling(exec, "raise SystemExit('unpickled!')")
 HELD = "not an idwbench model: it holds Python objects, or is not a file of torch.save"
 RAW = "not an idwbench model: it is not the zip archive that torch.save writes"
+HEADER = b'{"keys":{"dtype":"F32","shape":[1099511627776,1024],"data_offsets":[0,4503599627370496]}}'
+FACTS = ("[1, 2]", "[" * 100_000, '{"format": "idwbench-model"}', "5", "{", "9" * 5000)
 NO_MODELS = [
     ("text.pt", lambda path: path.write_text("hello"), RAW),
     ("text.safetensors", lambda path: path.write_text("hello"), ""),
     ("raw.pt", lambda path: path.write_bytes(pickle.dumps(print)), RAW),
-    ("pickle.pt", lambda path: path.write_bytes(pickle.dumps(Malicious())), RAW),
-    ("object.pt", lambda path: torch.save({"format": Malicious()}, path), HELD),
+    ("pickle.pt", lambda path: path.write_bytes(pickle.dumps(EXIT)), RAW),
+    ("object.pt", lambda path: torch.save({"format": EXIT}, path), HELD),
     ("function.pt", lambda path: torch.save({"format": "idwbench-model", "x": print}, path), HELD),
+    ("bytes.pt", lambda path: torch.save({"x": Calling(bytearray, 2**26)}, path), HELD),
+    ("tensor.pt", lambda path: torch.save({"x": Calling(torch.Tensor, 2**12, 2**12)}, path), HELD),
+    ("nested.pt", save_nested, "damaged model file: Value error, expected plain texts, numbers, lists and mappings"),
     ("other.pt", lambda path: torch.save({"weights": torch.zeros(2)}, path), ""),
     ("state.pt", lambda path: torch.save(torch.zeros(2), path), ""),
     ("other.safetensors", lambda path: save_file({"a": torch.zeros(1)}, path), ""),
+    ("size.safetensors", lambda path: path.write_bytes((2**63).to_bytes(8, "little") + HEADER), ""),
+    ("shape.safetensors", lambda path: path.write_bytes(len(HEADER).to_bytes(8, "little") + HEADER), ""),
     ("absent.pt", lambda path: None, ""),
     ("folder.pt", lambda path: path.mkdir(), "is a folder, expected a file"),
+    *(
+        ("odd.safetensors", lambda path, entry={name: facts}: save_file({"keys": torch.zeros(1)}, path, entry), "")
+        for name in ("model.json", "idwbench-model")
+        for facts in FACTS
+    ),
 ]
 
 
@@ -155,7 +156,7 @@ def test_a_file_that_is_not_a_model_is_refused_in_one_line_without_a_word_of_how
     write(tmp_path / name)
     with pytest.raises(ModelFileError, match=name) as error:
         load_model(tmp_path / name)
-    assert "\n" not in str(error.value)
+    assert str(error.value).isprintable()
     assert not message or error.value.problem == message
 
 
@@ -169,26 +170,18 @@ def test_a_file_that_is_not_a_model_is_refused_in_one_line_without_a_word_of_how
         ({"classes": []}, "class_names do not fit the task"),
         ({"scaling_std": torch.ones(7, dtype=torch.float64)}, "does not fit 3 columns"),
         ({"scaling_std": torch.zeros(3, dtype=torch.float64)}, "scaling_std is not positive"),
-        ({"scaling_std": torch.full((3,), -1.0, dtype=torch.float64)}, "scaling_std is not positive"),
         ({"scaling_std": torch.tensor(torch.nan, dtype=torch.float64)}, "scaling_std is not finite"),
-        ({"scaling_mean": torch.tensor(torch.nan, dtype=torch.float64)}, "scaling_mean is not finite"),
-        ({"keys": torch.zeros(0, 3), "values": torch.zeros(0, 3)}, "at least one prototype"),
         ({"keys": torch.zeros(5, 0)}, "at least one prototype and one feature"),
         ({"classes": "abc"}, "classes: "),
         ({"classes": [1, 2, 3]}, r"classes\.0: "),
-        ({"patches": 5}, "patches: "),
         ({"patches": [5]}, r"patches\.0: "),
         ({"provenance": []}, "provenance: "),
         ({"provenance": {"a": torch.nan}}, "expected plain texts, numbers"),
         ({"metrics": {"test": {"accuracy": torch.nan}}}, r"damaged model file: metrics\.test\.accuracy"),
-        ({"metrics": {"test": {"accuracy": torch.inf}}}, r"damaged model file: metrics\.test\.accuracy"),
-        ({"image_shape": "ab"}, "image_shape: "),
         ({"image_shape": [2]}, "image_shape: "),
         ({"image_shape": [3, 0]}, r"image_shape\.1: "),
         ({"image_shape": [2, 2]}, "does not fit 3 features"),
         ({"version": "3"}, "version: expected a number from 1 to 3"),
-        ({"version": 0}, "version: expected a number from 1 to 3"),
-        ({"version": 10**20}, "version: expected a number from 1 to 3"),
         ({"config": {"method": "idw"}}, "damaged"),
         ({"format": None}, "not an idwbench model"),
         ({"version": None}, "version: expected"),
@@ -255,59 +248,16 @@ def test_a_damaged_file_of_an_earlier_format_is_refused(tmp_path, change, messag
         load_model(tmp_path / "damaged.pt")
 
 
-@pytest.mark.parametrize("name", ["model.json", "idwbench-model"])
-@pytest.mark.parametrize("facts", ["[1, 2]", "[" * 100_000, '{"format": "idwbench-model"}', "5", "{", "9" * 5000])
-def test_a_safetensors_file_with_other_facts_is_refused_in_one_line(tmp_path, name, facts):
-    save_file({"keys": torch.zeros(1)}, tmp_path / "odd.safetensors", {name: facts})
-    with pytest.raises(ModelFileError, match=r"odd.safetensors: ") as error:
-        load_model(tmp_path / "odd.safetensors")
-    assert str(error.value).isprintable()
-
-
-def test_deeply_nested_facts_are_refused(tmp_path):
-    content = torch.load(OLDER / "moons.pt", weights_only=True)
-    nested: list = []
-    for _ in range(5000):
-        nested = [nested]
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(50_000)
-    try:
-        torch.save(content | {"provenance": {"a": nested}}, tmp_path / "nested.pt")
-    finally:
-        sys.setrecursionlimit(limit)
-    with pytest.raises(ModelFileError, match=r"nested.pt: .*expected plain"):
-        load_model(tmp_path / "nested.pt")
-
-
-def test_a_pt_file_with_a_flipped_byte_is_refused_or_the_same_model(model, tmp_path):
-    save_model(model, tmp_path / "model.pt")
-    content = (tmp_path / "model.pt").read_bytes()
-    keys = model.network.keys.detach().numpy().tobytes()
-    places = [content.index(keys) + 2, content.index(b"two_moons")]
-    for place in places:
-        (tmp_path / "flipped.pt").write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        with pytest.raises(ModelFileError, match=r"the checksum of .* is wrong"):
-            load_model(tmp_path / "flipped.pt")
-    for place in range(0, len(content), 37):
-        (tmp_path / "flipped.pt").write_bytes(content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :])
-        try:
-            again = load_model(tmp_path / "flipped.pt")
-        except ModelFileError as error:
-            assert str(error).isprintable()
-        else:
-            assert torch.equal(again.network.keys, model.network.keys)
-            assert again.config == model.config
-
-
-def test_a_safetensors_file_with_other_numbers_or_facts_has_a_wrong_checksum(model, tmp_path):
-    save_model(model, tmp_path / "model.safetensors")
-    content = (tmp_path / "model.safetensors").read_bytes()
-    keys = model.network.keys.detach().numpy().tobytes()
-    for place in (content.index(keys) + 2, content.index(b"two_moons"), content.index(b"torch")):
-        changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
-        (tmp_path / "changed.safetensors").write_bytes(changed)
-        with pytest.raises(ModelFileError, match=r"not an idwbench model: its checksum is wrong"):
-            load_model(tmp_path / "changed.safetensors")
+def test_a_file_with_another_number_or_fact_has_a_wrong_checksum(model, tmp_path):
+    for ending in ("pt", "safetensors"):
+        path = tmp_path / f"model.{ending}"
+        save_model(model, path)
+        content = path.read_bytes()
+        for part in (model.network.keys.detach().numpy().tobytes(), b"two_moons"):
+            place = content.index(part) + 2
+            path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            with pytest.raises(ModelFileError, match=r"checksum .*is wrong"):
+                load_model(path)
 
 
 def test_a_safetensors_file_of_an_older_version_has_no_checksum(tmp_path):
@@ -319,43 +269,31 @@ def test_a_safetensors_file_of_an_older_version_has_no_checksum(tmp_path):
     assert load_model(tmp_path / "older.safetensors").config == load_model(OLDER / "moons.pt").config
 
 
-def test_a_header_of_any_size_and_a_file_by_the_other_name_allocate_nothing(model, tmp_path):
+def test_a_file_by_the_other_name_or_with_compressed_or_endless_entries_allocates_nothing(model, tmp_path):
     for ending in ("pt", "safetensors"):
         save_model(model, tmp_path / f"model.{ending}")
-    safetensors = (tmp_path / "model.safetensors").read_bytes()
-    pt = (tmp_path / "model.pt").read_bytes()
-    (tmp_path / "other.pt").write_bytes(safetensors)
-    (tmp_path / "other.safetensors").write_bytes(pt)
-    for size in (len(safetensors), 2**40, 2**63, 2**64 - 1):
-        (tmp_path / f"{size}.safetensors").write_bytes(size.to_bytes(8, "little") + safetensors[8:])
-    header = b'{"keys":{"dtype":"F32","shape":[1099511627776,1024],"data_offsets":[0,4503599627370496]}}'
-    (tmp_path / "shape.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
-    for path in sorted(tmp_path.iterdir()):
-        if path.stem != "model":
-            with pytest.raises(ModelFileError, match=r"not an idwbench model: ") as error:
-                load_model(path)
-            assert str(error.value).isprintable()
-
-
-def test_a_pt_file_with_compressed_or_endless_entries_is_refused(model, tmp_path):
-    save_model(model, tmp_path / "model.pt")
+    content = bytearray((tmp_path / "model.pt").read_bytes())
+    (tmp_path / "other.safetensors").write_bytes(content)
+    (tmp_path / "other.pt").write_bytes((tmp_path / "model.safetensors").read_bytes())
     with zipfile.ZipFile(tmp_path / "model.pt") as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}
     with zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         for name, entry in entries.items():
-            archive.writestr(name, entry + bytes(2**26 if name.endswith("data.pkl") else 0))
-    content = bytearray((tmp_path / "model.pt").read_bytes())
+            archive.writestr(name, entry + bytes(2**24 if name.endswith("data.pkl") else 0))
     # The sizes of the first entry in the directory at the end of the archive.
     place = content.index(b"PK\x01\x02") + 20
     content[place : place + 8] = (2**31).to_bytes(4, "little") * 2
     (tmp_path / "endless.pt").write_bytes(content)
-    (tmp_path / "overlapping.pt").write_bytes((tmp_path / "model.pt").read_bytes())
-    with zipfile.ZipFile(tmp_path / "overlapping.pt", "a") as archive:  # entries of the same bytes
+    (tmp_path / "repeated.pt").write_bytes((tmp_path / "model.pt").read_bytes())
+    with zipfile.ZipFile(tmp_path / "repeated.pt", "a") as archive:  # entries of the same bytes
         archive.filelist *= 1_000
         archive._didModify = True
-    for name in ("bomb", "endless", "overlapping"):
-        with pytest.raises(ModelFileError, match=r"it is compressed, which torch.save never does"):
+    for name, compressed in (("bomb", True), ("endless", True), ("repeated", True), ("other", False)):
+        with pytest.raises(ModelFileError, match=r"not an idwbench model: ") as error:
             load_model(tmp_path / f"{name}.pt")
+        assert ("it is compressed, which torch.save never does" in str(error.value)) == compressed
+    with pytest.raises(ModelFileError, match=r"not an idwbench model: "):
+        load_model(tmp_path / "other.safetensors")
 
 
 def test_a_model_of_another_version_of_its_plugin_is_refused(model, tmp_path):

@@ -1,4 +1,4 @@
-"""Encoders and heads against NumPy, SciPy and modules of PyTorch with the same weights."""
+"""Encoders, blocks and heads against NumPy, SciPy and modules of PyTorch with the same weights."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from blob_data import make_dataset
 from scipy.signal import correlate2d
 from torch import nn
 
+from idwbench.attention.layers import SelfAttention
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
-from idwbench.models.networks import (
-    Conv,
-    Mlp,
-    VitTiny,
-    check_network,
-    initial_network,
-)
+from idwbench.models.networks import Conv, Mlp, VitTiny, check_network, initial_network
+from idwbench.models.transformer import Transformer, TransformerBlock
 from idwbench.runs.kinds.models import parse_model
 from idwbench.runs.kinds.network import NetworkConfig
 
@@ -73,14 +69,53 @@ def test_vit_with_scaled_dot_equals_the_encoder_of_pytorch() -> None:
     vit = VitTiny(parsed(encoder="vit_tiny", patch=2, width=8, depth=2, heads=4), (4, 6), generator())
     layer = nn.TransformerEncoderLayer(8, 4, 32, 0.0, "gelu", batch_first=True, norm_first=True, bias=False)
     theirs = nn.TransformerEncoder(layer, 2, nn.LayerNorm(8, bias=False), enable_nested_tensor=False)
-    weights = {name.replace("blocks", "layers"): t for name, t in vit.transformer.state_dict().items()}
-    theirs.load_state_dict(weights)
+    theirs.load_state_dict({name.replace("blocks", "layers"): t for name, t in vit.transformer.state_dict().items()})
     inputs = torch.randn(3, 24, generator=generator(1))
-    images = inputs.view(3, 1, 4, 6)
     kernel = vit.embedding.weight.view(8, 1, 2, 2)
-    tokens = nn.functional.conv2d(images, kernel, vit.embedding.bias, stride=2).flatten(2).transpose(1, 2)
-    expected = theirs(tokens + vit.positions).mean(1)
+    tokens = nn.functional.conv2d(inputs.view(3, 1, 4, 6), kernel, vit.embedding.bias, stride=2)
+    expected = theirs(tokens.flatten(2).transpose(1, 2) + vit.positions).mean(1)
     torch.testing.assert_close(vit(inputs), expected, rtol=1e-5, atol=1e-6)
+
+
+def random_weights(module: nn.Module) -> None:
+    draws = generator(1)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(0.5 if parameter.dim() == 1 else 0, 0.5, generator=draws)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_block_with_scaled_dot_is_a_block_of_torch_with_the_same_weights(causal: bool) -> None:
+    block = TransformerBlock(8, 2, "scaled_dot", hidden=12, causal=causal)
+    random_weights(block)
+    layer = nn.TransformerEncoderLayer(8, 2, 12, 0.0, "gelu", batch_first=True, norm_first=True, bias=False)
+    layer.load_state_dict(block.state_dict())
+    inputs = torch.randn(3, 5, 8, generator=generator()).requires_grad_()
+    mask = nn.Transformer.generate_square_subsequent_mask(5) if causal else None
+    outputs, expected = block(inputs), layer(inputs, src_mask=mask, is_causal=causal)
+    torch.testing.assert_close(outputs, expected)
+    direction, theirs = torch.randn(3, 5, 8, generator=generator(1)), dict(layer.named_parameters())
+    gradients = torch.autograd.grad(outputs, (inputs, *block.parameters()), direction)
+    parameters = [theirs[name] for name, _ in block.named_parameters()]
+    torch.testing.assert_close(gradients, torch.autograd.grad(expected, (inputs, *parameters), direction))
+
+
+def test_the_attention_of_a_block_has_its_score_parameters_and_mask() -> None:
+    block = TransformerBlock(6, 2, "idw", causal=True, power=3, epsilon=0.1)
+    random_weights(block)
+    attention = SelfAttention(6, 2, "idw", bias=False, batch_first=True, power=3, epsilon=0.1)
+    attention.load_state_dict(block.self_attn.state_dict())
+    inputs = torch.randn(1, 7, 6, generator=generator())
+    residual = inputs + attention(block.norm1(inputs), is_causal=True)[0]
+    expected = residual + block.linear2(nn.functional.gelu(block.linear1(block.norm2(residual))))
+    torch.testing.assert_close(block(inputs), expected)
+
+
+def test_weights_of_branches_that_are_added_start_smaller_in_deep_networks() -> None:
+    weights = Transformer(8, 64, 2, generator=generator()).state_dict()
+    assert weights["blocks.3.linear1.weight"].std() == pytest.approx(0.05, rel=0.05)
+    assert weights["blocks.3.linear2.weight"].std() == pytest.approx(0.05 / 4, rel=0.05)
+    assert weights["blocks.3.self_attn.out_proj.weight"].std() == pytest.approx(0.05 / 4, rel=0.05)
 
 
 def test_a_head_of_prototypes_equals_the_formula_on_features() -> None:

@@ -36,51 +36,47 @@ def float64_logits(model: PrototypeNetwork, queries: np.ndarray) -> np.ndarray:
     return weights @ values / weights.sum(1, keepdims=True)
 
 
-def logits_by_hand(model: PrototypeNetwork, query: np.ndarray) -> np.ndarray:
+def logits_of_one(model: PrototypeNetwork, query: np.ndarray) -> np.ndarray:
     return float64_logits(model, query[None])[0]
+
+
+def lead(logits: np.ndarray, label: int) -> float:
+    """Return by how much the logit of a label exceeds the largest other one."""
+    return logits[label] - np.delete(logits, label).max()
 
 
 def least_label(model: PrototypeNetwork, query: np.ndarray = QUERIES[0]) -> int:
     """Return the label with the smallest logit."""
-    return int(logits_by_hand(model, query).argmin())
+    return int(logits_of_one(model, query).argmin())
 
 
-def wrong_labels(model: PrototypeNetwork, queries: np.ndarray, *, seed: int = 1) -> np.ndarray:
-    classes = model.values.shape[1]
-    steps = np.random.default_rng(seed).integers(1, classes, size=len(queries))
-    return (model.predict(queries) + steps) % classes
+def wrong_labels(model: PrototypeNetwork, queries: np.ndarray) -> np.ndarray:
+    steps = np.random.default_rng(1).integers(1, model.values.shape[1], size=len(queries))
+    return (model.predict(queries) + steps) % model.values.shape[1]
 
 
 # One patch
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("power", [0.5, 1.0, 2.0, 8.0])
+@pytest.mark.parametrize("power", [0.5, 2.0, 8.0])
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1.0])
 def test_the_default_patch_is_eta_that_ties_and_a_thousandth_more(power, epsilon):
-    for query in QUERIES[:6]:
+    for query in QUERIES[:4]:
         model = network(epsilon, power)
-        before = logits_by_hand(model, query)
+        before = logits_of_one(model, query)
         label = int(before.argmin())
         patch = make_patch(model, query, label)
         keys = model.keys.detach().numpy().astype(float)
         total = (1 / (epsilon + np.sqrt(((keys - query) ** 2).sum(1)) ** power)).sum()
-        exact = epsilon * total * (before.max() - before[label])
-        assert patch.eta == pytest.approx(exact * (1 + patch.criterion_used.amount), rel=1e-6)
+        tie = epsilon * total * (before.max() - before[label])
+        assert patch.criterion_used.amount < 0.1
+        assert patch.eta == pytest.approx(tie * (1 + patch.criterion_used.amount), rel=1e-6)
         patched = apply_patch(model, patch)
         assert int(patched.predict(query[None])[0]) == label
-        assert logits_by_hand(patched, query).argmax() == label
-        assert patch.criterion_used.amount < 0.1
-
-
-def test_a_thousandth_less_than_the_tie_would_not_do():
-    model, query = network(), QUERIES[0]
-    label = least_label(model, query)
-    patch = make_patch(model, query, label)
-    with torch.no_grad():
-        patched = apply_patch(model, patch)
-        patched.values[-1, label] = patch.eta / (1 + 1e-3) * (1 - 1e-3)
-    assert logits_by_hand(patched, query).argmax() != label
+        assert lead(logits_of_one(patched, query), label) > 0
+        with torch.no_grad():
+            patched.values[-1, label] = tie * (1 - 1e-3)
+        assert lead(logits_of_one(patched, query), label) < 0
 
 
 @pytest.mark.parametrize(
@@ -91,16 +87,21 @@ def test_a_criterion_is_met_exactly(kind, amount):
     model, query = network(), QUERIES[2]
     label = least_label(model, query)
     patch = make_patch(model, query, label, Criterion(kind, amount))
-    after = logits_by_hand(apply_patch(model, patch), query)
-    margin = after[label] - np.delete(after, label).max()
-    confidence = np.exp(after[label]) / np.exp(after).sum()
-    assert {"logit_margin": margin, "confidence": confidence}[kind] == pytest.approx(amount, rel=1e-5)
-    assert (patch.logit_margin, patch.confidence) == pytest.approx((margin, confidence), rel=1e-5)
+    after = logits_of_one(apply_patch(model, patch), query)
+    met = {"logit_margin": lead(after, label), "confidence": np.exp(after[label]) / np.exp(after).sum()}
+    assert met[kind] == pytest.approx(amount, rel=1e-5)
+    assert (patch.logit_margin, patch.confidence) == pytest.approx((met["logit_margin"], met["confidence"]), rel=1e-5)
+    patched = apply_patch(model, patch)
+    check_patch(patched, patch)
+    with torch.no_grad():
+        patched.values[-1, label] *= 0.95
+    with pytest.raises(PatchError, match=rf"^{kind}: .* meets {amount:g}"):
+        check_patch(patched, patch)
 
 
 def test_a_right_answer_needs_no_patch_but_may_lack_confidence():
     model, query = network(), QUERIES[3]
-    label = int(logits_by_hand(model, query).argmax())
+    label = int(logits_of_one(model, query).argmax())
     assert make_patch(model, query, label) is None
     assert make_patch(model, query, label, Criterion("confidence", 0.99)) is not None
 
@@ -117,18 +118,14 @@ ON_A_KEY = network().keys[2].detach().numpy().copy()
         pytest.param({"power": 1000.0}, np.full(3, 50.0, dtype=np.float32), id="far away with a huge power"),
     ],
 )
-def test_a_patch_answers_in_corners_too(parameters, query):
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_patch_answers_in_corners_and_with_a_tie_of_all_classes_too(parameters, query, tied):
     model = network(**parameters)
+    if tied:
+        with torch.no_grad():
+            model.values.zero_()
     label = int(model.predict(query[None])[0] + 1) % 4
     assert int(apply_patch(model, make_patch(model, query, label)).predict(query[None])[0]) == label
-
-
-def test_a_tie_between_classes_is_broken():
-    model = network()
-    with torch.no_grad():
-        model.values.zero_()
-    patch = make_patch(model, QUERIES[0], 3)
-    assert int(apply_patch(model, patch).predict(QUERIES[:1])[0]) == 3
 
 
 NAN = np.full(3, np.nan, dtype=np.float32)
@@ -165,14 +162,6 @@ def test_impossible_patches_are_refused_alone_and_together(model, query, label, 
         make_patches(model, query[None], np.array([label]), criterion)
 
 
-@pytest.mark.parametrize(
-    ("kind", "amount"), [("confidence", 1.0), ("confidence", 0.0), ("margin", -1.0), ("logit_margin", math.inf)]
-)
-def test_criteria_out_of_range_are_refused(kind, amount):
-    with pytest.raises(PatchError, match=f"^{kind}: must"):
-        Criterion(kind, amount)
-
-
 def test_a_confidence_with_which_the_label_would_not_win_is_refused_and_the_least_one_named():
     model, query = network(), QUERIES[2]
     label = least_label(model, query)
@@ -182,9 +171,7 @@ def test_a_confidence_with_which_the_label_would_not_win_is_refused_and_the_leas
     with pytest.raises(PatchError, match="would not win"):
         make_patch(model, query, label, Criterion("confidence", least - 1e-5))
     patch = make_patch(model, query, label, Criterion("confidence", least + 1e-3))
-    after = logits_by_hand(apply_patch(model, patch), query)
-    assert after.argmax() == label
-    assert 0 < after[label] - np.delete(after, label).max() < 0.01
+    assert 0 < lead(logits_of_one(apply_patch(model, patch), query), label) < 0.01
 
 
 def unlike_float64(change) -> PrototypeNetwork:
@@ -199,41 +186,26 @@ def unlike_float64(change) -> PrototypeNetwork:
     return PrototypeNetwork(method, model.parameters_of_method, model.keys.detach(), model.values.detach())
 
 
-def test_a_margin_lost_in_float32_is_raised_tenfold_until_the_label_wins():
-    # The old prototypes weigh a twentieth more than in float64: it takes more than a twentieth over the tie.
-    model = unlike_float64(lambda scores: scores + math.log(1.05))
+# The old prototypes weigh a twentieth more than in float64: it takes more than a twentieth over the tie.
+def heavier(scores: torch.Tensor) -> torch.Tensor:
+    return scores + math.log(1.05)
+
+
+def heavier_in_a_batch(scores: torch.Tensor) -> torch.Tensor:
+    return heavier(scores) if scores.shape[-2] > 1 else scores
+
+
+@pytest.mark.parametrize("change", [heavier, heavier_in_a_batch])
+def test_a_margin_lost_in_float32_is_raised_tenfold_until_the_label_wins_alone_and_in_a_batch(change):
+    model = unlike_float64(change)
     label = least_label(model)
     patch = make_patch(model, QUERIES[0], label)
     assert patch.criterion == Criterion("margin", 1e-3)
     assert patch.criterion_used.amount == pytest.approx(0.1)
     assert int(apply_patch(model, patch).predict(QUERIES[:1])[0]) == label
-
-
-@pytest.mark.parametrize("criterion", [Criterion("logit_margin", 1.0), Criterion("confidence", 0.9)])
-def test_a_label_that_wins_less_clearly_than_required_in_float32_is_refused(criterion):
-    model = unlike_float64(lambda scores: scores + math.log(1.05))
-    label = least_label(model)
-    with pytest.raises(PatchError, match="float32 cannot hold a patch that meets"):
-        make_patch(model, QUERIES[0], label, criterion)
-
-
-def test_a_patch_must_hold_in_a_batch_too():
-    model = unlike_float64(lambda scores: scores + (math.log(1.05) if scores.shape[-2] > 1 else 0.0))
-    label = least_label(model)
-    assert make_patch(model, QUERIES[0], label).criterion_used.amount == pytest.approx(0.1)
-
-
-def test_a_patched_model_is_checked_against_its_criterion():
-    model = network()
-    label = least_label(model)
-    patch = make_patch(model, QUERIES[0], label, Criterion("logit_margin", 1.0))
-    patched = apply_patch(model, patch)
-    check_patch(patched, patch)
-    with torch.no_grad():
-        patched.values[-1, label] *= 0.99
-    assert int(patched.predict(QUERIES[:1])[0]) == label
-    with pytest.raises(PatchError, match=r"^logit_margin: .* meets 1"):
-        check_patch(patched, patch)
+    for criterion in CRITERIA[1:]:
+        with pytest.raises(PatchError, match="float32 cannot hold a patch that meets"):
+            make_patch(model, QUERIES[0], label, criterion)
 
 
 # Patches that are solved together
@@ -257,16 +229,17 @@ def test_one_patch_has_the_eta_of_a_patch_alone(epsilon, power, criterion, keep_
 def test_all_patches_hold_together_in_float64_and_in_the_model(criterion, keep_logits):
     model, queries = network(), QUERIES[:8]
     labels = wrong_labels(model, queries)
+    labels[3] = model.predict(queries[3:4])[0]  # what is right needs no patch, and stays right
     patches = make_patches(model, queries, labels, criterion, keep_logits=keep_logits)
-    assert len(patches) == len(queries)
+    assert len(patches) == (7 if criterion.kind == "margin" else 8)
     after = apply_patches(model, patches)
-    logits = float64_logits(after, queries)
-    others = np.where(np.arange(4) == labels[:, None], -np.inf, logits)
-    leads = logits[np.arange(len(labels)), labels] - others.max(1)
-    assert (leads >= 0.999 * np.array([patch.lead for patch in patches if criterion.kind != "confidence"] or [0])).all()
+    leads = np.array([lead(*row) for row in zip(float64_logits(after, queries), labels, strict=True)])
     if criterion.kind == "confidence":
-        chosen = np.exp(logits[np.arange(len(labels)), labels]) / np.exp(logits).sum(1)
-        assert (chosen >= 0.9 * (1 - 1e-4)).all()
+        shares = np.exp(float64_logits(after, queries))
+        assert (shares[range(8), labels] / shares.sum(1) >= 0.9 * (1 - 1e-4)).all()
+    elif criterion.kind == "logit_margin":
+        assert (leads >= 0.999).all()
+    assert (leads > 0).all()
     assert (after.predict(queries) == labels).all()
     assert [int(after.predict(query[None])[0]) for query in queries] == labels.tolist()
 
@@ -275,101 +248,65 @@ def test_the_patches_of_two_classes_solve_the_linear_equations_of_their_leads():
     model = network(epsilon=0.1, classes=2)
     queries, labels = QUERIES[:2], wrong_labels(model, QUERIES[:2])
     patches = make_patches(model, queries, labels, Criterion("logit_margin", 1.0))
-    bare = PrototypeNetwork(
-        model.method,
-        model.parameters_of_method,
-        torch.cat([model.keys.detach(), torch.from_numpy(queries)]),
-        torch.cat([model.values.detach(), torch.zeros(2, 2)]),
-    )
-    rest = float64_logits(bare, queries)
-    sign = np.array([1.0 if label == 0 else -1.0 for label in labels])
-    distance = np.linalg.norm(queries[:, None].astype(float) - bare.keys.detach().numpy()[None], axis=2)
-    weights = 1 / (0.1 + distance**2)
-    weights /= weights.sum(1, keepdims=True)
-    coefficients = weights[:, -2:] * sign[:, None] * sign[None]
+    keys = torch.cat([model.keys.detach(), torch.from_numpy(queries)])
+    values = torch.cat([model.values.detach(), torch.zeros(2, 2)])
+    rest = float64_logits(PrototypeNetwork(model.method, model.parameters_of_method, keys, values), queries)
+    sign = np.where(labels == 0, 1.0, -1.0)
+    weights = 1 / (0.1 + np.linalg.norm(queries[:, None].astype(float) - keys.numpy()[None], axis=2) ** 2)
+    coefficients = (weights / weights.sum(1, keepdims=True))[:, -2:] * sign[:, None] * sign[None]
     etas = np.linalg.solve(coefficients, 1.0 - sign * (rest[:, 0] - rest[:, 1]))
     np.testing.assert_allclose([patch.eta for patch in patches], etas, rtol=1e-5)
 
 
-def test_no_smaller_sum_of_etas_does_on_a_grid():
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e9])
+def test_no_smaller_sum_of_etas_does_on_a_grid_in_any_units(scale):
     coefficients = np.array([[1.0, -0.4], [-0.3, 1.0], [0.5, 0.5]])
-    required = np.array([0.2, 0.1, 0.3])
-    found = smallest_etas(coefficients, required, np.ones(2))
-    assert (coefficients @ found >= required - 1e-9).all()
+    required, units = np.array([0.2, 0.1, 0.3]), np.array([scale, 1.0])
+    etas = smallest_etas(coefficients / units, required, units) / units
+    assert (coefficients @ etas >= required - 1e-9).all()
     grid = np.array(list(itertools.product(np.linspace(0, 1, 201), repeat=2)))
     feasible = grid[(grid @ coefficients.T >= required - 1e-9).all(1)]
-    assert found.sum() <= feasible.sum(1).min() + 1e-9
-    assert found.sum() >= feasible.sum(1).min() - 0.02
-
-
-@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e9])
-def test_the_units_of_the_etas_do_not_matter(scale):
-    coefficients, required = np.array([[1.0, -0.4], [-0.3, 1.0]]), np.array([0.2, 0.1])
-    exact = np.linalg.solve(coefficients, required) * np.array([scale, 1.0])
-    found = smallest_etas(coefficients / np.array([scale, 1.0]), required, np.array([scale, 1.0]))
-    np.testing.assert_allclose(found, exact, rtol=1e-8)
-
-
-def test_equal_inputs_with_equal_labels_count_once():
-    model = network()
-    label = wrong_labels(model, QUERIES[:1])
-    once = make_patches(model, QUERIES[:1], label)
-    twice = make_patches(model, QUERIES[[0, 0, 0]], np.repeat(label, 3))
-    assert [patch.eta for patch in twice] == [patch.eta for patch in once]
+    smallest = (feasible * units).sum(1).min()
+    assert smallest - 0.02 * units.max() <= (etas * units).sum() <= smallest + 1e-9 * units.max()
 
 
 @pytest.mark.parametrize("criterion", CRITERIA, ids=lambda one: one.kind)
-@pytest.mark.parametrize("distance", [1e-6, 1e-4, 1e-2])
-def test_near_inputs_with_equal_labels_hold_together(distance, criterion):
+@pytest.mark.parametrize("distance", [0.0, 1e-6, 1e-4, 1e-2])
+def test_near_inputs_with_equal_labels_hold_together_and_equal_ones_count_once(distance, criterion):
     model = network()
     near = np.stack([QUERIES[0], QUERIES[0] + np.float32([distance, 0, 0])])
     labels = np.repeat(wrong_labels(model, near[:1]), 2)
-    after = apply_patches(model, make_patches(model, near, labels, criterion))
-    assert (after.predict(near) == labels).all()
+    patches = make_patches(model, near, labels, criterion)
+    assert (apply_patches(model, patches).predict(near) == labels).all()
+    if distance == 0:
+        assert [patch.eta for patch in patches] == [make_patches(model, near[:1], labels[:1], criterion)[0].eta]
 
 
 @pytest.mark.parametrize("distance", [0.0, 1e-6, 1e-4])
-def test_near_inputs_with_different_labels_conflict_and_are_named(distance):
+def test_near_inputs_with_different_labels_conflict_and_are_named(distance, monkeypatch):
     model = network()
     near = np.stack([QUERIES[1], QUERIES[0], QUERIES[0] + np.float32([distance, 0, 0])])
     first = int(model.predict(QUERIES[:1])[0])
     labels = np.array([int(wrong_labels(model, near[:1])[0]), (first + 1) % 4, (first + 2) % 4])
     with pytest.raises(PatchConflictError, match="different labels for input 1 and input 2") as error:
         make_patches(model, near, labels, Criterion("logit_margin", 1.0))
-    ((one, other, found),) = error.value.conflicts
+    ((one, other, apart),) = error.value.conflicts
     assert (one, other) == ("input 1", "input 2")
-    assert found == pytest.approx(float(np.linalg.norm(near[1] - near[2])), abs=1e-12)
+    assert apart == pytest.approx(float(np.linalg.norm(near[1] - near[2])), abs=1e-12)
+    # What counts as near is a matter of what is named.
+    monkeypatch.setattr("idwbench.models.joint_patches.CONFLICT_DISTANCE", 1e-9)
+    if distance:
+        with pytest.raises(PatchConflictError, match="no η makes every input get its label") as error:
+            make_patches(model, near, labels, Criterion("logit_margin", 1.0))
+        assert error.value.conflicts == ()
 
 
 def test_of_many_conflicts_three_are_named_and_the_others_counted():
-    model = network()
-    queries = np.repeat(QUERIES[:1], 4, axis=0)
     with pytest.raises(PatchConflictError) as error:
-        make_patches(model, queries, np.arange(4))
+        make_patches(network(), np.repeat(QUERIES[:1], 4, axis=0), np.arange(4))
     message, listed = str(error.value), len(error.value.conflicts)
-    assert listed > 3
-    assert message.count("distance 0") == 3
-    assert message.endswith(f"; and {listed - 3} more")
-    assert "\n" not in message
-
-
-def test_a_conflict_of_inputs_that_do_not_count_as_near_is_reported_without_pairs(monkeypatch):
-    monkeypatch.setattr("idwbench.models.joint_patches.CONFLICT_DISTANCE", 1e-4)
-    near = np.stack([QUERIES[0], QUERIES[0] + np.float32([1e-4, 0, 0])])
-    labels = (network().predict(near) + np.array([1, 2])) % 4
-    with pytest.raises(PatchConflictError, match="no η makes every input get its label") as error:
-        make_patches(network(), near, labels, Criterion("logit_margin", 1.0))
-    assert error.value.conflicts == ()
-
-
-def test_an_input_that_is_right_gets_no_patch_but_stays_right():
-    model = network()
-    labels = wrong_labels(model, QUERIES[:8])
-    labels[3] = model.predict(QUERIES[3:4])[0]
-    patches = make_patches(model, QUERIES[:8], labels)
-    assert len(patches) == 7
-    assert not any(np.array_equal(patch.key, QUERIES[3]) for patch in patches)
-    assert (apply_patches(model, patches).predict(QUERIES[:8]) == labels).all()
+    assert listed > message.count("distance 0") == 3
+    assert message.endswith(f"; and {listed - 3} more") and "\n" not in message
 
 
 def test_an_input_that_the_others_would_break_gets_a_patch_of_its_own():
@@ -381,27 +318,13 @@ def test_an_input_that_the_others_would_break_gets_a_patch_of_its_own():
     patches = make_patches(model, queries, labels)
     assert any(np.array_equal(patch.key, QUERIES[0]) for patch in patches)
     assert (apply_patches(model, patches).predict(queries) == labels).all()
-
-
-def test_nothing_is_patched_where_all_labels_are_right():
-    assert make_patches(network(), QUERIES, network().predict(QUERIES)) == []
+    assert make_patches(model, QUERIES, model.predict(QUERIES)) == []
 
 
 def test_kept_logits_are_those_before_the_patch_but_of_the_label():
     model = network()
     label = int(wrong_labels(model, QUERIES[:1])[0])
     patch = make_patch(model, QUERIES[0], label, Criterion("logit_margin", 2.0), keep_logits=True)
-    before, after = (float64_logits(one, QUERIES[:1])[0] for one in (model, apply_patches(model, [patch])))
+    before, after = (logits_of_one(one, QUERIES[0]) for one in (model, apply_patches(model, [patch])))
     np.testing.assert_allclose(np.delete(after, label), np.delete(before, label), rtol=1e-5)
-    assert after[label] - np.delete(after, label).max() == pytest.approx(2, rel=1e-5)
-
-
-def test_keeping_the_logits_of_several_classes_changes_more_predictions_of_others():
-    model = network(classes=6)
-    points = np.random.default_rng(2).normal(size=(500, 3)).astype(np.float32)
-    before, changed = model.predict(points), {False: 0, True: 0}
-    for query, label in zip(QUERIES[:5], wrong_labels(model, QUERIES[:5]), strict=True):
-        for keep_logits in (False, True):
-            after = apply_patches(model, make_patches(model, query[None], label[None], keep_logits=keep_logits))
-            changed[keep_logits] += int((after.predict(points) != before).sum())
-    assert changed[False] < changed[True]
+    assert lead(after, label) == pytest.approx(2, rel=1e-5)

@@ -1,19 +1,26 @@
-"""A saved model in Python: predict, explain, patch, save."""
+"""A saved model in Python: predict, explain, patch, save; and its model card."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 
+import idwbench
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Scaling
 from idwbench.errors import PatchError
+from idwbench.models.model_card import card_text, saved_model_card
 from idwbench.models.model_file import load_model
 from idwbench.models.modules import PrototypeNetwork
-from idwbench.models.saved_model import SavedModel
+from idwbench.models.repair import repair, undo
+from idwbench.models.saved_model import SavedModel, stored_model
+from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 
 KEYS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], dtype=np.float32)
@@ -28,14 +35,10 @@ def model(**facts) -> SavedModel:
     return SavedModel(network, config, SCALING, None, facts.pop("class_names", ("cold", "hot")), **facts)
 
 
-def test_predictions_are_class_names_for_inputs_in_the_data_s_own_units():
+def test_predictions_are_class_names_or_numbers_for_inputs_in_the_data_s_own_units():
     assert model().predict([[10.0, 20.0], [12.0, 20.0], [10.1, 28.0]]).tolist() == ["cold", "hot", "hot"]
-
-
-def test_a_regression_predicts_numbers_in_their_own_units():
-    regression = model(
-        dataset="sine", class_names=(), values=VALUES[:, :1], target_scaling=Scaling(np.array([100.0]), np.array([5.0]))
-    )
+    targets = {"values": VALUES[:, :1], "target_scaling": Scaling(np.array([100.0]), np.array([5.0]))}
+    regression = model(dataset="sine", class_names=(), **targets)
     np.testing.assert_allclose(regression.predict([[10.0, 20.0]]), [[100 + 5 * 4]], rtol=1e-2)
     explanation = regression.explain([10.0, 20.0])
     np.testing.assert_allclose(explanation.outputs, regression.predict([[10.0, 20.0]])[0], rtol=1e-6)
@@ -63,19 +66,14 @@ def test_an_explanation_adds_up_to_the_answer_heaviest_first():
     np.testing.assert_allclose(explanation.keys[0], [12.0, 20.0])
 
 
-def test_a_patch_changes_the_answer_is_recorded_and_survives_a_file(tmp_path):
-    patched = model().patch([10.0, 20.0], "hot", confidence=0.9)
-    patched.save(tmp_path / "patched.safetensors")
-    again = load_model(tmp_path / "patched.safetensors")
-    assert again.predict([[10.0, 20.0]]).tolist() == ["hot"]
-    assert [(patch["label"], patch["criterion"], patch["x"]) for patch in again.patches] == [
-        (1, "confidence", [10.0, 20.0])
-    ]
-
-
-def test_a_patch_that_is_not_needed_gives_the_same_model():
+def test_a_patch_changes_the_answer_is_recorded_and_survives_a_file_if_one_is_needed(tmp_path):
     same = model()
     assert same.patch([10.0, 20.0], "cold") is same
+    same.patch([10.0, 20.0], "hot", confidence=0.9).save(tmp_path / "patched.safetensors")
+    again = load_model(tmp_path / "patched.safetensors")
+    assert again.predict([[10.0, 20.0]]).tolist() == ["hot"]
+    (patch,) = again.patches
+    assert (patch["label"], patch["criterion"], patch["x"]) == (1, "confidence", [10.0, 20.0])
 
 
 @pytest.mark.parametrize(
@@ -86,7 +84,10 @@ def test_a_patch_that_is_not_needed_gives_the_same_model():
         ([1e300, 0.0], "hot", {}, ("x",)),
         ([10.0, 20.0], "warm", {}, ("label",)),
         ([10.0, 20.0], 2, {}, ("label",)),
-        ([10.0, 20.0], 1, {"confidence": 2.0}, ("confidence",)),
+        ([10.0, 20.0], 1, {"confidence": 1.0}, ("confidence",)),
+        ([10.0, 20.0], 1, {"confidence": 0.0}, ("confidence",)),
+        ([10.0, 20.0], 1, {"margin": -1.0}, ("margin",)),
+        ([10.0, 20.0], 1, {"logit_margin": np.inf}, ("logit_margin",)),
         ([10.0, 20.0], 1, {"confidence": 0.9, "margin": 1.0}, ("confidence",)),
     ],
 )
@@ -94,3 +95,101 @@ def test_wrong_arguments_are_named(x, label, amounts, location):
     with pytest.raises(PatchError) as error:
         model().patch(x, label, **amounts)
     assert error.value.location == location
+
+
+# Model cards
+
+OLDER = Path(__file__).parents[1] / "assets" / "model_files" / "moons.pt"
+DATA = {"name": "two_moons", "train_per_class": 20, "test_per_class": 10, "holdout_per_class": 10}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Results:
+    path = tmp_path_factory.mktemp("card") / "results.db"
+    idwbench.train(idwbench.run_config(dict(DATA), prototypes=4, epochs=3, seed=5), path)
+    return Results(path)
+
+
+@pytest.fixture(scope="module")
+def trained(results) -> SavedModel:
+    return stored_model(results, results.find_runs()[0])
+
+
+def card_in(path) -> dict:
+    """Read the card as a program without idwbench would."""
+    if path.suffix == ".pt":
+        return json.loads(torch.load(path, weights_only=True)["model.json"])
+    with safe_open(path, "np") as file:
+        return json.loads(file.metadata()["model.json"])
+
+
+def test_a_card_says_data_protocol_accuracies_and_run(results, trained):
+    run = results.find_runs()[0]
+    card = idwbench.model_card(run.run_key[:12], results)
+    assert card == idwbench.model_card(trained) == idwbench.model_card(run, results)
+    assert card["dataset"] == {
+        "label": "two_moons",
+        "sha256": run.data_sha256,
+        "settings": run.config.dataset.model_dump(mode="json"),
+    }
+    assert card["protocol"]["epochs"] == 3
+    assert {name for _, name in run.metrics} > {"accuracy"}  # some were added to the run later
+    assert (card["seed"], card["run_key"]) == (5, run.run_key)
+    for split in ("train", "test", "holdout"):
+        assert card["metrics"][split] == {"accuracy": run.metric("accuracy", split)}
+    assert (card["metrics_with_patches"], card["patches"]) == (None, [])
+    assert card["provenance"]["versions"] == run.versions
+    assert json.loads(card_text(card)) == card
+
+
+@pytest.mark.parametrize("ending", ["pt", "safetensors"])
+def test_a_model_file_holds_its_card_for_other_readers_and_the_same_bytes_again(trained, ending, tmp_path):
+    first, again, read = (tmp_path / f"{name}.{ending}" for name in ("first", "again", "read"))
+    trained.save(first)
+    trained.save(again)
+    load_model(first).save(read)
+    assert first.read_bytes() == again.read_bytes() == read.read_bytes()
+    card, stored = saved_model_card(trained), card_in(first)
+    assert card == saved_model_card(load_model(first))
+    assert card == {name: stored[name] for name in card} | {"provenance": card["provenance"]}
+    assert stored["provenance"] == trained.provenance
+    assert stored.keys() - card.keys() == {"format", "version", "config", "sha256"}
+
+
+def other_label(model: SavedModel, x: list[float]) -> int:
+    return 1 - model.class_names.index(str(model.predict([x])[0]))
+
+
+def test_a_card_has_the_patches_and_the_accuracies_that_were_measured_with_just_these(trained, tmp_path):
+    patched = repair(trained, "5,5", trained.class_names[other_label(trained, [5.0, 5.0])])
+    card = saved_model_card(patched.after)
+    assert [patch["x"] for patch in card["patches"]] == ["5,5"]
+    assert card["prototypes"] == 5
+    assert card["metrics"] == saved_model_card(trained)["metrics"]
+    measured = {name: {"accuracy": effect.accuracy_after} for name, effect in patched.effects.items()}
+    assert card["metrics_with_patches"] == measured
+    patched.save(tmp_path / "patched.pt")
+    assert saved_model_card(load_model(tmp_path / "patched.pt")) == card
+    assert saved_model_card(undo(patched.after, 1).after) == saved_model_card(trained)
+    again = patched.after.patch([-5.0, 5.0], other_label(patched.after, [-5.0, 5.0]))
+    assert len(again.patches) == 2 and saved_model_card(again)["metrics_with_patches"] is None
+
+
+def test_provenance_is_that_of_the_run_and_not_of_the_process_that_saves(results, trained):
+    run = results.find_runs()[0]
+    versions = {"torch": "1.0", "numba": "0.1"}
+    stored = stored_model(results, replace(run, engine="other", versions=versions, data_sha256="abc")).provenance
+    assert (stored["engine"], stored["data_sha256"]) == ("other", "abc")
+    assert list(stored["versions"].items()) == [("numba", "0.1"), ("torch", "1.0")]
+    unknown = stored_model(results, replace(run, versions=None, data_sha256=None)).provenance
+    assert unknown["versions"].keys() >= {"idwbench", "numpy", "python", "torch"}
+    assert unknown["data_sha256"] == run.data_sha256
+
+
+def test_a_file_of_an_older_version_has_no_metrics_and_a_card_all_the_same(tmp_path):
+    fields = torch.load(OLDER, weights_only=True)
+    for name in ("metrics", "patched_metrics"):
+        del fields[name]
+    torch.save(fields, tmp_path / "older.pt")
+    card = idwbench.model_card(tmp_path / "older.pt")
+    assert card == {**idwbench.model_card(OLDER), "metrics": {}, "metrics_with_patches": None}

@@ -1,4 +1,4 @@
-"""The metrics of prototype quality against SciPy's distances and plain loops."""
+"""Nearest neighbours, and the metrics of prototype quality, against SciPy's distances and plain loops."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 from blob_data import make_dataset, make_regression
 from scipy.spatial.distance import cdist
 
+from idwbench import kernel_regression
 from idwbench.data.dataset import Dataset, Split
 from idwbench.models import neighbours
-from idwbench.models.neighbours import PrototypeQuality, nearest, several_nearest, squared_distances
+from idwbench.models.neighbours import PrototypeQuality, SquaredDistances, nearest, several_nearest, squared_distances
 from idwbench.runs.config import run_config
 from idwbench.runs.metrics import METRICS, QUALITY_METRICS
 from idwbench.runs.results import RunResult
@@ -23,12 +24,6 @@ def prototypes(dataset: Dataset, n: int, seed: int = 0):
     generator = np.random.default_rng(seed)
     keys = generator.normal(size=(n, dataset.n_features)).astype(np.float32) * 2
     return keys, generator.normal(size=(n, dataset.n_outputs)).astype(np.float32)
-
-
-def a_result(keys, values) -> RunResult:
-    arrays = {} if keys is None else {"keys": keys, "values": values}
-    config = run_config("two_moons", prototypes=1)
-    return RunResult(config, "complete", (), {}, arrays, None, None, 1.0, "fused", "cpu", 1)
 
 
 def by_loops(dataset: Dataset, keys, values) -> dict[tuple[str, str], float]:
@@ -63,22 +58,33 @@ def by_loops(dataset: Dataset, keys, values) -> dict[tuple[str, str], float]:
     return metrics
 
 
-@pytest.mark.parametrize(
-    "dataset",
-    [make_dataset(), make_dataset(validation=True, n_features=40), make_regression()],
-    ids=["classes", "validation", "regression"],
-)
+DATA = {
+    "classes": make_dataset(),
+    "validation": make_dataset(validation=True, n_features=40),
+    "regression": make_regression(),
+}
+
+
+@pytest.mark.parametrize("dataset", DATA.values(), ids=DATA)
 @pytest.mark.parametrize("n", [1, 2, 9])
-def test_the_metrics_are_those_of_scipy_and_loops(dataset, n):
-    keys, values = prototypes(dataset, n)
-    found = PrototypeQuality(dataset.splits).metrics(keys, values)
-    expected = by_loops(dataset, keys, values)
-    assert found == pytest.approx(expected, rel=1e-12)
-    assert {name for _, name in found} <= METRICS.keys()
-    assert (("train", "key_spacing") in found) == (n > 1)
+def test_the_metrics_are_those_of_scipy_and_loops_for_runs_of_a_stack_too(dataset, n):
+    quality = PrototypeQuality(dataset.splits)
+    runs = [prototypes(dataset, n, seed) for seed in range(3)]
+    runs.append((np.repeat(dataset.train.inputs[:1], n, axis=0), runs[0][1]))  # equal keys, on a training point
+    expected = [pytest.approx(by_loops(dataset, *run), rel=1e-12) for run in runs]
+    assert [quality.metrics(*run) for run in runs] == expected
+    config = run_config("two_moons", prototypes=1)
+    stored = [{"keys": keys, "values": values} for keys, values in runs]
+    results = [
+        RunResult(config, "complete", (), {}, arrays, None, None, 1, "fused", "cpu", 1) for arrays in [*stored, {}]
+    ]
+    assert quality.stack_metrics(results, nearest_in_stack) == [*expected, {}]
+    assert quality.stack_metrics(results) == [*expected, {}]
+    names = {name for _, name in quality.metrics(*runs[0])}
+    assert names <= METRICS.keys() and (n == 1 or dataset is not DATA["classes"] or names == {*QUALITY_METRICS})
 
 
-def test_keys_on_training_points_have_distance_exactly_zero():
+def test_keys_on_training_points_and_equal_keys_have_distance_exactly_zero():
     dataset = make_dataset(n_features=60)
     rows = [0, 5, 17]
     keys, values = dataset.train.inputs[rows], np.eye(3, dtype=np.float32)[dataset.train.labels[rows]]
@@ -88,13 +94,8 @@ def test_keys_on_training_points_have_distance_exactly_zero():
     assert found["train", "dead_keys"] == 0
     everything = PrototypeQuality(dataset.splits).metrics(dataset.train.inputs, np.zeros((23, 3), np.float32))
     assert everything["train", "coverage"] == everything["train", "chamfer"] == 0
-
-
-def test_all_but_one_of_equal_keys_are_dead_and_their_spacing_is_zero():
-    dataset = make_dataset()
-    keys = np.repeat(dataset.train.inputs[:1], 3, axis=0)
-    found = PrototypeQuality(dataset.splits).metrics(keys, np.eye(3, dtype=np.float32))
-    assert (found["train", "dead_keys"], found["train", "key_spacing"]) == (2, 0)
+    equal = PrototypeQuality(dataset.splits).metrics(np.repeat(keys[:1], 3, axis=0), np.eye(3, dtype=np.float32))
+    assert (equal["train", "dead_keys"], equal["train", "key_spacing"]) == (2, 0)
 
 
 def a_set(inputs) -> Dataset:
@@ -120,23 +121,42 @@ def test_of_a_large_set_500_points_at_equal_steps_represent_the_others():
 
 
 def test_the_size_of_the_blocks_does_not_matter(monkeypatch):
-    dataset = make_dataset()
+    dataset = make_dataset(n_features=20)
     keys, values = prototypes(dataset, 6)
-    whole = PrototypeQuality(dataset.splits).metrics(keys, values)
-    for name in ("_QUERY_NUMBERS", "_KEY_NUMBERS", "_PART_NUMBERS"):
-        monkeypatch.setattr(neighbours, name, 10)
-    assert PrototypeQuality(dataset.splits).metrics(keys, values) == whole
+
+    def answers():
+        metrics = PrototypeQuality(dataset.splits).metrics(keys, values)
+        return (
+            metrics,
+            squared_distances(dataset.train.inputs, keys),
+            kernel_regression(keys + 1, keys, values, "shepard"),
+        )
+
+    metrics, distances, regression = answers()
+    for name in ("_QUERY_NUMBERS", "_KEY_NUMBERS", "_PART_NUMBERS", "_PRODUCT_NUMBERS"):
+        monkeypatch.setattr(neighbours, name, 100)
+    in_parts = answers()
+    assert in_parts[0] == metrics
+    np.testing.assert_allclose(in_parts[1], distances, rtol=1e-12)
+    np.testing.assert_allclose(in_parts[2], regression, rtol=1e-6)
 
 
-@pytest.mark.parametrize("offset", [0, 1e3, 1e6])
-def test_the_nearest_point_is_found_far_from_the_origin(offset):
+@pytest.mark.parametrize("n_features", [3, 20])
+@pytest.mark.parametrize(("offset", "scale"), [(0, 1), (1e3, 1), (1e6, 1), (5e-6, 1e-6)])
+def test_distances_of_near_points_are_exact_far_from_the_origin_too(offset, scale, n_features):
     generator = np.random.default_rng(1)
-    points = (generator.normal(size=(50, 3)) + offset).astype(np.float32)
-    others = np.concatenate([(generator.normal(size=(40, 3)) + offset).astype(np.float32), points[:5]])
-    exact = cdist(points.astype(np.float64), others.astype(np.float64))
-    _, distance = nearest(points, others)
-    assert distance == pytest.approx(exact.min(1), rel=1e-12)
+    points, others = (scale * generator.normal(size=(n, n_features)) + offset for n in (50, 40))
+    points, others = points.astype(np.float32), np.concatenate([others, points[:5], points[5:9] * (1 + 1e-6)])
+    exact = ((points.astype(np.float64)[:, None] - others) ** 2).sum(2)
+    np.testing.assert_allclose(squared_distances(points, others), exact, rtol=1e-6)
+    _, distance = nearest(points, others.astype(np.float32))
     assert (distance[:5] == 0).all()
+    near = others.astype(np.float32)
+    exact = ((points.astype(np.float64)[:, None] - near) ** 2).sum(2)
+    assert distance == pytest.approx(np.sqrt(exact.min(1)), rel=1e-12)
+    parts = np.concatenate([part.copy() for _, part in SquaredDistances(near).blocks(points)])
+    np.testing.assert_allclose(parts, exact, rtol=1e-4)
+    assert not parts[range(5), range(40, 45)].any()
 
 
 def test_of_equally_near_points_the_first_counts_however_the_product_rounds():
@@ -158,28 +178,6 @@ def test_several_nearest_are_in_the_order_of_their_distances():
     np.testing.assert_allclose(distances, np.sort(exact)[:, :5], rtol=1e-12)
     np.testing.assert_allclose(squared_distances(queries, points), exact**2, rtol=1e-12)
     assert nearest(points[:1], points[:1], np.array([0]))[1].tolist() == [np.inf]
-
-
-def test_the_metrics_of_quality_are_those_that_a_classification_has():
-    dataset = make_dataset()
-    found = PrototypeQuality(dataset.splits).metrics(*prototypes(dataset, 5))
-    assert {name for _, name in found} == set(QUALITY_METRICS) <= set(METRICS)
-
-
-@pytest.mark.parametrize("n", [1, 2, 9])
-@pytest.mark.parametrize(
-    "dataset",
-    [make_dataset(), make_dataset(validation=True), make_regression()],
-    ids=["classes", "split", "numbers"],
-)
-def test_the_metrics_of_a_stack_by_the_compiled_search_are_those_of_its_runs(dataset, n):
-    quality = PrototypeQuality(dataset.splits)
-    runs = [prototypes(dataset, n, seed) for seed in range(3)]
-    runs.append((np.repeat(dataset.train.inputs[:1], n, axis=0), runs[0][1]))  # equal keys, on a training point
-    results = [*(a_result(keys, values) for keys, values in runs), a_result(None, None)]
-    expected = [pytest.approx(quality.metrics(*run), rel=1e-12) for run in runs]
-    assert quality.stack_metrics(results, nearest_in_stack) == [*expected, {}]
-    assert quality.stack_metrics(results) == [*expected, {}]
 
 
 def test_the_compiled_search_finds_the_neighbours_of_many_points():
