@@ -71,19 +71,15 @@ def test_a_sequence_has_the_same_rows(parts):
 
 
 def test_standard_scaling_is_by_mean_and_standard_deviation_of_the_pixels_of_both_parts(parts):
-    # Each part has the constants of its own pixels.
-    for name, made in parts.items():
-        pixels = made.train.inputs.astype(np.float64)
-        parts[name] = replace(made, scaling=Scaling(pixels.mean(), pixels.std()))
-    parts["fashion_mnist"] = replace(parts["fashion_mnist"], train=parts["fashion_mnist"].train.rows(np.arange(20)))
-    pixels = parts["fashion_mnist"].train.inputs.astype(np.float64)
-    parts["fashion_mnist"] = replace(parts["fashion_mnist"], scaling=Scaling(pixels.mean(), pixels.std()))
-    found = load(scaling="standard")
-    assert float(found.train.inputs.mean()) == pytest.approx(0, abs=1e-6)
-    assert float(found.train.inputs.std()) == pytest.approx(1)
-    raw = found.scaling.invert(found.train.inputs)
+    for name, part in parts.items():  # each part has the constants of its own pixels
+        train = part.train.rows(np.arange(20))
+        pixels = train.inputs.astype(np.float64)
+        parts[name] = replace(part, train=train, scaling=Scaling(pixels.mean(), pixels.std()))
+    data = load(scaling="standard")
+    assert float(data.train.inputs.mean()) == pytest.approx(0, abs=1e-6)
+    assert float(data.train.inputs.std()) == pytest.approx(1)
     expected = np.concatenate([part.train.inputs for part in parts.values()])
-    np.testing.assert_allclose(raw, expected, atol=1e-4)
+    np.testing.assert_allclose(data.scaling.invert(data.train.inputs), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(("validation", "apart"), [(8, (8, 8)), (0.25, (4, 8))])
@@ -98,27 +94,22 @@ def test_validation_rows_are_those_of_each_part_alone(parts, validation, apart):
             np.testing.assert_array_equal(found.splits[name].labels[of_part], split.labels)
 
 
-def test_the_checksum_is_that_of_both_parts_in_order(parts):
+def test_parts_that_do_not_fit_or_lack_rows_for_validation_are_refused(parts):
     expected = hashlib.sha256(f"{'0' * 64}\n{'1' * 64}".encode()).hexdigest()
     assert load().sha256 == expected != load(of=OF[::-1]).sha256
-
-
-def test_too_many_validation_rows_are_refused_by_the_part_that_lacks_them(parts):
     with pytest.raises(DatasetError, match="validation: expected at most 16 rows"):
         load(validation=17)
-
-
-@pytest.mark.parametrize("change", [{"image_shape": (3, 2)}, {"class_names": tuple("abc")}])
-def test_parts_of_other_shapes_or_classes_are_refused(parts, change):
-    parts["fashion_mnist"] = replace(parts["fashion_mnist"], **change)
-    with pytest.raises(DatasetError, match="of: mnist and fashion_mnist have images of other shapes or other numbers"):
-        load()
+    fitting, message = (
+        parts["fashion_mnist"],
+        "of: mnist and fashion_mnist have images of other shapes or other numbers",
+    )
+    for change in ({"image_shape": (3, 2)}, {"class_names": tuple("abc")}):
+        parts["fashion_mnist"] = replace(fitting, **change)
+        with pytest.raises(DatasetError, match=message):
+            load()
 
 
 def test_settings_are_frozen_and_those_of_the_parts():
     config = parse_dataset({"name": "joint", "of": OF, "validation": 5})
     assert isinstance(config, PartsConfig) and len({config, parse_dataset(config.model_dump(mode="json"))}) == 1
-    assert config.parts == (
-        ImageConfig(name="mnist", scaling="unit", validation=5),
-        ImageConfig(name="fashion_mnist", scaling="unit", validation=5),
-    )
+    assert config.parts == tuple(ImageConfig(name=name, scaling="unit", validation=5) for name in OF)

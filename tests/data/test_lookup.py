@@ -1,11 +1,15 @@
-"""The data set of lookups: random tables and noisy queries."""
+"""The data set of lookups, random tables and noisy queries; and metrics of outputs."""
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from blob_data import make_dataset
 
-from idwbench.data.dataset import nearest_values
+from idwbench.data.dataset import Split, nearest_values
 from idwbench.data.loading import load_dataset
 from idwbench.data.synthetic import draw_queries, draw_table
 from idwbench.runs.datasets import LookupConfig
@@ -23,15 +27,12 @@ def test_keys_values_and_noise_have_the_declared_moments() -> None:
     assert abs(np.corrcoef(table.keys.ravel(), table.values.ravel())[0, 1]) < 5 / np.sqrt(table.keys.size)
 
 
-def test_queries_ask_for_all_items_in_turn() -> None:
-    config = LookupConfig(items=3, dimensions=2, queries=7)
-    assert draw_queries(config, 0, draw_table(config, 0)).items.tolist() == [0, 1, 2, 0, 1, 2, 0]
-
-
-def test_without_noise_a_query_is_its_key() -> None:
-    config = LookupConfig(items=5, dimensions=3, queries=5, noise=0.0)
-    table = draw_table(config, 1)
-    assert (draw_queries(config, 1, table).inputs == table.keys).all()
+def test_queries_ask_for_all_items_in_turn_and_without_noise_by_their_keys() -> None:
+    config = LookupConfig(items=3, dimensions=2, queries=7, noise=0.0)
+    table = draw_table(config, 0)
+    queries = draw_queries(config, 0, table)
+    assert queries.items.tolist() == [0, 1, 2, 0, 1, 2, 0]
+    assert (queries.inputs == table.keys[queries.items]).all()
 
 
 def test_each_seed_and_each_data_seed_has_its_own_table_and_the_holdout_is_another() -> None:
@@ -52,12 +53,8 @@ def test_other_kinds_train_on_the_pairs_and_are_tested_by_queries() -> None:
     data, table = load_dataset(config), draw_table(config, 0)
     assert data.task == "regression"
     assert (data.train.inputs == table.keys).all() and (data.train.targets == table.values).all()
-    assert {name: len(split) for name, split in data.splits.items()} == {
-        "train": 6,
-        "validation": 4,
-        "test": 8,
-        "holdout": 6,
-    }
+    sizes = {name: len(split) for name, split in data.splits.items()}
+    assert sizes == {"train": 6, "validation": 4, "test": 8, "holdout": 6}
 
 
 def test_the_recall_of_outputs_counts_the_queries_whose_value_is_nearest() -> None:
@@ -68,16 +65,24 @@ def test_the_recall_of_outputs_counts_the_queries_whose_value_is_nearest() -> No
     assert data.metrics("test", outputs)["test", "recall"] == 0.5
 
 
-def test_an_output_that_is_not_finite_is_near_no_value() -> None:
-    stored = np.array([[0.0, 1.0], [2.0, 0.0]])
-    outputs = np.array([[np.nan, 1.0], [np.inf, 0.0], [1.9, 0.1], [0.1, 0.6]])
-    assert nearest_values(outputs, stored).tolist() == [-1, -1, 1, 0]
-
-
 def test_nearest_values_are_those_of_all_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(0)
     outputs, stored = generator.normal(size=(50, 3)), generator.normal(size=(20, 3))
     expected = ((outputs[:, None] - stored) ** 2).sum(-1).argmin(1)
     assert (nearest_values(outputs, stored) == expected).all()
+    outputs[0, 0], outputs[1, 2] = np.nan, np.inf
+    expected[:2] = -1  # they are near no value
     monkeypatch.setattr("idwbench.data.dataset._NUMBERS_AT_ONCE", 60)
     assert (nearest_values(outputs, stored) == expected).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_class_of_an_output_is_its_argmax_also_with_ties_and_nan(n_classes):
+    numbers = [0.0, -0.0, 1.0, -np.inf, np.inf, np.nan]
+    logits = np.array([*itertools.product(numbers, repeat=n_classes)], np.float32)
+    dataset = make_dataset(n_classes=n_classes)
+    for label in range(n_classes):
+        inputs = np.zeros((len(logits), dataset.n_features), np.float32)
+        labelled = replace(dataset, test=Split(inputs, np.full(len(logits), label)))
+        expected = np.mean([int(np.argmax(row)) == label for row in logits])
+        assert labelled.metrics("test", logits) == {("test", "accuracy"): pytest.approx(expected, abs=1e-12)}

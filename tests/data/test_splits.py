@@ -1,9 +1,12 @@
-"""Rows are split class by class, in exact numbers, by reproducible streams of random numbers."""
+"""Rows are split class by class, in exact numbers; validation rows are never trained on and decide no scaling."""
 
 import numpy as np
 import pytest
 
+from idwbench.data.loading import load_dataset
 from idwbench.data.preparation import random_stream, split_rows
+from idwbench.errors import DatasetError
+from idwbench.runs.datasets import CsvConfig, DiabetesConfig, DigitsConfig, NpzConfig, SineConfig, TwoMoonsConfig
 
 UNEVEN = np.repeat([3, 1, 7], [50, 5, 1])
 
@@ -27,19 +30,18 @@ def test_a_fraction_is_rounded_for_each_class():
     assert np.bincount(UNEVEN[apart], minlength=8)[[3, 1, 7]].tolist() == [15, 2, 0]
 
 
-@pytest.mark.parametrize("size", range(1, 54))
-def test_a_number_is_met_exactly_in_proportion_to_the_classes(size):
-    rest, apart = split(UNEVEN, size)
-    assert len(apart) == size
-    assert set(UNEVEN[rest]) == {1, 3, 7}
-    shares = np.bincount(UNEVEN[apart], minlength=8)[[3, 1, 7]]
-    # Rounding moves a share by less than one row, and the single row of a class, which stays, moves one more.
-    assert (np.abs(shares - size * np.array([50, 5, 1]) / 56) < 2).all()
+def test_a_number_is_met_exactly_in_proportion_to_the_classes():
+    for size in range(1, 54):
+        rest, apart = split(UNEVEN, size)
+        assert len(apart) == size and set(UNEVEN[rest]) == {1, 3, 7}
+        shares = np.bincount(UNEVEN[apart], minlength=8)[[3, 1, 7]]
+        # Rounding moves a share by less than one row, and the single row of a class, which stays, moves one more.
+        assert (np.abs(shares - size * np.array([50, 5, 1]) / 56) < 2).all()
 
 
 def test_without_classes_the_rows_are_drawn_at_random():
-    draws = [split(np.zeros(10), 3, seed)[1] for seed in range(300)]
-    assert np.bincount(np.concatenate(draws)).min() > 50
+    draws = [split(np.zeros(10), 3, seed)[1] for seed in range(200)]
+    assert np.bincount(np.concatenate(draws)).min() > 30
     assert all(len(draw) == 3 for draw in draws)
 
 
@@ -47,3 +49,82 @@ def test_streams_of_one_seed_are_independent_and_reproducible():
     draws = [tuple(random_stream(5, stream).randint(2**31, size=4)) for stream in (1, 2, 1)]
     assert draws[0] == draws[2] != draws[1]
     assert draws[0] != tuple(np.random.RandomState(5).randint(2**31, size=4))
+
+
+# Validation
+
+CONFIGS = [TwoMoonsConfig(), DigitsConfig(), SineConfig(), DiabetesConfig()]
+
+
+def in_own_units(dataset, split):
+    """Return inputs and targets of a split, one row each, rounded: two scalings of a number differ in the last bits."""
+    found = dataset.splits[split]
+    targets = found.targets.reshape(len(found), -1)
+    if dataset.task == "regression":
+        targets = dataset.target_scaling.invert(targets)
+    rows = np.column_stack([dataset.scaling.invert(found.inputs), targets]).round(3)
+    return rows[np.lexsort(rows.T)]
+
+
+def with_validation(config, size, **changes):
+    return load_dataset(config.model_copy(update={"validation": size, **changes}))
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("size", [40, 0.25])
+def test_train_and_validation_are_the_former_training_rows_by_the_seed_of_the_data(config, size):
+    whole, parts = load_dataset(config), with_validation(config, size)
+    assert whole.validation is None and (parts.holdout is None) == (whole.holdout is None)
+    assert len(parts.validation) == (size if size > 1 else pytest.approx(size * len(whole.train), abs=5))
+    together = np.concatenate([in_own_units(parts, "train"), in_own_units(parts, "validation")])
+    np.testing.assert_allclose(together[np.lexsort(together.T)], in_own_units(whole, "train"), atol=2e-3)
+    np.testing.assert_allclose(in_own_units(parts, "test"), in_own_units(whole, "test"), atol=2e-3)
+    again = with_validation(config, size)
+    np.testing.assert_array_equal(parts.validation.inputs, again.validation.inputs)
+    assert whole.sha256 != parts.sha256 == again.sha256 != with_validation(config, size, seed=1).sha256
+    if config.name == "diabetes":
+        rows = (parts.train.inputs, parts.train.targets)  # those alone decide the scaling
+        np.testing.assert_allclose([array.mean(axis=0, dtype=float).max() for array in rows], 0, atol=1e-6)
+        np.testing.assert_allclose([array.std(axis=0, dtype=float).max() for array in rows], 1, atol=1e-6)
+    if whole.task == "classification" and size > 1:
+        shares = np.bincount(whole.train.labels) * size / len(whole.train)
+        assert np.abs(np.bincount(parts.validation.labels) - shares).max() < 1
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz"])
+def test_a_user_file_with_one_huge_row_shows_that_validation_rows_do_not_scale(kind, tmp_path):
+    # Whichever split the huge row is in, the others are scaled as if it were not there.
+    inputs, labels = np.arange(40.0)[:, None], np.arange(40) % 2
+    inputs[11] = 1e6
+    if kind == "npz":
+        config = NpzConfig(path=str(tmp_path / "own.npz"))
+        np.savez(config.path, X_train=inputs, y_train=labels, X_test=inputs[:4], y_test=labels[:4])
+    else:
+        config = CsvConfig(path=str(tmp_path / "own.csv"))
+        lines = [f"{x},{label}" for x, label in zip(inputs[:, 0], labels, strict=True)]
+        (tmp_path / "own.csv").write_text("\n".join(["x,label", *lines]))
+    seen = set()
+    for seed in range(8):
+        found = with_validation(config, 0.5, seed=seed)
+        in_train = found.scaling.invert(found.train.inputs).max() > 1000
+        seen.add(in_train)
+        assert (found.scaling.std.max() > 1000) == in_train
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (TwoMoonsConfig(validation=199), r"at most 198 rows, as one of each class of the 200 training rows"),
+        (TwoMoonsConfig(validation=200), "got 200"),
+        (TwoMoonsConfig(train_per_class=1, validation=0.5), "at most 0 rows"),
+        (SineConfig(validation=100), r"at most 99 rows, as one of the 100 training rows"),
+        (SineConfig(train_size=1, validation=0.5), "at most 0 rows"),
+    ],
+)
+def test_more_validation_rows_than_can_be_spared_are_refused(config, message):
+    with pytest.raises(DatasetError, match=message) as caught:
+        load_dataset(config)
+    assert caught.value.location == ("validation",)
+    largest = load_dataset(TwoMoonsConfig(validation=198))
+    assert np.bincount(largest.train.labels).tolist() == [1, 1]

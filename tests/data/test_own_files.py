@@ -1,0 +1,318 @@
+"""The user's own files: tables, arrays and texts by their content; what does not fit is refused in one line."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from platformdirs import user_cache_path
+
+from idwbench.data.folder import data_folder, resolve_files
+from idwbench.data.loading import load_dataset
+from idwbench.errors import DatasetError
+from idwbench.runs.datasets import CsvConfig, DigitsConfig, NpzConfig
+
+TABLE = "width,kind,height\n" + "".join(f"{i},{'oak' if i % 4 else 'elm'},{i * i}\n" for i in range(20))
+PRICES = "area,price\n" + "".join(f"{i},{3 * i + 0.5}\n" for i in range(20))
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(text: str | bytes, label: str = "kind", **settings: object):
+        path = tmp_path / "own.csv"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return load_dataset(CsvConfig(path=str(path), label=label, **settings))
+
+    return load
+
+
+def test_a_table_is_split_by_class_and_holds_every_row_once(load):
+    data = load(TABLE, scaling="none", test_fraction=0.4)
+    assert data.class_names == ("elm", "oak") and data.n_features == 2
+    assert np.bincount(data.train.labels).tolist() == [3, 9]
+    assert np.bincount(data.test.labels).tolist() == [2, 6]
+    rows = np.concatenate([data.train.inputs, data.test.inputs])
+    labels = np.concatenate([data.train.labels, data.test.labels])
+    order = rows[:, 0].argsort()
+    np.testing.assert_array_equal(rows[order], [[i, i * i] for i in range(20)])
+    np.testing.assert_array_equal(labels[order], [bool(i % 4) for i in range(20)])
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [("5", "10"), ("-1", "3"), ("01", "1"), ("--1", "1"), ("-0", "0"), ("1", "1.0"), ("1", "9" * 30), ("NA", "None")],
+)
+def test_integers_are_classes_in_their_order_and_all_other_labels_in_that_of_texts(pair, load):
+    text = "\ufeffy, x\n" + "".join(f"{pair[i % 2]}, {i}\n" for i in range(12))
+    assert load(text, "y").class_names == pair
+    assert load(text, "y").sha256 == load(text, "y", seed=0).sha256 != load(text, "y", seed=1).sha256
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_semicolons_and_tabs_separate_columns_where_the_header_has_no_comma(load, separator):
+    assert load(TABLE.replace(",", separator)).sha256 == load(TABLE).sha256
+    assert load(TABLE.replace("oak", "oak; old")).class_names == ("elm", "oak; old")
+
+
+def test_a_numeric_column_is_the_target_of_a_regression(load):
+    data = load(PRICES, "price", task="regression", test_fraction=0.25)
+    assert data.task == "regression" and (len(data.train), len(data.test)) == (15, 5)
+    for split in (data.train, data.test):
+        own = data.target_scaling.invert(split.targets)
+        np.testing.assert_allclose(own, 3 * data.scaling.invert(split.inputs) + 0.5, atol=1e-5)
+    np.testing.assert_allclose(data.train.targets.std(), 1, atol=1e-6)
+    whole = "x,y\n" + "".join(f"{i},{i % 3}\n" for i in range(12))
+    assert load(whole, "y", task="regression").class_names == ()
+
+
+NO_KIND = "label: no column is named 'kind', the column to predict "
+NO_TABLES = [
+    ("width;kind\theight\n" + "1;oak\t2\n" * 4, NO_KIND + r"\(the header has no comma between columns"),
+    (TABLE.replace(",", ";") + "0,5;oak;1\n", r"row 21, column 'width': '0,5' is not a number \(write decimal points"),
+    (TABLE.replace("kind", "kinds", 1), NO_KIND + r"\(did you mean 'kinds'"),
+    (TABLE.replace("kind", "z", 1), NO_KIND + r"\(expected one of: "),
+    (",".join(f"pixel{i}" for i in range(785)), NO_KIND + r"\(there are 785: pixel0, pixel1, pixel2, … pixel784\)"),
+    (TABLE + "3,oak,tall\n", r"row 21, column 'height': 'tall' is not a number"),
+    (TABLE + ",oak,1\n", r"row 21, column 'width': the value is missing"),
+    (TABLE + "1,oak\n", r"row 21, column 'height': the value is missing"),
+    ("x,kind\n,a\n,b\n", r"row 1, column 'x': the value is missing"),
+    (TABLE + "1,oak,-inf\n", r"row 21, column 'height': -inf is not a number that float32"),
+    (TABLE + "1,,1\n", r"row 21, column 'kind': the label is missing"),
+    (TABLE + "1,oak,1,1\n", r"not a table of comma-separated values \(.*line 22"),
+    ("x,kind\n1,2,a\n3,4,b\n", r"not a table of comma-separated values \(.*line 2"),
+    ("x,kind\n1,a\n2,b\n3\n", r"row 3, column 'kind': the label is missing"),
+    ("x,kind\n", r"has a header but no rows"),
+    ("", r"not a table"),
+    (b"x,kind\n\xff\xfe,\xff\n", r"not a table"),
+    (",kind,x\n0,a,1\n", r"column 1 has no name"),
+    ("x,x,kind\n0,1,a\n", r"two columns are named 'x'"),
+    ("kind\na\nb\n", r"has no column but 'kind', the column to predict"),
+    ("x,kind\n1,a\n2,a\n", r"every label is 'a'"),
+    ("x,kind\n1,a\n2,b\n", r"no class has two rows"),
+    (PRICES + "3,high\n", r"row 21, column 'price': 'high' is not a number"),
+    (PRICES + "3,\n", r"row 21, column 'price': the value is missing"),
+    (PRICES + "3,inf\n", r"row 21, column 'price': inf is not a number that float32"),
+    ("area,price\n1,2.5\n", r"has only one row: one for train and one for test"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), NO_TABLES)
+def test_a_table_that_does_not_fit_is_refused_in_one_line(text, message, load, tmp_path):
+    of_prices = {"label": "price", "task": "regression"} if text[:4] in ("area", b"area") else {}
+    with pytest.raises(DatasetError, match=r"own\.csv: " + message) as caught:
+        load(text, **of_prices)
+    assert "\n" not in str(caught.value)
+    assert caught.value.file == str(tmp_path / "own.csv") and "own.csv" not in caught.value.problem
+
+
+def test_fractions_and_many_decimal_numbers_are_refused_as_classes_with_a_hint(load):
+    for marker in ("", "2,NA\n", "2,inf\n", "2,7\n"):
+        with pytest.raises(DatasetError, match="column 'price' holds fractions, which are not classes") as caught:
+            load(PRICES + marker, "price")
+        assert caught.value.hint == "set task: regression"
+    with pytest.raises(DatasetError, match="column 'y' holds 30 different decimal numbers") as caught:
+        load("x,y\n" + "".join(f"{i},{i % 30}.0\n" for i in range(60)), "y")
+    assert caught.value.hint.startswith("set task: regression")
+
+
+# Arrays
+
+
+class Bomb:
+    def __reduce__(self):
+        return (print, ("unpickled",))
+
+
+def arrays(**changes):
+    random = np.random.default_rng(0)
+    whole = {
+        "X_train": random.normal(5, 3, (8, 3)),
+        "y_train": np.array([3, 10, 3, 10, -1, 3, 10, -1]),
+        "X_test": random.normal(5, 3, (4, 3)),
+        "y_test": np.array([10, 3, -1, 3]),
+    }
+    return {key: array for key, array in (whole | changes).items() if array is not None}
+
+
+@pytest.fixture
+def load_arrays(tmp_path):
+    def load(scaling="standard", task="classification", **changes):
+        path = tmp_path / "own.npz"
+        np.savez(path, **arrays(**changes))
+        return load_dataset(NpzConfig(path=str(path), scaling=scaling, task=task))
+
+    return load
+
+
+@pytest.mark.parametrize(("mean", "std"), [(0, 1), (1e-3, 1e-3), (1e6, 1), (-3e4, 7e5)])
+def test_standard_scaling_is_numpys_formula_to_the_last_bit_and_none_keeps_the_numbers(mean, std, load_arrays):
+    train = np.random.default_rng(3).normal(mean, std, (8, 3))
+    expected = (train - train.mean(axis=0)) / train.std(axis=0)
+    np.testing.assert_array_equal(load_arrays(X_train=train).train.inputs, expected.astype(np.float32))
+    np.testing.assert_array_equal(load_arrays("none", X_train=train).train.inputs, train.astype(np.float32))
+
+
+def test_labels_become_classes_in_the_order_of_numbers_or_of_the_alphabet(load_arrays):
+    data = load_arrays()
+    assert data.class_names == ("-1", "3", "10") and data.test.labels.dtype == np.int64
+    assert data.train.labels.tolist() == [1, 2, 1, 2, 0, 1, 2, 0] and data.test.labels.tolist() == [2, 1, 0, 1]
+    data = load_arrays(y_train=np.array(list("babacbab")), y_test=np.array(list("ccab")))
+    assert data.class_names == ("a", "b", "c") and data.test.labels.tolist() == [2, 2, 0, 1]
+
+
+def test_images_keep_their_shape_and_are_scaled_by_two_numbers(load_arrays):
+    train = np.random.default_rng(1).integers(0, 256, (8, 4, 5)).astype(np.uint8)
+    data = load_arrays(X_train=train, X_test=train[:4])
+    assert data.image_shape == (4, 5) and data.scaling.mean.shape == ()
+    expected = (train.reshape(8, -1) - train.mean()) / train.std()
+    np.testing.assert_allclose(data.train.inputs, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_constant_feature_is_only_shifted(load_arrays):
+    train, test = arrays()["X_train"], arrays()["X_test"]
+    train[:, 1], test[0, 1] = 0.1, 2.1
+    data = load_arrays(X_train=train, X_test=test)
+    assert data.scaling.std[1] == 1
+    assert np.abs(data.train.inputs[:, 1]).max() < 1e-6 and data.test.inputs[0, 1] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("outputs", [(), (1,), (2,)])
+def test_targets_of_a_regression_are_numbers_with_one_or_more_outputs(outputs, load_arrays):
+    random = np.random.default_rng(2)
+    train, test = random.normal(7, 2, (8, *outputs)), random.normal(7, 2, (4, *outputs))
+    data = load_arrays(task="regression", y_train=train, y_test=test)
+    assert data.task == "regression" and data.n_outputs == (outputs or (1,))[0]
+    for split, expected in ((data.train, train), (data.test, test)):
+        own = data.target_scaling.invert(split.targets)
+        np.testing.assert_allclose(own, expected.reshape(len(expected), -1), rtol=1e-6)
+    np.testing.assert_allclose(data.train.targets.mean(axis=0), 0, atol=1e-6)
+    assert load_arrays(task="regression").n_outputs == 1  # of integers
+
+
+def nan_at(shape, index, value=np.nan):
+    array = np.zeros(shape)
+    array[index] = value
+    return array
+
+
+NUMBERS = {"task": "regression"}
+REFUSED = {
+    "missing key": ({"X_test": None}, r"'X_test' is missing \(did you mean "),
+    "near miss": ({"y_test": None, "Y_test": np.zeros(4, int)}, r"'y_test' is missing \(did you mean 'Y_test'\?\)"),
+    "rows and labels": ({"y_train": np.array([0, 1])}, r"X_train has 8 rows, y_train has shape \(2,\)"),
+    "features": ({"X_test": np.zeros((4, 2))}, r"a row of X_test has shape \(2,\), one of X_train \(3,\)"),
+    "image and row": ({"X_test": np.zeros((4, 3, 1))}, r"a row of X_test has shape \(3, 1\)"),
+    "nan": ({"X_train": nan_at((8, 3), (6, 2))}, r"X_train\[6, 2\] is nan; expected finite"),
+    "inf": ({"X_test": nan_at((4, 3), (1, 0), -np.inf)}, r"X_test\[1, 0\] is -inf"),
+    "nan in an image": ({"X_train": nan_at((8, 2, 2), (3, 1, 0))}, r"X_train\[3, 1, 0\] is nan"),
+    "beyond float32": ({"X_train": nan_at((8, 3), (0, 1), 1e300)}, r"X_train\[0, 1\] is 1e\+300"),
+    "empty": ({"X_train": np.zeros((0, 3)), "y_train": np.zeros(0, int)}, r"X_train is empty: .* \(0, 3\)"),
+    "no features": ({"X_train": np.zeros((8, 0))}, r"X_train is empty"),
+    "one axis": ({"X_train": np.zeros(8)}, r"X_train has shape \(8,\); expected \(n, features\) or"),
+    "text inputs": ({"X_train": np.array([["a"]] * 8)}, r"X_train is of type <U1; expected numbers"),
+    "complex inputs": ({"X_train": np.zeros((8, 3), complex)}, r"X_train is of type complex128"),
+    "float labels": ({"y_train": np.zeros(8)}, r"y_train is of type float64; .* \(set task: regression\)"),
+    "one-hot labels": ({"y_train": np.zeros((8, 3), int)}, r"y_train has shape \(8, 3\); expected \(8,\)"),
+    "unseen label": ({"y_test": np.array([3, 3, 4, 3])}, r"y_test\[2\] is 4, a label that no training row has"),
+    "one class": ({"y_train": np.full(8, 3)}, r"every label is 3: at least two classes are needed"),
+    "two label types": ({"y_test": np.array(list("3333"))}, r"y_train and y_test differ in type"),
+    "objects": ({"y_train": np.array([Bomb()] * 8, dtype=object)}, r"y_train holds Python objects"),
+    "text targets": (NUMBERS | {"y_train": np.array(list("abababab"))}, r"y_train is of type <U1; expected numbers"),
+    "nan target": (NUMBERS | {"y_test": nan_at(4, 2)}, r"y_test\[2\] is nan; expected finite"),
+    "outputs": (NUMBERS | {"y_train": np.zeros((8, 2))}, r"y_train has shape \(8, 2\), y_test \(4,\)"),
+    "three axes": (NUMBERS | {"y_train": np.zeros((8, 2, 2))}, r"y_train has .*; expected \(n,\) or \(n, outputs\)"),
+    "too large once scaled": (
+        {"X_train": np.arange(24.0).reshape(8, 3) * 1e-30, "X_test": nan_at((4, 3), (2, 0), 1e20)},
+        "test: row 2, feature 0 is too large for float32",
+    ),
+    "no axis": (NUMBERS | {"y_train": np.zeros(())}, r"X_train has 8 rows, y_train has shape \(\)"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_arrays_that_do_not_fit_are_refused_in_one_line(case, load_arrays, capsys):
+    changes, message = REFUSED[case]
+    with pytest.raises(DatasetError, match=r"own\.npz: " + message) as caught:
+        load_arrays(**changes)
+    assert "\n" not in str(caught.value)
+    assert capsys.readouterr().out == ""  # nothing was unpickled
+
+
+def savez(compressed=False):
+    buffer = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(buffer, **arrays())
+    return buffer.getvalue()
+
+
+def zipped(**members):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"X_train,y_train\n1,2\n",
+        pickle.dumps(Bomb()),
+        savez()[:-200],
+        savez().replace(b"\x93NUMPY", b"\x93NUMPX", 1),
+        savez()[:300] + b"\xff\x00" + savez()[302:],
+        savez(compressed=True)[:300] + b"\xff\x00" + savez(compressed=True)[302:],
+        zipped(**dict.fromkeys(arrays(), b"text")),
+        zipped(**{f"{key}.npy": b"\x93NUMPY\x01\x00" for key in arrays()}),
+    ],
+)
+def test_a_file_that_is_not_a_whole_npz_is_refused_in_one_line(content, tmp_path, capsys):
+    path = tmp_path / "own.npz"
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match=r"own\.npz: ") as caught:
+        load_dataset(NpzConfig(path=str(path)))
+    assert "\n" not in str(caught.value) and capsys.readouterr().out == ""
+
+
+# Their places and contents
+
+
+def test_the_data_folder_is_the_argument_before_the_variable_before_the_platforms_cache(monkeypatch, tmp_path):
+    assert data_folder() == user_cache_path("idwbench")
+    monkeypatch.setenv("IDWBENCH_DATA", "")
+    assert data_folder() == user_cache_path("idwbench")
+    monkeypatch.setenv("IDWBENCH_DATA", str(tmp_path / "named"))
+    assert data_folder() == tmp_path / "named"
+    assert data_folder(tmp_path / "given") == tmp_path / "given"
+
+
+def test_a_relative_data_folder_begins_at_the_working_directory(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert data_folder(Path("here")) == tmp_path / "here"
+
+
+@pytest.mark.parametrize("config", [NpzConfig(path="x.bin"), CsvConfig(path="../sub/x.bin", label="y")])
+def test_a_file_is_looked_for_from_the_base_and_known_by_its_content(config, tmp_path):
+    base = tmp_path / "sub"
+    base.mkdir()
+    path = base / "x.bin"
+    with pytest.raises(DatasetError, match=r"x\.bin: no such file$"):
+        resolve_files(config, base)
+    path.write_bytes(b"content")
+    resolved = resolve_files(config, base)
+    assert (resolved.path, resolved.sha256) == (str(path), hashlib.sha256(b"content").hexdigest())
+    assert resolve_files(resolved, Path("/")) == resolved
+    assert resolved.model_copy(update={"path": config.path, "sha256": None}) == config
+    path.write_bytes(b"other content")
+    with pytest.raises(DatasetError, match=r"x\.bin: has changed: its SHA-256 begins with [0-9a-f]{12}, expected"):
+        resolve_files(resolved, base)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(DatasetError, match=r"x\.bin: is a folder, expected a file$"):
+        resolve_files(config, base)
+    assert resolve_files(DigitsConfig(seed=3), tmp_path) == DigitsConfig(seed=3)
