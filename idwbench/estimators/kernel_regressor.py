@@ -76,6 +76,7 @@ class KernelRegressor(MemoryRegressor):
         Raises:
             ValueError: invalid data or parameters, or the inputs allow no such choice of a bandwidth.
         """
+        self.__dict__.pop("prototypes_", None)  # a fit that fails leaves an estimator that is not fitted
         if self.fallback not in _FALLBACKS:
             raise ValueError(f"fallback: expected one of {', '.join(_FALLBACKS)}, got {self.fallback!r}")
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True)

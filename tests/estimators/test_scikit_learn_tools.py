@@ -1,8 +1,10 @@
-"""The estimators inside scikit-learn: pipelines, searches, containers, routing, files."""
+"""The estimators inside scikit-learn: its own checks, pipelines, searches, containers, routing, files; docstrings."""
 
 from __future__ import annotations
 
+import doctest
 import io
+import os
 import subprocess
 import sys
 from functools import cache
@@ -16,13 +18,14 @@ import skops.io
 from sklearn import config_context
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import BaggingClassifier
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
 from tables import NAMES, rows
 
 from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor
+from idwbench.estimators import classifier, kernel_regressor, regressor
 
 FAST = {"n_prototypes": 4, "epochs": 30, "random_state": 0}
 
@@ -77,13 +80,9 @@ def test_data_frames_give_names_in_and_out(container):
     np.testing.assert_array_equal(model.predict(frame), PrototypeClassifier(**FAST).fit(X, y).predict(X))
     assert model.explain(frame[:1]).prediction == model.explain(X[0]).prediction == y[0]
     with pytest.raises(ValueError, match="feature names should match"):
-        model.predict(frame.rename({"width": "w"} if container == "polars" else str.upper, **axis(container)))
+        model.predict(make(dict(zip("abc", X.T, strict=True))))
     kernel = KernelRegressor().fit(frame, X[:, 0])
     np.testing.assert_array_equal(kernel.feature_names_in_, NAMES)
-
-
-def axis(container: str) -> dict[str, str]:
-    return {"axis": "columns"} if container == "pandas" else {}
 
 
 def test_sample_weights_are_routed():
@@ -91,12 +90,13 @@ def test_sample_weights_are_routed():
     weights = np.arange(len(X)) % 4
     with config_context(enable_metadata_routing=True):
         model = PrototypeClassifier(**FAST).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        found = cross_validate(model, X, y, cv=2, params={"sample_weight": weights}, return_estimator=True)
-        direct = PrototypeClassifier(**FAST).fit(X[30:], y[30:], weights[30:])
+        folds = [(np.arange(30, 60), np.arange(30))]
+        routed = cross_validate(model, X, y, cv=folds, params={"sample_weight": weights}, return_estimator=True)
         partial = PrototypeClassifier().set_partial_fit_request(sample_weight=True, classes=True)
         assert {"sample_weight", "classes"} == {*partial.get_metadata_routing().partial_fit.requests}
-    assert len(found["estimator"][0].prototypes_) == len(direct.prototypes_)
-    assert not np.array_equal(found["estimator"][0].prototypes_, PrototypeClassifier(**FAST).fit(X, y).prototypes_)
+    direct = PrototypeClassifier(**FAST).fit(X[30:], y[30:], weights[30:])
+    np.testing.assert_array_equal(routed["estimator"][0].prototypes_, direct.prototypes_)
+    assert routed["test_score"][0] == direct.score(X[:30], y[:30], weights[:30])
 
 
 @pytest.mark.parametrize("labels", [[True, False], [-1, 1], [2.0, 7.0], ["b", "a"]], ids=str)
@@ -110,22 +110,14 @@ def test_labels_of_any_type_come_back(labels):
     np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X))
 
 
-@pytest.mark.parametrize("made", [PrototypeClassifier, PrototypeRegressor, KernelRegressor])
-def test_an_estimator_that_is_not_fitted_says_so(made):
-    with pytest.raises(NotFittedError, match="is not fitted yet"):
-        made().predict([[0.0]])
-    with pytest.raises(NotFittedError, match="is not fitted yet"):
-        made().explain([0.0])
-    name = "kernel" if made is KernelRegressor else "method"
-    failed = made(**{name: "none"})
-    with pytest.raises(ValueError, match=f"{name}: "):
-        failed.fit([[0.0], [1.0]], [0, 1])
-    with pytest.raises(NotFittedError, match="is not fitted yet"):
-        failed.predict([[0.0]])
+@parametrize_with_checks([PrototypeClassifier(), PrototypeRegressor(), KernelRegressor()])
+def test_the_estimators_pass_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
 
 
-WITHOUT_TORCH = """
-import io, sys
+# scikit-learn skips its last check unless SciPy was imported with the variable set; old versions do not have it.
+OWN_PROCESS = """
+import inspect, io, sys
 import joblib, numpy as np
 from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor
 X = np.random.default_rng(0).normal(size=(40, 3)); y = X[:, 0] > 0
@@ -137,10 +129,22 @@ for made in (model, PrototypeRegressor(4, epochs=2).fit(X, X), KernelRegressor("
 assert "matplotlib" not in sys.modules
 assert "<img" in model._repr_mimebundle_()["text/html"]
 print([name for name in ("torch", "sqlalchemy", "typer") if name in sys.modules])
+import sklearn.utils.estimator_checks as checks
+if "only_numpy" in inspect.signature(checks._yield_array_api_checks).parameters:
+    for estimator in (PrototypeClassifier(), PrototypeRegressor(), KernelRegressor()):
+        options = {"array_namespace": "numpy", "expect_only_array_outputs": False}
+        checks.check_array_api_input(type(estimator).__name__, estimator, **options)
 """
 
 
 @pytest.mark.slow
-def test_nothing_imports_torch():
-    result = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True)
+def test_nothing_imports_torch_and_the_check_of_scikit_learn_that_needs_an_environment_variable_passes():
+    words, environment = [sys.executable, "-c", OWN_PROCESS], os.environ | {"SCIPY_ARRAY_API": "1"}
+    result = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
     assert result.stdout == "[]\n"
+
+
+def test_the_examples_of_the_docstrings_hold():
+    for module in (classifier, regressor, kernel_regressor):
+        result = doctest.testmod(module)
+        assert (result.failed, result.attempted > 3) == (0, True)
