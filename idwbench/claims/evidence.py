@@ -23,8 +23,6 @@ from idwbench.runs.metrics import headline_metric
 if TYPE_CHECKING:
     import pandas
 
-    from idwbench.results.frame import RunTable
-
 __all__ = ["MNIST", "PAPER_METHODS", "RIVALS", "SPLIT", "TWO_MOONS", "Arrays", "Evidence"]
 
 TWO_MOONS, MNIST = "two_moons", "mnist"
@@ -54,7 +52,7 @@ class Evidence:
         """Read the runs of a database when they are asked for; of the paper's only those in `run_keys`, if given."""
         self.results = results
         self._run_keys = None if run_keys is None else set(run_keys)
-        self._tables: dict[str, RunTable] = {}
+        self._tables: dict[str, pandas.DataFrame] = {}
 
     def accuracy(self, dataset: str, **model: Any) -> Series:
         """Return the accuracy in percent, on new points of Two Moons and on the test images of MNIST."""
@@ -77,8 +75,8 @@ class Evidence:
         rows = self._select(dataset, lambda config: _identity(config) == wanted)
         if self._run_keys is not None:
             rows = rows[rows.run_key.isin(self._run_keys)]
-        order = [name for name in ("seed", _FREE, "run_key") if name in rows]
-        return rows.sort_values(order).drop_duplicates("seed", keep="last")
+        rows = rows.assign(free=[getattr(config.model, _FREE, 0) for config in rows.config])
+        return rows.sort_values(["seed", "free", "run_key"]).drop_duplicates("seed", keep="last")
 
     def best_metric(self, name: str, dataset: str, metric: str, split: str = "test", **settings: Any) -> Series:
         """Return a metric of the runs that are `best` by validation; the name of the series is `name`."""
@@ -124,9 +122,10 @@ class Evidence:
         """Return the complete and diverged runs with wanted settings."""
         if dataset not in self._tables:
             self._tables[dataset] = self.results.run_table(dataset=dataset)
-        frame, settings = self._tables[dataset]
-        keys = [key for key, config in settings.items() if is_wanted(config)]
-        return frame[frame.setting.isin(keys) & frame.state.isin(RESULT_STATES)]
+        table = self._tables[dataset]
+        settings = table.drop_duplicates("setting")
+        wanted = settings.setting[[*map(is_wanted, settings.config)]]
+        return table[table.setting.isin(wanted) & table.state.isin(RESULT_STATES)]
 
     def _complete(self, dataset: str, model: Mapping[str, Any]) -> pandas.DataFrame:
         rows = self.finished(dataset, **model)
@@ -146,7 +145,7 @@ def _identity(config: RunConfig) -> tuple[str, ...]:
 
 def _column(rows: pandas.DataFrame, split: str, metric: str) -> pandas.Series[float]:
     """Return a metric of runs, NaN where they lack it."""
-    return rows.reindex(columns=[f"{split}_{metric}"]).iloc[:, 0]
+    return rows.get((split, metric), math.nan * rows.seed)
 
 
 def _series(name: str, rows: pandas.DataFrame, numbers: Iterable[float | None], what: str = "") -> Series:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from idwbench.claims.findings import interval_label, number_label
@@ -23,18 +23,18 @@ _COLOURS = {"holds": "green", "does not hold": "red", "not enough runs": "bright
 
 def claims_table(judgements: Sequence[Judgement]) -> Table:
     """Return a row for each claim; its records for JSON have all findings, with full precision."""
-
-    def records(nested: bool) -> list[dict[str, Any]]:
-        return [_record(judgement) if nested else _flat(_record(judgement)) for judgement in judgements]
-
     columns = []
     for name, text, options in _COLUMNS:
         colours = (_COLOURS[judgement.verdict] if name == "verdict" else "" for judgement in judgements)
         cells = (Cell(text(each), colour=colour) for each, colour in zip(judgements, colours, strict=True))
         columns.append(Column(name, name, name in ("#", "n"), tuple(cells), **options))
-    fields = tuple(_flat(_record(judgements[0]))) if judgements else ()
     return Table(
-        "", tuple(columns), (None,) * len(judgements), notes=_notes(judgements), fields=fields, records=records
+        title="",
+        columns=tuple(columns),
+        groups=(None,) * len(judgements),
+        notes=_notes(judgements),
+        records=lambda: [*map(_record, judgements)],
+        flat=_flat,
     )
 
 
@@ -84,7 +84,7 @@ def _record(judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def _flat(record: dict[str, Any]) -> dict[str, Any]:
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
     low, high = record["interval"] or (None, None)
     joined = {name: " ".join(record[name]) for name in ("sweeps", "remarks")}
     flat = {name: value for name, value in record.items() if name not in ("interval", "findings")}

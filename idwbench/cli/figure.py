@@ -103,7 +103,7 @@ def _drawing(
         from idwbench.results.store import Results
 
         results = Results(db, read_only=True)
-        runs = select_runs(results, table, methods, prototypes)
+        runs = results.load_runs([*select_runs(results, table, methods, prototypes).run_key])
         default = (Path("results") if "://" in db else Path(db).parent) / f"{runs[0].dataset}_{name}.png"
     target = output or (None if show else default)
     if target is not None:

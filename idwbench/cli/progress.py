@@ -14,7 +14,7 @@ from idwbench.errors import error_summary
 from idwbench.report.labels import count_label, setting_label, value_label
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
-from idwbench.runs.datasets import DatasetConfig, dataset_label
+from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import Protocol
 from idwbench.runs.results import RunResult
@@ -48,7 +48,7 @@ def run_labels(
     if len(datasets) > 1:
         from idwbench.report.settings import dataset_words
 
-        words = dataset_words([dataset_label(dataset) for dataset in datasets], datasets)
+        words = dataset_words(datasets)
         names = {dataset: " · ".join(parts) for dataset, parts in zip(datasets, words, strict=True)}
 
     def label(config: RunConfig) -> str:

@@ -12,6 +12,8 @@ from idwbench.cli.output import echo
 from idwbench.report.labels import count_label
 
 if TYPE_CHECKING:
+    import pandas
+
     from idwbench.results.records import StoredRun
     from idwbench.results.store import Results
 
@@ -58,15 +60,18 @@ def advise(runs: Sequence[StoredRun]) -> None:
 
 
 @contextmanager
-def advised(runs: Sequence[StoredRun], metric: str | None) -> Iterator[None]:
-    """Advise to measure if a metric of quality is shown that runs lack; of an error it is the hint."""
+def advised(table: pandas.DataFrame, metric: str | None) -> Iterator[None]:
+    """Advise to measure if a metric of quality is shown that runs of a table lack; of an error it is the hint."""
     from idwbench.errors import ConfigError
     from idwbench.runs.metrics import QUALITY_METRICS
-    from idwbench.sweep.measurement import unmeasured_runs
 
     if metric not in QUALITY_METRICS:
         yield
         return
+    from idwbench.results.frame import records
+    from idwbench.sweep.measurement import unmeasured_runs
+
+    runs = records(table)
     try:
         yield
     except ConfigError as error:

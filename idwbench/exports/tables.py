@@ -45,10 +45,10 @@ def export_table(results: Results, run_keys: Sequence[str], path: Path, *, overw
     if path.suffix.lower() == ".parquet":
         require_package("pyarrow", "parquet")
     check_output(path, overwrite=overwrite)
-    from idwbench.results.frame import runs_frame  # loads pandas
+    from idwbench.results.frame import runs_frame, with_settings  # loads pandas
 
     runs = results.load_runs(run_keys)
-    frame = _plain(runs_frame(runs), _whole_numbers(runs))
+    frame = _plain(with_settings(runs_frame(runs)), _whole_numbers(runs))
     content = io.BytesIO()
     if path.suffix.lower() == ".parquet":
         frame.to_parquet(content, engine="pyarrow", index=False)

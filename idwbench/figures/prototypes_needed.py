@@ -91,14 +91,18 @@ def collect_prototypes_needed(runs: Sequence[StoredRun]) -> Needed:
     memories, networks = (rows(table[table.kind == kind], metric.name) for kind in (_MEMORY, "prototypes"))
     if not memories:
         raise ConfigError("no run of kernel regression on the same data", location=("figure",), hint=_SWEEP)
-    split = "holdout" if all(run.metric(metric.name, "holdout") is not None for run in table.run) else "test"
+    split = (
+        "holdout"
+        if all(run.metric(metric.name, "holdout") is not None for row in memories + networks for run in row.complete)
+        else "test"
+    )
     memory = _chosen(memories, metric.name, (*_OF_KERNELS, *Protocol.model_fields))[0]
     chosen = _chosen(networks, metric.name, tuple(Protocol.model_fields))
     lines = _lines([(row, row.statistics[split]) for row in chosen])
     captions = (
         _answer(lines, memory.statistics[split].mean, metric.higher_is_better),
         _spread(lines, memory.data_seeds),
-        constants_title([group.runs[0] for group in networks], (*_varying(networks), "prototypes", "dataset_seed")),
+        constants_title([group.config for group in networks], (*_varying(networks), "prototypes", "dataset_seed")),
     )
     notes = (f"not drawn: other data sets ({', '.join(left_out)})",) if left_out else ()
     label, named = f"{split} {metric_label(metric.name)}", (f"all data: {_name(memory)}", memory.statistics[split])
@@ -115,8 +119,8 @@ def _chosen(groups: list[Row], metric: str, axes: Sequence[str]) -> list[Row]:
     axes = [axis for axis in axes if axis in varying]
     if not axes:
         return groups
-    if all(run.metric(metric, "validation") is not None for group in groups for run in group.runs):
-        return list(best_by_validation(groups, varying, axes, metric).rows)
+    if all(run.metric(metric, "validation") is not None for group in groups for run in group.complete):
+        return list(best_by_validation(groups, varying, axes, metric)[0])
     first: dict[tuple[object, ...], Row] = {}
     for group in groups:
         first.setdefault(tuple(group.settings.get(name) for name in varying if name not in axes), group)
@@ -124,7 +128,7 @@ def _chosen(groups: list[Row], metric: str, axes: Sequence[str]) -> list[Row]:
 
 
 def _name(group: Row) -> str:
-    model = group.runs[0].config.model
+    model = group.config.model
     method = model.method.replace("_kernel", " kernel")
     return ", ".join(filter(None, (method, model.parameters_label.split(", initialisation")[0])))
 
@@ -133,7 +137,7 @@ def _lines(measured: Sequence[tuple[Row, Statistic]]) -> list[NeededLine]:
     """Return a line for each method with its parameters; those of one method differ in their dashes."""
     lines: dict[str, dict[int, Statistic]] = defaultdict(dict)
     methods: dict[str, str] = {}
-    models = [group.runs[0].config.model for group, _ in measured]
+    models = [group.config.model for group, _ in measured]
     for model, (_, one) in zip(models, measured, strict=True):
         label = " ".join((model.method, *_telling_parts(model, models)))
         lines[label][model.prototypes] = one

@@ -44,7 +44,7 @@ class ChosenRuns:
 def rank_settings(runs: Sequence[StoredRun]) -> list[RankedSetting]:
     """Return the settings with complete runs, the best mean of the headline metric first."""
     table = run_table(run for run in runs if run.state == "complete")
-    table["metric"] = [headline_metric(run.setting.dataset.task).name for run in table.run]
+    table["metric"] = [headline_metric(config.dataset.task).name for config in table.config]
     found: list[tuple[float, RankedSetting]] = []
     parts = table.groupby("metric", sort=False)
     for metric, group in [(name, row) for name, part in parts for row in rows(part, name)]:
@@ -60,7 +60,7 @@ def rank_settings(runs: Sequence[StoredRun]) -> list[RankedSetting]:
             return (float("inf") if value is None else sign * value, run.seed)
 
         mean = by_split[name].mean
-        found.append((sign * mean, RankedSetting(group, mean, min(group.runs, key=score))))
+        found.append((sign * mean, RankedSetting(group, mean, min(group.complete, key=score))))
     return [setting for _, setting in sorted(found, key=lambda pair: pair[0])]
 
 
@@ -80,7 +80,7 @@ def choose_runs(ranked: Sequence[RankedSetting]) -> ChosenRuns:
     ][:_MOST]
     left = len(ranked) - len(kept)
     words = f"{len(kept):,} of {len(ranked):,} settings: the best of each method and number of prototypes"
-    return ChosenRuns(tuple(run.run_key for setting in kept for run in setting.group.runs), (words,) if left else ())
+    return ChosenRuns(tuple(key for setting in kept for key in setting.group.run_keys), (words,) if left else ())
 
 
 def choose_grid(ranked: Sequence[RankedSetting]) -> ChosenRuns:
@@ -97,7 +97,7 @@ def choose_grid(ranked: Sequence[RankedSetting]) -> ChosenRuns:
     chosen = max(grids.values(), key=len)
     left = len(grids) - 1
     words = f"not drawn: {left:,} other combinations of data set, method, number of prototypes and protocol"
-    keys = tuple(run.run_key for setting in chosen[:_MOST_CELLS] for run in setting.group.runs)
+    keys = tuple(key for setting in chosen[:_MOST_CELLS] for key in setting.group.run_keys)
     return ChosenRuns(keys, (words,) if left else ())
 
 

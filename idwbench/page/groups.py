@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from idwbench.errors import ConfigError
 from idwbench.page.parts import Part
 from idwbench.report.leaderboard import leaderboard
-from idwbench.report.selection import select_reported_runs
+from idwbench.report.selection import select_runs
 from idwbench.results.records import RESULT_STATES, FailedRun, StoredRun
 from idwbench.runs.metrics import METRICS, headline_metric
 
@@ -59,7 +59,7 @@ def find_groups(
     """
     sweeps = {sweep.name: sweep.description for sweep in results.list_sweeps()}
     if name is not None:
-        runs = select_reported_runs(results, name, methods, prototypes, metric=metric)
+        runs = results.load_runs([*select_runs(results, name, methods, prototypes).run_key])
         return [_group(results, name, name in sweeps, sweeps.get(name, ""), runs)]
     groups = []
     in_sweeps: set[str] = set()

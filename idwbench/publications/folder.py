@@ -114,22 +114,19 @@ def _write_item(
 
         save_figure(stored_drawing(item.figure, results, runs, data_dir).figure, paths[0], overwrite=True)
         return paths
-    from idwbench.report.by_dataset import by_dataset
-    from idwbench.report.dual_form import dual_form, has_only_perceptrons
+    from idwbench.report.dual_form import has_only_perceptrons
     from idwbench.report.leaderboard import leaderboard
     from idwbench.report.render import render
-    from idwbench.report.summaries import section_tables, summarise
+    from idwbench.report.selection import report_tables
     from idwbench.report.tables import Table
 
-    tables: Sequence[Table]
-    if item.ranked is None and item.metric is None and has_only_perceptrons(runs):
-        tables = dual_form(runs)
-    elif item.by_dataset:
-        tables = by_dataset(summarise(runs, item.metric))
-    elif item.ranked is not None:
-        tables = [leaderboard(runs, item.metric, split=item.ranked, best_over=item.best_over, intervals=True)]
+    if item.ranked is not None:
+        tables: Sequence[Table] = [
+            leaderboard(runs, item.metric, split=item.ranked, best_over=item.best_over, intervals=True)
+        ]
     else:
-        tables = section_tables(summarise(runs, item.metric, intervals=item.metric is None))
+        intervals = item.metric is None and not item.by_dataset and not has_only_perceptrons(runs)
+        tables = report_tables(runs, item.metric, by_dataset=item.by_dataset, intervals=intervals)
     for path, text in zip(paths, (render(tables, "markdown"), render(tables, "csv")), strict=True):
         write_file(path, text.encode(), overwrite=True)
     return paths

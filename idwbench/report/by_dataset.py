@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas
@@ -12,7 +12,7 @@ from idwbench.report.frame import Row
 from idwbench.report.labels import count_label, metric_label, protocol_label
 from idwbench.report.statistics import Statistic, compare, higher_is_better, present_splits, rounded
 from idwbench.report.summaries import Section, section_tables
-from idwbench.report.tables import MISSING, Column, Table, nonempty, statistic_column, text_column
+from idwbench.report.tables import MISSING, Table, model_columns, nonempty, statistic_column, text_column
 
 __all__ = ["by_dataset"]
 
@@ -33,38 +33,35 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
     """
     if not sections:
         return ()
-    split = _split(sections, split)
+    split, metric = _split(sections, split), sections[0].metric
     models = list({row.model.identity(): row for section in sections for row in section.rows}.values())
     headers = _headers(sections)
     measured = [_measured(section, models, split) for section in sections]
-    rows = [(place, {split: one} if one else {}) for place, column in enumerate(measured) for one in column]
-    comparison = compare(rows, sections[0].metric)
-    marked = [by_split.get(split) for by_split in comparison.statistics]
-    starts = range(0, len(marked), len(models))
-    columns = [
-        _column(header, sections[0].metric, marked[start : start + len(models)])
-        for header, start in zip(headers, starts, strict=True)
-    ]
+    cells = [(place, {split: one} if one else {}) for place, column in enumerate(measured) for one in column]
+    compared, tests = compare(cells, metric)
+    columns = []
+    for place, header in enumerate(headers):
+        marked = [by_split.get(split) for by_split in compared[place * len(models) :][: len(models)]]
+        narrow = header.replace(" · ", "\n") if " · " in header else header.replace("_", "_\n", 1)
+        columns.append(statistic_column(header, header, metric, marked, compared=True, narrow=narrow))
     parts = [columns[start : start + _COLUMNS_OF_A_TABLE] for start in range(0, len(columns), _COLUMNS_OF_A_TABLE)]
     if len(sections) > 1:
-        ranks = _mean_ranks(measured, sections[0].metric)
-        parts[-1] = [*parts[-1], text_column("rank", "mean rank", ranks, numeric=True, narrow="mean\nrank")]
+        parts[-1].append(text_column("rank", "mean rank", _ranks(measured, metric), numeric=True, narrow="mean\nrank"))
+    first = nonempty(model_columns(models, (str(row.model.prototypes or MISSING) for row in models)))
     tables = [
         Table(
             title=_title(sections),
-            columns=(*_models(models), *part),
+            columns=(*first, *part),
             groups=tuple(row.model.prototypes > 0 for row in models),
             metric=_metric(sections, split),
             marked="best mean of the data set" if any(c.best for column in part for c in column.cells) else "",
         )
         for part in parts
     ]
-    tables[-1] = replace(tables[-1], notes=_notes(sections, headers, comparison.notes))
     whole = section_tables(sections)
+    tables[-1] = replace(tables[-1], notes=_notes(sections, headers, tests))
     records = [table.records for table in whole]
-    tables[0] = replace(
-        tables[0], fields=whole[0].fields, records=lambda nested: [one for found in records for one in found(nested)]
-    )
+    tables[0] = replace(tables[0], flat=whole[0].flat, records=lambda: [one for read in records for one in read()])
     return tuple(tables)
 
 
@@ -93,27 +90,11 @@ def _headers(sections: Sequence[Section]) -> list[str]:
 
 def _measured(section: Section, models: Sequence[Row], split: str) -> list[Statistic | None]:
     """Return the statistic of each model in a section, None where there is none."""
-    statistics: Mapping[str, Mapping[str, Statistic]] = {row.model.identity(): row.statistics for row in section.rows}
-    return [statistics.get(row.model.identity(), {}).get(split) for row in models]
+    statistics = {row.model.identity(): row.statistics.get(split) for row in section.rows}
+    return [statistics.get(row.model.identity()) for row in models]
 
 
-def _column(header: str, metric: str, found: Sequence[Statistic | None]) -> Column:
-    narrow = header.replace(" · ", "\n") if " · " in header else header.replace("_", "_\n", 1)
-    return statistic_column(header, header, metric, found, compared=True, narrow=narrow)
-
-
-def _models(found: Sequence[Row]) -> tuple[Column, ...]:
-    models = [row.model for row in found]
-    prototypes = (str(model.prototypes or MISSING) for model in models)
-    columns = (
-        text_column("method", "method", (model.method for model in models)),
-        text_column("setting", "parameters", (model.parameters_label for model in models)),
-        text_column("prototypes", "prototypes", prototypes, numeric=True, narrow="proto-\ntypes"),
-    )
-    return nonempty(columns)
-
-
-def _mean_ranks(columns: Sequence[Sequence[Statistic | None]], metric: str) -> list[str]:
+def _ranks(columns: Sequence[Sequence[Statistic | None]], metric: str) -> list[str]:
     """Return the mean over data sets of the rank of each row; equal means share the mean of their ranks."""
     means = pandas.DataFrame([[one and rounded(one.mean) for one in column] for column in columns], dtype=float)
     ranks = means.rank(axis=1, ascending=not higher_is_better(metric))
@@ -127,7 +108,7 @@ def _title(sections: Sequence[Section]) -> str:
 
 def _metric(sections: Sequence[Section], split: str) -> str:
     counts = sorted({row.n for section in sections for row in section.rows if row.n})
-    seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) if counts else ""
+    seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))) if counts else ""
     over = "" if not counts or counts[-1] == 1 else f", mean ± sample standard deviation over {seeds} seeds"
     return f"Metric: {metric_label(sections[0].metric)} on the split {split}{over}"
 

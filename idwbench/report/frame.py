@@ -1,11 +1,10 @@
 """The tidy table of runs on which all reports stand: a row for each run, what groups it and its metrics as columns.
 
-Columns are ``run``, ``run_key``, ``state``, ``seed``, ``kind``, identities of ``data``, ``model`` and ``protocol``, the
-number of the ``setting`` that runs with these share, and ``(split, metric)`` for each metric. A metric that a run has
-not is NaN, and one that is no number is infinite.
+It is the table of `idwbench.results.store.Results.run_table` with ``kind``, identities of ``data``, ``model`` and
+``protocol``, and ``row``, the number of the row of a report that runs with these share.
 
 Spread is over seeds of runs, or of the data: runs of one setting on data sets that differ only in their seed, with one
-run on each, are *replicates*, since each data set is a new split or a new sample. They have ``is_pooled``, the column
+run on each, are *replicates*, since each data set is a new split or a new sample. They have ``data_seeds``, the column
 ``data`` leaves out their seed, and ``replicate`` is the seed of the data; of all others it is that of the run. A run
 that nothing random affects but its data, such as kernel regression, has the same result for all seeds: it counts once.
 """
@@ -13,10 +12,10 @@ that nothing random affects but its data, such as kernel regression, has the sam
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas
 
@@ -28,9 +27,12 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.models import ModelConfig
 
-__all__ = ["Row", "data_seed", "ended", "has_metric", "replication_notes", "rows", "run_table", "statistics"]
+__all__ = ["Row", "Runs", "data_seed", "ended", "measured", "metric_names", "replication_notes", "rows", "run_table"]
 
-_FACTS = ("kind", "is_deterministic", "data", "data_without_seed", "data_seed", "model", "protocol")
+# A table of runs, or records of them.
+Runs: TypeAlias = pandas.DataFrame | Iterable[StoredRun]
+
+_FACTS = ["kind", "is_deterministic", "data", "data_without_seed", "data_seed", "model", "protocol"]
 
 
 @dataclass(frozen=True)
@@ -38,23 +40,26 @@ class Row:
     """Runs that differ only in the seed, or in that of the data where these are replicates.
 
     Attributes:
-        setting: The number of the setting.
-        runs: Complete and diverged runs.
+        number: The number of the row in its table.
+        config: The settings of the runs, with any of their seeds.
         data: The identity of the data.
         data_seeds: The seeds of the data that are replicates; empty if seeds of runs are.
+        run_keys: The keys of the complete runs.
+        n_diverged: Number of diverged runs, which are in no statistic.
+        n_parameters: Number of learned parameters; None if no run is complete.
         statistics: A metric by split, over the complete runs.
+        table: The table of the runs, in which they have the number.
     """
 
-    setting: int
-    runs: tuple[StoredRun, ...]
+    number: int
+    config: RunConfig
     data: str
     data_seeds: tuple[int, ...]
+    run_keys: tuple[str, ...]
+    n_diverged: int
+    n_parameters: int | None
     statistics: Mapping[str, Statistic]
-
-    @property
-    def config(self) -> RunConfig:
-        """The settings of the runs, with any of their seeds."""
-        return self.runs[0].setting
+    table: pandas.DataFrame = field(repr=False, compare=False)
 
     @cached_property
     def model(self) -> ModelConfig:
@@ -66,56 +71,44 @@ class Row:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """All settings but the seed by name, see `flat_settings`."""
-        settings = flat_settings(self.runs[0])
+        settings = flat_settings(self.config)
         return {name: value for name, value in settings.items() if not (self.data_seeds and name == "dataset_seed")}
-
-    @cached_property
-    def complete(self) -> tuple[StoredRun, ...]:
-        """The complete runs."""
-        return tuple(run for run in self.runs if run.state == "complete")
 
     @property
     def n(self) -> int:
         """Number of complete runs."""
-        return len(self.complete)
+        return len(self.run_keys)
 
-    @property
-    def n_diverged(self) -> int:
-        """Number of diverged runs, which are in no statistic."""
-        return len(self.runs) - len(self.complete)
+    @cached_property
+    def complete(self) -> tuple[StoredRun, ...]:
+        """The complete runs, with their settings and metrics."""
+        from idwbench.results.frame import records  # loads SQLAlchemy
 
-    @property
-    def n_parameters(self) -> int | None:
-        """Number of learned parameters; None if no run is complete."""
-        return next((run.n_parameters for run in self.complete if run.n_parameters is not None), None)
+        return tuple(records(self.table[(self.table.row == self.number) & (self.table.state == "complete")]))
 
 
-def run_table(runs: Iterable[StoredRun]) -> pandas.DataFrame:
+def run_table(runs: Runs) -> pandas.DataFrame:
     """Return the table of runs in any state; a run that is given twice counts once.
 
     Of runs that differ only in a seed without effect the first complete one is kept.
     """
-    facts: dict[str, tuple[Any, ...]] = {}
-    distinct = {run.run_key: run for run in runs}
-    keys = [run.setting.setting_key for run in distinct.values()]
-    for key, run in zip(keys, distinct.values(), strict=True):
-        if key not in facts:
-            facts[key] = _facts(run.setting)
-    table = pandas.DataFrame([facts[key] for key in keys], columns=[*_FACTS]).astype({"is_deterministic": bool})
-    table["run"] = pandas.Series([*distinct.values()], dtype=object)
-    table["run_key"] = [*distinct]
-    table["state"] = [run.state for run in distinct.values()]
-    table["seed"] = [run.seed for run in distinct.values()]
+    if not isinstance(runs, pandas.DataFrame):
+        from idwbench.results.frame import runs_frame  # loads SQLAlchemy
+
+        runs = runs_frame(runs)
+    settings = runs.drop_duplicates("setting")
+    facts = pandas.DataFrame(map(_facts, settings.config), columns=_FACTS, index=settings.setting)
+    table = runs.join(facts.astype({"is_deterministic": bool, "data_seed": int}), on="setting")
     if table.is_deterministic.any():
-        table["result"] = pandas.Series(keys, dtype=object).where(table.is_deterministic, table.run_key)
-        table["lacks"] = table.state != "complete"
-        table = table.sort_values(["lacks", "seed"], kind="stable").drop_duplicates("result").sort_index()
+        result = table.run_key.where(~table.is_deterministic, table.setting.astype(str))
+        order = table.assign(result=result, lacks=table.state != "complete").sort_values(["lacks", "seed"])
+        table = table.loc[order.drop_duplicates("result").index.sort_values()]
     table["data_seeds"] = _replicates(table)
     is_pooled = table.data_seeds.astype(bool)
     table["data"] = table.data_without_seed.where(is_pooled, table.data)
     table["replicate"] = table.data_seed.where(is_pooled, table.seed)
-    table["setting"] = table.groupby(["data", "model", "protocol"], sort=False).ngroup()
-    return pandas.concat([table, _metrics(table)], axis=1)
+    table["row"] = table.groupby(["data", "model", "protocol"], sort=False).ngroup()
+    return table
 
 
 def _facts(config: RunConfig) -> tuple[Any, ...]:
@@ -126,27 +119,15 @@ def _facts(config: RunConfig) -> tuple[Any, ...]:
 
 def _replicates(table: pandas.DataFrame) -> pandas.Series[Any]:
     """Return for each run the seeds of the data that are replicates; empty if they are not."""
-    seeds = table.groupby("data_without_seed").data_seed.unique()
     random = table[~table.is_deterministic]
     runs = random.groupby(["data_without_seed", "model", "protocol", "data_seed"]).seed.nunique()
     repeated = {*runs.index.get_level_values(0)[runs > 1]}
-    is_pooled = {data: len(found) > 1 and data not in repeated for data, found in seeds.items()}
-    return table.data_without_seed.map(
-        {data: tuple(sorted(seeds[data].tolist())) * is_pooled[data] for data in is_pooled}
-    )
-
-
-def _metrics(table: pandas.DataFrame) -> pandas.DataFrame:
-    found = [run.metrics for run in table.run]
-    pairs = dict.fromkeys(pair for metrics in found for pair in metrics)
-    columns = {pair: [_number(metrics.get(pair)) for metrics in found] for pair in pairs}
-    return pandas.DataFrame(dict(enumerate(columns.values())), index=table.index).set_axis(
-        pandas.Index([*pairs], tupleize_cols=False), axis=1
-    )
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value if value == value else float("inf")
+    seeds = table.groupby("data_without_seed").data_seed.unique()
+    pooled = {
+        data: tuple(sorted(found.tolist())) if len(found) > 1 and data not in repeated else ()
+        for data, found in seeds.items()
+    }
+    return table.data_without_seed.map(pooled).astype(object)
 
 
 def data_seed(dataset: DatasetConfig) -> int:
@@ -154,13 +135,17 @@ def data_seed(dataset: DatasetConfig) -> int:
     return int(getattr(dataset, "seed", 0))
 
 
-def has_metric(table: pandas.DataFrame, metric: str) -> pandas.Series[bool]:
-    """Return whether runs have a metric on some split."""
-    return table[[pair for pair in _pairs(table) if pair[1] == metric]].notna().any(axis=1)
+def metric_names(table: pandas.DataFrame) -> set[str]:
+    """Return the names of the metrics that some run of a table has on some split."""
+    pairs = [column for column in table.columns if isinstance(column, tuple)]
+    return {pair[1] for pair in pairs if table[pair].notna().any()}
 
 
-def _pairs(table: pandas.DataFrame) -> list[tuple[str, str]]:
-    return [column for column in table.columns if isinstance(column, tuple)]
+def measured(table: pandas.DataFrame, metric: str) -> pandas.DataFrame:
+    """Return a metric by split, in the order of `SPLITS`."""
+    splits = [column[0] for column in table.columns if isinstance(column, tuple) and column[1] == metric]
+    splits.sort(key=lambda split: (SPLITS.index(split) if split in SPLITS else len(SPLITS), split))
+    return pandas.DataFrame({split: table[split, metric] for split in splits}, index=table.index)
 
 
 def ended(table: pandas.DataFrame) -> pandas.DataFrame:
@@ -169,50 +154,52 @@ def ended(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def statistics(table: pandas.DataFrame, metric: str) -> dict[int, dict[str, Statistic]]:
-    """Return the statistics of a metric of complete runs by setting and split."""
+    """Return the statistics of a metric of complete runs by row and split."""
     found: dict[int, dict[str, Statistic]] = defaultdict(dict)
     complete = table[table.state == "complete"]
-    splits = [split for split, name in _pairs(table) if name == metric]
-    for split in sorted(splits, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name)):
-        values: dict[int, dict[int, float]] = defaultdict(dict)
-        columns = (complete[name].tolist() for name in ("setting", "replicate", (split, metric)))
-        for setting, seed, value in zip(*columns, strict=True):
-            values[setting][seed] = value
-        for setting, by_seed in values.items():
+    for split, values in measured(complete, metric).items():
+        by_row: dict[int, dict[int, float]] = defaultdict(dict)
+        for row, seed, value in zip(complete.row.tolist(), complete.replicate.tolist(), values.tolist(), strict=True):
+            by_row[row][seed] = value
+        for row, by_seed in by_row.items():
             if (one := statistic(by_seed)) is not None:
-                found[setting][split] = one
+                found[row][str(split)] = one
     return found
 
 
 def rows(table: pandas.DataFrame, metric: str) -> list[Row]:
-    """Return the complete and diverged runs by setting, in the order of the first run of each."""
+    """Return the complete and diverged runs by row, in the order of the first run of each."""
     table = ended(table)
-    measured = statistics(table, metric)
-    runs: dict[int, list[StoredRun]] = defaultdict(list)
-    data: dict[int, tuple[str, tuple[int, ...]]] = {}
-    for setting, run, identity, seeds in zip(table.setting, table.run, table.data, table.data_seeds, strict=True):
-        runs[setting].append(run)
-        data[setting] = identity, seeds
-    return [Row(setting, tuple(found), *data[setting], measured.get(setting, {})) for setting, found in runs.items()]
+    complete = table[table.state == "complete"]
+    by_split = statistics(table, metric)
+    keys: dict[int, list[str]] = defaultdict(list)
+    for row, key in zip(complete.row, complete.run_key, strict=True):
+        keys[row].append(key)
+    counts = table.row[table.state == "diverged"].value_counts().to_dict()
+    n_parameters = complete.dropna(subset="n_parameters").drop_duplicates("row").set_index("row").n_parameters.to_dict()
+    first = table.drop_duplicates("row")
+    found = []
+    for row, config, data, seeds in zip(first.row, first.config, first.data, first.data_seeds, strict=True):
+        facts = tuple(keys[row]), counts.get(row, 0), _whole(n_parameters.get(row)), by_split.get(row, {})
+        found.append(Row(row, config, data, seeds, *facts, table))
+    return found
 
 
-def replication_notes(table: pandas.DataFrame) -> list[str]:
-    """Return notes on what the spread is over, where it is not over the seeds of runs."""
-    pooled = sorted({*table.data_seeds} - {()})
-    notes = [f"Spread and tests: over {_seeds_label(seeds)} of the data." for seeds in pooled]
-    alone = table[table.is_deterministic & ~table.data_seeds.astype(bool)].drop_duplicates("model").run
-    models = [run.setting.model for run in alone]
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
+
+
+def replication_notes(table: pandas.DataFrame) -> Iterator[str]:
+    """Yield notes on what the spread is over, where it is not over the seeds of runs."""
+    for seeds in sorted({*table.data_seeds} - {()}):
+        low, high = min(seeds), max(seeds)
+        listed = f"{low} to {high}" if high - low + 1 == len(seeds) else ", ".join(map(str, seeds))
+        yield f"Spread and tests: over the {count_label(len(seeds), 'seed')} {listed} of the data."
+    alone = table[table.is_deterministic & ~table.data_seeds.astype(bool)].drop_duplicates("model")
+    models = [config.model for config in alone.config]
     names = sorted({"kernel regression" if model.kind == "kernel_regression" else model.method for model in models})
     if len(names) == 1:
-        notes.append(f"The result of {names[0]} does not depend on the seed; it counts once and has no spread.")
+        yield f"The result of {names[0]} does not depend on the seed; it counts once and has no spread."
     elif names:
         listed = f"{', '.join(names[:-1])} and {names[-1]}"
-        notes.append(f"The results of {listed} do not depend on the seed; they count once and have no spread.")
-    return notes
-
-
-def _seeds_label(seeds: Collection[int]) -> str:
-    """Return ``the 6 seeds 0 to 5``, or a list if they are not consecutive."""
-    low, high = min(seeds), max(seeds)
-    listed = f"{low} to {high}" if high - low + 1 == len(seeds) else ", ".join(map(str, seeds))
-    return f"the {count_label(len(seeds), 'seed')} {listed}"
+        yield f"The results of {listed} do not depend on the seed; they count once and have no spread."

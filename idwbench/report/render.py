@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.report.tables import Cell, Column, Table
+from idwbench.report.settings import setting_names
+from idwbench.report.tables import Cell, Table
 from idwbench.report.text import render_text
 
 __all__ = ["TABLE_FORMATS", "TABLE_SUFFIXES", "TableFormat", "escape_latex", "escape_markdown", "format_of", "render"]
@@ -109,17 +110,13 @@ def escape_latex(text: str) -> str:
     return " ".join(text.split()).translate(_LATEX)
 
 
-def _columns(table: Table, table_format: TableFormat) -> list[Column]:
-    return [column for column in table.columns if table_format not in column.not_in]
-
-
 def _markdown(tables: Sequence[Table]) -> str:
     return "\n".join(map(_markdown_table, tables)) if tables else "No runs to report.\n"
 
 
 def _markdown_table(table: Table) -> str:
     """Return a heading, an aligned table and its notes."""
-    columns = _columns(table, "markdown") if table.groups else []
+    columns = [column for column in table.columns if "markdown" not in column.not_in] if table.groups else []
     lines = [f"### {escape_markdown(table.title)}", ""] if table.title else []
     padded = []
     for column in columns:
@@ -147,7 +144,7 @@ def _latex(tables: Sequence[Table]) -> str:
 def _latex_table(table: Table) -> str:
     if not table.groups:
         return "\n".join(f"% {escape_latex(text)}" for text in (table.title, *table.notes)) + "\n"
-    columns = _columns(table, "latex")
+    columns = [column for column in table.columns if "latex" not in column.not_in]
     kinds = (rf"p{{{f'{c.share:g}'[1:]}\linewidth}}" if c.share else "r" if c.numeric else "l" for c in columns)
     layout = f"@{{}}{''.join(kinds)}@{{}}"
     head = f"    {' & '.join(escape_latex(column.header) for column in columns)} \\\\"
@@ -171,19 +168,21 @@ def _latex_table(table: Table) -> str:
 
 
 def _json(tables: Sequence[Table]) -> str:
-    """Return the records as a JSON list, without NaN."""
-    records = [record for table in tables for record in table.records(True)]
-    return json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """Return the records as a JSON list, without NaN; each has all names."""
+    records = [record for table in tables for record in table.records()]
+    names = setting_names(records)
+    full = [{name: record.get(name) for name in names} for record in records]
+    return json.dumps(full, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _csv(tables: Sequence[Table]) -> str:
-    """Return the records with the columns of `Table.fields`; what is None or missing is empty."""
-    header = next((table.fields for table in tables if table.fields), ())
+    """Return the records with a column for each name; what is None or missing is empty."""
+    records = [table.flat(record) for table in tables for record in table.records()]
+    names = setting_names(records)
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(header)
-    records = (record for table in tables for record in table.records(False))
-    writer.writerows([_field(record.get(name)) for name in header] for record in records)
+    writer.writerow(names)
+    writer.writerows([_field(record.get(name)) for name in names] for record in records)
     return stream.getvalue()
 
 

@@ -1,21 +1,24 @@
-"""Selection of stored runs by sweep or data set, method and number of prototypes."""
+"""Selection of stored runs by sweep or data set, method and prototypes; and the tables that a report prints."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar, get_args
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import get_args
+
+import pandas
 
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.report.dual_form import has_only_perceptrons
-from idwbench.results.records import StoredRun
+from idwbench.report.dual_form import dual_form, has_only_perceptrons
+from idwbench.report.frame import Runs
+from idwbench.report.notes import headlines
+from idwbench.report.tables import Table
 from idwbench.results.store import Results
 from idwbench.runs.datasets import Task
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.metrics import QUALITY_METRICS, headline_metric
 
-__all__ = ["select_reported_runs", "select_runs"]
-
-_Run = TypeVar("_Run", bound=StoredRun)
+__all__ = ["report_tables", "select_runs"]
 
 
 def select_runs(
@@ -24,63 +27,52 @@ def select_runs(
     methods: Collection[str] = (),
     prototypes: Collection[int] = (),
     *,
+    metric: str | None = None,
     setting: str = "table",
-) -> list[StoredRun]:
+) -> pandas.DataFrame:
     """Return the runs of a sweep or data set; without a name, of the only data set.
 
-    A name of both a sweep and a data set means the sweep. Empty `methods` and `prototypes` select all. `setting` is the
-    location of errors about the name.
+    A name of both a sweep and a data set means the sweep. Empty `methods` and `prototypes` select all.
+
+    Args:
+        results: The database.
+        name: The sweep or data set.
+        methods: Names of methods.
+        prototypes: Numbers of prototypes.
+        metric: That of a table. Other metrics are not read where each complete run has it, or that of its task.
+        setting: The location of errors about the name.
 
     Raises:
         ConfigError: unknown name, or no run is left; `location` is ``(setting,)`` or ``("method",)``.
     """
-
-    def find(sweep: str | None, dataset: str | None) -> list[StoredRun]:
-        return results.find_runs(sweep=sweep, dataset=dataset)
-
-    return _selected(results, find, name, methods, prototypes, setting)
-
-
-def select_reported_runs(
-    results: Results,
-    name: str | None = None,
-    methods: Collection[str] = (),
-    prototypes: Collection[int] = (),
-    *,
-    metric: str | None = None,
-    setting: str = "table",
-) -> list[StoredRun]:
-    """Return the runs of `select_runs` with what a table of a metric needs, which is faster; raises the same.
-
-    If no run has the metric, they have all metrics, which messages name; of perceptrons alone, too, whose table has
-    many.
-    """
+    place = _place(results, name, setting)
+    read = partial(results.run_table, facts=("n_parameters",), **place)
     names = {headline_metric(task).name for task in get_args(Task)} | ({metric} if metric else set())
     names |= {"coverage"} if metric in QUALITY_METRICS else set()  # tells whether the quality of a run was measured
+    table = read(metrics=names)
+    complete = table[table.state == "complete"]
+    known = [pair for pair in table.columns if isinstance(pair, tuple) and pair[1] in (metric, *headlines(complete))]
+    if (metric is None and has_only_perceptrons(table)) or complete[known].isna().all(axis=1).any():
+        table = read()  # messages name all metrics, and a table of perceptrons has many
+    (name,) = place.values()
+    models = table.drop_duplicates("setting").set_index("setting").config.map(lambda config: config.model)
+    present = {model.method for model in models}
+    for method in methods:
+        if method not in present:
+            hint = did_you_mean(method, present)
+            raise ConfigError(f"no run of {name} is by '{method}'", location=("method",), hint=hint)
+    wanted = [
+        (not methods or model.method in methods) and (not prototypes or model.prototypes in prototypes)
+        for model in models
+    ]
+    table = table[table.setting.isin(models.index[wanted])]
+    if table.empty:
+        raise ConfigError(f"no runs of {name} have that method and number of prototypes", location=(setting,))
+    return table
 
-    def find(sweep: str | None, dataset: str | None) -> list[StoredRun]:
-        runs = results.find_runs(sweep=sweep, dataset=dataset, metrics=names)
-        is_dual = metric is None and has_only_perceptrons(runs)
-        if is_dual or any(run.state == "complete" and not _has(run, metric) for run in runs):
-            return results.find_runs(sweep=sweep, dataset=dataset)
-        return runs
 
-    return _selected(results, find, name, methods, prototypes, setting)
-
-
-def _has(run: StoredRun, metric: str | None) -> bool:
-    wanted = metric or headline_metric(run.config.dataset.task).name
-    return any(name == wanted for _, name in run.metrics)
-
-
-def _selected(
-    results: Results,
-    find: Callable[[str | None, str | None], Sequence[_Run]],
-    name: str | None,
-    methods: Collection[str],
-    prototypes: Collection[int],
-    setting: str,
-) -> list[_Run]:
+def _place(results: Results, name: str | None, setting: str) -> dict[str, str]:
+    """Return the name by what it names: a sweep or a data set."""
     datasets, sweeps = results.dataset_labels(), [sweep.name for sweep in results.list_sweeps()]
     if name is None:
         if len(datasets) != 1:
@@ -91,18 +83,34 @@ def _selected(
     if name not in sweeps and name not in datasets:
         problem = f"'{name}' is a kind of model" if name in MODELS else f"nothing is called '{name}'"
         raise ConfigError(problem, location=(setting,), hint=did_you_mean(name, {*datasets, *sweeps}))
-    runs = find(name, None) if name in sweeps else find(None, name)
-    present = {run.setting.model.method for run in runs}
-    for method in methods:
-        if method not in present:
-            hint = did_you_mean(method, present)
-            raise ConfigError(f"no run of {name} is by '{method}'", location=("method",), hint=hint)
-    found = [
-        run
-        for run in runs
-        if (not methods or run.setting.model.method in methods)
-        and (not prototypes or run.setting.model.prototypes in prototypes)
-    ]
-    if not found:
-        raise ConfigError(f"no runs of {name} have that method and number of prototypes", location=(setting,))
-    return found
+    return {"sweep": name} if name in sweeps else {"dataset": name}
+
+
+def report_tables(
+    runs: Runs,
+    metric: str | None = None,
+    split: str | None = None,
+    *,
+    by_dataset: bool = False,
+    intervals: bool = False,
+) -> Sequence[Table]:
+    """Return the tables of some runs: of multilayer perceptrons alone that of the dual form, else of sections.
+
+    Args:
+        runs: Stored runs, such as those from `select_runs`.
+        metric: The name of a metric, by default that of each task.
+        split: The split that a table by data set shows.
+        by_dataset: Whether a table has a column for each data set.
+        intervals: Whether to compute 95 % intervals of the means.
+
+    Raises:
+        ConfigError: no run has the metric, or none on that split.
+    """
+    from idwbench.report import by_dataset as side_by_side
+    from idwbench.report.summaries import section_tables, summarise
+
+    if by_dataset:
+        return side_by_side.by_dataset(summarise(runs, metric), split)
+    if metric is None and not intervals and has_only_perceptrons(runs):
+        return dual_form(runs)
+    return section_tables(summarise(runs, metric, intervals=intervals))

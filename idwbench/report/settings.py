@@ -8,8 +8,8 @@ from typing import Any
 
 from idwbench.attention.scores import METHODS
 from idwbench.report.labels import setting_label
-from idwbench.results.records import StoredRun
-from idwbench.runs.datasets import DatasetConfig
+from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import DatasetConfig, dataset_label
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS, ScikitLearnConfig
 from idwbench.runs.settings import Settings
@@ -30,16 +30,15 @@ _OF_FILES = ("name", "path")
 _UNTITLED = (*_OF_FILES, "sha256", "plugin_sha256", "kind")
 
 
-def flat_settings(run: StoredRun) -> dict[str, Any]:
+def flat_settings(config: RunConfig) -> dict[str, Any]:
     """Return the settings of a run without its seed, named as the columns of `Results.to_frame`.
 
     ``dataset`` is the label, ``model`` the kind, and settings of the data set begin with ``dataset_``.
     """
-    config = run.setting
     model = dict(config.model)
-    first = {"dataset": run.dataset, "method": config.model.method, "model": model.pop("kind")}
+    first = {"dataset": config.dataset_label, "method": config.model.method, "model": model.pop("kind")}
     counts = {"prototypes": model.pop("prototypes", None)}
-    for name in ("method", "kernel", "similarity", "parameters", *_named_by_method(run)):
+    for name in ("method", "kernel", "similarity", "parameters", *_named_by_method(config)):
         model.pop(name, None)
     model = {name: value for name, value in model.items() if value is not None or name == "plugin_sha256"}
     dataset = {f"dataset_{name}": value for name, value in config.dataset if name not in _OF_FILES}
@@ -61,8 +60,9 @@ def _varies(name: str, settings: Sequence[Mapping[str, Any]]) -> bool:
     return any(len(found) > 1 for found in values.values())
 
 
-def dataset_words(labels: Sequence[str], datasets: Sequence[DatasetConfig]) -> list[list[str]]:
+def dataset_words(datasets: Sequence[DatasetConfig]) -> list[list[str]]:
     """Return for each data set its label, and its settings that differ from the default or among equal labels."""
+    labels = [*map(dataset_label, datasets)]
     seen: dict[tuple[str, str], set[object]] = defaultdict(set)
     for label, dataset in zip(labels, datasets, strict=True):
         for name, value in dataset:
@@ -82,25 +82,25 @@ def _dataset_settings(dataset: DatasetConfig, varying: Collection[str]) -> Itera
             yield setting_label(name, value)
 
 
-def constants_title(runs: Sequence[StoredRun], varying: Collection[str]) -> str:
-    """Return one line with the settings that do not vary among `runs`, without those at an optional default."""
-    labels = sorted({run.dataset for run in runs})
+def constants_title(configs: Sequence[RunConfig], varying: Collection[str]) -> str:
+    """Return one line with the settings that do not vary among runs, without those at an optional default."""
+    labels = sorted({config.dataset_label for config in configs})
     words = [labels[0] if len(labels) == 1 else f"{len(labels)} data sets"]
     for part in ("dataset", "model", "protocol"):
         prefix = "dataset_" if part == "dataset" else ""
         shown = (
             label
-            for run in runs
-            for name, label in _labels(getattr(run.setting, part))
-            if f"{prefix}{name}" not in varying and not ("method" in varying and name in _named_by_method(run))
+            for config in configs
+            for name, label in _labels(getattr(config, part))
+            if f"{prefix}{name}" not in varying and not ("method" in varying and name in _named_by_method(config))
         )
         words += dict.fromkeys(shown)
     return " · ".join(words)
 
 
-def _named_by_method(run: StoredRun) -> tuple[str, ...]:
+def _named_by_method(config: RunConfig) -> tuple[str, ...]:
     """Return the settings of a model that are part of its name in tables."""
-    return getattr(run.setting.model, "named_by_method", ())
+    return getattr(config.model, "named_by_method", ())
 
 
 def _labels(settings: Settings) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -16,13 +17,11 @@ from idwbench.runs.metrics import METRICS
 __all__ = [
     "ALPHA",
     "SPLITS",
-    "Comparison",
     "Interval",
     "Statistic",
     "compare",
     "compared_splits",
     "higher_is_better",
-    "interval_notes",
     "mean_interval",
     "present_splits",
     "rounded",
@@ -135,37 +134,31 @@ def _bootstrap(values: list[float], method: str) -> tuple[float, float]:
 
 
 def with_intervals(
-    rows: Iterable[Mapping[str, Statistic]], chosen: Iterable[str] = ()
-) -> tuple[dict[str, Statistic], ...]:
-    """Return the statistics of each row with intervals on test and holdout, or on all splits if there are neither.
+    rows: Sequence[Mapping[str, Statistic]], chosen: Iterable[str] = ()
+) -> tuple[list[dict[str, Statistic]], list[str]]:
+    """Return the statistics of each row with intervals, and notes on how these are computed and where they lack.
 
-    Splits in `chosen` have intervals too.
+    Intervals are on test and holdout, or on all splits if there are neither, and on splits in `chosen`.
     """
-    rows = tuple(rows)
     present = present_splits(rows)
     splits = {*([split for split in present if split in ("test", "holdout")] or present), *chosen}
-    return tuple(
+    found = [
         {
             split: replace(one, interval=mean_interval(one.values)) if split in splits else one
             for split, one in row.items()
         }
         for row in rows
-    )
-
-
-def interval_notes(rows: Iterable[Mapping[str, Statistic]]) -> tuple[str, ...]:
-    """Return the name of the method, and which means have no interval, for statistics from `with_intervals`."""
-    statistics = [one for row in rows for one in row.values()]
-    methods = {one.interval.method for one in statistics if one.interval is not None}
+    ]
+    methods = {one.interval.method for row in found for one in row.values() if one.interval is not None}
     notes = []
     if methods:
         where = "; percentile method where BCa is undefined, such as for equal values" * ("percentile" in methods)
         notes.append(
             f"95 % interval: of the mean over seeds, BCa bootstrap with {_RESAMPLES:,} resamples (SciPy){where}."
         )
-    if any(one.n < _MIN_VALUES for one in statistics):
+    if any(one.n < _MIN_VALUES for row in found for one in row.values()):
         notes.append(f"n < {_MIN_VALUES}: no interval.")
-    return tuple(notes)
+    return found, notes
 
 
 def signed_ranks(differences: Sequence[float], tie: float) -> tuple[float, ...]:
@@ -195,31 +188,23 @@ def signed_rank_p_value(ranks: Sequence[float], alternative: Literal["two-sided"
         from scipy.stats import wilcoxon
 
         return float(wilcoxon(ranks, alternative=alternative).pvalue)
-    sums = np.zeros(1)
-    for rank in map(abs, ranks):
-        sums = np.concatenate([sums, sums + rank])
-    positive = sum(rank for rank in ranks if rank > 0)
-    above, below = float((sums >= positive).mean()), float((sums <= positive).mean())
+    above, below = _tails(tuple(map(abs, ranks)), sum(rank for rank in ranks if rank > 0))
     return above if alternative == "greater" else min(1.0, 2 * min(above, below))
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """The result of comparing the rows of a table.
-
-    Attributes:
-        statistics: The statistics of each row by split, with `Statistic.best` and `Statistic.p_value`.
-        is_tested: Whether at least one row was tested.
-        notes: The name of the test, and the numbers of seeds that were too low.
-    """
-
-    statistics: tuple[Mapping[str, Statistic], ...]
-    is_tested: bool
-    notes: tuple[str, ...]
+@lru_cache(maxsize=4096)  # large tables have few different sums
+def _tails(sizes: tuple[float, ...], positive: float) -> tuple[float, float]:
+    """Return the probabilities of a sum of positive ranks that is at least, and at most, the given one."""
+    sums = np.zeros(1)
+    for rank in sizes:
+        sums = np.concatenate([sums, sums + rank])
+    return float((sums >= positive).mean()), float((sums <= positive).mean())
 
 
-def compare(rows: Sequence[tuple[Hashable, Mapping[str, Statistic]]], metric: str) -> Comparison:
-    """Mark the best rows of each group and split.
+def compare(
+    rows: Sequence[tuple[Hashable, Mapping[str, Statistic]]], metric: str
+) -> tuple[list[dict[str, Statistic]], list[str]]:
+    """Mark the best rows of each group and split, and return notes on the test.
 
     Marked are the best mean, means equal to it, and means with p > 0.05 in a two-sided Wilcoxon signed-rank test of the
     differences from the best, paired by seed. Rows that share fewer than 6 seeds with the best are not tested. P-values
@@ -228,24 +213,24 @@ def compare(rows: Sequence[tuple[Hashable, Mapping[str, Statistic]]], metric: st
     Args:
         rows: The group of each row, such as its number of prototypes, and its statistics by split.
         metric: The name of the metric.
+
+    Returns:
+        The statistics of each row, with `Statistic.best` and `Statistic.p_value`; and the name of the test, if any row
+        was tested, and the numbers of seeds that were too low.
     """
     splits = compared_splits({split for _, by_split in rows for split in by_split}) if metric in METRICS else set()
     columns: dict[tuple[Hashable, str], list[int]] = defaultdict(list)
     for place, (group, by_split) in enumerate(rows):
-        for split in by_split:
-            if split in splits:
-                columns[group, split].append(place)
+        for split in splits & by_split.keys():
+            columns[group, split].append(place)
     marked = [dict(by_split) for _, by_split in rows]
-    n_tested, too_few, known = 0, set[int](), dict[Hashable, float]()
+    n_pairs: set[int] = set()
     for (_, split), places in columns.items():
-        column = [marked[place][split] for place in places]
-        best = _best(column, METRICS[metric].higher_is_better)
-        for place, (found, n_common) in zip(places, _against(best, column, known), strict=True):
-            marked[place][split] = found
-            if n_common is not None:
-                n_tested += n_common >= _MIN_PAIRS
-                too_few |= {n_common} if n_common < _MIN_PAIRS else set()
-    return Comparison(tuple(marked), n_tested > 0, _test_notes(n_tested > 0, too_few))
+        best = _best([marked[place][split] for place in places], METRICS[metric].higher_is_better)
+        for place in places:
+            marked[place][split], n = _against(best, marked[place][split])
+            n_pairs |= {n} if n is not None else set()
+    return marked, [*_test_notes(n_pairs)]
 
 
 def compared_splits(splits: Iterable[str]) -> set[str]:
@@ -276,41 +261,27 @@ def _is_equal(first: float, second: float) -> bool:
     return abs(first - second) <= _TIE * max(abs(first), abs(second))
 
 
-def _against(
-    best: Statistic, column: list[Statistic], known: dict[Hashable, float]
-) -> Iterator[tuple[Statistic, int | None]]:
-    """Yield each statistic with its mark, and the number of seeds that it shares with the best; None for the best.
-
-    `known` has the p-values of earlier sums of ranks, of which large tables have few different ones.
-    """
-    for other in column:
-        if other is best:
-            yield replace(other, best=True), None
-            continue
-        pairs = [(value, other.values[seed]) for seed, value in best.values.items() if seed in other.values]
-        p_value = _paired_p_value(pairs, known) if len(pairs) >= _MIN_PAIRS else None
-        is_best = _is_equal(best.mean, other.mean) or (p_value is not None and p_value > ALPHA)
-        yield Statistic(other.mean, other.std, other.values, is_best, p_value, other.interval), len(pairs)
+def _against(best: Statistic, other: Statistic) -> tuple[Statistic, int | None]:
+    """Return a statistic with its mark, and the number of seeds that it shares with the best; None for the best."""
+    if other is best:
+        return replace(other, best=True), None
+    pairs = [(value, other.values[seed]) for seed, value in best.values.items() if seed in other.values]
+    p_value = None
+    if len(pairs) >= _MIN_PAIRS:
+        tie = _TIE * max(abs(value) for pair in pairs for value in pair)
+        p_value = signed_rank_p_value(signed_ranks([first - second for first, second in pairs], tie))
+    is_best = _is_equal(best.mean, other.mean) or (p_value is not None and p_value > ALPHA)
+    return Statistic(other.mean, other.std, other.values, is_best, p_value, other.interval), len(pairs)
 
 
-def _paired_p_value(pairs: Sequence[tuple[float, float]], known: dict[Hashable, float]) -> float:
-    tie = _TIE * max(abs(value) for pair in pairs for value in pair)
-    ranks = signed_ranks([first - second for first, second in pairs], tie)
-    key = tuple(map(abs, ranks)), sum(rank for rank in ranks if rank > 0)
-    if key not in known:
-        known[key] = signed_rank_p_value(ranks)
-    return known[key]
-
-
-def _test_notes(is_tested: bool, too_few: set[int]) -> tuple[str, ...]:
-    notes = []
-    if is_tested:
-        notes.append(
+def _test_notes(n_pairs: Iterable[int]) -> Iterator[str]:
+    too_few = [n for n in n_pairs if n < _MIN_PAIRS]
+    if any(n >= _MIN_PAIRS for n in n_pairs):
+        yield (
             f"Test: two-sided Wilcoxon signed-rank test against the best mean, paired by seed, α = {ALPHA}, not "
             "corrected for the number of comparisons."
         )
     if too_few:
         low, high = min(too_few), max(too_few)
         n = f"n = {low}" if low == high else f"n = {low} to {high}"
-        notes.append(f"{n}: too few seeds for a paired test ({_MIN_PAIRS} are needed).")
-    return tuple(notes)
+        yield f"{n}: too few seeds for a paired test ({_MIN_PAIRS} are needed)."

@@ -6,26 +6,25 @@ is one entry of `ROW_COLUMNS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from idwbench.report.frame import Row
 from idwbench.report.labels import interval_label, metric_label, plain_value, value_label
-from idwbench.report.statistics import SPLITS, Statistic, compared_splits, present_splits
+from idwbench.report.statistics import SPLITS, Statistic, compared_splits
 
 __all__ = [
     "MISSING",
     "ROW_COLUMNS",
     "Cell",
     "Column",
-    "RowColumn",
     "Table",
-    "marked_words",
-    "metric_words",
+    "caption_words",
+    "model_columns",
     "nonempty",
     "removable",
-    "row_fields",
+    "row_column",
     "row_record",
     "setting_column",
     "split_columns",
@@ -45,7 +44,7 @@ _REMOVABLE = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Cell:
     """Text of one cell, whether it is marked as best, and its colour in a terminal."""
 
@@ -80,11 +79,6 @@ class Column:
     not_in: tuple[str, ...] = ()
     is_below: bool = False
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no cell has content."""
-        return all(cell.text in ("", MISSING) for cell in self.cells)
-
 
 @dataclass(frozen=True)
 class Table:
@@ -97,8 +91,8 @@ class Table:
         notes: Lines below the table.
         removable: Names of columns that a narrow terminal leaves out, in this order; ``train spread`` stands for the
             short cells of ``train``.
-        fields: The header of CSV.
-        records: Returns a mapping for each row with full precision: nested for JSON, or with `fields` for CSV.
+        records: Returns a mapping for each row with full precision.
+        flat: Returns the values of a record for CSV.
     """
 
     title: str
@@ -108,8 +102,8 @@ class Table:
     marked: str = ""
     notes: tuple[str, ...] = ()
     removable: tuple[str, ...] = ()
-    fields: tuple[str, ...] = ()
-    records: Callable[[bool], Sequence[Mapping[str, Any]]] = lambda nested: ()
+    records: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    flat: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
 
     def caption(self, mark: str = "bold") -> str:
         """Return a line that explains the numbers and the meaning of `mark`; empty without numbers."""
@@ -122,8 +116,12 @@ def text_column(name: str, header: str, texts: Iterable[str], *, numeric: bool =
 
 
 def nonempty(columns: Iterable[Column], kept: Collection[str] = ()) -> tuple[Column, ...]:
-    """Return the columns with content, and those with names in `kept`."""
-    return tuple(column for column in columns if not column.is_empty or column.name in kept)
+    """Return the columns in which some cell has content, and those with names in `kept`."""
+    return tuple(
+        column
+        for column in columns
+        if column.name in kept or any(cell.text not in ("", MISSING) for cell in column.cells)
+    )
 
 
 def setting_column(name: str, values: Sequence[object]) -> Column:
@@ -135,91 +133,73 @@ def setting_column(name: str, values: Sequence[object]) -> Column:
     return text_column(name, header, texts, numeric=numeric, narrow=_TWO_LINES.get(name, header.replace(" ", "\n", 1)))
 
 
-def split_columns(splits: Iterable[str], metric: str, rows: Sequence[Row]) -> list[Column]:
-    """Return the metric on each split, followed by its interval if it has any."""
-    splits = tuple(splits)
-    columns = []
+def model_columns(rows: Sequence[Row], prototypes: Iterable[str]) -> list[Column]:
+    """Return the method of each row, its parameters, and its number of prototypes."""
+    return [
+        text_column("method", "method", (row.model.method for row in rows)),
+        text_column("setting", "parameters", (row.model.parameters_label for row in rows)),
+        text_column("prototypes", "prototypes", prototypes, numeric=True, narrow=_TWO_LINES["prototypes"]),
+    ]
+
+
+def split_columns(splits: Sequence[str], metric: str, rows: Sequence[Row]) -> Iterator[Column]:
+    """Yield the metric on each split, followed by its interval if it has any."""
     for split in splits:
         found = [row.statistics.get(split) for row in rows]
-        columns.append(statistic_column(split, split, metric, found, compared=split in compared_splits(splits)))
-        if any(one is not None and one.interval is not None for one in found):
-            intervals = (one and one.interval for one in found)
+        yield statistic_column(split, split, metric, found, compared=split in compared_splits(splits))
+        intervals = [one and one.interval for one in found]
+        if any(intervals):
             texts = (interval_label(metric, one.low, one.high) if one else MISSING for one in intervals)
             header, narrow = f"{split} 95 % interval", f"{split}\n95 % interval"
-            columns.append(text_column(f"{split} interval", header, texts, numeric=True, narrow=narrow))
-    return columns
+            yield text_column(f"{split} interval", header, texts, numeric=True, narrow=narrow)
 
 
 def statistic_column(
-    name: str, header: str, metric: str, found: Iterable[Statistic | None], *, compared: bool = False, narrow: str = ""
+    name: str, header: str, metric: str, found: Sequence[Statistic | None], *, compared: bool = False, narrow: str = ""
 ) -> Column:
     """Return means with their spread; that of ``train`` a narrow terminal leaves out."""
-    found = tuple(found)
-    cells, short = (
-        tuple(
+
+    def cells(spread: bool) -> tuple[Cell, ...]:
+        return tuple(
             Cell(MISSING) if one is None else Cell(value_label(metric, one.mean, one.std if spread else None), one.best)
             for one in found
         )
-        for spread in (True, False)
-    )
-    return Column(name, header, True, cells, compared, narrow, short if name == "train" else ())
+
+    return Column(name, header, True, cells(True), compared, narrow, cells(False) if name == "train" else ())
 
 
-@dataclass(frozen=True)
-class RowColumn:
-    """A column of a fact of rows.
-
-    Attributes:
-        name: In CSV and JSON.
-        value: The fact.
-        text: What tables show.
-    """
-
-    name: str
-    header: str
-    value: Callable[[Row], Any]
-    text: Callable[[Any], str] = str
-    narrow: str = ""
-
-    def column(self, rows: Iterable[Row]) -> Column:
-        """Return the column of some rows."""
-        texts = (self.text(self.value(row)) for row in rows)
-        return text_column(self.name, self.header, texts, numeric=True, narrow=self.narrow)
-
-
-ROW_COLUMNS = [
-    RowColumn("n", "n", lambda row: row.n),
-    RowColumn("diverged", "diverged", lambda row: row.n_diverged, lambda n: str(n or ""), "di-\nverged"),
-    RowColumn(
-        "learned_parameters",
-        "learned parameters",
+# Facts of rows: the name in CSV and JSON, the header, its two lines, the fact, and what tables show of it.
+RowColumn = tuple[str, str, str, Callable[[Row], Any], Callable[[Any], str]]
+ROW_COLUMNS: list[RowColumn] = [
+    ("n", "n", "", lambda row: row.n, str),
+    ("diverged", "diverged", "di-\nverged", lambda row: row.n_diverged, lambda n: str(n or "")),
+    (
+        *("learned_parameters", "learned parameters", "learned\nparams"),
         lambda row: row.n_parameters,
         lambda n: MISSING if n is None else f"{n:,}",
-        "learned\nparams",
     ),
 ]
 
 
-def row_fields(rows: Sequence[Mapping[str, Statistic]]) -> list[str]:
-    """Return the keys of `row_record`, in the order of columns."""
-    splits = (*SPLITS, *(split for split in present_splits(rows) if split not in SPLITS))
-    intervals = any(one.interval is not None for row in rows for one in row.values())
-    spread = ("mean", "std", "low", "high", "interval") if intervals else ("mean", "std")
-    first = [f"{split}_{field}" for split in splits for field in spread]
-    marks = [f"{field}_{split}" for split in splits for field in ("best", "p_value")]
-    return [*(column.name for column in ROW_COLUMNS), "metric", *first, *marks]
+def row_column(column: RowColumn, rows: Iterable[Row]) -> Column:
+    """Return the column of a fact of rows."""
+    name, header, narrow, value, text = column
+    return text_column(name, header, (text(value(row)) for row in rows), numeric=True, narrow=narrow)
 
 
 def row_record(row: Row, metric: str) -> dict[str, Any]:
-    """Return the facts and statistics of a row with full precision, accuracies as fractions."""
-    record: dict[str, Any] = {column.name: column.value(row) for column in ROW_COLUMNS}
-    record |= {"metric": metric, **{f"best_{split}": False for split in SPLITS}}
-    for split, found in row.statistics.items():
-        record |= {f"{split}_mean": found.mean, f"{split}_std": found.std}
-        record |= {f"best_{split}": found.best, f"p_value_{split}": found.p_value}
-        if (interval := found.interval) is not None:
-            record |= {f"{split}_low": interval.low, f"{split}_high": interval.high}
-            record[f"{split}_interval"] = interval.method
+    """Return the facts and statistics of a row with full precision, in the order of columns."""
+    record: dict[str, Any] = {name: value(row) for name, _, _, value, _ in ROW_COLUMNS} | {"metric": metric}
+    splits = {**dict.fromkeys(SPLITS), **row.statistics}
+    with_intervals = any(found.interval is not None for found in row.statistics.values())
+    for split, found in splits.items():
+        record |= {f"{split}_mean": found and found.mean, f"{split}_std": found and found.std}
+        if with_intervals:
+            interval = found and found.interval
+            record |= {f"{split}_low": interval and interval.low, f"{split}_high": interval and interval.high}
+            record[f"{split}_interval"] = interval and interval.method
+    for split, found in splits.items():
+        record |= {f"best_{split}": found is not None and found.best, f"p_value_{split}": found and found.p_value}
     return record
 
 
@@ -229,16 +209,13 @@ def removable(splits: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in _REMOVABLE if not (name.startswith("train") and "train" in compared))
 
 
-def metric_words(metric: str, rows: Iterable[Row]) -> str:
-    """Return the name of a metric, and what the spread is."""
-    spread = any(one.std is not None for row in rows for one in row.statistics.values())
-    over = ", mean ± sample standard deviation over n seeds" if spread else ""
-    return f"Metric: {metric_label(metric)}{over}"
-
-
-def marked_words(rows: Iterable[Row], is_tested: bool, among: str) -> str:
-    """Return what marked cells are; empty if none is."""
-    if not any(one.best for row in rows for one in row.statistics.values()):
-        return ""
-    best = "best mean, or not distinguishable from it" if is_tested else "best mean"
-    return f"{best}{',' if is_tested and among.startswith(' among') else ''}{among}"
+def caption_words(metric: str, rows: Iterable[Row], among: str) -> tuple[str, str]:
+    """Return the name of a metric with what the spread is, and what marked cells are; empty if none is marked."""
+    found = [one for row in rows for one in row.statistics.values()]
+    over = ", mean ± sample standard deviation over n seeds" if any(one.std is not None for one in found) else ""
+    words = f"Metric: {metric_label(metric)}{over}"
+    if not any(one.best for one in found):
+        return words, ""
+    if not any(one.p_value is not None for one in found):
+        return words, f"best mean{among}"
+    return words, f"best mean, or not distinguishable from it{',' if among.startswith(' among') else ''}{among}"

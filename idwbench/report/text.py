@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from itertools import takewhile
+from dataclasses import dataclass, replace
+from itertools import takewhile, zip_longest
 
 from rich.cells import cell_len
 
@@ -21,6 +21,36 @@ _GAP = 2  # between columns, and at both edges of the table
 _MOST_REPEATED = 4  # columns of each block
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """A column with the lines of its header and its cells as they are shown, and its width."""
+
+    column: Column
+    header: list[str]
+    texts: list[str]
+    width: int
+
+    @property
+    def narrowest(self) -> int:
+        """The width that breaks no word of a text, or no number."""
+        words = () if self.column.numeric else (word for text in self.header + self.texts for word in text.split())
+        return max(map(cell_len, words), default=self.width)
+
+    def lines(self, style: Style | None) -> list[list[str]]:
+        """Return the padded lines of each cell: several if it is wider than the column."""
+        return [
+            [_styled(self.padded(line), how, style) for line in ([text] if fits else _wrapped(text, self.width))]
+            for text, fits, how in (
+                (text, cell_len(text) <= self.width, "bold" if cell.best else cell.colour)
+                for text, cell in zip(self.texts, self.column.cells, strict=True)
+            )
+        ]
+
+    def padded(self, text: str) -> str:
+        space = " " * (self.width - cell_len(text))
+        return space + text if self.column.numeric else text + space
+
+
 def render_text(tables: Sequence[Table], width: int = 100, style: Style | None = None) -> str:
     """Return tables as text; without `style`, as in a file, a star marks the best.
 
@@ -32,12 +62,11 @@ def render_text(tables: Sequence[Table], width: int = 100, style: Style | None =
 
 
 def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
-    show = style or (lambda text, how: text)
     kept = [column for column in table.columns if "rich" not in column.not_in]
     columns, left_out = _fitting(table, [column for column in kept if not column.is_below], width, style is None)
-    yield from (show(line, "bold") for line in _wrapped(table.title, width) if table.title)
+    yield from (_styled(line, "bold", style) for line in _wrapped(table.title, width) if table.title)
     if table.groups:
-        for block in _blocks(columns, width, style is None):
+        for block in _blocks(columns, width):
             yield from _block(block, table, style)
     for column in kept:
         if column.is_below:
@@ -48,53 +77,44 @@ def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
     notes = [note for note in table.notes if not note.startswith(tuple(f"{header}:" for header in left_out))]
     notes += [f"Not shown in {width} columns: {', '.join(left_out)}."] if left_out else []
     caption = [table.caption("*" if style is None else "bold")] if table.groups and table.metric else []
-    yield from (show(f" {line}", "dim") for note in (*caption, *notes) for line in _wrapped(note, width - 1))
+    yield from (_styled(f" {line}", "dim", style) for note in (*caption, *notes) for line in _wrapped(note, width - 1))
+
+
+def _styled(text: str, how: str, style: Style | None) -> str:
+    return style(text, how) if style is not None and how else text
 
 
 def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(printable(text), width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def _fitting(table: Table, columns: list[Column], width: int, star: bool) -> tuple[list[Column], list[str]]:
+def _shown(column: Column, star: bool) -> _Shown:
+    cells = [cell.text for cell in column.cells]
+    if star and column.compared:
+        cells = [f"{text}{'*' if cell.best else ' '}" for text, cell in zip(cells, column.cells, strict=True)]
+    header = [*map(printable, (column.narrow_header or column.header).split("\n"))]
+    texts = [*map(printable, cells)]
+    return _Shown(column, header, texts, max(map(cell_len, [*header, *texts])))
+
+
+def _fitting(table: Table, columns: list[Column], width: int, star: bool) -> tuple[list[_Shown], list[str]]:
     """Return the columns that fit, and the headers of those left out."""
     left_out: list[str] = []
-    widths = {column.name: _width(column, star) + _GAP for column in columns}
+    shown = {column.name: _shown(column, star) for column in columns}
     for name in table.removable:
-        if sum(widths.values()) <= width:
+        if sum(one.width + _GAP for one in shown.values()) <= width:
             break
-        if name == "train spread":
-            columns = [replace(c, cells=c.short_cells) if c.name == "train" else c for c in columns]
-            widths |= {column.name: _width(column, star) + _GAP for column in columns if column.name == "train"}
-        else:
-            left_out += [column.header for column in columns if column.name == name]
-            columns = [column for column in columns if column.name != name]
-            widths.pop(name, None)
-    return columns, left_out
+        if name == "train spread" and "train" in shown:
+            column = shown["train"].column
+            shown["train"] = _shown(replace(column, cells=column.short_cells), star)
+        elif name in shown:
+            left_out.append(shown.pop(name).column.header)
+    return [*shown.values()], left_out
 
 
-def _texts(column: Column, star: bool) -> tuple[list[str], list[str]]:
-    """Return the lines of the header, and the cells."""
-    mark = star and column.compared
-    cells = [f"{cell.text}{'*' if cell.best else ' '}" if mark else cell.text for cell in column.cells]
-    header = (column.narrow_header or column.header).split("\n")
-    return [printable(line) for line in header], [printable(text) for text in cells]
-
-
-def _width(column: Column, star: bool) -> int:
-    header, cells = _texts(column, star)
-    return max(map(cell_len, header + cells))
-
-
-def _narrowest(column: Column, star: bool) -> int:
-    """Return the width that breaks no word of a text, or no number."""
-    header, cells = _texts(column, star)
-    words = header if column.numeric else [word for text in header + cells for word in text.split()]
-    return _width(column, star) if column.numeric else max(map(cell_len, words), default=0)
-
-
-def _blocks(columns: Sequence[Column], width: int, star: bool) -> Iterator[list[tuple[Column, int]]]:
+def _blocks(columns: Sequence[_Shown], width: int) -> Iterator[list[_Shown]]:
     """Yield columns that stand side by side with their widths; each block repeats the first texts."""
-    widths, least = ([measure(column, star) for column in columns] for measure in (_width, _narrowest))
+    widths, least = [one.width for one in columns], [one.narrowest for one in columns]
     narrow = [*widths]
     while sum(narrow) + _GAP * len(narrow) > width:
         wider = [place for place in range(len(columns)) if narrow[place] > least[place]]
@@ -102,64 +122,48 @@ def _blocks(columns: Sequence[Column], width: int, star: bool) -> Iterator[list[
             break
         narrow[max(wider, key=narrow.__getitem__)] -= 1
     else:
-        yield [*zip(columns, narrow, strict=True)]
+        yield [replace(one, width=size) for one, size in zip(columns, narrow, strict=True)]
         return
-    widths = [max(low, min(natural, width // 4)) for low, natural in zip(least, widths, strict=True)]
-    sized = [*zip(columns, widths, strict=True)]
+    sizes = [max(low, min(natural, width // 4)) for low, natural in zip(least, widths, strict=True)]
+    sized = [replace(one, width=size) for one, size in zip(columns, sizes, strict=True)]
     n = _n_repeated(columns)
     block = sized[:n]
-    for column, size in sized[n:]:
-        if len(block) > n and sum(w + _GAP for _, w in block) + size + _GAP > width:
+    for one in sized[n:]:
+        if len(block) > n and sum(other.width + _GAP for other in (*block, one)) > width:
             yield block
             block = sized[:n]
-        block.append((column, size))
+        block.append(one)
     yield block
 
 
-def _n_repeated(columns: Sequence[Column]) -> int:
+def _n_repeated(columns: Sequence[_Shown]) -> int:
     """Return the number of columns that name a row: a rank, the first texts, and what tells equal ones apart."""
-    kinds = [column.numeric for column in columns]
+    kinds = [one.column.numeric for one in columns]
     n = kinds.index(False) if False in kinds[:2] else 0
     n += len([*takewhile(lambda numeric: not numeric, kinds[n:])]) or 1
     while n < len(columns) - 1 and n < _MOST_REPEATED:
-        rows = [*zip(*(column.cells for column in columns[:n]), strict=True)]
+        rows = [*zip(*(one.texts for one in columns[:n]), strict=True)]
         if len({*rows}) == len(rows):
             break
         n += 1
     return n
 
 
-def _block(block: Sequence[tuple[Column, int]], table: Table, style: Style | None) -> Iterator[str]:
+def _block(block: Sequence[_Shown], table: Table, style: Style | None) -> Iterator[str]:
     """Yield the lines of some columns: headers at the bottom, a rule, rows, and an empty line between groups."""
-    show = style or (lambda text, how: text)
-    headers, texts = zip(*(_texts(column, style is None) for column, _ in block), strict=True)
-    height = max(map(len, headers))
+    height = max(len(one.header) for one in block)
     yield ""
-    for line in zip(*([""] * (height - len(header)) + header for header in headers), strict=True):
-        words = (show(_padded(text, *sized), "bold") for sized, text in zip(block, line, strict=True))
+    for line in zip(*([""] * (height - len(one.header)) + one.header for one in block), strict=True):
+        words = (_styled(one.padded(text), "bold", style) for one, text in zip(block, line, strict=True))
         yield f" {'  '.join(words)}".rstrip()
-    yield f" {'─' * (sum(width + _GAP for _, width in block) - _GAP)}"
-    for place, (group, *cells) in enumerate(zip(table.groups, *texts, strict=True)):
-        if place and group != table.groups[place - 1]:
+    yield f" {'─' * (sum(one.width + _GAP for one in block) - _GAP)}"
+    blanks = [" " * one.width for one in block]
+    before = table.groups[:1]
+    for group, cells in zip(table.groups, zip(*(one.lines(style) for one in block), strict=True), strict=True):
+        if before != (group,):
             yield ""
-        yield from _row(block, cells, place, show)
+        before = (group,)
+        for line in zip_longest(*cells):
+            texts = (blank if text is None else text for text, blank in zip(line, blanks, strict=True))
+            yield f" {'  '.join(texts)}".rstrip()
     yield ""
-
-
-def _row(block: Sequence[tuple[Column, int]], texts: Sequence[str], place: int, show: Style) -> Iterator[str]:
-    """Yield the lines of a row: several if a text is wrapped."""
-    sized = zip(texts, block, strict=True)
-    wrapped = [[text] if cell_len(text) <= width else _wrapped(text, width) for text, (_, width) in sized]
-    for number in range(max(map(len, wrapped))):
-        line = []
-        for lines, (column, width) in zip(wrapped, block, strict=True):
-            cell = column.cells[place]
-            text = _padded(lines[number] if number < len(lines) else "", column, width)
-            how = "bold" if cell.best else cell.colour
-            line.append(show(text, how) if how else text)
-        yield f" {'  '.join(line)}".rstrip()
-
-
-def _padded(text: str, column: Column, width: int) -> str:
-    space = " " * (width - cell_len(text))
-    return space + text if column.numeric else text + space

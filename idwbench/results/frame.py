@@ -3,47 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import pandas
-from sqlalchemy import Connection, Select, and_, case, func, select
+from sqlalchemy import Connection
 
 from idwbench.results.comparison import run_settings
 from idwbench.results.progress import stale_keys
-from idwbench.results.reading import check_numbers, read_columns
-from idwbench.results.records import RESULT_STATES, StoredRun
-from idwbench.results.tables import metrics
+from idwbench.results.reading import metric_order, read_columns, result_states
+from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
-from idwbench.runs.metrics import METRICS, SPLITS
 
-__all__ = ["RunTable", "run_table", "runs_frame"]
+__all__ = ["FACTS", "records", "run_table", "runs_frame", "with_settings"]
 
-_FACTS = (
+FACTS = (
     *("n_parameters", "diverged_epoch", "error", "tags", "note", "seconds", "engine", "device", "threads", "host"),
     *("attempt", "created_at", "started_at", "finished_at"),
 )
-_COLUMNS = ("run_key", "dataset", "seed", "state", "previous_state", *_FACTS)
-_FIRST = ["run_key", "dataset"]
-_AFTER_SETTINGS = ["seed", "state", "retraining", "stale"]
+_COLUMNS = ("run_key", "dataset", "seed", "state")
 _SHORT = 12
 
 
-class RunTable(NamedTuple):
-    """Runs as a table, and what a table cannot hold.
-
-    Attributes:
-        frame: One row for each run, with the columns of `idwbench.results.store.Results.to_frame`.
-        settings: A configuration for each value of the column ``setting``; its seed is that of one of the runs.
-    """
-
-    frame: pandas.DataFrame
-    settings: Mapping[str, RunConfig]
-
-
 def run_table(
-    connection: Connection, dataset: str | None, sweep: str | None, names: Collection[str] | None = None
-) -> RunTable:
+    connection: Connection,
+    dataset: str | None,
+    sweep: str | None,
+    names: Collection[str] | None = None,
+    facts: Collection[str] = FACTS,
+) -> pandas.DataFrame:
     """Return the runs of a data set or a sweep, in the order of the sweep or of planning.
 
     Args:
@@ -51,110 +39,82 @@ def run_table(
         dataset: Label of a data set, or None for all.
         sweep: Name of a sweep, or None.
         names: Names of the metrics that become columns; None for all.
+        facts: Those of `FACTS` that become columns.
 
     Raises:
         ResultsError: no sweep has that name, or a row cannot be read.
     """
-    columns = read_columns(connection, _COLUMNS, dataset=dataset, sweep=sweep)
-    settings = {id(setting): setting for setting in columns["setting"]}
-    places = {setting: place for place, setting in enumerate(settings)}
-    measured = _metrics(connection, columns["run_key"], columns["id"], names)
-    by_run = {name: columns[name] for name in ("run_key", "dataset", "seed")} | _states(connection, columns)
-    by_run |= {name: columns[name] for name in _FACTS}
-    return _joined(by_run, [places[id(setting)] for setting in columns["setting"]], [*settings.values()], measured)
+    columns = read_columns(connection, (*_COLUMNS, "previous_state", *facts), names, dataset=dataset, sweep=sweep)
+    columns["state"], columns["retraining"] = result_states(columns)
+    is_running = "running" in columns["state"] or any(columns["retraining"])
+    stale = stale_keys(connection) if is_running else set()
+    columns["stale"] = [key in stale for key in columns["run_key"]]
+    del columns["previous_state"]
+    return _table(columns)
 
 
-def runs_frame(stored: Sequence[StoredRun]) -> pandas.DataFrame:
-    """Return the table of some runs, with the columns of `idwbench.results.store.Results.to_frame`."""
-    columns: dict[str, Any] = {
-        name: [getattr(run, name) for run in stored]
-        for name in ("run_key", "dataset", "seed", "state", "retraining", *_FACTS)
+def runs_frame(stored: Iterable[StoredRun]) -> pandas.DataFrame:
+    """Return the table of some runs, with the columns of `run_table`; a run that is given twice has one row."""
+    runs = [*{run.run_key: run for run in stored}.values()]
+    columns: dict[Any, Sequence[Any]] = {
+        name: [getattr(run, name) for run in runs] for name in (*_COLUMNS, "retraining", *FACTS)
     }
-    columns["stale"] = [False] * len(stored)
-    codes, distinct = pandas.factorize(pandas.Series([run.config.setting_key for run in stored], dtype=object))
-    configs = {run.config.setting_key: run.config for run in reversed(stored)}
-    names = sorted({pair for run in stored for pair in run.metrics}, key=_metric_order)
-    measured = {"_".join(pair): [run.metrics.get(pair) for run in stored] for pair in names}
-    return _joined(columns, codes, [configs[key] for key in distinct], pandas.DataFrame(measured, dtype=float)).frame
+    places: dict[str, int] = {}
+    columns["setting"] = [places.setdefault(run.config.setting_key, len(places)) for run in runs]
+    configs: dict[int, RunConfig] = {}
+    columns["config"] = [configs.setdefault(code, r.config) for code, r in zip(columns["setting"], runs, strict=True)]
+    for pair in sorted({pair for run in runs for pair in run.metrics}, key=metric_order):
+        columns[pair] = [run.metrics.get(pair) for run in runs]
+    return _table(columns | {"stale": [False] * len(runs)})
 
 
-def _cursor(connection: Connection, query: Select[*tuple[Any, ...]]) -> Any:
-    """Return the driver's cursor with the rows of a query: pandas converts whole columns, SQLAlchemy each value."""
-    return connection.execute(query).cursor
+def records(table: pandas.DataFrame) -> list[StoredRun]:
+    """Return the runs of a table with their settings and metrics, without how they were trained."""
+    pairs = [name for name in table.columns if isinstance(name, tuple)]
+    found = []
+    for row in table.to_dict("records"):
+        metrics = {pair: row[pair] for pair in pairs if row[pair] == row[pair]}
+        found.append(
+            StoredRun(row["run_key"], row["config"].with_seed(row["seed"]), row["dataset"], row["state"], metrics)
+        )
+    return found
 
 
-def _metrics(
-    connection: Connection, keys: Sequence[str], ids: Sequence[int], names: Collection[str] | None
-) -> pandas.DataFrame:
-    """Return a column for each split and metric, with the rows of the runs with these numbers."""
-    wanted = [] if names is None else [metrics.c.name.in_(names)]
-    pairs = connection.execute(select(metrics.c.split, metrics.c.name).where(*wanted).distinct()).all()
-    ordered = sorted(((split, name) for split, name in pairs), key=_metric_order)
-    values = [
-        func.max(case((and_(metrics.c.split == split, metrics.c.name == name), metrics.c.value)))
-        for split, name in ordered
-    ]
-    found = _cursor(connection, select(metrics.c.run_id, *values).where(*wanted).group_by(metrics.c.run_id))
-    places = {run_id: place for place, run_id in enumerate(ids)}
-    rows = [row for row in found if row[0] in places]
-    own = [keys[places[row[0]]] for row in rows]
-    by_name = zip(*(row[1:] for row in rows), strict=True) if rows else ((),) * len(ordered)
-    columns = {}
-    for pair, column in zip(map("_".join, ordered), by_name, strict=True):
-        columns[pair] = check_numbers(own, f"metric {pair}", column)
-    frame = pandas.DataFrame(columns, index=[places[row[0]] for row in rows], dtype=float)
-    return frame.reindex(range(len(ids))).dropna(axis="columns", how="all")
+def _table(columns: Mapping[Any, Sequence[Any]]) -> pandas.DataFrame:
+    """Return a table of columns; one of times is in UTC, even if it is empty."""
+    return pandas.DataFrame({name: _column(name, values) for name, values in columns.items()})
 
 
-def _metric_order(pair: tuple[str, str]) -> tuple[Any, ...]:
-    split, name = pair
-    splits, known = [*SPLITS], [*METRICS]
-    place = known.index(name) if name in known else len(known)
-    return (splits.index(split) if split in splits else len(splits), place, pair)
+def _column(name: Any, values: Sequence[Any]) -> Any:
+    if isinstance(name, tuple):
+        return pandas.Series(values, dtype=float)
+    if name.endswith("_at"):
+        return pandas.to_datetime(pandas.Series(values, dtype=object), utc=True)
+    return pandas.Series(values, dtype=object) if name == "config" else values
 
 
-def _states(connection: Connection, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-    """Return the state of the result of each run, and whether it is trained again or has lost its process."""
-    stale = stale_keys(connection) if "running" in columns["state"] else set()
-    pairs = [*zip(columns["state"], columns["previous_state"], strict=True)]
-    again = [state == "running" and before in RESULT_STATES for state, before in pairs]
-    return {
-        "state": [before if is_again else state for (state, before), is_again in zip(pairs, again, strict=True)],
-        "retraining": again,
-        "stale": [key in stale for key in columns["run_key"]],
-    }
-
-
-def _joined(
-    columns: Mapping[str, Any], codes: Any, configs: Sequence[RunConfig], measured: pandas.DataFrame
-) -> RunTable:
-    """Return the table of runs, whose `codes` are the places of their settings in `configs`."""
-    keys = [hashlib.sha256(config.setting_key.encode()).hexdigest()[:_SHORT] for config in configs]
-    by_setting = [{"setting": key, **_settings(config)} for key, config in zip(keys, configs, strict=True)]
+def with_settings(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return a table of runs with the columns of `idwbench.results.store.Results.to_frame`."""
+    first = table.drop_duplicates("setting")
+    configs = dict(zip(first["setting"], first["config"], strict=True))
+    by_setting = [_settings(config) for config in configs.values()]
     settings = pandas.DataFrame(by_setting, columns=None if configs else ["setting", "model", "label"])
-    by_run = pandas.DataFrame({name: _column(name, values) for name, values in columns.items()})
-    facts = [name for name in by_run.columns if name not in (*_FIRST, *_AFTER_SETTINGS)]
+    places = {code: place for place, code in enumerate(configs)}
+    measured = table[[name for name in table.columns if isinstance(name, tuple)]]
     parts = (
-        by_run[_FIRST],
-        settings.take(codes).reset_index(drop=True),
-        by_run[_AFTER_SETTINGS],
-        measured,
-        by_run[facts],
+        table[["run_key", "dataset"]],
+        settings.take(table["setting"].map(places)).set_axis(table.index),
+        table[["seed", "state", "retraining", "stale"]],
+        measured.set_axis(map("_".join, measured.columns), axis="columns"),
+        table[[name for name in FACTS if name in table.columns]],
     )
-    return RunTable(pandas.concat(parts, axis=1), dict(zip(keys, configs, strict=True)))
+    return pandas.concat(parts, axis="columns")
 
 
 def _settings(config: RunConfig) -> dict[str, Any]:
     """Return the settings of a run without its seed, with the label of its model after its kind."""
-    found: dict[str, Any] = {}
+    row: dict[str, Any] = {"setting": hashlib.sha256(config.setting_key.encode()).hexdigest()[:_SHORT]}
     for name, value in run_settings(config).items():
-        found |= {name: value} | ({"label": config.model.label} if name == "model" else {})
-    del found["seed"]
-    return found
-
-
-def _column(name: str, values: Any) -> Any:
-    """Return a column; one of times is in UTC, even if it is empty."""
-    if not name.endswith("_at"):
-        return values
-    return pandas.to_datetime(pandas.Series(values, dtype=object), utc=True)
+        row |= {name: value} | ({"label": config.model.label} if name == "model" else {})
+    del row["seed"]
+    return row

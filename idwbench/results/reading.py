@@ -1,4 +1,7 @@
-"""Reading of stored runs: what cannot be read is a `ResultsError` that names the run and the column."""
+"""Reading of stored runs as columns, of which tables and records are made.
+
+What cannot be read is a `ResultsError` that names the run and the column.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +34,19 @@ from idwbench.results.damage import unreadable
 from idwbench.results.records import RESULT_STATES, RunState, StoredRun
 from idwbench.results.tables import Json, UtcDateTime, check_known, chunks, metrics, runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
+from idwbench.runs.metrics import METRICS, SPLITS
 
 __all__ = [
     "attempt_of",
-    "check_numbers",
     "converted",
     "find_run",
     "find_runs",
     "load_runs",
+    "metric_order",
     "number",
     "raw",
     "read_columns",
+    "result_states",
     "selected",
     "setting_text",
     "shortened",
@@ -163,40 +168,68 @@ def _parsed(run_key: str, text: str) -> RunConfig:
         raise unreadable(run_key, "config", reason) from None
 
 
-def read_columns(connection: Connection, names: Sequence[str], **conditions: Any) -> dict[str, Sequence[Any]]:
+def read_columns(
+    connection: Connection, names: Sequence[str], metric_names: Collection[str] | None = None, **conditions: Any
+) -> dict[Any, Sequence[Any]]:
     """Return columns of the runs that `selected` selects, each value checked and converted.
 
     Args:
         connection: Within a transaction.
         names: Columns of ``runs``, with ``run_key``.
+        metric_names: Names of metrics; all if None.
         conditions: See `selected`.
 
     Returns:
-        Also ``id``, and ``setting``: a configuration with seed 0, which is one object for all runs of a setting.
+        Also ``(split, metric)`` for each metric, with None where a run lacks it; ``config``, a configuration with
+        seed 0, which is one object for all runs of a setting; and ``setting``, the number of this object.
 
     Raises:
         ResultsError: no sweep has that name, or a value is damaged: names the run and the column.
     """
-    query = select(runs.c.id, setting_text(connection), *(raw(runs.c[name]) for name in names))
-    rows = connection.execute(selected(connection, query, **conditions)).all()
-    ids, texts, *values = zip(*rows, strict=True) if rows else ((),) * (2 + len(names))
-    keys = values[names.index("run_key")]
-    columns: dict[str, Sequence[Any]] = {"id": ids}
-    for name, column in zip(names, values, strict=True):
-        columns[name] = _converted_column(keys, name, _conversion(runs.c[name]), column)
-    settings = {text: _parsed(key, text) for text, key in dict(zip(texts, keys, strict=True)).items()}
-    columns["setting"] = [settings[text] for text in texts]
-    return columns
+    query = selected(connection, select(runs.c.id), **conditions)
+    measured = select(metrics.c.split, metrics.c.name).where(metrics.c.run_id.in_(query.order_by(None))).distinct()
+    if metric_names is not None:
+        measured = measured.where(metrics.c.name.in_(metric_names))
+    pairs = sorted((tuple(pair) for pair in connection.execute(measured)), key=metric_order)
+    values = (*(raw(runs.c[name]) for name in names), *map(_metric, pairs))
+    query = query.with_only_columns(setting_text(connection), *values, maintain_column_froms=True)
+    places: dict[str, int] = {}
+    codes, rows = [], []
+    for part in connection.execute(query).partitions(_AT_ONCE):
+        for text, *row in part:
+            codes.append(places.setdefault(text, len(places)))
+            rows.append(row)
+    by_column: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(values)
+    columns: dict[Any, Sequence[Any]] = dict(zip((*names, *pairs), by_column, strict=True))
+    keys = columns["run_key"]
+    for name, column in columns.items():
+        columns[name] = _converted_column(keys, name, column)
+    firsts = dict(zip(reversed(codes), reversed(keys), strict=True))
+    configs = [_parsed(firsts[code], text) for text, code in places.items()]
+    return columns | {"config": [configs[code] for code in codes], "setting": codes}
 
 
-def _converted_column(
-    run_keys: Sequence[str], column: str, convert: Callable[[Any], Any], values: Sequence[Any]
-) -> Sequence[Any]:
+def _metric(pair: tuple[str, str]) -> ColumnElement[Any]:
+    """Return the value of a metric of each run."""
+    of_run = and_(metrics.c.run_id == runs.c.id, metrics.c.split == pair[0], metrics.c.name == pair[1])
+    return select(raw(metrics.c.value)).where(of_run).scalar_subquery()
+
+
+def metric_order(pair: tuple[str, str]) -> tuple[Any, ...]:
+    """Return a key that sorts splits and names of metrics as in tables, and unknown ones after these."""
+    split, name = pair
+    place = [*METRICS].index(name) if name in METRICS else len(METRICS)
+    return (SPLITS.index(split) if split in SPLITS else len(SPLITS), place, pair)
+
+
+def _converted_column(run_keys: Sequence[str], name: Any, values: Sequence[Any]) -> Sequence[Any]:
     """Return the values of a column; what many runs share is converted once."""
-    if convert is number:
-        return check_numbers(run_keys, column, values)
+    convert = number if isinstance(name, tuple) else _conversion(runs.c[name])
+    if convert is number and {*map(type, values)} <= {int, float, type(None)}:
+        return values
+    label = f"metric {'_'.join(name)}" if isinstance(name, tuple) else name
     distinct = dict(zip(values, run_keys, strict=True))
-    known = {value: converted(key, column, convert, value) for value, key in distinct.items()}
+    known = {value: converted(key, label, convert, value) for value, key in distinct.items()}
     return [known[value] for value in values]
 
 
@@ -248,7 +281,7 @@ def find_runs(
     is_again = and_(runs.c.state == "running", runs.c.previous_state.in_(RESULT_STATES))
     state = case((is_again, runs.c.previous_state), else_=runs.c.state)
     where = [column.in_(v) for column, v in ((state, states), (runs.c.method, methods)) if v is not None]
-    return _read_runs(connection, metrics, dataset=dataset, sweep=sweep, where=where)
+    return _records(connection, metrics, dataset=dataset, sweep=sweep, where=where)
 
 
 def find_run(connection: Connection, run_key: str) -> StoredRun:
@@ -267,7 +300,7 @@ def find_run(connection: Connection, run_key: str) -> StoredRun:
         some = ", ".join(row.run_key[:_SHORT] for row in rows)
         problem = f"several runs have a key that begins with '{run_key}' ({some}, …)"
         raise ResultsError(problem, hint="give more of the key")
-    return _read_runs(connection, where=[runs.c.id == rows[0].id])[0]
+    return _records(connection, where=[runs.c.id == rows[0].id])[0]
 
 
 def load_runs(connection: Connection, run_keys: Sequence[str]) -> list[StoredRun]:
@@ -278,46 +311,34 @@ def load_runs(connection: Connection, run_keys: Sequence[str]) -> list[StoredRun
     """
     by_key: dict[str, StoredRun] = {}
     for part in chunks(run_keys):
-        by_key.update((run.run_key, run) for run in _read_runs(connection, where=[runs.c.run_key.in_(part)]))
+        by_key.update((run.run_key, run) for run in _records(connection, where=[runs.c.run_key.in_(part)]))
     check_known(run_keys, by_key)
     return [by_key[key] for key in run_keys]
 
 
-def _read_runs(connection: Connection, names: Collection[str] | None = None, **conditions: Any) -> list[StoredRun]:
+def _records(connection: Connection, names: Collection[str] | None = None, **conditions: Any) -> list[StoredRun]:
     """Return the runs that `selected` selects, with the metrics of these names."""
-    columns = read_columns(connection, (*_COLUMNS, "seed", "previous_state"), **conditions)
-    measured = _read_metrics(connection, columns, names, conditions)
-    stored = []
-    for place, values in enumerate(zip(*(columns[name] for name in _COLUMNS), strict=True)):
-        facts = dict(zip(_COLUMNS, values, strict=True))
-        setting, seed, previous = (columns[name][place] for name in ("setting", "seed", "previous_state"))
-        if facts["state"] == "running" and previous in RESULT_STATES:
-            facts |= {"state": previous, "retraining": True}
-        config = setting if setting.seed == seed else setting.with_seed(seed)
-        stored.append(StoredRun(config=config, metrics=measured[columns["id"][place]], **facts))
-    return stored
+    columns = read_columns(connection, (*_COLUMNS, "seed", "previous_state"), names, **conditions)
+    columns["config"] = [
+        config.with_seed(seed) if seed != config.seed else config
+        for config, seed in zip(columns["config"], columns["seed"], strict=True)
+    ]
+    columns["state"], columns["retraining"] = result_states(columns)
+    pairs = [name for name in columns if isinstance(name, tuple)]
+    columns["metrics"] = [
+        {pair: value for pair, value in zip(pairs, values, strict=True) if value is not None}
+        for values in (zip(*(columns[pair] for pair in pairs), strict=True) if pairs else [()] * len(columns["seed"]))
+    ]
+    names_of_fields = [f.name for f in fields(StoredRun)]
+    rows = zip(*(columns[name] for name in names_of_fields), strict=True)
+    return [StoredRun(**dict(zip(names_of_fields, row, strict=True))) for row in rows]
 
 
-def _read_metrics(
-    connection: Connection,
-    columns: Mapping[str, Sequence[Any]],
-    names: Collection[str] | None,
-    conditions: Mapping[str, Any],
-) -> dict[int, dict[tuple[str, str], float]]:
-    """Return the metrics of the runs of `columns`, by their numbers."""
-    measured: dict[int, dict[tuple[str, str], float]] = {run_id: {} for run_id in columns["id"]}
-    ids = selected(connection, select(runs.c.id), **conditions).order_by(None)
-    query = select(metrics.c.run_id, metrics.c.split, metrics.c.name, raw(metrics.c.value))
-    query = query.where(metrics.c.run_id.in_(ids), *([] if names is None else [metrics.c.name.in_(names)]))
-    pairs: dict[tuple[str, str], tuple[str, str]] = {}  # one object for all runs
-    for part in connection.execute(query).partitions(_AT_ONCE):
-        for run_id, split, name, value in part:
-            if value.__class__ is not float:
-                key = columns["run_key"][columns["id"].index(run_id)]
-                converted(key, f"metric {split}_{name}", number, value)
-            pair = (split, name)
-            measured[run_id][pairs.setdefault(pair, pair)] = value
-    return measured
+def result_states(columns: Mapping[Any, Sequence[Any]]) -> tuple[list[RunState], list[bool]]:
+    """Return the state of the result of each run, and whether it is trained again."""
+    pairs = [*zip(columns["state"], columns["previous_state"], strict=True)]
+    again = [state == "running" and before in RESULT_STATES for state, before in pairs]
+    return [before if is_again else state for (state, before), is_again in zip(pairs, again, strict=True)], again
 
 
 def stored_id(connection: Connection, run_key: str) -> int:

@@ -21,8 +21,6 @@ from idwbench.runs.results import RunResult
 if TYPE_CHECKING:
     import pandas
 
-    from idwbench.results.frame import RunTable
-
 __all__ = ["Results", "results_to_read"]
 
 _Arguments = ParamSpec("_Arguments")
@@ -206,29 +204,46 @@ class Results:
             ConfigError: a wrong expression, an unknown column or state.
             ResultsError: no sweep has that name, or a row cannot be read.
         """
-        from idwbench.results.filters import in_states, matching
+        from idwbench.results.frame import with_settings
 
-        frame = self.run_table(sweep=sweep, dataset=dataset).frame
-        frame = frame if states is None else in_states(frame, states)
-        return (frame if where is None else matching(frame, where)).reset_index(drop=True)
+        return with_settings(self.run_table(sweep=sweep, dataset=dataset, where=where, states=states))
 
     def run_table(
-        self, *, sweep: str | None = None, dataset: str | None = None, metrics: Collection[str] | None = None
-    ) -> RunTable:
-        """Return the table of `to_frame`, and a configuration for each value of its column ``setting``.
+        self,
+        *,
+        sweep: str | None = None,
+        dataset: str | None = None,
+        where: str | None = None,
+        states: Collection[str] | None = None,
+        metrics: Collection[str] | None = None,
+        facts: Collection[str] | None = None,
+    ) -> pandas.DataFrame:
+        """Return a table with one row for each run, in the order of the sweep or of planning.
+
+        Columns: ``run_key``, ``dataset`` (label), ``config`` (a `RunConfig`: one object for all runs that differ in the
+        seed alone), ``setting`` (the number of that object), ``seed``, ``state``, ``retraining``, ``stale``,
+        ``(split, name)`` for each metric, and the scalar attributes of `StoredRun`.
 
         Args:
-            sweep: Only runs in the plan of this sweep, in its order.
-            dataset: Only runs on the data set with this label.
+            sweep: As `to_frame`.
+            dataset: As `to_frame`.
+            where: As `to_frame`.
+            states: As `to_frame`.
             metrics: Names of the metrics that become columns, for all splits; all if None.
+            facts: Names of the attributes that become columns; all if None.
 
         Raises:
+            ConfigError: a wrong expression, an unknown column or state.
             ResultsError: no sweep has that name, or a row cannot be read.
         """
-        from idwbench.results.frame import run_table
+        from idwbench.results.filters import in_states, matching
+        from idwbench.results.frame import FACTS, run_table, with_settings
 
         with self._database.read() as connection:
-            return run_table(connection, dataset, sweep, metrics)
+            table = run_table(connection, dataset, sweep, metrics, FACTS if facts is None else facts)
+        table = table if states is None else in_states(table, states)
+        table = table if where is None else table.loc[matching(with_settings(table), where).index]
+        return table.reset_index(drop=True)
 
 
 def results_to_read(results: Results | str | PathLike[str]) -> Results:

@@ -12,7 +12,7 @@ import pandas
 from idwbench.claims.evidence import Evidence
 from idwbench.claims.verdicts import CLAIMS, Judgement, judge
 from idwbench.errors import ResultsError
-from idwbench.results.frame import RunTable
+from idwbench.results.frame import runs_frame
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig, run_config
 
@@ -63,16 +63,8 @@ class Runs:
                 self.add(values, method=method, prototypes=n, **settings)
         return self
 
-    def run_table(self, *, dataset: str) -> RunTable:
-        runs = [run for run in self.runs if run.dataset == dataset]
-        columns = ["run_key", "setting", "seed", "state", "n_cases"]
-        facts = [
-            (run.run_key, run.config.setting_key, run.seed, run.state, getattr(run.config.model, "n_cases", None))
-            for run in runs
-        ]
-        frame = pandas.DataFrame(facts, columns=columns)
-        measured = pandas.DataFrame([{"_".join(pair): value for pair, value in run.metrics.items()} for run in runs])
-        return RunTable(pandas.concat([frame, measured], axis=1), {run.config.setting_key: run.config for run in runs})
+    def run_table(self, *, dataset: str) -> pandas.DataFrame:
+        return runs_frame(run for run in self.runs if run.dataset == dataset)
 
     def load_runs(self, run_keys: Sequence[str]) -> list[StoredRun]:
         return [run for run in self.runs if run.run_key in {*run_keys}]

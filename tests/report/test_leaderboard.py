@@ -39,9 +39,9 @@ def grid(stored_run: Make) -> list[StoredRun]:
 
 def frame(runs: list[StoredRun], by: list[str]):  # type: ignore[no-untyped-def]
     """The oracle: pandas' mean of each group, of complete runs."""
-    from idwbench.results.frame import runs_frame
+    from idwbench.results.frame import runs_frame, with_settings
 
-    table = runs_frame(runs)
+    table = with_settings(runs_frame(runs))
     complete = table[table.state == "complete"]
     return complete.groupby(by, dropna=False)[["test_accuracy", "validation_accuracy"]].mean().reset_index()
 
@@ -67,7 +67,7 @@ def test_rows_are_sorted_and_ranked_as_pandas_does(grid: list[StoredRun]) -> Non
     expected = frame(grid, NAMES)
     expected["rank"] = expected.test_accuracy.round(12).rank(method="min", ascending=False)
     means = {key(row, NAMES): row for row in expected.to_dict("records")}
-    shown = [row for row in board.records(True) if row["n"]]
+    shown = [row for row in board.records() if row["n"]]
     assert len(shown) == len(means) == 15
     for row in shown:
         oracle = means[key({**row, "power": row.get("power")}, NAMES)]
@@ -87,7 +87,7 @@ def test_a_row_is_a_group_of_runs_that_differ_in_the_seed_alone(stored_run: Make
         stored_run(dataset={"name": "mnist", "validation": 100}),
     ]
     board = leaderboard([*runs, runs[0]])
-    assert sorted(row["n"] for row in board.records(True)) == [1, 1, 1, 3]
+    assert sorted(row["n"] for row in board.records()) == [1, 1, 1, 3]
     header = render([board], "markdown").splitlines()[2]
     assert "| initialisation | validation | weight decay |" in header
 
@@ -98,7 +98,7 @@ def test_equal_means_share_a_rank_and_stand_in_the_order_of_their_settings(store
     runs += [stored_run(a, seed=s, method="idw", prototypes=2) for s, a in enumerate(second)]
     runs += [stored_run(a, seed=s, method="fc_relu", prototypes=128) for s, a in enumerate(second)]
     runs += [stored_run(0.5, seed=s, method="fc_relu", prototypes=2) for s in range(3)]
-    rows = leaderboard(runs).records(True)
+    rows = leaderboard(runs).records()
     assert [(row["rank"], row["method"], row["prototypes"]) for row in rows] == [
         *((1, "fc_relu", 128), (1, "idw", 2), (1, "idw", 16), (4, "fc_relu", 2)),
     ]
@@ -107,14 +107,14 @@ def test_equal_means_share_a_rank_and_stand_in_the_order_of_their_settings(store
 def test_of_an_error_the_lowest_comes_first(stored_run: Make) -> None:
     runs = [stored_run(value, dataset="diabetes", power=power) for value, power in ((60.0, 1), (50.0, 2), (55.0, 4))]
     board = leaderboard(runs)
-    assert [row["power"] for row in board.records(True)] == [2, 4, 1]
+    assert [row["power"] for row in board.records()] == [2, 4, 1]
     assert "sorted by test, lowest first" in render([board], "markdown")
 
 
 def test_of_an_unknown_metric_the_highest_comes_first_and_a_note_says_so(stored_run: Make) -> None:
     runs = [stored_run(power=power, metrics={("test", "depth"): float(power)}) for power in (1, 4, 2)]
     board = leaderboard(runs, "depth")
-    assert [row["power"] for row in board.records(True)] == [4, 2, 1]
+    assert [row["power"] for row in board.records()] == [4, 2, 1]
     assert "Whether a higher depth is better is not known." in board.notes
     assert "sorted by test, highest first" in render([board], "markdown")
 
@@ -122,7 +122,7 @@ def test_of_an_unknown_metric_the_highest_comes_first_and_a_note_says_so(stored_
 def test_another_split_may_sort(stored_run: Make) -> None:
     runs = [stored_run(0.9, power=1, train=0.91), stored_run(0.8, power=2, train=0.92)]
     board = leaderboard(runs, split="train")
-    assert [row["power"] for row in board.records(True)] == [2, 1]
+    assert [row["power"] for row in board.records()] == [2, 1]
     assert [column.name for column in board.columns][3:5] == ["train", "test"]
     with pytest.raises(ConfigError, match="no run has accuracy on a split 'holdot'") as caught:
         leaderboard(runs, split="holdot")
@@ -131,7 +131,7 @@ def test_another_split_may_sort(stored_run: Make) -> None:
 
 def test_rows_of_diverged_runs_only_come_last_without_a_rank(grid: list[StoredRun], stored_run: Make) -> None:
     without_test = stored_run(None, dataset="two_moons", prototypes=99)
-    rows = leaderboard([*grid, without_test]).records(True)
+    rows = leaderboard([*grid, without_test]).records()
     assert [(row["rank"], row["n"]) for row in rows[-4:]] == [(None, 1), (None, 0), (None, 0), (None, 0)]
     assert all(row["diverged"] for row in rows[-3:])
     assert rows[-4]["prototypes"] == 99
@@ -139,15 +139,15 @@ def test_rows_of_diverged_runs_only_come_last_without_a_rank(grid: list[StoredRu
 
 def test_rows_with_fewer_seeds_are_shown_with_a_note(grid: list[StoredRun]) -> None:
     board = leaderboard(grid)
-    fewer = sum(row["n"] == 2 for row in board.records(True))
+    fewer = sum(row["n"] == 2 for row in board.records())
     assert f"{fewer} rows of 18 with fewer than 3 seeds; see n." in board.notes
 
 
 def test_top_keeps_the_first_rows_with_their_ranks_and_marks(grid: list[StoredRun]) -> None:
     board, first = leaderboard(grid), leaderboard(grid, top=4)
-    assert first.records(True) == board.records(True)[:4]
+    assert first.records() == board.records()[:4]
     assert first.notes[0] == "The first 4 of 18 rows."
-    assert leaderboard(grid, top=100).records(True) == board.records(True)
+    assert leaderboard(grid, top=100).records() == board.records()
     with pytest.raises(ConfigError, match="from 1, got 0") as caught:
         leaderboard(grid, top=0)
     assert caught.value.location == ("top",)
@@ -159,7 +159,7 @@ def test_the_best_is_marked_on_the_whole_board(stored_run: Make) -> None:
     runs += [stored_run(a - 0.001, seed=s, prototypes=16) for s, a in enumerate(seeds)]
     runs += [stored_run(a + (0.02 if s % 2 else -0.03), seed=s, prototypes=99) for s, a in enumerate(seeds)]
     board = leaderboard(runs)
-    best = {row["prototypes"]: row["best_test"] for row in board.records(True)}
+    best = {row["prototypes"]: row["best_test"] for row in board.records()}
     assert best == {2: True, 16: False, 99: True}
     assert "best mean, or not distinguishable from it." in render([board], "markdown")
 
@@ -171,7 +171,7 @@ def test_rows_on_different_data_are_not_compared(stored_run: Make) -> None:
         for noise in (0.1, 0.2)
     ]
     board = leaderboard(runs)
-    assert [(row["rank"], row["best_test"]) for row in board.records(True)] == [(1, True), (2, True)]
+    assert [(row["rank"], row["best_test"]) for row in board.records()] == [(1, True), (2, True)]
     assert "bold: best mean on the same data." in render([board], "markdown")
 
 
@@ -186,7 +186,7 @@ def test_data_sets_of_several_tasks_need_a_metric(stored_run: Make) -> None:
 
 def test_the_best_over_axes_is_what_pandas_finds_by_the_validation_mean(grid: list[StoredRun]) -> None:
     board = leaderboard(grid, best_over=["learning_rate", "power"])
-    found = {(row["method"], row["prototypes"]): row for row in board.records(True)}
+    found = {(row["method"], row["prototypes"]): row for row in board.records()}
     means = frame(grid, NAMES)
     assert len(found) == 4
     for (method, prototypes), candidates in means.groupby(["method", "prototypes"]):
@@ -195,7 +195,7 @@ def test_the_best_over_axes_is_what_pandas_finds_by_the_validation_mean(grid: li
         chosen = {**found[method, prototypes]}
         assert key({"power": None, **chosen}, NAMES) == key(first, NAMES)
     best_by_test = means.groupby(["method", "prototypes"]).test_accuracy.max()
-    assert sorted(row["test_mean"] for row in board.records(True)) != pytest.approx(sorted(best_by_test))
+    assert sorted(row["test_mean"] for row in board.records()) != pytest.approx(sorted(best_by_test))
     note = "learning_rate, power: chosen by the mean over seeds of accuracy on the validation split, not by test; 4 of"
     assert any(line.startswith(note) for line in board.notes)
 
@@ -206,7 +206,7 @@ def test_test_values_do_not_change_the_choice(stored_run: Make) -> None:
         return [stored_run(test, learning_rate=rate, validation=value) for rate, test, value in pairs]
 
     for tests in ((0.1, 0.9), (0.9, 0.1)):
-        (row,) = leaderboard(runs(tests), best_over=["learning_rate"]).records(True)
+        (row,) = leaderboard(runs(tests), best_over=["learning_rate"]).records()
         assert row["learning_rate"] == 0.01
 
 
@@ -215,7 +215,7 @@ def test_of_an_error_the_lowest_validation_is_chosen(stored_run: Make) -> None:
         stored_run(1.0, dataset="diabetes", learning_rate=rate, validation=value)
         for rate, value in ((0.01, 3.0), (0.1, 2.0))
     ]
-    (row,) = leaderboard(runs, best_over=["learning_rate"]).records(True)
+    (row,) = leaderboard(runs, best_over=["learning_rate"]).records()
     assert row["learning_rate"] == 0.1
 
 
@@ -225,7 +225,7 @@ def test_a_metric_without_validation_is_shown_for_the_best_headline_metric(store
         for rate, value, depth in ((0.01, 0.9, 1.0), (0.1, 0.8, 2.0))
     ]
     board = leaderboard(runs, "depth", best_over=["learning_rate"])
-    assert [row["learning_rate"] for row in board.records(True)] == [0.01]
+    assert [row["learning_rate"] for row in board.records()] == [0.01]
     assert any("of accuracy on the validation split" in note for note in board.notes)
 
 
@@ -252,7 +252,7 @@ def test_diverged_settings_are_chosen_only_if_nothing_else_is_left(stored_run: M
         stored_run(learning_rate=0.01, prototypes=4, state="diverged"),
         stored_run(learning_rate=0.1, prototypes=4, state="diverged"),
     ]
-    rows = leaderboard(runs, best_over=["learning_rate"]).records(True)
+    rows = leaderboard(runs, best_over=["learning_rate"]).records()
     assert [(row["prototypes"], row["learning_rate"], row["n"]) for row in rows] == [
         *((2, 0.1, 1), (4, 0.01, 0)),
     ]
@@ -262,7 +262,7 @@ def test_a_choice_among_different_numbers_of_seeds_is_noted(stored_run: Make) ->
     runs = [stored_run(learning_rate=0.01, seed=seed, validation=0.5) for seed in range(5)]
     runs += [stored_run(learning_rate=0.1, validation=0.6)]
     board = leaderboard(runs, best_over=["learning_rate"])
-    assert board.records(True)[0]["n"] == 1
+    assert board.records()[0]["n"] == 1
     assert "Some were chosen among settings with different numbers of seeds (1 to 5)." in board.notes
 
 
@@ -286,19 +286,19 @@ def test_data_sets_are_not_chosen(stored_run: Make) -> None:
 
 
 def test_json_and_csv_hold_all_settings_by_the_names_of_the_data_frame(grid: list[StoredRun]) -> None:
-    from idwbench.results.frame import runs_frame
+    from idwbench.results.frame import runs_frame, with_settings
 
     board = leaderboard(grid)
     records = json.loads(render([board], "json"))
     lines = list(csv.DictReader(io.StringIO(render([board], "csv"))))
     assert [record["test_mean"] for record in records] == [
-        row["test_mean"] if row["n"] else None for row in board.records(True)
+        row["test_mean"] if row["n"] else None for row in board.records()
     ]
     assert [line["rank"] for line in lines] == [
-        "" if row["rank"] is None else str(row["rank"]) for row in board.records(True)
+        "" if row["rank"] is None else str(row["rank"]) for row in board.records()
     ]
     assert {tuple(record) for record in records} == {tuple(lines[0])}
-    settings = set(runs_frame(grid).columns) - {"run_key", "seed", "state", "dataset_name"}
+    settings = set(with_settings(runs_frame(grid)).columns) - {"run_key", "seed", "state", "dataset_name"}
     settings = {name for name in settings if not name.endswith("_accuracy")}
     others = {"n_parameters", "diverged_epoch", "error", "seconds", "engine", "device", "threads", "host"}
     assert settings - others - {"attempt", "created_at", "started_at", "finished_at"} - {

@@ -46,7 +46,7 @@ def test_a_metric_of_the_training_data_alone_is_marked_there(stored_run: Make) -
     }
     assert "**0.1235 ± 0.0001**" in render(section_tables(report), "markdown")
     assert "0.1235 ± 0.0001*" in render(section_tables(report), "rich")
-    assert [record["best_train"] for record in table.records(True)] == [False, True]
+    assert [record["best_train"] for record in table.records()] == [False, True]
 
 
 def test_beside_other_splits_the_training_data_is_not_marked(stored_run: Make) -> None:
@@ -90,7 +90,7 @@ def test_baselines_are_rows_like_other_methods(stored_run: Make) -> None:
     assert [(row.model.method, row.n) for row in report[0].rows] == [("idw", 3), ("kmeans", 3)]
     board = leaderboard(runs)
     assert [column.name for column in board.columns[:3]] == ["rank", "method", "n"]
-    assert [(row["rank"], row["method"]) for row in board.records(True)] == [(1, "kmeans"), (2, "idw")]
+    assert [(row["rank"], row["method"]) for row in board.records()] == [(1, "kmeans"), (2, "idw")]
     for shown in (section_tables(report), [board]):
         for table_format in TABLE_FORMATS:
             assert "kmeans" in render(shown, table_format)

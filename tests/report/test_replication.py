@@ -49,7 +49,7 @@ def test_copies_of_one_result_have_no_spread_and_no_test() -> None:
     assert NOTE in section.notes
     board = leaderboard(runs)
     assert "n = 1: too few seeds for a paired test (6 are needed)." in board.notes
-    assert [(row["n"], row["test_std"] is None) for row in board.records(True)] == [(1, True), (6, False)]
+    assert [(row["n"], row["test_std"] is None) for row in board.records()] == [(1, True), (6, False)]
     assert NOTE in board.notes
     assert "± 0.00" not in render(section_tables(summarise(runs)), "markdown")
 
@@ -57,8 +57,8 @@ def test_copies_of_one_result_have_no_spread_and_no_test() -> None:
 def test_of_copies_the_first_complete_one_counts() -> None:
     first, second, third = kernels(3)
     first = replace(first, state="failed", metrics={})
-    assert [*run_table([third, first, second, third]).run] == [second]
-    assert [*run_table([*networks(2), *networks(2)]).run] == networks(2)
+    assert [*run_table([third, first, second, third]).run_key] == [second.run_key]
+    assert [*run_table([*networks(2), *networks(2)]).run_key] == [run.run_key for run in networks(2)]
 
 
 def test_seeds_of_the_data_are_replicates_if_each_has_one_run() -> None:
@@ -70,7 +70,7 @@ def test_seeds_of_the_data_are_replicates_if_each_has_one_run() -> None:
     found = kernel.statistics["test"]
     assert (kernel.n, found.std) == (6, pytest.approx(stdev(0.8 + 0.01 * seed for seed in range(6))))
     assert found.interval is not None
-    network, kernel = leaderboard(runs).records(True)
+    network, kernel = leaderboard(runs).records()
     assert (network["method"], network["best_test"]) == ("idw", True)
     # Six pairs, of which the first is a tie: the smallest p-value of five is 2/2⁵.
     assert kernel["p_value_test"] == pytest.approx(2 / 2**5)
@@ -89,11 +89,11 @@ def test_pairs_are_those_of_the_same_data() -> None:
 def test_a_leaderboard_pools_the_same_and_chooses_by_all_data() -> None:
     runs = over_data(3, step=0.02, learning_rate=0.1) + over_data(3, learning_rate=0.01)
     board = leaderboard(runs + over_data(3, noise=0.3))
-    assert [(row["n"], row.get("dataset_seed")) for row in board.records(True)] == [(3, None)] * 3
+    assert [(row["n"], row.get("dataset_seed")) for row in board.records()] == [(3, None)] * 3
     assert "seed" not in board.title
     assert board.marked.endswith("on the same data")
     chosen = leaderboard(runs, best_over=["learning_rate"])
-    assert [row["learning_rate"] for row in chosen.records(True)] == [0.1]
+    assert [row["learning_rate"] for row in chosen.records()] == [0.1]
 
 
 def test_several_runs_on_each_data_set_stay_apart() -> None:

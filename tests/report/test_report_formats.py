@@ -18,7 +18,7 @@ from idwbench.report.labels import method_table, value_label
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.render import TABLE_FORMATS, escape_latex, render
 from idwbench.report.summaries import Section, section_tables, summarise
-from idwbench.report.tables import ROW_COLUMNS, Cell, Column, RowColumn, Table
+from idwbench.report.tables import ROW_COLUMNS, Cell, Column, Table
 from idwbench.report.text import render_text
 from idwbench.results.records import StoredRun
 
@@ -205,7 +205,7 @@ def test_an_unknown_format_is_refused_with_the_nearest() -> None:
 
 @pytest.mark.parametrize("table_format", TABLE_FORMATS)
 def test_a_column_is_one_entry(stored_run: Make, request: pytest.FixtureRequest, table_format: str) -> None:
-    extra = RowColumn("first_seed", "first seed", lambda row: min(run.seed for run in row.complete), "no. {}".format)
+    extra = ("first_seed", "first seed", "", lambda row: min(run.seed for run in row.complete), "no. {}".format)
     runs = [stored_run(0.8, seed=seed) for seed in (70, 71)]
     ROW_COLUMNS.append(extra)
     request.addfinalizer(lambda: ROW_COLUMNS.remove(extra))

@@ -309,14 +309,14 @@ def test_where_there_is_no_test_data_intervals_are_on_the_training_data(stored_r
     ]
     (section,) = summarise(runs, "depth", intervals=True)
     assert section.rows[0].statistics["train"].interval is not None
-    (record,) = leaderboard(runs, split="train", intervals=True).records(True)
+    (record,) = leaderboard(runs, split="train", intervals=True).records()
     assert None not in (record["train_low"], record["test_low"])
 
 
 def test_every_format_shows_the_interval(stored_run: Make) -> None:
     runs = [stored_run(value, seed=seed) for seed, value in enumerate((0.81, 0.84, 0.86, 0.79))]
     for tables in (section_tables(summarise(runs, intervals=True)), [leaderboard(runs, intervals=True)]):
-        (record,) = tables[0].records(True)
+        (record,) = tables[0].records()
         assert (record["test_interval"], record["train_low"]) == ("BCa", None)
         label = f"{100 * record['test_low']:.2f} to {100 * record['test_high']:.2f}"
         for table_format in ("rich", "markdown", "latex"):

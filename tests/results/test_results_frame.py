@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pandas
 import pytest
+from pandas.testing import assert_frame_equal
 
+from idwbench.results.frame import records, runs_frame, with_settings
 from idwbench.results.store import Results
 
 
@@ -58,31 +60,32 @@ def test_a_frame_without_runs_has_columns(db):
     assert {"run_key", "dataset", "seed", "state"} <= set(frame.columns)
 
 
-def test_runs_of_one_setting_are_grouped_by_it_and_have_its_configuration(store, make_config, make_result):
+def test_runs_of_one_setting_share_its_configuration(store, make_config, make_result):
     configs = [make_config(seed, prototypes=n, power=power) for power in (1.0, 2.0) for n in (2, 4) for seed in (3, 1)]
     store.finish([make_result(config) for config in configs])
-    frame, settings = store.run_table()
-    assert frame.groupby("setting")["seed"].apply(sorted).tolist() == [[1, 3]] * 4
-    found = [settings[key].with_seed(seed) for key, seed in zip(frame["setting"], frame["seed"], strict=True)]
-    assert found == configs
-    assert [config.run_key for config in found] == list(frame["run_key"])
-    assert list(frame["label"]) == [config.model.label for config in configs]
+    table = store.run_table()
+    assert table.groupby("setting").seed.apply(sorted).tolist() == [[1, 3]] * 4
+    assert table.groupby("setting").config.agg(lambda column: len({*map(id, column)})).tolist() == [1] * 4
+    assert [config.with_seed(seed) for config, seed in zip(table.config, table.seed, strict=True)] == configs
+    assert list(store.to_frame()["label"]) == [config.model.label for config in configs]
 
 
-def test_a_frame_of_records_is_that_of_the_database(filled):
-    from pandas.testing import assert_frame_equal
+def test_a_table_of_records_is_that_of_the_database_and_gives_them_back(filled):
+    stored = filled.find_runs()
+    columns = [*with_settings(runs_frame(stored)).columns]
+    assert_frame_equal(with_settings(runs_frame(stored)), filled.to_frame()[columns], check_dtype=False)
+    found = records(filled.run_table())
+    facts = ("run_key", "config", "dataset", "state", "metrics")
+    assert [[getattr(run, name) for name in facts] for run in found] == [
+        [getattr(run, name) for name in facts] for run in stored
+    ]
 
-    from idwbench.results.frame import runs_frame
 
-    frame = runs_frame(filled.find_runs())
-    assert_frame_equal(frame, filled.to_frame(), check_dtype=False)
-
-
-def test_a_frame_may_have_a_part_of_the_metrics(filled):
-    frame = filled.run_table(metrics=["recall", "none"]).frame
-    assert [name for name in frame.columns if name.startswith(("train_", "test_", "holdout_"))] == ["test_recall"]
-    assert frame.set_index("seed")["test_recall"].to_dict()[5] == 0.5
-    assert len(frame) == 4
+def test_a_table_may_have_a_part_of_the_metrics_and_facts(filled):
+    table = filled.run_table(metrics=["recall", "none"], facts=["seconds"])
+    assert [name for name in table.columns if isinstance(name, tuple)] == [("test", "recall")]
+    assert table.set_index("seed")[[("test", "recall")]].loc[5].tolist() == [0.5]
+    assert "seconds" in table.columns and "host" not in table.columns
 
 
 def test_a_frame_says_which_runs_lost_their_process_and_which_are_trained_again(filled, make_config, as_other_process):

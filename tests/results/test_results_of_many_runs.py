@@ -96,5 +96,5 @@ def test_runs_share_no_part_of_a_configuration_that_differs_beside_braces_in_a_n
     configs = [*moons, *(run.model_copy(update={"dataset": file}) for file in files for run in moons)]
     store.plan(configs)
     assert [run.config for run in store.find_runs()] == configs
-    frame, settings = store.run_table()
-    assert [settings[key].with_seed(n) for key, n in zip(frame["setting"], frame["seed"], strict=True)] == configs
+    table = store.run_table()
+    assert [config.with_seed(seed) for config, seed in zip(table.config, table.seed, strict=True)] == configs

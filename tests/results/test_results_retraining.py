@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from idwbench.report.render import render
-from idwbench.report.selection import select_reported_runs
+from idwbench.report.selection import select_runs
 from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.store import Results
 
@@ -215,7 +215,7 @@ def test_a_report_counts_all_results_after_a_retry_was_killed_half_way(tmp_path)
     for retry, code in (("", 0), ("all", 9)):
         done = subprocess.run([sys.executable, "-c", RETRY, str(file), db, retry], capture_output=True, text=True)
         assert done.returncode == code, done.stderr
-        runs = select_reported_runs(Results(db, read_only=True), "moons")
+        runs = select_runs(Results(db, read_only=True), "moons")
         before.append(render(section_tables(summarise(runs)), "json"))
     assert before[0] == before[1]
     status = Results(db).sweep_status("moons")

@@ -200,7 +200,7 @@ def test_tables_and_leaderboards_show_the_settings_of_the_data_that_differ(write
     assert ["noise 0.1" in titles[0], "noise 0.3" in titles[1]] == [True, True]
     board = leaderboard(runs)
     assert [column.name for column in board.columns][:3] == ["rank", "dataset_noise", "n"]
-    assert {row["dataset_noise"] for row in board.records(True)} == {0.1, 0.3}
+    assert {row["dataset_noise"] for row in board.records()} == {0.1, 0.3}
 
 
 def test_the_plan_and_the_progress_name_the_data_set_of_each_run(write, tmp_path: Path) -> None:
