@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from idwbench import MultiheadAttention, SelfAttention
+from idwbench import SelfAttention
 from idwbench.attention import sequences
 
 E, H, L, N = 8, 2, 5, 3
@@ -38,15 +38,13 @@ def test_autocast_and_half_precision_are_near_float32(score, need_weights):
     layer, inputs = make_layer(score), random(N, L, E)
     exact, _ = layer(inputs, need_weights=need_weights)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        output, weights = layer(inputs, need_weights=need_weights)
-    assert output.dtype == torch.bfloat16
-    assert (output - exact).abs().max() < 0.03
+        output, _ = layer(inputs, need_weights=need_weights)
+    half, weights = copy.deepcopy(layer).bfloat16()(inputs.bfloat16(), need_weights=need_weights)
+    assert weights is None or weights.dtype == torch.bfloat16
+    for found in (output, half):
+        assert found.dtype == torch.bfloat16 and (found - exact).abs().max() < 0.03
     output.float().sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
-    half = copy.deepcopy(layer).to(torch.bfloat16)
-    output, weights = half(inputs.bfloat16(), need_weights=need_weights)
-    assert output.dtype == torch.bfloat16 and (weights is None or weights.dtype == torch.bfloat16)
-    assert (output - exact).abs().max() < 0.03
 
 
 def test_distances_are_not_rounded_by_autocast():
@@ -62,22 +60,13 @@ def test_distances_are_not_rounded_by_autocast():
     assert (fused - by_differences).abs().max() < 0.02
 
 
-@pytest.mark.parametrize("budget", [1, pytest.param(2**20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("budget", [1, 2**20])
 @pytest.mark.parametrize("score", SCORES)
-def test_the_layer_is_mapped_over_examples(score, budget, monkeypatch):
+def test_the_layer_and_its_gradients_are_mapped_over_examples(score, budget, monkeypatch):
     monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", budget)
     layer, inputs = make_layer(score), random(N, L, E)
-    for need_weights in (True, False):
-        expected = layer(inputs, need_weights=need_weights, is_causal=True)[0]
-        mapped = vmap(lambda one, need=need_weights: layer(one, need_weights=need, is_causal=True)[0])
-        torch.testing.assert_close(mapped(inputs), expected)
-
-
-@pytest.mark.parametrize("budget", [1, pytest.param(2**20, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("score", SCORES)
-def test_gradients_of_single_examples_are_those_of_autograd(score, budget, monkeypatch):
-    monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", budget)
-    layer, inputs = make_layer(score), random(N, L, E)
+    mapped = vmap(lambda one: layer(one, is_causal=True)[0])
+    torch.testing.assert_close(mapped(inputs), layer(inputs, is_causal=True)[0])
     parameters = {name: parameter.detach() for name, parameter in layer.named_parameters()}
 
     def loss(given, one):
@@ -110,48 +99,33 @@ def test_copies_and_saved_layers_give_the_same_output(score, tmp_path):
     loaded = SelfAttention(E, H, score, batch_first=True, add_bias_kv=True)
     assert not torch.equal(loaded(inputs)[0], expected)
     loaded.load_state_dict(torch.load(saved, weights_only=True))
+    assert f"8, 2, score='{score}'" in repr(loaded)
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), loaded):
         torch.testing.assert_close(other(inputs)[0], expected, rtol=0, atol=0)
 
 
-def test_the_settings_are_shown():
-    text = repr(MultiheadAttention(E, H, "neg_dist", weighting="relu"))
-    assert "MultiheadAttention" in text and "8, 2, score='neg_dist', weighting='relu'" in text
-
-
-@pytest.fixture
-def _without_shape_checks():
-    """The checks of shapes at each call, which only the tests have, cannot be compiled."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
-def compiled_equals_eager(score: str, backend: str, **arguments) -> None:
-    layer, inputs = make_layer(score), random(N, L, E)
+# Scores by PyTorch's fused function, by products, by distances in chunks, and by pairs of features.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("score", "backend", "need_weights"),
+    [
+        ("idw", "eager", True),
+        ("scaled_dot", "aot_eager", False),
+        ("neg_dist", "aot_eager", False),
+        ("idw", "aot_eager", False),
+        ("additive", "aot_eager", False),
+    ],
+)
+def test_a_compiled_layer_is_one_graph_with_the_same_gradients(score, backend, need_weights, monkeypatch):
+    # The checks of shapes at each call, which only the tests have, cannot be compiled.
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    if score == "idw":
+        monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", N * H * L * 3)
+    layer, inputs, results = make_layer(score), random(N, L, E), []
     torch._dynamo.reset()
-    compiled = torch.compile(layer, backend=backend, fullgraph=True)
-    for module in (layer, compiled):
+    for module in (layer, torch.compile(layer, backend=backend, fullgraph=True)):
         layer.zero_grad()
-        output, _ = module(inputs, **arguments)
+        output, _ = module(inputs, need_weights=need_weights, is_causal=True)
         output.square().sum().backward()
-        found = [output, *(parameter.grad.clone() for parameter in layer.parameters())]
-        if module is layer:
-            expected = found
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_without_shape_checks")
-@pytest.mark.parametrize(("backend", "need_weights"), [("eager", True), ("aot_eager", False)])
-@pytest.mark.parametrize("score", SCORES)
-def test_a_compiled_layer_is_one_graph_with_the_same_gradients(score, backend, need_weights):
-    compiled_equals_eager(score, backend, need_weights=need_weights, is_causal=True)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_without_shape_checks")
-def test_chunks_are_compiled_too(monkeypatch):
-    monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", N * H * L * 3)
-    compiled_equals_eager("idw", "aot_eager", need_weights=False)
+        results.append([output, *(parameter.grad.clone() for parameter in layer.parameters())])
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from engine_runs import train_runs
 
+from idwbench import SelfAttention
 from idwbench.attention.scores import METHODS
+from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, PluginError
 from idwbench.plugins import RESERVED_NAMES, load_entry_points, load_plugin, register
 from idwbench.runs.config import RunConfig, run_config
@@ -31,15 +33,6 @@ def half_dot(inputs, keys, *, sharpness, norm):
 """
 
 
-@pytest.fixture(autouse=True)
-def registry() -> Iterator[None]:
-    """Give the registry back as it was."""
-    before = dict(METHODS)
-    yield
-    METHODS.clear()
-    METHODS.update(before)
-
-
 def write(tmp_path: Path, text: str) -> Path:
     file = tmp_path / "my_scores.py"
     file.write_text(text, encoding="utf-8")
@@ -50,7 +43,8 @@ def run_of(method: str) -> RunConfig:
     return run_config("two_moons", method=method, prototypes=2)
 
 
-def test_the_example_in_the_docs_is_ten_lines_and_right(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_example_in_the_docs_is_ten_lines_and_right_and_trains(tmp_path: Path) -> None:
     example = re.search(r"```python\n(.*?)```", METHODS_DOC.read_text(encoding="utf-8"), re.DOTALL)
     assert example is not None
     assert len([line for line in example[1].splitlines() if line]) <= 10
@@ -58,34 +52,20 @@ def test_the_example_in_the_docs_is_ten_lines_and_right(tmp_path: Path) -> None:
 
     generator = np.random.default_rng(0)
     inputs, keys = generator.normal(size=(3, 5, 4)), generator.normal(size=(3, 2, 4))
-    temperature = np.array([1.0, 0.5, 3.0])
-    score = METHODS["manhattan"].score
-    assert callable(score)
-    scores = score(
-        torch.from_numpy(inputs), torch.from_numpy(keys), temperature=torch.from_numpy(temperature)[:, None, None]
+    temperature = np.array([1.0, 0.5, 3.0])[:, None, None]
+    scores = METHODS["manhattan"].score(
+        *map(torch.from_numpy, (inputs, keys)), temperature=torch.from_numpy(temperature)
     )
-    expected = [-np.abs(x[:, None] - k).sum(-1) / t for x, k, t in zip(inputs, keys, temperature, strict=True)]
+    expected = -np.abs(inputs[:, :, None] - keys[:, None]).sum(-1) / temperature
     np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-12)
-
-
-@pytest.mark.slow
-def test_the_example_in_the_docs_trains(tmp_path: Path) -> None:
-    from engine_runs import train_runs
-
-    from idwbench.data.loading import load_dataset
-
-    example = re.search(r"```python\n(.*?)```", METHODS_DOC.read_text(encoding="utf-8"), re.DOTALL)
-    assert example is not None
-    load_plugin(write(tmp_path, example[1]))
-    runs = [
-        run_config("two_moons", method="manhattan", prototypes=16, temperature=temperature, epochs=2, seed=seed)
-        for temperature in (0.5, 1.0)
-        for seed in (0, 1)
-    ]
-    results = train_runs(runs, load_dataset(runs[0].dataset), engine="torch")
-    assert [result.state for result in results] == ["complete"] * 4
-    losses = [[point.values["train", "loss"] for point in result.curve] for result in results]
-    assert all(second < first for first, second in losses)
+    settings = {"method": "manhattan", "prototypes": 16, "epochs": 2}
+    runs = [run_config("two_moons", temperature=temperature, **settings) for temperature in (0.5, 1.0)]
+    for result in train_runs(runs, load_dataset(runs[0].dataset), engine="torch"):
+        first, second = (point.values["train", "loss"] for point in result.curve)
+        assert result.state == "complete" and second < first
+    layer = SelfAttention(4, 2, "manhattan", batch_first=True, dtype=torch.float64)
+    with_weights, without = (layer(torch.from_numpy(inputs), need_weights=need)[0] for need in (True, False))
+    torch.testing.assert_close(with_weights, without)
 
 
 def test_a_plugins_checksum_is_part_of_the_run_key(tmp_path: Path) -> None:
@@ -98,20 +78,13 @@ def test_a_plugins_checksum_is_part_of_the_run_key(tmp_path: Path) -> None:
     write(tmp_path, GOOD + "# changed\n")
     load_plugin(file)  # the same file again: the new content takes its place
     assert run_of("half_dot").run_key != first.run_key
-
-
-def test_the_words_of_a_plugins_parameter_are_checked(tmp_path: Path) -> None:
-    load_plugin(write(tmp_path, GOOD))
-    with pytest.raises(ConfigError) as caught:
-        run_config("two_moons", method="half_dot", norm="l3")
-    assert caught.value.location == ("norm",)
-    assert str(caught.value) == "norm: 'l3' is not valid (expected one of: l1, l2)"
     assert run_config("two_moons", method="half_dot", norm="l2").model.parameters["norm"] == "l2"
+    with pytest.raises(ConfigError, match=r"^norm: 'l3' is not valid \(expected one of: l1, l2\)$"):
+        run_config("two_moons", method="half_dot", norm="l3")
 
 
 def test_a_plugin_of_version_0_1_loads_unchanged(tmp_path: Path) -> None:
-    old = GOOD.replace("idwbench.plugins", "idwbench.plugins")
-    load_plugin(write(tmp_path, old.replace('"half_dot", ', '"half_dot", initialisation="data", ')))
+    load_plugin(write(tmp_path, GOOD.replace('"half_dot", ', '"half_dot", initialisation="data", ')))
     assert METHODS["half_dot"].initialisation == "mean"
 
 
@@ -133,7 +106,6 @@ def test_a_score_registered_outside_a_plugin_has_a_checksum_too() -> None:
         ("def broken(:\n", ":1:12: SyntaxError: invalid syntax"),
         ("import math\n\n1 / 0\n", ":3:1: ZeroDivisionError: division by zero"),
         ("import no_such_module_at_all\n", ":1:1: ModuleNotFoundError: No module named 'no_such_module_at_all'"),
-        ("raise SystemExit(3)\n", ":1:1: SystemExit: 3"),
         ("raise ValueError('one\\ntwo')\n", ":1:1: ValueError: one"),
         ("raise ValueError\n", ":1:1: ValueError"),
         # Its text cannot be computed: it raises a TypeError.
@@ -143,16 +115,7 @@ def test_a_score_registered_outside_a_plugin_has_a_checksum_too() -> None:
             GOOD.replace('"half_dot"', '"Half dot"'),
             ":4:2: method: expected a lower-case name of letters, digits and _, got 'Half dot'",
         ),
-        (
-            GOOD.replace('"half_dot"', '"class"'),
-            ":4:2: method: expected a lower-case name of letters, digits and _, got 'class'",
-        ),
         (GOOD.replace("sharpness", "epochs"), ":4:2: parameters.epochs: settings already use that name"),
-        (GOOD.replace("sharpness", "cases"), ":4:2: parameters.cases: settings already use that name"),
-        (
-            GOOD.replace('"sharpness": 2', '"sharpness": True'),
-            ":4:2: parameters.sharpness: expected a finite number or words as default, got True",
-        ),
         (
             GOOD.replace('"sharpness": 2', '"sharpness": float("nan")'),
             ":4:2: parameters.sharpness: expected a finite number or words as default, got nan",
@@ -177,19 +140,13 @@ def test_a_bad_plugin_is_one_line_and_registers_nothing(tmp_path: Path, text: st
     assert before == METHODS
 
 
-def test_a_plugin_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(PluginError, match=r"no\.py: no such file$"):
-        load_plugin(tmp_path / "no.py")
-    with pytest.raises(PluginError, match=r"is a folder, expected a file$"):
-        load_plugin(tmp_path)
-
-
-def test_bytes_that_are_no_python_are_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "my_scores.py"
-    for content in (b"\x00\x01", b"x = '\xff'\n"):
-        file.write_bytes(content)
-        with pytest.raises(PluginError) as caught:
-            load_plugin(file)
+def test_what_is_no_python_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "zero.py").write_bytes(b"\x00\x01")
+    (tmp_path / "latin.py").write_bytes(b"x = '\xff'\n")
+    problems = {"no.py": "no such file", ".": "is a folder, expected a file", "zero.py": "Error", "latin.py": "Error"}
+    for name, problem in problems.items():
+        with pytest.raises(PluginError, match=f"{problem}.*$") as caught:
+            load_plugin(tmp_path / name)
         assert len(str(caught.value).splitlines()) == 1
 
 
