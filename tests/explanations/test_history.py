@@ -6,29 +6,50 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from recorded_mlp import OF, PROTOCOL, load_made, made_parts
+from recorded_mlp import OF, PROTOCOL, load_made, made_parts, store_recorded
 
+from idwbench.data.dataset import Dataset, Split
 from idwbench.dual.recording import Recording, open_recording
-from idwbench.errors import ExplanationError, RecordingError, ResultsError
+from idwbench.errors import ExplanationError, RecordingError
 from idwbench.explanations.explain import explain, explain_memory
 from idwbench.explanations.memory import Request
 from idwbench.explanations.training_data import history_memory
+from idwbench.results.store import Results
+from idwbench.runs.config import RunConfig
 
-pytestmark = pytest.mark.usefixtures("_made_data")
 DATA = made_parts()
 X = "sequence:test:4"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, RunConfig]:
+    """A database with a recorded run on two parts, and that run."""
+    db = tmp_path_factory.mktemp("recorded") / "results.db"
+    config = store_recorded(db)
+    return Results(db, read_only=True), config
+
+
+@pytest.fixture(autouse=True)
+def _made_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("idwbench.explanations.explain.load_dataset", load_made)
+
+
+@pytest.fixture
+def explains(recorded):
+    """Explains an input by the recorded run."""
+    results, config = recorded
+    return lambda x=X, **options: explain(config.run_key[:10], x, results, **options)
+
+
+@pytest.fixture
+def explained(explains):
+    return explains(top=len(DATA.train))
 
 
 @pytest.fixture
 def recording(recorded) -> Recording:
     results, config = recorded
     return open_recording(results, results.find_run(config.run_key))
-
-
-@pytest.fixture
-def explained(recorded):
-    results, config = recorded
-    return explain(config.run_key[:10], X, results, top=len(DATA.train))
 
 
 def slots_of(recording: Recording, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -98,81 +119,66 @@ def test_totals_and_curves_are_those_of_single_slots(recording, explained):
         assert item.step == recording.slot_steps[visits[attention[visits].argmax()]] + 1
 
 
-def test_a_mask_leaves_its_slots_out_of_every_layer(recorded, recording):
-    results, config = recorded
-    found = explain(config.run_key, X, results, top=1, mask=["task=fashion_mnist"])
+def test_a_mask_leaves_its_slots_out_of_every_layer(explains, recording):
+    effect = explains(top=1, mask=["task=fashion_mnist"]).effect
     where = DATA.train.tasks[recording.rows] == 1
     layers = []
     for name, memory in recording.layers.items():
         keys, errors = slots_of(recording, name)
         weight = memory.weight - errors[where].T @ keys[where]
         layers.append((weight, memory.bias - errors[where].sum(0)))
-    effect = found.effect
-    assert effect is not None
     np.testing.assert_allclose(effect.answer.outputs, outputs(layers, DATA.test.inputs[4]), atol=1e-5)
     assert (effect.removed, effect.size) == (where.sum(), len(where))
     full = [(memory.weight, memory.bias) for memory in recording.layers.values()]
     assert [change.name for change in effect.accuracy] == ["test mnist", "test fashion_mnist"]
+    hits = [outputs(each, DATA.test.inputs).argmax(1) == DATA.test.labels for each in (full, layers)]
     for task, change in enumerate(effect.accuracy):
         rows = DATA.test.tasks == task
-        hits = [
-            float((outputs(each, DATA.test.inputs).argmax(1) == DATA.test.labels)[rows].mean())
-            for each in (full, layers)
-        ]
-        assert [change.before, change.after, change.n] == [*hits, rows.sum()]
+        assert [change.before, change.after, change.n] == [hits[0][rows].mean(), hits[1][rows].mean(), rows.sum()]
 
 
-def test_a_part_of_the_data_is_an_input_with_its_class(recorded):
-    results, config = recorded
-    found = explain(config.run_key, "fashion_mnist:test:1", results, top=1)
-    part = load_made(config.dataset.parts[1])
+def test_a_part_of_the_data_is_an_input_with_its_class(recorded, explains):
+    found = explains("fashion_mnist:test:1", top=1)
+    part = load_made(recorded[1].dataset.parts[1])
     np.testing.assert_array_equal(found.query.inputs, part.test.inputs[1])
     assert found.query.label == part.test.labels[1]
-    numbers = explain(config.run_key, 255 * part.test.inputs[1], results, top=1)
+    numbers = explains(255 * part.test.inputs[1], top=1)
     np.testing.assert_allclose(numbers.answer.outputs, found.answer.outputs, atol=1e-5)
     assert numbers.query.label is None
 
 
-def test_one_layer_is_explained_alone_and_progress_counts_its_slots(recorded):
-    results, config = recorded
+def test_one_layer_is_explained_alone_and_progress_counts_its_slots(explains):
     seen = []
-    found = explain(config.run_key, X, results, layer="layer_1", on_slots=lambda *counts: seen.append(counts))
+    found = explains(layer="layer_1", on_slots=lambda *counts: seen.append(counts))
     assert [layer.name for layer in found.layers] == ["layer_1"]
     assert found.layers[0].items[0].contribution is not None
     assert seen[-1] == (42, 42)
-    explain(config.run_key, X, results, on_slots=lambda *counts: seen.append(counts))
+    explains(on_slots=lambda *counts: seen.append(counts))
     assert seen[-2:] == [(42, 84), (84, 84)]
 
 
+def explained_by(recorded, recording: Recording, data: Dataset):
+    return explain_memory(history_memory(recorded[1], recording, data), Request(255 * DATA.test.inputs[0], top=100))
+
+
 def test_samples_that_were_never_visited_are_left_out(recorded, recording):
-    _, config = recorded
-    few = replace(
-        DATA.train,
-        inputs=np.concatenate([DATA.train.inputs] * 2),
-        targets=np.tile(DATA.train.targets, 2),
-        tasks=np.tile(DATA.train.tasks, 2),
+    inputs, targets, tasks = (
+        np.concatenate([part] * 2) for part in (DATA.train.inputs, DATA.train.targets, DATA.train.tasks)
     )
-    found = explain_memory(
-        history_memory(config, recording, replace(DATA, train=few)), Request(255 * DATA.test.inputs[0], top=100)
-    )
+    found = explained_by(recorded, recording, replace(DATA, train=Split(inputs, targets, tasks)))
     assert len(found.layers[0].items) == len(DATA.train)
 
 
 def test_other_data_than_the_recorded_is_refused(recorded, recording):
-    _, config = recorded
     with pytest.raises(RecordingError, match="the data sequence is not what was recorded"):
-        explain_memory(history_memory(config, recording, replace(DATA, sha256="1" * 64)), Request(X))
+        explained_by(recorded, recording, replace(DATA, sha256="1" * 64))
 
 
 def test_a_share_that_the_dual_form_leaves_out_is_said(recorded, recording):
-    _, config = recorded
     layers = {name: replace(facts, residual_share=0.25) for name, facts in recording.facts.layers.items()}
     facts = replace(recording.facts, optimizer="adam", layers=layers)
-    found = explain_memory(
-        history_memory(config, replace(recording, facts=facts), DATA), Request(255 * DATA.test.inputs[0])
-    )
     expected = "the dual form of adam leaves out a part of the update: 25 % in layer_0, 25 % in layer_1"
-    assert found.warnings == (expected,)
+    assert explained_by(recorded, replace(recording, facts=facts), DATA).warnings == (expected,)
 
 
 @pytest.mark.parametrize(
@@ -185,12 +191,6 @@ def test_a_share_that_the_dual_form_leaves_out_is_said(recorded, recording):
         ({"x": "1,2"}, "x: expected 6 numbers, got 2"),
     ],
 )
-def test_what_cannot_be_explained_is_said(recorded, arguments, message):
-    results, config = recorded
+def test_what_cannot_be_explained_is_said(explains, arguments, message):
     with pytest.raises(ExplanationError, match=message):
-        explain(config.run_key, **{"x": X, "results": results, **arguments})
-
-
-def test_a_key_that_no_run_has_is_named(recorded):
-    with pytest.raises(ResultsError, match="no run has a key that begins with 'abc'"):
-        explain("abc", X, recorded[0])
+        explains(**arguments)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -56,23 +57,19 @@ def test_what_is_no_condition_is_refused_with_what_would_be(text, message):
         masked_entries([text], memory())
 
 
-def test_data_without_tasks_or_classes_is_named():
-    with pytest.raises(ExplanationError, match="the data set digits has no tasks"):
-        masked_entries(["task=mnist"], memory("digits", tasks=None))
-    with pytest.raises(ExplanationError, match="the data set sine has no classes"):
-        masked_entries(["label=0"], memory("sine", names=(), labels=None))
+LEARNED = "mask: a prototype has a class but no task: it is learned from all parts of the data (expected label=CLASS)"
 
 
-def test_prototypes_of_data_with_tasks_have_none_themselves():
-    with pytest.raises(ExplanationError) as caught:
-        masked_entries(["task=mnist"], memory(tasks=None))
-    assert str(caught.value) == (
-        "mask: a prototype has a class but no task: it is learned from all parts of the data (expected label=CLASS)"
-    )
-
-
-def test_a_mask_that_removes_nothing_or_everything_is_refused():
-    with pytest.raises(ExplanationError, match="no part of the memory has label=bag"):
-        masked_entries(["label=bag"], memory(labels=np.array([0, 1])))
-    with pytest.raises(ExplanationError, match="the whole memory has label=bag; nothing is left to answer"):
-        masked_entries(["label=bag"], memory(labels=np.array([2, 2])))
+@pytest.mark.parametrize(
+    ("text", "given", "message"),
+    [
+        ("task=mnist", {"dataset": "digits", "tasks": None}, "the data set digits has no tasks"),
+        ("label=0", {"dataset": "sine", "names": (), "labels": None}, "the data set sine has no classes"),
+        ("task=mnist", {"tasks": None}, LEARNED),
+        ("label=bag", {"labels": np.array([0, 1])}, "no part of the memory has label=bag"),
+        ("label=bag", {"labels": np.array([2, 2])}, "the whole memory has label=bag; nothing is left to answer"),
+    ],
+)
+def test_a_mask_that_the_memory_has_no_use_for_is_refused(text, given, message):
+    with pytest.raises(ExplanationError, match=re.escape(message)):
+        masked_entries([text], memory(**given))

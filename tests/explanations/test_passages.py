@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import pytest
 import torch
 from texts import TEXT, lstm_run, text_dataset, text_file
 
-from idwbench.cli.explain import print_passages
 from idwbench.dual.recording import open_recording
 from idwbench.errors import ConfigError, ExplanationError, IdwbenchError, RecordingError
 from idwbench.explanations.passages import ExplainedPrompt, PassageLayer, explain_prompt
@@ -27,9 +26,13 @@ LAYERS = ("lstm.input", "lstm.recurrent", "head")
 class Trained:
     """A recorded run on a text file, and its data."""
 
-    def __init__(self, folder: Path, tokens: str, **settings: Any) -> None:
-        self.path, self.tokens = text_file(folder), tokens
-        self.run: StoredRun = train(lstm_run(self.path, tokens=tokens, record=True, **settings), folder / "results.db")
+    def __init__(self, folder: Path, tokens: str, vocabulary_size: int | None = None, **settings: Any) -> None:
+        self.path = text_file(folder)
+        config = lstm_run(self.path, tokens=tokens, record=True, **settings)
+        if vocabulary_size is not None:
+            data = config.dataset.model_copy(update={"vocabulary_size": vocabulary_size})
+            config = config.model_copy(update={"dataset": data})
+        self.run: StoredRun = train(config, folder / "results.db")
         self.results = Results(folder / "results.db", read_only=True)
         self.recording = open_recording(self.results, self.run)
         self.dataset = text_dataset(self.path, tokens=tokens)
@@ -129,7 +132,7 @@ def test_the_next_tokens_are_those_of_the_model(characters):
     assert [p for _, p in explained.next_tokens] == pytest.approx(logits[likely].tolist(), rel=1e-6)
 
 
-def test_the_attended_token_is_marked_in_its_text(characters):
+def test_the_attended_token_is_marked_in_its_text(characters, words):
     text = TEXT * 10
     explained = characters.explain("the c", hits=5)
     for passage in of_layer(explained, "lstm.input").passages:
@@ -138,32 +141,19 @@ def test_the_attended_token_is_marked_in_its_text(characters):
         before, _, rest = explained.text(passage, ("<<", ">>")).partition("<<")
         inside, _, after = rest.partition(">>")
         assert text[passage.rows[0] - len(before) : passage.rows[-1] + 1 + len(after)] == before + inside + after
-
-
-def test_a_model_of_words_marks_words(words):
     explained = words.explain("the cat sat", hits=3)
     assert explained.prompt == ("the", "cat", "sat")
     passage = of_layer(explained, "lstm.input").passages[0]
-    assert " [sat] " in explained.text(passage)
     assert "cat [sat] on the mat . a rat ran" in explained.text(passage)
+    lines = replace(passage, tokens=("a", "\n", "b"), marked=(False, True, False))
+    assert explained.text(lines) == "a [⏎] b"
 
 
 def test_passages_have_the_words_of_the_text_also_where_the_vocabulary_has_none(tmp_path):
-    path = text_file(tmp_path)
-    config = lstm_run(path, tokens="words", record=True)
-    config = config.model_copy(update={"dataset": config.dataset.model_copy(update={"vocabulary_size": 3})})
-    run = train(config, tmp_path / "results.db")
-    explained = explain_prompt(Results(tmp_path / "results.db", read_only=True), run.run_key, "the cat sat")
+    explained = Trained(tmp_path, "words", vocabulary_size=3).explain("the cat sat")
     assert explained.prompt == ("the", "cat", "<unk>") and explained.warnings == ("not in the vocabulary: sat",)
     shown = {token for layer in explained.layers for passage in layer.passages for token in passage.tokens}
     assert {"sat", "mat", "rat"} <= shown and "<unk>" not in shown
-
-
-def test_line_ends_are_shown_in_one_line(words):
-    explained = words.explain("the")
-    passage = of_layer(explained, "lstm.input").passages[0]
-    lines = type(passage)((1,), ("a", "\n", "b"), (False, True, False), 1, 1.0, 1.0, 1)
-    assert explained.text(lines) == "a [⏎] b"
 
 
 def test_warnings_say_what_was_not_read_or_not_known(words):
@@ -180,53 +170,32 @@ def test_one_layer_is_enough_and_slots_are_counted(characters):
     explained = characters.explain("the c", layer="head", on_slots=lambda *counts: done.append(counts))
     assert [layer.name for layer in explained.layers] == ["head"]
     assert done[-1] == (len(characters.recording.rows),) * 2
-    with pytest.raises(ExplanationError) as error:
-        characters.explain("the c", layer="lstm.inputs")
-    assert str(error.value) == "layer: the recording has no layer 'lstm.inputs' (did you mean 'lstm.input'?)"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("",), "prompt: expected at least one character"),
-        (("the", 0), "top: expected at least 1, got 0"),
+        ({"prompt": ""}, "prompt: expected at least one character"),
+        ({"top": 0}, "top: expected at least 1, got 0"),
+        ({"layer": "lstm.inputs"}, "layer: the recording has no layer 'lstm.inputs' (did you mean 'lstm.input'?)"),
     ],
 )
 def test_impossible_requests_get_one_line(arguments, message, characters):
     with pytest.raises(IdwbenchError) as error:
-        characters.explain(*arguments)
+        characters.explain(**{"prompt": "the", **arguments})
     assert str(error.value) == message and not isinstance(error.value, ConfigError)
 
 
-def test_a_run_without_a_recording_or_of_another_kind_gets_one_line(tmp_path):
-    db, path = tmp_path / "results.db", text_file(tmp_path)
-    plain = train(lstm_run(path), db)
-    results = Results(db)
-    with pytest.raises(RecordingError, match="was not recorded"):
-        explain_prompt(results, plain.run_key, "the")
+def test_runs_without_a_recording_of_another_kind_and_on_another_text_get_one_line(tmp_path):
+    made = Trained(tmp_path, "words")
+    results = Results(tmp_path / "results.db")
     other = run_config("two_moons", prototypes=2)
     results.plan([other])
     with pytest.raises(ExplanationError, match=r"^prompt: only a run of kind lstm_lm reads one, not prototypes$"):
         explain_prompt(results, other.run_key, "the")
-
-
-def test_a_text_that_changed_gets_one_line(tmp_path):
-    made = Trained(tmp_path, "words")
+    plain = train(lstm_run(made.path), tmp_path / "results.db")
+    with pytest.raises(RecordingError, match="was not recorded"):
+        explain_prompt(results, plain.run_key, "the")
     made.path.write_text(TEXT * 11)
     with pytest.raises(IdwbenchError, match="has changed"):
         made.explain("the")
-
-
-def test_what_is_printed_says_prompt_next_tokens_and_passages(words, capsys):
-    explained = words.explain("the cat sat", 3)
-    print_passages(explained, as_json=False)
-    printed = capsys.readouterr().out
-    output = printed.splitlines()
-    assert output[1] == "prompt 'the cat sat'" and output[2].startswith("next '")
-    assert [line.split(":")[0] for line in output if ":" in line and "slots" in line] == [*LAYERS]
-    assert sum("contribution" in line for line in output) == 1
-    assert "cat [sat] on the mat" in " ".join(printed.split())
-    print_passages(explained, as_json=True)
-    facts = json.loads(capsys.readouterr().out)
-    assert facts == json.loads(json.dumps(explained.facts()))
-    assert facts["layers"][0]["passages"][0]["text"] == explained.text(explained.layers[0].passages[0])

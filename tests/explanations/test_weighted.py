@@ -11,9 +11,10 @@ from array_models import saved_array_model
 from blob_data import make_dataset, make_regression
 
 from idwbench.data.dataset import Dataset, Scaling
-from idwbench.errors import ExplanationError, TrainingError
+from idwbench.errors import ExplanationError, ResultsError, TrainingError
 from idwbench.explanations.explain import explain, explain_memory
-from idwbench.explanations.memory import Request
+from idwbench.explanations.explanation import Explanation
+from idwbench.explanations.memory import Memory, Request
 from idwbench.explanations.prototypes import head_memory, prototype_memory
 from idwbench.explanations.training_data import kernel_memory
 from idwbench.models.networks import initial_network
@@ -34,8 +35,19 @@ def model(dataset: Dataset = DATA, name: object = "two_moons") -> SavedModel:
     return saved_array_model(config, dataset, {"keys": keys, "values": values})
 
 
-def request(dataset: Dataset, x: str, **options) -> Request:
-    return Request(x, load=lambda config, data_dir: dataset, **options)
+def explained(memory: Memory, dataset: Dataset, x: str, **options) -> Explanation:
+    return explain_memory(memory, Request(x, load=lambda config, data_dir: dataset, **options))
+
+
+def by_prototypes(saved: SavedModel, x: str, dataset: Dataset = DATA, **options) -> Explanation:
+    return explained(prototype_memory(saved), dataset, x, **options)
+
+
+def by_kernel(
+    dataset: Dataset, x: str, metrics=None, kernel: str = "gaussian", bandwidth=0.5, **options
+) -> Explanation:
+    config = run_config(dataset.config, kind="kernel_regression", kernel=kernel, bandwidth=bandwidth)
+    return explained(kernel_memory(config, metrics or {}, dataset), dataset, x, **options)
 
 
 def idw_weights(query: np.ndarray, keys: np.ndarray) -> np.ndarray:
@@ -50,7 +62,7 @@ def arrays(saved: SavedModel) -> tuple[np.ndarray, np.ndarray]:
 def test_prototypes_come_with_weights_values_and_what_they_add():
     saved = model()
     keys, values = arrays(saved)
-    found = explain_memory(prototype_memory(saved), request(DATA, "two_moons:test:2", top=4))
+    found = by_prototypes(saved, "two_moons:test:2", top=4)
     weights = idw_weights(DATA.test.inputs[2], keys)
     order = np.argsort(-weights)
     np.testing.assert_allclose(found.answer.outputs, weights @ values, atol=1e-6)
@@ -70,55 +82,38 @@ def test_prototypes_come_with_weights_values_and_what_they_add():
         np.testing.assert_allclose(layer.curves[label], np.sort(of_class)[::-1], atol=1e-6)
 
 
-def test_a_mask_of_prototypes_removes_those_of_a_class_and_normalises_the_rest():
-    saved = model()
+@pytest.mark.parametrize("names", [[], ["mnist", "fashion_mnist"]], ids=["one data set", "joint"])
+def test_a_mask_of_prototypes_removes_those_of_a_class_and_normalises_the_rest(names):
+    tasks = np.arange(len(DATA.test)) % 2 if names else None
+    data = replace(DATA, test=replace(DATA.test, tasks=tasks))
+    saved = model(data, {"name": "joint", "of": names} if names else "two_moons")
+    effect = by_prototypes(saved, "11,12,13", data, masks=["label=b"]).effect
     keys, values = arrays(saved)
     kept = values.argmax(1) != 1
-    found = explain_memory(prototype_memory(saved), request(DATA, "two_moons:test:2", masks=["label=b"]))
-    effect = found.effect
     assert effect is not None and (effect.removed, effect.size) == ((~kept).sum(), 6)
-    expected = idw_weights(DATA.test.inputs[2], keys[kept]) @ values[kept]
-    np.testing.assert_allclose(effect.answer.outputs, expected, atol=1e-6)
-    [change] = effect.accuracy
-    every = DATA.test.inputs[:, None]
-    before = (idw_weights(every, keys) @ values).argmax(1)
-    after = (idw_weights(every, keys[kept]) @ values[kept]).argmax(1)
-    labels = DATA.test.labels
-    assert (change.name, change.n) == ("test", len(labels))
-    assert (change.before, change.after) == ((before == labels).mean(), (after == labels).mean())
-
-
-def test_a_mask_measures_the_accuracy_of_prototypes_on_each_part_of_a_joint_data_set():
-    tasks = np.arange(len(DATA.test)) % 2
-    joint = replace(DATA, test=replace(DATA.test, tasks=tasks))
-    saved = model(joint, {"name": "joint", "of": ["mnist", "fashion_mnist"]})
-    effect = explain_memory(prototype_memory(saved), request(joint, "11,12,13", masks=["label=b"])).effect
-    assert effect is not None
-    keys, values = arrays(saved)
-    kept = values.argmax(1) != 1
+    query = SCALING.apply(np.array([11.0, 12, 13]))
+    np.testing.assert_allclose(effect.answer.outputs, idw_weights(query, keys[kept]) @ values[kept], atol=1e-6)
     right = [
-        (idw_weights(DATA.test.inputs[:, None], keys[rows]) @ values[rows]).argmax(1) == DATA.test.labels
-        for rows in (slice(None), kept)
+        (idw_weights(DATA.test.inputs[:, None], keys[some]) @ values[some]).argmax(1) == DATA.test.labels
+        for some in (slice(None), kept)
     ]
-    expected = [
-        (f"test {name}", (tasks == task).sum(), *(hits[tasks == task].mean() for hits in right))
-        for task, name in enumerate(("mnist", "fashion_mnist"))
-    ]
+    parts = {f"test {name}": tasks == task for task, name in enumerate(names)} or {"test": np.full(11, fill_value=True)}
+    expected = [(name, rows.sum(), *(hits[rows].mean() for hits in right)) for name, rows in parts.items()]
     assert [(change.name, change.n, change.before, change.after) for change in effect.accuracy] == expected
 
 
 def test_without_the_training_data_a_mask_changes_the_answer_alone():
     other = replace(DATA, sha256="1" * 64)
-    found = explain_memory(prototype_memory(model()), request(other, "1,2,3", masks=["label=b"]))
+    found = by_prototypes(model(), "1,2,3", masks=["label=b"], dataset=other)
     assert found.effect is not None and found.effect.accuracy == ()
     assert found.warnings[0].startswith("the effect on the test data is not measured: the data two_moons is not what")
 
 
 def test_the_prototype_of_a_patch_is_called_so():
     before = model()
-    label = (explain_memory(prototype_memory(before), request(DATA, "12,9,11")).answer.label + 1) % 3
+    label = (by_prototypes(before, "12,9,11").answer.label + 1) % 3
     saved = before.patch([12.0, 9.0, 11.0], label)
-    found = explain_memory(prototype_memory(saved), request(DATA, "12,9,11", top=1))
+    found = by_prototypes(saved, "12,9,11", top=1)
     assert found.layers[0].items[0].source == "prototype 6 (patch 1)"
     assert found.answer.label == label
 
@@ -126,7 +121,7 @@ def test_the_prototype_of_a_patch_is_called_so():
 def test_a_regression_has_values_in_its_own_units_and_no_classes():
     saved = model(NUMBERS, "sine")
     keys, values = arrays(saved)
-    found = explain_memory(prototype_memory(saved), request(NUMBERS, "sine:test:1"))
+    found = by_prototypes(saved, "sine:test:1", dataset=NUMBERS)
     weights = idw_weights(NUMBERS.test.inputs[1], keys)
     np.testing.assert_allclose(found.answer.outputs, 5 + 3 * weights @ values, rtol=1e-5)
     np.testing.assert_allclose(found.query.target, 5 + 3 * NUMBERS.test.targets[1].astype(np.float64), rtol=1e-6)
@@ -135,16 +130,14 @@ def test_a_regression_has_values_in_its_own_units_and_no_classes():
     assert (found.answer.label, layer.items[0].label, layer.items[0].contribution) == (None, None, None)
     assert (layer.totals.size, layer.curves) == (0, ())
     with pytest.raises(ExplanationError, match="mask: the data set sine has no classes"):
-        explain_memory(prototype_memory(saved), request(NUMBERS, "1,2,3", masks=["label=0"]))
+        by_prototypes(saved, "1,2,3", masks=["label=0"], dataset=NUMBERS)
 
 
 def test_a_head_attends_to_prototypes_in_feature_space_shown_as_training_inputs():
     config = run_config("two_moons", kind="network", encoder="mlp", width=4, head="idw", prototypes=5, epsilon=0.1)
     network = initial_network(config.model, DATA, np.random.default_rng(0))
     nearest = np.arange(5)[::-1].copy()
-    found = explain_memory(
-        head_memory(config, network, nearest, DATA), request(DATA, "two_moons:test:3", masks=["label=a"])
-    )
+    found = explained(head_memory(config, network, nearest, DATA), DATA, "two_moons:test:3", masks=["label=a"])
     features = network.features(DATA.test.inputs)
     keys, values = (part.detach().numpy() for part in (network.head.keys, network.head.values))
     weights = idw_weights(features[3], keys)
@@ -160,8 +153,7 @@ def test_a_head_attends_to_prototypes_in_feature_space_shown_as_training_inputs(
 
 
 def test_kernel_regression_attends_to_training_samples():
-    config = run_config("two_moons", kind="kernel_regression", kernel="gaussian", bandwidth=0.5)
-    found = explain_memory(kernel_memory(config, {}, DATA), request(DATA, "two_moons:test:4", masks=["label=2"]))
+    found = by_kernel(DATA, "two_moons:test:4", masks=["label=2"])
     kernel = np.exp(-((DATA.test.inputs[4].astype(np.float64) - DATA.train.inputs) ** 2).sum(1) / 0.5)
     weights = kernel / kernel.sum()
     expected = [weights[DATA.train.labels == label].sum() for label in range(3)]
@@ -176,15 +168,13 @@ def test_kernel_regression_attends_to_training_samples():
 
 
 def test_the_bandwidth_is_the_one_that_the_run_has_chosen():
-    config = run_config("two_moons", kind="kernel_regression", kernel="boxcar", bandwidth="loo")
-    request_ = request(DATA, "two_moons:test:4")
-    wide = explain_memory(kernel_memory(config, {("train", "bandwidth"): 100.0}, DATA), request_)
+    chosen = {("train", "bandwidth"): 100.0}
+    wide = by_kernel(DATA, "two_moons:test:4", chosen, kernel="boxcar", bandwidth="loo")
     np.testing.assert_allclose([item.weight for item in wide.layers[0].items], 1 / len(DATA.train), rtol=1e-6)
 
 
 def test_a_query_without_neighbours_gets_the_mean_and_says_so():
-    config = run_config("two_moons", kind="kernel_regression", kernel="boxcar", bandwidth=0.01)
-    found = explain_memory(kernel_memory(config, {}, DATA), request(DATA, "500,500,500"))
+    found = by_kernel(DATA, "500,500,500", kernel="boxcar", bandwidth=0.01)
     assert found.warnings == ("no training sample is within the bandwidth: the answer is the mean of all",)
     assert found.layers[0].items == () and not found.layers[0].totals.any()
     frequencies = np.bincount(DATA.train.labels) / len(DATA.train)
@@ -192,48 +182,29 @@ def test_a_query_without_neighbours_gets_the_mean_and_says_so():
 
 
 def test_kernel_regression_of_numbers_has_their_targets():
-    config = run_config("sine", kind="kernel_regression", kernel="gaussian", bandwidth=0.5)
-    found = explain_memory(kernel_memory(config, {}, NUMBERS), request(NUMBERS, "sine:test:0", top=1))
-    [item] = found.layers[0].items
+    [item] = by_kernel(NUMBERS, "sine:test:0", top=1).layers[0].items
     np.testing.assert_allclose(item.value, 5 + 3 * NUMBERS.train.targets[item.row].astype(np.float64), rtol=1e-6)
 
 
-KINDS = {
-    "linear head": ({"kind": "network", "encoder": "mlp"}, "the network has no memory: its head is linear"),
-    "not recorded": ({"kind": "mlp"}, r"the run has no memory: its training was not recorded \(train it with record"),
-    "baseline": ({"kind": "baseline", "method": "kmeans"}, "the answers of a run of kind baseline cannot be explained"),
-    "hash table": (
-        {"kind": "hash_table", "similarity": "cosine"},
-        "the answers of a run of kind hash_table cannot be explained",
-    ),
-}
+REFUSED = [
+    ({"kind": "network", "encoder": "mlp"}, "the network has no memory: its head is linear"),
+    ({"kind": "mlp"}, r"the run has no memory: its training was not recorded \(train it with record"),
+    ({"kind": "baseline", "method": "kmeans"}, "the answers of a run of kind baseline cannot be explained"),
+    ({"kind": "hash_table", "similarity": "idw"}, "the answers of a run of kind hash_table cannot be explained"),
+    ({}, "the run is planned: it has no model"),
+]
 
 
-@pytest.fixture(scope="module")
-def planned(tmp_path_factory) -> tuple[Results, dict[str, str]]:
-    results = Results(tmp_path_factory.mktemp("planned") / "results.db")
-    data = {"hash table": "lookup"}
-    configs = {name: run_config(data.get(name, "two_moons"), **settings) for name, (settings, _) in KINDS.items()}
-    configs["prototypes"] = run_config("two_moons")
-    results.plan(list(configs.values()))
-    return results, {name: config.run_key for name, config in configs.items()}
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_run_without_memory_is_refused(planned, name):
-    results, keys = planned
-    with pytest.raises(ExplanationError, match=KINDS[name][1]) as caught:
-        explain(keys[name], "0,1", results)
-    assert caught.value.exit_code == 2
-
-
-def test_a_run_that_is_not_complete_has_no_model(planned):
-    results, keys = planned
-    with pytest.raises(TrainingError, match="the run is planned: it has no model"):
-        explain(keys["prototypes"], "0,1", results)
-
-
-def test_what_is_neither_a_file_nor_a_key_is_refused():
+def test_what_has_no_memory_is_refused(tmp_path):
+    results = Results(tmp_path / "results.db")
+    for settings, message in REFUSED:
+        config = run_config("lookup" if "similarity" in settings else "two_moons", **settings)
+        results.plan([config])
+        with pytest.raises((ExplanationError, TrainingError), match=message) as caught:
+            explain(config.run_key, "0,1", results)
+        assert caught.value.exit_code == (2 if settings else 1)
+    with pytest.raises(ResultsError, match="no run has a key that begins with 'abc'"):
+        explain("abc", "0,1", results)
     with pytest.raises(ExplanationError, match=r"model: 'model.txt' is neither a model file \(.pt, .safetensors\) nor"):
         explain("model.txt", "0,1", "absent.db")
 
