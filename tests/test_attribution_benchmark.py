@@ -1,0 +1,250 @@
+"""The benchmark of attribution: its measures, TracIn, and the scores of the dual form."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from torch import nn
+from torch.nn import functional
+
+from benchmarks.attribution.baselines import other_labels_nearby, pixel_similarity
+from benchmarks.attribution.comparison import print_tables
+from benchmarks.attribution.dual import DualScores
+from benchmarks.attribution.experiments import explained
+from benchmarks.attribution.measures import (
+    ceiling,
+    detection,
+    linear_datamodeling_scores,
+    mean_with_interval,
+    random_halves,
+    rank_correlations,
+    top_rows,
+)
+from benchmarks.attribution.recorded import record, with_flipped_labels
+from benchmarks.attribution.retraining import retrained
+from benchmarks.attribution.sizes import SMALL
+from benchmarks.attribution.tracin import TracIn
+from benchmarks.workloads import blobs
+from idwbench.dual.attribution import layer_queries, row_contributions
+from idwbench.dual.recorder import Recorder
+from idwbench.dual.recording import Recording, RecordingFacts
+from idwbench.runs.protocol import Protocol
+from idwbench.training.module_training import ModuleTraining
+
+# Measures
+
+
+def test_the_exact_influence_on_a_linear_regression_has_a_score_near_1():
+    generator = np.random.default_rng(0)
+    inputs, queries = generator.normal(size=(200, 3)), generator.normal(size=(8, 3))
+    targets = inputs @ [1.0, -2.0, 0.5] + generator.normal(size=200)
+    subsets = random_halves(len(inputs), 40, np.random.default_rng(1))
+    fits = [np.linalg.lstsq(inputs[rows], targets[rows], rcond=None)[0] for rows in subsets]
+    outputs = np.stack([queries @ fit for fit in fits])
+    residuals = targets - inputs @ np.linalg.lstsq(inputs, targets, rcond=None)[0]
+    influence = queries @ np.linalg.inv(inputs.T @ inputs) @ (inputs * residuals[:, None]).T
+    assert linear_datamodeling_scores(influence, subsets, outputs).min() > 0.95
+    assert linear_datamodeling_scores(-influence, subsets, outputs).max() < -0.95
+    chance = np.random.default_rng(2).normal(size=influence.shape)
+    assert abs(linear_datamodeling_scores(chance, subsets, outputs).mean()) < 0.2
+
+
+def test_rank_correlations_are_those_of_scipy_and_0_for_a_constant():
+    first, second = np.random.default_rng(0).integers(0, 5, size=(2, 30, 4))  # with ties
+    expected = [spearmanr(first[:, column], second[:, column]).statistic for column in range(4)]
+    np.testing.assert_allclose(rank_correlations(first, second), expected, atol=1e-12)
+    assert rank_correlations(np.ones((30, 4)), second).tolist() == [0, 0, 0, 0]
+
+
+def test_the_ceiling_is_the_correlation_of_the_truth_with_noisy_outputs():
+    generator = np.random.default_rng(0)
+    truth = generator.normal(size=(400, 5))
+    outputs = truth + 2 * generator.normal(size=(8, 400, 5))
+    reached = rank_correlations(truth, outputs.mean(0))
+    np.testing.assert_allclose(ceiling(outputs).mean(), reached.mean(), atol=0.05)
+    np.testing.assert_allclose(ceiling(np.stack([truth] * 4)), 1)
+
+
+def test_halves_intervals_detection_and_top_rows_on_small_numbers():
+    halves = random_halves(11, 6, np.random.default_rng(0))
+    assert halves.sum(1).tolist() == [5] * 6 and len(np.unique(halves, axis=0)) > 1
+    values = np.random.default_rng(0).normal(size=100)
+    mean = mean_with_interval(values)
+    assert mean == mean_with_interval(values)  # the same each time
+    assert mean.value == values.mean()
+    error = values.std(ddof=1) / 10
+    np.testing.assert_allclose([mean.low, mean.high], values.mean() + error * np.array([-1.96, 1.96]), atol=0.05)
+    assert str(mean_with_interval(np.full(3, 0.5))) == "0.500 [0.500, 0.500]"
+    flipped = np.array([True, False, False, True])
+    ranked = [np.array([3.0, 1.0, 0.0, 2.0]), np.array([0.0, 2.0, 3.0, 1.0]), np.zeros(4)]
+    assert [detection(scores, flipped) for scores in ranked] == [1, 0, 0.5]
+    assert top_rows(np.array([1.0, 3.0, 2.0, 3.0, 0.0]), 3).tolist() == [1, 3, 2]  # ties go by row
+
+
+# TracIn
+
+
+@pytest.fixture
+def task():
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(12, 4)).astype(np.float32)
+    return inputs, generator.integers(0, 3, size=12), generator.normal(size=(5, 4)).astype(np.float32), np.arange(5) % 3
+
+
+def gradients(module, inputs, labels, number):
+    """The gradient of a number of each input, flat."""
+    rows = []
+    for row, label in zip(torch.from_numpy(inputs), torch.from_numpy(labels), strict=True):
+        module.zero_grad()
+        number(module(row[None]), label[None]).backward()
+        rows.append(torch.cat([parameter.grad.flatten() for parameter in module.parameters()]))
+    return torch.stack(rows).numpy()
+
+
+NUMBERS = {"loss": functional.cross_entropy, "logit": lambda outputs, label: -outputs[0, label].sum()}
+
+
+@pytest.mark.parametrize("explained", NUMBERS)
+def test_tracin_is_the_product_of_gradients_at_the_checkpoints(task, explained):
+    inputs, labels, queries, answers = task
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+    states = [{name: value + shift for name, value in module.state_dict().items()} for shift in (0.0, 1.0)]
+    expected = 0
+    for state in states:
+        module.load_state_dict(state)
+        trained = gradients(module, inputs, labels, functional.cross_entropy)
+        asked = gradients(module, queries, answers, NUMBERS[explained])
+        expected = expected + 0.1 * asked @ trained.T
+    tracin = TracIn(module, None, states, 0.1, inputs, labels, explained, batch_size=5)
+    np.testing.assert_allclose(tracin.scores(queries, answers), expected, rtol=1e-4, atol=1e-5)
+    everything = TracIn(module, None, states, 0.1, inputs, labels, "loss", batch_size=5).scores(inputs, labels)
+    np.testing.assert_allclose(tracin.self_influence(), np.diag(everything), rtol=1e-4)
+
+
+def test_tracin_at_each_step_is_the_contribution_to_a_linear_layer(task, tmp_path):
+    """The gradient of a query's logit is the query at every checkpoint, and that of a row is recorded."""
+    inputs, labels, queries, answers = task
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 3, bias=False))
+    states = [{name: tensor.clone() for name, tensor in module.state_dict().items()}]
+
+    def keep():
+        states.append({name: tensor.clone() for name, tensor in module.state_dict().items()})
+        return {}
+
+    rows, steps, rate = np.arange(len(inputs)), 5, 0.5
+    facts, slots = RecordingFacts("run", "data"), steps * len(rows)
+    recorder = Recorder({"0": module[0]}, tmp_path / "run", facts, steps=steps, slots=slots)
+    ModuleTraining(
+        module,
+        Protocol(epochs=steps, batch_size=12, learning_rate=rate, optimizer="sgd", schedule="constant"),
+        lambda batch: functional.cross_entropy(
+            module(torch.from_numpy(inputs[batch])), torch.from_numpy(labels[batch]), reduction="none"
+        ),
+        lambda generator, epoch: [rows],
+        np.random.default_rng(0),
+        evaluate=keep,
+        recorder=recorder,
+    ).train()
+    recorder.finish()
+    asked = layer_queries(module, {"0": module[0]}, queries, answers)["0"]
+    memory = Recording.open(tmp_path / "run").layers["0"]
+    found = row_contributions(memory, np.tile(rows, steps), len(rows), asked)
+    tracin = TracIn(module, "0", states[:steps], rate / len(rows), inputs, labels)
+    np.testing.assert_allclose(found, tracin.scores(queries, answers), atol=1e-6)
+    fewer = TracIn(module, "0", states[1:2], rate * steps / len(rows), inputs, labels).scores(queries, answers)
+    assert np.abs(found - fewer).max() > 1e-2
+
+
+# The comparison
+
+
+@pytest.fixture
+def size():
+    training = {"rows": 40, "width": 5, "epochs": 2, "batch_size": 8, "checkpoints": 2}
+    scored = {"halves": 4, "half_seeds": 2, "queries": 6, "flip_seeds": 1, "neighbours": 3, "timed_queries": 6}
+    return replace(SMALL, **training, **scored, removal_queries=2, removed=10, removal_seeds=2)
+
+
+@pytest.fixture
+def dataset():
+    return blobs(40, 6, n_classes=3, n_test=12)
+
+
+def test_a_network_that_is_trained_again_on_all_rows_is_the_recorded_one(dataset, size, tmp_path):
+    recorded = record(dataset, size, tmp_path / "run", seed=3)
+    again = retrained(recorded.config, dataset, np.arange(40), seed=3)
+    without = retrained(recorded.config, dataset, np.arange(1, 40), seed=3)
+    for name, tensor in recorded.network.state_dict().items():
+        assert (tensor == again.state_dict()[name]).all()
+        assert (tensor == recorded.checkpoints[-1][name]).all()
+        assert not name.endswith("weight") or (tensor != without.state_dict()[name]).any()
+    assert len(recorded.checkpoints) == 2
+    assert len(recorded.recording.rows) == 80
+
+
+def test_the_scores_of_the_dual_form_are_attention_and_what_makes_the_logit(dataset, size, tmp_path):
+    recorded = record(dataset, size, tmp_path / "run")
+    dual, queries, answers = DualScores(recorded), dataset.test.inputs, recorded.network.predict(dataset.test.inputs)
+    first = dual.attention("layer_0", queries, answers)
+    np.testing.assert_allclose(first, 2 * (queries @ dataset.train.inputs.T + 1), rtol=1e-4, atol=1e-4)  # two visits
+    signs = np.where(dataset.train.labels == answers[:, None], 1, -0.5)
+    np.testing.assert_allclose(dual.signed("layer_0", queries, answers), first * signs, rtol=1e-6)
+    parts = [dual.contributions([name], queries, answers) for name in dual.layers]
+    np.testing.assert_allclose(dual.contributions(dual.layers, queries, answers), sum(parts), atol=1e-5)
+    memory = recorded.recording.layers["layer_2"]
+    network = replace_last_layer(recorded.network, memory.initial[:, :-1], memory.initial[:, -1])
+    initial = network.outputs(queries)[np.arange(12), answers]
+    logits = recorded.network.outputs(queries)[np.arange(12), answers]
+    np.testing.assert_allclose(parts[-1].sum(1) + initial, logits, atol=1e-4)
+    own = dual.contributions(dual.layers, dataset.train.inputs, dataset.train.labels)
+    np.testing.assert_allclose(dual.own(dual.layers), np.diag(own), atol=1e-4)
+
+
+def replace_last_layer(network, weight, bias):
+    changed = copy.deepcopy(network)
+    changed.layer_2.weight.data = torch.from_numpy(weight.copy())
+    changed.layer_2.bias.data = torch.from_numpy(bias.copy())
+    return changed
+
+
+def test_flipped_labels_are_other_labels(dataset):
+    changed, flipped = with_flipped_labels(dataset, 0.1, np.random.default_rng(0))
+    assert flipped.sum() == 4
+    assert ((changed.train.labels != dataset.train.labels) == flipped).all()
+
+
+def test_log_odds_are_the_logit_without_that_of_all_others():
+    logits = np.random.default_rng(0).normal(size=(2, 3, 4))
+    answers = np.array([1, 0, 3])
+    found = explained(logits, answers)
+    odds = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    chance = odds[:, np.arange(3), answers]
+    np.testing.assert_array_equal(found["logit"], logits[:, np.arange(3), answers])
+    np.testing.assert_allclose(found["log odds"], np.log(chance / (1 - chance)))
+
+
+def test_the_labels_of_the_nearest_rows_leave_the_row_itself_out():
+    inputs = np.array([[0.0], [1], [2], [10], [11]], np.float32)
+    labels = np.array([0, 0, 1, 1, 1])
+    scores = pixel_similarity(inputs[1:4], inputs)
+    np.testing.assert_allclose(scores[0], [-1, 0, -1, -9, -10])
+    assert other_labels_nearby(scores, np.array([1, 2, 3]), labels, 2).tolist() == [0.5, 1.0, 0.0]
+
+
+@pytest.mark.slow
+def test_a_comparison_has_a_row_for_each_method_in_each_table(dataset, size, tmp_path, capsys):
+    print_tables(dataset, size, tmp_path, np.random.default_rng(0))
+    tables = capsys.readouterr().out.split("| --- ")[1:]
+    assert len(tables) == 4
+    titles = [[line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")] for table in tables]
+    assert {"contribution, all layers", "TracInCP, of the loss", "nearest images", "chance"} <= set(titles[0])
+    assert {"attention, layer 0", "TracInCPFast, of the logit", "ceiling"} <= set(titles[1])
+    assert {"attention, layer 2", "TracInCP, of the logit", "nearest images"} <= set(titles[2])
+    assert {"contribution, layer 2", "TracInCPFast, of the logit", "random rows"} <= set(titles[3])
