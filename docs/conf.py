@@ -6,7 +6,6 @@ results/published/ are the same on the site and on a code host.
 
 from __future__ import annotations
 
-import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from pygments.lexers.special import TextLexer
 
 import idwbench
 
-logging.getLogger("alembic").setLevel(logging.WARNING)  # the examples make databases
 
 project, author = "idwbench", "the idwbench authors"
 copyright = "the idwbench authors, MIT licence"

@@ -19,7 +19,6 @@ import idwbench
 from idwbench.cli.app import COMMANDS, RUNS
 
 PACKAGE = Path(idwbench.__file__).parent
-# Alembic runs the migrations itself.
 FILES = [path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts]
 # Building blocks of one module that others have no use for.
 INTERNAL = {"idwbench.cli.app": {"LazyCommands", "OneLineErrors", "options"}}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
@@ -15,19 +14,12 @@ from idwbench.results.database import to_json
 from idwbench.results.tables import insert_rows, rows_by_key, runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import FileConfig, dataset_identity
-from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.settings import is_storable
 
-__all__ = ["PLANNED_COLUMNS", "plan_runs", "register_sweep"]
+__all__ = ["plan_runs", "register_sweep"]
 
 # Settings of the protocol with a column of their own.
 _PROTOCOL_COLUMNS = ("epochs", "batch_size", "learning_rate", "optimizer", "schedule")
-# Those that runs of one setting share.
-_SHARED_COLUMNS = (
-    *("dataset", "dataset_name", "dataset_parameters", "model", "parameters", "method", "prototypes", "plugin_sha256"),
-    *("power", "epsilon", "protocol", *_PROTOCOL_COLUMNS, "state", "attempt", "created_at"),
-)
-PLANNED_COLUMNS = (*_SHARED_COLUMNS, "run_key", "seed", "config")
 
 
 def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]:
@@ -37,10 +29,29 @@ def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]
     """
     by_key = {config.run_key: config for config in configs}
     stored = rows_by_key(connection, by_key)
-    rows = _planned_rows({key: config for key, config in by_key.items() if key not in stored}, connection.dialect)
-    insert_rows(connection, runs, rows, PLANNED_COLUMNS, new_only="run_key")
+    now, dialect = datetime.now(UTC), connection.dialect
+    # What runs of one setting share is converted once, which takes longer than the insert.
+    settings: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+    names: tuple[str, ...] = ()
+    rows = []
+    for key, config in by_key.items():
+        if key not in stored:
+            if config.setting_key not in settings:
+                columns = {**_setting_columns(config), "created_at": now}
+                names = (*columns, "run_key", "seed", "config")
+                shared = tuple(_converted(runs.c[name], value, dialect) for name, value in columns.items())
+                settings[config.setting_key] = shared, config.model_dump(mode="json")
+            shared, content = settings[config.setting_key]
+            rows.append((*shared, key, config.seed, to_json({**content, "seed": config.seed})))
+    insert_rows(connection, runs, rows, names, new_only="run_key")
     _relocate(connection, by_key.values())
     return list(by_key)
+
+
+def _converted(column: Column[Any], value: Any, dialect: Dialect) -> Any:
+    """Return the value of a column as the driver takes it."""
+    convert = column.type.dialect_impl(dialect).bind_processor(dialect)
+    return value if convert is None else convert(value)
 
 
 def _relocate(connection: Connection, planned: Iterable[RunConfig]) -> None:
@@ -98,43 +109,26 @@ def register_sweep(
     return keys
 
 
-def _planned_rows(configs: Mapping[str, RunConfig], dialect: Dialect) -> list[tuple[Any, ...]]:
-    """Return the rows of planned runs, by their keys, as the driver takes them, with `PLANNED_COLUMNS`.
+def _setting_columns(config: RunConfig) -> dict[str, Any]:
+    """Return the columns of a planned run; runs of one setting share all but the seed.
 
-    What runs of one setting share is computed once: conversions by SQLAlchemy and JSON take longer than the insert.
+    Those of settings that a model does not have, or that a rule chooses, are NULL.
     """
-    now = datetime.now(UTC)
-    settings: dict[str, tuple[Any, ...]] = {}
-    rows = []
-    for run_key, config in configs.items():
-        setting = config.setting_key
-        if setting not in settings:
-            settings[setting] = _shared_values(config, now, dialect)
-        rows.append((*settings[setting], run_key, config.seed, _config_json(config)))
-    return rows
-
-
-def _shared_values(config: RunConfig, now: datetime, dialect: Dialect) -> tuple[Any, ...]:
-    columns = {
+    model = config.model.model_dump(mode="json")
+    parameters = model.get("parameters", {})
+    numbers = {name: value for name, value in parameters.items() if not isinstance(value, str)}
+    return {
         **_dataset_columns(config),
-        **_model_columns(config.model),
+        "model": config.model.kind,
+        "parameters": parameters,
+        "method": config.model.method,
+        **{name: model.get(name) for name in ("prototypes", "plugin_sha256")},
+        **{name: numbers.get(name) for name in ("power", "epsilon")},
         "protocol": config.protocol.model_dump(mode="json"),
         **{name: getattr(config.protocol, name) for name in _PROTOCOL_COLUMNS},
         "state": "planned",
         "attempt": 0,
-        "created_at": now,
     }
-    return tuple(_converted(runs.c[name], columns[name], dialect) for name in _SHARED_COLUMNS)
-
-
-def _config_json(config: RunConfig) -> str:
-    """Return the JSON of a run, with the path of a file."""
-    text = config.canonical_json()
-    if not isinstance(config.dataset, FileConfig):
-        return text
-    content = json.loads(text)
-    content["dataset"]["path"] = config.dataset.path
-    return to_json(content)
 
 
 def _dataset_columns(config: RunConfig) -> dict[str, Any]:
@@ -144,23 +138,3 @@ def _dataset_columns(config: RunConfig) -> dict[str, Any]:
         "dataset_name": config.dataset.name,
         "dataset_parameters": config.dataset.model_dump(mode="json", exclude={"name", "path"}),
     }
-
-
-def _model_columns(model: ModelConfig) -> dict[str, Any]:
-    """Return the columns of a model; NULL for settings that it does not have, or that a rule chooses."""
-    content = model.model_dump(mode="json")
-    parameters = content.get("parameters", {})
-    numbers = {name: value for name, value in parameters.items() if not isinstance(value, str)}
-    return {
-        "model": model.kind,
-        "parameters": parameters,
-        "method": model.method,
-        **{name: content.get(name) for name in ("prototypes", "plugin_sha256")},
-        **{name: numbers.get(name) for name in ("power", "epsilon")},
-    }
-
-
-def _converted(column: Column[Any], value: Any, dialect: Dialect) -> Any:
-    """Return the value of a column as the driver takes it."""
-    convert = column.type.dialect_impl(dialect).bind_processor(dialect)
-    return value if convert is None else convert(value)

@@ -12,7 +12,6 @@ from sqlalchemy import Connection, Row, delete, select, update
 
 from idwbench.errors import OutputError, ResultsError
 from idwbench.results.leases import is_stale
-from idwbench.results.planning import PLANNED_COLUMNS
 from idwbench.results.tables import arrays, check_known, chunks, curves, metrics, rows_by_key, runs, sweep_runs
 
 __all__ = ["Removal", "remove_files", "remove_runs"]
@@ -43,7 +42,8 @@ def remove_runs(connection: Connection, run_keys: Sequence[str]) -> Removal:
             connection.execute(delete(table).where(table.c.run_id.in_(part)))
     kept = [key for key in keys if found[key].id in in_plans]
     gone = [key for key in keys if found[key].id not in in_plans]
-    outcome = dict.fromkeys({*runs.columns.keys()} - {"id", *PLANNED_COLUMNS}) | {"state": "planned", "attempt": 0}
+    names = runs.columns.keys()  # first those of the configuration, from the state on those of the outcome
+    outcome = dict.fromkeys({*names[names.index("state") :]} - {"created_at"}) | {"state": "planned", "attempt": 0}
     for keys_of, change in ((kept, update(runs).values(outcome)), (gone, delete(runs))):
         for part in chunks([found[key].id for key in keys_of]):
             connection.execute(change.where(runs.c.id.in_(part)))

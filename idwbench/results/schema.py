@@ -16,7 +16,7 @@ from idwbench.results.database import Database, explained
 from idwbench.results.tables import metadata, versions
 from idwbench.results.views import create_views, drop_views
 
-__all__ = ["VERSION", "VERSIONS", "check_schema", "stored_version", "upgrade_schema"]
+__all__ = ["VERSION", "VERSIONS", "check_schema", "upgrade_schema"]
 
 # Those of tables that this version reads or upgrades, in order: 0001 of idwbench 0.1.0, and two that were not released.
 VERSIONS = ("0001", "0002", "0003", "0004")
@@ -25,13 +25,6 @@ VERSION = VERSIONS[-1]
 _LOCK = 0x1D3B
 _FEW = 3
 _NO_RESULTS = "no results are stored there yet"
-
-
-def stored_version(connection: Connection) -> str | None:
-    """Return the version of the tables, or None."""
-    if not inspect(connection).has_table(versions.name):
-        return None
-    return connection.execute(select(versions.c.version_num)).scalar_one_or_none()
 
 
 def check_schema(database: Database) -> None:
@@ -45,7 +38,7 @@ def check_schema(database: Database) -> None:
     if database.path is not None and not database.path.exists():
         raise NoResultsError("does not exist", file=database.label, hint=_NO_RESULTS)
     with database.read() as connection:
-        version = _own_version(connection, database.label)
+        version = _version(connection, database.label)
     if version is None:
         raise NoResultsError("is empty", file=database.label, hint=_NO_RESULTS)
     if _is_older(version, database.label):
@@ -70,23 +63,27 @@ def upgrade_schema(database: Database) -> None:
             problem = f"its folder cannot be created: {error.strerror}"
             raise ResultsError(problem, file=database.path) from None
     with database.read() as connection:
-        version = _own_version(connection, database.label)
+        version = _version(connection, database.label)
     if version is None or _is_older(version, database.label):
         _migrate(database)
     # Last, so that the mode of another program's file does not change.
     database.use_write_ahead_log()
 
 
-def _own_version(connection: Connection, label: str) -> str | None:
-    """Return `stored_version`; raises `ResultsError` for an SQLite file of another program."""
-    version = stored_version(connection)
-    if version is None and connection.dialect.name == "sqlite":
-        inspector = inspect(connection)
-        found = sorted([*inspector.get_table_names(), *inspector.get_view_names()])
-        if found and versions.name not in found:
-            some = ", ".join([*found[:_FEW], *(["…"] if len(found) > _FEW else [])])
-            raise ResultsError(f"holds tables of another program: {some}", file=label, hint="use another file")
-    return version
+def _version(connection: Connection, label: str) -> str | None:
+    """Return the version of the tables, or None if there are none.
+
+    Raises:
+        ResultsError: an SQLite file has tables of another program.
+    """
+    inspector = inspect(connection)
+    if inspector.has_table(versions.name):
+        return connection.execute(select(versions.c.version_num)).scalar_one_or_none()
+    is_sqlite = connection.dialect.name == "sqlite"
+    if found := sorted([*inspector.get_table_names(), *inspector.get_view_names()]) if is_sqlite else []:
+        some = ", ".join([*found[:_FEW], *(["…"] if len(found) > _FEW else [])])
+        raise ResultsError(f"holds tables of another program: {some}", file=label, hint="use another file")
+    return None
 
 
 def _is_older(version: str, label: str) -> bool:
@@ -103,7 +100,7 @@ def _migrate(database: Database) -> None:
     with database.write() as connection:
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-        version = _own_version(connection, database.label)
+        version = _version(connection, database.label)
         if version is not None and not _is_older(version, database.label):
             return  # another process has upgraded it
         if version is not None and database.path is not None:
@@ -123,7 +120,7 @@ def _write_tables(connection: Connection, version: str | None) -> None:
         metadata.create_all(connection, checkfirst=False)
         connection.execute(insert(versions).values(version_num=VERSION))
     else:
-        from idwbench.results.migrations import migrate  # loads Alembic
+        from idwbench.results.migrations import migrate
 
         drop_views(connection)
         migrate(connection, version)

@@ -25,7 +25,7 @@ RUNS = 60
 def context() -> Iterator[BaseContext]:
     """New processes begin at a copy of one that has imported what they need, and that has opened no database."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "numpy", "alembic.command", "idwbench.results.store"])
+    context.set_forkserver_preload(["pytest", "numpy", "idwbench.results.store"])
     yield context
     forkserver._forkserver._stop()
 

@@ -29,7 +29,7 @@ protocol: {{epochs: 2, batch_size: 10}}
 seeds: {SEEDS}
 grid: {{method: idw, prototypes: {list(range(1, SETTINGS + 1))}}}
 """
-IMPORTS = ["idwbench.sweep.runner", "idwbench.training.selection", "alembic.command", "psycopg"]
+IMPORTS = ["idwbench.sweep.runner", "idwbench.training.selection", "psycopg"]
 
 
 @pytest.fixture(scope="module")
