@@ -14,7 +14,6 @@ from pygments.lexers.special import TextLexer
 
 import idwbench
 
-
 project, author = "idwbench", "the idwbench authors"
 copyright = "the idwbench authors, MIT licence"
 version = release = idwbench.__version__

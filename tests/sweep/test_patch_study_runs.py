@@ -1,4 +1,4 @@
-"""Sweeps with studies of patches: what they need is trained first; and baselines that cannot be fitted."""
+"""Sweeps with studies of patches: what they need is trained first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from engine_runs import replace_train, train_run
 
-from idwbench.errors import ConfigError, ResultsError, TrainingError
+from idwbench.errors import ResultsError, TrainingError
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.kinds.baseline import BaselineConfig
@@ -34,10 +34,6 @@ BASELINES = "  - {kind: baseline, method: [kmeans, samples], prototypes: 3}\n"
 def a_study(seed: int = 0, **settings: object) -> RunConfig:
     chosen = {"cases": "wrong", "prototypes": 2, "epochs": 2, **settings}
     return run_config(DATA, kind="patch_study", seed=seed, **chosen)
-
-
-def a_baseline(method: str = "kmeans", prototypes: int = 3) -> RunConfig:
-    return run_config(DATA, kind="baseline", method=method, prototypes=prototypes, epochs=2)
 
 
 def network_of(study: RunConfig) -> RunConfig:
@@ -81,16 +77,6 @@ def by_kind(db: Path) -> Counter[tuple[str, str]]:
     return Counter((run.config.model.kind, run.state) for run in Results(db, read_only=True).find_runs())
 
 
-def assert_all_kinds_share_one_table(db):
-    frame = Results(db).to_frame()
-    assert frame.model.value_counts().to_dict() == {"baseline": 4, "patch_study": 2, "prototypes": 2}
-    frame = frame.set_index("model")
-    assert frame.loc["patch_study", "test_accuracy"].isna().all()
-    assert frame.loc["baseline", "power"].isna().all()
-    assert frame.loc[["baseline", "prototypes"], ["test_accuracy", "train_coverage"]].notna().all(axis=None)
-    assert (frame.loc["patch_study", "cases"] == "wrong").all()
-
-
 # Files
 
 
@@ -103,15 +89,6 @@ def test_a_block_of_a_sweep_file_names_the_kind_of_its_runs(write):
     assert (study.cases, study.n_cases, study.parameters) == ("wrong", 200, {"power": 2.0, "epsilon": 1e-3})
     assert network_of(runs[0]) == runs[2]
     assert len({run.run_key for run in runs}) == 8
-
-
-def test_studies_that_differ_in_their_cases_alone_have_different_labels():
-    settings = ({"cases": "special"}, {"n_cases": 1}, {"n_cases": 200})
-    assert [a_study(**chosen).model.parameters_label for chosen in settings] == [
-        "p=2, ε=0.001, special cases",
-        "p=2, ε=0.001, 1 wrong input",
-        "p=2, ε=0.001, 200 wrong inputs",
-    ]
 
 
 # Sweeps
@@ -144,7 +121,6 @@ def test_networks_of_the_same_sweep_are_trained_before_their_studies_and_nothing
     before = {run.run_key: (run.attempt, run.finished_at) for run in Results(db).find_runs()}
     assert sweep(path, db).complete == 8
     assert {run.run_key: (run.attempt, run.finished_at) for run in Results(db).find_runs()} == before
-    assert_all_kinds_share_one_table(db)
 
 
 class Interrupt(Observer):
@@ -208,30 +184,10 @@ def test_the_study_of_a_diverged_network_is_diverged(write, db):
     assert results.load_arrays(run.run_key) == {}
 
 
-def test_a_network_of_other_data_is_refused(db, blobs):
+def test_a_study_without_its_network_or_with_one_of_other_data_is_refused(db, blobs):
     study = a_study()
+    with pytest.raises(ResultsError, match="no run has a key"):
+        train_run(study, blobs, results=Results(db))
     train(network_of(study), db, engine="torch")
     with pytest.raises(TrainingError, match=r"was trained on other data: the checksums differ"):
         train_run(study, blobs, results=Results(db))
-
-
-def test_a_study_without_its_network_is_refused(db, blobs):
-    with pytest.raises(ResultsError, match="no run has a key"):
-        train_run(a_study(), blobs, results=Results(db))
-
-
-# One run
-
-
-def test_too_many_prototypes_are_refused_before_the_database_is_created(db):
-    for config, n in ((a_baseline("samples", 21), 21), (a_study(prototypes=22, initialisation="samples"), 22)):
-        with pytest.raises(ConfigError) as caught:
-            train(config, db)
-        assert str(caught.value) == f"prototypes: expected at most 20, the number of training inputs, got {n}"
-    assert not db.exists()
-
-
-def test_a_baseline_that_cannot_be_fitted_is_refused_before_anything_is_trained(write, db):
-    with pytest.raises(ConfigError, match="prototypes: expected at most 20"):
-        sweep(write(BASELINES.replace("prototypes: 3", "prototypes: [3, 21]")), db)
-    assert {run.state for run in Results(db).find_runs()} == {"planned"}
