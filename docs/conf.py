@@ -32,6 +32,7 @@ include_patterns = ["*.md", "docs/**.md", "docs/**.rst", "results/published/**.m
 exclude_patterns = [".*", "benchmarks", "build", "dist", "examples", "idwbench", "idwbench.egg-info", "tests"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 html_theme = "furo"
+html_static_path, html_css_files = ["_static"], ["figures.css"]
 html_show_sourcelink = False
 html_copy_source = False
 
