@@ -138,10 +138,10 @@ BANDWIDTH = Parameter(
     minimum=1e-12,
     maximum=1e12,
     words=("scott", "loo"),
-    other_words="no rule",
+    other_words="a rule",
 )
 _POWER = Parameter(
-    *("power", 2.0, "p"), minimum=0.0, exclusive=True, maximum=1e12, words=("loo",), other_words="no rule"
+    *("power", 2.0, "p"), minimum=0.0, exclusive=True, maximum=1e12, words=("loo",), other_words="a rule"
 )
 _EPSILON = Parameter("epsilon", 0.0, symbol="ε", minimum=0.0)
 _SHEPARD = (_POWER, _EPSILON)

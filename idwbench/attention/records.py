@@ -34,7 +34,7 @@ class Parameter:
         maximum: Upper bound of the absolute value.
         choices: The valid words; empty for a number.
         words: Words that are valid beside numbers.
-        other_words: What messages call a word that is not among `words`.
+        other_words: What messages call `words` together.
         special: Numbers for which the score has a simpler form; such runs have stacks of their own.
         whole: Whether a number must be whole.
     """
@@ -50,7 +50,7 @@ class Parameter:
     special: tuple[float, ...] = ()
     whole: bool = False
     words: tuple[str, ...] = ()
-    other_words: str = "not valid"
+    other_words: str = "a valid word"
 
     def parse(self, value: object) -> ParameterValue:
         """Return `value` as a float or a word; ``true``, ``false`` and ``null`` of YAML can be words.
@@ -66,7 +66,7 @@ class Parameter:
             raise ConfigError(f"{value!r} is not valid", location=(self.name,), hint=hint)
         if self.words and isinstance(value, str):
             hint = did_you_mean(value, self.words)
-            raise ConfigError(f"{value!r} is no number and {self.other_words}", location=(self.name,), hint=hint)
+            raise ConfigError(f"{value!r} is neither a number nor {self.other_words}", location=(self.name,), hint=hint)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(f"expected a number, got {value!r}", location=(self.name,))
         number = float(value) if abs(value) < 1e300 else math.inf

@@ -95,7 +95,7 @@ def _explain_prompt(
 
     run = find_stored_run(model, db, ExplanationError)
     if run is None:
-        raise ExplanationError("a model file reads none; give the key of a stored run", location=("prompt",))
+        raise ExplanationError("a model file takes no prompt; give the key of a stored run", location=("prompt",))
     results = Results(db, read_only=True)
     with _progress() as on_slots:
         explained = explain_prompt(results, run.run_key, prompt, top, layer=layer, data_dir=data_dir, on_slots=on_slots)

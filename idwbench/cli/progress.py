@@ -203,7 +203,7 @@ class SweepProgress(RunProgress):
     def planned(self, total: int, to_do: int, running: int, failed: int) -> None:
         """Print the number of runs done, to do, trained by other processes, and failed."""
         super().planned(total, to_do, running, failed)
-        others = f", {running} in work elsewhere" if running else ""
+        others = f", {running} being trained elsewhere" if running else ""
         others += f", {failed} failed" if failed else ""
         echo(f"{self.name}: {total - to_do - running - failed} of {total} done, {to_do} to go{others}", err=True)
 
@@ -225,15 +225,15 @@ class SweepProgress(RunProgress):
                     self.settings[key].values[key] = value
 
     def waiting(self, left: int) -> None:
-        """Print a line when the number of runs in work elsewhere has changed."""
+        """Print a line when the number of runs being trained elsewhere has changed."""
         if left != self.left_elsewhere:
             self.left_elsewhere = left
-            echo(f"{self.name}: waiting for {count_label(left, 'run')} in work elsewhere", err=True)
+            echo(f"{self.name}: waiting for {count_label(left, 'run')} being trained elsewhere", err=True)
 
     def taken_over(self, runs: int) -> None:
         """Print the number of runs that another process has left."""
         self.to_do += runs
-        echo(f"{self.name}: {count_label(runs, 'run')} left by another process to go", err=True)
+        echo(f"{self.name}: {count_label(runs, 'run')} left by another process to train", err=True)
 
     def taken(self, configs: Sequence[RunConfig]) -> None:
         """Expect these runs no longer."""

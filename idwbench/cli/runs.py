@@ -135,7 +135,7 @@ def _format_of(output: Path) -> _Format:
     if output.suffix.lower() in _SUFFIXES:
         return _SUFFIXES[output.suffix.lower()]
     hint = "expected .csv, .parquet, or a folder with --format; idwbench export writes models"
-    raise ConfigError(f"the suffix of '{output}' names no format", location=("output",), hint=hint)
+    raise ConfigError(f"the suffix of '{output}' does not name a format", location=("output",), hint=hint)
 
 
 def _selected_keys(

@@ -56,7 +56,7 @@ def runs_replay(
     from idwbench.cli.progress import RunProgress
     from idwbench.sweep.replay import replay_run
 
-    with interruptible(lambda: "the stored result is as it was"), RunProgress() as progress:
+    with interruptible(lambda: "the stored result was not changed"), RunProgress() as progress:
         replay = replay_run(run, db, data_dir=data_dir, observer=progress)
     if json:
         metrics = {"_".join(key): {"stored": pair[0], "new": pair[1]} for key, pair in replay.metrics.items()}

@@ -26,7 +26,7 @@ __all__ = ["OPTIONS", "plain_lines", "runs_watch", "time_left_label", "view_of"]
 OPTIONS = {
     "sweep": argument("Name of a sweep; all that have not ended if not given."),
     "once": option("Print the progress once and end."),
-    "interval": option("Seconds between two looks at the database.", min=0.1),
+    "interval": option("Seconds between two readings of the database.", min=0.1),
 }
 _COLOURS = {"running": "green", "stale": "yellow", "planned": "dim", "diverged": "magenta", "failed": "red"}
 _BAR = 24  # columns

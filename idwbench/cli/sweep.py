@@ -158,6 +158,6 @@ def _exit_code(status: SweepStatus, n_failed: int, most: int | None) -> int:
         stopped = f"stopped after {count_label(n_failed, 'failure')}"
         echo(f"{stopped}: {count_label(left, 'run')} to go; the same command continues", err=True)
     elif left:
-        words = f"{count_label(left, 'run')} {'are' if left > 1 else 'is'} in work elsewhere"
+        words = f"{count_label(left, 'run')} {'are' if left > 1 else 'is'} being trained elsewhere"
         echo(f"{words}; --wait waits for them", err=True)
     return 1 if status.failed or n_failed else 3 if left else 0

@@ -38,7 +38,7 @@ OPTIONS = {
     "dataset_option": option(
         "A setting of the data set, KEY=VALUE (noise=0.2, label=species); may be repeated.", panel=DATA
     ),
-    "retrain": option("Train also if the database has this run.", panel=TRAINING),
+    "retrain": option("Train even if the database has this run.", panel=TRAINING),
 }
 
 

@@ -80,7 +80,7 @@ class Split:
         """Check the arrays; compiled kernels do not."""
         inputs, targets = self.inputs, self.targets
         if inputs.ndim != 2 or len(inputs) == 0 or len(targets) != len(inputs):
-            raise ValueError(f"inputs {inputs.shape} and targets {targets.shape} make no split")
+            raise ValueError(f"inputs {inputs.shape} and targets {targets.shape} do not form a split")
         if inputs.dtype != np.float32 or (targets.dtype, targets.ndim) not in _TARGETS:
             raise ValueError(
                 "expected float32 inputs with int64 labels (n,) or float32 targets (n, outputs), got "

@@ -147,7 +147,7 @@ class RecordingFacts:
         """
         if not folder.is_dir():
             problem = "there is no recording: it was moved or deleted, or the run was not recorded"
-            raise RecordingError(problem, file=folder, hint="train the run again to record it anew")
+            raise RecordingError(problem, file=folder, hint="train the run again to record it")
         from pydantic import TypeAdapter
 
         path = folder / FILE
@@ -162,7 +162,7 @@ class RecordingFacts:
         if name != FORMAT:
             raise RecordingError(f"has the format {name!r}, expected '{FORMAT}'", file=path)
         if is_damaged:
-            raise RecordingError("is damaged: it has another checksum", file=path)
+            raise RecordingError("is damaged: it has a different checksum", file=path)
         return facts
 
     def mapped_arrays(self, folder: Path, mode: Literal["c", "r+"] = "c") -> dict[str, Array]:
@@ -231,10 +231,12 @@ class Recording:
             raise RecordingError("the recording is of another model: the parameters differ", file=folder)
         recording = cls.read(folder, facts)
         if recording.final_sha256 != facts.parameters_sha256:
-            raise RecordingError("the recording is damaged: the final parameters have another checksum", file=folder)
+            raise RecordingError(
+                "the recording is damaged: the final parameters have a different checksum", file=folder
+            )
         for name, checksum in facts.checksums.items():
             if file_checksum(folder / f"{name}.npy") != checksum:
-                raise RecordingError("is damaged: it has another checksum", file=folder / f"{name}.npy")
+                raise RecordingError("is damaged: it has a different checksum", file=folder / f"{name}.npy")
         return recording
 
     @classmethod

@@ -84,7 +84,7 @@ def _method_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"parameters: expected a dict or None, got {extra!r}")
     numbers = {str(name): plain(value) for name, value in (extra or {}).items()}
     if others := [name for name in numbers if name in (*Protocol.model_fields, *PrototypesConfig.model_fields)]:
-        raise ValueError(f"parameters: {others[0]!r} is no parameter of a method")
+        raise ValueError(f"parameters: {others[0]!r} is not a parameter of any method")
     for name in ("power", "epsilon"):
         if given[name] is not None:
             if name in numbers:

@@ -260,7 +260,7 @@ def masked_entries(texts: Sequence[str], memory: Memory) -> NDArray[np.bool_] | 
     if not where.any():
         raise ExplanationError(f"no part of the memory has {conditions}", location=("mask",))
     if where.all():
-        raise ExplanationError(f"the whole memory has {conditions}; nothing is left to answer", location=("mask",))
+        raise ExplanationError(f"the whole memory has {conditions}; nothing is left to answer with", location=("mask",))
     return np.asarray(where)
 
 

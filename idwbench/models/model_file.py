@@ -193,7 +193,7 @@ def _safetensors_fields(content: bytes) -> Fields:
 def _check_content(card: Any, tensors: Mapping[str, Tensor]) -> None:
     """Check the checksum, of plain tensors alone: an expanded tensor has any size, with few numbers in its file."""
     if not isinstance(card, dict):
-        raise ValueError("its card is no mapping")
+        raise ValueError("its card is not a mapping")
     for name, tensor in tensors.items():
         if tensor.layout != torch.strided or tensor.device.type != "cpu" or not tensor.is_contiguous():
             raise ValueError(f"{name} is not a plain tensor")

@@ -63,7 +63,7 @@ def prototypes_part(results: Results, ranked: Sequence[RankedSetting], data_dir:
     if not grids:
         return None
     if left := len(candidates) - len(grids):
-        notes.append(f"shown is the best setting of each method; not shown: {left:,} other settings")
+        notes.append(f"the best setting of each method is shown; not shown: {left:,} other settings")
     text = _PLANE if grids[0].chart is not None else _IMAGES
     return Part("prototypes", "Prototypes", text, sentences([*notes, *data.problems]), grids=tuple(grids))
 
@@ -87,7 +87,7 @@ class _DataSets:
                 self._found[key] = load_dataset(config, self._folder)
             except IdwbenchError as error:
                 self._found[key] = None
-                self.problems.append(f"without training images, since {run.dataset} is not at hand: {error.problem}")
+                self.problems.append(f"without training images, since {run.dataset} is not available: {error.problem}")
         return self._found[key]
 
 

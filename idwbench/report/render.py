@@ -96,7 +96,7 @@ def format_of(path: Path) -> TableFormat:
     """
     if path.suffix.lower() in TABLE_SUFFIXES:
         return TABLE_SUFFIXES[path.suffix.lower()]
-    problem = f"{f'the ending {path.suffix}' if path.suffix else 'a name without an ending'} stands for no format"
+    problem = f"{f'the ending {path.suffix}' if path.suffix else 'a name without an ending'} does not name a format"
     raise ConfigError(problem, location=("output",), hint=f"of tables: {', '.join(TABLE_SUFFIXES)}")
 
 

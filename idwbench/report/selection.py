@@ -60,7 +60,7 @@ def select_runs(
     for method in methods:
         if method not in present:
             hint = did_you_mean(method, present)
-            raise ConfigError(f"no run of {name} is by '{method}'", location=("method",), hint=hint)
+            raise ConfigError(f"no run of {name} has the method '{method}'", location=("method",), hint=hint)
     wanted = [
         (not methods or model.method in methods) and (not prototypes or model.prototypes in prototypes)
         for model in models

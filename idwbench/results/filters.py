@@ -53,7 +53,7 @@ def matching(frame: pandas.DataFrame, where: str) -> pandas.DataFrame:
     except (TypeError, ValueError, KeyError, AttributeError, NotImplementedError, OverflowError) as error:
         raise _refused(f"'{_shortened(where)}' cannot be compared: {_first_line(error)}") from None
     if not isinstance(holds, pandas.Series) or holds.dtype != bool:
-        raise _refused(f"'{_shortened(where)}' is no condition on a column", _EXAMPLE)
+        raise _refused(f"'{_shortened(where)}' is not a condition on a column", _EXAMPLE)
     return frame[holds]
 
 
@@ -217,7 +217,7 @@ class _Expression(ast.NodeTransformer):
     def _number(self, node: ast.expr) -> ast.expr:
         """Return an operand of arithmetic or of an order; of a column with numbers and words only the numbers count."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            raise _refused(f"'{_shortened(node.value)}' is no number: only == and != compare text")
+            raise _refused(f"'{_shortened(node.value)}' is not a number: only == and != compare text")
         if not isinstance(node, ast.Name):
             return self.visit(node)  # type: ignore[no-any-return]
         series = self._series(node)
@@ -225,7 +225,7 @@ class _Expression(ast.NodeTransformer):
             return node
         numbers = pandas.to_numeric(series.where(series.map(lambda value: isinstance(value, int | float))), "coerce")
         if series.notna().any() and not numbers.notna().any():
-            raise _refused(f"{node.id} is no number: only == and != compare it")
+            raise _refused(f"{node.id} is not a number: only == and != compare it")
         return self._column(numbers.astype(float))
 
     def _column(self, values: pandas.Series[Any]) -> ast.expr:

@@ -49,7 +49,7 @@ def local_workers(address: str) -> int:
             return workers
     elif (remote := _REMOTE.fullmatch(address)) and 0 < int(remote[3]) < 2**16:
         return 0
-    raise ConfigError(f"{address!r} is no address of a cluster", location=("dask",), hint=_EXPECTED)
+    raise ConfigError(f"{address!r} is not the address of a cluster", location=("dask",), hint=_EXPECTED)
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ def _load_plugins(sources: Sequence[PluginSource]) -> None:
         else:
             _import(source["module"])
         if not _registered(methods, sha256):
-            raise PluginError(f"the module {source['module']} differs from that of the driver: its checksum is another")
+            raise PluginError(f"the module {source['module']} differs from that of the driver: their checksums differ")
 
 
 def _registered(methods: Sequence[str], sha256: str) -> bool:

@@ -45,7 +45,7 @@ class SamplerSettings(Settings):
     def _check_objective(self) -> Self:
         split, _, metric = self.objective.partition("_")
         if split in SPLITS and split != _SPLIT and metric in METRICS:
-            problem = f"a search is judged by validation rows, not by {split} rows"
+            problem = f"a search chooses by validation rows, not by {split} rows"
             raise ConfigError(problem, location=("objective",), hint=f"did you mean '{_SPLIT}_{metric}'?")
         if self.objective.removeprefix(f"{_SPLIT}_") not in METRICS or split != _SPLIT:
             usual = [f"{_SPLIT}_{name}" for name, found in METRICS.items() if found.task is not None]

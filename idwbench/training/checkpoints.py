@@ -71,7 +71,7 @@ class CheckpointFile:
         elif self._earlier.exists():
             path, problem = self._earlier, "was written by an earlier version"
         if problem:
-            self.note(f"{path}: the checkpoint {problem}; the training starts anew")
+            self.note(f"{path}: the checkpoint {problem}; the training starts again")
         return None
 
     def delete(self) -> None:

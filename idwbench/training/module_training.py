@@ -261,7 +261,7 @@ class ModuleTraining:
         position = held[1].pop("recording", None) if held is not None else None
         if self.recorder is not None and not (position is not None and self.recorder.resume(position)):
             if held is not None and self.checkpoint is not None:
-                problem = "the recording does not reach the checkpoint; the training starts anew"
+                problem = "the recording does not reach the checkpoint; the training starts again"
                 self.checkpoint.note(f"{self.recorder.folder}: {problem}")
             self.recorder.start()
             return

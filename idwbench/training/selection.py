@@ -162,7 +162,7 @@ def prepare_engines(configs: Sequence[RunConfig], context: Context) -> str:
         from idwbench.training import fused_engine
 
         if fused_engine.needs_compiling():
-            context.report("compiling kernels: some seconds, once")
+            context.report("compiling kernels, which takes some seconds and is done once")
         fused_engine.prepare()
     if len(methods) == 1:
         return f"engine: {next(iter(methods))}"

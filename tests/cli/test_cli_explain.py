@@ -119,7 +119,7 @@ REFUSED = {
     "prompt and x": ([RUN, *X, "--prompt", "a"], 2, "--x: cannot be combined with --prompt"),
     "prompt and mask": ([RUN, "--prompt", "a", "--mask", "label=1"], 2, "--mask: cannot be combined with --prompt"),
     "prompt and figure": ([RUN, "--prompt", "a", "-o", "a.png"], 2, "--output: cannot be combined with --prompt"),
-    "prompt and file": (["model.pt", "--prompt", "a"], 2, "--prompt: a model file reads none"),
+    "prompt and file": (["model.pt", "--prompt", "a"], 2, "--prompt: a model file takes no prompt"),
     "prompt of mlp": ([RUN, "--prompt", "a"], 2, "--prompt: only a run of kind lstm_lm reads one, not mlp"),
     "unknown layer": ([RUN, *X, "--layer", "layer_7"], 2, "--layer: unknown layer 'layer_7' (did you mean 'layer_"),
     "unknown task": ([RUN, *X, "--mask", "task=mist"], 2, "--mask: no task is called 'mist' (did you mean 'mnist'?)"),

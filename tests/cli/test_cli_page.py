@@ -43,7 +43,7 @@ def test_a_page_is_not_overwritten_without_force(run: Run, planned: Path, tmp_pa
         (["--leaderboard", "long"], "No such option"),
         (["--json"], "No such option"),
         (["-o", "x.html"], "No such option"),
-        (["--table", "long", "--method", "iwd"], "no run of long is by 'iwd'"),
+        (["--table", "long", "--method", "iwd"], "no run of long has the method 'iwd'"),
     ],
 )
 def test_wrong_options_are_one_line_and_write_nothing(

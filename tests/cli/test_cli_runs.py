@@ -123,7 +123,7 @@ def test_no_runs_are_an_empty_list(run, db):
         (["rm", "--state", "failed"], 2, "needs a confirmation (--yes)"),
         (["rm", "zz", "--yes"], 1, "zz"),
         (["rm", "zz", "--where", "seed == 1", "--yes"], 2, "either keys or conditions"),
-        (["export", "-o", "runs.xlsx"], 2, "names no format"),
+        (["export", "-o", "runs.xlsx"], 2, "does not name a format"),
         (["export", "-o", "runs.csv", "--format", "parquet"], 2, "ending in .parquet"),
         (["export", "-o", "model.pt"], 2, "idwbench export writes models"),
         (["export", "-o", "missing/runs.csv"], 2, "missing"),

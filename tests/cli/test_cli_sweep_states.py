@@ -1,4 +1,4 @@
-"""What `idwbench sweep` says of runs that are stored, in work elsewhere, or failed."""
+"""What `idwbench sweep` says of runs that are stored, being trained elsewhere, or failed."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_runs_in_work_elsewhere_give_exit_code_3_and_a_line_that_says_so(run, sm
     lease_elsewhere(small_sweep, 2, monkeypatch)
     result = run("sweep", small_sweep)
     assert result.exit_code == 3, result.output
-    assert "small: 0 of 15 done, 13 to go, 2 in work elsewhere" in result.stderr
-    assert result.stderr.splitlines()[-1] == "2 runs are in work elsewhere; --wait waits for them"
+    assert "small: 0 of 15 done, 13 to go, 2 being trained elsewhere" in result.stderr
+    assert result.stderr.splitlines()[-1] == "2 runs are being trained elsewhere; --wait waits for them"
     again = run("sweep", small_sweep, "--json")
     assert again.exit_code == 3
     assert (json.loads(again.stdout)["complete"], json.loads(again.stdout)["running"]) == (13, 2)
@@ -64,7 +64,7 @@ def test_failed_runs_weigh_more_than_runs_in_work_elsewhere(run, small_sweep, mo
     fail_seeds({2})
     result = run("sweep", small_sweep)
     assert result.exit_code == 1
-    assert "1 run is in work elsewhere; --wait waits for them" in result.stderr
+    assert "1 run is being trained elsewhere; --wait waits for them" in result.stderr
 
 
 @pytest.mark.parametrize("options", [["--fail-fast"], ["--max-failures", 1], ["--max-failures", 3]])

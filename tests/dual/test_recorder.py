@@ -97,7 +97,7 @@ def test_a_training_whose_recording_does_not_reach_its_checkpoint_starts_anew(da
     resumed = RecordedTraining(SGD, tmp_path / "run")
     assert contents(resumed.run(file).folder) == expected
     assert resumed.taken == STEPS
-    assert len(notes) == 1 and notes[0].endswith("the training starts anew")
+    assert len(notes) == 1 and notes[0].endswith("the training starts again")
 
 
 def test_a_complete_recording_stays_until_a_new_one_of_the_run_is_complete(expected, tmp_path: Path) -> None:

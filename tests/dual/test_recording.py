@@ -64,7 +64,7 @@ DAMAGES: list[tuple[Damage, str]] = [
     (
         shutil.rmtree,
         "run: there is no recording: it was moved or deleted, or the run was not recorded "
-        "(train the run again to record it anew)",
+        "(train the run again to record it)",
     ),
     (lambda folder: (folder / "recording.json").unlink(), "run/recording.json: no such file"),
     (lambda folder: (folder / "recording.json").write_text("no facts"), NO_FACTS),
@@ -75,7 +75,7 @@ DAMAGES: list[tuple[Damage, str]] = [
     (other_facts(complete=False), "run: the recording is not complete"),
     (other_facts(slots=26), "run/rows.npy: has the shape (27,), expected (26,)"),
     (other_facts(dtype="float16"), "run/layer_0.units.npy: is missing in the recording"),
-    (change_facts(momentum=0.5), "run/recording.json: is damaged: it has another checksum"),
+    (change_facts(momentum=0.5), "run/recording.json: is damaged: it has a different checksum"),
     (change_array("rows.npy", objects), "run/rows.npy: is cut or damaged"),
     (change_array("steps.npy", lambda steps: steps - np.eye(len(steps), 3, 2)), NOT_ITS_STEPS),
     (change_array("steps.npy", lambda steps: steps * np.nan), NOT_ITS_STEPS),
@@ -90,7 +90,7 @@ DAMAGES: list[tuple[Damage, str]] = [
     ),
     (
         change_array("layer_1.final.npy", lambda weight: weight + 1),
-        "run: the recording is damaged: the final parameters have another checksum",
+        "run: the recording is damaged: the final parameters have a different checksum",
     ),
 ]
 

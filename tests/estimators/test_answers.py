@@ -186,7 +186,7 @@ def test_an_input_without_neighbours_gets_the_fallback(fallback, expected):
     ("parameters", "message"),
     [
         ({"kernel": "gausian"}, "kernel: unknown kernel 'gausian' .did you mean 'gaussian'"),
-        ({"bandwidth": "lo"}, "bandwidth: 'lo' is no number and no rule"),
+        ({"bandwidth": "lo"}, "bandwidth: 'lo' is neither a number nor a rule"),
         ({"bandwidth": 0.0}, "bandwidth: must be >= 1e-12"),
         ({"fallback": "none"}, "fallback: expected one of nearest, mean, nan, got 'none'"),
     ],

@@ -223,7 +223,7 @@ def test_the_same_seed_gives_the_same_prototypes_and_no_seed_another_draw():
         ({"power": -1.0}, "power: must be > 0, got -1"),
         ({"power": 2.0, "parameters": {"power": 2.0}}, "power: also in `parameters`"),
         ({"parameters": {"scale": "features"}}, "scale: method 'idw' does not take 'scale'"),
-        ({"parameters": {"epochs": 3}}, "parameters: 'epochs' is no parameter of a method"),
+        ({"parameters": {"epochs": 3}}, "parameters: 'epochs' is not a parameter of any method"),
         ({"parameters": 3}, "parameters: expected a dict or None, got 3"),
         ({"epochs": "many"}, "epochs: input should be a valid integer"),
         ({"batch_size": 0}, "batch_size: input should be greater than or equal to 1"),

@@ -67,7 +67,7 @@ LEARNED = "mask: a prototype has a class but no task: it is learned from all par
         ("label=0", {"dataset": "sine", "names": (), "labels": None}, "the data set sine has no classes"),
         ("task=mnist", {"tasks": None}, LEARNED),
         ("label=bag", {"labels": np.array([0, 1])}, "no part of the memory has label=bag"),
-        ("label=bag", {"labels": np.array([2, 2])}, "the whole memory has label=bag; nothing is left to answer"),
+        ("label=bag", {"labels": np.array([2, 2])}, "the whole memory has label=bag; nothing is left to answer with"),
     ],
 )
 def test_a_mask_that_the_memory_has_no_use_for_is_refused(text, given, message):

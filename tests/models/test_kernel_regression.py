@@ -230,8 +230,11 @@ def test_leave_one_out_takes_the_parameter_of_a_fine_search(kernel, features):
         ({"kernel": "gausian"}, "kernel: unknown kernel 'gausian' (did you mean 'gaussian'?)"),
         ({"bandwidth": 0}, "bandwidth: must be >= 1e-12, got 0"),
         ({"bandwidth": float("nan")}, "bandwidth: expected a finite number, got nan"),
-        ({"bandwidth": "scot"}, "bandwidth: 'scot' is no number and no rule (did you mean 'scott'?)"),
-        ({"kernel": "shepard", "power": "scott"}, "power: 'scott' is no number and no rule (expected one of: loo)"),
+        ({"bandwidth": "scot"}, "bandwidth: 'scot' is neither a number nor a rule (did you mean 'scott'?)"),
+        (
+            {"kernel": "shepard", "power": "scott"},
+            "power: 'scott' is neither a number nor a rule (expected one of: loo)",
+        ),
         ({"kernel": "shepard", "epsilon": -1.0}, "epsilon: must be >= 0, got -1.0"),
         ({"queries": np.zeros(3)}, "queries: expected two axes (n, columns), got the shape (3,)"),
         ({"queries": np.zeros((3, 2))}, "queries: expected 3 features, those of the keys, got 2"),

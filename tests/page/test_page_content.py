@@ -167,7 +167,7 @@ def test_without_the_data_set_keys_are_drawn_without_training_images(
     monkeypatch.setattr(loading, "load_dataset", missing)
     found = part(filled, f"a{made_pages.EVIL}", "prototypes")
     assert all(grid.data is not None and not grid.data["images"] for grid in found.grids)
-    assert "Without training images, since digits is not at hand: no such folder." in found.notes
+    assert "Without training images, since digits is not available: no such folder." in found.notes
 
 
 def test_pictures_of_keys_are_white_at_zero_and_those_of_images_at_the_lowest_value() -> None:

@@ -174,7 +174,7 @@ REFUSED = {
     "lstm_lm": [
         ({"record_dtype": "float32"}, "record_dtype: only with record: true"),
         ({"method": "idw"}, "method: unknown key"),
-        ({"dataset": "digits"}, "lstm_lm needs a text, and the data set digits is none"),
+        ({"dataset": "digits"}, "lstm_lm needs a text, and the data set digits is not a text"),
     ],
     "baseline": [
         ({"dataset": "sine", "method": "kmeans_per_class"}, "method: kmeans_per_class needs classes, and sine has"),
@@ -182,7 +182,7 @@ REFUSED = {
     "hash_table": [
         ({}, "'similarity' is missing"),
         ({"similarity": "cosin"}, "similarity: unknown similarity 'cosin' (did you mean 'cosine'?)"),
-        ({"similarity": "equality"}, "similarity: 'equality' is the similarity of the weighting exact_match alone"),
+        ({"similarity": "equality"}, "similarity: only the weighting exact_match has the similarity 'equality'"),
         ({"similarity": "idw", "weighting": "softmx"}, "unknown weighting 'softmx' (did you mean 'softmax'?)"),
         ({"similarity": "idw", "weighting": 3}, "weighting: expected the name of a weighting, got 3"),
         ({"similarity": "idw", "projections": "deep"}, "projections: input should be 'none', 'linear' or 'mlp'"),
@@ -223,7 +223,10 @@ REFUSED = {
         ({"method": "knn", "metric": "cosine", "p": 1}, "p: only with metric minkowski, not cosine"),
         ({"method": "knn", "C": 1}, "C: method 'knn' does not take 'C' ("),
         ({"method": "linear_regression", "alpha": 1}, "does not take 'alpha' (it takes no parameters)"),
-        ({"method": "svc", "gamma": "scal"}, "gamma: 'scal' is no number and not valid (did you mean 'scale'?)"),
+        (
+            {"method": "svc", "gamma": "scal"},
+            "gamma: 'scal' is neither a number nor a valid word (did",
+        ),
         ({"method": "svc", "kernel": "linear", "gamma": 1}, "gamma: only with kernel rbf or poly or sigmoid, not"),
         ({"method": "svc", "C": 0}, "C: must be > 0, got 0"),
         ({"method": "random_forest", "max_features": 2}, "max_features: must be <= 1, got 2"),

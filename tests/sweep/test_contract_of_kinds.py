@@ -222,7 +222,7 @@ REFUSALS = {
         "{kind: kernel_regression, kernel: 3}": "grid[0].kernel: unknown kernel 3",
         "{kind: kernel_regression, kernel: [[boxcar]]}": "unknown kernel ['boxcar']",
         "{kind: kernel_regression, kernel: boxcar, bandwidth: [1, 0]}": "bandwidth[1]: must be >= 1e-12, got 0",
-        "{kind: kernel_regression, kernel: boxcar, bandwidth: scot}": "grid[0].bandwidth: 'scot' is no number and no r",
+        "{kind: kernel_regression, kernel: boxcar, bandwidth: scot}": "grid[0].bandwidth: 'scot' is neither a n",
         "{kind: kernel_regression, kernel: shepard, bandwidth: 1}": "grid[0].bandwidth: kernel 'shepard' does not take",
         "{kind: kernel_regression, kernel: boxcar, prototypes: 3}": "grid[0].prototypes: kernel 'boxcar' does not take",
         "{method: idw, prototypes: 3, kernel: boxcar}": "grid[0].kernel: ",

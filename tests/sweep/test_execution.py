@@ -62,7 +62,7 @@ def test_arguments_of_another_type_are_refused_in_one_line_before_the_database_i
         ({"dask": 8786}, "dask: expected the address of a cluster, got 8786"),
         (
             {"dask": "localhost:8786"},
-            "dask: 'localhost:8786' is no address of a cluster (expected local:N, tcp://host:port or tls://host:port)",
+            "dask: 'localhost:8786' is not the address of a cluster (expected local:N, tcp://host:port or tls://host:port)",
         ),
         ({"wait": 1}, "wait: expected True or False, got 1"),
     ],

@@ -347,7 +347,7 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_unless_it_is_damaged(tmp
     assert run_sweep(path, db, jobs=1, observer=observer).complete == 4
     assert observer.left == -1 - (4 * 3 - (3 if is_damaged else 4))  # no epoch was trained twice
     assert not file.parent.exists()
-    notes = [f"{file}: the checkpoint is damaged; the training starts anew"] if is_damaged else []
+    notes = [f"{file}: the checkpoint is damaged; the training starts again"] if is_damaged else []
     assert [note for note in observer.notes if "checkpoint" in note] == notes
 
 

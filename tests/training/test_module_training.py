@@ -24,7 +24,7 @@ def test_checkpoints_of_another_run_or_version_and_damaged_ones_are_not_used(tmp
     assert loaded is not None and loaded[1] == facts
     assert all(torch.equal(loaded[0][name], tensor) for name, tensor in tensors.items())
     other = CheckpointFile(file.path, "another run", notes.append)
-    assert other.load() is None and "is of another configuration; the training starts anew" in notes[-1]
+    assert other.load() is None and "is of another configuration; the training starts again" in notes[-1]
     content = file.path.read_bytes()
     place = content.index(np.arange(4.0, dtype=np.float32).tobytes())
     for damaged in (b"", content[:20], content[:-1], content[:place] + b"\x01" + content[place + 1 :], b"\xff" * 64):
@@ -34,7 +34,7 @@ def test_checkpoints_of_another_run_or_version_and_damaged_ones_are_not_used(tmp
     monkeypatch.setattr("idwbench.training.checkpoints.__version__", "9.9.9")
     assert file.load() is None and "not idwbench 9.9.9" in notes[-1]
     file.path.rename(tmp_path / "a.safetensors")
-    assert file.load() is None and "was written by an earlier version; the training starts anew" in notes[-1]
+    assert file.load() is None and "was written by an earlier version; the training starts again" in notes[-1]
     assert len(notes) == 8
     for _ in range(2):
         file.delete()

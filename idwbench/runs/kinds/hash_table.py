@@ -123,7 +123,7 @@ def _check_unused(weighting: str, fields: Mapping[str, Any]) -> None:
 
 def _known_similarity(name: object) -> str:
     if name == EQUALITY:
-        problem = "'equality' is the similarity of the weighting exact_match alone"
+        problem = "only the weighting exact_match has the similarity 'equality'"
         raise ConfigError(problem, location=("similarity",), hint=did_you_mean("", SIMILARITIES))
     if not isinstance(name, str) or name not in SIMILARITIES:
         hint = did_you_mean(str(name), SIMILARITIES)

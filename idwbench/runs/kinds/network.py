@@ -147,7 +147,7 @@ def check_encoder(model: NetworkConfig, image_shape: tuple[int, int] | None) -> 
     if model.encoder == "mlp":
         return
     if image_shape is None:
-        problem = f"encoder '{model.encoder}' needs images, and the inputs of this data set are none"
+        problem = f"encoder '{model.encoder}' needs images, and the inputs of this data set are not images"
         raise ConfigError(problem, location=("encoder",), hint="choose mlp")
     rows, columns = image_shape
     if model.patch is not None and (rows % model.patch or columns % model.patch):

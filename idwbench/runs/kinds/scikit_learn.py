@@ -212,7 +212,8 @@ class ScikitLearnConfig(NoPrototypes, NoPlugin, ModelSettings):
         default=False, description="Whether each feature is standardised, after the scaling of the data set."
     )
     evaluate_train: bool = Field(
-        default=True, description="Whether there are metrics of training rows; with many neighbours they take long."
+        default=True,
+        description="Whether metrics of the training rows are computed, which takes long with many neighbours.",
     )
 
     @property

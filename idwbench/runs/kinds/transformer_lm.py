@@ -80,7 +80,7 @@ class LanguageModelConfig(NoPrototypes, ModelSettings):
 def check_text(kind: str, dataset: DatasetConfig) -> None:
     """Raise `ConfigError` unless the data set of a run of a kind is a text."""
     if dataset.task != "language":
-        problem = f"{kind} needs a text, and the data set {dataset.name} is none"
+        problem = f"{kind} needs a text, and the data set {dataset.name} is not a text"
         raise ConfigError(problem, location=("kind",), hint="choose aesop, wikitext_2 or a text file")
 
 
