@@ -4,19 +4,11 @@ import errno
 import hashlib
 import os
 import stat
-from pathlib import Path
 
 import pytest
 
 from idwbench.errors import OutputError, OutputExistsError, PatchError
-from idwbench.files import (
-    check_output,
-    file_sha256,
-    full_disk_error,
-    make_folder,
-    read_file,
-    write_file,
-)
+from idwbench.files import check_output, file_sha256, full_disk_error, make_folder, read_file, write_file
 
 
 def test_a_file_is_written_and_nothing_is_left_beside_it(tmp_path):
@@ -53,29 +45,32 @@ def test_pipes_devices_and_folders_are_not_replaced(tmp_path):
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
-def test_a_folder_that_cannot_be_written_to_is_found_early(tmp_path, monkeypatch):
+@pytest.fixture
+def refuse(monkeypatch):
+    """Let a function raise an error."""
+
+    def refused(name, error):
+        def raises(*arguments, **options):
+            raise error
+
+        monkeypatch.setattr(name, raises)
+
+    return refused
+
+
+def test_a_folder_that_cannot_be_written_to_or_is_locked_is_found_early(tmp_path, monkeypatch, refuse):
     monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
     with pytest.raises(OutputError, match="is not writable"):
         check_output(tmp_path / "file", overwrite=False)
-
-
-def test_a_locked_folder_is_reported_in_one_line(tmp_path, monkeypatch):
-    def refuse(*arguments, **options):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("pathlib.Path.stat", refuse)
+    refuse("pathlib.Path.stat", PermissionError(13, "Permission denied"))
     with pytest.raises(OutputError, match=r"file: cannot be written \(Permission denied\)"):
         check_output(tmp_path / "file", overwrite=False)
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_a_write_that_fails_or_is_interrupted_leaves_the_old_file_and_nothing_else(error, tmp_path, monkeypatch):
+def test_a_write_that_fails_or_is_interrupted_leaves_the_old_file_and_nothing_else(error, tmp_path, refuse):
     (tmp_path / "file").write_bytes(b"old")
-
-    def refuse(*arguments):
-        raise error
-
-    monkeypatch.setattr(os, "replace", refuse)
+    refuse("os.replace", error)
     with pytest.raises((OutputError, KeyboardInterrupt), match=r"No space left on device|^$"):
         write_file(tmp_path / "file", b"new", overwrite=True)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
@@ -84,14 +79,11 @@ def test_a_write_that_fails_or_is_interrupted_leaves_the_old_file_and_nothing_el
 @pytest.mark.parametrize(
     ("number", "exit_code"), [(errno.ENOSPC, 1), (errno.EDQUOT, 1), (errno.EFBIG, 1), (errno.EROFS, 2)]
 )
-def test_a_full_disk_is_a_failure_and_another_refusal_wrong_input(tmp_path, monkeypatch, number, exit_code):
-    def refuse(*arguments, **options):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, "replace", refuse)
+def test_a_full_disk_is_a_failure_and_another_refusal_wrong_input(tmp_path, refuse, number, exit_code):
+    refuse("os.replace", OSError(number, os.strerror(number)))
     with pytest.raises(OutputError, match=os.strerror(number)) as error:
         write_file(tmp_path / "file", b"new")
-    monkeypatch.setattr("pathlib.Path.mkdir", refuse)
+    refuse("pathlib.Path.mkdir", OSError(number, os.strerror(number)))
     with pytest.raises(OutputError, match=rf"cannot be created \({os.strerror(number)}\)") as of_folder:
         make_folder(tmp_path / "folder")
     assert error.value.exit_code == of_folder.value.exit_code == exit_code
@@ -119,12 +111,6 @@ def test_a_file_larger_than_the_memory_is_not_read(tmp_path):
         read_file(tmp_path / "sparse", PatchError)
 
 
-@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
-def test_a_name_that_no_file_can_have_is_that_of_no_file(name):
-    with pytest.raises(PatchError, match="no such file"):
-        read_file(Path(name), PatchError)
-
-
 def test_a_new_file_follows_the_umask_and_a_replaced_one_keeps_its_permissions(tmp_path):
     before = os.umask(0o027)
     try:
@@ -142,20 +128,17 @@ def test_what_is_read_must_be_a_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_bytes(b"content")
     assert read_file(tmp_path / "file", PatchError) == b"content"
+    assert file_sha256(tmp_path / "file", PatchError) == hashlib.sha256(b"content").hexdigest()
     for name, message in {
         "absent": "no such file",
         "file/in": "no such file",
         ".": "is a folder",
         "pipe": "a pipe",
         "x" * 300: "cannot be read",
+        "a\0b": "no such file",
+        "\ud800": "no such file",
     }.items():
-        with pytest.raises(PatchError, match=message) as error:
-            read_file(tmp_path / name, PatchError)
-        assert error.value.file == str(tmp_path / name)
-        with pytest.raises(PatchError, match=message):
-            file_sha256(tmp_path / name, PatchError)
-
-
-def test_a_checksum_is_that_of_the_content(tmp_path):
-    (tmp_path / "file").write_bytes(b"content")
-    assert file_sha256(tmp_path / "file", PatchError) == hashlib.sha256(b"content").hexdigest()
+        for read in (read_file, file_sha256):
+            with pytest.raises(PatchError, match=message) as error:
+                read(tmp_path / name, PatchError)
+            assert error.value.file == str(tmp_path / name)

@@ -6,7 +6,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from texts import lstm_run, text_dataset
+from texts import lstm_run, text_dataset, text_file
 
 from idwbench import machine
 from idwbench.data.dataset import Split
@@ -46,19 +46,15 @@ def test_what_fits_passes_and_small_amounts_are_not_looked_up(free, monkeypatch)
     check_memory(2**30 - 1, "it", ConfigError)
 
 
-@pytest.mark.parametrize(
-    ("name", "setting"),
-    [
-        ("two_moons", "train_per_class"),
-        ("two_moons", "test_per_class"),
-        ("two_moons", "holdout_per_class"),
-        ("sine", "train_size"),
-        ("friedman1", "holdout_size"),
-        ("lookup", "items"),
-        ("lookup", "queries"),
-        ("lookup", "validation"),
-    ],
-)
+DATA_SIZES = {
+    "two_moons": ["train_per_class", "test_per_class", "holdout_per_class"],
+    "sine": ["train_size"],
+    "friedman1": ["holdout_size"],
+    "lookup": ["items", "queries", "validation"],
+}
+
+
+@pytest.mark.parametrize(("name", "setting"), [(name, one) for name, sizes in DATA_SIZES.items() for one in sizes])
 def test_a_data_set_that_does_not_fit_is_refused_at_its_largest_setting(name, setting, free):
     free(16 * 10**9)
     check_size(parse_dataset(name))
@@ -68,36 +64,31 @@ def test_a_data_set_that_does_not_fit_is_refused_at_its_largest_setting(name, se
         check_size(parse_dataset({"name": name, setting: HUGE}))
 
 
+MLP = {"kind": "network", "encoder": "mlp"}
 SIZES = [
-    ("two_moons", {}, "prototypes"),
-    ("two_moons", {"kind": "patch_study"}, "prototypes"),
-    ("two_moons", {"kind": "network", "encoder": "mlp"}, "width"),
-    ("two_moons", {"kind": "network", "encoder": "mlp"}, "depth"),
-    ("two_moons", {"kind": "network", "encoder": "mlp", "head": "idw"}, "prototypes"),
-    ("two_moons", {"kind": "mlp"}, "width"),
+    ({}, "prototypes"),
+    ({"kind": "patch_study"}, "prototypes"),
+    (MLP, "width"),
+    (MLP, "depth"),
+    ({**MLP, "head": "idw"}, "prototypes"),
+    ({"kind": "mlp"}, "width"),
+    *(({"kind": "lstm_lm"}, setting) for setting in ("width", "embedding", "batch_size")),
 ]
 
 
-@pytest.mark.parametrize(("dataset", "settings", "setting"), SIZES)
-def test_an_absurd_size_of_a_model_is_refused(dataset, settings, setting, free):
+@pytest.mark.parametrize(("settings", "setting"), SIZES)
+def test_an_absurd_size_of_a_model_or_of_its_batch_is_refused(settings, setting, free, tmp_path):
     free(16 * 10**9)
-    config = run_config(dataset, **{**settings, setting: HUGE})
-    data = load_dataset(config.dataset)
+    text = text_file(tmp_path)
+    is_text = settings.get("kind") == "lstm_lm"
+    data = text_dataset(text) if is_text else load_dataset(parse_dataset("two_moons"))
+
+    def config(**given):
+        return lstm_run(text, **given) if is_text else run_config("two_moons", **settings, **given)
+
+    check_run_memory(config(**{"prototypes": 16} if "head" in settings else {}), data)
     with pytest.raises(ConfigError, match=r" needs .* of memory, and 16.0 GB are free$"):
-        check_run_memory(config, data)
-    usual = run_config(dataset, **{"prototypes": 16} if "head" in settings else {}, **settings)
-    check_run_memory(usual, data)
-
-
-@pytest.mark.parametrize("setting", ["width", "embedding", "batch_size"])
-def test_an_absurd_size_of_a_language_model_or_of_its_batch_is_refused(setting, free, tmp_path):
-    free(16 * 10**9)
-    text = tmp_path / "text.txt"
-    text.write_text("the fox and the grapes. " * 40)
-    data = text_dataset(text)
-    check_run_memory(lstm_run(text), data)
-    with pytest.raises(ConfigError, match=r"^lstm_lm .* needs .* of memory, and 16.0 GB are free$"):
-        check_run_memory(lstm_run(text, **{setting: HUGE}), data)
+        check_run_memory(config(**{setting: HUGE}), data)
 
 
 def test_the_pairs_of_an_analysis_of_neighbourhoods_are_counted(free):
@@ -112,14 +103,11 @@ def test_the_pairs_of_an_analysis_of_neighbourhoods_are_counted(free):
 
 @pytest.mark.parametrize("allocate", [np.zeros, torch.zeros, lambda n: bytearray(8 * n)])
 @pytest.mark.parametrize("n", [2**48, 2**60])
-def test_an_allocation_that_fails_is_known_by_its_error(allocate, n):
+def test_an_allocation_that_fails_is_known_by_its_error_and_other_errors_are_not_taken_for_it(allocate, n):
     with pytest.raises((MemoryError, RuntimeError, ValueError, OverflowError)) as caught:
         allocate(n)
     if not isinstance(caught.value, OverflowError):  # `bytearray` does not count so far
         problem = allocation_problem(caught.value)
         assert problem is not None and problem.startswith("out of memory") and "\n" not in problem
-
-
-@pytest.mark.parametrize("error", [ValueError("shapes differ"), RuntimeError("size mismatch"), KeyError("memory")])
-def test_other_errors_are_not_taken_for_a_lack_of_memory(error):
-    assert allocation_problem(error) is None
+    for error in (ValueError("shapes differ"), RuntimeError("size mismatch"), KeyError("memory")):
+        assert allocation_problem(error) is None

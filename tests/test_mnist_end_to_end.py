@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,12 +48,8 @@ def mnist(data_dir: Path) -> Iterator[Dataset]:
 def folder(mnist: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which an `idw` model was trained on MNIST for one epoch."""
     folder = tmp_path_factory.mktemp("mnist")
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
+    with contextlib.chdir(folder):
         result = CliRunner().invoke(app, TRAIN)
-    finally:
-        os.chdir(before)
     assert result.exit_code == 0, result.output
     return folder
 
@@ -82,11 +78,8 @@ def test_fifteen_wrong_answers_come_right_by_a_patch_that_was_saved_and_loaded(m
     for index in chosen:
         query, label = mnist.test.inputs[index], int(mnist.test.labels[index])
         patched = apply_patch(model.network, make_patch(model.network, query, label))
-        path = tmp_path / "patched.pt"
-        save_model(
-            SavedModel(patched, model.config, model.scaling, model.image_shape, model.class_names), path, overwrite=True
-        )
-        again = load_model(path).network
+        save_model(dataclasses.replace(model, network=patched), tmp_path / "patched.pt", overwrite=True)
+        again = load_model(tmp_path / "patched.pt").network
         assert again.predict(query[None])[0] == label
         others = some[some != index]
         changed_elsewhere.append((again.predict(mnist.test.inputs[others]) != predicted[others]).sum())

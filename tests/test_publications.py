@@ -10,7 +10,6 @@ from idwbench import Results, run_config, run_sweep, train
 from idwbench.errors import ConfigError, OutputError
 from idwbench.publications.family import FAMILY
 from idwbench.publications.folder import PUBLICATIONS, write_publication
-from idwbench.publications.paper import PAPER
 from idwbench.sweep.shipped import shipped_sweeps
 from idwbench.sweep.spec import read_sweep
 
@@ -37,25 +36,37 @@ def one_seed(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return Results(db, read_only=True)
 
 
-def test_the_sweeps_of_the_paper_are_those_of_its_folder() -> None:
-    assert {path.stem for path in SWEEPS.glob("*.yaml")} == set(PAPER.sweeps)
-
-
 @pytest.mark.parametrize("name", PUBLICATIONS)
-def test_each_item_is_of_a_shipped_sweep_of_its_publication_with_the_name_of_its_file(name: str) -> None:
+def test_a_publication_is_of_shipped_sweeps_with_the_names_of_their_files(name: str) -> None:
     publication = PUBLICATIONS[name]
     assert {item.sweep for item in publication.items} - {None} <= set(publication.sweeps)
     assert [read_sweep(shipped_sweeps()[sweep]).name for sweep in publication.sweeps] == list(publication.sweeps)
+    if name == "paper":
+        assert {path.stem for path in SWEEPS.glob("*.yaml")} == set(publication.sweeps)
 
 
-def test_an_empty_database_gives_the_figures_of_formulas_and_all_gaps(empty: Results, tmp_path: Path) -> None:
-    paper = write_publication("paper", empty, tmp_path / "new" / "folder")
-    names = {path.name for path in paper.files}
-    assert names == {"figure1_weights.png", "figure1_weights_p1.png", "claims.md", "claims.json", "README.md"}
-    assert all(path.exists() for path in paper.files)
-    assert {gap.sweep_file for gap in paper.gaps} == {f"sweeps/paper/{name}.yaml" for name in PAPER.sweeps}
-    page = (tmp_path / "new/folder/README.md").read_text()
-    assert "paper_mnist: 40 runs of 40 missing" in page
+@pytest.mark.parametrize(
+    ("name", "figures", "missing"),
+    [
+        ("paper", {"figure1_weights.png", "figure1_weights_p1.png"}, "paper_mnist: 40 runs of 40 missing"),
+        ("family", {"kernels.png", "kernel_regression.png"}, "network_digits: not in the database"),
+    ],
+)
+def test_an_empty_database_gives_the_figures_of_formulas_and_all_gaps(empty, tmp_path, name, figures, missing) -> None:
+    written, folder = write_publication(name, empty, tmp_path / "new/folder"), tmp_path / "new/folder"
+    names = {path.name for path in written.files}
+    assert names == {*figures, "claims.md", "claims.json", "README.md"}
+    assert all(path.exists() for path in written.files)
+    assert {Path(str(gap.sweep_file)).stem for gap in written.gaps} == set(PUBLICATIONS[name].sweeps)
+    assert missing in (folder / "README.md").read_text(encoding="utf-8")
+    if name == "family":
+        return
+    before = contents(folder)
+    with pytest.raises(OutputError, match="exists already"):
+        write_publication(name, empty, folder)
+    assert contents(folder) == before
+    write_publication(name, empty, folder, overwrite=True)
+    assert contents(folder) == before, "the same runs give the same bytes"
 
 
 def test_one_seed_gives_what_it_can_and_says_how_many_runs_are_missing(one_seed: Results, tmp_path: Path) -> None:
@@ -76,16 +87,6 @@ def test_one_seed_gives_what_it_can_and_says_how_many_runs_are_missing(one_seed:
     assert "not enough runs" in (tmp_path / "claims.md").read_text()
 
 
-def test_files_of_an_earlier_call_are_replaced_only_on_request(empty: Results, tmp_path: Path) -> None:
-    write_publication("paper", empty, tmp_path / "out")
-    before = contents(tmp_path / "out")
-    with pytest.raises(OutputError):
-        write_publication("paper", empty, tmp_path / "out")
-    assert contents(tmp_path / "out") == before
-    write_publication("paper", empty, tmp_path / "out", overwrite=True)
-    assert contents(tmp_path / "out") == before, "the same runs give the same bytes"
-
-
 def test_no_file_of_the_user_is_replaced_not_even_one_of_the_last(empty: Results, tmp_path: Path) -> None:
     (folder := tmp_path / "out").mkdir()
     (folder / "table1_mnist.csv").write_text("mine")
@@ -94,30 +95,21 @@ def test_no_file_of_the_user_is_replaced_not_even_one_of_the_last(empty: Results
     assert contents(folder) == {"table1_mnist.csv": b"mine"}
 
 
-def test_another_format_is_refused_before_anything_is_written(empty: Results, tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_refused_before_anything_is(empty: Results, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="expected png, svg or pdf, got 'gif'"):
         write_publication("paper", empty, tmp_path / "out", figure_format="gif")
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_file_in_the_place_of_the_folder_is_refused(empty: Results, tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("")
+    with pytest.raises(ConfigError, match="unknown publication 'papr'"):
+        write_publication("papr", empty, tmp_path / "out")
     with pytest.raises(OutputError, match="is a file, expected a folder"):
-        write_publication("paper", empty, tmp_path / "out")
+        write_publication("paper", empty, tmp_path / "file")
+    assert contents(tmp_path) == {"empty.db": (tmp_path / "empty.db").read_bytes(), "file": b""}
 
 
 def test_make_family_runs_the_sweeps_of_the_family() -> None:
     makefile = (SWEEPS.parents[1] / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
     run = [name for line in makefile.splitlines() if line.startswith("FAMILY_") for name in line.split(":=")[1].split()]
     assert {Path(name).name for name in run} == set(FAMILY.sweeps)
-
-
-def test_an_empty_database_gives_the_figures_of_formulas_of_the_family(empty: Results, tmp_path: Path) -> None:
-    family = write_publication("family", empty, tmp_path)
-    names = {path.name for path in family.files}
-    assert names == {"kernels.png", "kernel_regression.png", "claims.md", "claims.json", "README.md"}
-    assert {Path(str(gap.sweep_file)).stem for gap in family.gaps} == set(FAMILY.sweeps)
-    assert "network_digits: not in the database" in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_table_of_hash_tables_has_its_runs_and_counts_what_is_missing(tmp_path: Path) -> None:
@@ -132,8 +124,3 @@ def test_a_table_of_hash_tables_has_its_runs_and_counts_what_is_missing(tmp_path
     family = write_publication("family", Results(tmp_path / "family.db", read_only=True), tmp_path / "out")
     assert "table_hash_table_learned.md" in {path.name for path in family.files}
     assert "| `sweeps/hash_table_learned.yaml` | 2 | 2 |" in (tmp_path / "out/README.md").read_text(encoding="utf-8")
-
-
-def test_an_unknown_publication_is_refused(empty: Results, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="unknown publication 'papr'"):
-        write_publication("papr", empty, tmp_path)
