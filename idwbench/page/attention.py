@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from idwbench.errors import IdwbenchError
 from idwbench.page.charts import bar_chart
-from idwbench.page.parts import Chart, Panels, Part, PatchCase, PatchState, sentences
+from idwbench.page.parts import Case, Chart, Panels, Part, Picture, sentences
 from idwbench.page.pictures import image_picture
 from idwbench.results.records import StoredRun
 
@@ -33,48 +33,34 @@ def attention_part(results: Results, runs: Sequence[StoredRun], data_dir: Path |
     perceptrons = [run for run in runs if run.config.model.kind == "mlp" and run.state == "complete"]
     if not perceptrons:
         return None
-    tables = dual_form(perceptrons)
     try:
         found, _, left_out = collect_attention(results, perceptrons, data_dir, _IMAGES)
     except IdwbenchError as error:
-        left_out = (f"no recorded training is drawn: {error.problem}",)
-        found = []
-    return Part(
-        "attention",
-        "Attention to the training",
-        _TEXT,
-        sentences(left_out),
-        tables=tables,
-        panels=tuple(_panels(panel) for panel in found),
-        patches=tuple(_images(panel) for panel in found),
-    )
+        found, left_out = [], (f"no recorded training is drawn: {error.problem}",)
+    panels, cases = tuple(map(_panels, found)), tuple(map(_images, found))
+    tables = dual_form(perceptrons)
+    return Part("attention", "Attention to the training", _TEXT, sentences(left_out), tables, panels, cases=cases)
 
 
 def _panels(panel: AttentionPanel) -> Panels:
     explained = panel.explained
-    answer = explained.class_name(explained.answer.label)
-    charts = tuple(
-        Chart(
-            layer.name,
-            f"Total attention of {layer.name} to each class",
-            bar_chart(
-                dict(zip(explained.class_names, map(float, layer.totals), strict=True)), answer, "total attention"
-            ),
-        )
-        for layer in explained.layers
-    )
-    target = explained.class_name(explained.query.label)
-    return Panels(f"{panel.title} · {explained.query.text}: target {target}, answer {answer}", charts)
+    target, answer = (explained.class_name(one.label) for one in (explained.query, explained.answer))
+    charts = []
+    for layer in explained.layers:
+        totals = dict(zip(explained.class_names, map(float, layer.totals), strict=True))
+        spec = bar_chart(totals, answer, "total attention")
+        charts.append(Chart(layer.name, f"Total attention of {layer.name} to each class", spec))
+    return Panels(f"{panel.title} · {explained.query.text}: target {target}, answer {answer}", tuple(charts))
 
 
-def _images(panel: AttentionPanel) -> PatchCase:
+def _images(panel: AttentionPanel) -> Case:
     """Return the test image, and the training images that the last layer attends to most."""
     explained = panel.explained
     shape = explained.image_shape
     assert shape is not None  # checked when it was collected
-    states = [PatchState(image_picture(explained.query.picture.reshape(shape)), "test image", explained.query.text)]
+    shown = [Picture(image_picture(explained.query.picture.reshape(shape)), "test image", explained.query.text)]
     layer = explained.layers[-1]
     for item in layer.items[:_IMAGES]:
         text = f"attention {item.weight:.3g}, class {explained.class_name(item.label)}"
-        states.append(PatchState(image_picture(item.picture.reshape(shape)), item.source, text))
-    return PatchCase(f"What {layer.name} attends to most", tuple(states), small=True)
+        shown.append(Picture(image_picture(item.picture.reshape(shape)), item.source, text))
+    return Case(f"What {layer.name} attends to most", tuple(shown), small=True)

@@ -1,4 +1,4 @@
-"""Vega-Lite specifications of the charts, by altair; the page adds the colours of text, axes and background."""
+"""One Vega-Lite specification for each type of chart, by altair; the page adds the colours of text and axes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _HEIGHT, _CELL = 190, 30  # pixels
 _POINTS = 40  # the most epochs of a curve
 _BRIGHT = 0.55  # brightness of a cell from which its text is dark
 _DASHES: dict[str, list[float]] = {"-": [1, 0], "--": [6, 3], "-.": [6, 2, 1.5, 2], ":": [1.5, 2.5]}
+
+Rows = Sequence[Mapping[str, Any]]
 
 
 def round_number(value: float, digits: int = 4) -> float | None:
@@ -41,36 +43,25 @@ def curve_chart(
 
     rows = [row for curve in curves for row in _points(curve, 100.0 if percent else 1.0)]
     names = [curve.label for curve in curves]
-    colour = alt.Color("c:N", scale=alt.Scale(domain=names, range=[curve.colour for curve in curves]), legend=None)
-    dash = alt.StrokeDash(
-        "c:N", scale=alt.Scale(domain=names, range=[vega_dash(curve.dash) for curve in curves]), legend=None
-    )
-    scale = alt.Scale(
-        **({"type": "log"} if logarithmic and domain[0] > 0 else {"zero": False}), domain=list(domain), nice=False
-    )
+    dashes = alt.Scale(domain=names, range=[vega_dash(curve.dash) for curve in curves])
+    kind = {"type": "log"} if logarithmic and domain[0] > 0 else {"zero": False}
+    scale = alt.Scale(**kind, domain=list(domain), nice=False)
     axis = alt.Axis(title=None, tickCount=5, format="~r")
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
-        x=alt.X(
-            "e:Q",
-            axis=alt.Axis(title="epoch", values=_ticks(curves), format="d"),
-            scale=alt.Scale(nice=False, zero=False),
-        ),
-        color=colour,
+    epochs = alt.Axis(title="epoch", values=_ticks(curves), format="d")
+    base = _base(rows).encode(
+        x=alt.X("e:Q", axis=epochs, scale=alt.Scale(nice=False, zero=False)),
+        color=_colour("c", names, [curve.colour for curve in curves]),
     )
     y = alt.Y("m:Q", scale=scale, axis=axis)
-    tooltip = [
-        alt.Tooltip("c:N", title="setting"),
-        alt.Tooltip("e:Q", title="epoch"),
-        alt.Tooltip("m:Q", title=label),
-        alt.Tooltip("s:Q", title="std"),
-        alt.Tooltip("n:Q", title="seeds"),
-    ]
+    tooltip = _tooltip({"c:N": "setting", "e:Q": "epoch", "m:Q": label, "s:Q": "std", "n:Q": "seeds"})
     layers = alt.layer(
         base.mark_area(opacity=0.18, clip=True).encode(y=alt.Y("l:Q", scale=scale, axis=axis), y2="h:Q"),
-        base.mark_line(strokeWidth=1.8, clip=True).encode(y=y, strokeDash=dash),
+        base.mark_line(strokeWidth=1.8, clip=True).encode(
+            y=y, strokeDash=alt.StrokeDash("c:N", scale=dashes, legend=None)
+        ),
         base.mark_point(size=70, filled=True, opacity=0).encode(y=y, tooltip=tooltip),
-    ).properties(width="container", height=_HEIGHT)
-    return _spec(layers)
+    )
+    return _spec(layers, _HEIGHT)
 
 
 def heat_map_chart(heat_map: HeatMap) -> dict[str, Any]:
@@ -87,26 +78,18 @@ def heat_map_chart(heat_map: HeatMap) -> dict[str, Any]:
             row |= {"b": round_number(share if heat_map.higher_is_better else 1 - share), "t": mean}
             row |= {"s": f"± {spread[0]}" if spread else "", "n": cell.statistic.n}
         rows.append({**row, "ink": "dark" if (row["b"] or 0.0) > _BRIGHT else "light"})
-    powers, epsilons = (
-        [f"{number:g}" for number in sorted({place[axis] for place in heat_map.cells})] for axis in (0, 1)
-    )
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
+    powers, epsilons = ([f"{number:g}" for number in sorted({*axis})] for axis in zip(*heat_map.cells, strict=True))
+    base = _base(rows).encode(
         x=alt.X("e:O", sort=epsilons, axis=alt.Axis(title="ε", labelAngle=0, domain=False, ticks=False)),
         y=alt.Y("p:O", sort=powers[::-1], axis=alt.Axis(title="p", titleAngle=0, domain=False, ticks=False)),
-        tooltip=[
-            alt.Tooltip("p:O", title="p"),
-            alt.Tooltip("e:O", title="ε"),
-            alt.Tooltip("t:N", title="mean"),
-            alt.Tooltip("s:N", title="spread"),
-            alt.Tooltip("n:Q", title="seeds"),
-        ],
+        tooltip=_tooltip({"p:O": "p", "e:O": "ε", "t:N": "mean", "s:N": "spread", "n:Q": "seeds"}),
     )
-    ink = alt.Color("ink:N", scale=alt.Scale(domain=["dark", "light"], range=["#10161D", "#FFFFFF"]), legend=None)
+    brightness = alt.Color("b:Q", scale=alt.Scale(scheme="viridis", domain=[0, 1]), legend=None)
     chart = alt.layer(
-        base.mark_rect().encode(color=alt.Color("b:Q", scale=alt.Scale(scheme="viridis", domain=[0, 1]), legend=None)),
-        base.mark_text(fontSize=12).encode(text="t:N", color=ink),
-    ).resolve_scale(color="independent")
-    return _spec(chart.properties(width="container", height=_CELL * len(powers)))
+        base.mark_rect().encode(color=brightness),
+        base.mark_text(fontSize=12).encode(text="t:N", color=_colour("ink", ["dark", "light"], ["#10161D", "#FFFFFF"])),
+    )
+    return _spec(chart.resolve_scale(color="independent"), _CELL * len(powers))
 
 
 def plane_chart(
@@ -121,36 +104,27 @@ def plane_chart(
     """Return training points and, larger, keys with their `numbers` in the colour of the class of their value."""
     import altair as alt
 
-    classes = values.argmax(1)
-    points = [
-        {"x": round_number(float(x)), "y": round_number(float(y)), "c": class_names[label]}
-        for (x, y), label in zip(train, labels, strict=True)
-    ]
+    def point(place: NDArray[np.floating], label: int) -> dict[str, Any]:
+        x, y = map(float, place)
+        return {"x": round_number(x), "y": round_number(y), "c": class_names[label]}
+
+    points = [point(*pair) for pair in zip(train, labels, strict=True)]
     found = [
-        {
-            "x": round_number(float(x)),
-            "y": round_number(float(y)),
-            "c": class_names[label],
-            "k": f"{number}",
-            "v": ", ".join(f"{number:.3g}" for number in value),
-        }
-        for number, (x, y), label, value in zip(numbers, keys, classes, values, strict=True)
+        {**point(key, value.argmax()), "k": f"{number}", "v": ", ".join(f"{one:.3g}" for one in value)}
+        for number, key, value in zip(numbers, keys, values, strict=True)
     ]
-    colour = alt.Color("c:N", scale=alt.Scale(domain=list(class_names), range=list(colours)), legend=None)
-    axis = alt.Axis(title=None, tickCount=4)
-    scale = alt.Scale(zero=False)
-    x, y = alt.X("x:Q", axis=axis, scale=scale), alt.Y("y:Q", axis=axis, scale=scale)
-    tooltip = [
-        alt.Tooltip("k:N", title="key"),
-        alt.Tooltip("c:N", title="class of its value"),
-        alt.Tooltip("v:N", title="values"),
-    ]
-    dots = alt.Chart(alt.InlineData(values=points)).mark_point(filled=True, size=12, opacity=0.35)
-    diamonds = alt.Chart(alt.InlineData(values=found)).mark_point(
+    axis, scale = alt.Axis(title=None, tickCount=4), alt.Scale(zero=False)
+    encoding = {
+        "x": alt.X("x:Q", axis=axis, scale=scale),
+        "y": alt.Y("y:Q", axis=axis, scale=scale),
+        "color": _colour("c", class_names, colours),
+    }
+    tooltip = _tooltip({"k:N": "key", "c:N": "class of its value", "v:N": "values"})
+    dots = _base(points).mark_point(filled=True, size=12, opacity=0.35)
+    diamonds = _base(found).mark_point(
         filled=True, shape="diamond", size=110, opacity=1, stroke="#FFFFFF", strokeWidth=1
     )
-    chart = alt.layer(dots.encode(x=x, y=y, color=colour), diamonds.encode(x=x, y=y, color=colour, tooltip=tooltip))
-    return _spec(chart.properties(width="container", height=220))
+    return _spec(alt.layer(dots.encode(**encoding), diamonds.encode(**encoding, tooltip=tooltip)), 220)
 
 
 def bar_chart(values: Mapping[str, float], marked: str | None, label: str) -> dict[str, Any]:
@@ -158,18 +132,33 @@ def bar_chart(values: Mapping[str, float], marked: str | None, label: str) -> di
     import altair as alt
 
     rows = [{"n": name, "v": round_number(value), "m": name == marked} for name, value in values.items()]
-    colour = alt.Color("m:N", scale=alt.Scale(domain=[True, False], range=["#D55E00", "#0072B2"]), legend=None)
-    chart = (
-        alt.Chart(alt.InlineData(values=rows))
-        .mark_bar()
-        .encode(
-            x=alt.X("n:N", sort=list(values), axis=alt.Axis(title=None, labelAngle=0 if _is_short(values) else -40)),
-            y=alt.Y("v:Q", axis=alt.Axis(title=label, tickCount=4, format="~s")),
-            color=colour,
-            tooltip=[alt.Tooltip("n:N", title="class"), alt.Tooltip("v:Q", title=label)],
-        )
+    angle = 0 if max(map(len, values), default=0) <= 3 else -40
+    chart = _base(rows).mark_bar()
+    chart = chart.encode(
+        x=alt.X("n:N", sort=list(values), axis=alt.Axis(title=None, labelAngle=angle)),
+        y=alt.Y("v:Q", axis=alt.Axis(title=label, tickCount=4, format="~s")),
+        color=_colour("m", [True, False], ["#D55E00", "#0072B2"]),
+        tooltip=_tooltip({"n:N": "class", "v:Q": label}),
     )
-    return _spec(chart.properties(width="container", height=150))
+    return _spec(chart, 150)
+
+
+def _base(rows: Rows) -> Any:
+    import altair as alt
+
+    return alt.Chart(alt.InlineData(values=list(rows)))
+
+
+def _colour(field: str, domain: Sequence[Any], colours: Sequence[str]) -> Any:
+    import altair as alt
+
+    return alt.Color(f"{field}:N", scale=alt.Scale(domain=list(domain), range=list(colours)), legend=None)
+
+
+def _tooltip(titles: Mapping[str, str]) -> list[Any]:
+    import altair as alt
+
+    return [alt.Tooltip(field, title=title) for field, title in titles.items()]
 
 
 def _ticks(curves: Sequence[Line]) -> list[int]:
@@ -179,10 +168,6 @@ def _ticks(curves: Sequence[Line]) -> list[int]:
     low, high = (function([function(curve.x) for curve in curves]) for function in (min, max))
     found = MaxNLocator(nbins=6, integer=True).tick_values(low, high)
     return [int(number) for number in found if low <= number <= high]
-
-
-def _is_short(names: Mapping[str, float]) -> bool:
-    return max(map(len, names), default=0) <= 3
 
 
 def _points(line: Line, factor: float) -> list[dict[str, Any]]:
@@ -199,8 +184,8 @@ def _points(line: Line, factor: float) -> list[dict[str, Any]]:
     return rows
 
 
-def _spec(chart: Any) -> dict[str, Any]:
-    spec: dict[str, Any] = chart.to_dict()
+def _spec(chart: Any, height: int) -> dict[str, Any]:
+    spec: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
     # The page embeds charts of one version, and sets colours and sizes of text.
     for name in ("$schema", "config"):
         spec.pop(name, None)
@@ -211,7 +196,7 @@ def _spec(chart: Any) -> dict[str, Any]:
     return spec
 
 
-def packed(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def packed(rows: Rows) -> dict[str, Any]:
     """Return rows as columns, which are shorter; texts are places in a list of ``words``. The script undoes it."""
     columns: dict[str, Any] = {}
     for name in rows[0] if rows else ():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,7 +46,7 @@ def curves_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[
             panels[-1] = _side_by_side(panels[-1], found, heading)
         else:
             same = found.legend == panels[-1].legend
-            panels.append(replace(found, legend=()) if same else found)
+            panels.append(found._replace(legend=()) if same else found)
     return Part("curves", "Learning curves", _CURVES, sentences([*left_out, *others]), panels=tuple(panels))
 
 
@@ -72,40 +71,30 @@ def heat_maps_part(runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> P
 def _side_by_side(first: Panels, second: Panels, heading: str) -> Panels:
     """Return two panels as one row, each under the name of its metric."""
     charts = tuple(
-        replace(chart, title=" · ".join(filter(None, (panels.title.removesuffix(f" · {heading}"), chart.title))))
+        chart._replace(title=" · ".join(filter(None, (panels.title.removesuffix(f" · {heading}"), chart.title))))
         for panels in (first, second)
         for chart in panels.charts
     )
-    legend = dict.fromkeys((*first.legend, *second.legend))
-    return Panels(heading, charts, tuple(legend))
+    return Panels(heading, charts, tuple(dict.fromkeys((*first.legend, *second.legend))))
 
 
 def _panels(row: PanelRow, heading: str) -> Panels:
-    factor = 100.0 if row.y.percent else 1.0
+    label, percent = row.y.label, row.y.percent
     shown = [panel for panel in row.panels if panel.lines]
-    domain = _domain(shown, factor)
-    charts = tuple(
-        Chart(
-            panel.title,
-            ", ".join(filter(None, (f"{row.y.label} against the epoch", panel.title, f"{len(panel.lines)} settings"))),
-            curve_chart(
-                panel.lines, row.y.label, percent=row.y.percent, logarithmic=row.y.base is not None, domain=domain
-            ),
-        )
-        for panel in shown
-    )
-    legend = {
-        curve.label: Legend(curve.label, curve.colour, _dashes(curve)) for panel in shown for curve in panel.lines
-    }
-    unit = " in %" if row.y.percent and "%" not in row.y.label else ""
-    title = f"{row.y.label}{unit}"
-    title = f"{title[:1].upper()}{title[1:]}"
-    return Panels(f"{title} · {heading}" if heading else title, charts, tuple(legend.values()))
+    domain = _domain(shown, 100.0 if percent else 1.0)
+    charts = []
+    for panel in shown:
+        spec = curve_chart(panel.lines, label, percent=percent, logarithmic=row.y.base is not None, domain=domain)
+        words = (f"{label} against the epoch", panel.title, f"{len(panel.lines)} settings")
+        charts.append(Chart(panel.title, ", ".join(filter(None, words)), spec))
+    lines = {line.label: Legend(line.label, line.colour, _dashes(line)) for panel in shown for line in panel.lines}
+    title = f"{label[:1].upper()}{label[1:]}{' in %' if percent and '%' not in label else ''}"
+    return Panels(f"{title} · {heading}" if heading else title, tuple(charts), tuple(lines.values()))
 
 
-def _dashes(curve: Line) -> str:
+def _dashes(line: Line) -> str:
     """Return the dashes of a line in SVG; an empty text for a solid line."""
-    return "" if curve.dash == "-" else " ".join(f"{length:g}" for length in vega_dash(curve.dash))
+    return "" if line.dash == "-" else " ".join(f"{length:g}" for length in vega_dash(line.dash))
 
 
 def _domain(panels: Sequence[Panel], factor: float) -> tuple[float, float]:

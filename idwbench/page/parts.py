@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from idwbench.report.tables import Table
 
 __all__ = [
+    "Case",
     "Chart",
     "Legend",
     "Panels",
     "Part",
-    "PatchCase",
-    "PatchState",
+    "Picture",
     "PrototypeGrid",
     "sentences",
     "size_of",
@@ -23,32 +23,23 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Chart:
-    """A Vega-Lite chart.
-
-    Attributes:
-        title: Above the chart.
-        description: What it shows, for screen readers.
-        spec: The Vega-Lite specification.
-    """
+class Chart(NamedTuple):
+    """A Vega-Lite chart with the title above it, and what it shows, for screen readers."""
 
     title: str
     description: str
     spec: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Legend:
-    """An entry of a legend: a colour, whether the line is dashed, and a text."""
+class Legend(NamedTuple):
+    """An entry of a legend: a text, a colour, and the dashes of the line."""
 
     text: str
     colour: str
     dash: str = ""
 
 
-@dataclass(frozen=True)
-class Panels:
+class Panels(NamedTuple):
     """Charts that belong together."""
 
     title: str
@@ -56,8 +47,7 @@ class Panels:
     legend: tuple[Legend, ...] = ()
 
 
-@dataclass(frozen=True)
-class PrototypeGrid:
+class PrototypeGrid(NamedTuple):
     """The keys of one trained network.
 
     Attributes:
@@ -75,21 +65,19 @@ class PrototypeGrid:
     table: Table | None = None
 
 
-@dataclass(frozen=True)
-class PatchState:
-    """A picture with a text below it; no picture if the network is not stored."""
+class Picture(NamedTuple):
+    """A picture as an address with its data, and the texts below it."""
 
-    picture: str
+    source: str
     label: str
     text: str
 
 
-@dataclass(frozen=True)
-class PatchCase:
+class Case(NamedTuple):
     """One patched input, before and after; or with `small` pictures, an input and what belongs to it."""
 
     title: str
-    states: tuple[PatchState, ...]
+    pictures: tuple[Picture, ...]
     small: bool = False
 
 
@@ -111,7 +99,7 @@ class Part:
     tables: tuple[Table, ...] = ()
     panels: tuple[Panels, ...] = ()
     grids: tuple[PrototypeGrid, ...] = ()
-    patches: tuple[PatchCase, ...] = ()
+    cases: tuple[Case, ...] = ()
 
 
 def table_data(table: Table) -> dict[str, Any]:
@@ -126,12 +114,11 @@ def table_data(table: Table) -> dict[str, Any]:
 
 def size_of(part: Part) -> int:
     """Return about how many characters the section takes in the page."""
-    tables = sum(len(cell.text) + 3 for table in part.tables for column in table.columns for cell in column.cells)
-    charts = [chart.spec for panels in part.panels for chart in panels.charts]
-    charts += [grid.chart.spec for grid in part.grids if grid.chart is not None]
-    content = [*charts, *(grid.data for grid in part.grids if grid.data is not None)]
-    pictures = sum(len(state.picture) for case in part.patches for state in case.states)
-    return tables + pictures + sum(len(json.dumps(item, separators=(",", ":"))) for item in content)
+    content = [chart.spec for panels in part.panels for chart in panels.charts]
+    content += [grid.chart.spec if grid.chart is not None else grid.data or {} for grid in part.grids]
+    content += [table_data(table) for table in part.tables]
+    pictures = sum(len(picture.source) for case in part.cases for picture in case.pictures)
+    return pictures + sum(len(json.dumps(item, separators=(",", ":"), ensure_ascii=False)) for item in content)
 
 
 def sentences(lines: Sequence[str]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 from idwbench.errors import IdwbenchError
 from idwbench.figures.plane import PlanePicture
 from idwbench.figures.style import percent_label
-from idwbench.page.parts import Part, PatchCase, PatchState, sentences
+from idwbench.page.parts import Case, Part, Picture, sentences
 from idwbench.page.pictures import image_picture, svg_picture
 from idwbench.report.labels import count_label
 from idwbench.results.records import StoredRun
@@ -46,13 +46,13 @@ def patches_part(results: Results, runs: Sequence[StoredRun], data_dir: Path | N
         except IdwbenchError:
             continue
         if cases:
-            return Part("patches", "Patches", text, sentences(notes), patches=tuple(cases[:_MOST]))
+            return Part("patches", "Patches", text, sentences(notes), cases=tuple(cases[:_MOST]))
     return None
 
 
 def _in_plane(
     results: Results, studies: Sequence[StoredRun], data_dir: Path | None
-) -> tuple[list[PatchCase], Sequence[str]]:
+) -> tuple[list[Case], Sequence[str]]:
     from idwbench.figures.patches import collect_patches
 
     panels, data, source, left_out = collect_patches(results, studies, data_dir)
@@ -67,7 +67,7 @@ def _in_plane(
     return [_plane_case(panel, data) for panel in shown[:_MOST]], notes
 
 
-def _plane_case(panel: PatchPanel, data: PlaneData) -> PatchCase:
+def _plane_case(panel: PatchPanel, data: PlaneData) -> Case:
     picture = panel.picture
     assert picture is not None
     before, after = (percent_label(one.mean, one.std) for one in panel.test)
@@ -79,13 +79,13 @@ def _plane_case(panel: PatchPanel, data: PlaneData) -> PatchCase:
         if probability is None:
             continue
         shown = PlanePicture(picture.before.keys, picture.before.values, probability)
-        states.append(PatchState(_plane_svg(panel, shown, data), label, text))
+        states.append(Picture(_plane_svg(panel, shown, data), label, text))
     name = data.dataset.class_names[panel.label]
     point = f"({panel.point[0]:g}, {panel.point[1]:g})".replace("-", "−")
     title = f"{count_label(panel.prototypes, 'prototype')}: {point} → class {name}"
     if panel.n_patched < panel.n:
         title += f", needed in {panel.n_patched} of {panel.n} seeds"
-    return PatchCase(title, tuple(states))
+    return Case(title, tuple(states))
 
 
 def _plane_svg(panel: PatchPanel, shown: PlanePicture, data: PlaneData) -> str:
@@ -105,7 +105,7 @@ def _plane_svg(panel: PatchPanel, shown: PlanePicture, data: PlaneData) -> str:
 
 def _of_images(
     results: Results, studies: Sequence[StoredRun], data_dir: Path | None
-) -> tuple[list[PatchCase], Sequence[str]]:
+) -> tuple[list[Case], Sequence[str]]:
     from idwbench.data.loading import load_dataset
 
     study = min(studies, key=lambda run: run.config.seed)
@@ -122,7 +122,7 @@ def _of_images(
         wrong, right = (dataset.class_names[int(label[case])] for label in (before, labels))
         others = count_label(int(changed[case]), "other test answer")
         text = f"before, {right} after; η = {float(eta[case]):.3g}; {others} changed"
-        cases.append(PatchCase(f"Label {right}", (PatchState(picture, wrong, text),), small=True))
+        cases.append(Case(f"Label {right}", (Picture(picture, wrong, text),), small=True))
     label = f"{study.config.model.label} · seed {study.config.seed}"
     left = len(labels) - len(cases)
     return cases, [f"shown: {label}", f"not drawn: {count_label(left, 'other case')}" if left else ""]

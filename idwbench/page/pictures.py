@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,9 +11,6 @@ from numpy.typing import NDArray
 
 from idwbench.figures.style import render_figure
 from idwbench.figures.tiles import KEY_COLOURS, scale_limit
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 __all__ = ["image_picture", "key_picture", "svg_picture"]
 
@@ -52,10 +48,6 @@ def _with_palette(levels: NDArray[np.uint8], palette: NDArray[np.floating]) -> s
 
     picture = Image.frombytes("P", levels.shape[::-1], np.ascontiguousarray(levels).tobytes())
     picture.putpalette(np.rint(255 * palette).astype(np.uint8).tobytes())
-    return _encoded(picture)
-
-
-def _encoded(picture: Image) -> str:
     file = io.BytesIO()
     picture.save(file, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

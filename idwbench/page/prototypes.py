@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,16 @@ from idwbench.page.chosen import RankedSetting
 from idwbench.page.parts import Chart, Part, PrototypeGrid, sentences
 from idwbench.page.pictures import image_picture, key_picture
 from idwbench.report.labels import value_label
-from idwbench.report.tables import Table, text_column
+from idwbench.report.tables import Column, Table, text_column
 from idwbench.results.records import StoredRun
+from idwbench.runs.datasets import dataset_label
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.metrics import headline_metric
 
 if TYPE_CHECKING:
     from idwbench.data.dataset import Dataset
     from idwbench.results.store import Results
+    from idwbench.runs.datasets import DatasetConfig
 
 __all__ = ["prototypes_part"]
 
@@ -39,24 +42,23 @@ _IMAGES = (
 )
 _PLANE = "Training points and, as diamonds, the keys of the best seed in the colour of the class of their value."
 
-Floats = NDArray[np.float64]
+Keys = NDArray[np.float32]
 
 
 def prototypes_part(results: Results, ranked: Sequence[RankedSetting], data_dir: Path | None) -> Part | None:
     """Return the section of keys: the best setting of each method; None if no run has keys that can be drawn."""
-    candidates = [setting for setting in ranked if _has_keys(setting.best)]
-    best: dict[str, RankedSetting] = {}
-    for setting in candidates:
-        best.setdefault(setting.method, setting)
+    candidates = [setting.best for setting in ranked if _has_keys(setting.best)]
+    best: dict[str, StoredRun] = {}
+    for run in candidates:
+        best.setdefault(run.setting.model.method, run)
+    grids, notes, problems = [], [], list[str]()
+    data = _reader(data_dir, problems)
     # Those with nearest training images first.
-    chosen = sorted([*best.values()][:_NETWORKS], key=lambda setting: not _are_points(setting.best))
-    data = _DataSets(data_dir)
-    grids, notes = [], []
-    for setting in chosen:
+    for run in sorted([*best.values()][:_NETWORKS], key=lambda run: not _are_points(run)):
         try:
-            grid = _grid(results, setting.best, data)
+            grid = _grid(results, run, data(run.setting.dataset))
         except IdwbenchError as error:
-            notes.append(f"{setting.method}: {error.problem}")
+            notes.append(f"{run.setting.model.method}: {error.problem}")
             continue
         if grid is not None:
             grids.append(grid)
@@ -65,58 +67,56 @@ def prototypes_part(results: Results, ranked: Sequence[RankedSetting], data_dir:
     if left := len(candidates) - len(grids):
         notes.append(f"the best setting of each method is shown; not shown: {left:,} other settings")
     text = _PLANE if grids[0].chart is not None else _IMAGES
-    return Part("prototypes", "Prototypes", text, sentences([*notes, *data.problems]), grids=tuple(grids))
+    return Part("prototypes", "Prototypes", text, sentences([*notes, *problems]), grids=tuple(grids))
 
 
-class _DataSets:
-    """The data sets of runs, each read once; those that cannot be read are missing."""
+def _reader(data_dir: Path | None, problems: list[str]) -> Callable[[DatasetConfig], Dataset | None]:
+    """Return a function that reads each data set once; of one that cannot be read it adds the problem."""
+    from idwbench.data.loading import load_dataset
 
-    def __init__(self, data_dir: Path | None) -> None:
-        self._folder = data_dir
-        self._found: dict[str, Dataset | None] = {}
-        self.problems: list[str] = []
+    @cache
+    def read(config: DatasetConfig) -> Dataset | None:
+        try:
+            return load_dataset(config, data_dir)
+        except IdwbenchError as error:
+            name = dataset_label(config)
+            problems.append(f"without training images, since {name} is not available: {error.problem}")
+            return None
 
-    def of(self, run: StoredRun) -> Dataset | None:
-        """Return the data set of a run, or None."""
-        from idwbench.data.loading import load_dataset
-
-        config = run.setting.dataset
-        key = config.identity()
-        if key not in self._found:
-            try:
-                self._found[key] = load_dataset(config, self._folder)
-            except IdwbenchError as error:
-                self._found[key] = None
-                self.problems.append(f"without training images, since {run.dataset} is not available: {error.problem}")
-        return self._found[key]
+    return read
 
 
 def _has_keys(run: StoredRun) -> bool:
     kind = MODELS.get(run.setting.model.kind)
-    return kind is not None and kind.array_names == ("keys", "values") and _is_classified(run)
+    has_keys = kind is not None and kind.array_names == ("keys", "values")
+    return has_keys and run.setting.dataset.task == "classification"
 
 
-def _is_classified(run: StoredRun) -> bool:
-    return run.setting.dataset.task == "classification"
-
-
-def _grid(results: Results, run: StoredRun, data: _DataSets) -> PrototypeGrid | None:
+def _grid(results: Results, run: StoredRun, dataset: Dataset | None) -> PrototypeGrid | None:
     arrays = results.load_arrays(run.run_key)
     keys, values = (np.asarray(arrays[name], np.float32) for name in ("keys", "values"))
-    dataset = data.of(run)
     shape = _image_shape(keys, dataset)
     if shape is not None:
         return _image_grid(run, keys, values, shape, dataset)
-    if dataset is not None and dataset.n_features == 2 and dataset.class_names:
-        chosen = _in_view(run, keys, dataset)
-        others = len(keys) - len(chosen)
-        note = f"{len(chosen):,} of {len(keys):,} keys, those near the data." if others else ""
-        chart = _plane(run, keys[chosen], values[chosen], chosen, dataset)
-        return PrototypeGrid(_title(run), note, chart=chart, table=_table(keys, values, chosen, dataset))
-    return None
+    if dataset is None or dataset.n_features != 2 or not dataset.class_names:
+        return None
+    chosen = _in_view(run, keys, dataset)
+    note = f"{len(chosen):,} of {len(keys):,} keys, those near the data." if len(chosen) < len(keys) else ""
+    own, names = dataset.scaling.invert(keys[chosen]), dataset.class_names
+    spec = plane_chart(
+        dataset.scaling.invert(dataset.train.inputs[:_PLANE_POINTS]),
+        dataset.train.labels[:_PLANE_POINTS],
+        own,
+        values[chosen],
+        chosen,
+        names,
+        [class_colour(label) for label in range(len(names))],
+    )
+    chart = Chart("", f"Keys among the training points: {_title(run)}", spec)
+    return PrototypeGrid(_title(run), note, chart=chart, table=_table(own, values[chosen], chosen, names))
 
 
-def _image_shape(keys: NDArray[np.float32], dataset: Dataset | None) -> tuple[int, int] | None:
+def _image_shape(keys: Keys, dataset: Dataset | None) -> tuple[int, int] | None:
     """Return height and width of the images; without the data set, those of a square."""
     if dataset is not None:
         return dataset.image_shape if dataset.class_names else None
@@ -125,11 +125,7 @@ def _image_shape(keys: NDArray[np.float32], dataset: Dataset | None) -> tuple[in
 
 
 def _image_grid(
-    run: StoredRun,
-    keys: NDArray[np.float32],
-    values: NDArray[np.float32],
-    shape: tuple[int, int],
-    dataset: Dataset | None,
+    run: StoredRun, keys: Keys, values: Keys, shape: tuple[int, int], dataset: Dataset | None
 ) -> PrototypeGrid:
     order = key_order(values)[:_KEYS]
     classes = dataset.class_names if dataset is not None else tuple(map(str, range(values.shape[1])))
@@ -144,33 +140,23 @@ def _image_grid(
         }
         for key in order
     ]
-    images: dict[int, dict[str, Any]] = {}
-    if points and dataset is not None:
-        images = _add_nearest(tiles, keys[order], shape, dataset)
+    images = _add_nearest(tiles, keys[order], shape, dataset) if points and dataset is not None else {}
     notes = [f"The first {len(order)} of {len(keys):,} keys."] if len(order) < len(keys) else []
     notes += [] if points else ["Its keys are directions, not points: no training image is nearest."]
-    content = {"classes": list(classes), "keys": tiles, "images": images}
-    return PrototypeGrid(_title(run), " ".join(notes), content)
+    return PrototypeGrid(_title(run), " ".join(notes), {"classes": list(classes), "keys": tiles, "images": images})
 
 
 def _add_nearest(
-    tiles: list[dict[str, Any]], keys: NDArray[np.float32], shape: tuple[int, int], dataset: Dataset
+    tiles: list[dict[str, Any]], keys: Keys, shape: tuple[int, int], dataset: Dataset
 ) -> dict[int, dict[str, Any]]:
     """Add the nearest training images to each tile, and return these images by row of the training data."""
     train = dataset.train
     rows, distances = several_nearest(keys, train.inputs, _NEAREST)
-    for tile, found, away in zip(tiles, rows, distances, strict=True):
-        tile["nearest"] = [
-            {"row": int(row), "distance": round_number(float(distance), 3)}
-            for row, distance in zip(found, away, strict=True)
-        ]
-    return {
-        int(row): {
-            "picture": image_picture(dataset.scaling.invert(train.inputs[row]).reshape(shape)),
-            "label": int(train.labels[row]),
-        }
-        for row in np.unique(rows)
-    }
+    for tile, found, away in zip(tiles, rows.tolist(), distances.tolist(), strict=True):
+        pairs = zip(found, away, strict=True)
+        tile["nearest"] = [{"row": row, "distance": round_number(distance, 3)} for row, distance in pairs]
+    pictures = {int(row): dataset.scaling.invert(train.inputs[row]).reshape(shape) for row in np.unique(rows)}
+    return {row: {"picture": image_picture(one), "label": int(train.labels[row])} for row, one in pictures.items()}
 
 
 def _are_points(run: StoredRun) -> bool:
@@ -181,51 +167,28 @@ def _are_points(run: StoredRun) -> bool:
     return model.method in METHODS and METHODS[model.method].initialisation != "kaiming"
 
 
-def _in_view(run: StoredRun, keys: NDArray[np.float32], dataset: Dataset) -> NDArray[np.intp]:
+def _in_view(run: StoredRun, keys: Keys, dataset: Dataset) -> NDArray[np.intp]:
     """Return the first keys that are at most twice as far from 0 as the data; points count wherever they are."""
     largest = 2 * np.abs(dataset.train.inputs).max()
     near = np.ones(len(keys), bool) if _are_points(run) else np.abs(keys).max(axis=1) <= largest
     return np.flatnonzero(near)[:_KEYS]
 
 
-def _plane(
-    run: StoredRun,
-    keys: NDArray[np.float32],
-    values: NDArray[np.float32],
-    numbers: NDArray[np.intp],
-    dataset: Dataset,
-) -> Chart:
-    train, invert, names = dataset.train, dataset.scaling.invert, dataset.class_names
-    spec = plane_chart(
-        invert(train.inputs[:_PLANE_POINTS]),
-        train.labels[:_PLANE_POINTS],
-        invert(keys),
-        values,
-        numbers,
-        names,
-        [class_colour(label) for label in range(len(names))],
-    )
-    return Chart("", f"Keys among the training points: {_title(run)}", spec)
-
-
-def _table(
-    keys: NDArray[np.float32], values: NDArray[np.float32], numbers: NDArray[np.intp], dataset: Dataset
-) -> Table:
+def _table(keys: NDArray[np.floating], values: Keys, numbers: NDArray[np.intp], class_names: Sequence[str]) -> Table:
     """Return the shown keys, in the data's own units, with their values."""
-    own = dataset.scaling.invert(keys[numbers])
-    columns = [text_column("key", "key", map(str, numbers), numeric=True)]
-    for place, name in enumerate(("x", "y")):
-        columns.append(text_column(name, name, (_number(number) for number in own[:, place]), numeric=True))
-    classes = (dataset.class_names[label] for label in values[numbers].argmax(axis=1))
-    columns.append(text_column("class", "class", classes))
-    for place, name in enumerate(dataset.class_names):
-        texts = (_number(number) for number in values[numbers, place])
-        columns.append(text_column(f"value {name}", f"value of {name}", texts, numeric=True))
-    return Table("", tuple(columns), (None,) * len(numbers), "", "", ())
 
+    def column(name: str, header: str, column: NDArray[np.floating]) -> Column:
+        texts = (f"{number:.3f}".replace("-", "−") for number in column)
+        return text_column(name, header, texts, numeric=True)
 
-def _number(number: float) -> str:
-    return f"{number:.3f}".replace("-", "−")
+    classes = (class_names[label] for label in values.argmax(axis=1))
+    columns = (
+        text_column("key", "key", map(str, numbers), numeric=True),
+        *(column(name, name, keys[:, place]) for place, name in enumerate(("x", "y"))),
+        text_column("class", "class", classes),
+        *(column(f"value {name}", f"value of {name}", values[:, place]) for place, name in enumerate(class_names)),
+    )
+    return Table("", columns, (None,) * len(numbers))
 
 
 def _title(run: StoredRun) -> str:

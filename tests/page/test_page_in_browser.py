@@ -32,6 +32,14 @@ const next = plots.find((plot) => !plot.querySelector("svg"));
 next?.scrollIntoView();
 return next ? null : plots.length;
 """
+# The value of each bar of a key, and its ends in whole pixels.
+_BARS = """
+return [...arguments[0].querySelectorAll(".detail tbody tr")].map((row) => {
+  const bar = row.querySelector(".track i").getBoundingClientRect();
+  const value = Number(row.querySelector(".number").textContent.replace("−", "-"));
+  return [value, Math.round(bar.left), Math.round(bar.right)];
+});
+"""
 
 
 @pytest.fixture
@@ -136,14 +144,10 @@ def test_the_keyboard_sorts_and_filters(opened: Open, filled_page: Path) -> None
     assert shown(browser, ".shown")[0].text == "2 of 8 rows"
     search.send_keys("zzz")
     assert "No row has all of this." in shown(browser, f"{BOARD} tbody")[0].text
-
-
-def test_the_lists_of_values_filter_rows(opened: Open, filled_page: Path) -> None:
-    browser = opened(filled_page)
-    show(browser, "moons")
+    search.send_keys(Keys.CONTROL + "a", Keys.DELETE)
     label = next(label for label in shown(browser, ".filters label") if label.text.startswith("method"))
-    Select(label.find_element(By.TAG_NAME, "select")).select_by_visible_text("neg_dist")
-    assert column(browser, "method") == ["neg_dist", "neg_dist"]
+    Select(label.find_element(By.TAG_NAME, "select")).select_by_visible_text("fc_relu")
+    assert column(browser, "method") == ["fc_relu", "fc_relu"]
 
 
 def test_a_key_shows_its_values_and_its_nearest_training_images(opened: Open, filled_page: Path) -> None:
@@ -156,6 +160,8 @@ def test_a_key_shows_its_values_and_its_nearest_training_images(opened: Open, fi
     assert tile.get_attribute("aria-pressed") == "true"
     assert len(idw.find_elements(By.CSS_SELECTOR, ".detail tbody tr")) == 10
     assert len(idw.find_elements(By.CSS_SELECTOR, ".nearest img")) == 5
+    bars = browser.execute_script(_BARS, idw)
+    assert {left for value, left, _ in bars if value > 0} == {right for value, _, right in bars if value < 0}  # at 0
     directions = next(part for part in shown(browser, ".network") if part.text.startswith("scaled_dot"))
     assert "directions, not points" in directions.text
 
@@ -182,12 +188,29 @@ def test_the_states_of_a_sweep_in_work_are_counted(opened: Open, half_filled_pag
     ]
 
 
-def test_the_page_fits_a_window_of_400_pixels(opened: Open, filled_page: Path) -> None:
-    browser = opened(filled_page, width=400)
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_page_fits_a_window_and_at_1280_pixels_with_the_last_column(
+    opened: Open, filled_page: Path, width: int
+) -> None:
+    browser = opened(filled_page, width=width)
     for name in groups(browser):
         show(browser, name)
         draw_all(browser)
-        assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        (board,) = shown(browser, f"{BOARD} .scroll")
+        if width == 1280:
+            assert browser.execute_script("return arguments[0].scrollWidth <= arguments[0].clientWidth", board)
+
+
+def test_a_printed_page_has_all_charts_of_its_group(opened: Open, filled_page: Path) -> None:
+    """The file of a group that nobody has scrolled is as large as that of one whose charts are drawn."""
+    browser = opened(filled_page)
+    show(browser, "moons")
+    unseen = len(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    assert draw_all(browser) > 4
+    assert unseen == pytest.approx(len(browser.execute_cdp_cmd("Page.printToPDF", {})["data"]), rel=0.02)
+    browser.execute_script("document.querySelectorAll('.plot').forEach((plot) => plot.replaceChildren())")
+    assert unseen > 1.5 * len(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
 
 
 @pytest.mark.slow
@@ -213,8 +236,9 @@ def test_the_switch_changes_the_colours_of_the_page_and_of_its_charts(opened: Op
     line = "return document.querySelector('.group:not([hidden]) .plot svg .mark-line path').getAttribute('stroke')"
     before = browser.execute_script(line)
     switch = browser.find_element(By.ID, "theme")
+    assert switch.text == "Dark"  # what it switches to
     switch.click()
-    assert switch.get_attribute("aria-pressed") == "true"
+    assert switch.text == "Light"
     assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(18, 23, 29)"
     WebDriverWait(browser, 20, 0.05).until(lambda found: found.execute_script(line) != before)
     assert problems(browser) == []

@@ -18,7 +18,8 @@
   const colour = (light) => (isDark() && data.onDark[light]) || light;
   function setTheme(dark) {
     root.dataset.theme = dark ? "dark" : "light";
-    themeButton.setAttribute("aria-pressed", String(dark));
+    // It says what it switches to.
+    themeButton.textContent = dark ? "Light" : "Dark";
     find("[data-colour]").forEach((one) => one.setAttribute("stroke", colour(one.dataset.colour)));
     find(".plot[data-drawn]").forEach((one) => delete one.dataset.drawn);
     drawVisible();
@@ -63,7 +64,7 @@
   }
   function draw(element) {
     element.dataset.drawn = "";
-    vegaEmbed(element, themed(filled(data.charts[element.id])), {
+    vegaEmbed(element, themed(filled(data.chart[element.id])), {
       actions: false, ast: true, renderer: "svg", config: chartConfig(), tooltip: { theme: "custom", disableDefaultStyle: true },
     }).catch((error) => {
       element.textContent = `This chart cannot be drawn: ${error.message}`;
@@ -86,6 +87,12 @@
       }
     }
   }
+  // A printed page has the charts that nobody has scrolled to.
+  addEventListener("beforeprint", () => {
+    for (const element of find(".plot")) {
+      if (!element.closest("[hidden]") && !("drawn" in element.dataset)) draw(element);
+    }
+  });
 
   // Tables
   const number = (text) => {
@@ -101,7 +108,7 @@
   const isMissing = (column, row) => (column.numeric ? number(column.cells[row]) === null : column.cells[row] === "");
 
   function buildTable(place) {
-    const { columns, best } = data.tables[place.id];
+    const { columns, best } = data.table[place.id];
     const size = columns.length ? columns[0].cells.length : 0;
     const marks = best.map((rows) => new Set(rows));
     const body = make("tbody");
@@ -197,10 +204,13 @@
     detail.append(make("p", {}, "Choose a key to see its values and what it resembles."));
   }
   function keyDetail(grid, key) {
-    const largest = Math.max(...key.values.map(Math.abs)) || 1;
+    // Bars begin at 0: those of negative values point left.
+    const lowest = Math.min(0, ...key.values);
+    const range = Math.max(0, ...key.values) - lowest || 1;
     const rows = key.values.map((value, place) => {
       const bar = make("i", value < 0 ? { class: "below" } : {});
-      bar.style.width = `${(100 * Math.abs(value)) / largest}%`;
+      bar.style.marginLeft = `${(100 * (Math.min(0, value) - lowest)) / range}%`;
+      bar.style.width = `${(100 * Math.abs(value)) / range}%`;
       return make("tr", {},
         make("th", { scope: "row" }, grid.classes[place]),
         make("td", { class: "number" }, value.toPrecision(3).replace("-", "−")),
