@@ -76,14 +76,9 @@ class ArrayModel:
 
 
 def array_model(model: SavedModel) -> ArrayModel:
-    """Return the arrays of a model.
-
-    Raises:
-        OutputError: its method is not built in.
-    """
-    return network_arrays(
-        model.network, model.scaling, model.target_scaling, model.class_names, saved_model_card(model)
-    )
+    """Return the arrays of a model; raises as `network_arrays`."""
+    scalings = model.scaling, model.target_scaling
+    return network_arrays(model.network, *scalings, model.class_names, saved_model_card(model))
 
 
 def network_arrays(
@@ -93,7 +88,11 @@ def network_arrays(
     class_names: tuple[str, ...],
     card: dict[str, Any],
 ) -> ArrayModel:
-    """Return the arrays of a network, or of a head, whose inputs are features; raises as `array_model`."""
+    """Return the arrays of a network, or of a head, whose inputs are features.
+
+    Raises:
+        OutputError: its method is not built in.
+    """
     name = network.method.name
     if name not in BUILT_IN_METHODS or network.method.sha256 is not None:
         problem = f"the method '{name}' cannot be exported: a plugin defines it"

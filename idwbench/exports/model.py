@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from idwbench.errors import ConfigError, ModelFileError, OutputError, TrainingError
+from idwbench.errors import ModelFileError, OutputError, TrainingError
 from idwbench.files import check_output, write_file
 from idwbench.machine import require_package
 from idwbench.results import DEFAULT_DATABASE
@@ -18,7 +17,7 @@ from idwbench.runs.kinds.network import NetworkConfig
 if TYPE_CHECKING:
     from idwbench.models.saved_model import SavedModel
 
-__all__ = ["MODEL_SUFFIXES", "ModelFormat", "export_model", "export_run", "find_model", "model_card", "model_format"]
+__all__ = ["MODEL_SUFFIXES", "ModelFormat", "export_model", "model_card", "model_format"]
 
 ModelFormat = Literal["onnx", "numpy", "skops", "pt", "safetensors"]
 MODEL_SUFFIXES: dict[str, ModelFormat] = {
@@ -70,32 +69,12 @@ def export_model(
     target = Path(path)
     chosen = model_format(target, format)
     check_output(target, overwrite=overwrite)
-    found = _found(model, results)
-    if isinstance(found, StoredRun) and isinstance(found.config.model, NetworkConfig):
+    found = _found(model, results, data_dir)
+    if isinstance(found, StoredRun):
         content = _network_content(results, found, chosen, data_dir)
     else:
-        content = _content(find_model(found, results, data_dir), chosen)
+        content = _content(found, chosen)
     write_file(target, content, overwrite=overwrite)
-
-
-def export_run(
-    results: Results, run_keys: Sequence[str], path: Path, data_dir: Path | None = None, *, overwrite: bool = False
-) -> int:
-    """Write the model of one run by `export_model`, and return 1.
-
-    A model file has the same bytes as after the training of the run.
-
-    Raises:
-        ConfigError: not exactly one run.
-        TrainingError: the run has no model.
-        OutputError: the file cannot be written.
-    """
-    model_format(path)
-    check_output(path, overwrite=overwrite)
-    if len(run_keys) != 1:
-        raise ConfigError(f"a model file has one model, but {len(run_keys)} runs are selected", location=("runs",))
-    export_model(results.load_runs(run_keys)[0], path, overwrite=overwrite, results=results, data_dir=data_dir)
-    return 1
 
 
 def model_card(
@@ -131,32 +110,28 @@ def model_card(
     from idwbench.data.loading import load_dataset
     from idwbench.models.model_card import network_card, saved_model_card
 
-    found = _found(model, results)
-    if isinstance(found, StoredRun) and isinstance(found.config.model, NetworkConfig):
+    found = _found(model, results, data_dir)
+    if isinstance(found, StoredRun):
         return network_card(found, load_dataset(found.config.dataset, data_dir))
-    return saved_model_card(find_model(found, results, data_dir))
+    return saved_model_card(found)
 
 
-def find_model(
-    model: SavedModel | StoredRun | str | PathLike[str],
-    results: Database = DEFAULT_DATABASE,
-    data_dir: Path | None = None,
-) -> SavedModel:
-    """Return a model that is given as it is, by its file, or by its run; errors as for `export_model`."""
-    from idwbench.models.saved_model import stored_model
+def _found(
+    model: SavedModel | StoredRun | str | PathLike[str], results: Database, data_dir: Path | None
+) -> SavedModel | StoredRun:
+    """Return a model that is given as it is, by its file, or by its run; a stored run of kind ``network`` as it is."""
+    from idwbench.models.saved_model import find_stored_run, stored_model
 
-    found = _found(model, results)
-    return stored_model(results_to_read(results), found, data_dir) if isinstance(found, StoredRun) else found
+    found: SavedModel | StoredRun | None
+    if isinstance(model, str | PathLike):
+        from idwbench.models.model_file import load_model
 
-
-def _found(model: SavedModel | StoredRun | str | PathLike[str], results: Database) -> SavedModel | StoredRun:
-    """Return the model of a file, or the run of a key; models and runs as they are."""
-    if not isinstance(model, str | PathLike):
-        return model
-    from idwbench.models.model_file import load_model
-    from idwbench.models.saved_model import find_stored_run
-
-    return find_stored_run(fspath(model), results, ModelFileError) or load_model(model)
+        found = find_stored_run(fspath(model), results, ModelFileError) or load_model(model)
+    else:
+        found = model
+    if isinstance(found, StoredRun) and not isinstance(found.config.model, NetworkConfig):
+        return stored_model(results_to_read(results), found, data_dir)
+    return found
 
 
 def model_format(path: Path, format: ModelFormat | None = None) -> ModelFormat:

@@ -6,6 +6,7 @@ import base64
 import inspect
 import re
 from collections.abc import Callable
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -38,105 +39,6 @@ _WEIGHTINGS = {
     "relu": "w_j = max(0, s_j)",
 }
 
-# The parts of a module that are alike for all methods.
-_HEAD = '''\
-r"""{model}: a trained model as one file that needs only NumPy.
-
-    z(x) = Σ_j w_j v_j           {outputs}
-    {weighting}
-    s_j = {formula}{distance}
-
-x is an input in scaled units, (input − MEAN) / STD; k_j and v_j are the rows of KEYS and VALUES. Call predict, or
-{functions}, with inputs in the data's own units, one in each row.
-
-Model card ({file}):
-
-{card}
-"""
-
-import base64
-import math
-from typing import NamedTuple
-
-import numpy as np
-
-Array = np.ndarray
-
-
-def _decoded(kind: str, shape: tuple, text: str) -> Array:
-    return np.frombuffer(base64.b64decode(text), kind).reshape(shape).astype(np.float64)
-
-'''
-
-_SHARED = '''
-def scaled(inputs: Array) -> Array:
-    """Return inputs (n, features), or of a longer shape, in the model's units, rounded to float32 as in training."""
-    raw = np.asarray(inputs, np.float64)
-    if raw.ndim < 2 or math.prod(raw.shape[1:]) != KEYS.shape[1]:
-        raise ValueError(f"expected inputs (n, {{KEYS.shape[1]}}), got {{raw.shape}}")
-    rows = (raw.reshape(len(raw), KEYS.shape[1]) - MEAN) / STD
-    if not (np.abs(rows) <= np.finfo(np.float32).max).all():
-        raise ValueError("expected finite numbers that float32 can hold")
-    return rows.astype(np.float32).astype(np.float64)
-
-
-def weights(inputs: Array) -> Array:
-    """Return the weight of each prototype (n, prototypes) for scaled inputs."""
-    return {weighting}({score})
-
-
-def _outputs(inputs: Array) -> Array:
-    """Return Σ_j w_j v_j (n, outputs), for some inputs at a time, so that their distances take little memory."""
-    rows = scaled(inputs)
-    step = max(1, 2**20 // KEYS.size)
-    parts = [weights(rows[start : start + step]) @ VALUES for start in range(0, len(rows), step)]
-    return np.concatenate([np.empty((0, VALUES.shape[1])), *parts])
-'''
-
-_CLASSIFIER = '''
-
-def logits(inputs: Array) -> Array:
-    """Return the logits (n, classes) of inputs in the data's own units."""
-    return _outputs(inputs)
-
-
-def predict_proba(inputs: Array) -> Array:
-    """Return the probabilities (n, classes) of inputs in the data's own units."""
-    return softmax(logits(inputs))
-
-
-def predict(inputs: Array) -> Array:
-    """Return the names of the classes (n,) of inputs in the data's own units."""
-    return np.array(CLASSES)[logits(inputs).argmax(1)]
-'''
-
-_REGRESSOR = '''
-
-def predict(inputs: Array) -> Array:
-    """Return predictions (n, outputs) in the targets' own units, of inputs in the data's own units."""
-    return _outputs(inputs) * TARGET_STD + TARGET_MEAN
-'''
-
-_EXPLANATION = '''
-
-class Explanation(NamedTuple):
-    """The terms of an answer, in order of decreasing weight; keys are in the data's own units."""
-
-    outputs: Array
-    prototypes: Array
-    weights: Array
-    keys: Array
-    values: Array
-
-
-def explain(x: Array) -> Explanation:
-    """Return which prototypes the answer to one input comes from, and with what weights."""
-    row = np.asarray(x).reshape(1, -1)
-    found = weights(scaled(row))[0]
-    order = np.argsort(-found, kind="stable")
-    return Explanation({outputs}(row)[0], order, found[order], KEYS[order] * STD + MEAN, VALUES[order])
-'''
-
 
 def numpy_source(model: ArrayModel) -> str:
     """Return the text of the module; the functions of its formulas are those of `idwbench.attention.scores`.
@@ -150,7 +52,7 @@ def numpy_source(model: ArrayModel) -> str:
     targets = () if model.class_names else (("TARGET_MEAN", "mean"), ("TARGET_STD", "std"))
     return "\n".join(
         [
-            _HEAD.format(
+            _template("head").format(
                 model=model.card["model"],
                 formula=METHODS[model.method].formula,
                 distance=",  d = ‖x − k_j‖" if model.compares_distances else "",
@@ -169,11 +71,16 @@ def numpy_source(model: ArrayModel) -> str:
             *(f"{name} = {getattr(scores, name)!r}" for name in _CONSTANTS if _uses(functions, name)),
             "",
             *(f"\n{_plain(inspect.getsource(function))}" for function in functions),
-            _SHARED.format(weighting=model.weighting.__name__, score=_score(model)),
-            _REGRESSOR if targets else _CLASSIFIER,
-            _EXPLANATION.format(outputs="predict" if targets else "logits"),
+            _template("shared").format(weighting=model.weighting.__name__, score=_score(model)),
+            _template("regressor" if targets else "classifier"),
+            _template("explanation").format(outputs="predict" if targets else "logits"),
         ]
     )
+
+
+def _template(name: str) -> str:
+    """Return a part of a module that is alike for all methods."""
+    return files("idwbench.exports").joinpath("templates", f"{name}.txt").read_text(encoding="utf-8")
 
 
 def _score(model: ArrayModel) -> str:

@@ -114,25 +114,13 @@ def _axes(*axes: int) -> NDArray[np.int64]:
     return np.array(axes, np.int64)
 
 
-def _sum(graph: Graph, array: Any, axis: int, keepdims: bool = False) -> GraphArray:
-    return graph.add("ReduceSum", array, _axes(axis), keepdims=int(keepdims))
-
-
-def _max(graph: Graph, array: Any, axis: int, keepdims: bool = False) -> GraphArray:
-    return graph.add("ReduceMax", array, axes=[axis], keepdims=int(keepdims))
-
-
-def _where(graph: Graph, condition: Any, left: Any, right: Any) -> GraphArray:
-    return graph.add("Where", condition, left, right)
-
-
-def _expand_dims(graph: Graph, array: Any, axis: int) -> GraphArray:
-    return graph.add("Unsqueeze", array, _axes(axis))
-
-
 _FUNCTIONS: dict[Any, Callable[..., GraphArray]] = {
-    np.sum: _sum,
-    np.max: _max,
-    np.where: _where,
-    np.expand_dims: _expand_dims,
+    np.sum: lambda graph, array, axis, keepdims=False: graph.add(
+        "ReduceSum", array, _axes(axis), keepdims=int(keepdims)
+    ),
+    np.max: lambda graph, array, axis, keepdims=False: graph.add(
+        "ReduceMax", array, axes=[axis], keepdims=int(keepdims)
+    ),
+    np.where: lambda graph, condition, left, right: graph.add("Where", condition, left, right),
+    np.expand_dims: lambda graph, array, axis: graph.add("Unsqueeze", array, _axes(axis)),
 }

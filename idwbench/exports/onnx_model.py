@@ -24,7 +24,6 @@ __all__ = ["network_content", "onnx_content"]
 _OPSET, _FORMAT = 17, 8  # of 2022, which the runtimes in use read
 _LARGEST = 2**31 - 2**24  # bytes; a message of protobuf cannot exceed 2 GiB
 
-
 # An array (batch, columns) of a graph in float64, and its number of columns.
 Columns = tuple[GraphArray, int]
 
@@ -32,14 +31,14 @@ Columns = tuple[GraphArray, int]
 def onnx_content(model: ArrayModel) -> bytes:
     """Return the bytes of an ONNX file.
 
-    The input is ``inputs`` (batch, features), float64, in the data's own units; images are flattened row by row. The
+    The input is ``inputs`` (batch, features), float32, in the data's own units; images are flattened row by row. The
     outputs of a classification are ``label`` (batch,), the names of classes, ``class_index`` (batch,), ``logits`` and
     ``probabilities`` (batch, classes), and those of a regression ``predictions`` (batch, outputs), float64, in the
     targets' own units. Both have the ``weights`` (batch, prototypes). A runtime computes only the outputs that are
     asked for.
 
-    The graph scales the inputs to float32, as the model does, and continues in float64. Distances are computed by
-    differences, which take batch · prototypes · features · 8 bytes.
+    The graph scales the inputs in float64, rounds them to float32, as the model does, and continues in float64.
+    Distances are computed by differences, which take batch · prototypes · features · 8 bytes.
     """
     graph = Graph()
     answers = _prototype_answers(graph, model, _scaled_inputs(graph, model.scaling))
@@ -70,7 +69,7 @@ def network_content(network: Network, dataset: Dataset, card: dict[str, Any]) ->
 def _scaled_inputs(graph: Graph, scaling: Scaling) -> GraphArray:
     """Return the inputs of a graph, scaled to float32, in float64."""
     mean, std = graph.constant(scaling.mean, "mean"), graph.constant(scaling.std, "std")
-    scaled: GraphArray = (GraphArray(graph, "inputs") - mean) / std
+    scaled: GraphArray = (GraphArray(graph, "inputs").astype(np.float64) - mean) / std
     return scaled.astype(np.float32).astype(np.float64)
 
 
@@ -127,7 +126,7 @@ def _file(
     first, *others = answers
     outputs = _labels(graph, *first, class_names) if class_names else _predictions(graph, *first, target_scaling)
     outputs += [_float32(graph, "weights", *weights) for weights in others]
-    given = helper.make_tensor_value_info("inputs", TensorProto.DOUBLE, ["batch", n_features])
+    given = helper.make_tensor_value_info("inputs", TensorProto.FLOAT, ["batch", n_features])
     made = helper.make_graph(graph.nodes, str(card["kind"]), [given], outputs, initializer=graph.constants)
     content = helper.make_model(
         made,

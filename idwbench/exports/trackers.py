@@ -9,11 +9,12 @@ import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from idwbench.errors import OutputError
-from idwbench.exports.folders import check_folder, written_folder
+from idwbench.errors import DatasetError, OutputError, ResultsError
+from idwbench.exports.folders import written_folder
 from idwbench.machine import require_package
 from idwbench.results.comparison import environment, run_settings
 from idwbench.results.records import RESULT_STATES, StoredRun
@@ -29,6 +30,7 @@ _AT_ONCE = 500
 # The version of the messages of the plugin of hyperparameters.
 _PLUGIN_VERSION = 0
 MLFLOW_FILE = "mlflow.db"
+_ARTIFACTS = "artifacts"
 _PARAMETERS_AT_ONCE, _METRICS_AT_ONCE, _LONGEST = 100, 900, 5000  # limits of MLflow
 _STATUS = {"complete": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
 
@@ -51,12 +53,9 @@ def export_tensorboard(results: Results, run_keys: Sequence[str], folder: Path, 
         ResultsError: no run has one of the keys.
     """
     require_package("tensorboard", "tensorboard")
-    check_folder(folder, overwrite=overwrite)
-    runs = _in_state(results, run_keys, RESULT_STATES)
     with written_folder(folder, overwrite=overwrite) as temporary:
-        for run, curve in _with_curves(results, runs):
-            _write_events(temporary / run_folder_name(run), run, curve)
-    return len(runs)
+        runs = _with_curves(results, run_keys, RESULT_STATES)
+        return sum(_write_events(temporary / run_folder_name(run), run, curve) for run, curve in runs)
 
 
 def run_folder_name(run: StoredRun) -> str:
@@ -67,7 +66,9 @@ def run_folder_name(run: StoredRun) -> str:
     return re.sub(r"[^\w.+-]+", "_", name)
 
 
-def _write_events(folder: Path, run: StoredRun, curve: Sequence[CurvePoint]) -> None:
+def _write_events(folder: Path, run: StoredRun, curve: Sequence[CurvePoint]) -> int:
+    """Write the file of a run and return 1."""
+    from tensorboard.plugins.hparams.summary_v2 import hparams_pb
     from tensorboard.summary.writer.record_writer import RecordWriter
 
     folder.mkdir()
@@ -82,7 +83,7 @@ def _write_events(folder: Path, run: StoredRun, curve: Sequence[CurvePoint]) -> 
             writer.write(Event(wall_time=time, step=step, **content).SerializeToString(deterministic=True))
 
         write(start, file_version="brain.Event:2")
-        write(start, summary=_start(run, start))
+        write(start, summary=hparams_pb(_flat_settings(run.config), trial_id=run.run_key, start_time_secs=start))
         for point in curve:
             time = start + (end - start) * point.epoch / n_epochs
             scalars = {f"{name}/{split}": value for (split, name), value in point.values.items()}
@@ -91,18 +92,13 @@ def _write_events(folder: Path, run: StoredRun, curve: Sequence[CurvePoint]) -> 
         if metrics:
             write(end, n_epochs, summary=_scalars(metrics))
         write(end, n_epochs, summary=_end(run, end))
+    return 1
 
 
 def _scalars(values: Mapping[str, float]) -> Any:
     from tensorboard.compat.proto.summary_pb2 import Summary
 
     return Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in values.items()])
-
-
-def _start(run: StoredRun, time: float) -> Any:
-    from tensorboard.plugins.hparams.summary_v2 import hparams_pb
-
-    return hparams_pb(_flat_settings(run.config), trial_id=run.run_key, start_time_secs=time)
 
 
 def _end(run: StoredRun, time: float) -> Any:
@@ -116,36 +112,59 @@ def _end(run: StoredRun, time: float) -> Any:
     return Summary(value=[Summary.Value(tag=metadata.SESSION_END_INFO_TAG, metadata=about)])
 
 
-def export_mlflow(results: Results, run_keys: Sequence[str], folder: Path, *, overwrite: bool = False) -> int:
+def export_mlflow(
+    results: Results, run_keys: Sequence[str], folder: Path, *, overwrite: bool = False, data_dir: Path | None = None
+) -> int:
     """Write a folder with the database ``mlflow.db``, which MLflow reads without a server; return the number of runs.
 
-    Its address for MLflow is ``sqlite:///FOLDER/mlflow.db``. Each data set is an experiment. A run has
-    its settings as parameters, the curve and the metrics after the last epoch as metrics such as ``train_loss`` and
-    ``test_accuracy`` with the epoch as step, and run key, state, engine, versions and commit as tags. Arrays are not
-    read. Nothing is sent anywhere.
+    Its address for MLflow is ``sqlite:///FOLDER/mlflow.db``. Each data set is an experiment, and each sweep on it one
+    with the names of both. A run has its settings as parameters, the curve and the metrics after the last epoch as
+    metrics such as ``train_loss`` and ``test_accuracy`` with the epoch as step, and run key, sweeps, state, engine,
+    versions and commit as tags. A complete prototype network has its model file as the artifact ``model.pt``; if its
+    data set, which has the scaling, is not available, the tag ``no_model`` says so. Nothing is sent anywhere.
 
     Args:
         results: The database.
         run_keys: Runs that have ended; others are left out.
         folder: The folder to write, which is new or empty.
-        overwrite: Whether a database of an earlier export may be replaced.
+        overwrite: Whether the database and the artifacts of an earlier export may be replaced.
+        data_dir: Folder of the image archives, for the scaling of models.
 
     Raises:
         OutputError: the package ``mlflow`` is missing, or the folder cannot be written.
         ResultsError: no run has one of the keys.
     """
     require_package("mlflow", "mlflow")
-    check_folder(folder, overwrite=overwrite)
-    runs = _in_state(results, run_keys, _STATUS)
     with written_folder(folder, overwrite=overwrite) as temporary, _quiet():
         client = _client(temporary / MLFLOW_FILE)
-        experiments: dict[str, str] = {}
-        for run, curve in _with_curves(results, runs):
-            if run.dataset not in experiments:
-                place = (folder.absolute() / "artifacts").as_uri()
-                experiments[run.dataset] = client.create_experiment(run.dataset, artifact_location=place)
-            _write_run(client, experiments[run.dataset], run, curve)
-    return len(runs)
+        place = (folder.absolute() / _ARTIFACTS).as_uri()
+        create_experiment = cache(partial(client.create_experiment, artifact_location=place))
+        n_runs = 0
+        for run, curve in _with_curves(results, run_keys, _STATUS):
+            sweeps = results.sweeps_of(run.run_key)
+            model = _model_file(results, run, data_dir)
+            tags = {"sweep": ", ".join(sweeps) or None, "no_model": model if isinstance(model, str) else None}
+            experiment = create_experiment(" · ".join([run.dataset, *sweeps[:1]]))
+            run_id = _write_run(client, experiment, run, curve, tags)
+            if isinstance(model, bytes):
+                artifacts = temporary / _ARTIFACTS / run_id / "artifacts"
+                artifacts.mkdir(parents=True)
+                (artifacts / "model.pt").write_bytes(model)
+            n_runs += 1
+        return n_runs
+
+
+def _model_file(results: Results, run: StoredRun, data_dir: Path | None) -> bytes | str | None:
+    """Return the model file of a complete prototype network, or why it cannot be made; None for other runs."""
+    if run.config.model.kind != "prototypes" or run.state != "complete":
+        return None
+    from idwbench.models.model_file import model_content
+    from idwbench.models.saved_model import stored_model
+
+    try:
+        return model_content(stored_model(results, run, data_dir), ".pt")
+    except (DatasetError, ResultsError) as error:
+        return error.problem
 
 
 @contextmanager
@@ -175,12 +194,15 @@ def _client(path: Path) -> Any:
         raise OutputError(f"MLflow cannot create it: {error}", file=path) from None
 
 
-def _write_run(client: Any, experiment: str, run: StoredRun, curve: Sequence[CurvePoint]) -> None:
+def _write_run(
+    client: Any, experiment: str, run: StoredRun, curve: Sequence[CurvePoint], facts: Mapping[str, str | None]
+) -> str:
+    """Write a run with further `facts` as tags, and return its ID."""
     from mlflow.entities import Param
 
     start, end = _times(run)
     name = f"{run.config.model.label} · seed {run.config.seed}"
-    created = client.create_run(experiment, start_time=int(1000 * start), run_name=name, tags=_tags(run))
+    created = client.create_run(experiment, start_time=int(1000 * start), run_name=name, tags=_tags(run, facts))
     run_id = created.info.run_id
     parameters = [Param(key, str(value)[:_LONGEST]) for key, value in _flat_settings(run.config).items()]
     for place in range(0, len(parameters), _PARAMETERS_AT_ONCE):
@@ -189,6 +211,7 @@ def _write_run(client: Any, experiment: str, run: StoredRun, curve: Sequence[Cur
     for place in range(0, len(metrics), _METRICS_AT_ONCE):
         client.log_batch(run_id, metrics=metrics[place : place + _METRICS_AT_ONCE])
     client.set_terminated(run_id, _STATUS[run.state], int(1000 * end))
+    return str(run_id)
 
 
 def _metrics(run: StoredRun, curve: Sequence[CurvePoint], start: float, end: float) -> list[Any]:
@@ -202,20 +225,19 @@ def _metrics(run: StoredRun, curve: Sequence[CurvePoint], start: float, end: flo
     return [Metric(f"{split}_{name}", value, moments[epoch], epoch) for (epoch, split, name), value in values.items()]
 
 
-def _tags(run: StoredRun) -> dict[str, str]:
-    facts = {"run key": run.run_key, "state": run.state, **environment(run), "error": run.error}
+def _tags(run: StoredRun, more: Mapping[str, str | None]) -> dict[str, str]:
+    facts = {"run key": run.run_key, "state": run.state, **environment(run), "error": run.error, **more}
     tags = {name.replace(" ", "_"): str(value)[:_LONGEST] for name, value in facts.items() if value is not None}
     if run.git:
         tags["mlflow.source.git.commit"] = str(run.git.get("commit"))
     return tags
 
 
-def _in_state(results: Results, run_keys: Sequence[str], states: Collection[str]) -> list[StoredRun]:
-    return [run for run in results.load_runs(run_keys) if run.state in states]
-
-
-def _with_curves(results: Results, runs: Sequence[StoredRun]) -> Iterator[tuple[StoredRun, Sequence[CurvePoint]]]:
-    """Yield each run with its curve; the curves of some runs are read at a time."""
+def _with_curves(
+    results: Results, run_keys: Sequence[str], states: Collection[str]
+) -> Iterator[tuple[StoredRun, Sequence[CurvePoint]]]:
+    """Yield each run in one of these states with its curve; the curves of some runs are read at a time."""
+    runs = [run for run in results.load_runs(run_keys) if run.state in states]
     for start in range(0, len(runs), _AT_ONCE):
         part = runs[start : start + _AT_ONCE]
         curves = results.load_curves([run.run_key for run in part])

@@ -1,43 +1,57 @@
 from __future__ import annotations
 
+import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import torch
+from blob_data import make_dataset, make_regression
 from made_models import METHODS, NAMES, exact_outputs, far_inputs, hard_inputs, made_model
 from numpy.typing import NDArray
 
+import idwbench
 from idwbench.attention.records import Method
 from idwbench.attention.scores import METHODS as REGISTERED
 from idwbench.attention.scores import idw
+from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import OutputError
 from idwbench.exports import onnx_model
+from idwbench.exports.array_model import array_model
 from idwbench.exports.model import export_model, model_card
 from idwbench.exports.onnx_graph import Graph, GraphArray
+from idwbench.exports.onnx_model import network_content, onnx_content
+from idwbench.models.networks import Network, initial_network, load_network
 from idwbench.models.saved_model import SavedModel
+from idwbench.results.store import Results
+from idwbench.runs.kinds.models import parse_model
 
 SINGLE = 2 * np.finfo(np.float32).eps
 
 
-def run_onnx(model: SavedModel, tmp_path: Any, *batches: NDArray[Any]) -> list[dict[str, NDArray[Any]]]:
-    """Return the outputs of the exported file by name, for each batch in one session."""
-    export_model(model, tmp_path / "model.onnx", overwrite=True)
+def run_onnx(file: Any, *batches: NDArray[Any]) -> list[dict[str, NDArray[Any]]]:
+    """Return the outputs of a file, or of its bytes, by name, for each batch in one session."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return [dict(zip(names, session.run(None, {"inputs": batch}), strict=True)) for batch in batches]
 
 
+def exported(model: SavedModel, *batches: NDArray[Any]) -> list[dict[str, NDArray[Any]]]:
+    return run_onnx(onnx_content(array_model(model)), *batches)
+
+
 @pytest.mark.parametrize(("method", "parameters"), METHODS, ids=NAMES)
-def test_an_onnx_file_computes_what_the_network_computes_in_float64_far_away_too(method, parameters, tmp_path):
+def test_an_onnx_file_takes_float32_and_computes_what_the_network_computes_in_float64(method, parameters):
     model = made_model(method, **parameters)
-    inputs = np.concatenate([hard_inputs(model), far_inputs(model)])
+    inputs = np.concatenate([hard_inputs(model), far_inputs(model)]).astype(np.float32)
     exact = exact_outputs(model, inputs)
-    [found] = run_onnx(model, tmp_path, inputs)
+    [found] = exported(model, inputs)
     # The tangent beyond d^p = 1e9 multiplies the rounding of p·log d, about 150, by 1e9.
     bound = 1e9 * 150 * 2.0**-52 * 4 if parameters == {"power": 7.5} else 2 * SINGLE
     np.testing.assert_allclose(found["logits"], exact, rtol=SINGLE, atol=bound)
@@ -48,10 +62,10 @@ def test_an_onnx_file_computes_what_the_network_computes_in_float64_far_away_too
 
 
 @pytest.mark.parametrize(("method", "parameters"), METHODS[:-1], ids=NAMES[:-1])
-def test_an_onnx_file_agrees_with_the_model_in_batches_of_one_and_many(method, parameters, tmp_path):
+def test_an_onnx_file_agrees_with_the_model_in_batches_of_one_and_many(method, parameters):
     model = made_model(method, **parameters)
-    inputs = hard_inputs(model)
-    many, one, none = run_onnx(model, tmp_path, inputs, inputs[20:21], inputs[:0])
+    inputs = hard_inputs(model).astype(np.float32)
+    many, one, none = exported(model, inputs, inputs[20:21], inputs[:0])
     np.testing.assert_allclose(many["logits"], model.network.outputs(model.scaling.apply(inputs)), rtol=0, atol=1e-5)
     np.testing.assert_array_equal(many["label"], model.predict(inputs))
     for name, values in one.items():
@@ -60,10 +74,10 @@ def test_an_onnx_file_agrees_with_the_model_in_batches_of_one_and_many(method, p
 
 
 @pytest.mark.parametrize("method", ["idw", "fc_relu"])
-def test_predictions_of_a_regression_are_in_the_units_of_its_targets(method, tmp_path):
+def test_predictions_of_a_regression_are_in_the_units_of_its_targets(method):
     model = made_model(method, regression=True)
-    inputs = hard_inputs(model)
-    [found] = run_onnx(model, tmp_path, inputs)
+    inputs = hard_inputs(model).astype(np.float32)
+    [found] = exported(model, inputs)
     assert found.keys() == {"predictions", "weights"}
     np.testing.assert_allclose(found["predictions"], exact_outputs(model, inputs) * 3 + 5, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(found["predictions"], model.predict(inputs), rtol=0, atol=1e-5)
@@ -104,3 +118,77 @@ def test_a_method_of_a_plugin_is_refused_in_one_line_and_nothing_is_written(name
     with pytest.raises(OutputError, match=r"^the method 'laplace' cannot be exported: a plugin defines it \(supported"):
         export_model(made_model("laplace"), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+# Networks
+
+CARD = {"kind": "network", "model": "a network"}
+PIXELS = Scaling(np.full(24, 2.0), np.linspace(0.5, 3, 24))
+
+
+def image_data() -> Dataset:
+    return replace(make_dataset(n_features=24), image_shape=(4, 6), scaling=PIXELS)
+
+
+def made_network(dataset: Dataset, **settings: Any) -> Network:
+    """Return an untrained network whose head and biases are not 0."""
+    network = initial_network(parse_model({"kind": "network", **settings}), dataset, np.random.default_rng(0)).eval()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+    return network
+
+
+@pytest.mark.parametrize("encoder", ["mlp", "conv"])
+@pytest.mark.parametrize("head", ["linear", "idw", "cosine"])
+def test_an_onnx_file_computes_what_a_network_computes(encoder, head):
+    dataset = image_data()
+    prototypes = {} if head == "linear" else {"prototypes": 4}
+    network = made_network(dataset, encoder=encoder, head=head, width=5, depth=2, **prototypes)
+    inputs = dataset.scaling.invert(dataset.test.inputs).astype(np.float32)
+    [found] = run_onnx(network_content(network, dataset, CARD), inputs)
+    scaled = dataset.scaling.apply(inputs)
+    expected = network.outputs(scaled)
+    np.testing.assert_allclose(found["logits"], expected, rtol=0, atol=1e-5)
+    with torch.no_grad():
+        exact = copy.deepcopy(network).double()(torch.from_numpy(scaled).double()).numpy()
+    bound = 2e-7 * np.abs(exact).max() if encoder == "mlp" else 1e-5  # convolutions are in float32
+    np.testing.assert_allclose(found["logits"], exact, rtol=0, atol=bound)
+    assert found["label"].tolist() == [dataset.class_names[label] for label in expected.argmax(1)]
+    assert ("weights" in found) == (head != "linear")
+
+
+def test_a_network_for_regression_predicts_in_the_units_of_its_targets():
+    dataset = make_regression()
+    network = made_network(dataset, encoder="mlp", head="idw", prototypes=4, width=5)
+    [found] = run_onnx(network_content(network, dataset, CARD), dataset.test.inputs)
+    expected = dataset.target_scaling.invert(network.outputs(dataset.test.inputs))
+    np.testing.assert_allclose(found["predictions"], expected, rtol=0, atol=1e-5)
+
+
+def test_a_transformer_is_refused_in_one_line():
+    dataset = image_data()
+    network = made_network(dataset, encoder="vit_tiny", width=8, depth=1, heads=2, patch=2)
+    with pytest.raises(OutputError, match=r"an encoder vit_tiny cannot be exported \(supported are mlp and conv\)"):
+        network_content(network, dataset, CARD)
+
+
+def test_a_stored_network_is_exported_with_its_card_as_onnx_only(tmp_path):
+    data = {"name": "two_moons", "train_per_class": 20, "test_per_class": 10, "holdout_per_class": 10}
+    settings = {"kind": "network", "encoder": "mlp", "head": "idw", "prototypes": 4, "width": 6, "epochs": 1}
+    run = idwbench.train(idwbench.run_config(data, **settings), tmp_path / "r.db")
+    results = Results(tmp_path / "r.db", read_only=True)
+    path = tmp_path / "model.onnx"
+    idwbench.export_model(run.run_key, path, results=results)
+    [found] = run_onnx(path, np.float32([[0, 1], [1, -0.5]]))
+    network = load_network(results, run.run_key)
+    np.testing.assert_allclose(found["logits"], network.outputs(np.float32([[0, 1], [1, -0.5]])), rtol=0, atol=1e-5)
+    card = idwbench.model_card(run, results)
+    meta = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).get_modelmeta()
+    assert json.loads(meta.custom_metadata_map["model.json"]) == card
+    assert (card["method"], card["run_key"], card["prototypes"]) == ("mlp+idw", run.run_key, 4)
+    assert card["metrics"]["test"]["accuracy"] == run.metric("accuracy")
+    for name in ("model.py", "model.skops", "model.pt"):
+        with pytest.raises(OutputError, match=r"a run of kind network can only be exported as \.onnx"):
+            idwbench.export_model(run, tmp_path / name, results=results)
