@@ -87,6 +87,7 @@ def test_of_many_runs_those_that_are_pending_are_found(store, make_config, make_
     store.reset(keys[:2], ["complete"])
     assert store.pending(keys[::-1]) == [*keys[:990:-1], *keys[1::-1]]
     assert store.pending(keys[:995]) == [*keys[:2], *keys[991:995]]
+    assert store.lease(keys[::-1]) == [*keys[:990:-1], *keys[1::-1]]
 
 
 @pytest.mark.parametrize("path", ["data.csv", 'a},"protocol":{"epochs":1}.csv', 'a}, "seed": 3.csv', "{}.csv"])

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import update
 
-from idwbench.errors import ResultsError, last_line
+from idwbench.errors import last_line
 from idwbench.results.store import Results
 from idwbench.results.tables import runs
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.runs.results import RunResult
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -32,26 +32,13 @@ def results(tmp_path: Path, configs: list[RunConfig]) -> Results:
     return found
 
 
-def finish(results: Results, configs: list[RunConfig]) -> None:
-    results.lease([config.run_key for config in configs])
-    results.finish([_result(config) for config in configs], data_sha256="0" * 64)
+@pytest.fixture
+def finish(results: Results, make_diverged) -> Callable[[list[RunConfig]], None]:
+    def finish(configs: list[RunConfig]) -> None:
+        results.lease([config.run_key for config in configs])
+        results.finish([make_diverged(config) for config in configs], data_sha256="0" * 64)
 
-
-def _result(config: RunConfig) -> RunResult:
-    return RunResult(
-        config=config,
-        state="diverged",
-        curve=(),
-        metrics={},
-        arrays={},
-        n_parameters=8,
-        diverged_epoch=1,
-        seconds=0.1,
-        engine="fused",
-        device="cpu",
-        threads=1,
-        instruction_set="AVX2",
-    )
+    return finish
 
 
 def set_times(results: Results, configs: list[RunConfig], started: datetime, finished: datetime | None) -> None:
@@ -60,8 +47,8 @@ def set_times(results: Results, configs: list[RunConfig], started: datetime, fin
         connection.execute(update(runs).where(chosen).values(started_at=started, finished_at=finished))
 
 
-def test_the_rate_is_that_of_the_last_ten_minutes(results: Results, configs: list[RunConfig]) -> None:
-    finish(results, configs[:4])
+def test_the_rate_is_that_of_the_last_ten_minutes(finish, results: Results, configs: list[RunConfig]) -> None:
+    finish(configs[:4])
     set_times(results, configs[:1], NOW - timedelta(hours=2), NOW - timedelta(hours=1))
     set_times(results, configs[1:4], NOW - timedelta(seconds=60), NOW - timedelta(seconds=5))
     found = results.sweep_progress("long", NOW)
@@ -73,9 +60,9 @@ def test_the_rate_is_that_of_the_last_ten_minutes(results: Results, configs: lis
     assert results.sweep_progress("long", NOW).rate == pytest.approx(3 / 600)
 
 
-def test_without_a_recent_end_the_time_left_is_not_known(results: Results, configs: list[RunConfig]) -> None:
+def test_without_a_recent_end_the_time_left_is_not_known(finish, results: Results, configs: list[RunConfig]) -> None:
     assert results.sweep_progress("long", NOW).seconds_left is None
-    finish(results, configs)
+    finish(configs)
     set_times(results, configs, NOW - timedelta(days=2), NOW - timedelta(days=1))
     done = results.sweep_progress("long", NOW)
     assert (done.rate, done.seconds_left, done.to_do) == (None, 0.0, 0)
@@ -106,11 +93,6 @@ def test_the_last_failures_come_first_and_are_few(results: Results, configs: lis
 )
 def test_of_an_error_the_last_line_is_shown(error: str | None, line: str) -> None:
     assert last_line(error) == line
-
-
-def test_an_unknown_sweep_is_named(results: Results) -> None:
-    with pytest.raises(ResultsError, match="no sweep 'lnog' is stored"):
-        results.sweep_progress("lnog")
 
 
 def test_progress_is_read_while_another_process_writes(results: Results, tmp_path: Path) -> None:

@@ -39,52 +39,27 @@ def package(tmp_path):
     return package
 
 
-def test_a_checkout_is_known_by_its_commit(package):
-    assert checkout_of(package) == {"commit": git(package, "rev-parse", "HEAD"), "dirty": False}
-
-
-def test_a_changed_or_new_file_of_the_package_makes_it_dirty(package):
+def test_a_checkout_is_known_by_its_commit(package, monkeypatch):
+    expected = {"commit": git(package, "rev-parse", "HEAD"), "dirty": False}
     (package.parent / "notes.txt").write_text("beside the package")
-    assert not checkout_of(package)["dirty"]
-    (package / "new.py").touch()
-    assert checkout_of(package)["dirty"]
-    (package / "new.py").unlink()
-    (package / "__init__.py").write_text("changed")
-    assert checkout_of(package)["dirty"]
-
-
-def test_a_package_installed_within_another_checkout_has_no_commit(package):
-    installed = package.parent / ".venv" / "idwbench"
-    installed.mkdir(parents=True)
-    (installed / "__init__.py").touch()
-    assert checkout_of(installed) is None
-
-
-def test_a_folder_that_is_no_checkout_has_no_commit(tmp_path):
-    (tmp_path / "__init__.py").touch()
-    assert checkout_of(tmp_path) is None
-
-
-def test_a_checkout_without_a_commit_has_none(tmp_path):
-    (tmp_path / "__init__.py").touch()
-    git(tmp_path, "init", "--quiet")
-    git(tmp_path, "add", ".")
-    assert checkout_of(tmp_path) is None
-
-
-def test_the_variables_of_a_git_hook_are_ignored(package, tmp_path, monkeypatch):
-    expected = checkout_of(package)
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
+    assert checkout_of(package) == expected
+    monkeypatch.setenv("GIT_DIR", str(package / "nowhere"))  # as in a git hook
     assert checkout_of(package) == expected
 
 
-def test_without_git_nothing_is_known(package, monkeypatch):
+def test_without_git_an_answer_in_time_or_a_commit_nothing_is_known(package, tmp_path, monkeypatch):
+    installed, empty = package.parent / ".venv" / "idwbench", tmp_path / "empty"
+    for folder in (installed, empty, tmp_path):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "__init__.py").touch()
+        assert checkout_of(folder) is None
+    git(empty, "init", "--quiet")
+    git(empty, "add", ".")
+    assert checkout_of(empty) is None
+    with monkeypatch.context() as patched:
+        patched.setattr(provenance, "_TIMEOUT_SECONDS", 0.0)
+        assert checkout_of(package) is None
     monkeypatch.setenv("PATH", "")
-    assert checkout_of(package) is None
-
-
-def test_git_that_does_not_answer_is_not_waited_for(package, monkeypatch):
-    monkeypatch.setattr(provenance, "_TIMEOUT_SECONDS", 0.0)
     assert checkout_of(package) is None
 
 

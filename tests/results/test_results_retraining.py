@@ -70,12 +70,6 @@ def test_while_a_run_is_trained_again_its_old_result_is_there_and_counts(store, 
     assert not store.find_run(keys[0]).retraining
 
 
-def test_a_failed_run_that_is_trained_again_is_running(store, keys):
-    store.reset(keys[2:3], ENDED)
-    store.lease(keys[2:3])
-    assert (store.find_run(keys[2]).state, store.find_run(keys[2]).retraining) == ("running", False)
-
-
 def test_an_interrupted_retraining_leaves_every_run_as_it_had_ended(store, db, keys):
     before = [everything(store, key) for key in keys]
     store.reset(keys, ENDED)
@@ -84,15 +78,8 @@ def test_an_interrupted_retraining_leaves_every_run_as_it_had_ended(store, db, k
     assert [everything(store, key) for key in keys] == before
     assert store.find_run(keys[2]).error == "no memory"
     assert Results(db).pending(keys) == keys[3:]
-
-
-def test_a_released_stack_can_be_leased_run_by_run(store, keys):
-    store.reset(keys, ENDED)
-    store.lease(keys)
-    store.release(keys)
     for key in keys:
         assert store.lease([key]) == [key]
-        store.release([key])
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -110,6 +97,7 @@ def test_a_failed_retraining_keeps_the_result_and_records_why(store, keys, place
 def test_a_run_that_fails_again_is_failed_for_the_new_reason(store, keys):
     store.reset(keys[2:3], ENDED)
     store.lease(keys[2:3])
+    assert (store.find_run(keys[2]).state, store.find_run(keys[2]).retraining) == ("running", False)
     store.fail(keys[2:3], "no time")
     run = store.find_run(keys[2])
     assert (run.state, run.error) == ("failed", "no time")
@@ -131,13 +119,8 @@ def test_a_retraining_replaces_the_whole_result(store, keys, make_config, make_r
     assert (complete.diverged_epoch, complete.error) == (None, None)
     np.testing.assert_array_equal(store.load_arrays(keys[1])["keys"], new.arrays["keys"])
     assert store.pending(keys[:2]) == []
-
-
-def test_only_the_first_result_after_a_reset_replaces_the_old_one(store, keys, make_config, make_result):
-    store.reset(keys, ENDED)
-    assert store.finish([make_result(make_config(0), test=0.5)]) == keys[:1]
-    assert store.finish([make_result(make_config(0), test=0.1)]) == []
-    assert store.find_run(keys[0]).metric("accuracy") == 0.5
+    assert store.finish([make_result(make_config(1), test=0.1)]) == []  # only the first result replaces the old one
+    assert store.find_run(keys[1]).metric("accuracy") == 0.5
 
 
 def test_two_processes_that_reset_the_same_runs_share_them(store, db, keys, make_config, make_result):

@@ -9,8 +9,6 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, inspect
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.schema import CreateTable
 
 from idwbench.errors import ResultsError
 from idwbench.results import migrations, schema
@@ -158,26 +156,11 @@ def test_a_failing_upgrade_leaves_nothing_behind(older_db, monkeypatch, step, pr
     assert query(older_db, "PRAGMA journal_mode") == journal
 
 
-def test_the_tables_suit_postgresql():
-    dialect = postgresql.dialect()
-    made = {table.name: str(CreateTable(table).compile(dialect=dialect)) for table in metadata.sorted_tables}
-    assert "parameters JSONB NOT NULL" in made["runs"]
-    assert "seed BIGINT NOT NULL" in made["runs"]
-    assert "finished_at TIMESTAMP WITH TIME ZONE" in made["runs"]
-    assert "data BYTEA NOT NULL" in made["arrays"]
-    assert "ROWID" not in made["curves"]
-
-
 def test_a_new_database_is_made_with_its_folder(store, db):
     assert names(db) >= {"leaderboard", "runs_wide", *metadata.tables}
     assert query(db, "SELECT version_num FROM idwbench_version") == [(schema.VERSION,)]
     assert query(db, "PRAGMA journal_mode") == [("wal",)]
     assert backups(db) == []
-
-
-def test_opening_again_keeps_everything(store, db, make_config, make_result):
-    store.finish([make_result(make_config(0))])
-    assert Results(db).find_runs() == store.find_runs()
 
 
 def test_the_state_of_a_run_is_one_of_five(store, db, make_config):
@@ -208,15 +191,6 @@ def test_a_database_of_another_program_is_refused_unchanged(tmp_path, read_only)
     assert db.read_bytes() == before
     assert query(db, "PRAGMA journal_mode") == [("delete",)]
     assert list(tmp_path.iterdir()) == [db]
-
-
-def test_an_empty_database_is_used(tmp_path):
-    db = tmp_path / "empty.db"
-    with closing(sqlite3.connect(db)) as connection, connection:
-        connection.execute("CREATE TABLE old (id INTEGER)")
-        connection.execute("DROP TABLE old")
-    Results(str(db))
-    assert "runs" in names(db)
 
 
 def test_the_write_ahead_log_is_switched_on_again(store, db):
