@@ -6,14 +6,10 @@ from pathlib import Path
 
 import pytest
 from sweep_specs import sweep_spec
-from typer.testing import CliRunner
 
-from idwbench.cli.app import app
 from idwbench.data import loading
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError, SpecError
-from idwbench.report.leaderboard import leaderboard
-from idwbench.report.summaries import summarise
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import DigitsConfig, TwoMoonsConfig
@@ -40,44 +36,18 @@ def error_of(path: Path) -> str:
     return str(caught.value).removeprefix(f"{path}:")
 
 
-def test_a_mapping_stands_for_the_product_of_its_lists_with_sorted_names_and_the_last_fastest(write) -> None:
-    spec = read_sweep(write("{name: two_moons, train_per_class: [8, 4], noise: [0.2, 0.1]}"))
-    found = [(dataset.noise, dataset.train_per_class) for dataset, _ in spec.datasets]
-    assert found == [(0.2, 8), (0.2, 4), (0.1, 8), (0.1, 4)]
-
-
-def test_the_parts_of_a_joint_data_set_are_a_list_and_no_axis(write) -> None:
-    spec = read_sweep(write("{name: joint, of: [mnist, fashion_mnist], seed: [0, 1]}"))
-    assert [(dataset.of, dataset.seed) for dataset, _ in spec.datasets] == [
-        (("mnist", "fashion_mnist"), 0),
-        (("mnist", "fashion_mnist"), 1),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("dataset", "place", "message"),
-    [
-        ("{name: joint, of: [mnist, fashion]}", "fashion", "dataset.of[1]: unknown data set 'fashion' (did you mean"),
-        (
-            "{name: joint, of: [mnist]}",
-            "[mnist",
-            "dataset.of: expected a list of two data sets, got 1 (expected mnist and",
-        ),
-        ("{name: joint, of: [digits, mnist]}", "digits", "dataset.of[0]: digits has no images of 28 x 28 pixels"),
-        ("[sine, {name: joint, of: [mnist, mnist]}]", "mnist]", "dataset[1].of[1]: mnist is already a part (expected"),
-        ("{name: joint}", "{", "dataset: 'of' is missing"),
-    ],
-)
-def test_a_mistake_in_the_parts_is_located(write, dataset: str, place: str, message: str) -> None:
-    column = f"dataset: {dataset}".index(place) + 1
-    found = error_of(write(dataset))
-    assert found.startswith(f"2:{column}: {message}") and "\n" not in found
-
-
-def test_a_sequence_is_refused_for_other_kinds_than_perceptrons(write) -> None:
-    sequence = "{name: sequence, of: [mnist, fashion_mnist]}"
-    assert len(plan(read_sweep(write(sequence, "{kind: mlp, width: 3}")))) == 2
-    assert "does not train on one data set after the other" in error_of(write(sequence))
+def test_a_mapping_stands_for_the_product_of_its_lists_in_any_list_of_data_sets_each_once(write) -> None:
+    spec = read_sweep(
+        write("[digits, {name: two_moons, train_per_class: [8, 4], noise: [0.2, 0.1]}, two_moons, digits]")
+    )
+    found = [(dataset.noise, dataset.train_per_class) for dataset, _ in spec.datasets[1:]]
+    assert found == [(0.2, 8), (0.2, 4), (0.1, 8), (0.1, 4), (TwoMoonsConfig().noise, 100)]
+    assert spec.datasets[0][0] == DigitsConfig()
+    sizes = [default_protocol(dataset.name).batch_size for dataset, _ in spec.datasets]
+    assert [protocol.batch_size for _, protocol in spec.datasets] == sizes and len({*sizes}) == 2
+    assert {protocol.epochs for _, protocol in spec.datasets} == {1}
+    joint = read_sweep(write("{name: joint, of: [mnist, fashion_mnist], seed: [0, 1]}"))  # the parts are no axis
+    assert [(d.of, d.seed) for d, _ in joint.datasets] == [(("mnist", "fashion_mnist"), seed) for seed in (0, 1)]
 
 
 def test_data_sets_are_outermost_and_the_runs_are_those_of_single_sweeps(write) -> None:
@@ -91,19 +61,6 @@ def test_data_sets_are_outermost_and_the_runs_are_those_of_single_sweeps(write) 
     assert [run.run_key for run in runs] == expected
 
 
-def test_a_list_may_hold_names_and_mappings_each_with_the_protocol_of_its_data(write) -> None:
-    spec = read_sweep(write("[two_moons, {name: digits, seed: [0, 1]}]"))
-    assert [dataset for dataset, _ in spec.datasets] == [TwoMoonsConfig(), DigitsConfig(), DigitsConfig(seed=1)]
-    sizes = [default_protocol(name).batch_size for name in ("two_moons", "digits", "digits")]
-    assert [protocol.batch_size for _, protocol in spec.datasets] == sizes
-    assert {protocol.epochs for _, protocol in spec.datasets} == {1}
-
-
-def test_a_data_set_that_occurs_twice_is_planned_once(write) -> None:
-    spec = read_sweep(write("[two_moons, {name: two_moons, noise: [0.1, 0.2]}]"))
-    assert [dataset.noise for dataset, _ in spec.datasets] == [0.1, 0.2]
-
-
 def test_files_may_be_an_axis(write, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.csv").write_text(f"x,label\n1,0\n2,{name}\n")
@@ -111,6 +68,9 @@ def test_files_may_be_an_axis(write, tmp_path: Path) -> None:
     assert [Path(dataset.path).name for dataset, _ in spec.datasets] == ["a.csv", "b.csv"]
     message = error_of(write("{name: csv, path: [a.csv, c.csv]}"))
     assert message.startswith("2:36: dataset.path[1]: ") and "no such file" in message
+
+
+MANY = ", ".join(str(size) for size in range(1, 1001))
 
 
 @pytest.mark.parametrize(
@@ -125,26 +85,25 @@ def test_files_may_be_an_axis(write, tmp_path: Path) -> None:
         ("[digits, {name: two_moon}]", "2:26: dataset[1].name: unknown data set 'two_moon'"),
         ("[digits, {name: two_moons, noise: [0, x]}]", "2:48: dataset[1].noise[1]: input should be a valid number"),
         ("[digits, 7]", "2:19: dataset[1]: expected a name or a mapping, got 7"),
+        ("{name: joint, of: [mnist, fashion]}", "2:36: dataset.of[1]: unknown data set 'fashion' (did you mean"),
+        ("{name: joint, of: [mnist]}", "2:28: dataset.of: expected a list of two data sets, got 1 (expected mnist and"),
+        ("{name: joint, of: [digits, mnist]}", "2:29: dataset.of[0]: digits has no images of 28 x 28 pixels"),
+        ("[sine, {name: joint, of: [mnist, mnist]}]", "2:43: dataset[1].of[1]: mnist is already a part (expected"),
+        ("{name: joint}", "2:10: dataset: 'of' is missing"),
+        (f"{{name: two_moons, seed: [{MANY}]}}", "5:7: grid: expected at most 1,000,000 runs, got 4,000,000"),
     ],
+    ids=range(15),
 )
 def test_an_error_names_the_data_set_the_key_and_the_value(write, dataset: str, expected: str) -> None:
-    assert error_of(write(dataset)).startswith(expected)
+    grid = f"{{method: [idw, gaussian], prototypes: [{MANY}]}}" if MANY in dataset else "{method: idw, prototypes: 2}"
+    found = error_of(write(dataset, grid))
+    assert found.startswith(expected) and "\n" not in found
 
 
-def test_a_model_that_one_of_the_data_sets_does_not_support_is_refused(write) -> None:
-    grid = "{kind: patch_study, cases: [special], method: idw, prototypes: 2}"
-    message = error_of(write("[two_moons, digits]", grid))
-    assert (
-        message
-        == "5:35: grid.cases[0]: the special cases belong to the data set two_moons, not to digits (choose wrong)"
-    )
-
-
-def test_the_largest_number_of_runs_counts_all_data_sets(write) -> None:
-    sizes = ", ".join(str(size) for size in range(1, 1001))
-    grid = f"{{method: idw, prototypes: [{sizes}]}}"
-    message = error_of(write(f"{{name: two_moons, seed: [{sizes}]}}", grid))
-    assert message.startswith("5:7: grid: expected at most 1,000,000 runs, got 2,000,000")
+def test_a_sequence_is_refused_for_other_kinds_than_perceptrons(write) -> None:
+    sequence = "{name: sequence, of: [mnist, fashion_mnist]}"
+    assert len(plan(read_sweep(write(sequence, "{kind: mlp, width: 3}")))) == 2
+    assert "does not train on one data set after the other" in error_of(write(sequence))
 
 
 @pytest.fixture
@@ -172,16 +131,6 @@ def test_each_data_set_is_loaded_once_and_only_if_runs_are_missing(write, tmp_pa
     assert [dataset.train_per_class for dataset in loaded] == [8]
 
 
-def test_runs_are_the_same_alone_and_among_other_data_sets(write, tmp_path: Path) -> None:
-    grid = "{method: idw, prototypes: 2}"
-    run_sweep(write(f"{{name: two_moons, noise: [0.1, 0.3], {TINY}}}", grid), tmp_path / "together.db")
-    run_sweep(write(f"{{name: two_moons, noise: 0.3, {TINY}}}", grid), tmp_path / "alone.db")
-    together, alone = Results(tmp_path / "together.db"), Results(tmp_path / "alone.db")
-    for run in alone.find_runs():
-        arrays = (results.load_arrays(run.run_key)["keys"].tobytes() for results in (together, alone))
-        assert len(set(arrays)) == 1
-
-
 def test_a_data_set_that_is_too_small_ends_the_sweep_and_keeps_what_was_trained(tmp_path: Path) -> None:
     large, small = (TwoMoonsConfig(train_per_class=n, test_per_class=1, holdout_per_class=0) for n in (4, 1))
     block = {"method": "idw", "prototypes": 3, "initialisation": "samples", "epochs": 1}
@@ -190,22 +139,3 @@ def test_a_data_set_that_is_too_small_ends_the_sweep_and_keeps_what_was_trained(
     with pytest.raises(ConfigError, match="expected at most 2"):
         run_sweep(spec, tmp_path / "runs.db")
     assert {run.state for run in Results(tmp_path / "runs.db").find_runs()} == {"complete", "planned"}
-
-
-def test_tables_and_leaderboards_show_the_settings_of_the_data_that_differ(write, tmp_path: Path) -> None:
-    db = tmp_path / "runs.db"
-    run_sweep(write(f"{{name: two_moons, noise: [0.1, 0.3], {TINY}}}", "{method: idw, prototypes: 2}"), db)
-    runs = Results(db).find_runs()
-    titles = [section.title for section in summarise(runs)]
-    assert ["noise 0.1" in titles[0], "noise 0.3" in titles[1]] == [True, True]
-    board = leaderboard(runs)
-    assert [column.name for column in board.columns][:3] == ["rank", "dataset_noise", "n"]
-    assert {row["dataset_noise"] for row in board.records()} == {0.1, 0.3}
-
-
-def test_the_plan_and_the_progress_name_the_data_set_of_each_run(write, tmp_path: Path) -> None:
-    file = str(write(f"{{name: two_moons, noise: [0.1, 0.3], {TINY}}}", "{method: idw, prototypes: 2}"))
-    printed = CliRunner().invoke(app, ["sweep", file, "--dry-run"])
-    assert "two_moons · test per class 2 · holdout per class 0 · noise 0.3 · idw · 2 prototypes" in printed.stdout
-    trained = CliRunner().invoke(app, ["sweep", file, "--jobs", "2", "--db", str(tmp_path / "runs.db")])
-    assert "noise 0.3 · idw · 2 prototypes · p=2, ε=0.001: test accuracy" in trained.stderr

@@ -63,27 +63,21 @@ def unmeasured(trained: Path, tmp_path: Path) -> Path:
 def test_measuring_stores_what_training_would_have_and_changes_nothing_else(trained, unmeasured):
     before, expected = content(unmeasured), rows(trained, "SELECT * FROM metrics")
     assert len(rows(unmeasured, "SELECT * FROM metrics")) < len(expected)
+    with pytest.raises(ResultsError, match="read-only"):
+        measure_runs(Results(unmeasured, read_only=True), Results(unmeasured).find_runs())
     results = Results(unmeasured)
+    found = unmeasured_runs(results.find_runs())
+    assert {(run.config.model.kind, run.state) for run in found} == {
+        ("prototypes", "complete"),
+        ("baseline", "complete"),
+    }
     steps: list[int] = []
     assert measure_runs(results, results.find_runs(), on_measured=steps.append) == 12
     assert steps[-1] == 12
     assert rows(unmeasured, "SELECT * FROM metrics") == expected
     assert content(unmeasured) == before
-
-
-def test_a_second_measurement_does_nothing(unmeasured):
-    results = Results(unmeasured)
-    measure_runs(results, results.find_runs())
-    before = rows(unmeasured, "SELECT * FROM metrics")
     assert unmeasured_runs(results.find_runs()) == []
     assert measure_runs(results, results.find_runs(), on_measured=pytest.fail) == 0
-    assert rows(unmeasured, "SELECT * FROM metrics") == before
-
-
-def test_only_complete_runs_with_keys_are_measured(unmeasured):
-    found = unmeasured_runs(Results(unmeasured).find_runs())
-    assert {run.config.model.kind for run in found} == {"prototypes", "baseline"}
-    assert {run.state for run in found} == {"complete"}
 
 
 def test_a_metric_that_a_run_has_stays_as_it_is(unmeasured):
@@ -118,12 +112,6 @@ def test_what_was_measured_before_an_interruption_stays(unmeasured, monkeypatch)
         measure_runs(results, results.find_runs(), on_measured=interrupt)
     assert len(unmeasured_runs(results.find_runs())) == 7
     assert idwbench.measure_runs(results, results.find_runs()) == 7
-
-
-def test_a_database_that_is_only_read_is_not_measured(unmeasured):
-    results = Results(unmeasured, read_only=True)
-    with pytest.raises(ResultsError):
-        measure_runs(results, results.find_runs())
 
 
 def test_the_runs_of_version_0_1_0_can_be_measured(tmp_path):

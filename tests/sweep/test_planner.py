@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from sweep_specs import sweep_spec
 
 from idwbench.runs.config import run_config
-from idwbench.runs.datasets import DatasetConfig, TwoMoonsConfig
-from idwbench.runs.kinds.models import parse_model
+from idwbench.runs.datasets import TwoMoonsConfig
 from idwbench.runs.protocol import default_protocol
 from idwbench.sweep import grid
 from idwbench.sweep.grid import Block
@@ -67,42 +62,6 @@ def test_blocks_keep_their_order_and_a_shared_run_stays_at_its_first_place() -> 
         ("idw", 16, 3.0),
     ]
     assert len({run.run_key for run in runs}) == len(runs) == 14
-
-
-@pytest.mark.slow
-def test_a_large_plan_checks_each_cell_once_and_copies_it_for_the_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed: list[object] = []
-
-    def counted(settings: dict[str, object], *datasets: DatasetConfig) -> object:
-        parsed.append(settings)
-        return parse_model(settings, *datasets)
-
-    monkeypatch.setattr(grid, "parse_model", counted)
-    powers = tuple(1 + i / 100 for i in range(100))
-    runs = plan(sweep({"method": ("idw",), "prototypes": (2,), "power": powers}, seeds=tuple(range(50))))
-    assert len(runs) == 5_000
-    assert len(parsed) == 100
-    # A copy skips validation; it must still be the run of its own seed.
-    assert [run.seed for run in runs[:50]] == list(range(50))
-    assert runs[1].run_key == run_config("two_moons", seed=1, method="idw", prototypes=2, power=1.0).run_key
-
-
-@pytest.mark.slow
-def test_planning_loads_no_tensor_library(tmp_path: Path) -> None:
-    file = tmp_path / "x.yaml"
-    file.write_text("name: x\ndataset: two_moons\nseeds: 2\ngrid: {method: idw, prototypes: 2}\n", encoding="utf-8")
-    code = f"""
-import sys
-from pathlib import Path
-from idwbench.plugins import load_entry_points
-from idwbench.sweep.spec import plan
-from idwbench.sweep.spec import read_sweep
-load_entry_points()
-assert len(plan(read_sweep(Path({str(file)!r})))) == 2
-print([name for name in ("torch", "numba", "pandas", "matplotlib", "sklearn", "sqlalchemy") if name in sys.modules])
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_each_setting_is_parsed_once_when_a_file_is_read_and_its_runs_are_planned(tmp_path, monkeypatch):

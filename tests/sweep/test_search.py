@@ -93,15 +93,14 @@ def test_ranges_have_whole_numbers_where_the_setting_has(tmp_path: Path) -> None
         (text(grid="{method: idw, prototypes: 4, power: {low: 0, high: 2, log: true}}"), "needs numbers above 0"),
         (text(grid="{method: idw, prototypes: 4, power: {low: 1, high: 2, log: true, step: 1}}"), "no meaning with"),
         (text(SAMPLER.replace("}", ", pruner: asha}")), "sampler.pruner: unknown key"),
+        (
+            text().replace(f"sampler: {SAMPLER}\n", ""),
+            "a range needs a sampler (list the values, or add a sampler)",
+        ),
     ],
 )
 def test_what_cannot_be_searched_is_refused_in_one_line(tmp_path: Path, content: str, expected: str) -> None:
     assert expected in error_of(tmp_path, content)
-
-
-def test_a_range_without_a_sampler_is_refused(tmp_path: Path) -> None:
-    content = text().replace(f"sampler: {SAMPLER}\n", "")
-    assert "a range needs a sampler (list the values, or add a sampler)" in error_of(tmp_path, content)
 
 
 @pytest.mark.slow

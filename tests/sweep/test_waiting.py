@@ -15,7 +15,7 @@ from idwbench.results.store import Results
 from idwbench.results.tables import runs as run_table
 from idwbench.runs.config import run_config
 from idwbench.sweep import execution
-from idwbench.sweep.execution import run_sweep, train
+from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.spec import plan, read_sweep
 
@@ -75,11 +75,6 @@ def seen_last(db, age):
         connection.execute(update(run_table).where(run_table.c.host == "elsewhere").values(heartbeat_at=seen))
 
 
-def test_without_waiting_a_sweep_leaves_runs_that_are_in_work_elsewhere(spec, db, other):
-    status = run_sweep(spec, db)
-    assert (status.complete, status.running) == (1, 3)
-
-
 def test_a_sweep_waits_with_growing_pauses_for_the_runs_that_others_train(spec, db, other, monkeypatch):
     pauses, observer = [], Waiting()
     reference = Results(db + ".reference")
@@ -120,12 +115,8 @@ def test_a_sweep_that_waits_takes_over_runs_whose_process_is_silent(spec, db, ot
     status = run_sweep(spec, db, observer=observer, wait=True)
     assert status.complete == 4
     assert (observer.waits, observer.taken_overs) == ([3], [3])
-
-
-def test_a_sweep_that_is_done_does_not_wait(spec, db, monkeypatch):
     monkeypatch.setattr(execution.time, "sleep", lambda seconds: pytest.fail("slept"))
-    for _ in range(2):
-        assert run_sweep(spec, db, wait=True).complete == 4
+    assert run_sweep(spec, db, wait=True).complete == 4
 
 
 def test_an_interruption_ends_the_wait(spec, db, other, monkeypatch):
@@ -135,7 +126,7 @@ def test_an_interruption_ends_the_wait(spec, db, other, monkeypatch):
     monkeypatch.setattr(execution.time, "sleep", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run_sweep(spec, db, wait=True)
-    status = Results(db).sweep_status("shared")
+    status = run_sweep(spec, db)  # which does not wait
     assert (status.complete, status.running) == (1, 3)
 
 
@@ -165,16 +156,10 @@ def test_a_study_of_a_network_that_is_trained_elsewhere_is_waited_for_without_ha
     assert observer.taken_overs == [2]  # the network and its study
 
 
-def test_a_run_that_another_process_trains_is_no_result(spec, db, other):
-    first, *_ = plan(spec)
-    with pytest.raises(RunElsewhereError, match=f"run {first.run_key[:12]} is being trained by another process"):
-        train(first, db)
-
-
 def test_the_command_line_gives_exit_code_3_for_a_run_that_another_process_trains(spec, db, other):
     settings = ["--prototypes", "2", "--epochs", "1", "--db", db]
     for option in ("train_per_class=10", "test_per_class=5", "holdout_per_class=0"):
         settings += ["--dataset-option", option]
     result = CliRunner().invoke(app, ["train", "--dataset", "two_moons", *settings])
-    assert result.exit_code == 3
+    assert result.exit_code == RunElsewhereError.exit_code == 3
     assert result.stderr.splitlines()[-1].endswith("is being trained by another process")
