@@ -5,12 +5,17 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer.testing
-from typed import SMALL_SWEEP
-from typer.testing import CliRunner, Result
+from recorded_mlp import store_recorded
+from typed import SMALL_SWEEP, typed, wrong_label
+from typer.testing import Result
 
-from idwbench.cli.app import app
+from idwbench.results.store import Results
+from idwbench.runs.config import run_config
+
+MODEL = "train --dataset two_moons --epochs 3 --prototypes 6 -o model.pt --db models.db"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,10 +28,44 @@ def _the_command_is_built_once() -> Iterator[None]:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Type a command in an empty folder."""
+    """Type a command in an empty folder: words, the first of which may be several."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("IDWBENCH_DB", raising=False)
-    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return typed
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What commands read, made once: a swept database, models, a model with patches, a recorded network, prototypes."""
+    folder = tmp_path_factory.mktemp("bench")
+    (folder / "small.yaml").write_text(SMALL_SWEEP)
+    np.savez(folder / "three.npz", prototypes=[[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]], labels=["a", "b", "a"])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        patched.delenv("IDWBENCH_DB", raising=False)
+        for command in ("sweep small.yaml -j 1", MODEL, "import three.npz -o other.pt --method inv_dist"):
+            assert typed(command).exit_code == 0
+        for start, end, point in (("model.pt", "1.pt", "0,1"), ("1.pt", "2.pt", "1,0")):
+            label = wrong_label(folder / "model.pt", point)
+            assert typed(f"patch {start} --x {point} --label {label} -o {end}").exit_code == 0
+    store_recorded(folder / "models.db")
+    Results(folder / "models.db").plan([run_config("two_moons", kind="mlp")])
+    return folder
+
+
+@pytest.fixture
+def swept(run: Callable[..., Result], bench: Path, tmp_path: Path) -> Callable[..., Result]:
+    """Type a command beside the database of the small sweep."""
+    (tmp_path / "results").mkdir()
+    shutil.copy(bench / "results/idwbench.db", tmp_path / "results")
+    return run
+
+
+@pytest.fixture
+def folder(bench: Path, tmp_path: Path) -> Path:
+    """The folder of the test with all of the bench."""
+    shutil.copytree(bench, tmp_path, dirs_exist_ok=True)
+    return tmp_path
 
 
 @pytest.fixture
@@ -34,21 +73,3 @@ def small_sweep(tmp_path: Path) -> Path:
     path = tmp_path / "small.yaml"
     path.write_text(SMALL_SWEEP)
     return path
-
-
-@pytest.fixture(scope="session")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small sweep, trained once for all tests."""
-    folder = tmp_path_factory.mktemp("swept")
-    (folder / "small.yaml").write_text(SMALL_SWEEP)
-    result = CliRunner().invoke(app, ["sweep", str(folder / "small.yaml"), "--db", str(folder / "idwbench.db")])
-    assert result.exit_code == 0, result.output
-    return folder / "idwbench.db"
-
-
-@pytest.fixture
-def swept(run: Callable[..., Result], database: Path, tmp_path: Path) -> Callable[..., Result]:
-    """Type a command beside the database of the small sweep."""
-    (tmp_path / "results").mkdir()
-    shutil.copy(database, tmp_path / "results/idwbench.db")
-    return run

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from typer.testing import Result
+import numpy as np
+from typer.testing import CliRunner, Result
+
+from idwbench.cli.app import app
+from idwbench.models.model_file import load_model
 
 SMALL_SWEEP = """\
 name: small
@@ -15,6 +19,11 @@ grid:
   - {method: [idw, inv_dist], prototypes: [4, 8], power: [2], epsilon: [1.0e-3]}
   - {method: neg_dist, prototypes: 4}
 """
+
+
+def typed(first: str, *others: object) -> Result:
+    """Type a command: words, of which the first argument may have several."""
+    return CliRunner().invoke(app, [*first.split(" "), *map(str, others)] if first else [])
 
 
 def files(folder: Path) -> set[str]:
@@ -31,3 +40,8 @@ def assert_one_line(result: Result, exit_code: int, *words: str) -> None:
     assert len(result.stderr.strip().splitlines()) == 1, result.stderr
     for word in words:
         assert word in result.stderr
+
+
+def wrong_label(model: Path, point: str) -> int:
+    """The class, of two, that a model does not give to numbers such as ``0,1``."""
+    return 1 - int(load_model(model).network.predict(np.float32([point.split(",")]))[0])

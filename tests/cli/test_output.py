@@ -1,0 +1,148 @@
+"""What all commands print by, and whatever terminal, stream and locale it goes to."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+from typed import SMALL_SWEEP
+
+import idwbench.cli
+from idwbench.cli.display import Display
+from idwbench.cli.output import echo_json, print_facts, print_line, print_table
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Stand in for a terminal of 40 columns."""
+    monkeypatch.setattr("idwbench.cli.output.terminal_width", lambda *, err=False: 40)
+
+
+def test_json_has_null_for_numbers_that_are_not_finite(capsys):
+    echo_json({"values": [1.5, math.nan, (math.inf, {"low": -math.inf})], "name": "ε \x1b\x7f\u202e"})
+    text = capsys.readouterr().out
+    expected = {"values": [1.5, None, [None, {"low": None}]], "name": "ε \x1b\x7f\u202e"}
+    assert json.loads(text, parse_constant=pytest.fail) == expected
+    assert text.strip().isprintable()
+
+
+def test_lines_of_a_terminal_are_broken_between_words(terminal, capsys):
+    words = "[12/60] idw · 16 prototypes · learning rate 0.0123: test accuracy 97.51 ± 0.42 % (5 of 5 seeds)"
+    print_line(words)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 and max(map(len, lines)) <= 40
+    assert " ".join(" ".join(lines).split()) == words
+
+
+def test_a_pipe_has_no_width(capsys):
+    print_line("word " * 60)
+    print_facts({"name": "word " * 60})
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_facts_are_two_columns_without_what_is_empty(terminal, capsys):
+    print_facts({"name": 0, "nothing": None, "empty": "", "a long\nname": f"{'word ' * 8}\x1b"}, indent=2)
+    assert capsys.readouterr().out.splitlines() == [
+        r"  name          0",
+        r"  a long\nname  word word word word word",
+        r"                word word word \x1b",
+    ]
+
+
+def test_a_table_wraps_texts_and_breaks_no_number(terminal, capsys):
+    columns = {"source": ["mnist:train:12 of the second task"], "weight": ["0.12345"], "step": ["1,234"]}
+    print_table(columns, texts=["source"])
+    words = {"source", "weight", "step", "mnist:train:12", "0.12345", "1,234", "second"}
+    assert words <= set(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(("width", "bar"), [(80, 20), (200, 40)])
+def test_bars_keep_their_width_and_long_labels_are_cut(monkeypatch, width, bar):
+    monkeypatch.setenv("COLUMNS", str(width))
+    display = Display(60)
+    display.show_epoch("wine · idw · 16 prototypes · learning rate 0.01 · 12 runs" * 3, 12, 3000)
+    display.progress.stop()
+    stream = io.StringIO()
+    terminal = Console(file=stream, width=width, force_terminal=True, color_system="standard")
+    terminal.print(display.progress.get_renderable())
+    runs, epochs = (Text.from_ansi(line).plain for line in stream.getvalue().splitlines())
+    assert [sum(map(line.count, "━╸╺")) for line in (runs, epochs)] == [bar, bar]
+    assert "…" in epochs and "12/3000" in epochs and max(len(runs), len(epochs)) <= width
+
+
+NAME, SHOWN = "own\x1b]0;title\x07\u202e.csv", r"own\x1b]0;title\x07\u202e.csv"
+RED, LABEL = "\x1b[31mred\x9b", r"\x1b[31mred\u009b"
+
+
+@pytest.mark.slow
+def test_labels_and_names_of_files_are_printed_with_escapes(run, tmp_path):
+    assert run("train --dataset", NAME).stderr.strip().endswith(f"{SHOWN}: no such file")
+    rows = "".join(f"{i},{('y', RED)[i % 2]}\n" for i in range(12))
+    (tmp_path / NAME).write_text(f"a,label\n{rows}", encoding="utf-8")
+    assert run("train --epochs 1 --prototypes 2 -o model.pt --db own.db --dataset", NAME).exit_code == 0
+    (tmp_path / "own.yaml").write_text(SMALL_SWEEP.replace("name: small", 'name: "a\\e[31mb\\u202e"'))
+    for command, shown in {
+        ("report --db own.db",): SHOWN,
+        ("report --db own.db --table", NAME): SHOWN,
+        ("report --db own.db --format markdown --table", NAME): "own",
+        ("explain model.pt --x 1",): LABEL,
+        ("patch model.pt --x 1 --label y --dry-run",): "label ",
+        ("sweep own.yaml --dry-run",): "a\\x1b[31mb\\u202e: 15 runs on two_moons: 15 missing\n",
+    }.items():
+        result = run(*command)
+        assert result.exit_code == 0, result.output
+        assert shown in result.output
+        assert result.output.replace("\n", "").isprintable(), command
+
+
+def test_commands_print_by_the_function_that_escapes():
+    folder = Path(idwbench.cli.__file__).parent
+    others = {path.name for path in folder.glob("*.py") if "typer.echo(" in path.read_text(encoding="utf-8")}
+    assert others == {"output.py"}
+
+
+# One interpreter for all commands.
+PROGRAM = """
+import shlex, sys
+from idwbench.cli.app import run
+for command in sys.argv[1:]:
+    sys.argv = ["idwbench", *shlex.split(command)]
+    try:
+        run()
+    except SystemExit as end:
+        print(end.code, file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+def test_a_locale_without_greek_letters_gets_question_marks_not_a_traceback(bench):
+    commands = ["train --help", "report --table small", "report --table small --format csv"]
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    program = [sys.executable, "-c", PROGRAM, *commands]
+    result = subprocess.run(program, cwd=bench, capture_output=True, text=True, env=environment, check=True)
+    assert result.stderr.split() == ["0", "0", "0"]
+    assert "?" in result.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("redirection", "code", "words"),
+    [
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+        ("--json > /dev/full", 1, "idwbench: No space left on device\n"),
+        ("--json | head -1", 0, ""),  # a reader that leaves early
+    ],
+)
+def test_closed_streams_and_full_disks_are_survived(bench, redirection, code, words):
+    command = f"{sys.executable} -m idwbench report --table small {redirection}"
+    result = subprocess.run(command, shell=True, cwd=bench, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (code, words)

@@ -1,0 +1,302 @@
+"""`idwbench runs …`: what is stored, seen, compared, changed and watched."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sqlite3
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typed import SMALL_SWEEP, assert_one_line
+from typer.testing import CliRunner
+
+from idwbench.cli.app import app
+from idwbench.cli.runs_show import blocks, shown_epochs
+from idwbench.cli.runs_table import row_facts, run_lines, time_label
+from idwbench.cli.runs_watch import plain_lines, time_left_label, view_of
+from idwbench.results.progress import SweepProgress, TrainingProcess
+from idwbench.results.records import FailedRun, SweepStatus
+from idwbench.results.store import Results
+from idwbench.runs.config import run_config
+from idwbench.runs.results import RunResult
+from idwbench.sweep.execution import run_sweep
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("stored")
+    (folder / "small.yaml").write_text(SMALL_SWEEP.replace("seeds: 3", "seeds: 2"))
+    run_sweep(folder / "small.yaml", folder / "idwbench.db", jobs=1)
+    results = Results(folder / "idwbench.db")
+    failing = results.find_runs()[0].config.model_copy(update={"seed": 7})
+    [key] = results.plan([failing])
+    results.lease([key])
+    results.fail([key], "Traceback (most recent call last):\n  …\nValueError: an \x1b[31mimpossible value\n")
+    return folder / "idwbench.db"
+
+
+@pytest.fixture
+def db(stored, tmp_path, monkeypatch) -> Path:
+    return Path(shutil.copy(stored, tmp_path / "runs.db"))
+
+
+@pytest.fixture
+def runs(run, db, monkeypatch):
+    """Type `idwbench runs …` on the database."""
+    monkeypatch.setenv("IDWBENCH_DB", str(db))
+    return lambda words, *others: run(f"runs {words}", *others)
+
+
+@pytest.fixture
+def keys(db) -> list[str]:
+    return list(Results(db, read_only=True).to_frame()["run_key"])
+
+
+def test_a_list_has_one_line_for_each_run_and_the_reason_of_a_failure(runs, keys):
+    lines = runs("list").stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [key[:12] for key in (keys[-1], *keys[-2::-1])]
+    assert "test accuracy" in lines[0] and lines[0].endswith("error")
+    [heading, failed] = runs("list --state failed").stdout.splitlines()
+    assert "accuracy" not in heading and "time" not in heading
+    assert failed.endswith("  failed         1  ValueError: an \\x1b[31mimpossible value")
+    assert runs("list --state planned").stderr == "no runs\n"
+    assert json.loads(runs("list --state planned --json").stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "words", "n"),
+    [
+        ("method == 'idw' and prototypes == 4", "", 3),
+        ("method in ['idw', 'neg_dist'] and seed < 1", " --sweep small", 3),
+        ("prototypes > 4", " --limit 3", 3),
+        ("method == 'idw' and prototypes >= 4", " --state complete --state failed", 5),
+        ("state == 'complete' and epochs == 3 and seed == 1", "", 5),
+    ],
+)
+def test_runs_are_selected_by_an_expression_a_sweep_and_states(runs, where, words, n):
+    result = runs(f"list --json{words} --where", where)
+    assert result.exit_code == 0, result.output
+    assert len(json.loads(result.stdout)) == n
+
+
+def test_the_newest_or_those_of_an_order_come_first(runs, keys):
+    def listed(words):
+        return json.loads(runs(f"list --json {words}").stdout)
+
+    assert [row["run_key"] for row in listed("--limit 1")] == keys[-1:]
+    values = [row["value"] for row in listed("--sort -test_accuracy")]
+    assert values == [*sorted([v for v in values if v is not None], reverse=True), None]
+    assert [row["seed"] for row in listed("--sort seed")] == [0] * 5 + [1] * 5 + [7]
+
+
+def test_lines_fit_the_terminal_and_errors_move_to_the_next_line(db, keys):
+    results = Results(db)
+    results.tag(keys[:1], "best")
+    frame = results.to_frame()
+    for width in (88, 100, 140):
+        assert max(len(line) for text in run_lines(frame, width) for line in text.splitlines()) <= width
+    assert len(list(run_lines(frame, 140))) == len(frame) + 1
+    assert any("\n    ValueError" in text for text in run_lines(frame, 80))
+    assert any(text.endswith("ValueError: an \\x1b[31mimpossible value") for text in run_lines(frame, 200))
+    seconds = (None, 0.00127, 0.2149, 95.4, 750, 11520)
+    assert list(map(time_label, seconds)) == ["", "1.3 ms", "0.21 s", "95 s", "12.5 min", "3.2 h"]
+
+
+def test_the_metric_of_a_list_follows_from_the_task(tmp_path):
+    results = Results(tmp_path / "kinds.db")
+    metrics = {"sine": "rmse", "lookup": "recall", "aesop": "bits_per_character"}
+    kinds = {"lookup": {"kind": "hash_table", "similarity": "idw"}, "aesop": {"kind": "lstm_lm"}}
+    for dataset, name in metrics.items():
+        config = run_config(dataset, **kinds.get(dataset, {}))
+        values = {("test", name): 0.25, ("test", "loss"): 1.0}
+        results.finish([RunResult(config, "complete", (), values, {}, 8, None, 0.1, "torch", "cpu", 1, "AVX2")])
+    frame = results.to_frame()
+    assert [(row["metric"], row["value"]) for row in row_facts(frame)] == [(name, 0.25) for name in metrics.values()]
+    assert next(run_lines(frame, None)).split()[:2] == ["run", "data"]
+
+
+def test_tags_and_notes_are_shown_and_found(runs, keys):
+    key = keys[0][:12]
+    assert runs(f"tag {key} best").stdout == f"{key}: best\n"
+    assert runs(f"tag {key} paper").stdout == f"{key}: best, paper\n"
+    assert runs(f"note {key}", "seems\u00a0well").exit_code == 2
+    assert runs(f"note {key}", "seems well").stdout == f"{key}: seems well\n"
+    [heading, line] = runs("list --where", "'best' in tags").stdout.splitlines()
+    assert heading.endswith("  tags         note") and line.endswith("  best, paper  seems well")
+    assert "  tags                best, paper\n  note                seems well\n" in runs(f"show {key}").stdout
+    assert json.loads(runs(f"show {key} --json").stdout)["note"] == "seems well"
+    assert runs(f"tag {key} best --remove").stdout == f"{key}: paper\n"
+    assert runs(f"note {key}", "").stdout == f"{key}: no note\n"
+
+
+def test_a_run_is_shown_with_everything_that_is_stored_of_it(runs, db, keys):
+    text = runs(f"show {keys[0][:10]}").stdout
+    expected = ("run " + keys[0], "settings", "metrics", "curve", "float32 (4, 2)", "  started ")
+    assert all(words in text for words in (*expected, "  sweeps              small"))
+    facts = json.loads(runs(f"show {keys[0]} --json").stdout)
+    assert facts["config"]["seed"] == 0 and len(facts["curve"]) == 3
+    assert facts["arrays"]["keys"] == {"dtype": "float32", "shape": [4, 2]}
+    assert facts["metrics"]["test_accuracy"] == Results(db).find_run(keys[0]).metric("accuracy")
+    assert facts["attempt"] == 1 and facts["recording"] is None
+    failed = runs(f"show {keys[-1]}").stdout
+    assert "Traceback (most recent call last):" in failed
+    assert "\x1b" not in failed and "\\x1b[31mimpossible" in failed
+
+
+def test_a_long_curve_is_a_table_of_eight_epochs_and_a_line_of_blocks():
+    assert [shown_epochs(n) for n in (1, 3, 8)] == [[0], [0, 1, 2], list(range(8))]
+    assert (len(shown_epochs(1_000)), shown_epochs(1_000)[-1]) == (8, 999)
+    assert blocks([0.0, 1.0, float("nan"), 2.0]) == "▁▅·█"
+    assert blocks([1.0, 1.0]) == "▁▁" and len(blocks([0.0] * 100)) == 44
+
+
+def test_two_runs_are_compared(runs, keys):
+    text = runs(f"diff {keys[0]} {keys[1]}").stdout
+    assert text.splitlines()[3].split() == ["seed", "0", "1"]
+    assert "keys (4, 2): largest difference" in text and "environment: equal" in text
+    assert "\ncurve: largest difference " in text
+    facts = json.loads(runs(f"diff {keys[0]} {keys[0]} --json").stdout)
+    assert facts["settings"] == {} and facts["arrays"]["keys"]["identical"]
+
+
+def test_a_run_that_is_repeated_is_identical(runs, db, keys):
+    before = db.read_bytes()
+    result = runs(f"replay {keys[0]}")
+    assert (result.exit_code, result.stdout) == (0, "identical\n")
+    assert db.read_bytes() == before
+
+
+def test_a_changed_result_is_found_and_the_exit_code_is_1(runs, db, keys):
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute("UPDATE metrics SET value = 0.125 WHERE split = 'test' AND name = 'accuracy'")
+        connection.execute("UPDATE curves SET value = NULL WHERE epoch = 1")
+    result = runs(f"replay {keys[0]}")
+    lines = result.stdout.splitlines()
+    assert (result.exit_code, lines[1].split()) == (1, ["metrics", "stored", "new", "difference"])
+    assert lines[3].startswith(" test accuracy in %  12.5 ")
+    assert lines[-3:] == ["array values (4, 2): identical", "curve: largest difference inf", "environment: equal"]
+    facts = json.loads(runs(f"replay {keys[0]} --json").stdout)
+    assert not facts["identical"] and facts["curve_difference"] is None
+    assert facts["metrics"]["test_accuracy"]["stored"] == 0.125
+
+
+def test_removing_says_how_many_and_keeps_the_plan_of_the_sweep(runs, db, keys):
+    result = runs("rm --yes --where", "method == 'idw' and prototypes == 4")
+    assert result.stderr == "removed 3 runs, 2 of them planned again by their sweeps\n"
+    status = Results(db).sweep_status("small")
+    assert (status.total, status.planned, status.complete) == (10, 2, 8)
+    facts = json.loads(runs(f"rm {keys[3]} -y --json").stdout)
+    assert facts == {"removed": [], "planned": [keys[3]]}
+
+
+@pytest.mark.parametrize(("answer", "code", "left"), [("n\n", 1, 11), ("y\n", 0, 10)])
+def test_removing_asks_first(db, monkeypatch, answer, code, left):
+    monkeypatch.setattr("idwbench.cli.runs._is_interactive", lambda: True)
+    result = CliRunner().invoke(app, ["runs", "rm", "--state", "failed", "--db", str(db)], input=answer)
+    assert "remove 1 run from" in result.stderr and result.exit_code == code
+    assert len(Results(db).find_runs()) == left
+
+
+def test_runs_are_exported_as_a_table_and_those_with_a_result_as_a_folder(runs, keys, tmp_path):
+    result = runs("export -o runs.csv --state complete")
+    assert (result.stdout, result.stderr) == ("runs.csv\n", "10 runs written\n")
+    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 11
+    result = runs(f"export {keys[0]} {keys[-1]} -o board --format tensorboard")
+    assert result.stderr == "1 run written (1 run without a result left out)\n"
+    assert len(list((tmp_path / "board").iterdir())) == 1
+
+
+DAMAGES = {
+    **{"versions": "'[1]'", "git": "'3'", "cpu": "'[]'", "durations": """'{"set_up": "x"}'"""},
+    **{"n_parameters": "'many'", "error": "CAST(X'ff' AS TEXT)"},
+}
+READERS = ["runs show KEY", "runs diff KEY KEY", "runs export -o a.csv", "explain KEY --x 0,0", "report --table small"]
+
+
+@pytest.mark.parametrize("column", DAMAGES)
+def test_a_damaged_run_is_one_line_that_names_run_and_column(run, db, keys, column):
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute(f"UPDATE runs SET {column} = {DAMAGES[column]} WHERE run_key = ?", (keys[0],))
+    for command in READERS:
+        result = run(f"{command.replace('KEY', keys[0])} --db {db}")
+        if command.startswith("report") and result.exit_code == 0:
+            continue  # a table does not read this column
+        assert_one_line(result, 1, f"run {keys[0][:12]}: its {column} cannot be read: ")
+
+
+LONG = SweepProgress(
+    name="long",
+    status=SweepStatus(total=100, planned=50, running=8, stale=1, complete=40, diverged=0, failed=1),
+    rate=0.5,
+    seconds_left=118.0,
+    processes=(TrainingProcess("node1", 17, 8, "mnist · idw · 20 prototypes", datetime.now(UTC)),),
+    failures=(FailedRun("ab", "mnist · idw", 3, "ValueError: [red]no\x1b[2J", None),),
+)
+
+
+@pytest.fixture
+def planned(tmp_path) -> Results:
+    configs = [run_config("two_moons", prototypes=2, method="idw", seed=seed) for seed in range(3)]
+    results = Results(tmp_path / "planned.db")
+    results.register_sweep("long", "", "name: long", configs)
+    return results
+
+
+def test_one_look_at_sweeps_is_printed_as_lines_or_json_and_changes_nothing(run, planned, tmp_path):
+    before = (tmp_path / "planned.db").read_bytes()
+    assert run("runs watch --once --db planned.db").stdout == "long: 0 of 3 runs ended, 3 planned\n"
+    [facts] = json.loads(run("runs watch --json --db planned.db").stdout)["sweeps"]
+    assert (facts["name"], facts["total"], facts["planned"], facts["ended"]) == ("long", 3, 3, 0)
+    assert (facts["runs_per_minute"], facts["seconds_left"]) == (None, None)
+    assert (facts["processes"], facts["failures"]) == ([], [])
+    assert (tmp_path / "planned.db").read_bytes() == before
+    Results(tmp_path / "empty.db")
+    assert run("runs watch --db empty.db").stdout == "no sweep is stored\n"
+
+
+def test_watching_ends_by_itself_when_all_runs_have_ended(run, planned, monkeypatch):
+    keys, looks = [one.run_key for one in planned.find_runs()], []
+
+    def train_one(seconds):
+        looks.append(seconds)
+        key = keys.pop()
+        planned.lease([key])
+        planned.fail([key], "no")
+
+    monkeypatch.setattr(time, "sleep", train_one)
+    done = run("runs watch long --interval 7 --db planned.db")
+    assert (done.exit_code, looks) == (0, [7.0] * 3)
+    assert done.stdout.splitlines()[0] == "long: 0 of 3 runs complete"
+    assert "3 failed" in done.stdout.splitlines()[-1]
+
+
+def test_ctrl_c_ends_watching(run, planned, monkeypatch):
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupt)
+    assert run("runs watch --db planned.db").exit_code == 130
+
+
+def test_the_live_view_and_lines_show_states_pace_processes_and_failures():
+    screen = io.StringIO()
+    Console(file=screen, width=100, force_terminal=True, color_system=None).print(view_of([LONG]))
+    text = screen.getvalue()
+    for words in ("41 of 100", "30 runs per minute, about 2 min left", "40 complete", "1 stale", "50 planned"):
+        assert words in text
+    assert "node1 process 17: 8 runs, mnist · idw · 20 prototypes" in text
+    assert "seed 3: ValueError: [red]no" in text
+    assert "\x1b[2J" not in text  # a control character of an error clears no screen
+    first, process, failure = plain_lines([LONG])
+    states = "8 running, 1 stale, 50 planned, 1 failed"
+    assert first == f"long: 41 of 100 runs ended, {states} · 30 runs per minute, about 2 min left"
+    assert process.startswith("  node1 process 17: 8 runs, ")
+    assert failure.startswith("  failed: mnist · idw · seed 3: ")
+    labels = {None: "", 0.0: "", 0.2: "about 1 s left", 89.0: "about 89 s left", 20_000.0: "about 5.6 h left"}
+    assert {seconds: time_left_label(seconds) for seconds in labels} == labels

@@ -1,0 +1,433 @@
+"""`idwbench sweep`: what it trains and stores, on SQLite and PostgreSQL, and what it says of runs and failures."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sqlite3
+import threading
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from engine_runs import replace_train
+from texts import TEXT, text_file
+from typed import SMALL_SWEEP, assert_one_line, files
+
+import idwbench
+from idwbench.cli.progress import SweepProgress, run_labels
+from idwbench.cli.sweep_output import failure_lines
+from idwbench.models.model_file import load_model
+from idwbench.plugins import load_plugin
+from idwbench.results import leases
+from idwbench.results.store import Results
+from idwbench.runs.config import run_config
+from idwbench.runs.results import RunResult
+from idwbench.sweep.spec import plan, read_sweep
+
+DB = "results/idwbench.db"
+ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
+
+
+def rows(path, query):
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(query).fetchall()
+
+
+@pytest.fixture
+def fail_seeds(monkeypatch):
+    """Let runs with these seeds fail, each with its own reason or all with one."""
+
+    def fail(seeds, reason="bad seed {}"):
+        def train_or_fail(configs, dataset, context):
+            if bad := [config.seed for config in configs if config.seed in seeds]:
+                raise RuntimeError(reason.format(bad[0]))
+            return train(configs, dataset, context)
+
+        train = replace_train(monkeypatch, "fused", train_or_fail)
+
+    return fail
+
+
+def lease_elsewhere(n, monkeypatch):
+    """Plan the sweep, and let a process on another host train the first runs."""
+    spec, store = read_sweep(Path("small.yaml")), Results(DB)
+    keys = store.register_sweep(spec.name, "", "", plan(spec))
+    with monkeypatch.context() as patched:
+        patched.setattr(leases, "this_process", lambda: ("elsewhere", 7))
+        store.lease(keys[:n])
+
+
+def test_a_sweep_trains_stores_and_goes_on_where_it_stopped(run, small_sweep, tmp_path):
+    first = run("sweep small.yaml")
+    assert (first.exit_code, first.stdout) == (0, ""), first.output
+    assert "small: 0 of 15 done, 15 to go" in first.stderr
+    small_sweep.write_text(SMALL_SWEEP.replace("seeds: 3", "seeds: 4"))
+    assert "small: 15 of 20 done, 5 to go" in run("sweep small.yaml").stderr
+    assert rows(tmp_path / DB, "select state, count(*), sum(attempt) from runs") == [("complete", 20, 20)]
+    third = run("sweep small.yaml --json")
+    assert "small: 20 of 20 done, 0 to go" in third.stderr
+    status = json.loads(third.stdout)
+    assert (status["sweep"], status["total"], status["complete"], status["failed"]) == ("small", 20, 20, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["fused", "torch"])
+def test_results_do_not_depend_on_jobs_order_or_what_was_trained_together(run, small_sweep, tmp_path, engine):
+    backwards = SMALL_SWEEP.replace("seeds: 3", "seeds: [2, 1, 0]").replace("[idw, inv_dist]", "[inv_dist, idw]")
+    (tmp_path / "backwards.yaml").write_text(backwards)
+    (tmp_path / "single.yaml").write_text(SMALL_SWEEP.replace("seeds: 3", "seeds: [1]"))
+    query = "select r.run_key, t.name, t.data from runs r join arrays t on t.run_id = r.id order by 1, 2"
+    stored = []
+    for name, jobs in (("small", 1), ("backwards", 2), ("single", 1)):
+        assert run(f"sweep {name}.yaml --db {name}.db -j {jobs} --engine {engine}").exit_code == 0
+        stored.append(rows(tmp_path / f"{name}.db", query))
+    assert stored[0] == stored[1] and len(stored[0]) == 30
+    assert set(stored[2]) < set(stored[0]) and len(stored[2]) == 10
+
+
+def test_a_diverged_run_is_a_result_and_the_sweep_goes_on(run, tmp_path):
+    (tmp_path / "wild.yaml").write_text(
+        "name: wild\ndataset: two_moons\nprotocol: {epochs: 2}\nseeds: 2\n"
+        "grid: {method: fc_relu, prototypes: 4, learning_rate: [1.0e+30, 0.01]}\n"
+    )
+    result = run("sweep wild.yaml")
+    assert result.exit_code == 0 and "2 diverged" in result.stderr
+    states = rows(tmp_path / DB, "select learning_rate, state, diverged_epoch is not null from runs order by 1, 2")
+    assert states == [(0.01, "complete", 0)] * 2 + [(1e30, "diverged", 1)] * 2
+
+
+PLUGIN = """\
+from idwbench import register
+class Odd(Exception):
+    def __str__(self):
+        raise KeyError
+@register('odd')
+def odd(inputs, keys):
+    raise Odd
+@register('broken')
+def broken(inputs, keys):
+    raise ValueError('no score today')
+"""
+
+
+@pytest.mark.slow
+def test_failed_runs_are_reported_stored_and_retried_on_request(run, tmp_path):
+    (tmp_path / "broken.py").write_text(PLUGIN)
+    (tmp_path / "broken.yaml").write_text(
+        "name: broken\ndataset: two_moons\nseeds: 2\ngrid: {method: [broken, odd, idw], prototypes: 2, epochs: 1}\n"
+    )
+    result = run("sweep broken.yaml --plugin broken.py")
+    assert result.exit_code == 1
+    assert result.stderr.count("FAILED: ValueError: no score today") == 2
+    assert result.stderr.count("Odd: <exception str() failed>\n") == 3  # when each fails, and in the table at the end
+    assert rows(tmp_path / DB, "select method, state from runs where method = 'idw'") == [("idw", "complete")] * 2
+    errors = rows(tmp_path / DB, "select error from runs where method = 'broken'")
+    assert all("Traceback" in error and "no score today" in error for (error,) in errors)
+    again = run("sweep broken.yaml --plugin broken.py")
+    assert again.exit_code == 1
+    assert "2 of 6 done, 0 to go, 4 failed" in again.stderr and "--retry failed" in again.stderr
+    assert "4 to go" in run("sweep broken.yaml --plugin broken.py --retry failed").stderr
+
+
+@pytest.mark.slow
+def test_retry_all_trains_everything_once_more(swept, small_sweep, tmp_path):
+    before = rows(tmp_path / DB, "select run_id, split, name, value from metrics order by 1, 2, 3")
+    assert "small: 0 of 15 done, 15 to go" in swept("sweep small.yaml --retry all").stderr
+    assert rows(tmp_path / DB, "select run_id, split, name, value from metrics order by 1, 2, 3") == before
+    assert rows(tmp_path / DB, "select min(attempt), max(attempt), count(*) from runs") == [(2, 2, 15)]
+
+
+@pytest.fixture
+def ctrl_c():
+    """Interrupt this process as a terminal does; its main thread raises KeyboardInterrupt."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("engine", "jobs"), [("fused", 1), ("fused", 2), ("torch", 2)])
+def test_after_an_interruption_no_run_is_lost_and_none_done_twice(
+    run, small_sweep, tmp_path, monkeypatch, ctrl_c, engine, jobs
+):
+    started = []
+
+    def interrupted_after_the_first(configs, dataset, context):
+        def wait_for_the_end(epoch):
+            """Stay at the end of an epoch until the interruption ends the training."""
+            ctrl_c()
+            for _ in range(100_000):
+                context.on_epoch(epoch)
+                threading.Event().wait(0.001)
+
+        started.append(configs)
+        # With one training more than there are threads, one at least has ended.
+        waits = len(started) == jobs + 1
+        return train(configs, dataset, replace(context, on_epoch=wait_for_the_end) if waits else context)
+
+    command = f"sweep small.yaml --engine {engine} -j {jobs}"
+    with monkeypatch.context() as patched:
+        train = replace_train(patched, engine, interrupted_after_the_first)
+        result = run(command)
+    assert result.exit_code == 130 and "interrupted: " in result.stderr, result.output
+    done = dict(rows(tmp_path / DB, "select state, count(*) from runs group by state"))
+    assert set(done) == {"complete", "planned"}
+    again = run(command)
+    assert again.exit_code == 0, again.output
+    assert f"{done['complete']} of 15 done, {done['planned']} to go" in again.stderr
+    query = "select count(*), count(distinct run_key) from runs where state = 'complete'"
+    assert rows(tmp_path / DB, query) == [(15, 15)]
+    assert rows(tmp_path / DB, "select count(*) from arrays") == [(30,)]
+
+
+def test_runs_in_work_elsewhere_give_exit_code_3_unless_runs_failed(run, small_sweep, monkeypatch, fail_seeds):
+    lease_elsewhere(2, monkeypatch)
+    result = run("sweep small.yaml")
+    assert result.exit_code == 3, result.output
+    assert "small: 0 of 15 done, 13 to go, 2 being trained elsewhere" in result.stderr
+    assert result.stderr.splitlines()[-1] == "2 runs are being trained elsewhere; --wait waits for them"
+    fail_seeds({2})
+    again = run("sweep small.yaml --json --retry all")
+    assert again.exit_code == 1
+    assert (json.loads(again.stdout)["complete"], json.loads(again.stdout)["running"]) == (13, 2)
+
+
+@pytest.mark.parametrize(("options", "most"), [("--fail-fast", 1), ("--max-failures 3", 3)])
+def test_a_sweep_stops_after_a_number_of_failures_and_the_same_command_continues(
+    run, small_sweep, fail_seeds, options, most
+):
+    fail_seeds({0})
+    result = run(f"sweep small.yaml -j 1 {options}")
+    status = Results(DB).sweep_status("small")
+    assert (result.exit_code, status.failed, status.running) == (1, most, 0)
+    words = f"stopped after {most} failure{'s' if most > 1 else ''}: {status.planned} runs to go"
+    assert result.stderr.splitlines()[-1] == f"{words}; the same command continues"
+    assert status.planned > 0
+
+
+def test_failures_are_listed_at_the_end_with_key_settings_and_reason(run, small_sweep, fail_seeds):
+    fail_seeds({1, 2}, "no luck\nwith \x1b[31mseed")
+    tables = []
+    for _ in range(2):  # they are listed again as long as they are there
+        result = run("sweep small.yaml")
+        assert result.exit_code == 1
+        tables.append(result.stderr[result.stderr.index("10 runs failed:") :].splitlines())
+    assert tables[0] == tables[1] and len(tables[0]) == 6  # one row for each setting
+    failed = Results(DB).find_runs(sweep="small", states=["failed"])
+    first = next(run for run in failed if run.config.model.label.startswith("idw · 8"))
+    assert f"  2 runs  {first.run_key[:12]}  idw · 8 prototypes · p=2, ε=0.001: with \\x1b[31mseed" in tables[0]
+
+
+def failures(reasons):
+    for number, reason in enumerate(reasons):
+        config = run_config("two_moons", prototypes=2 + number, seed=number)
+        error = None if reason is None else f"Traceback\nValueError: {reason}"
+        yield SimpleNamespace(config=config, run_key=config.run_key, error=error)
+
+
+def test_many_failures_share_rows_by_reason_and_the_rest_is_counted():
+    lines = list(failure_lines(list(failures(["no score today"] * 25 + ["other"])), run_labels()))
+    assert lines[0] == "26 runs failed:" and lines[1].startswith("  25 runs  ")
+    assert lines[1].endswith("idw · 2 prototypes · p=2, ε=0.001 and 24 other settings: ValueError: no score today")
+    assert lines[2].startswith("  seed 25  ") and len(lines) == 3
+    lines = list(failure_lines(list(failures([f"reason {n}" for n in range(33)])), run_labels()))
+    assert (len(lines), lines[-1]) == (22, "  … and 13 more; idwbench runs list --state failed")
+    lines = list(failure_lines(list(failures(["x" * 500, None])), run_labels()))
+    assert max(map(len, lines)) < 220
+    assert any(line.endswith(": no reason") for line in lines)
+
+
+def test_a_dry_run_says_which_runs_the_database_holds_and_plans_the_retries(run, small_sweep, fail_seeds):
+    fail_seeds({1})
+    small_sweep.write_text(SMALL_SWEEP.replace("seeds: 3", "seeds: 2"))
+    run("sweep small.yaml")
+    small_sweep.write_text(SMALL_SWEEP)
+    result = run("sweep small.yaml --dry-run")
+    states = [line.split()[2] for line in result.stdout.splitlines()]
+    assert states == ["complete", "failed", "missing"] * 5
+    assert "idw · 4 prototypes · p=2, ε=0.001 · seed 0" in result.stdout.splitlines()[0]
+    assert result.stderr == "small: 15 runs on two_moons: 5 complete, 5 failed, 5 missing\n"
+    entries = json.loads(run("sweep small.yaml --dry-run --json").stdout)
+    assert [entry["state"] for entry in entries] == states
+    assert [entry["seed"] for entry in entries[:3]] == [0, 1, 2]
+    retried = run("sweep small.yaml --dry-run --retry all")
+    assert "5 complete, retry, 5 failed, retry, 5 missing" in retried.stderr
+    assert retried.stdout.count("failed, retry  ") == 5
+
+
+def test_a_dry_run_neither_makes_nor_changes_a_database(run, small_sweep, tmp_path):
+    result = run("sweep small.yaml --dry-run --db deep/absent.db")
+    assert result.stderr == "small: 15 runs on two_moons: 15 missing\n"
+    assert files(tmp_path) == {"small.yaml"}
+    copy = Path(shutil.copy(ASSETS / "idwbench.db", tmp_path / "old.db"))
+    result = run("sweep small.yaml --dry-run --db old.db")
+    assert sum(" unknown " in line for line in result.stdout.splitlines()) == 15
+    (line,) = result.stderr.splitlines()
+    assert "15 unknown; " in line and "old.db: has tables of version 0001" in line
+    assert copy.read_bytes() == (ASSETS / "idwbench.db").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("db", "words"),
+    [(DB, ""), ("my runs.db", " --db 'my runs.db'"), ("sqlite:///runs.db", " --db URL")],
+)
+def test_the_report_that_is_suggested_reads_the_same_database(run, small_sweep, db, words):
+    Results(db).finish([ended(config, None) for config in plan(read_sweep(Path("small.yaml")))])
+    result = run("sweep small.yaml --db", db)
+    assert result.stderr.splitlines()[-1] == f"see: idwbench report --table small{words}"
+
+
+def lines_of(result):
+    return [line.split("] ")[1] for line in result.stderr.splitlines() if line.startswith("[")]
+
+
+def test_there_is_a_line_for_each_setting_with_mean_and_spread_over_all_its_seeds(run, small_sweep):
+    small_sweep.write_text(SMALL_SWEEP.replace("seeds: 3", "seeds: 2"))
+    run("sweep small.yaml")
+    small_sweep.write_text(SMALL_SWEEP)
+    lines = lines_of(run("sweep small.yaml"))
+    frame = Results(DB).to_frame(sweep="small")
+    accuracy = 100 * frame[(frame.method == "idw") & (frame.prototypes == 8)].test_accuracy
+    words = f"test accuracy {accuracy.mean():.2f} ± {accuracy.std():.2f} % (3 of 3 seeds) · 0.0 s"
+    assert len(lines) == 5 and f"idw · 8 prototypes · p=2, ε=0.001: {words}" in lines
+    small_sweep.write_text(SMALL_SWEEP.replace("prototypes: 4}", "prototypes: 4, epochs: [1, 2]}"))
+    lines = lines_of(run("sweep small.yaml"))
+    assert len(lines) == 2 and lines[0].startswith("neg_dist · 4 prototypes · p=2 · epochs ")
+
+
+def test_lines_of_a_search_name_the_settings_of_the_protocol_that_it_varies(run, tmp_path):
+    (tmp_path / "hunt.yaml").write_text(
+        "name: hunt\ndataset: {name: two_moons, train_per_class: 10, validation: 4}\nprotocol: {epochs: 2}\nseeds: 1\n"
+        "sampler: {optuna: random, trials: 2, objective: validation_accuracy}\n"
+        "grid: {method: idw, prototypes: 2, learning_rate: {low: 0.01, high: 0.1}}\n"
+    )
+    lines = lines_of(run("sweep hunt.yaml"))
+    assert len(lines) == 2 and all(" · learning rate " in line for line in lines)
+
+
+CONFIGS = [run_config("two_moons", prototypes=2).model_copy(update={"seed": seed}) for seed in range(4)]
+KEYS = [config.run_key for config in CONFIGS]
+
+
+def ended(config, accuracy):
+    state = "diverged" if accuracy is None else "complete"
+    metrics = {} if accuracy is None else {("test", "accuracy"): accuracy}
+    return RunResult(config, state, (), metrics, {}, 12, None, 0.5, "fake", "cpu", 1)
+
+
+@pytest.fixture
+def progress(capsys):
+    shown = SweepProgress(SimpleNamespace(name="small", datasets=(), searched_protocol=()), DB)
+    shown.planned(4, 4, 0, 0)
+    shown.pending(CONFIGS, KEYS, KEYS)
+    capsys.readouterr()
+    return shown
+
+
+def test_a_setting_is_shown_when_its_last_run_has_ended(progress, capsys):
+    progress.finished([ended(CONFIGS[0], 0.5), ended(CONFIGS[1], None)])
+    progress.failed(CONFIGS[2], ValueError("no luck"))
+    assert "seed 2 · FAILED: ValueError: no luck" in capsys.readouterr().err
+    progress.finished([ended(CONFIGS[3], 1.0)])
+    words = "test accuracy 75.00 ± 35.36 % (2 of 4 seeds) · 1 diverged · 1 failed · 1.5 s"
+    assert capsys.readouterr().err == f"[4/4] idw · 2 prototypes · p=2, ε=0.001: {words}\n"
+
+
+def test_a_setting_is_shown_so_far_if_there_was_no_line_for_a_while(progress, capsys):
+    progress.last -= 3600
+    progress.finished([ended(CONFIGS[0], 0.5)])
+    assert "test accuracy 50.00 % (1 of 4 seeds) · 0.5 s" in capsys.readouterr().err
+
+
+def test_a_setting_of_which_another_process_took_runs_is_shown_without_them(progress, capsys):
+    progress.taken(CONFIGS[1:])
+    progress.finished([ended(CONFIGS[0], 0.5)])
+    assert "[1/4] idw · 2 prototypes · p=2, ε=0.001: test accuracy 50.00 % (1 of 4 seeds)" in capsys.readouterr().err
+
+
+def test_a_setting_without_any_value_says_why(progress, capsys):
+    progress.finished([ended(config, None) for config in CONFIGS])
+    assert "p=2, ε=0.001: 4 diverged · 2.0 s" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_sweep_and_its_report_are_on_postgresql_those_of_an_sqlite_file(run, small_sweep, postgresql_server):
+    url = postgresql_server.url(postgresql_server.create())
+    assert_one_line(run(f"report --table small --db {url}"), 1, "is empty", "no results are stored there yet")
+    reports = []
+    for db in ("results.db", url):
+        assert run("sweep small.yaml --db", db).exit_code == 0
+        assert "small: 15 of 15 done, 0 to go" in run("sweep small.yaml --db", db).stderr
+        reports.append(json.loads(run("report --table small --json --db", db).stdout))
+    assert reports[0] == reports[1]
+    on_sqlite, on_postgresql = (Results(db, read_only=True) for db in ("results.db", url))
+    for key in (stored.run_key for stored in on_sqlite.find_runs()):
+        assert on_postgresql.find_run(key).metrics == on_sqlite.find_run(key).metrics
+        assert on_postgresql.load_curve(key) == on_sqlite.load_curve(key)
+        arrays = ({name: a.tobytes() for name, a in db.load_arrays(key).items()} for db in (on_postgresql, on_sqlite))
+        assert next(arrays) == next(arrays)
+
+
+LETTERS = """\
+name: letters
+dataset: {name: text, path: own.txt}
+protocol: {epochs: 1, batch_size: 8}
+seeds: 2
+grid: {kind: transformer_lm, method: [idw, scaled_dot], depth: 1, width: 8, heads: 2, context: 8}
+"""
+
+
+def test_a_sweep_of_language_models_is_trained_and_reported(run, tmp_path):
+    (tmp_path / "letters.yaml").write_text(LETTERS)
+    text_file(tmp_path)
+    result = run("sweep letters.yaml -j 1")
+    assert result.exit_code == 0 and "engine: transformer_lm" in result.stderr, result.output
+    assert "bits_per_character" in run("report --leaderboard letters --json").stdout
+    assert run("report --table letters --metric activation_memory").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "own.txt: the file is empty"),
+        (b"abcdef", "the training text is too short: 4 characters, expected more than 8"),
+        (TEXT.encode("utf-16"), "own.txt: not UTF-8 text: line 1, byte 1 is 0xff"),
+    ],
+)
+def test_a_text_that_cannot_be_used_gets_one_line(content, problem, run, tmp_path):
+    (tmp_path / "letters.yaml").write_text(LETTERS)
+    (tmp_path / "own.txt").write_bytes(content)
+    result = run("sweep letters.yaml")
+    assert result.exit_code in (1, 2) and isinstance(result.exception, SystemExit)
+    first, last = result.stderr.splitlines()
+    assert "letters: 0 of 4 done" in first and problem in last
+
+
+def test_a_sweep_begun_by_version_0_1_0_is_finished_and_nothing_is_trained_twice(run, tmp_path):
+    for name in ("idwbench.db", "moons.yaml"):
+        shutil.copy(ASSETS / name, tmp_path)
+    columns = "select run_key, state, attempt, test_accuracy, holdout_accuracy, finished_at from"
+    old = rows("idwbench.db", f"{columns} runs")
+    done = {row[0]: row[1:] for row in old if row[1] != "planned"}
+    result = run("sweep moons.yaml --db idwbench.db")
+    assert result.exit_code == 0 and "moons: 14 of 18 done, 4 to go" in result.stderr, result.output
+    new = rows("idwbench.db", f"{columns} runs_wide")
+    assert {row[0] for row in new} == {row[0] for row in old}
+    assert {row[0]: row[1:] for row in new if row[0] in done} == done
+    assert {row[1] for row in new if row[0] not in done} == {"complete"}
+    versions = rows("idwbench.db", "select json_extract(versions, '$.idwbench'), count(*) from runs group by 1")
+    assert sorted(versions) == [("0.1.0", 14), (idwbench.__version__, 4)]
+    assert list(tmp_path.glob("*.bak"))
+    assert "inv_dist" in run("report --table moons --db idwbench.db").stdout
+
+
+def test_patches_and_plugins_of_version_0_1_0_are_read():
+    patches = load_model(ASSETS / "digits-patched.safetensors").patches
+    assert [(patch["label"], patch["x"]) for patch in patches] == [(8, "digits:test:3")]
+    load_plugin(ASSETS / "laplace.py")
+    config = run_config("two_moons", method="laplace", prototypes=4, width=2.0)
+    assert config.run_key == "edca319ec8b6d6c85ab782932f91ee31d477db43665f0c48b58f261297db73d6"
