@@ -39,7 +39,7 @@ def runs_list(
     frame = Results(db, read_only=True).to_frame(where=where, sweep=sweep, states=state or None)
     frame = sorted_runs(frame, sort).head(limit if limit is not None else len(frame))
     if json:
-        echo_json(row_facts(frame))
+        echo_json(row_facts(frame) if len(frame) else [])
     elif len(frame):
         echo("\n".join(run_lines(frame, terminal_width())))
     else:

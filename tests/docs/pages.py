@@ -79,7 +79,7 @@ PARSED: dict[tuple[str, str], str] = {
     ("docs/published.md", "idwbench sweep sweeps/dual_history.yaml"): "records 3.8 GB",
     ("docs/published.md", "idwbench explain RUN_KEY"): "needs the recording above",
     ("docs/attribution.md", ""): "needs the long training of the first block",
-    ("docs/cluster.md", ""): "needs a cluster or a server; tests/sweep, tests/cli/test_cli_postgresql.py",
+    ("docs/cluster.md", ""): "needs a cluster or a server; tests/sweep, tests/cli/test_sweep.py",
     ("docs/dual_form.md", ""): "minutes: fifteen perceptrons on MNIST",
     ("docs/hash_table.md", ""): "minutes: 24,970 tables",
     ("docs/language_models.md", ""): "minutes, and a recording of gigabytes",
