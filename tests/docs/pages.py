@@ -4,9 +4,8 @@
 - PARSED: commands that take minutes, or need what a test does not have. The command line must accept them, and the
   sweep files that they name must exist; a prefix "" stands for all commands of the page.
 - PROGRAMS: commands of other programs, with the reason for which they are not run.
-- COMPILED: Python blocks that are only compiled. ELSEWHERE: Python blocks that another test runs, with its file.
-- SHORTER: options that keep a command short, or let it be repeated. SMALLER: what is replaced in a sweep before it is
-  saved, once the sweep of the page was planned.
+- COMPILED: pages whose Python blocks are only compiled.
+- SHORTER: options that keep a command short, or let it be repeated.
 - FILES: files that exist after the last block. HOLDS: expressions that are then true, of the names of the Python blocks
   and of all printed lines: in order in `printed`, as one text in `output`, with single spaces in `words`.
 - SHOWN: words of those lines of the page's text blocks that were printed, but for the width of their columns.
@@ -93,15 +92,11 @@ PROGRAMS: dict[str, str] = {
     "openssl ": "makes keys for a cluster",
     "export DASK_": "settings of a cluster",
 }
-COMPILED: dict[tuple[str, int], str] = {("docs/cluster.md", 0): "needs Slurm"}
-ELSEWHERE: dict[str, str] = {"docs/kernel_regression.md": "tests/sweep/test_kernel_regression_runs.py"}
+COMPILED = {"docs/cluster.md": "needs Slurm"}
 SHORTER: dict[tuple[str, str], list[str]] = {
     ("docs/explain.md", "idwbench train"): ["--epochs", "3"],
     ("docs/patching.md", "idwbench train"): ["--epochs", "5"],
     ("docs/patching.md", "idwbench patch"): ["--force"],
-}
-SMALLER: dict[str, tuple[tuple[str, str], ...]] = {
-    "docs/baselines.md": (("idw, prototypes: 6", "idw, prototypes: 6, epochs: 1"), ("seeds: 3", "seeds: 1")),
 }
 # Languages of blocks that are not code, or are checked by other tests: SQL by tests/results/test_results_docs.py.
 NOT_CODE = {"", "csv", "sql", "text", "toml", "{eval-rst}", "{toctree}", "{include}"}

@@ -1,8 +1,8 @@
 """Every code block of README.md, CONTRIBUTING.md and docs/ is run, or checked as `pages.py` says.
 
-The blocks of a page are run in order, in one folder, and those of Python in one namespace. Commands of idwbench run in
-this process; those that take minutes are only parsed. A sweep in a block is planned, and saved under its name. Pages
-that train are marked `slow`.
+The blocks of a page are run in order and folder, and Python blocks in one namespace. Commands of idwbench run in this
+process; those that take minutes are only parsed. A sweep in a block is planned, and saved under its name. Pages that
+train are marked `slow`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,7 @@ import numpy as np
 import pytest
 import typer.main
 from blocks import PAGES, ROOT, Block, blocks_of, page_text
-from pages import (
-    COMPILED,
-    ELSEWHERE,
-    FILES,
-    HOLDS,
-    NOT_CODE,
-    PARSED,
-    PREPARED,
-    PROGRAMS,
-    SHORTER,
-    SHOWN,
-    SMALLER,
-)
+from pages import COMPILED, FILES, HOLDS, NOT_CODE, PARSED, PREPARED, PROGRAMS, SHORTER, SHOWN
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
@@ -42,19 +30,11 @@ TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding=
 SHELLS, QUICK = ("sh", "console"), {"CONTRIBUTING.md", "docs/cluster.md", "docs/index.md", "docs/layers.md"}
 
 
-def is_run(page: str, command: str) -> bool:
-    return not any(page == one and command.startswith(prefix) for one, prefix in PARSED)
-
-
-def trains(page: str) -> bool:
-    languages = {block.language for block in blocks_of(page)}
-    return page not in QUICK and bool(languages & {"python", *SHELLS})
-
-
+LANGUAGES = {page: {block.language.split(" ")[0] for block in blocks_of(page)} - NOT_CODE for page in PAGES}
 PARAMETERS = [
-    pytest.param(page, id=page, marks=pytest.mark.slow if trains(page) else ())
-    for page in PAGES
-    if {block.language.split(" ")[0] for block in blocks_of(page)} - NOT_CODE
+    pytest.param(page, id=page, marks=() if page in QUICK or languages == {"yaml"} else pytest.mark.slow)
+    for page, languages in LANGUAGES.items()
+    if languages
 ]
 
 
@@ -90,12 +70,10 @@ def run_block(block: Block, names: dict[str, Any]) -> list[str]:
     if block.language == "python":
         run_python(block, names)
     elif block.language == "yaml":
-        path = saved(block)
+        path = Path(re.findall(r"^name: (\w+)$", block.text, flags=re.MULTILINE)[0]).with_suffix(".yaml")
+        path.write_text(block.text, encoding="utf-8")
         spec = read_sweep(path)
         assert spec.sampler is not None or plan(spec), f"{block.page}:{block.line}"
-        for long, short in SMALLER.get(block.page, ()):
-            assert long in block.text, (block.page, long)
-            path.write_text(path.read_text(encoding="utf-8").replace(long, short), encoding="utf-8")
     elif block.language in SHELLS:
         outputs = block.outputs() if block.language == "console" else []
         for number, command in enumerate(block.commands()):
@@ -111,20 +89,11 @@ def run_block(block: Block, names: dict[str, Any]) -> list[str]:
 
 def run_python(block: Block, names: dict[str, Any]) -> None:
     """Run a block as a file, since the source of a registered score is part of the keys of its runs."""
-    same = blocks_of(block.page, "python")
     path = Path(f"block_{block.line}.py").absolute()
     path.write_text(block.text, encoding="utf-8")
     code = compile(block.text, str(path), "exec")
-    if (block.page, same.index(block)) not in COMPILED and block.page not in ELSEWHERE:
+    if block.page not in COMPILED:
         exec(code, names)
-
-
-def saved(block: Block) -> Path:
-    name = re.search(r"^name: (\w+)$", block.text, flags=re.MULTILINE)
-    assert name is not None, f"{block.page}:{block.line}: a sweep without a name"
-    path = Path(f"{name[1]}.yaml")
-    path.write_text(block.text, encoding="utf-8")
-    return path
 
 
 def run_command(page: str, command: str) -> list[str]:
@@ -137,7 +106,7 @@ def run_command(page: str, command: str) -> list[str]:
         assert words[0] == "install" and extra is not None and extra[2] in (None, *EXTRAS)
     elif program != "idwbench":
         assert any(command.startswith(prefix) for prefix in PROGRAMS), f"{page}: {command}"
-    elif not is_run(page, command):
+    elif any(page == one and command.startswith(prefix) for one, prefix in PARSED):
         parse(words)
     else:
         extra = [options for (one, prefix), options in SHORTER.items() if one == page and command.startswith(prefix)]
@@ -166,36 +135,14 @@ def masked(line: str) -> str:
     return " ".join(re.sub(r"[-+]?\d[\d.,]*(e[-+]?\d+)?", "#", line).split())
 
 
-def test_every_treatment_is_needed():
-    commands = [
-        (page, command)
-        for page in PAGES
-        for block in blocks_of(page)
-        if block.language in SHELLS
-        for command in block.commands()
-    ]
-    for page, prefix in [*PARSED, *SHORTER]:
-        assert any(page == one and command.startswith(prefix) for one, command in commands), (page, prefix)
-    for prefix in PROGRAMS:
-        assert any(command.startswith(prefix) for _, command in commands), prefix
-    for page, number in COMPILED:
-        assert number < len(blocks_of(page, "python"))
-    for page, test in ELSEWHERE.items():
-        assert Path(page).name in (ROOT / test).read_text(encoding="utf-8")
-
-
 def test_commands_in_the_text_have_only_options_that_exist():
     """Of commands in a sentence or an indented block, such as `idwbench runs list --state failed`."""
     group: Any = typer.main.get_command(app)
-    found: list[tuple[str, str]] = []
-    for page in PAGES:
-        text = re.sub(r"^```.*?^```$", "", page_text(page), flags=re.DOTALL | re.MULTILINE)
-        lines = [*re.findall(r"`idwbench ([^`&]+)", text), *re.findall(r"^    idwbench (.+)$", text, re.MULTILINE)]
-        found += [(page, line) for line in lines]
-    for page, line in found:
+    text = re.sub(r"^```.*?^```$", "", "\n".join(map(page_text, PAGES)), flags=re.DOTALL | re.MULTILINE)
+    for line in re.findall(r"(?:`|^    )idwbench ([^`&\n]+)", text, flags=re.MULTILINE):
         command, words = group, line.split()
         while words and hasattr(command, "commands") and words[0] in command.commands:
             command, words = command.commands[words[0]], words[1:]
         known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
         used = {word.split("=")[0].rstrip(".,") for word in words if word.startswith("--")}
-        assert used <= known, f"{page}: idwbench {line}"
+        assert used <= known, f"idwbench {line}"
