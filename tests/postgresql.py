@@ -39,15 +39,11 @@ _SETTINGS = {
 
 
 def _program(name: str) -> Path | None:
-    """Return the newest program of that name."""
-    if (found := shutil.which(name)) is not None:
-        return Path(found).resolve()
-    paths = [path for folder in _FOLDERS for path in Path("/").glob(f"{folder[1:]}/{name}")]
-    return max(paths, key=_version, default=None)
-
-
-def _version(path: Path) -> tuple[int, ...]:
-    return tuple(int(digits) for digits in "".join(c if c.isdigit() else " " for c in str(path)).split())
+    """Return the program on the path, or that of the newest version."""
+    folders = [str(path) for folder in _FOLDERS for path in Path("/").glob(folder[1:])]
+    folders.sort(key=lambda folder: (len(folder), folder), reverse=True)
+    found = shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
+    return None if found is None else Path(found).resolve()
 
 
 def missing_program() -> str | None:

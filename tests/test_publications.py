@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from idwbench import Results, run_config, run_sweep, train
+from idwbench import Results, run_config, train
 from idwbench.errors import ConfigError, OutputError
 from idwbench.publications.family import FAMILY
 from idwbench.publications.folder import PUBLICATIONS, write_publication
@@ -85,6 +85,7 @@ def test_one_seed_gives_what_it_can_and_says_how_many_runs_are_missing(one_seed:
     assert problems["paper_power_epsilon"] == "298 runs of 300 missing"
     assert problems["table1_mnist"] == "no runs"
     assert "not enough runs" in (tmp_path / "claims.md").read_text()
+    assert "two_moons.yaml` | 2 | 1 |" in (tmp_path / "README.md").read_text()
 
 
 def test_no_file_of_the_user_is_replaced_not_even_one_of_the_last(empty: Results, tmp_path: Path) -> None:
@@ -110,17 +111,3 @@ def test_make_family_runs_the_sweeps_of_the_family() -> None:
     makefile = (SWEEPS.parents[1] / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
     run = [name for line in makefile.splitlines() if line.startswith("FAMILY_") for name in line.split(":=")[1].split()]
     assert {Path(name).name for name in run} == set(FAMILY.sweeps)
-
-
-def test_a_table_of_hash_tables_has_its_runs_and_counts_what_is_missing(tmp_path: Path) -> None:
-    """The sweep has the name of one of the family, with one run of it."""
-    sweep = tmp_path / "hash_table_learned.yaml"
-    sweep.write_text(
-        "name: hash_table_learned\ndataset: {name: lookup, items: 4, dimensions: 2, validation: 8}\nseeds: 2\n"
-        "grid: {kind: hash_table, similarity: idw, projections: linear}\nprotocol: {epochs: 2}\n",
-        encoding="utf-8",
-    )
-    run_sweep(sweep, tmp_path / "family.db")
-    family = write_publication("family", Results(tmp_path / "family.db", read_only=True), tmp_path / "out")
-    assert "table_hash_table_learned.md" in {path.name for path in family.files}
-    assert "| `sweeps/hash_table_learned.yaml` | 2 | 2 |" in (tmp_path / "out/README.md").read_text(encoding="utf-8")

@@ -99,41 +99,39 @@ def test_a_score_registered_outside_a_plugin_has_a_checksum_too() -> None:
     assert zero(None, None) == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("x = 1\n", ": registers no method (decorate a score with @register('name'))"),
-        ("def broken(:\n", ":1:12: SyntaxError: invalid syntax"),
-        ("import math\n\n1 / 0\n", ":3:1: ZeroDivisionError: division by zero"),
-        ("import no_such_module_at_all\n", ":1:1: ModuleNotFoundError: No module named 'no_such_module_at_all'"),
-        ("raise ValueError('one\\ntwo')\n", ":1:1: ValueError: one"),
-        ("raise ValueError\n", ":1:1: ValueError"),
-        # Its text cannot be computed: it raises a TypeError.
-        ("class Odd(Exception):\n    __str__ = None\nraise Odd\n", ":3:1: Odd: <exception str() failed>"),
-        (GOOD.replace("half_dot", "idw"), ": the name 'idw' is taken by a built-in method"),
-        (
-            GOOD.replace('"half_dot"', '"Half dot"'),
-            ":4:2: method: expected a lower-case name of letters, digits and _, got 'Half dot'",
-        ),
-        (GOOD.replace("sharpness", "epochs"), ":4:2: parameters.epochs: settings already use that name"),
-        (
-            GOOD.replace('"sharpness": 2', '"sharpness": float("nan")'),
-            ":4:2: parameters.sharpness: expected a finite number or words as default, got nan",
-        ),
-        (
-            GOOD.replace("*, sharpness, norm", "*, norm"),
-            ":4:2: method.half_dot: the score must take (inputs, keys, *, sharpness, norm)",
-        ),
-        (
-            GOOD.replace('"half_dot", ', '"half_dot", weighting="sofmax", '),
-            ":4:2: weighting: 'sofmax' is not valid (did you mean 'softmax'?)",
-        ),
-        (GOOD + GOOD, ": registers 'half_dot' twice"),
-    ],
-)
-def test_a_bad_plugin_is_one_line_and_registers_nothing(tmp_path: Path, text: str, expected: str) -> None:
+SHARPNESS = ":4:2: parameters.sharpness: expected a finite number or words as default, got {}"
+NAME = "method: expected a lower-case name of letters, digits and _, got"
+# What is written in place of a part of the good plugin, or of all of it, and the problem.
+BAD = [
+    (GOOD, "x = 1\n", ": registers no method (decorate a score with @register('name'))"),
+    (GOOD, "def broken(:\n", ":1:12: SyntaxError: invalid syntax"),
+    (GOOD, "import math\n\n1 / 0\n", ":3:1: ZeroDivisionError: division by zero"),
+    (GOOD, "import no_such_module\n", ":1:1: ModuleNotFoundError: No module named 'no_such_module'"),
+    (GOOD, "raise SystemExit(3)\n", ":1:1: SystemExit: 3"),
+    (GOOD, "raise ValueError('one\\ntwo')\n", ":1:1: ValueError: one"),
+    (GOOD, "raise ValueError\n", ":1:1: ValueError"),
+    # Its text cannot be computed: it raises a TypeError.
+    (GOOD, "class Odd(Exception):\n    __str__ = None\nraise Odd\n", ":3:1: Odd: <exception str() failed>"),
+    (GOOD, GOOD + GOOD, ": registers 'half_dot' twice"),
+    ("half_dot", "idw", ": the name 'idw' is taken by a built-in method"),
+    ('"half_dot"', '"Half dot"', f":4:2: {NAME} 'Half dot'"),
+    ('"half_dot"', '"class"', f":4:2: {NAME} 'class'"),
+    ("sharpness", "epochs", ":4:2: parameters.epochs: settings already use that name"),
+    ('"sharpness": 2', '"sharpness": True', SHARPNESS.format("True")),
+    ('"sharpness": 2', '"sharpness": float("nan")', SHARPNESS.format("nan")),
+    ("*, sharpness, norm", "*, norm", ":4:2: method.half_dot: the score must take (inputs, keys, *, sharpness, norm)"),
+    (
+        '"half_dot", ',
+        '"half_dot", weighting="sofmax", ',
+        ":4:2: weighting: 'sofmax' is not valid (did you mean 'softmax'?)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("part", "text", "expected"), BAD)
+def test_a_bad_plugin_is_one_line_and_registers_nothing(tmp_path: Path, part: str, text: str, expected: str) -> None:
     before = dict(METHODS)
-    file = write(tmp_path, text)
+    file = write(tmp_path, GOOD.replace(part, text))
     with pytest.raises(PluginError) as caught:
         load_plugin(file)
     assert str(caught.value) == f"{file}{expected}"

@@ -58,7 +58,6 @@ class RecordedTraining:
     sizes: tuple[int, int, int, int] = (4, 6, 5, 3)
     stop_after: int | None = None
     run_key: str = "run"
-    positions: int = 0  # each input becomes a sequence of so many
     twice: bool = False  # each batch passes the module twice
     loss_scale: float = 1.0
 
@@ -87,21 +86,12 @@ class RecordedTraining:
         if self.taken == self.stop_after:
             raise Interrupted
         self.taken += 1
-        if self.positions:
-            outputs = self.module(torch.from_numpy(self.positions_of(rows))).mean(1)
-        else:
-            outputs = self.module(torch.from_numpy(self.inputs[rows]))
+        outputs = self.module(torch.from_numpy(self.inputs[rows]))
         if self.twice:
             outputs = outputs + self.module(torch.from_numpy(0.5 * self.inputs[rows]))
         return self.loss_scale * functional.cross_entropy(outputs, self.labels[rows], reduction="none")
 
-    def positions_of(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Return inputs (rows, positions, features)."""
-        return self.inputs[rows][:, None] * np.linspace(0.1, 1, self.positions)[:, None]
-
     def slot_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        if self.positions:
-            return np.repeat(rows[:, None], self.positions, 1)
         return np.concatenate([rows, rows]) if self.twice else rows
 
     def train(self, checkpoint: CheckpointFile | None = None) -> Fitted:

@@ -127,21 +127,18 @@ def test_chunks_do_not_grow_with_the_memory_or_the_number_of_queries(monkeypatch
     monkeypatch.setattr(memory_module, "_CHUNK_NUMBERS", 2**10)
     monkeypatch.setattr(memory_module, "_BLOCK_NUMBERS", 2**12)
     sizes: list[int] = []
-    for name in ("attention", "errors"):
-        original = getattr(LayerMemory, name)
+    for name, original in {"attention": LayerMemory.attention, "errors": LayerMemory.errors}.items():
 
         def measured(self, *arguments, original=original):
             found = original(self, *arguments)
-            sizes.append(max(found.size, 8 * max(found.shape)))
+            sizes.append(found.size)
             return found
 
         monkeypatch.setattr(LayerMemory, name, measured)
-    generator = np.random.default_rng(0)
-    steps, keys, gradients = np.arange(6000), generator.normal(size=(6000, 8)), np.zeros((6000, 1), np.float32)
-    no_steps, initial = np.zeros(6000), np.zeros((1, 8))
-    memory = LayerMemory(keys.astype(np.float32), gradients, steps, no_steps, no_steps, initial, 1.0, initial)
-    for number in (100, 30):
+    keys, steps = np.random.default_rng(0).normal(size=(6000, 8)).astype(np.float32), np.arange(6000)
+    none, initial = np.zeros(6000), np.zeros((1, 8))
+    memory = LayerMemory(keys, keys[:, :1], steps, none, none, initial, 1.0, initial)
+    for call in (lambda: memory.top(keys[:100], 5), lambda: memory.answers(keys[:30])):
         sizes.clear()
-        asked = np.zeros((number, 8), np.float32)
-        memory.top(asked, 5) if number == 100 else memory.answers(asked)
+        call()
         assert max(sizes) <= 2**12 and len(sizes) > 10

@@ -223,15 +223,6 @@ def test_the_centres_are_those_of_scikit_learn_with_the_class_frequencies_of_the
 # Kernel regression
 
 
-def test_a_tiny_bandwidth_is_the_nearest_neighbour_on_every_split():
-    dataset = make_dataset(validation=True)
-    result = fitted(dataset, bandwidth=1e-3)
-    neighbours = KNeighborsClassifier(1).fit(dataset.train.inputs, dataset.train.labels)
-    assert_answers_are_those(result, dataset, neighbours)
-    assert all(result.metric("queries_without_neighbours", name) == 0 for name in dataset.splits)
-    assert (result.curve, result.arrays, result.n_parameters) == ((), {}, 0)
-
-
 @pytest.mark.parametrize("settings", [{"bandwidth": 0.7}, {"kernel": "shepard", "power": 3.0, "epsilon": 0.1}])
 def test_metrics_of_kernel_regression_are_in_the_units_of_the_targets(settings):
     dataset = make_regression()

@@ -72,16 +72,6 @@ def test_every_method_and_protocol_equals_a_plain_loop_in_pytorch(method, protoc
     assert_near_float64(by_both(prototypes_run(dataset, method, **settings), dataset), dataset)
 
 
-@pytest.mark.parametrize("sizes", [(4, 9, 1), (20, 4, 6)], ids=["one step of less than a batch", "30 steps"])
-@pytest.mark.parametrize("method", METHODS)
-def test_short_and_long_runs_equal_a_plain_loop_in_pytorch(method, sizes, monkeypatch):
-    start_with(monkeypatch)
-    n_train, batch_size, epochs = sizes
-    dataset = make_dataset(n_train, 40 if list(METHODS).index(method) % 2 else 2)
-    runs = by_both(prototypes_run(dataset, method, batch_size=batch_size, epochs=epochs), dataset)
-    assert_near_float64(runs, dataset)
-
-
 @pytest.mark.parametrize("initialisation", ["samples", "kmeans"])
 @pytest.mark.parametrize("dataset", [make_dataset(), make_regression()], ids=["classes", "numbers"])
 def test_engines_begin_at_the_same_prototypes(dataset, initialisation):
