@@ -23,8 +23,8 @@ OPTIONS = {
     "top": option("Number of prototypes, training samples or passages of each layer.", min=1),
     "layer": option("Only this layer, such as layer_0 of a recorded mlp."),
     "mask": option(
-        "Also answer without a part of the memory: label=CLASS or task=NAME. Several with the same word mean any of "
-        "them; label and task together mean what meets both."
+        "Answer again without a part of the memory: label=CLASS or task=NAME. Several with the same word remove "
+        "what any of them names; label and task together remove what matches both."
     ),
     "output": option("Figure to write (.png, .svg, .pdf), with pictures of the memory.", "-o", "--output"),
 }
@@ -50,8 +50,8 @@ def explain(
 ) -> None:
     """Show the prototypes, training samples or training steps that an answer attends to.
 
-    The memory of a prototype network and of a network with a head of prototypes are its prototypes, that of kernel
-    regression the training data, and that of an mlp or lstm_lm with record: true the history of its training.
+    A prototype network, and a network with a head of prototypes, attend to their prototypes. Kernel regression
+    attends to the training data, and an mlp or lstm_lm with record: true to the history of its training.
     """
     if prompt is not None:
         refuse("cannot be combined with --prompt", x=x, mask=mask, output=output)

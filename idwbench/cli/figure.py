@@ -22,7 +22,7 @@ OPTIONS = {
         "File to write: .png, .svg or .pdf (default: beside the database, if --show is not given).", "-o", "--output"
     ),
     "show": option("Show the figure in a window; writes a file only with -o."),
-    "list_figures": option("List the figures, and end.", "--list"),
+    "list_figures": option("List the figures and exit.", "--list"),
 }
 
 

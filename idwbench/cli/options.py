@@ -72,7 +72,7 @@ OPTIONS = {
     "runs": argument("Keys of runs, or their beginnings."),
     "json": option("Print JSON to stdout."),
     "output": option("File to write: .csv, .md, .tex, .json or .txt.", "-o", "--output"),
-    "format": option("Format of the table (default: that of the file -o, or rich)."),
+    "format": option("Format of the table (default: the format of the file -o, or rich)."),
     "x": option(
         "Input in the data's own units: numbers (0.0,1.0), an .npy or image file, or DATASET:SPLIT:INDEX "
         "(mnist:test:17).",
@@ -84,7 +84,7 @@ OPTIONS = {
     "method": option("Only this method; may be repeated.", panel=SELECTION),
     "prototypes": option("Only this number of prototypes; may be repeated.", panel=SELECTION),
     "where": option(
-        "Only runs for which it holds, such as 'prototypes == 16 and test_accuracy > 0.95'.",
+        "Only runs for which an expression holds, such as 'prototypes == 16 and test_accuracy > 0.95'.",
         metavar="EXPRESSION",
         panel=SELECTION,
     ),
@@ -151,7 +151,7 @@ def _parameters() -> Iterator[inspect.Parameter]:
 
     for name, parameter in all_parameters().items():
         users = [method.name for method in METHODS.values() if name in {one.name for one in method.parameters}]
-        yield _generated(name, str if parameter.choices else float, f"{parameter.help} Of {_joined(users)}.", MODEL)
+        yield _generated(name, str if parameter.choices else float, f"{parameter.help} For {_joined(users)}.", MODEL)
 
 
 def _settings() -> Iterator[inspect.Parameter]:

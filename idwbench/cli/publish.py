@@ -18,7 +18,7 @@ OPTIONS = {
     "publish.output": option("Folder to write to.", "-o", "--output"),
     "publish.format": option("Format of the figures."),
     "table": option("Only this sweep or data set.", autocompletion=complete_table),
-    "metric": option("Metric of the leaderboards; that of the task if not given."),
+    "metric": option("Metric of the leaderboards (default: the metric of the task)."),
     "top": option("Number of rows of the leaderboards.", min=1),
     "name": argument(
         "paper: inverse distance weighting attention; family: kernel regression, hash tables, networks and "

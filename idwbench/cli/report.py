@@ -21,7 +21,7 @@ OPTIONS = {
     "leaderboard": option(
         "Name of a sweep or data set, whose settings are sorted by a metric.", autocompletion=complete_table
     ),
-    "metric": option("Metric, such as accuracy or coverage; that of the task if not given."),
+    "metric": option("Metric, such as accuracy or coverage (default: the metric of the task)."),
     "interval": option("Add 95 % bootstrap intervals of the means over seeds."),
     "by_dataset": option("With --table: one row for each model and a column for each data set."),
     "split": option(
@@ -59,9 +59,9 @@ def report(
     """Print a table of metrics over seeds, or a leaderboard.
 
     A table shows for each model n, mean ± sample standard deviation of a metric, with the best of each number of
-    prototypes in bold, and published results. A leaderboard shows all settings in one list, best first. A name of both
-    a sweep and a data set means the sweep. Of multilayer perceptrons alone, without --metric and --interval, a table
-    shows to which class each layer attends.
+    prototypes in bold, and published results. A leaderboard shows all settings in one list, best first. A name that a
+    sweep and a data set share means the sweep. If all runs are multilayer perceptrons, a table without --metric and
+    --interval shows to which class each layer attends.
     """
     ranked = leaderboard is not None
     if not ranked and table is None:

@@ -27,7 +27,7 @@ OPTIONS = {
     "text": argument("One line; an empty one removes the note."),
     "yes": option("Do not ask.", "--yes", "-y"),
     "output": option("File to write, .csv or .parquet; or a folder with --format.", "-o", "--output"),
-    "format": option("Format of a folder: tensorboard or mlflow; others follow the suffix."),
+    "format": option("Format of a folder: tensorboard or mlflow. A file has the format of its suffix."),
 }
 
 
@@ -46,7 +46,7 @@ def runs_tag(run: str, tag: str, remove: bool = False, db: str = DEFAULT_DATABAS
 
 
 def runs_note(run: str, text: str, db: str = DEFAULT_DATABASE) -> None:
-    """Write a note on a run, in place of the one that it has."""
+    """Write a note on a run; it replaces an earlier note."""
     from idwbench.results.store import Results
 
     results = Results(db)
@@ -66,8 +66,8 @@ def runs_rm(
 ) -> None:
     """Remove runs with their metrics, curves, arrays, tags, recordings and checkpoints.
 
-    Runs are given by keys or by conditions. Those in the plan of a sweep stay in the plan and are planned again. If a
-    process trains one of the runs, none is removed.
+    Runs are selected by keys or by conditions. Runs in the plan of a sweep stay in the plan and are planned again. If
+    a process trains one of the runs, nothing is removed.
     """
     from idwbench.report.labels import count_label
     from idwbench.results.store import Results
@@ -107,7 +107,7 @@ def runs_export(
 ) -> None:
     """Write runs as a table, or as a folder for TensorBoard or MLflow.
 
-    Runs are given by keys or by conditions; the default is all. Tables have the columns of
+    Runs are selected by keys or by conditions; without a selection all runs are written. Tables have the columns of
     `Results.to_frame`. Folders have curves, metrics and settings of runs that have ended.
     `idwbench export` writes the model of a run.
     """

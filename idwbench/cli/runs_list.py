@@ -9,7 +9,7 @@ from idwbench.results import DEFAULT_DATABASE
 __all__ = ["OPTIONS", "runs_list"]
 
 OPTIONS = {
-    "sort": option("Order by a column; -COLUMN has the largest first.", metavar="COLUMN"),
+    "sort": option("Order by a column; -COLUMN begins with the largest.", metavar="COLUMN"),
     "limit": option("Only the first runs: without --sort, the newest.", min=1),
 }
 

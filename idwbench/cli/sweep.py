@@ -26,7 +26,7 @@ OPTIONS = {
         "The sweep file (YAML), or the name of a shipped sweep (see --list).", autocompletion=complete_sweep
     ),
     "dry_run": option("Print the runs and their states without training."),
-    "list_shipped": option("List the sweeps that come with idwbench, and end.", "--list"),
+    "list_shipped": option("List the sweeps that come with idwbench and exit.", "--list"),
     "retry": option("Retrain runs in this state.", panel=TRAINING),
     "wait": option("Wait for runs that other processes train, and take over what they leave.", panel=TRAINING),
     "fail_fast": option("Stop at the first failed run.", panel=TRAINING),

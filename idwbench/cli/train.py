@@ -62,7 +62,7 @@ def train(
 ) -> None:
     """Train one run, store it, and write its model.
 
-    The default protocol is that of the data set. A run that the database already has is not trained again: the same
+    Each data set has a default protocol. A run that the database already has is not trained again: the same
     configuration and seed give the same result.
     """
     load_plugins(plugin)

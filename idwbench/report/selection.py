@@ -32,7 +32,7 @@ def select_runs(
 ) -> pandas.DataFrame:
     """Return the runs of a sweep or data set; without a name, of the only data set.
 
-    A name of both a sweep and a data set means the sweep. Empty `methods` and `prototypes` select all.
+    A name that a sweep and a data set share means the sweep. Empty `methods` and `prototypes` select all.
 
     Args:
         results: The database.

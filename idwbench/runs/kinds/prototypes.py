@@ -29,7 +29,7 @@ class PrototypesConfig(ModelSettings):
     prototypes: Count = Field(description="Number of prototypes.")
     plugin_sha256: str | None = None
     initialisation: Literal["default", "mean", "samples", "kmeans"] = added(
-        "default", "0.2.0", "Initialisation of keys: mean, samples or kmeans of the data; default: that of the method."
+        "default", "0.2.0", "Initialisation of keys: mean, samples or kmeans of the data; default: as the method says."
     )
 
     @property
