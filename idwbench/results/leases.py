@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
 from typing import Any, get_args
 
-from sqlalchemy import ColumnElement, Connection, Row, func, update
+from sqlalchemy import ColumnElement, Connection, Row, func, select, update
 
 from idwbench.errors import ResultsError
 from idwbench.results.reading import attempt_of
@@ -35,6 +35,7 @@ __all__ = [
 
 LEASE_DURATION = timedelta(minutes=10)
 _RENEWAL_SECONDS = 30.0
+_FEW = 900  # keys of one query
 # Start times of processes are computed from the boot time, which is rounded to seconds.
 _START_TOLERANCE = timedelta(seconds=5)
 
@@ -77,9 +78,12 @@ def process_is_alive(pid: int, seen_at: datetime) -> bool:
 
 def pending_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> list[str]:
     """Return the runs of `run_keys` that are planned, reopened or stale, in order."""
-    asked = dict.fromkeys(run_keys)
-    is_open = runs.c.state.in_(["planned", "running"])
-    rows = rows_by_key(connection, asked, *_LEASE, *_PROCESS, where=[is_open])
+    asked, is_open = dict.fromkeys(run_keys), runs.c.state.in_(["planned", "running"])
+    if len(asked) <= _FEW:
+        rows = rows_by_key(connection, asked, *_LEASE, *_PROCESS, where=[is_open])
+    else:  # of many, one query finds all that have not ended
+        found = connection.execute(select(runs.c.id, runs.c.run_key, *_LEASE, *_PROCESS).where(is_open))
+        rows = {row.run_key: row for row in found}
     rows |= rows_by_key(connection, reopened.keys() & asked, *_LEASE, *_PROCESS)
     return [key for key in asked if key in rows and _is_free(rows[key], reopened)]
 

@@ -70,16 +70,11 @@ def collect_provenance() -> Provenance:
     return {
         "host": host,
         "pid": pid,
-        "platform": _platform(),
+        "platform": platform.platform()[:200],
         "cpu": cpu_model(),
         "versions": package_versions(),
         "git": own_checkout(),
     }
-
-
-@cache
-def _platform() -> str:
-    return platform.platform()[:200]
 
 
 @cache
@@ -91,19 +86,14 @@ def own_checkout() -> Checkout | None:
 def checkout_of(package: Path) -> Checkout | None:
     """Return the checkout of `package`, or None if it is not under version control; new files count as changes."""
     # A virtual environment may be in the checkout of another project, where the package is not tracked.
-    if not _git(package, "ls-files", "--", "__init__.py"):
+    if not _git(package, "ls-files", "--", "__init__.py") or (commit := _git(package, "rev-parse", "HEAD")) is None:
         return None
-    status = _git(package, "status", "--porcelain=v2", "--branch", "--untracked-files=all", "--", ".")
+    status = _git(package, "status", "--porcelain", "--untracked-files=all", "--", ".")
     if status is None:
         return None
-    lines = status.splitlines()
-    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "(initial)")
-    if commit == "(initial)":
-        return None
-    changed = sum(not line.startswith("#") for line in lines)
-    if not changed:
-        return {"commit": commit, "dirty": False}
-    checkout: Checkout = {"commit": commit, "dirty": True, "changed_files": changed}
+    if not status:
+        return {"commit": commit.strip(), "dirty": False}
+    checkout: Checkout = {"commit": commit.strip(), "dirty": True, "changed_files": len(status.splitlines())}
     return checkout if (diff := _diff_sha256(package)) is None else {**checkout, "diff": diff}
 
 
@@ -113,15 +103,12 @@ def _diff_sha256(package: Path) -> str | None:
     names = _git(package, "ls-files", "--others", "--exclude-standard", "-z", "--", ".")
     if text is None or names is None:
         return None
-    new = [f"new file {name} {_checksum(package / name)}\n" for name in names.split("\0") if name]
-    return hashlib.sha256((text + "".join(new)).encode()).hexdigest()
-
-
-def _checksum(file: Path) -> str:
-    try:
-        return f"sha256 {file_sha256(file, ResultsError)}"
-    except ResultsError:
-        return "which cannot be read"
+    for name in filter(None, names.split("\0")):
+        try:
+            text += f"new file {name} sha256 {file_sha256(package / name, ResultsError)}\n"
+        except ResultsError:
+            text += f"new file {name} which cannot be read\n"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _git(folder: Path, *words: str) -> str | None:

@@ -41,7 +41,7 @@ def check_schema(database: Database) -> None:
         version = _version(connection, database.label)
     if version is None:
         raise NoResultsError("is empty", file=database.label, hint=_NO_RESULTS)
-    if _is_older(version, database.label):
+    if version != VERSION:
         raise OldResultsError(
             f"has tables of version {version}, older than version {VERSION} of this idwbench",
             file=database.label,
@@ -64,7 +64,7 @@ def upgrade_schema(database: Database) -> None:
             raise ResultsError(problem, file=database.path) from None
     with database.read() as connection:
         version = _version(connection, database.label)
-    if version is None or _is_older(version, database.label):
+    if version != VERSION:
         _migrate(database)
     # Last, so that the mode of another program's file does not change.
     database.use_write_ahead_log()
@@ -74,11 +74,15 @@ def _version(connection: Connection, label: str) -> str | None:
     """Return the version of the tables, or None if there are none.
 
     Raises:
-        ResultsError: an SQLite file has tables of another program.
+        ResultsError: they are newer, or an SQLite file has tables of another program.
     """
     inspector = inspect(connection)
     if inspector.has_table(versions.name):
-        return connection.execute(select(versions.c.version_num)).scalar_one_or_none()
+        version = connection.execute(select(versions.c.version_num)).scalar_one_or_none()
+        if version not in (None, *VERSIONS):
+            problem = f"has tables of version {version}, newer than version {VERSION} of this idwbench"
+            raise ResultsError(problem, file=label, hint="upgrade idwbench")
+        return version
     is_sqlite = connection.dialect.name == "sqlite"
     if found := sorted([*inspector.get_table_names(), *inspector.get_view_names()]) if is_sqlite else []:
         some = ", ".join([*found[:_FEW], *(["…"] if len(found) > _FEW else [])])
@@ -86,22 +90,12 @@ def _version(connection: Connection, label: str) -> str | None:
     return None
 
 
-def _is_older(version: str, label: str) -> bool:
-    if version not in VERSIONS:
-        raise ResultsError(
-            f"has tables of version {version}, newer than version {VERSION} of this idwbench",
-            file=label,
-            hint="upgrade idwbench",
-        )
-    return version != VERSION
-
-
 def _migrate(database: Database) -> None:
     with database.write() as connection:
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
         version = _version(connection, database.label)
-        if version is not None and not _is_older(version, database.label):
+        if version == VERSION:
             return  # another process has upgraded it
         if version is not None and database.path is not None:
             _back_up(database.path, version)

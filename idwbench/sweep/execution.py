@@ -175,7 +175,7 @@ def run_sweep(
         words = ", ".join(filter(None, RETRIED))
         raise ConfigError(f"expected one of {words}, got {retry!r}", location=("retry",))
     spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(sweep_path(sweep))
-    cluster = _cluster(dask, device, data_dir)
+    cluster = nullcontext() if dask is None else _cluster(dask, device, data_dir)
     # A device that is not available is found before the database is changed; the CPU always is. Workers have their own.
     check_engine(engine, device if dask is None else "cpu")
     results, retried = Results(db), RETRIED[retry]
@@ -194,10 +194,8 @@ def run_sweep(
     return results.sweep_status(spec.name)
 
 
-def _cluster(dask: str | None, device: str, data_dir: Path | None) -> AbstractContextManager[Cluster | None]:
+def _cluster(dask: str, device: str, data_dir: Path | None) -> AbstractContextManager[Cluster | None]:
     """Return the connection to a cluster, which is made when it is entered; a wrong address is found before."""
-    if dask is None:
-        return nullcontext()
     from idwbench.sweep.cluster_connection import connected, local_workers
 
     local_workers(dask)
@@ -211,10 +209,11 @@ def _register(
     configs, results, observer = plan(spec), runner.results, runner.observer
     with results.kept_open():
         keys = results.register_sweep(spec.name, spec.description, spec.source, configs)
-        results.reset(keys, retried)
+        if retried:
+            results.reset(keys, retried)
         pending = set(results.pending(keys))
-        to_do = [config for config, key in zip(configs, keys, strict=True) if key in pending]
-        to_do = [*missing_requirements(to_do, results), *to_do]
+        if to_do := [config for config, key in zip(configs, keys, strict=True) if key in pending]:
+            to_do = [*missing_requirements(to_do, results), *to_do]
         status = results.sweep_status(spec.name)
     failed = 0 if "failed" in retried else status.failed
     observer.planned(len(keys) + len(to_do) - len(pending), len(to_do), status.running, failed)
