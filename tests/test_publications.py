@@ -85,7 +85,8 @@ def test_one_seed_gives_what_it_can_and_says_how_many_runs_are_missing(one_seed:
     assert problems["paper_power_epsilon"] == "298 runs of 300 missing"
     assert problems["table1_mnist"] == "no runs"
     assert "not enough runs" in (tmp_path / "claims.md").read_text()
-    assert "two_moons.yaml` | 2 | 1 |" in (tmp_path / "README.md").read_text()
+    sweeps = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "| `sweeps/paper/paper_two_moons.yaml` | 540 | 1 |" in sweeps
 
 
 def test_no_file_of_the_user_is_replaced_not_even_one_of_the_last(empty: Results, tmp_path: Path) -> None:
