@@ -85,8 +85,9 @@ def add_entrance(app: Any, exception: Exception | None) -> None:
 
 
 def is_left_out(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out the methods by which scikit-learn routes metadata: their text refers to its own pages."""
-    return True if name.startswith("set_") and name.endswith("_request") else None
+    """Leave out the methods that scikit-learn gives all estimators, whose text refers to its pages."""
+    of_scikit_learn = name in ("get_metadata_routing", "set_output") or name.endswith("_request")
+    return True if of_scikit_learn else None
 
 
 def setup(app: Any) -> None:
