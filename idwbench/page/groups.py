@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from idwbench.errors import ConfigError
 from idwbench.page.parts import Part
+from idwbench.report.frame import ended, metric_names
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.selection import select_runs
-from idwbench.results.records import RESULT_STATES, FailedRun, StoredRun
+from idwbench.results.records import FailedRun
 from idwbench.runs.metrics import METRICS, headline_metric
 
 if TYPE_CHECKING:
+    import pandas
+
     from idwbench.results.store import Results
 
 __all__ = ["FAILURES", "RunGroup", "find_groups", "leaderboard_part"]
@@ -28,29 +31,22 @@ class RunGroup:
     """The runs of a sweep, or those of a data set that belong to no sweep.
 
     Attributes:
+        title: The name of the sweep, or that of the data set with a word on its runs.
+        runs: The table of the runs.
         counts: Number of runs by state; a ``stale`` run has lost its process and is not in ``running``.
         failures: The first failed runs.
     """
 
     name: str
-    is_sweep: bool
+    title: str
     description: str
-    runs: Sequence[StoredRun]
+    runs: pandas.DataFrame
     counts: Mapping[str, int]
     failures: tuple[FailedRun, ...] = ()
 
-    @property
-    def title(self) -> str:
-        """The name of the sweep, or that of the data set with a word on its runs."""
-        return self.name if self.is_sweep else f"{self.name}: runs outside sweeps"
-
 
 def find_groups(
-    results: Results,
-    name: str | None = None,
-    methods: Collection[str] = (),
-    prototypes: Collection[int] = (),
-    metric: str | None = None,
+    results: Results, name: str | None = None, methods: Collection[str] = (), prototypes: Collection[int] = ()
 ) -> list[RunGroup]:
     """Return the groups of a database, or that of one sweep or data set.
 
@@ -59,44 +55,42 @@ def find_groups(
     """
     sweeps = {sweep.name: sweep.description for sweep in results.list_sweeps()}
     if name is not None:
-        runs = results.load_runs([*select_runs(results, name, methods, prototypes).run_key])
-        return [_group(results, name, name in sweeps, sweeps.get(name, ""), runs)]
-    groups = []
-    in_sweeps: set[str] = set()
-    for sweep, description in sweeps.items():
-        runs = [*results.find_runs(sweep=sweep)]
-        in_sweeps.update(run.run_key for run in runs)
-        groups.append(_group(results, sweep, True, description, _selected(runs, methods, prototypes)))
+        runs = results.run_table(**{"sweep" if name in sweeps else "dataset": name})
+        chosen = select_runs(results, name, methods, prototypes).run_key
+        return [_group(results, name, sweeps.get(name), runs[runs.run_key.isin(chosen)])]
+    tables: list[tuple[str, str | None, pandas.DataFrame]] = [
+        (sweep, description, results.run_table(sweep=sweep)) for sweep, description in sweeps.items()
+    ]
+    in_sweeps = {key for _, _, runs in tables for key in runs.run_key}
     for dataset in results.dataset_labels():
-        found = results.find_runs(dataset=dataset)
-        runs = [run for run in found if run.run_key not in in_sweeps]
-        if runs:
-            groups.append(_group(results, dataset, False, "", _selected(runs, methods, prototypes)))
-    selected = [group for group in groups if group.runs] if methods or prototypes else groups
+        runs = results.run_table(dataset=dataset)
+        outside = runs[~runs.run_key.isin(in_sweeps)]
+        tables += [] if outside.empty else [(dataset, None, outside)]
+    groups = [_group(results, label, words, _selected(runs, methods, prototypes)) for label, words, runs in tables]
+    selected = [group for group in groups if len(group.runs)] if methods or prototypes else groups
     if groups and not selected:
         raise ConfigError("no runs have that method and number of prototypes", location=("method",))
     return selected
 
 
-def _selected(runs: Sequence[StoredRun], methods: Collection[str], prototypes: Collection[int]) -> Sequence[StoredRun]:
-    return [
-        run
-        for run in runs
-        if (not methods or run.setting.model.method in methods)
-        and (not prototypes or run.setting.model.prototypes in prototypes)
+def _selected(runs: pandas.DataFrame, methods: Collection[str], prototypes: Collection[int]) -> pandas.DataFrame:
+    models = [config.model for config in runs.config]
+    return runs[
+        [
+            (not methods or model.method in methods) and (not prototypes or model.prototypes in prototypes)
+            for model in models
+        ]
     ]
 
 
-def _group(results: Results, name: str, is_sweep: bool, description: str, runs: Sequence[StoredRun]) -> RunGroup:
-    counts = Counter(str(run.state) for run in runs)
-    if counts["running"]:
-        states = results.run_states([run.run_key for run in runs if run.state == "running"])
-        stale = sum(state == "stale" for state in states.values())
-        counts.update(running=-stale, stale=stale)
-    failed = [run.run_key for run in runs if run.state == "failed"][:FAILURES]
-    failures = tuple(map(FailedRun.of, results.load_runs(failed)))
-    shown = {state: counts[state] for state in _STATES if counts[state] > 0}
-    return RunGroup(name, is_sweep, description, runs, shown, failures)
+def _group(results: Results, name: str, description: str | None, runs: pandas.DataFrame) -> RunGroup:
+    """Return a group; that of a data set, outside sweeps, has no description."""
+    states = runs.state.mask(runs.stale & (runs.state == "running"), "stale")
+    counts = Counter(states.tolist())
+    failures = tuple(map(FailedRun.of, results.load_runs(runs.run_key[states == "failed"].tolist()[:FAILURES])))
+    title = f"{name}: runs outside sweeps" if description is None else name
+    shown = {state: counts[state] for state in _STATES if counts[state]}
+    return RunGroup(name, title, description or "", runs, shown, failures)
 
 
 def leaderboard_part(group: RunGroup, metric: str | None, top: int) -> Part:
@@ -116,23 +110,19 @@ def leaderboard_part(group: RunGroup, metric: str | None, top: int) -> Part:
     return Part("leaderboard", "Leaderboard", notes=() if tables else tuple(problems), tables=tuple(tables))
 
 
-def _by_metric(runs: Sequence[StoredRun], metric: str | None) -> dict[str, list[StoredRun]]:
-    """Return the runs with a result by the metric that they are compared by."""
-    found: dict[str, list[StoredRun]] = {}
-    for run in runs:
-        if run.state in RESULT_STATES:
-            found.setdefault(metric or headline_metric(run.setting.dataset.task).name, []).append(run)
+def _by_metric(runs: pandas.DataFrame, metric: str | None) -> dict[str, pandas.DataFrame]:
+    """Return the runs with a result by the metric that they are compared by: the given one, or that of their task.
+
+    If no run has that of the task, as in studies of patches, it is the first metric that they have.
+    """
+    runs = ended(runs)
     if metric is not None:
-        return found
-    chosen: dict[str, list[StoredRun]] = {}
-    for name, part in found.items():
-        chosen.setdefault(_present(part, name), []).extend(part)
-    return chosen
-
-
-def _present(runs: Sequence[StoredRun], headline: str) -> str:
-    """Return the headline metric, or if no run has it, as in studies of patches, the first metric that they have."""
-    names = {name for run in runs for _, name in run.metrics}
-    others = [name for name in METRICS if name in names]
-    of_patches = [name for name in others if name.startswith("changed_")]
-    return headline if headline in names else next(iter([*of_patches, *others]), headline)
+        return {metric: runs} if len(runs) else {}
+    headlines = runs.config.map(lambda config: headline_metric(config.dataset.task).name)
+    chosen = {}
+    for headline, part in runs.groupby(headlines, sort=False):
+        names = metric_names(part)
+        others = [name for name in METRICS if name in names]
+        of_patches = [name for name in others if name.startswith("changed_")]
+        chosen[headline] = headline if headline in names else next(iter([*of_patches, *others]), headline)
+    return {str(name): part for name, part in runs.groupby(headlines.map(chosen), sort=False)}

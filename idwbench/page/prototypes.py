@@ -22,6 +22,7 @@ from idwbench.page.pictures import image_picture, key_picture
 from idwbench.report.labels import value_label
 from idwbench.report.tables import Column, Table, text_column
 from idwbench.results.records import StoredRun
+from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import dataset_label
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.metrics import headline_metric
@@ -47,14 +48,15 @@ Keys = NDArray[np.float32]
 
 def prototypes_part(results: Results, ranked: Sequence[RankedSetting], data_dir: Path | None) -> Part | None:
     """Return the section of keys: the best setting of each method; None if no run has keys that can be drawn."""
-    candidates = [setting.best for setting in ranked if _has_keys(setting.best)]
-    best: dict[str, StoredRun] = {}
-    for run in candidates:
-        best.setdefault(run.setting.model.method, run)
+    candidates = [setting for setting in ranked if _has_keys(setting.row.config)]
+    best: dict[str, RankedSetting] = {}
+    for setting in candidates:
+        best.setdefault(setting.row.config.model.method, setting)
     grids, notes, problems = [], [], list[str]()
     data = _reader(data_dir, problems)
     # Those with nearest training images first.
-    for run in sorted([*best.values()][:_NETWORKS], key=lambda run: not _are_points(run)):
+    runs = [setting.best for setting in [*best.values()][:_NETWORKS]]
+    for run in sorted(runs, key=lambda run: not _are_points(run)):
         try:
             grid = _grid(results, run, data(run.setting.dataset))
         except IdwbenchError as error:
@@ -86,10 +88,9 @@ def _reader(data_dir: Path | None, problems: list[str]) -> Callable[[DatasetConf
     return read
 
 
-def _has_keys(run: StoredRun) -> bool:
-    kind = MODELS.get(run.setting.model.kind)
-    has_keys = kind is not None and kind.array_names == ("keys", "values")
-    return has_keys and run.setting.dataset.task == "classification"
+def _has_keys(config: RunConfig) -> bool:
+    kind = MODELS.get(config.model.kind)
+    return kind is not None and kind.array_names == ("keys", "values") and config.dataset.task == "classification"
 
 
 def _grid(results: Results, run: StoredRun, dataset: Dataset | None) -> PrototypeGrid | None:

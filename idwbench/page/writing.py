@@ -114,7 +114,7 @@ def page_content(
     """Return what `write_page` shows; it raises the same errors."""
     from idwbench.page.groups import find_groups
 
-    groups = find_groups(results, name, methods, prototypes, metric)
+    groups = find_groups(results, name, methods, prototypes)
     shown = tuple(_with_parts(results, groups, metric, top, data_dir))
     if name is not None or methods or prototypes:
         return PageContent(name or "Results", shown)
@@ -150,14 +150,15 @@ def _parts(results: Results, group: RunGroup, metric: str | None, top: int, data
 
     yield leaderboard_part(group, metric, top)
     ranked = rank_settings(group.runs)
-    chosen, grid = choose_runs(ranked), choose_grid(ranked)
-    others = results.load_runs([run.run_key for run in group.runs if run.setting.model.kind in _OTHERS][:_MOST_OTHERS])
+    (chosen, others), (grid, other_grids) = choose_runs(ranked), choose_grid(ranked)
+    is_other = [config.model.kind in _OTHERS for config in group.runs.config]
+    studies = results.load_runs(group.runs.run_key[is_other].tolist()[:_MOST_OTHERS])
     found = (
-        curves_part(results, results.load_runs(chosen.run_keys), chosen.left_out),
-        heat_maps_part(results.load_runs(grid.run_keys), grid.left_out),
+        curves_part(results, results.load_runs(chosen), others),
+        heat_maps_part(results.load_runs(grid), other_grids),
         prototypes_part(results, ranked, data_dir),
-        patches_part(results, others, data_dir),
-        attention_part(results, others, data_dir),
+        patches_part(results, studies, data_dir),
+        attention_part(results, studies, data_dir),
     )
     yield from filter(None, found)
 

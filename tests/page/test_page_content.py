@@ -171,13 +171,13 @@ def test_packed_rows_hold_the_same_values() -> None:
 
 
 def test_charts_show_a_limited_number_of_settings(filled: Results) -> None:
-    ranked = rank_settings(filled.find_runs(sweep="moons"))
-    means = [setting.mean for setting in ranked]
-    assert means == sorted(means, reverse=True)
-    one_method = [setting for setting in ranked if setting.method == "idw"] * 20
-    chosen = choose_runs(one_method)
-    assert len(chosen.run_keys) == 10 * 2
-    assert chosen.left_out == ("10 of 80 settings: the best of each method and number of prototypes",)
+    ranked = rank_settings(filled.run_table(sweep="moons"))
+    losses = [setting.loss for setting in ranked]
+    assert losses == sorted(losses)
+    one_method = [setting for setting in ranked if setting.row.config.model.method == "idw"] * 20
+    run_keys, left_out = choose_runs(one_method)
+    assert len(run_keys) == 10 * 2
+    assert left_out == ["10 of 80 settings: the best of each method and number of prototypes"]
 
 
 def test_groups_beyond_the_budget_keep_the_head_of_their_leaderboard(
