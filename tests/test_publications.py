@@ -8,8 +8,8 @@ import pytest
 
 from idwbench import Results, run_config, train
 from idwbench.errors import ConfigError, OutputError
-from idwbench.publications.family import FAMILY
-from idwbench.publications.folder import PUBLICATIONS, write_publication
+from idwbench.publications.folder import write_publication
+from idwbench.publications.publication import publications
 from idwbench.sweep.shipped import shipped_sweeps
 from idwbench.sweep.spec import read_sweep
 
@@ -36,9 +36,9 @@ def one_seed(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return Results(db, read_only=True)
 
 
-@pytest.mark.parametrize("name", PUBLICATIONS)
+@pytest.mark.parametrize("name", publications())
 def test_a_publication_is_of_shipped_sweeps_with_the_names_of_their_files(name: str) -> None:
-    publication = PUBLICATIONS[name]
+    publication = publications()[name]
     assert {item.sweep for item in publication.items} - {None} <= set(publication.sweeps)
     assert [read_sweep(shipped_sweeps()[sweep]).name for sweep in publication.sweeps] == list(publication.sweeps)
     if name == "paper":
@@ -57,7 +57,7 @@ def test_an_empty_database_gives_the_figures_of_formulas_and_all_gaps(empty, tmp
     names = {path.name for path in written.files}
     assert names == {*figures, "claims.md", "claims.json", "README.md"}
     assert all(path.exists() for path in written.files)
-    assert {Path(str(gap.sweep_file)).stem for gap in written.gaps} == set(PUBLICATIONS[name].sweeps)
+    assert {Path(str(gap.sweep_file)).stem for gap in written.gaps} == set(publications()[name].sweeps)
     assert missing in (folder / "README.md").read_text(encoding="utf-8")
     if name == "family":
         return
@@ -111,4 +111,4 @@ def test_what_cannot_be_written_is_refused_before_anything_is(empty: Results, tm
 def test_make_family_runs_the_sweeps_of_the_family() -> None:
     makefile = (SWEEPS.parents[1] / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
     run = [name for line in makefile.splitlines() if line.startswith("FAMILY_") for name in line.split(":=")[1].split()]
-    assert {Path(name).name for name in run} == set(FAMILY.sweeps)
+    assert {Path(name).name for name in run} == set(publications()["family"].sweeps)

@@ -50,14 +50,14 @@ def claims(
 
     from idwbench.claims.table import claims_table
     from idwbench.claims.verdicts import judge_claims
-    from idwbench.publications.paper import PAPER
+    from idwbench.publications.publication import publications
     from idwbench.training.threads import limited_threads
 
     with limited_threads(1):
         runs = measured_runs(results, data_dir, measure)
         judgements = judge_claims(results, runs)
     write_tables([claims_table(judgements)], table_format, output, force=force)
-    advise(PAPER.select(runs))
+    advise(publications()["paper"].select(runs))
 
 
 def page(
@@ -116,7 +116,7 @@ def publish(
     from idwbench.cli.interruption import interruptible
     from idwbench.cli.quality import advise, measured_runs, opened
     from idwbench.publications.folder import write_publication
-    from idwbench.publications.paper import PAPER
+    from idwbench.publications.publication import publications
     from idwbench.training.threads import limited_threads
 
     load_plugins(plugin)
@@ -145,4 +145,4 @@ def publish(
         for file in dict.fromkeys(gap.sweep_file for gap in written.gaps if gap.sweep_file is not None):
             echo(f"to fill gaps: idwbench sweep {file}", err=True)
     if name == "paper":
-        advise(PAPER.select(runs))
+        advise(publications()["paper"].select(runs))

@@ -43,11 +43,11 @@ def measure(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) 
 
 def measured_runs(results: Results, data_dir: Path | None, measured: bool) -> list[StoredRun]:
     """Return the finished runs of the paper's data sets; with `measured` they are measured first."""
-    from idwbench.publications.paper import PAPER
+    from idwbench.publications.publication import publications
 
-    runs = PAPER.finished_runs(results)
-    if measured and measure(results, PAPER.select(runs), data_dir):
-        runs = PAPER.finished_runs(results)
+    runs = publications()["paper"].finished_runs(results)
+    if measured and measure(results, publications()["paper"].select(runs), data_dir):
+        runs = publications()["paper"].finished_runs(results)
     return runs
 
 

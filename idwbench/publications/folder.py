@@ -9,17 +9,11 @@ from pathlib import Path
 
 from idwbench.errors import ConfigError, IdwbenchError, did_you_mean
 from idwbench.files import check_output, make_folder, write_file
-from idwbench.publications.baselines import BASELINES
-from idwbench.publications.dual import DUAL
-from idwbench.publications.family import FAMILY
-from idwbench.publications.paper import PAPER
-from idwbench.publications.publication import Item, Publication, SweepRuns
+from idwbench.publications.publication import Item, Publication, SweepRuns, publications
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 
-__all__ = ["PUBLICATIONS", "Gap", "Published", "write_publication"]
-
-PUBLICATIONS = {publication.name: publication for publication in (PAPER, FAMILY, DUAL, BASELINES)}
+__all__ = ["Gap", "Published", "write_publication"]
 
 
 @dataclass(frozen=True)
@@ -72,9 +66,9 @@ def write_publication(
     """
     if figure_format not in ("png", "svg", "pdf"):
         raise ConfigError(f"expected png, svg or pdf, got '{figure_format}'", location=("format",))
-    if name not in PUBLICATIONS:
-        raise ConfigError(f"unknown publication '{name}'", location=("name",), hint=did_you_mean(name, PUBLICATIONS))
-    publication, target = PUBLICATIONS[name], Path(folder)
+    if name not in publications():
+        raise ConfigError(f"unknown publication '{name}'", location=("name",), hint=did_you_mean(name, publications()))
+    publication, target = publications()[name], Path(folder)
     make_folder(target)
     others = [target / other for other in (*(("claims.md", "claims.json") if publication.claims else ()), "README.md")]
     for path in [*(path for item in publication.items for path in item.paths(target, figure_format)), *others]:

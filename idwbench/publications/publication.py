@@ -1,10 +1,14 @@
-"""What a publication is: figures, tables and claims that are made of the stored runs of shipped sweeps."""
+"""What a publication is: figures, tables and claims that are made of the stored runs of shipped sweeps.
+
+The four are in ``publications.yaml``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import as_file, files
 from pathlib import Path
 
 from idwbench.claims.definitions import Origin
@@ -16,8 +20,9 @@ from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.sweep.shipped import shipped_sweeps
 from idwbench.sweep.spec import plan, read_sweep
+from idwbench.sweep.yaml_source import read_yaml
 
-__all__ = ["Item", "Publication", "SweepRuns"]
+__all__ = ["Item", "Publication", "SweepRuns", "publications"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class Item:
 
     name: str
     caption: str
-    sweep: str | None
+    sweep: str | None = None
     figure: str | None = None
     metric: str | None = None
     by_dataset: bool = False
@@ -120,6 +125,18 @@ class Publication:
             name: SweepRuns(name, _selected(runs, name), frozenset(run.run_key for run in _planned(name)))
             for name in self.sweeps
         }
+
+
+@cache
+def publications() -> dict[str, Publication]:
+    """Return the publications by name."""
+    with as_file(files("idwbench.publications").joinpath("publications.yaml")) as path:
+        content = read_yaml(path).content
+    found = {}
+    for name, parts in content.items():
+        items = tuple(Item(**{**item, "best_over": tuple(item.get("best_over", ()))}) for item in parts["items"])
+        found[name] = Publication(name, **{**parts, "items": items, "sweeps": tuple(parts["sweeps"])})
+    return found
 
 
 @cache
