@@ -108,13 +108,30 @@ def print_model(metrics: Metrics, model: Path | None, facts: Mapping[str, Any] |
         echo(f"model {model}")
 
 
-def print_table(columns: Mapping[str, Sequence[str]], *, texts: Collection[str] = (), title: str = "") -> None:
-    """Print a table of columns by header; those in `texts` stand on the left, and may be wrapped between words."""
+def print_table(
+    columns: Mapping[str, Sequence[str]],
+    *,
+    texts: Collection[str] = (),
+    title: str = "",
+    below: Collection[str] = (),
+    pipe: int | None = _PIPE,
+) -> None:
+    """Print a table of columns by header.
+
+    Columns in `texts` stand on the left, and may be wrapped between words; in a terminal those in `below` stand below
+    the table. `pipe` is the width of a pipe; None for the heading and a line for each row.
+    """
+    from dataclasses import replace
+
     from idwbench.report.tables import Table, text_column
 
-    shown = (text_column(name, name, column, numeric=name not in texts) for name, column in columns.items())
+    shown = (
+        text_column(name, name, column, numeric=name not in texts, narrow=name.replace(" ", "\n", 1))
+        for name, column in columns.items()
+    )
+    placed = (replace(column, is_below=column.name in below) for column in shown)
     n_rows = max(map(len, columns.values()), default=0)
-    _print_tables([Table(title, tuple(shown), (None,) * n_rows)], _PIPE)
+    _print_tables([Table(title, tuple(placed), (None,) * n_rows)], pipe)
 
 
 def write_tables(tables: Sequence[Table], table_format: str, output: Path | None, *, force: bool) -> None:
@@ -132,7 +149,7 @@ def write_tables(tables: Sequence[Table], table_format: str, output: Path | None
         echo(render(tables, table_format), nl=False)
 
 
-def _print_tables(tables: Sequence[Table], width: int) -> None:
+def _print_tables(tables: Sequence[Table], width: int | None) -> None:
     """Print tables in the width of the terminal; `width` is that of a pipe."""
     from idwbench.report.text import render_text
 

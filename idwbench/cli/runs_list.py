@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from idwbench.cli.options import option
-from idwbench.cli.output import echo, echo_json, terminal_width
+from idwbench.cli.output import echo, echo_json, print_table
 from idwbench.results import DEFAULT_DATABASE
 
 __all__ = ["OPTIONS", "runs_list"]
@@ -32,15 +32,23 @@ def runs_list(
     learning_rate, test_accuracy, host, tags or finished_at. It has ==, !=, <, <=, >, >=, and, or, not, arithmetic and
     in: method in ["idw", "neg_dist"], "best" in tags. None is a missing value.
     """
-    from idwbench.cli.runs_table import row_facts, run_lines
+    from idwbench.cli.runs_table import LISTED_FACTS, LISTED_METRICS, row_facts, run_columns
     from idwbench.results.filters import sorted_runs
+    from idwbench.results.frame import with_settings
     from idwbench.results.store import Results
 
-    frame = Results(db, read_only=True).to_frame(where=where, sweep=sweep, states=state or None)
-    frame = sorted_runs(frame, sort).head(limit if limit is not None else len(frame))
+    # An expression and an order may be of any column.
+    metrics, facts = (None, None) if where or sort else (LISTED_METRICS, LISTED_FACTS)
+    results = Results(db, read_only=True)
+    table = results.run_table(where=where, sweep=sweep, states=state or None, metrics=metrics, facts=facts)
+    order = sorted_runs(with_settings(table) if sort else table, sort).index
+    listed = row_facts(table.loc[order].head(len(table) if limit is None else limit))
     if json:
-        echo_json(row_facts(frame) if len(frame) else [])
-    elif len(frame):
-        echo("\n".join(run_lines(frame, terminal_width())))
+        echo_json([dict(zip(listed, row, strict=True)) for row in zip(*listed.values(), strict=True)])
+    elif listed["run_key"]:
+        columns = run_columns(listed)
+        below = ("note", "error", "note and error")
+        texts = ("run", "data set", "model", "state", "tags", *below)
+        print_table(columns, texts=texts, below=below, pipe=None)
     else:
         echo("no runs", err=True)

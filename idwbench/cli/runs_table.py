@@ -1,29 +1,24 @@
-"""Lists of runs in columns, for a terminal of any width or a pipe."""
+"""Lists of runs: what is listed of each, as facts and as columns of texts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
-from idwbench.errors import last_line, printable
+from idwbench.errors import last_line
 from idwbench.report.labels import value_label
+from idwbench.runs.datasets import Task
 from idwbench.runs.metrics import METRICS, headline_metric
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["row_facts", "run_lines", "state_label", "time_label"]
+__all__ = ["LISTED_FACTS", "LISTED_METRICS", "row_facts", "run_columns", "state_label", "time_label"]
 
-# The columns of a table of runs that are listed.
-_FACTS = (
-    *("run_key", "dataset", "model", "label", "method", "prototypes", "seed", "state", "retraining", "stale"),
-    *("seconds", "attempt", "tags", "note", "error"),
-)
-
-_GAP = "  "
-_SHORTEST_LABEL = 14
-_SHORTEST_TEXT = 24
+# What a list needs to know, and to sort by the newest.
+LISTED_FACTS = ("seconds", "attempt", "tags", "note", "error", "created_at", "started_at", "finished_at")
+LISTED_METRICS = tuple(headline_metric(task).name for task in get_args(Task))
 
 
 def time_label(seconds: float | None) -> str:
@@ -37,40 +32,6 @@ def time_label(seconds: float | None) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def row_facts(frame: pandas.DataFrame) -> list[dict[str, Any]]:
-    """Return what is listed of each run of a table: the main metric on the test split, and short texts.
-
-    ``error`` is the last line of an error. ``state`` is that of the result, which a run that is trained again keeps.
-    """
-    metric, value = _main_metrics(frame)
-    columns = {name: _plain(frame[name]) for name in _FACTS if name in frame.columns}
-    columns |= {"metric": metric, "value": value, "attempts": columns.pop("attempt")}
-    columns["retraining"] = [*(frame["retraining"] & ~frame["stale"])]
-    columns["error"] = [None if text is None else last_line(text) for text in columns["error"]]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _plain(column: pandas.Series[Any]) -> list[Any]:
-    """Return the values of a column, with None for missing ones, and whole numbers whole."""
-    values = [None if value != value else value for value in column.tolist()]
-    if column.dtype == float and column.name not in ("seconds",):
-        return [None if value is None else int(value) for value in values]
-    return values
-
-
-def _main_metrics(frame: pandas.DataFrame) -> tuple[list[str | None], list[float | None]]:
-    """Return the name and the value of the main metric of each run, which follows from the task of its data set."""
-    names = frame["dataset_task"].map(lambda task: headline_metric(task).name).astype(object)
-    values = frame["run_key"].map(lambda _: math.nan)
-    for name in names.unique():
-        if f"test_{name}" in frame.columns:
-            values = values.where(names != name, frame[f"test_{name}"])
-    known = values.notna()
-    return [*names.where(known, None)], [
-        value if is_known else None for value, is_known in zip(values, known, strict=True)
-    ]
-
-
 def state_label(state: str, retraining: bool, stale: bool) -> str:
     """Return ``complete``, ``stale``, or ``complete, retraining``."""
     if state == "running":
@@ -78,49 +39,68 @@ def state_label(state: str, retraining: bool, stale: bool) -> str:
     return f"{state}, stale" if stale else f"{state}, retraining" if retraining else state
 
 
-def run_lines(frame: pandas.DataFrame, width: int | None) -> Iterator[str]:
-    """Yield a heading and a line for each run; in a terminal of `width` labels, notes and errors are cut.
+def row_facts(table: pandas.DataFrame) -> dict[str, list[Any]]:
+    """Return by name what is listed of each run of a table: the main metric on the test split, and short texts.
 
-    A note or an error that does not fit beside the columns is on the next line. Columns in which no run has a value are
-    left out, and in a narrow terminal that of attempts if there was one at each run.
+    ``error`` is the last line of an error. ``state`` is that of the result, which a run that is trained again keeps.
     """
-    facts = row_facts(frame)
-    metrics = {row["metric"] for row in facts} - {None}
+    settings = {setting: config for setting, config in zip(table.setting, table.config, strict=True)}
+    of_setting = {setting: _setting_facts(config) for setting, config in settings.items()}
+    by_run = [*zip(*(of_setting[setting] for setting in table.setting), strict=True)] or [()] * 5
+    label, kind, method, prototypes, metric = by_run
+    values = {name: _plain(table[name]) for name in ("seconds", "tags", "note", "error")}
+    test = {name: table["test", name].tolist() for name in {*metric} if ("test", name) in table.columns}
+    value = [test[name][place] if name in test else math.nan for place, name in enumerate(metric)]
+    is_known = [number == number for number in value]
+    return {
+        "run_key": table["run_key"].tolist(),
+        "dataset": table["dataset"].tolist(),
+        "model": [*kind],
+        "label": [*label],
+        "method": [*method],
+        "prototypes": [*prototypes],
+        "seed": table["seed"].tolist(),
+        "state": table["state"].tolist(),
+        "retraining": (table["retraining"] & ~table["stale"]).tolist(),
+        "stale": table["stale"].tolist(),
+        **values,
+        "error": [None if text is None else last_line(text) for text in values["error"]],
+        "metric": [name if known else None for name, known in zip(metric, is_known, strict=True)],
+        "value": [number if known else None for number, known in zip(value, is_known, strict=True)],
+        "attempts": table["attempt"].tolist(),
+    }
+
+
+def _setting_facts(config: Any) -> tuple[Any, ...]:
+    model = config.model
+    metric = headline_metric(config.dataset.task).name
+    return model.label, model.kind, model.method, dict(model).get("prototypes"), metric
+
+
+def _plain(column: pandas.Series[Any]) -> list[Any]:
+    """Return the values of a column, with None for missing ones."""
+    return [None if value != value else value for value in column.tolist()]
+
+
+def run_columns(facts: dict[str, list[Any]]) -> dict[str, Sequence[str]]:
+    """Return the texts of a list of runs by heading; columns in which no run has a value are left out."""
+    metrics = {*facts["metric"]} - {None}
     test = f"test {metrics.copy().pop().replace('_', ' ')}" if len(metrics) == 1 else "test metric"
-    rows = [
-        {
-            "run": row["run_key"][:12],
-            "data set": printable(row["dataset"], kept=""),
-            "model": printable(row["label"], kept=""),
-            "seed": str(row["seed"]),
-            "state": state_label(row["state"], row["retraining"], row["stale"]),
-            test: _measured(row["metric"], row["value"], len(metrics) > 1),
-            "time": time_label(row["seconds"]),
-            "attempts": str(row["attempts"]),
-            "tags": printable(row["tags"] or "", kept=""),
-        }
-        for row in facts
-    ]
-    texts = [printable("; ".join(filter(None, (row["note"], row["error"]))), kept="") for row in facts]
-    widths = {name: max(len(row[name]) for row in rows) for name in rows[0]}
-    widths = {name: max(len(name), size) for name, size in widths.items() if size}
-    narrowest = sum(widths.values()) - max(0, widths["model"] - _SHORTEST_LABEL) + len(_GAP) * (len(widths) - 1)
-    if width is not None and narrowest > width and all(row["attempts"] <= 1 for row in facts):
-        del widths["attempts"]
-    rest = _fit(widths, width, any(texts))
-    heading = " and ".join(name for name in ("note", "error") if any(row[name] for row in facts))
-    head = _joined({name: name for name in widths}, widths)
-    yield f"{head}{_GAP}{heading}" if heading and rest != 0 else head.rstrip()
-    for row, text in zip(rows, texts, strict=True):
-        line = _joined(row, widths)
-        yield _with_text(line, text, rest, width) if text else line.rstrip()
-
-
-def _joined(row: Mapping[str, str], widths: Mapping[str, int]) -> str:
-    """Return the cells of a row; numbers and times are on the right."""
-    left = ("run", "data set", "model", "state", "tags")
-    cells = ((_cut(row[name], size), size, name in left) for name, size in widths.items())
-    return _GAP.join(f"{cell:<{size}}" if is_left else f"{cell:>{size}}" for cell, size, is_left in cells)
+    texts = {name: [text or "" for text in facts[name]] for name in ("tags", "note", "error")}
+    heading = " and ".join(name for name in ("note", "error") if any(texts[name]))
+    columns = {
+        "run": [key[:12] for key in facts["run_key"]],
+        "data set": facts["dataset"],
+        "model": facts["label"],
+        "seed": [*map(str, facts["seed"])],
+        "state": [*map(state_label, *(facts[name] for name in ("state", "retraining", "stale")))],
+        test: [_measured(*pair, len(metrics) > 1) for pair in zip(facts["metric"], facts["value"], strict=True)],
+        "time": [*map(time_label, facts["seconds"])],
+        "attempts": [*map(str, facts["attempts"])],
+        "tags": texts["tags"],
+        heading: ["; ".join(filter(None, pair)) for pair in zip(texts["note"], texts["error"], strict=True)],
+    }
+    return {name: column for name, column in columns.items() if any(column)}
 
 
 def _measured(metric: str | None, value: float | None, named: bool) -> str:
@@ -128,27 +108,3 @@ def _measured(metric: str | None, value: float | None, named: bool) -> str:
         return ""
     text = f"{100 * value:.2f} %" if METRICS[metric].percent else value_label(metric, value)
     return f"{metric.replace('_', ' ')} {text}" if named else text
-
-
-def _fit(widths: dict[str, int], width: int | None, has_texts: bool) -> int | None:
-    """Cut the column of models to the terminal, and return the columns left for a note or an error; 0 if too few."""
-    if width is None:
-        return None
-    left = width - sum(widths.values()) - len(_GAP) * (len(widths) - 1)
-    wanted = _SHORTEST_TEXT + len(_GAP) if has_texts else 0
-    spare = max(0, widths["model"] - _SHORTEST_LABEL)
-    if left + spare < wanted:
-        wanted = 0  # they are on lines of their own
-    cut = min(max(0, wanted - left), spare)
-    widths["model"] -= cut
-    return left + cut - len(_GAP) if wanted else 0
-
-
-def _with_text(line: str, text: str, rest: int | None, width: int | None) -> str:
-    if rest is None:
-        return f"{line}{_GAP}{text}"
-    return f"{line}{_GAP}{_cut(text, rest)}" if rest else f"{line.rstrip()}\n{_cut(f'    {text}', width or 80)}"
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import pandas
@@ -26,6 +26,7 @@ from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.models import ModelConfig
+from idwbench.runs.protocol import Protocol
 
 __all__ = ["Row", "Runs", "data_seed", "ended", "measured", "metric_names", "replication_notes", "rows", "run_table"]
 
@@ -112,9 +113,18 @@ def run_table(runs: Runs) -> pandas.DataFrame:
 
 
 def _facts(config: RunConfig) -> tuple[Any, ...]:
-    dataset, model = config.dataset, config.model
-    data = dataset.identity("path"), dataset.identity("path", "seed"), data_seed(dataset)
-    return (model.kind, model.is_deterministic, *data, model.identity(), config.protocol.identity())
+    model = config.model
+    return (model.kind, model.is_deterministic, *_data(config.dataset), model.identity(), _protocol(config.protocol))
+
+
+@lru_cache  # few data sets and protocols are shared by many settings
+def _data(dataset: DatasetConfig) -> tuple[str, str, int]:
+    return dataset.identity("path"), dataset.identity("path", "seed"), data_seed(dataset)
+
+
+@lru_cache
+def _protocol(protocol: Protocol) -> str:
+    return protocol.identity()
 
 
 def _replicates(table: pandas.DataFrame) -> pandas.Series[Any]:
@@ -173,7 +183,7 @@ def rows(table: pandas.DataFrame, metric: str) -> list[Row]:
     complete = table[table.state == "complete"]
     by_split = statistics(table, metric)
     keys: dict[int, list[str]] = defaultdict(list)
-    for row, key in zip(complete.row, complete.run_key, strict=True):
+    for row, key in zip(complete.row.tolist(), complete.run_key.tolist(), strict=True):
         keys[row].append(key)
     counts = table.row[table.state == "diverged"].value_counts().to_dict()
     n_parameters = complete.dropna(subset="n_parameters").drop_duplicates("row").set_index("row").n_parameters.to_dict()

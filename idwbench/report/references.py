@@ -126,6 +126,7 @@ def reference_notes(dataset: str, protocol: Protocol, sources: Iterable[Referenc
     return tuple(notes)
 
 
+@cache
 def _same_data(dataset: DatasetConfig) -> bool:
     settings = type(dataset).model_fields.items()
     return all(getattr(dataset, name) == field.default for name, field in settings if name not in _FREE_SETTINGS)

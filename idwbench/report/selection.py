@@ -51,7 +51,8 @@ def select_runs(
     names |= {"coverage"} if metric in QUALITY_METRICS else set()  # tells whether the quality of a run was measured
     table = read(metrics=names)
     complete = table[table.state == "complete"]
-    known = [pair for pair in table.columns if isinstance(pair, tuple) and pair[1] in (metric, *headlines(complete))]
+    wanted = [metric] if metric else headlines(complete)
+    known = [pair for pair in table.columns if isinstance(pair, tuple) and pair[1] in wanted]
     if (metric is None and has_only_perceptrons(table)) or complete[known].isna().all(axis=1).any():
         table = read()  # messages name all metrics, and a table of perceptrons has many
     (name,) = place.values()
@@ -61,11 +62,11 @@ def select_runs(
         if method not in present:
             hint = did_you_mean(method, present)
             raise ConfigError(f"no run of {name} has the method '{method}'", location=("method",), hint=hint)
-    wanted = [
+    chosen = [
         (not methods or model.method in methods) and (not prototypes or model.prototypes in prototypes)
         for model in models
     ]
-    table = table[table.setting.isin(models.index[wanted])]
+    table = table[table.setting.isin(models.index[chosen])]
     if table.empty:
         raise ConfigError(f"no runs of {name} have that method and number of prototypes", location=(setting,))
     return table

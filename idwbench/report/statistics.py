@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -268,7 +269,7 @@ def _against(best: Statistic, other: Statistic) -> tuple[Statistic, int | None]:
     pairs = [(value, other.values[seed]) for seed, value in best.values.items() if seed in other.values]
     p_value = None
     if len(pairs) >= _MIN_PAIRS:
-        tie = _TIE * max(abs(value) for pair in pairs for value in pair)
+        tie = _TIE * max(map(abs, chain.from_iterable(pairs)))
         p_value = signed_rank_p_value(signed_ranks([first - second for first, second in pairs], tie))
     is_best = _is_equal(best.mean, other.mean) or (p_value is not None and p_value > ALPHA)
     return Statistic(other.mean, other.std, other.values, is_best, p_value, other.interval), len(pairs)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from idwbench.report.frame import Row
 from idwbench.report.labels import interval_label, metric_label, plain_value, value_label
@@ -44,8 +45,7 @@ _REMOVABLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """Text of one cell, whether it is marked as best, and its colour in a terminal."""
 
     text: str
@@ -112,7 +112,8 @@ class Table:
 
 def text_column(name: str, header: str, texts: Iterable[str], *, numeric: bool = False, narrow: str = "") -> Column:
     """Return a column of texts."""
-    return Column(name, header, numeric, tuple(map(Cell, texts)), narrow_header=narrow)
+    cell = cache(Cell)  # long columns have few different texts
+    return Column(name, header, numeric, tuple(map(cell, texts)), narrow_header=narrow)
 
 
 def nonempty(columns: Iterable[Column], kept: Collection[str] = ()) -> tuple[Column, ...]:

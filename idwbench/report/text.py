@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile, zip_longest
+from itertools import chain, takewhile, zip_longest
 
 from rich.cells import cell_len
 
 from idwbench.errors import printable
-from idwbench.report.tables import Column, Table
+from idwbench.report.tables import Cell, Column, Table
 
 __all__ = ["Style", "render_text"]
 
@@ -36,29 +36,38 @@ class _Shown:
         words = () if self.column.numeric else (word for text in self.header + self.texts for word in text.split())
         return max(map(cell_len, words), default=self.width)
 
-    def lines(self, style: Style | None) -> list[list[str]]:
-        """Return the padded lines of each cell: several if it is wider than the column."""
-        return [
-            [_styled(self.padded(line), how, style) for line in ([text] if fits else _wrapped(text, self.width))]
-            for text, fits, how in (
-                (text, cell_len(text) <= self.width, "bold" if cell.best else cell.colour)
-                for text, cell in zip(self.texts, self.column.cells, strict=True)
-            )
-        ]
+    def cells(self, style: Style | None) -> list[str]:
+        """Return the padded cells; one that is wider than the column has several lines."""
+        pairs = [*zip(self.texts, self.column.cells, strict=True)]
+        shown = {pair: "\n".join(self._lines(*pair, style)) for pair in {*pairs}}
+        return [shown[pair] for pair in pairs]
 
-    def padded(self, text: str) -> str:
-        space = " " * (self.width - cell_len(text))
-        return space + text if self.column.numeric else text + space
+    def _lines(self, text: str, cell: Cell, style: Style | None) -> Iterator[str]:
+        for line in [text] if cell_len(text) <= self.width else _wrapped(text, self.width):
+            yield _styled(self._padded(line), "bold" if cell.best else cell.colour, style)
+
+    def _padded(self, text: str) -> str:
+        width = self.width if text.isascii() else self.width - cell_len(text) + len(text)
+        return text.rjust(width) if self.column.numeric else text.ljust(width)
+
+    def heading(self, height: int) -> list[str]:
+        """Return the padded lines of the header, at the bottom of `height` lines."""
+        return [*map(self._padded, [""] * (height - len(self.header)) + self.header)]
 
 
-def render_text(tables: Sequence[Table], width: int = 100, style: Style | None = None) -> str:
+def render_text(tables: Sequence[Table], width: int | None = 100, style: Style | None = None) -> str:
     """Return tables as text; without `style`, as in a file, a star marks the best.
 
     Columns that do not fit are left out as `Table.removable` says, texts are wrapped between words, and if that is not
-    enough, the last columns stand below the others.
+    enough, the last columns stand below the others. Without a width, for programs, the heading and the rows are alone.
     """
-    shown = ("\n".join(_lines(table, width, style)) for table in tables)
+    shown = ("\n".join(_lines(table, width, style) if width else _plain(table)) for table in tables)
     return "\n\n".join(shown) + "\n" if tables else "No runs to report.\n"
+
+
+def _plain(table: Table) -> Iterator[str]:
+    block = [_shown(replace(column, narrow_header=column.header), star=False) for column in table.columns]
+    return (line[1:] for line in _block(block, table, None) if line and not line.startswith(" ─"))
 
 
 def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
@@ -94,7 +103,8 @@ def _shown(column: Column, star: bool) -> _Shown:
         cells = [f"{text}{'*' if cell.best else ' '}" for text, cell in zip(cells, column.cells, strict=True)]
     header = [*map(printable, (column.narrow_header or column.header).split("\n"))]
     texts = [*map(printable, cells)]
-    return _Shown(column, header, texts, max(map(cell_len, [*header, *texts])))
+    lengths = map(len if all(map(str.isascii, texts)) else cell_len, texts)
+    return _Shown(column, header, texts, max(chain(map(cell_len, header), lengths)))
 
 
 def _fitting(table: Table, columns: list[Column], width: int, star: bool) -> tuple[list[_Shown], list[str]]:
@@ -150,20 +160,22 @@ def _n_repeated(columns: Sequence[_Shown]) -> int:
 
 
 def _block(block: Sequence[_Shown], table: Table, style: Style | None) -> Iterator[str]:
-    """Yield the lines of some columns: headers at the bottom, a rule, rows, and an empty line between groups."""
+    """Yield the lines of some columns: headers, a rule, rows, and an empty line between groups."""
     height = max(len(one.header) for one in block)
     yield ""
-    for line in zip(*([""] * (height - len(one.header)) + one.header for one in block), strict=True):
-        words = (_styled(one.padded(text), "bold", style) for one, text in zip(block, line, strict=True))
-        yield f" {'  '.join(words)}".rstrip()
+    for line in zip(*(one.heading(height) for one in block), strict=True):
+        yield f" {'  '.join(_styled(text, 'bold', style) for text in line)}".rstrip()
     yield f" {'─' * (sum(one.width + _GAP for one in block) - _GAP)}"
-    blanks = [" " * one.width for one in block]
     before = table.groups[:1]
-    for group, cells in zip(table.groups, zip(*(one.lines(style) for one in block), strict=True), strict=True):
+    for group, cells in zip(table.groups, zip(*(one.cells(style) for one in block), strict=True), strict=True):
         if before != (group,):
             yield ""
         before = (group,)
-        for line in zip_longest(*cells):
-            texts = (blank if text is None else text for text, blank in zip(line, blanks, strict=True))
+        row = "  ".join(cells)
+        if "\n" not in row:
+            yield f" {row}".rstrip()
+            continue
+        for line in zip_longest(*(cell.split("\n") for cell in cells)):
+            texts = (" " * one.width if text is None else text for text, one in zip(line, block, strict=True))
             yield f" {'  '.join(texts)}".rstrip()
     yield ""

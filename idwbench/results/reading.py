@@ -170,7 +170,7 @@ def _parsed(run_key: str, text: str) -> RunConfig:
 
 def read_columns(
     connection: Connection, names: Sequence[str], metric_names: Collection[str] | None = None, **conditions: Any
-) -> dict[Any, Sequence[Any]]:
+) -> dict[Any, list[Any]]:
     """Return columns of the runs that `selected` selects, each value checked and converted.
 
     Args:
@@ -193,14 +193,14 @@ def read_columns(
     pairs = sorted((tuple(pair) for pair in connection.execute(measured)), key=metric_order)
     values = (*(raw(runs.c[name]) for name in names), *map(_metric, pairs))
     query = query.with_only_columns(setting_text(connection), *values, maintain_column_froms=True)
+    columns: dict[Any, list[Any]] = {name: [] for name in (*names, *pairs)}
     places: dict[str, int] = {}
-    codes, rows = [], []
-    for part in connection.execute(query).partitions(_AT_ONCE):
-        for text, *row in part:
-            codes.append(places.setdefault(text, len(places)))
-            rows.append(row)
-    by_column: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(values)
-    columns: dict[Any, Sequence[Any]] = dict(zip((*names, *pairs), by_column, strict=True))
+    codes: list[int] = []
+    for part in connection.execute(query).partitions(_AT_ONCE):  # not kept as rows, of which there may be many
+        texts, *parts = zip(*part, strict=True)
+        codes += [places.setdefault(text, len(places)) for text in texts]
+        for column, new in zip(columns.values(), parts, strict=True):
+            column += new
     keys = columns["run_key"]
     for name, column in columns.items():
         columns[name] = _converted_column(keys, name, column)
@@ -222,7 +222,7 @@ def metric_order(pair: tuple[str, str]) -> tuple[Any, ...]:
     return (SPLITS.index(split) if split in SPLITS else len(SPLITS), place, pair)
 
 
-def _converted_column(run_keys: Sequence[str], name: Any, values: Sequence[Any]) -> Sequence[Any]:
+def _converted_column(run_keys: Sequence[str], name: Any, values: list[Any]) -> list[Any]:
     """Return the values of a column; what many runs share is converted once."""
     convert = number if isinstance(name, tuple) else _conversion(runs.c[name])
     if convert is number and {*map(type, values)} <= {int, float, type(None)}:

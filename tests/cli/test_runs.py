@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from idwbench.cli.app import app
 from idwbench.cli.runs_show import blocks, shown_epochs
-from idwbench.cli.runs_table import row_facts, run_lines, time_label
+from idwbench.cli.runs_table import row_facts, time_label
 from idwbench.cli.runs_watch import plain_lines, time_left_label, view_of
 from idwbench.results.progress import SweepProgress, TrainingProcess
 from idwbench.results.records import FailedRun, SweepStatus
@@ -95,15 +95,18 @@ def test_the_newest_or_those_of_an_order_come_first(runs, keys):
     assert [row["seed"] for row in listed("--sort seed")] == [0] * 5 + [1] * 5 + [7]
 
 
-def test_lines_fit_the_terminal_and_errors_move_to_the_next_line(db, keys):
-    results = Results(db)
-    results.tag(keys[:1], "best")
-    frame = results.to_frame()
-    for width in (88, 100, 140):
-        assert max(len(line) for text in run_lines(frame, width) for line in text.splitlines()) <= width
-    assert len(list(run_lines(frame, 140))) == len(frame) + 1
-    assert any("\n    ValueError" in text for text in run_lines(frame, 80))
-    assert any(text.endswith("ValueError: an \\x1b[31mimpossible value") for text in run_lines(frame, 200))
+def test_a_list_fits_the_terminal_and_reasons_stand_below(runs, db, keys, monkeypatch):
+    Results(db).tag(keys[:1], "best")
+    monkeypatch.setenv("TERM", "dumb")
+    for width in (80, 100, 140):
+        monkeypatch.setattr("idwbench.cli.output.terminal_width", lambda width=width: width)
+        lines = runs("list").stdout.splitlines()
+        assert max(map(len, lines)) <= width
+        assert all(sum(key[:12] in line for line in lines) >= 1 for key in keys)
+        assert any("ValueError: an \\x1b[31mimpossible value" in line for line in lines[len(keys) :])
+
+
+def test_times_have_a_unit_that_fits():
     seconds = (None, 0.00127, 0.2149, 95.4, 750, 11520)
     assert list(map(time_label, seconds)) == ["", "1.3 ms", "0.21 s", "95 s", "12.5 min", "3.2 h"]
 
@@ -116,9 +119,8 @@ def test_the_metric_of_a_list_follows_from_the_task(tmp_path):
         config = run_config(dataset, **kinds.get(dataset, {}))
         values = {("test", name): 0.25, ("test", "loss"): 1.0}
         results.finish([RunResult(config, "complete", (), values, {}, 8, None, 0.1, "torch", "cpu", 1, "AVX2")])
-    frame = results.to_frame()
-    assert [(row["metric"], row["value"]) for row in row_facts(frame)] == [(name, 0.25) for name in metrics.values()]
-    assert next(run_lines(frame, None)).split()[:2] == ["run", "data"]
+    facts = row_facts(results.run_table())
+    assert (facts["metric"], facts["value"]) == ([*metrics.values()], [0.25] * 3)
 
 
 def test_tags_and_notes_are_shown_and_found(runs, keys):
