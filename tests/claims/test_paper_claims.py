@@ -42,20 +42,10 @@ def test_idw_is_best_if_it_is_above_each_other_method(runs, number, prototypes, 
         assert judged.reason == f"neg_dist, {prototypes} prototypes: 0 of 6 seeds"
 
 
-def test_the_40_test_points_do_not_count(runs):
-    for method in METHODS:
-        runs.add({("test", "accuracy"): 0.99 if method == "idw" else 0.9}, method=method, prototypes=16)
-    assert runs.judge(1).verdict == "not enough runs"
-
-
 def test_inverse_distance_is_compared_for_each_number_of_prototypes(runs):
     means = EQUAL | {"inv_dist": 0.95, "idw": 0.99}
     runs.measured("accuracy", means, [16, 128])
     assert runs.judge(3).verdict == "not enough runs"
-    two = [*runs.runs]
-    judged = runs.measured("accuracy", means, [2]).judge(3)
-    assert (judged.verdict, len(judged.findings)) == ("holds", 12)
-    runs.runs = two
     judged = runs.measured("accuracy", means | {"inv_dist": 0.8}, [2]).judge(3)
     assert judged.verdict == "does not hold"
     assert all("2 prototypes" in reason for reason in judged.reason.split("; ")[:3])
@@ -74,16 +64,12 @@ def test_inverse_distance_is_compared_for_each_number_of_prototypes(runs):
     ],
 )
 def test_the_accuracies_on_mnist_are_compared_in_every_seed(runs, number, means, words):
-    judged = runs.measured("accuracy", TABLE_1 | means, [20], dataset="mnist", seeds=range(5)).judge(number)
+    few = runs.measured("accuracy", TABLE_1 | means, [20], dataset="mnist", seeds=range(4)).judge(number)
+    assert few.verdict == "not enough runs"
+    assert "idw, 20 prototypes, MNIST: 4 of 5 seeds" in few.reason
+    judged = runs.measured("accuracy", TABLE_1 | means, [20], dataset="mnist", seeds=[4]).judge(number)
     assert judged.verdict == ("does not hold" if words else "holds")
     assert words in judged.reason
-
-
-@pytest.mark.parametrize("number", [14, 15])
-def test_four_seeds_on_mnist_are_not_enough(runs, number):
-    judged = runs.measured("accuracy", TABLE_1, [20], dataset="mnist", seeds=range(4)).judge(number)
-    assert judged.verdict == "not enough runs"
-    assert "idw, 20 prototypes, MNIST: 4 of 5 seeds" in judged.reason
 
 
 # Prototypes
@@ -104,12 +90,6 @@ def test_idws_keys_recapitulate_if_they_cover_the_data_best(runs, means, prototy
     assert (judged.verdict, len(judged.findings)) == (verdict, 10)
     assert words in judged.reason
     assert "Mean coverage with 16 prototypes: idw 0.15, kmeans 0.125, samples 0.25." in judged.remarks
-
-
-def test_runs_without_the_metric_are_counted(runs):
-    judged = runs.measured("accuracy", EQUAL).judge(4)
-    assert judged.verdict == "not enough runs"
-    assert "0 of 6 seeds (20 runs without coverage)" in judged.reason
 
 
 @pytest.mark.parametrize(
@@ -334,10 +314,3 @@ def test_patches_are_judged_in_the_plane_and_on_mnist(runs, number, usual, on_mn
     assert judged.verdict == verdict
     if number == 12:
         assert judged.n == 3 * (20 * 3 + 5)
-
-
-@pytest.mark.parametrize("number", [11, 12, 13, 19])
-def test_studies_without_arrays_and_metrics_are_not_enough(runs, number):
-    for prototypes in (2, 16, 128):
-        runs.add(kind="patch_study", method="idw", prototypes=prototypes)
-    assert runs.judge(number).verdict == "not enough runs"

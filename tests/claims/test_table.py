@@ -32,15 +32,6 @@ def half_filled():
     return judge(runs.evidence, CLAIMS)
 
 
-def test_the_claims_are_numbered_in_their_order():
-    assert [claim.number for claim in CLAIMS] == list(range(1, len(CLAIMS) + 1))
-    for claim in CLAIMS:
-        assert claim.statement.endswith(".")
-        assert claim.test.endswith(".")
-        assert claim.source
-        assert bool(claim.sweeps) == (claim.number not in COMPUTED)
-
-
 def test_without_runs_all_but_the_computed_claims_lack_them():
     judgements = judge(Runs().evidence, CLAIMS)
     assert verdicts(judgements) == {
@@ -52,29 +43,10 @@ def test_without_runs_all_but_the_computed_claims_lack_them():
             assert (judgement.decisive.n, judgement.decisive.effect) == (0, None)
 
 
-def test_one_seed_is_not_enough_for_any_claim():
-    runs = Runs()
-    everything = {(split, "accuracy"): 0.9 for split in ("test", "holdout")}
-    names = ("coverage", "dead_keys", "key_spacing", "key_distance", "key_agreement")
-    everything |= {("train", name): 0.5 for name in names}
-    for method in METHODS:
-        for prototypes in (2, 16, 128):
-            runs.add(everything, seeds=[0], method=method, prototypes=prototypes)
-        runs.add(everything, seeds=[0], dataset="mnist", method=method, prototypes=20)
-    for prototypes in (2, 16, 128):
-        runs.add(everything, seeds=[0], kind="patch_study", method="idw", prototypes=prototypes)
-        runs.add(everything, seeds=[0], kind="baseline", method="kmeans", prototypes=prototypes)
-    found = verdicts(judge(runs.evidence, CLAIMS))
-    assert found == {number: COMPUTED.get(number, "not enough runs") for number in range(1, len(CLAIMS) + 1)}
-
-
-def test_a_half_filled_database_judges_what_it_can(half_filled):
+def test_a_half_filled_database_judges_what_it_can_and_corrects_over_the_whole_table(half_filled):
     found = verdicts(half_filled)
     assert (found[1], found[2], found[3]) == ("holds", "holds", "does not hold")
     assert {found[number] for number in range(4, len(CLAIMS) + 1) if number not in COMPUTED} == {"not enough runs"}
-
-
-def test_the_correction_is_over_the_whole_table(half_filled):
     tested = [finding for judgement in half_filled for finding in judgement.findings if finding.p_value is not None]
     assert len(tested) == 5 + 5 + 12
     smallest = min(tested, key=lambda finding: finding.p_value)
@@ -126,7 +98,9 @@ def test_the_terminals_table_fits_its_width_and_has_coloured_verdicts(half_fille
     assert "<green>holds" in text
 
 
-def test_the_page_has_the_rules_of_the_records():
+def test_the_claims_are_numbered_and_the_documentation_has_their_rules():
+    assert [claim.number for claim in CLAIMS] == list(range(1, len(CLAIMS) + 1))
+    assert all(bool(claim.sweeps) == (claim.number not in COMPUTED) for claim in CLAIMS)
     assert rules_table() in DOCS.read_text(encoding="utf-8")
 
 
