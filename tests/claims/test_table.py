@@ -15,7 +15,6 @@ from idwbench.claims.table import claims_table, rules_table
 from idwbench.claims.verdicts import CLAIMS, judge
 from idwbench.report.render import TABLE_FORMATS, render
 from idwbench.report.text import render_text
-from idwbench.results.store import Results
 
 DOCS = Path(__file__).parents[2] / "docs" / "claims.md"
 
@@ -102,11 +101,3 @@ def test_the_claims_are_numbered_and_the_documentation_has_their_rules():
     assert [claim.number for claim in CLAIMS] == list(range(1, len(CLAIMS) + 1))
     assert all(bool(claim.sweeps) == (claim.number not in COMPUTED) for claim in CLAIMS)
     assert rules_table() in DOCS.read_text(encoding="utf-8")
-
-
-def test_the_python_of_the_page_runs_on_an_empty_database(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Results("results.db")
-    for code in re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL):
-        exec(code, {})
-    assert "1 not enough runs idw, 16 prototypes: 0 of 6 seeds; " in capsys.readouterr().out
