@@ -6,19 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from idwbench.explanations.explanation import CURVE_SIZE, Answer, Explanation, LayerAttention, MemoryItem
-from idwbench.figures.attention_by_class import draw_class_bars, draw_class_curves
-from idwbench.figures.style import INK, QUIET, RULE, class_colour, new_page
-from idwbench.figures.tiles import WRONG, Picture, Tile, Words, draw_tiles, grid_height, tile_height
+from idwbench.figures.style import INK, QUIET, RULE, class_colour, clean_text, new_page, style_axes
+from idwbench.figures.tiles import WRONG, Picture, Tile, Words, draw_tiles, grid_height
 
-__all__ = ["draw_explanation"]
+__all__ = ["draw_class_bars", "draw_class_curves", "draw_explanation", "draw_query"]
 
-_WIDTH, _TILES, _BARS, _CURVES = 10.0, 5.5, 2.4, 2.1  # inches
+_WIDTH, _TILES, _CHARTS = 10.0, 5.5, 4.5  # inches
 _ANSWER, _TITLE, _PANEL = 2.1, 0.35, 1.75  # inches: heights of the first block, of titles, and of bars and curves
-_LINE = 0.21  # height of a line below a tile, in tiles
+_FEW = 10  # number of entries up to which they are large
+_SHORT = 20  # letters of all names of classes up to which they stand upright
 _NAMES = {"prototypes": "prototypes", "training data": "training samples", "history of training": "slots"}
 
 
@@ -28,9 +30,12 @@ def draw_explanation(explained: Explanation) -> Figure:
     A block has its entries with the largest weights, each with its class and weight below, the total weight of each
     class as bars, and the largest weights of each class as curves.
     """
-    grids = [_tiles(explained, layer) for layer in explained.layers]
     least = _PANEL if explained.class_names else 0.0
-    heights = [_ANSWER, *(_TITLE + max(least, _grid_height(explained, tiles)) for tiles in grids)]
+    grids = [[_tile(explained, item, len(layer.items) <= _FEW) for item in layer.items] for layer in explained.layers]
+    heights = [_ANSWER]
+    for tiles in grids:
+        height = _TILES * grid_height(tiles, *_layout(explained, tiles)) if tiles else 0.0
+        heights.append(_TITLE + max(least, height))
     figure, body = new_page(_WIDTH, sum(heights), _notes(explained))
     parts = body.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     _draw_answer(parts[0], explained)
@@ -43,32 +48,18 @@ def _aspect(explained: Explanation) -> float:
     return explained.image_shape[0] / explained.image_shape[1] if explained.image_shape else 0.8
 
 
-def _columns(n: int) -> int:
-    return 5 if n <= 10 else 8
+def _layout(explained: Explanation, tiles: Sequence[Tile]) -> tuple[int, float, float]:
+    """Return the number of columns, the height of a picture and that of a line of words in widths of a tile."""
+    columns, line = (5, 0.21) if len(tiles) <= _FEW else (8, 0.26)
+    return columns, _aspect(explained), line
 
 
-def _line(n: int) -> float:
-    return _LINE if n <= 10 else 1.25 * _LINE
-
-
-def _grid_height(explained: Explanation, tiles: Sequence[Tile]) -> float:
-    """Return the height of the entries of a layer, in inches."""
-    if not tiles:
-        return 0.0
-    height = max(tile_height(tile, _aspect(explained), _line(len(tiles))) for tile in tiles)
-    return _TILES * grid_height(len(tiles), _columns(len(tiles)), height)
-
-
-def _tiles(explained: Explanation, layer: LayerAttention) -> list[Tile]:
-    tiles = []
-    for item in layer.items:
-        colour = RULE if item.label is None else class_colour(item.label)
-        size = 8.0 if len(layer.items) <= 10 else 6.0
-        first, *others = _item_lines(explained, item)
-        words = Words(first, INK if item.label is None else colour, size, bold=True)
-        below = (words, *(Words(line, size=size) for line in others))
-        tiles.append(Tile((_picture(explained, item.picture, colour),), below))
-    return tiles
+def _tile(explained: Explanation, item: MemoryItem, is_large: bool) -> Tile:
+    colour, size = "" if item.label is None else class_colour(item.label), 8.0 if is_large else 6.0
+    first, *others = _item_lines(explained, item)
+    words = Words(first, colour or INK, size, bold=True)
+    picture = _picture(explained, item.picture, colour or RULE)
+    return Tile((picture,), (words, *(Words(line, size=size) for line in others)))
 
 
 def _picture(explained: Explanation, pixels: NDArray[np.float64], frame: str) -> Picture:
@@ -95,36 +86,40 @@ def _notes(explained: Explanation) -> list[str]:
 
 def _draw_answer(part: SubFigure, explained: Explanation) -> None:
     part.suptitle(explained.model, x=0.01, ha="left", fontsize=11.5, weight="bold", color=INK)
-    left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_TILES, _BARS + _CURVES))[0]
+    left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_TILES, _CHARTS))[0]
     image, text = left.subplots(1, 2, width_ratios=(1.4, _TILES - 1.4))
-    draw_tiles(image, [Tile((_picture(explained, explained.query.picture, INK),))], 1, _aspect(explained))
+    draw_query(image, explained)
     text.set_axis_off()
-    for number, (line, size, colour) in enumerate(_answer_lines(explained)):
+    for number, (line, colour) in enumerate(_answer_lines(explained)):
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
-        text.annotate(line, (0, 1), (0, -17 * number), fontsize=size, color=colour, **place).set_in_layout(False)
+        text.annotate(line, (0, 1), (0, -17 * number), fontsize=9.5, color=colour, **place).set_in_layout(False)
     if explained.answer.probabilities is None:
         return
     bars = right.subplots()
     after = None if explained.effect is None else explained.effect.answer.probabilities
     names, marked = explained.class_names, explained.answer.label
-    draw_class_bars(bars, explained.answer.probabilities, names, _BARS + _CURVES - 0.5, marked=marked, after=after)
+    draw_class_bars(bars, explained.answer.probabilities, names, marked, after)
     title = "probability" if after is None else "probability: hollow before, filled after"
     bars.set_title(title, fontsize=8.5, color=INK, loc="left")
 
 
-def _answer_lines(explained: Explanation) -> list[tuple[str, float, str]]:
-    """Return the lines beside the input: text, size and colour."""
+def draw_query(axes: Axes, explained: Explanation) -> None:
+    """Draw the input."""
+    draw_tiles(axes, [Tile((_picture(explained, explained.query.picture, INK),))], 1, _aspect(explained))
+
+
+def _answer_lines(explained: Explanation) -> list[tuple[str, str]]:
+    """Return the lines beside the input with their colours."""
     query = explained.query
     target = explained.class_name(query.label) or ("" if query.target is None else _numbers(query.target))
     right = query.label is None or query.label == explained.answer.label
-    lines = [(f"input {query.text}", 9.0, QUIET), (f"answer {_answer(explained, explained.answer)}", 10.0, INK)]
+    lines = [(f"input {query.text}", QUIET), (f"answer {_answer(explained, explained.answer)}", INK)]
     if target:
-        lines.append((f"target {target}", 10.0, INK if right else WRONG))
+        lines.append((f"target {target}", INK if right else WRONG))
     if (effect := explained.effect) is not None:
-        lines.append((f"without {', '.join(effect.conditions)}: {_answer(explained, effect.answer)}", 9.0, INK))
+        lines.append((f"without {', '.join(effect.conditions)}: {_answer(explained, effect.answer)}", INK))
         for change in effect.accuracy:
-            text = f"{change.name}: accuracy {100 * change.before:.1f} → {100 * change.after:.1f} %"
-            lines.append((text, 9.0, INK))
+            lines.append((f"{change.name}: accuracy {100 * change.before:.1f} → {100 * change.after:.1f} %", INK))
     return lines
 
 
@@ -138,19 +133,17 @@ def _draw_layer(part: SubFigure, explained: Explanation, layer: LayerAttention, 
     name = f"{layer.name} · " if explained.memory == "history of training" else ""
     title = f"{name}{layer.size:,} {_NAMES[explained.memory]}"
     part.suptitle(title, x=0.01, ha="left", fontsize=10.5, weight="bold", color=INK)
-    left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_TILES, _BARS + _CURVES))[0]
-    draw_tiles(left.subplots(), tiles, _columns(len(tiles)), _aspect(explained), _line(len(tiles)))
+    left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_TILES, _CHARTS))[0]
+    draw_tiles(left.subplots(), tiles, *_layout(explained, tiles))
     if not explained.class_names:
         return
-    bars, curves = right.subplots(1, 2, width_ratios=(_BARS, _CURVES))
-    for axes in (bars, curves):
-        axes.set_box_aspect((_PANEL - 0.55) / (_CURVES - 0.5))
-        axes.set_anchor("N")
-    word = explained.weight_name
-    draw_class_bars(bars, layer.totals, explained.class_names, _BARS - 0.5, marked=explained.answer.label)
-    bars.set_title(f"total {word}", fontsize=8.5, color=INK, loc="left")
+    bars, curves = right.subplots(1, 2)
+    draw_class_bars(bars, layer.totals, explained.class_names, explained.answer.label)
     draw_class_curves(curves, layer.curves)
-    curves.set_title(f"largest {word}s", fontsize=8.5, color=INK, loc="left")
+    for axes, word in ((bars, f"total {explained.weight_name}"), (curves, f"largest {explained.weight_name}s")):
+        axes.set_title(word, fontsize=8.5, color=INK, loc="left")
+        axes.set_box_aspect(0.6)
+        axes.set_anchor("N")
 
 
 def _item_lines(explained: Explanation, item: MemoryItem) -> list[str]:
@@ -168,3 +161,56 @@ def _item_lines(explained: Explanation, item: MemoryItem) -> list[str]:
 
 def _numbers(numbers: Sequence[float] | NDArray[np.floating]) -> str:
     return ", ".join(f"{number:.4g}" for number in numbers[:3]) + (", …" if len(numbers) > 3 else "")
+
+
+def draw_class_bars(
+    axes: Axes,
+    heights: NDArray[np.floating],
+    names: Sequence[str],
+    marked: int | None = None,
+    after: NDArray[np.floating] | None = None,
+) -> None:
+    """Draw a bar for each class in its colour.
+
+    Args:
+        axes: The panel.
+        heights: (classes,).
+        names: Names of the classes.
+        marked: The class whose name is bold.
+        after: Heights of a second bar beside each first one, which then is hollow.
+    """
+    places = np.arange(len(heights))
+    colours = [class_colour(place) for place in range(len(heights))]
+    if after is None:
+        axes.bar(places, heights, 0.72, color=colours)
+    else:
+        axes.bar(places - 0.2, heights, 0.36, facecolor="none", edgecolor=colours, linewidth=1.0)
+        axes.bar(places + 0.2, after, 0.36, color=colours)
+    axes.axhline(0, color=RULE, linewidth=0.8)
+    axes.set_xlim(-0.6, len(heights) - 0.4)
+    _style(axes)
+    axes.grid(False, axis="x")
+    is_short = len(names) * max(map(len, names)) <= _SHORT
+    shown = [clean_text(name) for name in names]
+    axes.set_xticks(places, shown, rotation=0 if is_short else 90, fontsize=7.5 if is_short else 6.5, parse_math=False)
+    for place, label in enumerate(axes.get_xticklabels()):
+        label.set(color=colours[place], weight="bold" if place == marked else "normal")
+
+
+def draw_class_curves(axes: Axes, curves: Sequence[NDArray[np.floating]]) -> None:
+    """Draw for each class its largest attentions, (n,) in decreasing order, in its colour."""
+    for label, curve in enumerate(curves):
+        marker = "o" if len(curve) <= 20 else ""
+        axes.plot(np.arange(1, len(curve) + 1), curve, color=class_colour(label), linewidth=1.2, marker=marker, ms=2.5)
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.set_xlim(left=0)
+    _style(axes)
+
+
+def _style(axes: Axes) -> None:
+    """Write few numbers on the vertical axis, thousands as 20k."""
+    style_axes(axes, label_size=7.5)
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    if max(map(abs, axes.get_ylim())) >= 1000:
+        axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.tick_params(axis="x", colors=INK, length=0)

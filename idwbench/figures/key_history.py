@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,22 +13,34 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset
-from idwbench.figures.keys import keys_are_points
-from idwbench.figures.moved_keys import MovedKeys, collect_moved_keys, percent
-from idwbench.figures.registry import figure_of_runs
+from idwbench.data.loading import load_dataset
+from idwbench.errors import ConfigError, IdwbenchError
+from idwbench.figures.keys import keys_are_points, model_title
+from idwbench.figures.runs import Model, first_section, runs_of_kind, stored_models
 from idwbench.figures.style import INK, PAPER, QUIET, RULE, Drawing, class_colour, fade, new_page, style_axes
 from idwbench.figures.tiles import SCALE_CAPTION, Picture, Tile, Words, draw_tiles
+from idwbench.models.neighbours import nearest
 from idwbench.results.records import StoredRun
 
 if TYPE_CHECKING:
+    from idwbench.dual.key_history import KeyHistory
     from idwbench.results.store import Results
 
-__all__ = ["draw_points_history", "key_history_figure"]
+__all__ = ["key_history_figure"]
 
+_MOST_KEYS = {True: 10, False: 5}  # of images, and of points in the plane
 _TOWARDS, _AGAINST, _ATTENDED = 4, 3, 4
-_TILE, _LINE, _CURVE, _GAP = 0.62, 0.25, 2.4, 0.3  # inches; height of a line and widths of curves and gaps in tiles
+_TILE, _LINE, _CURVE = 0.62, 0.25, 2.4  # inches; height of a line and width of curves in tiles
 _LONG = 9  # letters from which words below a tile are small
 _LARGEST, _SMALLEST = 80.0, 5.0  # areas of points in square points
+_SHARE_CAPTION = (
+    "share: part of the way from the initial to the learned key that is due to the gradients of one training sample, "
+    "over all its visits; the shares of all samples sum to 100 %; negative shares moved the key the other way"
+)
+_MEMORY_CAPTION = (
+    "attention: Σ (x_t·x + 1) over the visits of a training sample, for the layer's input x of the test sample nearest "
+    "to the key"
+)
 _PLANE_CAPTION = (
     "arrow: from the initial to the learned key; size of a point: its share, or the attention to it, relative to the "
     "largest of the panel; rings are negative"
@@ -36,7 +49,40 @@ _PLANE_CAPTION = (
 Floats = NDArray[np.floating]
 
 
-@figure_of_runs("key_history")
+@dataclass(frozen=True)
+class _Attention:
+    """The attention of the first and last layer of a recorded network, by name, to test rows.
+
+    Attributes:
+        dataset: Its data, whose scaling may differ from that of the keys.
+        layers: (queries, training rows).
+    """
+
+    run: StoredRun
+    dataset: Dataset
+    layers: Mapping[str, Floats]
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """The history of the keys of one model, and attention to the same training data.
+
+    Attributes:
+        are_points: Whether the keys are points among the inputs.
+        chosen: The keys to draw, sorted by class.
+        typical: For each of them the test row nearest to it.
+        attention: That of a recorded network of the same data, or what is missing, in one line.
+    """
+
+    title: str
+    dataset: Dataset
+    history: KeyHistory
+    are_points: bool
+    chosen: list[int]
+    typical: NDArray[np.int64]
+    attention: _Attention | str
+
+
 def key_history_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
     """The keys of one method for the lowest seed, and the training samples that moved them most.
 
@@ -47,23 +93,114 @@ def key_history_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path
         ConfigError: no complete run, no key moved, or the inputs are neither images nor points of classes.
         TrainingError: the repeated training does not arrive at the stored keys.
     """
-    moved = collect_moved_keys(store, runs, data_dir)
-    draw = _draw_images if moved.dataset.image_shape else draw_points_history
-    return Drawing(draw(moved), moved.left_out)
+    from idwbench.training.replay import key_history
+
+    section, left_out = first_section(runs, runs_of_kind(runs))
+    models, unusable = stored_models(store, section)
+    dataset = load_dataset(section.dataset_config, data_dir)
+    if not dataset.class_names or (dataset.image_shape is None and dataset.n_features != 2):
+        problem = f"the figure needs classes, and images or two features; {section.dataset} has no such inputs"
+        raise ConfigError(problem, location=("figure",))
+    model = next((model for model in models if model.row.model.method == "idw"), models[0])
+    others = [model_title(section, other) for other in models if other is not model]
+    history = key_history(store, model.run.run_key, data_dir=data_dir)
+    if not (chosen := _chosen(history, _MOST_KEYS[dataset.image_shape is not None])):
+        raise ConfigError("no key moved", location=("figure",))
+    typical = _typical_rows(model, dataset, chosen)
+    attention = _attention(store, dataset, dataset.scaling.invert(dataset.test.inputs[typical]), data_dir)
+    title = model_title(section, model)
+    moved = _Moved(title, dataset, history, keys_are_points(model), chosen, typical, attention)
+    figure = (_draw_images if dataset.image_shape else _draw_plane)(moved, [*_captions(moved), section.title])
+    return Drawing(figure, (*left_out, *unusable, *([f"not drawn: {'; '.join(others)}"] if others else [])))
 
 
-def _draw_images(moved: MovedKeys) -> Figure:
+def _chosen(history: KeyHistory, most: int) -> list[int]:
+    """Return for each class the key that moved farthest, and then others, in the order of classes."""
+    farthest = [int(key) for key in np.argsort(-history.distance, kind="stable") if history.distance[key] > 0]
+    first = list({int(history.classes[key]): key for key in reversed(farthest)}.values())
+    chosen = sorted(farthest, key=lambda key: key not in first)[:most]
+    return sorted(chosen, key=lambda key: (history.classes[key], key))
+
+
+def _typical_rows(model: Model, dataset: Dataset, chosen: Sequence[int]) -> NDArray[np.int64]:
+    """Return the test row nearest to each key, or with the largest product with a key that is a direction."""
+    if keys_are_points(model):
+        return nearest(model.keys[chosen], dataset.test.inputs)[0]
+    return np.asarray((dataset.test.inputs @ model.keys[chosen].T).argmax(0), np.int64)
+
+
+def _attention(results: Results, dataset: Dataset, queries: Floats, data_dir: Path | None) -> _Attention | str:
+    """Return the total attention to queries, in the data's own units, of the recorded network of the lowest seed.
+
+    It was trained on the same data set. Without one, return what is missing.
+    """
+    from idwbench.dual.recording import open_recording
+
+    name, problem = dataset.config.name, ""
+    complete = results.find_runs(states=["complete"])
+    runs = [run for run in complete if run.config.model.kind == "mlp" and run.config.dataset.name == name]
+    for run in sorted(runs, key=lambda run: run.config.seed):
+        try:
+            open_recording(results, run)
+            own = dataset if run.config.dataset == dataset.config else load_dataset(run.config.dataset, data_dir)
+        except IdwbenchError as error:
+            problem = problem or str(error)
+            continue
+        if own.class_names == dataset.class_names and own.n_features == dataset.n_features:
+            return _Attention(run, own, _layer_attention(results, run, own, queries))
+    return problem or f"the database has no run of kind 'mlp' with record: true on {name}"
+
+
+def _layer_attention(results: Results, run: StoredRun, dataset: Dataset, queries: Floats) -> dict[str, Floats]:
+    import torch
+
+    from idwbench.dual.attribution import row_attention
+    from idwbench.dual.recording import open_recording
+    from idwbench.models.perceptron import load_mlp
+
+    recording = open_recording(results, run)
+    network = load_mlp(results, run.run_key)
+    with torch.no_grad():
+        inputs, _ = network.layer_inputs(torch.from_numpy(dataset.scaling.apply(queries)))
+    layers = dict(zip(network.layer_names, inputs, strict=True))
+    return {
+        name: row_attention(recording.layers[name], recording.rows, len(dataset.train), layers[name].numpy())
+        for name in dict.fromkeys((network.layer_names[0], network.layer_names[-1]))
+    }
+
+
+def _captions(moved: _Moved) -> list[str]:
+    """Return sentences on shares, on all keys, and on the recorded network."""
+    history = moved.history
+    halves = [int(n) for n in history.n_for() if n > 0]
+    own = history.own_class_shares()[0].sum(0)[history.distance > 0]
+    words = [f"medians of all {len(history.keys)} keys: samples of the own class {100 * np.median(own):.0f} %"]
+    if np.abs(history.initial_share).max() > 0:
+        words.append(f"weight decay {100 * np.median(history.initial_share):.0f} %")
+    if halves:
+        n = f"{len(moved.dataset.train):,}"
+        words.append(f"the {np.median(halves):g} largest shares of {n} sum to half of the movement")
+    captions = [_SHARE_CAPTION, ", ".join(words).replace("-", "−")]
+    if isinstance(moved.attention, str):
+        return [*captions, f"recorded memories are not drawn: {moved.attention}"]
+    run = moved.attention.run
+    protocol = f"{run.config.protocol.optimizer}, {run.config.protocol.epochs} epochs"
+    accuracy = f"test accuracy {100 * (run.metric('accuracy') or 0.0):.2f} %"
+    return [*captions, _MEMORY_CAPTION, f"{run.config.model.label} · {protocol} · seed {run.config.seed} · {accuracy}"]
+
+
+def _draw_images(moved: _Moved, captions: Sequence[str]) -> Figure:
     """Return a row for each key: the key, what moved it, its shares by epoch, and what a network attends to."""
     assert moved.dataset.image_shape is not None
     aspect = moved.dataset.image_shape[0] / moved.dataset.image_shape[1]
     groups = _groups(moved)
-    n, sizes = len(moved.chosen), [len(rows[0]) or _CURVE for _, rows in groups]
-    width = _TILE * (1.1 * sum(sizes) + _GAP * len(sizes)) + 0.3
-    captions = ("the colour of a frame is the class", *moved.captions, SCALE_CAPTION)
+    n, sizes = len(moved.chosen), [len(rows[0]) or _CURVE for rows in groups.values()]
+    width = _TILE * sum(1.1 * size + 0.3 for size in sizes) + 0.3
+    captions = ("the colour of a frame is the class", *captions, SCALE_CAPTION)
     figure, body = new_page(width, n * _TILE * (aspect + 2 * _LINE + 0.2) + 0.9, captions)
     body.suptitle(moved.title, x=0.01, ha="left", fontsize=12.5, weight="bold", color=INK)
     grid = body.add_gridspec(n, len(sizes), width_ratios=sizes, wspace=0.07)
-    for column, (heading, rows) in enumerate(groups):
+    for column, (heading, rows) in enumerate(groups.items()):
         if rows[0]:
             first = body.add_subplot(grid[:, column])
             draw_tiles(first, [tile for row in rows for tile in row], len(rows[0]), aspect, _LINE)
@@ -76,66 +213,65 @@ def _draw_images(moved: MovedKeys) -> Figure:
     return figure
 
 
-def _groups(moved: MovedKeys) -> list[tuple[str, list[list[Tile]]]]:
-    """Return the groups, each with its heading and the tiles of each key; that of the shares by epoch has no tiles."""
-    groups: list[tuple[str, list[list[Tile]]]] = [
-        ("key: class of its\nvalue, distance", [_key_tiles(moved, key) for key in moved.chosen]),
-        (
-            "moved it most towards its place:\nlabel and share",
-            [_moving_tiles(moved, key, _TOWARDS, against=False) for key in moved.chosen],
-        ),
-        (
-            "moved it most the other way:\nlabel and share",
-            [_moving_tiles(moved, key, _AGAINST, against=True) for key in moved.chosen],
-        ),
-        ("sum by epoch: own\nclass, others (dashed)", [[] for _ in moved.chosen]),
-        ("nearest\ntest image", [[_test_tile(moved, int(row))] for row in moved.typical]),
-    ]
-    for name, attention in moved.attention.items():
-        heading = f"{name} of the mlp attends most to:\nlabel and attention"
-        groups.append((heading, [_attended_tiles(moved, weights) for weights in attention]))
+def _groups(moved: _Moved) -> dict[str, list[list[Tile]]]:
+    """Return the tiles of each key by the heading of their group; that of the shares by epoch has no tiles."""
+    history, dataset = moved.history, moved.dataset
+    invert = dataset.scaling.invert if moved.are_points else np.asarray
+
+    def key_tiles(key: int) -> list[Tile]:
+        own = int(history.classes[key])
+        words = [dataset.class_names[own], f"{history.distance[key]:.3g}"]
+        return [
+            _tile(dataset, invert(history.initial[key]), own, ["initial"]),
+            _tile(dataset, invert(history.keys[key]), own, words),
+        ]
+
+    def moving(key: int, most: int, *, against: bool) -> list[Tile]:
+        rows = history.top(key, most, against=against)
+        return [_sample(dataset, int(row), _percent(float(history.shares[row, key]))) for row in rows]
+
+    towards = [moving(key, _TOWARDS, against=False) for key in moved.chosen]
+    against = [moving(key, _AGAINST, against=True) for key in moved.chosen]
+    groups: dict[str, list[list[Tile]]] = {
+        "key: class of its\nvalue, distance": [key_tiles(key) for key in moved.chosen],
+        "moved it most towards its place:\nlabel and share": towards,
+        "moved it most the other way:\nlabel and share": against,
+        "sum by epoch: own\nclass, others (dashed)": [[] for _ in moved.chosen],
+        "nearest\ntest image": [[_sample(dataset, int(row), split="test")] for row in moved.typical],
+    }
+    if not isinstance(moved.attention, str):
+        for name, attention in moved.attention.layers.items():
+            data = moved.attention.dataset
+            groups[f"{name} of the mlp attends most to:\nlabel and attention"] = [
+                [
+                    _sample(data, int(row), f"{weights[row]:,.0f}".replace("-", "−"))
+                    for row in np.argsort(-weights, kind="stable")[:_ATTENDED]
+                ]
+                for weights in attention
+            ]
     return groups
 
 
-def _key_tiles(moved: MovedKeys, key: int) -> list[Tile]:
-    history, own = moved.history, int(moved.history.classes[key])
-    invert = moved.dataset.scaling.invert if keys_are_points(moved.model) else np.asarray
-    words = [moved.dataset.class_names[own], f"{history.distance[key]:.3g}"]
-    return [
-        _tile(moved, invert(history.initial[key]), own, ["initial"]),
-        _tile(moved, invert(history.keys[key]), own, words),
-    ]
+def _percent(share: float) -> str:
+    """Return ``+4.3 %`` or ``−0.02 %``."""
+    number = f"{100 * share:+.1f}" if abs(share) >= 1e-3 else f"{100 * share:+.1g}"
+    return f"{number} %".replace("-", "−")
 
 
-def _moving_tiles(moved: MovedKeys, key: int, most: int, *, against: bool) -> list[Tile]:
-    rows = [int(row) for row in moved.history.top(key, most, against=against)]
-    return [_sample(moved, moved.dataset, row, percent(float(moved.history.shares[row, key]))) for row in rows]
+def _sample(dataset: Dataset, row: int, text: str = "", split: str = "train") -> Tile:
+    samples = dataset.splits[split]
+    label = int(samples.labels[row])
+    return _tile(dataset, dataset.scaling.invert(samples.inputs[row]), label, [dataset.class_names[label], text])
 
 
-def _test_tile(moved: MovedKeys, row: int) -> Tile:
-    test, label = moved.dataset.test, int(moved.dataset.test.labels[row])
-    return _tile(moved, moved.dataset.scaling.invert(test.inputs[row]), label, [moved.dataset.class_names[label]])
+def _tile(dataset: Dataset, pixels: Floats, label: int, lines: Sequence[str]) -> Tile:
+    assert dataset.image_shape is not None
+    size = 6.0 if max(map(len, dataset.class_names)) >= _LONG else 8.0
+    words = tuple(Words(line, size=size) for line in (*lines, "", "")[:2])
+    return Tile((Picture(pixels.reshape(dataset.image_shape), class_colour(label)),), words)
 
 
-def _attended_tiles(moved: MovedKeys, weights: Floats) -> list[Tile]:
-    assert moved.network_data is not None
-    rows = [int(row) for row in np.argsort(-weights, kind="stable")[:_ATTENDED]]
-    return [_sample(moved, moved.network_data, row, f"{weights[row]:,.0f}".replace("-", "−")) for row in rows]
-
-
-def _sample(moved: MovedKeys, dataset: Dataset, row: int, text: str) -> Tile:
-    label = int(dataset.train.labels[row])
-    return _tile(moved, dataset.scaling.invert(dataset.train.inputs[row]), label, [dataset.class_names[label], text])
-
-
-def _tile(moved: MovedKeys, pixels: Floats, label: int, lines: Sequence[str]) -> Tile:
-    assert moved.dataset.image_shape is not None
-    is_long = max(map(len, moved.dataset.class_names)) >= _LONG
-    words = tuple(Words(line, size=6.0 if is_long else 8.0) for line in (*lines, *([""] * (2 - len(lines)))))
-    return Tile((Picture(pixels.reshape(moved.dataset.image_shape), class_colour(label)),), words)
-
-
-def _draw_shares(panels: Sequence[Axes], moved: MovedKeys) -> None:
+def _draw_shares(panels: Sequence[Axes], moved: _Moved) -> None:
     """Draw the sums of shares up to each epoch, of samples of the key's own class and of others.
 
     Shares are linear up to 100 %, and logarithmic beyond, to the same limit in every panel.
@@ -161,31 +297,32 @@ def _draw_shares(panels: Sequence[Axes], moved: MovedKeys) -> None:
         axes.tick_params(length=2, pad=1.5)
 
 
-def draw_points_history(moved: MovedKeys) -> Figure:
+def _draw_plane(moved: _Moved, captions: Sequence[str]) -> Figure:
     """Return a column for each key in the plane: a row for shares, and one for each layer of a recorded network."""
     history, dataset, invert = moved.history, moved.dataset, moved.dataset.scaling.invert
     points, names = invert(dataset.train.inputs), dataset.class_names
-    ends, starts = invert(history.keys[[*moved.chosen]]), invert(history.initial[[*moved.chosen]])
+    ends, starts = invert(history.keys[moved.chosen]), invert(history.initial[moved.chosen])
     queries = invert(dataset.test.inputs[moved.typical])
-    low, high = (function(np.concatenate([points, ends, starts, queries]), 0) for function in (np.min, np.max))
-    margin = 0.06 * (high - low).max()
-    rows = ["what moved the key", *(f"attention of {name}" for name in moved.attention)]
-    height = 2.5 * float((high[1] - low[1]) / (high[0] - low[0])) + 0.3
-    figure, body = new_page(2.6 * len(ends) + 0.3, len(rows) * height + 0.4, [*moved.captions, _PLANE_CAPTION])
+    layers = {} if isinstance(moved.attention, str) else moved.attention.layers
+    extent = np.ptp(np.concatenate([points, ends, starts, queries]), axis=0)
+    height = 2.5 * float(extent[1] / extent[0]) + 0.3
+    size = (2.6 * len(ends) + 0.3, (1 + len(layers)) * height + 0.4)
+    figure, body = new_page(*size, [*captions, _PLANE_CAPTION])
     body.suptitle(moved.title, x=0.01, ha="left", fontsize=11.5, weight="bold", color=INK)
-    grid = body.subplots(len(rows), len(ends), squeeze=False, sharex=True, sharey=True)
+    grid = body.subplots(1 + len(layers), len(ends), squeeze=False, sharex=True, sharey=True)
     for place, key in enumerate(moved.chosen):
-        own = percent(float(history.own_class_shares()[0][:, key].sum()))
+        own = _percent(float(history.own_class_shares()[0][:, key].sum()))
         _draw_points(grid[0, place], points, dataset.train.labels, history.shares[:, key], ends[place], starts[place])
         title = f"key {key}: {names[history.classes[key]]}, own class {own}"
         grid[0, place].set_title(title, fontsize=8.5, color=INK, pad=3)
-        for axes, attention in zip(grid[1:, place], moved.attention.values(), strict=True):
+        for axes, attention in zip(grid[1:, place], layers.values(), strict=True):
             _draw_points(axes, points, dataset.train.labels, attention[place], queries[place])
             name = names[dataset.test.labels[moved.typical[place]]]
             axes.set_title(f"test point of class {name}", fontsize=8.5, color=INK, pad=3)
-    for row, name in zip(grid, rows, strict=True):
-        row[0].set_ylabel(name, fontsize=9, color=QUIET)
-    grid[0, 0].set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin))
+    for axes, name in zip(
+        grid[:, 0], ("what moved the key", *(f"attention of {name}" for name in layers)), strict=True
+    ):
+        axes.set_ylabel(name, fontsize=9, color=QUIET)
     return figure
 
 
@@ -201,6 +338,7 @@ def _draw_points(
             style: dict[str, Any] = {"facecolors": face, "edgecolors": colour, "linewidths": 0.8, "alpha": 0.75}
             axes.scatter(points[chosen, 0], points[chosen, 1], s=sizes[chosen], **style)
     if start is not None:
+        axes.plot(*start, alpha=0)  # so that the limits of the axes include it
         arrow = {"arrowstyle": "->", "color": INK, "linewidth": 1.2, "shrinkA": 0.0, "shrinkB": 3.0}
         axes.annotate("", xy=(end[0], end[1]), xytext=(start[0], start[1]), arrowprops=arrow)
     axes.plot(*end, marker="*", markersize=11, color=INK, markeredgecolor=PAPER, markeredgewidth=0.7)

@@ -8,31 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
-from idwbench.figures.registry import figure_of_runs
-from idwbench.figures.runs import Model, select_runs_with_keys, stored_models
-from idwbench.figures.style import INK, Drawing, class_colour, new_page
-from idwbench.figures.tiles import (
-    SCALE_CAPTION,
-    Picture,
-    Tile,
-    Words,
-    draw_tiles,
-    grid_height,
-    tile_height,
-    tile_places,
-)
+from idwbench.figures.runs import Model, first_section, runs_of_kind, stored_models
+from idwbench.figures.style import Drawing, class_colour
+from idwbench.figures.tiles import SCALE_CAPTION, Picture, Tile, TileGrid, Words, draw_tile_grids
 from idwbench.report.labels import count_label, value_label
 from idwbench.report.summaries import Section
 from idwbench.results.records import StoredRun
+from idwbench.runs.datasets import dataset_label
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results
@@ -40,17 +29,14 @@ if TYPE_CHECKING:
 __all__ = [
     "KeysPanel",
     "check_images",
-    "collect_keys",
     "draw_keys",
     "image_models",
     "key_order",
     "keys_are_points",
     "keys_figure",
     "model_title",
+    "nearest_label",
 ]
-
-_WIDTH = 10.0  # inches
-_LINE = 0.3  # height of the strip under a tile, in tiles
 
 
 @dataclass(frozen=True)
@@ -62,22 +48,8 @@ class KeysPanel:
     values: NDArray[np.floating]
 
 
-@figure_of_runs("keys")
 def keys_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
     """The keys of each method for the lowest seed as images, sorted by class (the paper's Figure 4).
-
-    Raises:
-        ConfigError: no complete run, or the inputs are not images of classes.
-    """
-    panels, dataset, source, left_out = collect_keys(store, runs, data_dir)
-    assert dataset.image_shape is not None
-    return Drawing(draw_keys(panels, dataset.image_shape, dataset.class_names, source=source), left_out)
-
-
-def collect_keys(
-    store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None
-) -> tuple[list[KeysPanel], Dataset, str, tuple[str, ...]]:
-    """Return a panel for each model, their data set, its name with the protocol, and what is left out.
 
     Raises:
         ConfigError: no complete run, or the inputs are not images of classes.
@@ -87,29 +59,39 @@ def collect_keys(
     for model in models:
         keys = dataset.scaling.invert(model.keys) if keys_are_points(model) else model.keys
         panels.append(KeysPanel(model_title(section, model), keys, model.values))
-    return panels, dataset, section.title, left_out
+    figure = draw_keys(panels, check_images(dataset), dataset.class_names, source=section.title)
+    return Drawing(figure, tuple(left_out))
 
 
 def image_models(
     store: Results, runs: Sequence[StoredRun], data_dir: Path | None
-) -> tuple[Section, Dataset, list[Model], tuple[str, ...]]:
+) -> tuple[Section, Dataset, list[Model], list[str]]:
     """Return the first section, its data set, its models, and what is left out.
+
+    They are prototype networks, or without any the baselines that have keys: k-means, class means, ….
 
     Raises:
         ConfigError: no complete run, or the inputs are not images of classes.
     """
-    selection = select_runs_with_keys(runs)
-    section, left_out = selection.first()
-    models, unusable = stored_models(store, selection, section)
+    baselines = [run for run in runs if run.config.model.kind == "baseline" or _has_class_means(run)]
+    is_of_networks = any(run.config.model.kind == "prototypes" for run in runs)
+    if is_of_networks or not any(run.state == "complete" for run in baselines):
+        baselines = runs_of_kind(runs)
+    section, left_out = first_section(runs, baselines)
+    models, unusable = stored_models(store, section)
     dataset = load_dataset(section.dataset_config, data_dir)
-    check_images(dataset, section)
-    return section, dataset, models, (*left_out, *unusable)
+    check_images(dataset)
+    return section, dataset, models, [*left_out, *unusable]
 
 
-def check_images(dataset: Dataset, section: Section) -> tuple[int, int]:
+def _has_class_means(run: StoredRun) -> bool:
+    return run.config.model.kind == "scikit_learn" and run.config.model.method == "nearest_centroid"
+
+
+def check_images(dataset: Dataset) -> tuple[int, int]:
     """Return the height and width of the inputs; raise `ConfigError` unless they are images of classes."""
     if not dataset.class_names or dataset.image_shape is None:
-        problem = f"the figure needs images of classes; {section.dataset} has no such inputs"
+        problem = f"the figure needs images of classes; {dataset_label(dataset.config)} has no such inputs"
         raise ConfigError(problem, location=("figure",))
     return dataset.image_shape
 
@@ -137,6 +119,12 @@ def key_order(values: NDArray[np.floating]) -> NDArray[np.intp]:
     return np.argsort(np.argmax(values, axis=1), kind="stable")
 
 
+def nearest_label(distance: NDArray[np.floating], agrees: NDArray[np.bool_], rows: NDArray[np.integer]) -> str:
+    """Return the mean distance of keys to their nearest training `rows`, and how many of the labels agree."""
+    images = f"{len(np.unique(rows))} different images"
+    return f"mean distance {distance.mean():.3g}, label agrees for {agrees.sum()} of {len(rows)} keys; {images}"
+
+
 def draw_keys(
     panels: Sequence[KeysPanel], image_shape: tuple[int, int], class_names: Sequence[str], *, source: str = ""
 ) -> Figure:
@@ -145,33 +133,20 @@ def draw_keys(
     A tile for each key has its class below, and the groups of a class have a band in its colour. Each key has its own
     scale, symmetric about zero. `source` is the last line of the caption: data set and protocol.
     """
-    aspect = image_shape[0] / image_shape[1]
-    height = tile_height(Tile((Picture(np.zeros(1)),), (Words(""),)), aspect, _LINE)
-    heights = [_WIDTH * grid_height(len(panel.keys), _n_columns(len(panel.keys)), height) + 0.45 for panel in panels]
-    figure, body = new_page(_WIDTH, sum(heights), [SCALE_CAPTION, source])
-    grid = body.subplots(len(panels), 1, squeeze=False, height_ratios=heights)
-    for axes, panel in zip(grid[:, 0], panels, strict=True):
-        _draw_grid(axes, panel, image_shape, class_names)
-        axes.set_title(panel.title, loc="left", fontsize=13, weight="bold", color=INK)
-    return figure
-
-
-def _draw_grid(axes: Axes, panel: KeysPanel, image_shape: tuple[int, int], class_names: Sequence[str]) -> None:
-    order = key_order(panel.values)
-    labels = np.argmax(panel.values, axis=1)[order]
-    columns, aspect = _n_columns(len(order)), image_shape[0] / image_shape[1]
-    size = _label_size(columns, [class_names[label] for label in labels])
-    tiles = [
-        Tile((Picture(panel.keys[key].reshape(image_shape), width=0.6),), (Words(class_names[label], size=size),))
-        for key, label in zip(order, labels, strict=True)
-    ]
-    draw_tiles(axes, tiles, columns, aspect, _LINE)
-    places = tile_places(len(tiles), columns, tile_height(tiles[0], aspect, _LINE))
-    for place, (left, top) in enumerate(places):
-        following = places[place + 1] if place + 1 < len(places) and labels[place + 1] == labels[place] else (0.0, -1.0)
-        width = following[0] - left + 0.005 if following[1] == top else 1.0
-        colour = class_colour(int(labels[place]))
-        axes.add_patch(Rectangle((left, top + aspect + 0.03), width, 0.035, color=colour, linewidth=0))
+    grids = []
+    for panel in panels:
+        columns = _n_columns(len(panel.keys))
+        labels = np.argmax(panel.values, axis=1)
+        longest = max(len(class_names[label]) for label in labels)
+        width = 630 / columns  # points of a tile
+        size = float(np.clip(1.75 * width / longest, 4.0, min(10.0, 0.24 * width)))
+        tiles = []
+        for key in key_order(panel.values):
+            picture = Picture(panel.keys[key].reshape(image_shape), width=0.6)
+            name = Words(class_names[labels[key]], size=size)
+            tiles.append(Tile((picture,), (name,), band=class_colour(int(labels[key]))))
+        grids.append(TileGrid(panel.title, tiles, columns))
+    return draw_tile_grids(grids, image_shape[0] / image_shape[1], 0.3, [SCALE_CAPTION, source])
 
 
 def _n_columns(n_tiles: int) -> int:
@@ -179,10 +154,4 @@ def _n_columns(n_tiles: int) -> int:
     if n_tiles <= 10:
         return max(n_tiles, 5)  # a few keys keep the size of tiles
     choices = range(8, 13) if n_tiles <= 60 else range(14, 21)
-    return min(choices, key=lambda columns: (-n_tiles % columns, abs(columns - choices[len(choices) // 2]), -columns))
-
-
-def _label_size(columns: int, words: list[str]) -> float:
-    """Return the font size, in points, at which the longest word fits below its tile."""
-    tile = 72 * 0.97 * _WIDTH / (1.1 * columns)
-    return float(np.clip(1.05 * tile / (0.6 * max(map(len, words))), 4.0, min(10.0, 0.24 * tile)))
+    return min(choices, key=lambda columns: (-n_tiles % columns, -columns))

@@ -1,19 +1,19 @@
-"""Lines over seeds: their tidy data, and panels of them."""
+"""The primitive of figures of lines over seeds: their tidy data, and panels of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
+import pandas
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis as MatplotlibAxis
 from matplotlib.axis import XAxis
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from idwbench.figures.style import INK, QUIET, new_page, style_axes
@@ -24,12 +24,12 @@ __all__ = [
     "Line",
     "Panel",
     "PanelRow",
-    "draw_line",
+    "draw_block",
     "draw_rows",
     "has_range",
     "legend_handles",
+    "line_of_seeds",
     "line_spread",
-    "set_log_scale",
 ]
 
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")
@@ -49,6 +49,8 @@ class Line:
         dash: A style of matplotlib; ``none`` for points alone.
         markers: Whether points have error bars instead of a band.
         geometric: Whether mean and standard deviation are those of the logarithms.
+        quartiles: Whether median and quartiles stand for mean and standard deviation, at each x that at least half of
+            the seeds have.
     """
 
     label: str
@@ -58,6 +60,15 @@ class Line:
     values: NDArray[np.floating]
     markers: bool = False
     geometric: bool = False
+    quartiles: bool = False
+
+
+def line_of_seeds(
+    label: str, colour: str, dash: str, values: Mapping[float, Mapping[int, float]], **options: bool
+) -> Line:
+    """Return the line of values by x and seed; `options` are those of `Line`."""
+    table = pandas.DataFrame({x: pandas.Series(values[x], dtype=np.float64) for x in sorted(values)})
+    return Line(label, colour, dash, table.columns.to_numpy(np.float64), table.to_numpy(), **options)
 
 
 @dataclass(frozen=True)
@@ -70,11 +81,20 @@ class Panel:
 
 @dataclass(frozen=True)
 class Axis:
-    """The label of an axis; whether numbers are shown times 100; and the base of its logarithms, or none."""
+    """An axis.
+
+    Attributes:
+        percent: Whether numbers are shown times 100.
+        base: Of its logarithms, or none.
+        limits: The least and the largest number; None is as the data have it.
+        ticks: Numbers with ticks; by default a few.
+    """
 
     label: str
     percent: bool = False
     base: int | None = None
+    limits: tuple[float | None, float | None] = (None, None)
+    ticks: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -92,37 +112,42 @@ def line_spread(line: Line) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     They have the x at which a seed has a value. Within the range a recall is not above 1, and a logarithmic axis has no
     numbers below 0.
     """
-    values = np.asarray(line.values, np.float64)
-    here = np.isfinite(values).any(0)
-    values = np.where(np.isfinite(values), values, np.nan)[:, here]
-    values = np.log(values) if line.geometric else values
-    mean, n = np.nanmean(values, axis=0), np.isfinite(values).sum(0)
-    std = np.sqrt((np.nan_to_num(values - mean) ** 2).sum(0) / np.maximum(n - 1, 1))
-    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
-    below, above = (np.clip(mean + sign * std, low, high) for sign in (-1, 1))
-    if line.geometric:
-        mean, below, above = np.exp(mean), np.exp(below), np.exp(above)
-    return np.asarray(line.x, np.float64)[here], mean, below, above, n.astype(np.float64)
+    table = pandas.DataFrame(np.asarray(line.values, np.float64), columns=np.asarray(line.x, np.float64))
+    table = table.replace([np.inf, -np.inf], np.nan)
+    if line.quartiles:
+        table = table.loc[:, table.count() >= len(table) / 2].reindex(columns=table.columns)
+        spread = [table.quantile(share) for share in (0.5, 0.25, 0.75)]
+    else:
+        table = table.loc[:, table.notna().any()]
+        table = np.log(table) if line.geometric else table
+        mean, std = table.mean(), table.std().fillna(0.0)
+        spread = [mean, (mean - std).clip(lower=table.min()), (mean + std).clip(upper=table.max())]
+        spread = [np.exp(numbers) for numbers in spread] if line.geometric else spread
+    middle, below, above, n = (numbers.to_numpy(np.float64) for numbers in (*spread, table.count()))
+    return table.columns.to_numpy(np.float64), middle, below, above, n
 
 
-def draw_line(axes: Axes, line: Line, factor: float = 1.0, *, with_range: bool = False) -> None:
+def _draw_line(axes: Axes, line: Line, factor: float = 1.0, *, with_range: bool = False) -> None:
     """Draw the mean over seeds with a band, or with error bars; `with_range` adds a light band of all seeds."""
     x, mean, below, above, n = line_spread(line)
     mean, below, above = (factor * numbers for numbers in (mean, below, above))
+    style: dict[str, Any] = {"color": line.colour, "linestyle": line.dash, "label": line.label, "markersize": 4}
     if line.markers:
         errors = np.stack([mean - below, above - mean])
-        style = {"linestyle": line.dash, "linewidth": 1.8, "marker": "o", "markersize": 4, "capsize": 2}
-        axes.errorbar(x, mean, errors, color=line.colour, label=line.label, elinewidth=1, **style)
+        axes.errorbar(x, mean, errors, elinewidth=1, linewidth=1.8, marker="o", capsize=2, **style)
         return
-    several = n > 1
-    if several.any():
+    # A band has no width at an x without neighbours.
+    drawn = np.pad(np.isfinite(mean), 1)
+    alone = drawn[1:-1] & ~drawn[:-2] & ~drawn[2:]
+    if (several := n > 1).any():
         if with_range:
             values = factor * np.asarray(line.values, np.float64)[:, np.isin(line.x, x[several])]
             low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
             axes.fill_between(x[several], low, high, color=line.colour, alpha=0.10, linewidth=0)
-        axes.fill_between(x[several], below[several], above[several], color=line.colour, alpha=0.18, linewidth=0)
-    style = {"marker": "o" if len(x) == 1 else None, "markersize": 4, "linewidth": 1.6}
-    axes.plot(x, mean, color=line.colour, linestyle=line.dash, label=line.label, **style)
+        axes.fill_between(x, below, above, several, color=line.colour, alpha=0.18, linewidth=0)
+        if (lone := alone & several).any():
+            axes.vlines(x[lone], below[lone], above[lone], color=line.colour, alpha=0.4, linewidth=2)
+    axes.plot(x, mean, linewidth=1.6, marker="o" if alone.any() else None, **style)
 
 
 def legend_handles(lines: Sequence[Line]) -> list[Line2D]:
@@ -135,7 +160,9 @@ def legend_handles(lines: Sequence[Line]) -> list[Line2D]:
     ]  # fmt: skip
 
 
-def draw_rows(rows: Sequence[PanelRow], x: Axis, caption: Sequence[str], *, shared: bool = False) -> Figure:
+def draw_rows(
+    rows: Sequence[PanelRow], x: Axis, caption: Sequence[str], *, shared: bool = False, height: float = _HEIGHT
+) -> Figure:
     """Return a figure with rows of panels; panels of a row share their axes, those of a block the axis below.
 
     In panels with up to three lines a lighter band is the range of the seeds, unless the lines have error bars.
@@ -145,24 +172,28 @@ def draw_rows(rows: Sequence[PanelRow], x: Axis, caption: Sequence[str], *, shar
         x: The axis below.
         caption: Sentences below the legend.
         shared: Whether all rows have the same axis of values.
+        height: Of a panel, in inches.
     """
-    lines = [line for row in rows for panel in row.panels for line in panel.lines]
+    blocks: list[list[PanelRow]] = []
+    for row in rows:
+        if row.heading or not blocks:
+            blocks.append([])
+        blocks[-1].append(row)
     columns = max(len(row.panels) for row in rows)
-    numbers = [0]
-    for row in rows[1:]:
-        numbers.append(numbers[-1] + bool(row.heading))
-    blocks = [[row for _, row in group] for _, group in groupby(zip(numbers, rows, strict=True), lambda pair: pair[0])]
-    titles = sum(1 for row in rows if shared or row is rows[0] or row.heading)
-    height = len(rows) * _HEIGHT + titles * _TITLE + len(blocks) * _AXIS + 0.25 * sum(bool(row.heading) for row in rows)
-    width = min(_WIDTH, max(5.2, 0.8 + 4.6 * columns))
-    figure, body = new_page(width, height, caption, legend_handles(lines))
-    parts = body.subfigures(len(blocks), 1, squeeze=False, height_ratios=[len(block) + 0.4 for block in blocks])
+    heights = [
+        len(block) * height + (len(block) if shared else 1) * _TITLE + _AXIS + 0.25 * bool(block[0].heading)
+        for block in blocks
+    ]
+    handles = legend_handles([line for row in rows for panel in row.panels for line in panel.lines])
+    figure, body = new_page(min(_WIDTH, 0.8 + columns * max(4.6, 1.8 * height)), sum(heights), caption, handles)
+    parts = body.subfigures(len(blocks), 1, squeeze=False, height_ratios=heights)
     for part, block in zip(parts[:, 0], blocks, strict=True):
-        _draw_block(part, block, columns, x, shared=shared)
+        draw_block(part, block, x, columns, shared=shared)
     return figure
 
 
-def _draw_block(part: SubFigure, rows: Sequence[PanelRow], columns: int, x: Axis, *, shared: bool) -> None:
+def draw_block(part: SubFigure, rows: Sequence[PanelRow], x: Axis, columns: int, *, shared: bool = False) -> None:
+    """Draw rows of panels with the same axis below, see `draw_rows`."""
     grid = part.subplots(len(rows), columns, squeeze=False, sharex=True, sharey=True if shared else "row")
     if rows[0].heading:
         part.suptitle(rows[0].heading, x=0.01, ha="left", fontsize=9.5, color=QUIET)
@@ -175,13 +206,14 @@ def _draw_block(part: SubFigure, rows: Sequence[PanelRow], columns: int, x: Axis
             _draw_panel(axes, row.panels[column], x if is_lowest else None, row.y, is_left=column == 0)
             if number == 0 or shared:
                 axes.set_title(row.panels[column].title, fontsize=10.5, weight="bold", color=INK, pad=5)
-        for axis, which in ((places[0].xaxis, x), (places[0].yaxis, row.y)):
-            _set_scale(axis, which, row.panels)
+        lines = [line for panel in row.panels for line in panel.lines]
+        _set_scale(places[0].xaxis, x, [line.x for line in lines])
+        _set_scale(places[0].yaxis, row.y, [line.values for line in lines])
 
 
 def _draw_panel(axes: Axes, panel: Panel, x: Axis | None, y: Axis, *, is_left: bool) -> None:
     for line in panel.lines:
-        draw_line(axes, line, 100.0 if y.percent else 1.0, with_range=has_range(panel))
+        _draw_line(axes, line, 100.0 if y.percent else 1.0, with_range=has_range(panel))
     style_axes(axes)
     axes.tick_params(labelleft=is_left, labelbottom=x is not None)
     if is_left:
@@ -192,25 +224,26 @@ def _draw_panel(axes: Axes, panel: Panel, x: Axis | None, y: Axis, *, is_left: b
 
 def has_range(panel: Panel) -> bool:
     """Return whether the range of the seeds is drawn."""
-    return len(panel.lines) <= _FEW
+    return len(panel.lines) <= _FEW and not any(line.markers or line.quartiles for line in panel.lines)
 
 
-def _set_scale(axis: MatplotlibAxis, which: Axis, panels: Sequence[Panel]) -> None:
-    """Set a logarithmic scale where all numbers are positive, or few ticks at whole numbers of epochs."""
+def _set_scale(axis: MatplotlibAxis, which: Axis, numbers: Sequence[NDArray[Any]]) -> None:
+    """Set a logarithmic scale with plain numbers where all are positive, and ticks."""
     is_x = isinstance(axis, XAxis)
-    numbers = [line.x if is_x else line.values for panel in panels for line in panel.lines]
-    low, high = min(map(np.nanmin, numbers)), max(map(np.nanmax, numbers))
-    if which.base is not None and low > 0:
-        set_log_scale(axis, which.base, float(low), float(high))
-    elif is_x:
+    axes = axis.axes
+    set_scale, set_limits = (axes.set_xscale, axes.set_xlim) if is_x else (axes.set_yscale, axes.set_ylim)
+    finite = np.concatenate([each[np.isfinite(each)] for each in numbers])
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (1.0, 1.0)
+    if which.base is not None and (low > 0 or which.ticks):
+        # With ticks at 0 it is linear up to 1.
+        set_scale("log", base=which.base) if low > 0 else set_scale("symlog", linthresh=1, linscale=0.5)
+        is_short = which.base == 10 and high < 10**_DECADES * low
+        axis.set_major_locator(LogLocator(base=which.base, subs=(1.0, 2.0, 5.0) if is_short else (1.0,), numticks=8))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:.2g}" if value < 1 else f"{value:g}"))
+    elif is_x and which.limits == (None, None):
         axis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-
-
-def set_log_scale(axis: MatplotlibAxis, base: int, low: float, high: float) -> None:
-    """Set a logarithmic scale with plain numbers; a short one has ticks between powers of ten."""
-    scale = axis.axes.set_xscale if isinstance(axis, XAxis) else axis.axes.set_yscale
-    scale("log", base=base)
-    is_short = base == 10 and high < 10**_DECADES * low
-    axis.set_major_locator(LogLocator(base=base, subs=(1.0, 2.0, 5.0) if is_short else (1.0,), numticks=8))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:.2g}" if value < 1 else f"{value:g}"))
+    if which.ticks:
+        axis.set_major_locator(FixedLocator(sorted(set(which.ticks))))
+    if which.limits != (None, None):
+        set_limits(*which.limits)

@@ -1,18 +1,17 @@
-"""The figures of lookups: recall against load, and capacity; their lines by model."""
+"""The figures of lookups: recall against load, capacity, entropy of weights and variance of scores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows
-from idwbench.figures.registry import figure_of_runs
-from idwbench.figures.style import Drawing, class_colour, seeds_label
+from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows, line_of_seeds
+from idwbench.figures.style import INK, QUIET, Drawing, class_colour, seeds_label
 from idwbench.report.labels import count_label
 from idwbench.report.lookups import (
     Capacities,
@@ -23,149 +22,191 @@ from idwbench.report.lookups import (
     predicted_capacity,
 )
 from idwbench.results.records import StoredRun
+from idwbench.runs.kinds.hash_table import HashTableConfig
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = [
-    "MOST_LINES",
-    "MOST_PANELS",
-    "capacity_figure",
-    "collect_capacity",
-    "collect_recall",
-    "draw_panels",
-    "find_lookups",
-    "model_line",
-    "n_seeds",
-    "recall_figure",
-]
+__all__ = ["capacity_figure", "recall_figure", "score_variance_figure", "weight_entropy_figure"]
 
-MOST_LINES, MOST_PANELS = 10, 9
-_COLUMNS = 3
+_MOST_LINES, _MOST_PANELS, _COLUMNS = 10, 9, 3
+_DIMENSIONS = Axis("dimensions d", base=2)
+_SPREAD = "mean ± sample standard deviation, within the range of the seeds"
+
+Reference = Callable[[LookupRuns, list[int], int], list[Line]]
 
 
-@figure_of_runs("recall")
 def recall_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
     """Recall of lookups against the load, items/dimensions, over seeds; one panel for each number of dimensions.
 
-    Raises:
-        ConfigError: no run on the data set lookup is complete.
-    """
-    panels, models, left_out = collect_recall(runs)
-    caption = (
-        f"line: mean over {n_seeds(models)}; band: mean ± sample standard deviation, within the range of the seeds"
-    )
-    x, y = Axis("load: items / dimensions", base=2), Axis("recall in %", percent=True)
-    return Drawing(draw_panels(panels, x, y, [caption, models[0].data]), left_out)
-
-
-def collect_recall(runs: Sequence[StoredRun]) -> tuple[list[Panel], list[LookupRuns], tuple[str, ...]]:
-    """Return a panel for each number of dimensions, at most nine, the models, at most ten, and what is left out.
+    The data are those with the most sizes; models with softmax come first.
 
     Raises:
         ConfigError: no run on the data set lookup is complete.
     """
-    models, others = _one_data(find_lookups(runs))
-    models, more = _first(models)
+    models = _lookups(runs)
+    sizes = Counter(each.data for each in models for _ in each.runs)
+    data = max(sizes, key=lambda name: sizes[name])
+    models, more = _first([each for each in models if each.data == data])
     dimensions = sorted({d for each in models for d in each.dimensions})
-    shown = dimensions[:: -(-len(dimensions) // MOST_PANELS)]
-    left_out = [*others, *more]
-    if len(shown) < len(dimensions):
-        left_out.append(f"not drawn: dimensions {', '.join(str(d) for d in dimensions if d not in shown)}")
+    shown = dimensions[:: -(-len(dimensions) // _MOST_PANELS)]
+    omitted = ", ".join(str(d) for d in dimensions if d not in shown)
     panels = [
         Panel(
             f"{d} dimensions",
             [
-                model_line(each, place, [n / d for n in items], [each.values("recall", d, n) for n in items])
+                _line(each, place, {n / d: each.values("recall", d, n) for n in each.items(d)})
                 for place, each in enumerate(models)
-                if (items := each.items(d))
+                if each.items(d)
             ],
         )
         for d in shown
     ]
-    return panels, models, tuple(left_out)
+    x, y = Axis("load: items / dimensions", base=2), Axis("recall in %", percent=True)
+    left_out = [*_not_drawn(name for name in sizes if name != data), *more]
+    left_out += _not_drawn([f"dimensions {omitted}"] * bool(omitted))
+    return _drawing(panels, x, y, [f"line: mean over {_seeds(models)}; band: {_SPREAD}", data], left_out)
 
 
-@figure_of_runs("capacity")
 def capacity_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
     """Items at 99 % recall against dimensions, for every seed, with the fitted laws; a panel for each other setting.
 
     Raises:
         ConfigError: no run on the data set lookup is complete, or all seeds are below or above the items that were run.
     """
-    panels, source, left_out = collect_capacity(runs)
-    caption = (
-        f"point: geometric mean over {n_seeds(find_lookups(runs))}; bar: its standard deviation, within the range of "
-        "the seeds; line: least squares through the logarithms of all seeds; "
-        "not shown: dimensions at which a seed is below or above the items that were run"
-    )
-    x, y = Axis("dimensions d"), Axis("capacity: items at 99 % recall", base=10)
-    return Drawing(draw_panels(panels, x, y, [caption, source]), left_out)
-
-
-def collect_capacity(runs: Sequence[StoredRun]) -> tuple[list[Panel], str, tuple[str, ...]]:
-    """Return a panel for each setting of the data, at most nine, the setting if there is one, and what is left out.
-
-    Raises:
-        ConfigError: no run on the data set lookup is complete, or all seeds are below or above the items that were run.
-    """
-    models = find_lookups(runs)
-    labels = list(dict.fromkeys(each.label for each in _first(models)[0]))
+    models = _lookups(runs)
+    labels = _labels(_first(models)[0])
     capacities = [each for each in lookup_capacities(runs) if each.of.label in labels]
     data = list(dict.fromkeys(each.of.data for each in capacities))
     alone = len(data) == 1
-    panels = [
-        Panel(
-            "" if alone else name,
-            [
-                line
-                for each in capacities
-                if each.of.data == name
-                for line in _capacity_lines(each, class_colour(labels.index(each.of.label)), with_law=alone)
-            ],
-        )
-        for name in data[:MOST_PANELS]
-    ]
+    panels = []
+    for name in data[:_MOST_PANELS]:
+        chosen = [each for each in capacities if each.of.data == name]
+        lines = (_capacity_lines(each, labels.index(each.of.label), with_law=alone) for each in chosen)
+        panels.append(Panel("" if alone else name, [line for group in lines for line in group]))
     if not any(panel.lines for panel in panels):
         raise ConfigError("no seed has a recall of 99 % at some items and less at others", location=("figure",))
-    left_out = [f"not drawn: {label}" for label in dict.fromkeys(each.label for each in models) if label not in labels]
-    return panels, data[0] if alone else "", (*left_out, *(f"not drawn: {name}" for name in data[MOST_PANELS:]))
+    caption = (
+        f"point: geometric mean over {_seeds(models)}; bar: its standard deviation, within the range of the seeds; "
+        "line: least squares through the logarithms of all seeds; "
+        "not shown: dimensions at which a seed is below or above the items that were run"
+    )
+    left_out = _not_drawn([*(label for label in _labels(models) if label not in labels), *data[_MOST_PANELS:]])
+    x, y = Axis("dimensions d"), Axis("capacity: items at 99 % recall", base=10)
+    return _drawing(panels, x, y, [caption, data[0] if alone else ""], left_out)
 
 
-def _capacity_lines(each: Capacities, colour: str, *, with_law: bool) -> list[Line]:
-    whole = [d for d, found in each.by_dimensions.items() if not any(one.censored for one in found.values())]
-    whole = [d for d in sorted(whole) if each.by_dimensions[d]]
+def _capacity_lines(each: Capacities, place: int, *, with_law: bool) -> list[Line]:
+    """Return points and the law, without dimensions at which a seed is censored."""
+    whole = {
+        float(d): {seed: one.items for seed, one in by_seed.items()}
+        for d, by_seed in each.by_dimensions.items()
+        if by_seed and not any(one.censored for one in by_seed.values())
+    }
     if not whole:
         return []
-    seeds = sorted({seed for d in whole for seed in each.by_dimensions[d]})
-    values = np.array(
-        [[each.by_dimensions[d][s].items if s in each.by_dimensions[d] else np.nan for d in whole] for s in seeds]
-    )
     label = f"{each.of.label}: {law_label(each.fit)}" if with_law and each.fit else each.of.label
-    points = Line(label, colour, "none", np.array(whole, float), values, markers=True, geometric=True)
+    points = line_of_seeds(label, class_colour(place), "none", whole, markers=True, geometric=True)
     if each.fit is None:
         return [points]
     d = np.linspace(min(whole), max(whole), 100)
-    return [points, Line("", colour, "-", d, predicted_capacity(each.fit, d)[np.newaxis])]
+    return [points, Line("", class_colour(place), "-", d, predicted_capacity(each.fit, d)[np.newaxis])]
 
 
-def draw_panels(panels: Sequence[Panel], x: Axis, y: Axis, caption: Sequence[str]) -> Figure:
+def weight_entropy_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+    """Entropy of softmax weights against dimensions, over seeds, beside that of equal weights.
+
+    Raises:
+        ConfigError: no run of a hash table with softmax and without projections is complete.
+    """
+    chosen = [each for each in _tables(runs) if getattr(each.model, "weighting", "") == "softmax"]
+    panels, items, left_out = _against_dimensions(chosen, "weight_entropy", _uniform)
+    caption = [f"line: mean over {_seeds(chosen)}; band: {_SPREAD}", f"{items} items"]
+    return _drawing(panels, _DIMENSIONS, Axis("entropy of the weights in nats"), caption, left_out)
+
+
+def score_variance_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+    """Variance of q·k against dimensions, over seeds, with and without 1/√d, beside the theory.
+
+    For independent q and k with equal means μ in each dimension and variances σ_q² = σ² + noise² and σ_k² = σ² the
+    variance is d σ_q² σ_k² + (σ_q² + σ_k²) ‖μ‖², without noise d σ⁴ + 2 σ² ‖μ‖²; here σ = 1.
+
+    Raises:
+        ConfigError: no run of a hash table with the inner product, unscaled or scaled by 1/√d, is complete.
+    """
+    scaled = [(getattr(each.model, "scaling", "none"), each) for each in _tables(runs)]
+    products = [(scaling, each) for scaling, each in scaled if each.model.method == "inner_product"]
+    first = {scaling: each.model for scaling, each in reversed(products) if scaling != "qk_norm"}
+    chosen = [each for scaling, each in products if each.model == first.get(scaling)]
+    panels, items, left_out = _against_dimensions(chosen, "score_variance", _theory, markers=True)
+    caption = [f"point: mean over {_seeds(chosen)}; bar: {_SPREAD}", f"{items} items"]
+    return _drawing(panels, _DIMENSIONS, Axis("variance of q·k", base=10), caption, left_out)
+
+
+def _against_dimensions(
+    chosen: Sequence[LookupRuns], metric: str, reference: Reference, *, markers: bool = False
+) -> tuple[list[Panel], int, list[str]]:
+    """Return a panel for each other setting of data, the most frequent number of items, and what is left out.
+
+    Args:
+        chosen: The models.
+        metric: What is drawn at that number of items.
+        reference: A function from a model, dimensions and items to the lines of the theory.
+        markers: Whether the metric is drawn as points.
+
+    Raises:
+        ConfigError: no models.
+    """
+    if not chosen:
+        raise ConfigError(f"no run of a hash table has the metric '{metric}'", location=("figure",))
+    sizes = Counter(items for each in chosen for _, items in each.runs)
+    items = max(sizes, key=lambda n: (sizes[n], n))
+    data, labels = list(dict.fromkeys(each.data for each in chosen)), _labels(chosen)
+    panels = []
+    for name in data[:_MOST_PANELS]:
+        models = [each for each in chosen if each.data == name and each.label in labels[:_MOST_LINES]]
+        dimensions = sorted({d for each in models for d, n in each.runs if n == items})
+        lines = reference(models[0], dimensions, items)
+        for each in models:
+            values: dict[float, dict[int, float]] = {
+                d: each.values(metric, d, items) for d in dimensions if (d, items) in each.runs
+            }
+            if values := {d: by_seed for d, by_seed in values.items() if by_seed}:
+                lines.append(_line(each, labels.index(each.label), values, markers=markers))
+        panels.append(Panel(name, lines))
+    left_out = _not_drawn([*labels[_MOST_LINES:], *data[_MOST_PANELS:]])
+    return panels, items, left_out + _not_drawn([f"other numbers of items than {items}"] * (len(sizes) > 1))
+
+
+def _uniform(model: LookupRuns, dimensions: list[int], items: int) -> list[Line]:
+    flat = np.full((1, len(dimensions)), np.log(items))
+    return [Line("equal weights: log(items)", INK, ":", np.array(dimensions, float), flat)]
+
+
+def _theory(model: LookupRuns, dimensions: list[int], items: int) -> list[Line]:
+    d = np.array(dimensions, float)
+    of_queries, mean = 1 + model.config.noise**2, model.config.mean
+    variance = d * of_queries + (of_queries + 1) * d * mean**2
+    formula = "d σ⁴ + 2 σ² ‖μ‖²" if model.config.noise == 0 else "d σ_q² σ_k² + (σ_q² + σ_k²) ‖μ‖²"
+    return [
+        Line(f"theory: {formula}", QUIET, "-", d, variance[np.newaxis]),
+        Line("theory, divided by d", QUIET, "--", d, (variance / d)[np.newaxis]),
+    ]
+
+
+def _drawing(panels: Sequence[Panel], x: Axis, y: Axis, caption: Sequence[str], left_out: Sequence[str]) -> Drawing:
     """Return the panels in rows of three, with the same axes."""
-    starts = range(0, len(panels), _COLUMNS)
-    return draw_rows([PanelRow("", y, panels[start : start + _COLUMNS]) for start in starts], x, caption, shared=True)
+    rows = [PanelRow("", y, panels[start : start + _COLUMNS]) for start in range(0, len(panels), _COLUMNS)]
+    return Drawing(draw_rows(rows, x, caption, shared=True), tuple(left_out))
 
 
-def model_line(
-    each: LookupRuns, place: int, x: Sequence[float], values: Sequence[dict[int, float]], *, markers: bool = False
-) -> Line:
-    """Return the line of a model for values by seed at each x; `place` is its colour and dash."""
-    seeds = sorted({seed for by_seed in values for seed in by_seed})
-    table = np.array([[by_seed.get(seed, np.nan) for by_seed in values] for seed in seeds])
+def _line(each: LookupRuns, place: int, values: Mapping[float, Mapping[int, float]], *, markers: bool = False) -> Line:
+    """Return the line of a model for values by x and seed; `place` is its colour and dash."""
     dash = "none" if markers else DASHES[place // 5 % len(DASHES)]
-    return Line(each.label, class_colour(place), dash, np.array(x, float), table.reshape(len(seeds), len(x)), markers)
+    return line_of_seeds(each.label, class_colour(place), dash, values, markers=markers)
 
 
-def find_lookups(runs: Sequence[StoredRun]) -> list[LookupRuns]:
+def _lookups(runs: Sequence[StoredRun]) -> list[LookupRuns]:
     """Return `lookup_runs`; an error is about the figure."""
     try:
         return lookup_runs(runs)
@@ -173,24 +214,29 @@ def find_lookups(runs: Sequence[StoredRun]) -> list[LookupRuns]:
         raise error.at("figure") from None
 
 
-def _one_data(models: Sequence[LookupRuns]) -> tuple[list[LookupRuns], list[str]]:
-    """Return the models on the data with the most sizes."""
-    sizes: dict[str, int] = {}
-    for each in models:
-        sizes[each.data] = sizes.get(each.data, 0) + len(each.runs)
-    data = max(sizes, key=lambda name: sizes[name])
-    return [each for each in models if each.data == data], [f"not drawn: {name}" for name in sizes if name != data]
+def _tables(runs: Sequence[StoredRun]) -> list[LookupRuns]:
+    """Return the hash tables without projections."""
+    models = _lookups(runs)
+    return [each for each in models if isinstance(each.model, HashTableConfig) and each.model.projections == "none"]
+
+
+def _labels(models: Sequence[LookupRuns]) -> list[str]:
+    return list(dict.fromkeys(each.label for each in models))
 
 
 def _first(models: list[LookupRuns]) -> tuple[list[LookupRuns], list[str]]:
-    """Return the models that are drawn, at most `MOST_LINES`, those with softmax first."""
+    """Return the models that are drawn, at most `_MOST_LINES`, those with softmax first."""
     models = sorted(models, key=lambda each: getattr(each.model, "weighting", "") != "softmax")
-    labels = list(dict.fromkeys(each.label for each in models))
-    n = len(labels) - MOST_LINES
-    shown = [each for each in models if each.label in labels[:MOST_LINES]]
-    return shown, [f"not drawn: {count_label(n, 'other model')}"] if n > 0 else []
+    labels = _labels(models)
+    shown = [each for each in models if each.label in labels[:_MOST_LINES]]
+    n = len(labels) - _MOST_LINES
+    return shown, _not_drawn([count_label(n, "other model")] if n > 0 else [])
 
 
-def n_seeds(models: Sequence[LookupRuns]) -> str:
+def _not_drawn(items: Iterable[str]) -> list[str]:
+    return [f"not drawn: {item}" for item in items]
+
+
+def _seeds(models: Sequence[LookupRuns]) -> str:
     """Return ``10 seeds``."""
     return seeds_label({len(by_seed) for each in models for by_seed in each.runs.values()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +19,17 @@ from idwbench.errors import ConfigError, ResultsError
 from idwbench.figures.plane import (
     PlaneData,
     PlanePicture,
+    RowLabel,
     draw_boundary,
     draw_empty,
     draw_note,
     draw_plane,
-    label_column,
-    label_row,
+    draw_plane_grid,
     legend_handles,
     legend_mark,
     plane_data,
-    plane_page,
     plane_picture,
 )
-from idwbench.figures.registry import figure_of_runs
 from idwbench.figures.style import INK, PAPER, QUIET, Drawing, class_colour, percent_label, seeds_label
 from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic, statistic
@@ -42,21 +40,12 @@ from idwbench.runs.datasets import dataset_identity
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = [
-    "KIND",
-    "PatchPanel",
-    "PatchPicture",
-    "collect_patches",
-    "draw_patch",
-    "draw_patches",
-    "patches_figure",
-    "trained_network",
-]
+__all__ = ["KIND", "PatchPanel", "PatchPicture", "collect_patches", "draw_patch", "draw_patches", "patches_figure"]
 
 KIND = "patch_study"
 _EXACT = 0  # the place of the exact η among the criteria of a study
 
-Arrays = Mapping[str, NDArray[np.generic]]
+Arrays = Mapping[str, NDArray[Any]]
 Study = tuple[StoredRun, Arrays]
 
 
@@ -68,7 +57,6 @@ class PatchPicture:
         after: P(class 1) after the patch, on the grid of `before`; None if no patch was needed.
     """
 
-    seed: int
     before: PlanePicture
     after: NDArray[np.floating] | None
 
@@ -96,7 +84,6 @@ class PatchPanel:
     picture: PatchPicture | None
 
 
-@figure_of_runs("patches")
 def patches_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
     """The special cases before and after their patch, with train and test accuracy (the paper's Figures 3 and 6).
 
@@ -128,25 +115,19 @@ def collect_patches(
     return panels, data, source, left_out
 
 
-def trained_network(study: StoredRun) -> str:
-    """Return the run key of the network that a study patches: the same data, protocol, seed and network settings."""
-    required = study.config.required
-    return "" if required is None else required.run_key
-
-
 def _first_setting(runs: Sequence[StoredRun]) -> tuple[list[StoredRun], str, tuple[str, ...]]:
     """Return the complete studies of the first data set, protocol and parameters, by seed, and what is left out."""
     complete = [run for run in runs if run.config.model.kind == KIND and run.state == "complete"]
-    groups: dict[tuple[str, str, str], list[StoredRun]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[StoredRun]] = defaultdict(list)
     for run in complete:
         config, model = run.config, run.config.model
         if getattr(model, "cases", "") == "special":
-            data = f"{dataset_identity(config.dataset)}{config.protocol.model_dump_json()}"
-            groups[data, model.method, model.parameters_label].append(run)
+            data = (dataset_identity(config.dataset), config.protocol.model_dump_json())
+            groups[model.method, model.parameters_label, *data].append(run)
     if not groups:
         problem = f"no complete run of kind '{KIND}' with cases 'special'"
         raise ConfigError(problem, location=("figure",), hint="run the sweep paper_patches_two_moons")
-    (_, method, setting), chosen = next(iter(groups.items()))
+    (method, setting, *_), chosen = next(iter(groups.items()))
     chosen.sort(key=lambda run: run.config.seed)
     source = " · ".join(filter(None, (method, setting, summarise(chosen[:1])[0].title)))
     left_out = len(complete) - len(chosen)
@@ -155,78 +136,62 @@ def _first_setting(runs: Sequence[StoredRun]) -> tuple[list[StoredRun], str, tup
 
 def _panel(store: Results, studies: Sequence[Study], case: int, data: PlaneData) -> PatchPanel:
     first = studies[0][1]
-    patched = [(run, arrays) for run, arrays in studies if np.isfinite(_floats(arrays, "eta")[_EXACT, case])]
+    patched = [(run, arrays) for run, arrays in studies if np.isfinite(arrays["eta"][_EXACT, case])]
     chosen = patched or studies
-    point = data.dataset.scaling.invert(_floats(first, "inputs")[case])
+    x, y = data.dataset.scaling.invert(np.asarray(first["inputs"][case], np.float32))
     return PatchPanel(
-        point=(round(float(point[0]), 6), round(float(point[1]), 6)),
-        label=int(np.asarray(first["labels"], np.int64)[case]),
+        point=(round(float(x), 6), round(float(y), 6)),
+        label=int(first["labels"][case]),
         prototypes=chosen[0][0].config.model.prototypes,
         n=len(studies),
         n_patched=len(patched),
         train=_accuracies(chosen, "train", case),
         test=_accuracies(chosen, "test", case),
-        picture=_picture(store, chosen[0], case, data),
+        picture=_picture(store, *chosen[0], case, data),
     )
 
 
 def _accuracies(studies: Sequence[Study], split: str, case: int) -> tuple[Statistic, Statistic]:
     """Return the accuracy before and after over the seeds of `studies`."""
-    after = statistic({run.config.seed: float(_floats(a, f"accuracy_{split}")[_EXACT, case]) for run, a in studies})
     before = statistic({run.config.seed: run.metric("accuracy_before", split) for run, _ in studies})
+    after = statistic({run.config.seed: float(a[f"accuracy_{split}"][_EXACT, case]) for run, a in studies})
     return before or Statistic(np.nan, None, {}), after or Statistic(np.nan, None, {})
 
 
-def _picture(store: Results, study: Study, case: int, data: PlaneData) -> PatchPicture | None:
-    run, arrays = study
+def _picture(store: Results, run: StoredRun, study: Arrays, case: int, data: PlaneData) -> PatchPicture | None:
+    required = run.config.required
     try:
-        trained = store.load_arrays(trained_network(run))
-        keys, values = _floats(trained, "keys"), _floats(trained, "values")
+        trained = store.load_arrays("" if required is None else required.run_key)
+        keys, values = (np.asarray(trained[name], np.float32) for name in ("keys", "values"))
     except (ResultsError, KeyError):
         return None
     before = plane_picture(run.config.model, keys, values, data)
-    eta = float(_floats(arrays, "eta")[_EXACT, case])
-    if not np.isfinite(eta):
-        return PatchPicture(run.config.seed, before, None)
-    value = np.zeros((1, values.shape[1]), np.float32)
-    value[0, int(np.asarray(arrays["labels"], np.int64)[case])] = eta
-    keys = np.concatenate([keys, _floats(arrays, "inputs")[case : case + 1]])
+    if not np.isfinite(eta := study["eta"][_EXACT, case]):
+        return PatchPicture(before, None)
+    keys = np.concatenate([keys, np.asarray(study["inputs"][case : case + 1], np.float32)])
+    value = np.float32(eta) * np.eye(values.shape[1], dtype=np.float32)[[int(study["labels"][case])]]
     after = plane_picture(run.config.model, keys, np.concatenate([values, value]), data)
-    return PatchPicture(run.config.seed, before, after.probability)
-
-
-def _floats(arrays: Arrays, name: str) -> NDArray[np.float32]:
-    return np.asarray(arrays[name], np.float32)
+    return PatchPicture(before, after.probability)
 
 
 def draw_patches(panels: Sequence[PatchPanel], data: PlaneData, source: str = "") -> Figure:
     """Return the grid of panels: a row for each point and label, a column for each number of prototypes."""
     places = {((*panel.point, panel.label), panel.prototypes): panel for panel in panels}
-    cases = list(dict.fromkeys(case for case, _ in places))
-    counts = sorted({count for _, count in places})
-    names = data.dataset.class_names
-    figure, grid = plane_page(
-        (len(cases), len(counts)),
-        data.extent,
-        [_caption(panels), source],
-        _legend_handles(names),
-        margin=1.25,
+    names, rows = data.dataset.class_names, {}
+    for x, y, label in dict.fromkeys(case for case, _ in places):
+        words = f"→ class{' ' if len(names[label]) < 7 else chr(10)}{names[label]}"
+        rows[x, y, label] = RowLabel(f"({x:g}, {y:g})".replace("-", "−"), words, class_colour(label))
+    return draw_plane_grid(
+        places,
+        rows,
+        {count: count_label(count, "prototype") for count in sorted({count for _, count in places})},
+        lambda axes, panel: _draw_panel(axes, panel, data),
+        extent=data.extent,
+        caption=[_caption({panel.n for panel in panels}), source],
+        legend=_legend_handles(names),
         widest=3.6,
         title=0.44,
     )
-    for case, row in zip(cases, grid, strict=True):
-        for count, axes in zip(counts, row, strict=True):
-            panel = places.get((case, count))
-            if panel is None:
-                draw_empty(axes)
-            else:
-                _draw_panel(axes, panel, data)
-        first, second, label = case
-        words = f"→ class {names[label]}" if len(names[label]) < 7 else f"→ class\n{names[label]}"
-        label_row(row[0], f"({first:g}, {second:g})".replace("-", "−"), words, colour=class_colour(label))
-    for count, axes in zip(counts, grid[0], strict=True):
-        label_column(axes, count_label(count, "prototype"), above=30)
-    return figure
 
 
 def _draw_panel(axes: Axes, panel: PatchPanel, data: PlaneData) -> None:
@@ -234,18 +199,16 @@ def _draw_panel(axes: Axes, panel: PatchPanel, data: PlaneData) -> None:
         draw_empty(axes, "the trained model is not stored")
     else:
         before, after = panel.picture.before, panel.picture.after
-        shown = before if after is None else PlanePicture(before.keys, before.values, after)
-        draw_plane(axes, shown, data, size=5, largest=45)
+        draw_plane(axes, before if after is None else replace(before, probability=after), data, scale=0.7)
         if after is not None:
             draw_boundary(axes, before.probability, data.extent, "dashed")
         draw_patch(axes, panel)
     for line, (name, pair, colour) in enumerate((("test", panel.test, INK), ("train", panel.train, QUIET))):
-        before_text, after_text = (percent_label(value.mean, value.std) for value in pair)
-        text = f"{name} {before_text} → {after_text}" if panel.n_patched else f"{name} {before_text}"
+        text = f"{name} {' → '.join(map(percent_label, pair if panel.n_patched else pair[:1]))}"
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
         axes.annotate(text, (0, 1), (0, 3 + 11 * line), fontsize=8.5, color=colour, **place)
-    is_partial = panel.n_patched < panel.n
-    draw_note(axes, ("no patch needed", f"patched in {panel.n_patched} of {panel.n}" * is_partial)[panel.n_patched > 0])
+    if panel.n_patched < panel.n:
+        draw_note(axes, f"patched in {panel.n_patched} of {panel.n}" if panel.n_patched else "no patch needed")
 
 
 def draw_patch(axes: Axes, panel: PatchPanel) -> None:
@@ -255,19 +218,17 @@ def draw_patch(axes: Axes, panel: PatchPanel) -> None:
 
 
 def _legend_handles(class_names: Sequence[str]) -> list[Line2D]:
-    handles = legend_handles(class_names)
+    *points, key, boundary = legend_handles(class_names)
+    key.set_label("key")
+    boundary.set_label("P(class) = ½ after")
     star = legend_mark("*", 11, "patch", color=PAPER, markeredgecolor=INK, markeredgewidth=1.0)
-    handles[-1].set_label("P(class) = ½ after")
     before = Line2D([], [], color=QUIET, linewidth=0.9, linestyle="dashed", label="before")
-    handles[4].set_label("key")
-    return [*handles[:5], star, handles[5], before]
+    return [*points, key, star, boundary, before]
 
 
-def _caption(panels: Sequence[PatchPanel]) -> str:
-    seeds = {panel.n for panel in panels}
-    if seeds == {1}:
-        return "accuracies in % before → after the patch"
-    return (
-        f"accuracies in % before → after the patch, mean ± std over the seeds that needed it, of {seeds_label(seeds)}; "
-        "the pictures show the lowest of these seeds"
-    )
+def _caption(seeds: set[int]) -> str:
+    words = "accuracies in % before → after the patch"
+    if seeds != {1}:
+        words += f", mean ± std over the seeds that needed it, of {seeds_label(seeds)}; "
+        words += "the pictures show the lowest of these seeds"
+    return words

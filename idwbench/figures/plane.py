@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, diverging, fade, new_page
-from idwbench.report.labels import count_label
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, fade, new_page
 from idwbench.runs.kinds.models import ModelConfig
 
 __all__ = [
@@ -25,17 +24,15 @@ __all__ = [
     "PlaneData",
     "PlanePicture",
     "Points",
+    "RowLabel",
     "draw_boundary",
     "draw_empty",
     "draw_note",
     "draw_plane",
-    "label_column",
-    "label_row",
+    "draw_plane_grid",
     "legend_handles",
     "legend_mark",
-    "outside_label",
     "plane_data",
-    "plane_page",
     "plane_picture",
 ]
 
@@ -43,13 +40,13 @@ GRID = 160  # points of the grid of predictions in each direction
 _MARGIN = 0.35  # around the data, in its own units
 _WIDTH, _RIGHT = 10.0, 0.1  # inches
 _BLUE, _ORANGE = class_colour(0), class_colour(1)
-_REGIONS: LinearSegmentedColormap = diverging(
-    "idwbench_regions", to_hex(fade(_BLUE, 0.34)), "#F8F8F6", to_hex(fade(_ORANGE, 0.34))
-)
+_REGION_COLOURS = [to_hex(colour) for colour in (fade(_BLUE, 0.34), "#F8F8F6", fade(_ORANGE, 0.34))]
+_REGIONS = LinearSegmentedColormap.from_list("idwbench_regions", _REGION_COLOURS)
 
 # x minimum, x maximum, y minimum, y maximum
 Extent = tuple[float, float, float, float]
 Floats = NDArray[np.floating]
+Panel = TypeVar("Panel")
 
 
 @dataclass(frozen=True)
@@ -58,6 +55,15 @@ class Points:
 
     inputs: Floats
     labels: NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class RowLabel:
+    """The label of a row of panels, and lines `below` it."""
+
+    text: str
+    below: str = ""
+    colour: str = QUIET
 
 
 @dataclass(frozen=True)
@@ -121,35 +127,60 @@ def plane_picture(
     return PlanePicture(data.dataset.scaling.invert(keys), values, probability)
 
 
-def plane_page(
-    counts: tuple[int, int],
+def draw_plane_grid(
+    panels: Mapping[tuple[Any, Any], Panel],
+    rows: Mapping[Any, RowLabel],
+    columns: Mapping[Any, str],
+    draw: Callable[[Axes, Panel], None],
+    *,
     extent: Extent,
     caption: Sequence[str],
     legend: Sequence[Line2D],
-    *,
-    margin: float,
     widest: float,
     title: float,
-) -> tuple[Figure, NDArray[Any]]:
-    """Return a figure, at most 10 inches wide, and its axes, whose units are about equal.
+) -> Figure:
+    """Return a figure, at most 10 inches wide, with a panel for each row and column; the units of axes are about equal.
 
     Args:
-        counts: The numbers of rows and columns.
+        panels: What `draw` draws, by row and column; where there is none the panel says so.
+        rows: Labels of the rows.
+        columns: Labels of the columns.
+        draw: A function that draws one.
         extent: That of the data.
         caption: Sentences below the panels.
         legend: Marks of the legend.
-        margin: The width of the labels of rows, in inches.
-        widest: The largest width of a panel.
-        title: The height above each.
+        widest: The largest width of a panel, in inches.
+        title: The height above each, for what `draw` writes there.
     """
-    left, right, bottom, top = extent
-    panel = min((_WIDTH - margin - _RIGHT) / counts[1], widest)
-    height = counts[0] * (panel * (top - bottom) / (right - left) + title) + 0.3
-    figure, body = new_page(margin + _RIGHT + counts[1] * panel, height, caption, legend)
+    margin = 0.3 + max(
+        max(0.1 * len(row.text), *(0.072 * len(line) for line in row.below.split("\n"))) for row in rows.values()
+    )
+    panel = min((_WIDTH - margin - _RIGHT) / len(columns), widest)
+    height = len(rows) * (panel * (extent[3] - extent[2]) / (extent[1] - extent[0]) + title) + 0.3
+    figure, body = new_page(margin + _RIGHT + len(columns) * panel, height, caption, legend)
     engine = figure.get_layout_engine()
     assert isinstance(engine, ConstrainedLayoutEngine)
     engine.set(h_pad=0.06)
-    return figure, body.subplots(*counts, squeeze=False)
+    grid = body.subplots(len(rows), len(columns), squeeze=False)
+    for row, places in zip(rows, grid, strict=True):
+        for column, axes in zip(columns, places, strict=True):
+            if (row, column) in panels:
+                draw(axes, panels[row, column])
+            else:
+                draw_empty(axes)
+        _label_row(places[0], rows[row])
+    words: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 11.5, "weight": "bold"}
+    for text, axes in zip(columns.values(), grid[0], strict=True):
+        axes.annotate(text, (0.5, 1), (0, 72 * title - 3), xycoords="axes fraction", color=INK, **words)
+    return figure
+
+
+def _label_row(axes: Axes, label: RowLabel) -> None:
+    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "right"}
+    axes.annotate(label.text, (0, 0.5), (-9, 0), fontsize=11, weight="bold", color=INK, va="bottom", **place)
+    if label.below:
+        place |= {"va": "top", "linespacing": 1.35, "multialignment": "right"}
+        axes.annotate(label.below, (0, 0.5), (-9, -2), fontsize=8.5, color=label.colour, **place)
 
 
 def draw_plane(
@@ -158,8 +189,7 @@ def draw_plane(
     data: PlaneData,
     *,
     test: bool = True,
-    size: float = 7,
-    largest: float = 62,
+    scale: float = 1.0,
 ) -> int:
     """Draw predictions, points and keys, and return the number of keys outside the extent.
 
@@ -170,8 +200,7 @@ def draw_plane(
         picture: A model.
         data: Its points.
         test: Whether test points are drawn.
-        size: The area of a training point, in square points.
-        largest: The largest area of a diamond.
+        scale: Of the areas of points and keys.
     """
     probability = np.asarray(picture.probability, np.float64)
     style: dict[str, Any] = {"cmap": _REGIONS, "origin": "lower", "interpolation": "bilinear", "aspect": "auto"}
@@ -181,12 +210,12 @@ def draw_plane(
     for label in (0, 1):
         colour = class_colour(label)
         here = data.train.inputs[data.train.labels == label]
-        axes.scatter(here[:, 0], here[:, 1], s=size, color=colour, alpha=0.55, linewidths=0, zorder=2)
+        axes.scatter(here[:, 0], here[:, 1], s=7 * scale, color=colour, alpha=0.55, linewidths=0, zorder=2)
         if test:
             here = data.test.inputs[data.test.labels == label]
-            axes.scatter(here[:, 0], here[:, 1], s=2.9 * size, marker="x", color=colour, linewidths=1.1, zorder=3)
+            axes.scatter(here[:, 0], here[:, 1], s=20 * scale, marker="x", color=colour, linewidths=1.1, zorder=3)
     _draw_frame(axes)
-    return _draw_keys(axes, picture, data.extent, largest)
+    return _draw_keys(axes, picture, data.extent, 62 * scale)
 
 
 def draw_boundary(axes: Axes, probability: Floats, extent: Extent, style: str = "solid") -> None:
@@ -217,11 +246,6 @@ def draw_note(axes: Axes, text: str, *, size: float = 7.5) -> None:
         axes.text(0.015, 0.03, text, fontsize=size, color=INK, bbox=box, **place)
 
 
-def outside_label(n: int) -> str:
-    """Return ``2 keys outside``, or nothing."""
-    return f"{count_label(n, 'key')} outside" if n else ""
-
-
 def _draw_frame(axes: Axes) -> None:
     axes.set(xticks=[], yticks=[])
     for spine in axes.spines.values():
@@ -232,21 +256,6 @@ def draw_empty(axes: Axes, text: str = "no run") -> None:
     """Draw a frame with `text` in its middle."""
     _draw_frame(axes)
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", fontsize=9, color=QUIET)
-
-
-def label_column(axes: Axes, text: str, *, size: float = 12, above: float = 18) -> None:
-    """Write `text` above a panel, `above` points over its upper edge."""
-    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center"}
-    axes.annotate(text, (0.5, 1), (0, above), fontsize=size, weight="bold", color=INK, **place)
-
-
-def label_row(axes: Axes, text: str, below: str = "", *, size: float = 11.5, colour: str = QUIET) -> None:
-    """Write `text` left of a panel, and `below` under it."""
-    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "right"}
-    axes.annotate(text, (0, 0.5), (-9, 0), fontsize=size, weight="bold", color=INK, va="bottom", **place)
-    if below:
-        place |= {"va": "top", "linespacing": 1.35, "multialignment": "right"}
-        axes.annotate(below, (0, 0.5), (-9, -2), fontsize=8.5, color=colour, **place)
 
 
 def legend_mark(marker: str, size: float, label: str, **style: Any) -> Line2D:

@@ -13,11 +13,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
-from idwbench.figures.power_epsilon import PowerEpsilon, absence_label, collect_grid
-from idwbench.figures.registry import figure_of_runs
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, Drawing, new_page
+from idwbench.figures.power_epsilon import absence_label, collect_grid
+from idwbench.figures.style import INK, PAPER, QUIET, Drawing, new_page
+from idwbench.report.frame import Row
 from idwbench.report.statistics import Statistic, statistic
 from idwbench.results.records import StoredRun
 from idwbench.runs.metrics import METRICS, headline_metric
@@ -39,6 +38,7 @@ __all__ = [
 # Metrics of the quality of prototypes, on the training data.
 QUALITY = ("relative_coverage", "key_distance", "dead_keys")
 _CELL_WIDTH, _CELL_HEIGHT = 0.88, 0.48  # inches
+_BRIGHT = 0.5  # lightness of a cell from which its words are dark
 _LOGARITHMIC = 50.0  # ratio of the largest to the smallest mean from which colours are logarithmic
 _CAPTION = "mean ± sample standard deviation over n seeds; light: better"
 
@@ -72,7 +72,6 @@ class HeatMap:
     cells: Mapping[tuple[float, float], HeatCell]
 
 
-@figure_of_runs("power_epsilon_heatmap")
 def power_epsilon_heatmap_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
     """The headline metric and the quality of prototypes over power and epsilon, mean ± std over seeds.
 
@@ -91,24 +90,22 @@ def collect_heat_maps(runs: Sequence[StoredRun]) -> tuple[list[HeatMap], str, tu
     """
     grid = collect_grid(runs)
     headline = headline_metric(grid.section.dataset_config.task).name
-    stored = {key for complete in grid.runs.values() for run in complete for key in run.metrics}
+    stored = {key for row in grid.rows.values() for run in row.complete for key in run.metrics}
     split = "holdout" if ("holdout", headline) in stored else "test"
     shown = [(split, headline), *(("train", name) for name in QUALITY if ("train", name) in stored)]
     missing = [name for name in QUALITY if ("train", name) not in stored]
     left_out = (f"not drawn: {', '.join(missing)}, which no run has",) if missing else ()
-    return [_heat_map(grid, split, name) for split, name in shown], grid.source, (*grid.left_out, *left_out)
+    return [_heat_map(grid.rows, split, name) for split, name in shown], grid.source, (*grid.left_out, *left_out)
 
 
-def _heat_map(grid: PowerEpsilon, split: str, name: str) -> HeatMap:
-    definition = METRICS.get(name)
-    percent = definition is not None and definition.percent
+def _heat_map(rows: Mapping[tuple[float, float], Row], split: str, name: str) -> HeatMap:
     cells = {}
-    for place, row in grid.rows.items():
-        values = {number: run.metric(name, split) for number, run in enumerate(grid.runs[place])}
+    for place, row in rows.items():
+        values = {number: run.metric(name, split) for number, run in enumerate(row.complete)}
         cells[place] = HeatCell(statistic(values), row.n_diverged, row.n)
-    words = name.replace("_", " ") + (" in %" if percent else "")
-    title = words if name in QUALITY else f"{split} {words}"
-    return HeatMap(title, percent, definition is not None and definition.higher_is_better, cells)
+    metric = METRICS[name]
+    words = name.replace("_", " ") + (" in %" if metric.percent else "")
+    return HeatMap(words if name in QUALITY else f"{split} {words}", metric.percent, metric.higher_is_better, cells)
 
 
 def draw_heat_maps(maps: Sequence[HeatMap], source: str = "") -> Figure:
@@ -130,11 +127,17 @@ def draw_heat_maps(maps: Sequence[HeatMap], source: str = "") -> Figure:
 
 
 def _draw_map(axes: Axes, one: HeatMap, powers: Sequence[float], epsilons: Sequence[float]) -> None:
+    cells = [[one.cells.get((power, epsilon), HeatCell()) for epsilon in epsilons] for power in powers]
+    means = np.array([[cell.statistic.mean if cell.statistic else np.nan for cell in row] for row in cells])
     norm = colour_scale(one)
-    for row, power in enumerate(powers):
-        for column, epsilon in enumerate(epsilons):
-            _draw_cell(axes, one, one.cells.get((power, epsilon), HeatCell()), (column, row), norm)
-    axes.set(xlim=(0, len(epsilons)), ylim=(len(powers), 0))
+    colours = matplotlib.colormaps["cividis" if one.higher_is_better else "cividis_r"].with_extremes(bad="#F7F7F7")
+    # The page of a figure is white: edges are gaps between cells.
+    axes.pcolormesh(np.ma.masked_invalid(means), cmap=colours, norm=norm, edgecolors=PAPER, linewidth=1)
+    axes.invert_yaxis()
+    for (row, column), mean in np.ndenumerate(means):
+        share = float(norm(mean))
+        is_light = np.isnan(mean) or (share if one.higher_is_better else 1 - share) > _BRIGHT
+        _write_cell(axes, cells[row][column], (column + 0.5, row + 0.5), INK if is_light else PAPER, one.percent)
     axes.set_xticks(np.arange(len(epsilons)) + 0.5, [f"{epsilon:g}" for epsilon in epsilons])
     axes.set_yticks(np.arange(len(powers)) + 0.5, [f"{power:g}" for power in powers])
     axes.tick_params(length=0, labelsize=9, colors=INK)
@@ -144,26 +147,17 @@ def _draw_map(axes: Axes, one: HeatMap, powers: Sequence[float], epsilons: Seque
     direction = "" if one.higher_is_better else "lower is better"
     notes = filter(None, (direction, "logarithmic colours" if isinstance(norm, LogNorm) else ""))
     axes.set_title(", ".join(notes), loc="right", fontsize=8, color=QUIET)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
 
 
-def _draw_cell(axes: Axes, one: HeatMap, cell: HeatCell, place: tuple[int, int], norm: Normalize) -> None:
-    column, row = place
-    found = cell.statistic
-    colours = matplotlib.colormaps["cividis" if one.higher_is_better else "cividis_r"]
-    colour = colours(norm(found.mean)) if found else (0.97, 0.97, 0.97, 1.0)
-    hatch = "///" if found is None and cell.n_diverged and not cell.n_complete else None
-    axes.add_patch(Rectangle(place, 1, 1, facecolor=colour, edgecolor=RULE if hatch else PAPER, hatch=hatch))
-    centred: dict[str, Any] = {"ha": "center", "va": "center"}
-    if found is None:
-        background = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5} if hatch else None
-        axes.text(column + 0.5, row + 0.5, cell.absence, fontsize=7.5, color=QUIET, bbox=background, **centred)
+def _write_cell(axes: Axes, cell: HeatCell, centre: tuple[float, float], ink: str, percent: bool) -> None:
+    place: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "center"}
+    if cell.statistic is None:
+        axes.annotate(cell.absence, centre, (0, 0), fontsize=7.5, color=QUIET, **place)
         return
-    ink = _readable(colour)
-    axes.text(column + 0.5, row + 0.38, number_label(found, percent=one.percent), fontsize=8, color=ink, **centred)
-    count = f"n={found.n}" + (f", {cell.n_diverged} diverged" if cell.n_diverged else "")
-    axes.text(column + 0.5, row + 0.73, count, fontsize=6.5, color=ink, **centred)
+    axes.annotate(number_label(cell.statistic, percent=percent), centre, (0, 5), fontsize=8, color=ink, **place)
+    count = f"n={cell.statistic.n}" + (f", {cell.n_diverged} diverged" if cell.n_diverged else "")
+    axes.annotate(count, centre, (0, -7), fontsize=6.5, color=ink, **place)
 
 
 def colour_scale(one: HeatMap) -> Normalize:
@@ -187,8 +181,3 @@ def number_label(found: Statistic, *, percent: bool) -> str:
         if not -4 <= magnitude < 5:
             return " ± ".join(f"{number:.1e}" for number in numbers)
     return " ± ".join(f"{number:.{decimals}f}" for number in numbers)
-
-
-def _readable(colour: tuple[float, float, float, float]) -> str:
-    red, green, blue = colour[:3]
-    return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else PAPER

@@ -1,9 +1,13 @@
-"""The figures by name; each file of this folder that has one registers it."""
+"""The figures by name: functions ``NAME_figure`` in the files of this folder that return a `Drawing`.
+
+They have the arguments ``(store, runs, data_dir)``, or none if they draw formulas.
+"""
 
 from __future__ import annotations
 
+import inspect
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,17 +16,29 @@ from matplotlib.figure import Figure
 
 from idwbench import figures
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.figures.registry import FIGURES, FORMULAS
 from idwbench.figures.style import Drawing
 from idwbench.results.records import StoredRun
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["FIGURES", "FORMULAS", "check_figure_name", "draw_stored", "stored_drawing"]
+__all__ = ["FIGURES", "FORMULAS", "check_figure_name", "collect_figures", "draw_stored", "stored_drawing"]
 
-for _module in pkgutil.iter_modules(figures.__path__):
-    import_module(f"{figures.__name__}.{_module.name}")
+
+def collect_figures() -> dict[str, Callable[..., Drawing]]:
+    """Return the functions of the figures by name."""
+    collected = {}
+    for file in pkgutil.iter_modules(figures.__path__):
+        if file.name != "stored":
+            for name, function in vars(import_module(f"{figures.__name__}.{file.name}")).items():
+                if name.endswith("_figure") and function.__annotations__.get("return") == Drawing.__name__:
+                    collected[name.removesuffix("_figure")] = function
+    return collected
+
+
+FIGURES = collect_figures()
+# Drawn without runs.
+FORMULAS = {name: function for name, function in FIGURES.items() if not inspect.signature(function).parameters}
 
 
 def check_figure_name(name: str) -> None:
@@ -38,7 +54,7 @@ def stored_drawing(name: str, store: Results, runs: Sequence[StoredRun], data_di
         ConfigError: unknown figure, no complete run, or the figure does not support this data set.
     """
     check_figure_name(name)
-    return FIGURES[name](store, runs, data_dir)
+    return FORMULAS[name]() if name in FORMULAS else FIGURES[name](store, runs, data_dir)
 
 
 def draw_stored(name: str, store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Figure:

@@ -10,12 +10,11 @@ import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
@@ -25,11 +24,13 @@ from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.files import write_file
 
+if TYPE_CHECKING:
+    from idwbench.report.statistics import Statistic
+
 __all__ = [
     "CLASS_COLOURS",
     "FIGURE_SUFFIXES",
     "INK",
-    "LEGEND",
     "PAPER",
     "QUIET",
     "RULE",
@@ -37,8 +38,9 @@ __all__ = [
     "check_figure_path",
     "class_colour",
     "clean_text",
-    "diverging",
+    "draw_legend",
     "fade",
+    "legend_columns",
     "method_colour",
     "new_page",
     "percent_label",
@@ -46,7 +48,6 @@ __all__ = [
     "save_figure",
     "seeds_label",
     "style_axes",
-    "wrapped_lines",
 ]
 
 # Okabe and Ito's palette for colour-blind readers, in part darkened.
@@ -61,9 +62,7 @@ QUIET = "#66727F"
 RULE = "#CBD2D9"
 PAPER = "#FFFFFF"
 _MARGIN = 0.05  # inches around a page
-
-# Of a legend below the panels.
-LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 8.5, "labelcolor": INK, "borderaxespad": 0}
+_SMALL = 8.5  # points of captions and legends
 
 FIGURE_SUFFIXES = (".pdf", ".png", ".svg")
 # No dates and versions, so that the files are reproducible.
@@ -88,9 +87,9 @@ def method_colour(name: str) -> str:
     return _METHOD_COLOURS[place % len(_METHOD_COLOURS)]
 
 
-def percent_label(mean: float, std: float | None = None) -> str:
-    """Return ``97.5 ± 1.2`` for fractions, in percent."""
-    return " ± ".join(f"{100 * number:.1f}" for number in (mean, std) if number is not None)
+def percent_label(measured: Statistic) -> str:
+    """Return ``97.5 ± 1.2`` for a fraction, in percent."""
+    return " ± ".join(f"{100 * number:.1f}" for number in (measured.mean, measured.std) if number is not None)
 
 
 def seeds_label(counts: Collection[int]) -> str:
@@ -110,29 +109,6 @@ def fade(colour: str, strength: float) -> tuple[float, float, float]:
     return (red, green, blue)
 
 
-def diverging(name: str, low: str, middle: str, high: str) -> LinearSegmentedColormap:
-    """Return a colour map from `low` over `middle` to `high`."""
-    return LinearSegmentedColormap.from_list(name, [low, middle, high])
-
-
-def wrapped_lines(sentences: Sequence[str], width: float, size: float = 8.5) -> list[str]:
-    """Return the lines of a caption that fit in `width` inches at `size` points.
-
-    Each sentence begins a line. It is broken after a semicolon, or between words if a clause is longer than a line.
-    """
-    columns = int(72 * width / (0.53 * size)) - 2
-    lines: list[str] = []
-    for sentence in filter(None, sentences):
-        parts: list[str] = []
-        for clause in sentence.split("; "):
-            if parts and len(parts[-1]) + 2 + len(clause) <= columns:
-                parts[-1] += f"; {clause}"
-            else:
-                parts.append(clause)
-        lines += [line for part in parts for line in textwrap.wrap(part, columns)]
-    return lines
-
-
 def style_axes(axes: Axes, *, label_size: float = 8.5, has_grid: bool = True) -> None:
     """Draw axes on the left and at the bottom alone, with quiet labels and, if wanted, a grid below the data."""
     axes.tick_params(labelsize=label_size, colors=QUIET, which="both")
@@ -144,7 +120,7 @@ def style_axes(axes: Axes, *, label_size: float = 8.5, has_grid: bool = True) ->
 
 
 def new_page(
-    width: float, height: float, caption: Sequence[str] = (), legend: Sequence[Line2D] = (), size: float = 8.5
+    width: float, height: float, caption: Sequence[str] = (), legend: Sequence[Line2D] = ()
 ) -> tuple[Figure, SubFigure]:
     """Return a figure, and the part of it above the caption, in which a figure's panels are drawn.
 
@@ -153,30 +129,33 @@ def new_page(
     Args:
         width: Of the figure, in inches.
         height: Of the panels with their titles and labels, in inches; the legend and the caption are added to it.
-        caption: Sentences below the panels, see `wrapped_lines`.
+        caption: Sentences below the panels; each begins a line.
         legend: Marks of a legend between the panels and the caption.
-        size: Of the letters of the caption, in points.
     """
-    lines = wrapped_lines(caption, width, size)
-    columns = _legend_columns(legend, width)
+    characters = int(72 * width / (0.53 * _SMALL)) - 2
+    lines = [line for sentence in filter(None, caption) for line in textwrap.wrap(sentence, characters)]
+    columns = legend_columns(legend, width)
     height += 2 * _MARGIN + 0.2 * -(-len(legend) // columns) + 0.165 * len(lines)
     around = (_MARGIN / width, _MARGIN / height, 1 - 2 * _MARGIN / width, 1 - 2 * _MARGIN / height)
     figure = Figure(figsize=(width, height), facecolor=PAPER, layout=ConstrainedLayoutEngine(rect=around))
-    figure.supxlabel("\n".join(lines), fontsize=size, color=QUIET, linespacing=1.3)
+    figure.supxlabel("\n".join(lines), fontsize=_SMALL, color=QUIET, linespacing=1.3)
     body = figure.add_subfigure(figure.add_gridspec()[0])
     if legend:
-        spacing = {"handlelength": 2.4, "handletextpad": 0.5, "columnspacing": 1.4}
-        body.legend(handles=legend, loc="outside lower center", ncols=columns, **LEGEND, **spacing)
+        draw_legend(body, legend, columns)
     return figure, body
 
 
-def _legend_columns(handles: Sequence[Line2D], width: float) -> int:
-    """Return the largest number of columns of a legend that fits in `width` inches."""
-    lengths = np.array([len(str(handle.get_label())) for handle in handles])
-    for columns in range(len(handles), 1, -1):
-        if sum(0.5 + 0.07 * part.max() for part in np.array_split(lengths, columns)) <= width:
-            return columns
-    return 1
+def draw_legend(part: SubFigure, handles: Sequence[Line2D], columns: int) -> None:
+    """Draw a legend below the panels of a part of a figure."""
+    style = {"ncols": columns, "frameon": False, "fontsize": _SMALL, "labelcolor": INK}
+    style |= {"handlelength": 2.4, "handletextpad": 0.5, "columnspacing": 1.4, "borderaxespad": 0}
+    part.legend(handles=handles, loc="outside lower center", **style)
+
+
+def legend_columns(handles: Sequence[Line2D], width: float) -> int:
+    """Return the number of columns of a legend that fit in `width` inches."""
+    longest = max((len(str(handle.get_label())) for handle in handles), default=0)
+    return min(max(int(width / (0.5 + 0.07 * longest)), 1), max(len(handles), 1))
 
 
 def clean_text(text: str) -> str:

@@ -2,72 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention.records import ParameterValue
 from idwbench.attention.scores import get_method
-from idwbench.figures.lines import Line
-from idwbench.figures.registry import figure_of_formulas
-from idwbench.figures.style import INK, RULE, Drawing, method_colour, new_page, style_axes
+from idwbench.figures.lines import Axis, Line, Panel, PanelRow, draw_rows
+from idwbench.figures.style import RULE, Drawing, method_colour
 
-__all__ = ["collect_weights", "first_key_weight", "weights_figure", "weights_p1_figure"]
+__all__ = ["first_key_weight", "weights_figure", "weights_p1_figure"]
 
 EPSILON = 1e-3
 _FARTHEST, _POINTS = 5.0, 1001
-
-
-@dataclass(frozen=True)
-class _Score:
-    """A score of the figure; with `root` it is taken of √d."""
-
-    method: str
-    formula: str
-    dash: Any
-    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
-    root: bool = False
-
-
-_SQUARES = (
-    _Score("neg_dist", "−d²", ":", {"power": 2.0}),
-    _Score("gaussian", "exp(−d²/2)", "--", {"sigma_squared": 2.0}),
-    _Score("inv_dist", "1/(ε + d²)", "-.", {"power": 2.0, "epsilon": EPSILON}),
-    _Score("idw", "−log(ε + d²)", "-", {"power": 2.0, "epsilon": EPSILON}),
-)
+_DASHES = {"neg_dist": ":", "gaussian": "--", "inv_dist": "-.", "idw": "-"}
+_SQUARES = {
+    "neg_dist": "−d²",
+    "gaussian": "exp(−d²/2)",
+    "inv_dist": "1/(ε + d²)",
+    "idw": "−log(ε + d²)",
+}
 # As the authors' notebook draws it: the score of neg_dist keeps its square, and exp(−d/2) is the Gaussian of √d.
-_DISTANCES = (
-    _Score("neg_dist", "−d²", ":", {"power": 2.0}),
-    _Score("gaussian", "exp(−d/2)", "--", {"sigma_squared": 2.0}, root=True),
-    _Score("inv_dist", "1/(ε + d)", "-.", {"power": 1.0, "epsilon": EPSILON}),
-    _Score("idw", "−log(ε + d)", "-", {"power": 1.0, "epsilon": EPSILON}),
-)
+_DISTANCES = {
+    "neg_dist": "−d²",
+    "gaussian": "exp(−d/2)",
+    "inv_dist": "1/(ε + d)",
+    "idw": "−log(ε + d)",
+}
 
 
-@figure_of_formulas("weights")
 def weights_figure() -> Drawing:
     """The weight of one of two keys against its distance for p = 2, the other at distance 1 (the paper's Figure 1)."""
-    return _draw(collect_weights(_SQUARES), "as in the paper's text")
+    return _draw(_SQUARES, 2.0, "as in the paper's text")
 
 
-@figure_of_formulas("weights_p1")
 def weights_p1_figure() -> Drawing:
     """The same as the authors' notebook draws it: p = 1 for all scores but −d²."""
-    return _draw(collect_weights(_DISTANCES), "p = 1 as in the authors' notebook, beside −d²")
-
-
-def collect_weights(scores: Sequence[_Score] = _SQUARES) -> list[Line]:
-    """Return for each score the weight of a key by its distance; the label is the method with its formula."""
-    distance = np.linspace(0.0, _FARTHEST, _POINTS)
-    lines = []
-    for score in scores:
-        weight = first_key_weight(score.method, score.parameters, np.sqrt(distance) if score.root else distance)
-        label = f"{score.method}:  {score.formula}"
-        lines.append(Line(label, method_colour(score.method), score.dash, distance, weight[np.newaxis]))
-    return lines
+    return _draw(_DISTANCES, 1.0, "p = 1 as in the authors' notebook, beside −d²")
 
 
 def first_key_weight(
@@ -86,18 +58,21 @@ def first_key_weight(
     return np.asarray(attention_weights(record, scores)[:, 0, 0].numpy())
 
 
-def _draw(lines: Sequence[Line], which: str) -> Drawing:
+def _draw(formulas: Mapping[str, str], power: float, which: str) -> Drawing:
+    distance = np.linspace(0.0, _FARTHEST, _POINTS)
+    lines = []
+    for method, formula in formulas.items():
+        given = {"power": 2.0 if method == "neg_dist" else power, "epsilon": EPSILON, "sigma_squared": 2.0}
+        parameters = {one.name: given[one.name] for one in get_method(method).parameters}
+        is_root = method == "gaussian" and power == 1.0
+        weight = first_key_weight(method, parameters, np.sqrt(distance) if is_root else distance)
+        style = (method_colour(method), _DASHES[method])
+        lines.append(Line(f"{method}:  {formula}", *style, distance, weight[np.newaxis]))
     caption = f"two keys, the second at distance 1; weights are the softmax of the scores; ε = {EPSILON:g}; {which}"
-    figure, body = new_page(6.6, 4.4, [caption])
-    axes = body.subplots()
+    x = Axis("distance d of the first key", limits=(0, _FARTHEST))
+    y = Axis("weight of the first key", limits=(-0.02, 1.04))
+    figure = draw_rows([PanelRow("", y, [Panel("", lines)])], x, [caption], height=3.2)
     # All weights are ½ at distance 1.
-    axes.axhline(0.5, color=RULE, linewidth=0.9, zorder=1)
-    axes.axvline(1.0, color=RULE, linewidth=0.9, zorder=1)
-    for line in lines:
-        axes.plot(line.x, line.values[0], color=line.colour, linestyle=line.dash, linewidth=2.0, label=line.label)
-    axes.set(xlim=(0, _FARTHEST), ylim=(-0.02, 1.04), yticks=np.linspace(0, 1, 6))
-    axes.set_xlabel("distance d of the first key", fontsize=10, color=INK)
-    axes.set_ylabel("weight of the first key", fontsize=10, color=INK)
-    style_axes(axes, label_size=9, has_grid=False)
-    axes.legend(loc="upper right", frameon=False, fontsize=10, labelcolor=INK, handlelength=3.2, borderaxespad=0.2)
+    figure.axes[0].axhline(0.5, color=RULE, linewidth=0.9, zorder=1)
+    figure.axes[0].axvline(1.0, color=RULE, linewidth=0.9, zorder=1)
     return Drawing(figure)

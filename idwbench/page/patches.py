@@ -70,7 +70,7 @@ def _in_plane(
 def _plane_case(panel: PatchPanel, data: PlaneData) -> Case:
     picture = panel.picture
     assert picture is not None
-    before, after = (percent_label(one.mean, one.std) for one in panel.test)
+    before, after = (percent_label(one) for one in panel.test)
     states = []
     for label, probability, text in (
         ("before", picture.before.probability, f"test accuracy {before} %"),
@@ -98,7 +98,7 @@ def _plane_svg(panel: PatchPanel, shown: PlanePicture, data: PlaneData) -> str:
     left, right, bottom, top = data.extent
     figure = Figure(figsize=(_WIDTH, _WIDTH * (top - bottom) / (right - left)), layout="constrained")
     axes = figure.subplots()
-    draw_plane(axes, shown, data, test=False, size=5, largest=45)
+    draw_plane(axes, shown, data, test=False, scale=0.7)
     draw_patch(axes, panel)
     return svg_picture(figure)
 

@@ -199,15 +199,17 @@ def test_what_a_figure_leaves_out_is_named_on_stderr(swept, monkeypatch):
 
 
 def test_the_lowest_of_several_seeds_is_drawn(swept, monkeypatch):
-    drawn = []
-    monkeypatch.setattr("idwbench.figures.moons.draw_moons", lambda moons: drawn.extend(moons.panels) or Figure())
+    drawn = {}
+    monkeypatch.setattr(
+        "idwbench.figures.moons.draw_plane_grid", lambda panels, *_, **__: drawn.update(panels) or Figure()
+    )
     assert swept("figure moons --table small --method idw").exit_code == 0
     store = Results("results/idwbench.db", read_only=True)
     runs = store.find_runs(sweep="small", methods=["idw"])
-    for panel in drawn:
-        seeds = {run.config.seed: run for run in runs if run.config.model.prototypes == panel.prototypes}
-        np.testing.assert_array_equal(panel.picture.values, store.load_arrays(seeds[0].run_key)["values"])
-        assert panel.test.mean == pytest.approx(np.mean([run.metric("accuracy") for run in seeds.values()]))
+    for (_, prototypes), (row, picture) in drawn.items():
+        seeds = {run.config.seed: run for run in runs if run.config.model.prototypes == prototypes}
+        np.testing.assert_array_equal(picture.values, store.load_arrays(seeds[0].run_key)["values"])
+        assert row.statistics["test"].mean == pytest.approx(np.mean([run.metric("accuracy") for run in seeds.values()]))
     assert len(drawn) == 2
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.results import CurvePoint
 
 SCALING = Scaling(np.asarray(10.0), np.asarray(2.0))
+ARRAYS = {"keys": np.arange(6, dtype=np.float32).reshape(3, 2) / 5, "values": np.eye(2, dtype=np.float32)[[0, 1, 1]]}
+# The figures that load a data set.
+_LOADING = ("keys", "key_history", "moons", "network_keys", "patches", "power_epsilon")
 
 
 @dataclass
@@ -26,7 +30,7 @@ class Store:
 
     arrays: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)
     curves: Mapping[str, list[CurvePoint]] = field(default_factory=dict)
-    default: Mapping[str, NDArray[Any]] | None = None
+    default: Mapping[str, NDArray[Any]] | None = field(default_factory=lambda: ARRAYS)
 
     def load_arrays(self, run_key: str) -> Mapping[str, NDArray[Any]]:
         found = self.arrays.get(run_key, self.default)
@@ -51,7 +55,9 @@ def made_run(config: RunConfig, test: float = 0.9, state: str = "complete", **me
     )
 
 
-def made_dataset(features: int = 2, image_shape: tuple[int, int] | None = None) -> Dataset:
+def made_dataset(
+    features: int = 2, image_shape: tuple[int, int] | None = None, class_names: tuple[str, ...] = ("upper", "lower")
+) -> Dataset:
     inputs = np.random.default_rng(0).normal(size=(8, features)).astype(np.float32)
     split = Split(inputs, np.arange(8) % 2)
     config = run_config("two_moons").dataset
@@ -62,9 +68,17 @@ def made_dataset(features: int = 2, image_shape: tuple[int, int] | None = None) 
         holdout=None,
         scaling=SCALING,
         image_shape=image_shape,
-        class_names=("upper", "lower"),
+        class_names=class_names,
         sha256="0" * 64,
     )
+
+
+def use_dataset(monkeypatch: pytest.MonkeyPatch, dataset: Dataset | None = None) -> Dataset:
+    """Let all figures load this data set, by default images of 1 × 2 pixels that are also points in the plane."""
+    used = dataset or made_dataset(image_shape=(1, 2))
+    for name in _LOADING:
+        monkeypatch.setattr(f"idwbench.figures.{name}.load_dataset", lambda config, data_dir: used)
+    return used
 
 
 def words(figure: Figure) -> list[str]:

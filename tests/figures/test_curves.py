@@ -44,11 +44,12 @@ def test_a_row_for_each_metric_a_column_for_each_number_and_a_colour_for_each_me
     assert_no_words_overlap(figure)
 
 
-def test_the_settings_of_a_single_method_have_colours_up_to_ten() -> None:
-    drawing = drawn([run for power in range(1, 13) for run in stored(power=power)])
+def test_the_settings_of_a_single_method_have_colours_and_then_dashes() -> None:
+    drawing = drawn([run for power in range(1, 43) for run in stored(power=power)])
     lines = drawing.figure.axes[0].get_lines()
-    assert len({line.get_color() for line in lines}) == len(lines) == 10
-    assert drawing.left_out == ("not drawn: 2 settings (idw p=11, ε=0.001, …)",)
+    assert [line.get_linestyle() for line in lines[:11]] == ["-"] * 10 + ["--"]
+    assert len({line.get_color() for line in lines[:10]}) == 10 and len(lines) == 40
+    assert drawing.left_out == ("not drawn: 2 settings (idw p=41, ε=0.001, …)",)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import pytest
 from made import assert_no_words_overlap, words
 
 from idwbench.attention.kernels import KERNELS
-from idwbench.figures.kernel_regression import estimates_figure, kernels_figure
+from idwbench.figures.kernel_regression import kernel_regression_figure, kernels_figure
 from idwbench.figures.style import save_figure
 from idwbench.figures.weights import EPSILON, weights_figure, weights_p1_figure
 
@@ -63,7 +63,7 @@ def test_each_line_is_its_kernel() -> None:
 
 
 def test_the_estimates_are_the_weights_below_times_the_data(tmp_path) -> None:
-    figure = estimates_figure().figure
+    figure = kernel_regression_figure().figure
     above, below = figure.axes[: len(KERNELS)], figure.axes[len(KERNELS) :]
     for name, top, bottom in zip(KERNELS, above, below, strict=True):
         assert top.get_title().startswith(name)
@@ -75,5 +75,5 @@ def test_the_estimates_are_the_weights_below_times_the_data(tmp_path) -> None:
     assert {"data", "truth", "estimate", "query", "key, in order"} <= set(words(figure))
     assert_no_words_overlap(figure)
     for name in ("a.svg", "b.svg"):
-        save_figure(estimates_figure().figure, tmp_path / name)
+        save_figure(kernel_regression_figure().figure, tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()

@@ -8,7 +8,6 @@ from made import assert_no_words_overlap, words
 
 import idwbench
 from idwbench.data.loading import load_dataset
-from idwbench.errors import ConfigError
 from idwbench.figures.key_history import key_history_figure
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
@@ -98,11 +97,3 @@ def test_points_in_the_plane_are_sized_by_their_shares_and_the_key_moves_along_a
     np.testing.assert_allclose(arrow.xy, history.keys[key], rtol=1e-6)
     np.testing.assert_allclose(arrow.xyann, history.initial[key], rtol=1e-6)
     assert_no_words_overlap(figure)
-
-
-def test_other_inputs_are_refused(tmp_path):
-    db = tmp_path / "results.db"
-    idwbench.train(run_config("sine", prototypes=2, epochs=1), db, engine="torch")
-    results = Results(db, read_only=True)
-    with pytest.raises(ConfigError, match="needs classes, and images or two features; sine"):
-        key_history_figure(results, results.find_runs())

@@ -9,9 +9,7 @@ import pytest
 from made import assert_no_words_overlap, words
 
 from idwbench.errors import ConfigError
-from idwbench.figures.lookup_scores import score_variance_figure, weight_entropy_figure
-from idwbench.figures.lookups import capacity_figure, recall_figure
-from idwbench.figures.stored import FIGURES
+from idwbench.figures.lookups import capacity_figure, recall_figure, score_variance_figure, weight_entropy_figure
 from idwbench.report.lookups import capacity_table, lookup_capacities, lookup_runs
 from idwbench.report.render import render
 from idwbench.results.records import StoredRun
@@ -171,11 +169,3 @@ def test_the_figure_of_variance_shows_the_theory_for_each_mean(stored) -> None:
     legend = words(figure)
     assert "theory: d σ⁴ + 2 σ² ‖μ‖²" in legend and not any("QK-norm" in text for text in legend)
     assert_no_words_overlap(figure)
-
-
-@pytest.mark.parametrize("name", ["recall", "capacity", "weight_entropy", "score_variance"])
-def test_a_figure_of_other_runs_is_refused_with_one_line(name: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        FIGURES[name](None, [])
-    assert caught.value.location == ("figure",)
-    assert "no run" in str(caught.value)

@@ -1,12 +1,9 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from made import Store, assert_no_words_overlap, made_run, words
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
-from idwbench.errors import ConfigError
 from idwbench.figures.patch_influence import patch_influence_figure
 from idwbench.figures.style import class_colour
 from idwbench.results.records import StoredRun
@@ -129,11 +126,3 @@ def test_the_spread_of_a_lone_bin_is_drawn() -> None:
 def test_no_words_overlap_in_a_full_figure() -> None:
     studies = [study(seed, epsilon=epsilon) for epsilon in (1e-3, 1e-2, 0.1, 1) for seed in range(2)]
     assert_no_words_overlap(drawn(studies, [arrays_of([0.5, 0.2, 0.1], (0, 1, 5, 20, 100))] * 8).figure)
-
-
-def test_without_studies_the_sweep_is_named_and_no_option() -> None:
-    unfinished = replace(study(), state="running")
-    with pytest.raises(ConfigError, match="no complete run of kind 'patch_study'") as caught:
-        drawn([made_run(run_config("two_moons")), unfinished], [{}, {}])
-    assert caught.value.hint == "run the sweep paper_patches_two_moons or paper_patches_mnist"
-    assert "--" not in str(caught.value) and "\n" not in str(caught.value)

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from made import Store, assert_no_words_overlap, words
 
-from idwbench.errors import ConfigError
 from idwbench.figures.stored import stored_drawing
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
@@ -71,12 +69,3 @@ def test_parameters_that_differ_are_in_the_labels() -> None:
     kernels = [run for run in runs() if run.config.model.kind == "kernel_regression"]
     drawing = stored_drawing("prototypes_needed", Store(), more + kernels)  # type: ignore[arg-type]
     assert set(lines(drawing.figure)) == {"idw p=2", "idw p=8"}
-
-
-def test_it_needs_both_kinds_of_runs() -> None:
-    networks = [run for run in runs() if run.config.model.kind == "prototypes"]
-    with pytest.raises(ConfigError, match="no run of kernel regression on the same data"):
-        stored_drawing("prototypes_needed", Store(), networks)  # type: ignore[arg-type]
-    kernels = [run for run in runs() if run.config.model.kind != "prototypes"]
-    with pytest.raises(ConfigError, match="no run of kind 'prototypes' is complete"):
-        stored_drawing("prototypes_needed", Store(), kernels)  # type: ignore[arg-type]

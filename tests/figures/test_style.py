@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
-from idwbench.figures.style import clean_text, new_page, save_figure, wrapped_lines
+from idwbench.figures.style import clean_text, new_page, save_figure
 
 
 def figure(text: str = "words") -> Figure:
@@ -66,9 +66,3 @@ def test_a_wrong_backend_is_refused_in_one_line() -> None:
     result = subprocess.run(program, env={**os.environ, "MPLBACKEND": "nope"}, capture_output=True, text=True)
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
     assert "MPLBACKEND: Key backend: 'nope' is not a valid value" in result.stderr
-
-
-def test_sentences_begin_a_line_and_are_broken_after_a_semicolon_or_between_words() -> None:
-    assert wrapped_lines(["one; two", "", "three"], 6) == ["one; two", "three"]
-    assert wrapped_lines(["a" * 20 + "; " + "b" * 20], 2.5) == ["a" * 20, "b" * 20]
-    assert wrapped_lines(["word " * 10], 2.5) == ["word " * 6 + "word", "word word word"]

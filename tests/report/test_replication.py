@@ -8,7 +8,7 @@ from statistics import stdev
 
 import pytest
 
-from idwbench.figures.runs import first_run, runs_of_row, select_runs_of_kind
+from idwbench.figures.runs import first_run, first_section
 from idwbench.report.frame import rows, run_table
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.render import render
@@ -115,11 +115,11 @@ def test_json_has_the_seeds_of_the_data() -> None:
 
 
 def test_figures_get_the_runs_on_all_data_and_draw_the_first() -> None:
-    selection = select_runs_of_kind(over_data(3)[::-1])
-    (section,) = selection.sections
-    runs = runs_of_row(selection.runs, section, section.rows[0])
-    assert len(runs) == 3
-    assert first_run(runs).config.dataset == section.dataset_config
+    runs = over_data(3)[::-1]
+    section, _ = first_section(runs, runs)
+    (row,) = section.rows
+    assert row.n == 3
+    assert first_run(row).config.dataset == section.dataset_config
     assert section.dataset_config.seed == 0
 
 

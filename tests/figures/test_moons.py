@@ -1,0 +1,158 @@
+"""Figures in the plane: predictions, points and keys of the paper's Figures 2 and 5, and heat maps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import matplotlib
+import numpy as np
+import pytest
+from made import SCALING, Store, assert_no_words_overlap, made_dataset, made_run, use_dataset, words
+from matplotlib.collections import PathCollection
+
+from idwbench.figures.plane import GRID, plane_data, plane_picture
+from idwbench.figures.power_epsilon_heatmap import HeatCell, HeatMap, collect_heat_maps, draw_heat_maps
+from idwbench.figures.stored import stored_drawing
+from idwbench.figures.style import class_colour
+from idwbench.report.statistics import statistic
+from idwbench.results.records import StoredRun
+from idwbench.runs.config import run_config
+
+KEYS = np.array([[-0.6, 0.1], [9.0, 9.0]], np.float32)
+VALUES = np.eye(2, dtype=np.float32)
+STORE = Store(default={"keys": KEYS, "values": VALUES})
+
+
+@pytest.fixture(autouse=True)
+def _data(monkeypatch) -> None:
+    use_dataset(monkeypatch, made_dataset())
+
+
+def runs(seeds=(0, 1), **settings: object) -> list[StoredRun]:
+    settings = {"prototypes": 2, **settings}
+    return [made_run(run_config("two_moons", seed=seed, **settings), 0.8 + seed / 10) for seed in seeds]
+
+
+def drawn(name: str, given: list[StoredRun]):
+    return stored_drawing(name, STORE, given)  # type: ignore[arg-type]
+
+
+def test_a_picture_has_keys_in_the_datas_own_units_and_the_probability_at_the_middles_of_cells() -> None:
+    data = plane_data(made_dataset())
+    picture = plane_picture(run_config("two_moons", prototypes=2).model, KEYS, VALUES, data)
+    np.testing.assert_allclose(picture.keys, SCALING.invert(KEYS), rtol=1e-6)
+    left, right, bottom, top = data.extent
+    middles = (np.arange(GRID) + 0.5) / GRID
+    x, y = np.meshgrid(left + (right - left) * middles, bottom + (top - bottom) * middles)
+    query = (np.stack([x, y], -1)[:, :, None] - SCALING.mean) / SCALING.std
+    weight = 1 / (1e-3 + ((query - KEYS.astype(np.float64)) ** 2).sum(-1))
+    logits = (weight / weight.sum(-1, keepdims=True)) @ VALUES
+    expected = 1 / (1 + np.exp(logits[..., 0] - logits[..., 1]))
+    np.testing.assert_allclose(picture.probability, expected, atol=2e-6)
+
+
+def test_a_panel_shows_points_keys_regions_and_means_over_seeds() -> None:
+    figure = drawn("moons", runs(seeds=(3, 1, 2), method="gaussian")).figure
+    (axes,) = figure.axes
+    (region,) = axes.images
+    data = plane_data(made_dataset())
+    assert (region.origin, tuple(region.get_extent())) == ("lower", data.extent)
+    scatters = [collection for collection in axes.collections if type(collection) is PathCollection]
+    assert [len(s.get_offsets()) for s in scatters] == [4, 4, 4, 4, 1]
+    np.testing.assert_allclose(scatters[-1].get_offsets(), SCALING.invert(KEYS[:1]))
+    assert [matplotlib.colors.to_hex(colour) for colour in scatters[-1].get_facecolor()] == [class_colour(0).lower()]
+    assert {"gaussian", "σ²=2", "train 100.0 ± 0.0", "test 100.0 ± 10.0", "1 key outside"} <= set(words(figure))
+    assert {"class upper", "class lower"} <= set(words(figure))
+    assert any("mean ± std over 3 seeds" in text for text in words(figure))
+
+
+def test_moons_stand_in_a_row_for_each_method_and_a_column_for_each_number_and_the_best_of_a_column_is_bold() -> None:
+    given = [*runs(), *runs(method="inv_dist"), *runs(prototypes=3)]
+    given += [replace(run, metrics={key: 0.5 for key in run.metrics}) for run in runs(method="scaled_dot")]
+    figure = drawn("moons", given).figure
+    texts = words(figure)
+    assert {"2 prototypes", "3 prototypes", "p=2\nε=0.001", "1/√features", "no run"} <= set(texts)
+    assert texts.index("scaled_dot") < texts.index("inv_dist") < texts.index("idw")
+    assert len({round(axes.get_position().x0, 6) for axes in figure.axes}) == 2
+    weights = [axes._right_title.get_weight() for axes in figure.axes if axes.images]  # type: ignore[attr-defined]
+    assert weights == ["normal", "bold", "bold", "bold"]
+    assert "bold: best test accuracy of a column" in " ".join(texts)
+    assert_no_words_overlap(figure)
+    (alone,) = drawn("moons", runs()).figure.axes
+    assert alone._right_title.get_weight() == "normal"  # type: ignore[attr-defined]
+
+
+def test_a_paired_test_is_named(monkeypatch) -> None:
+    given = [*runs(seeds=range(6)), *runs(seeds=range(6), method="inv_dist")]
+    assert "not distinguishable from it (Wilcoxon test)" in " ".join(words(drawn("moons", given).figure))
+
+
+def grid(epsilons=(0.0, 0.1), powers=(1, 2), **settings) -> list[StoredRun]:
+    return [run for power in powers for epsilon in epsilons for run in runs(power=power, epsilon=epsilon, **settings)]
+
+
+def with_metric(given: list[StoredRun], name: str, value: float, split: str = "train") -> list[StoredRun]:
+    return [replace(run, metrics={**run.metrics, (split, name): value}) for run in given]
+
+
+def test_rows_are_powers_and_columns_epsilons_with_accuracies_over_seeds_and_diverged_runs() -> None:
+    stored = [*grid(), made_run(run_config("two_moons", prototypes=2, power=1, epsilon=1.0))]
+    stored = [replace(run, state="diverged", metrics={}) if n < 3 else run for n, run in enumerate(stored)]
+    figure = drawn("power_epsilon", stored).figure
+    texts = words(figure)
+    assert len(figure.axes) == 6
+    assert [text for text in texts if text.startswith("ε = ")] == ["ε = 0", "ε = 0.1", "ε = 1"]
+    assert [text for text in texts if text.startswith("p = ")] == ["p = 1", "p = 2"]
+    assert texts.count("no run") == 1
+    assert texts.count("85.0 ± 7.1") == 2 and "90.0" in texts
+    assert {"2 diverged", "1 diverged, 1 outside", "1 outside"} <= set(texts)
+    assert any("mean ± std over 2 seeds" in text for text in texts)
+    assert any("idw · 2 prototypes · two_moons" in text for text in texts)
+    assert_no_words_overlap(figure)
+
+
+def test_each_cell_of_a_heat_map_has_mean_spread_and_number_or_why_it_has_none() -> None:
+    cells = {
+        (1.0, 0.0): HeatCell(statistic({0: 0.9, 1: 1.0}), 2),
+        (1.0, 0.1): HeatCell(None, 5),
+        (2.0, 0.1): HeatCell(statistic({0: 0.5})),
+    }
+    others = {**{place: replace(cell, n_diverged=0) for place, cell in cells.items()}, (2.0, 0.0): HeatCell(None, 1, 2)}
+    maps = [HeatMap("accuracy in %", True, True, cells), HeatMap("coverage", False, False, others)]
+    figure = draw_heat_maps(maps, source="two_moons")
+    first, second = ([text.get_text() for text in axes.texts] for axes in figure.axes)
+    assert first == ["95.0 ± 7.1", "n=2, 2 diverged", "5 diverged", "no run", "50.0", "n=1"]
+    assert second == ["0.95 ± 0.07", "n=2", "no run", "not measured", "0.50", "n=1"]
+    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["0", "0.1"]
+    assert [axes.get_title(loc="right") for axes in figure.axes] == ["", "lower is better"]
+    assert_no_words_overlap(figure)
+
+
+def test_the_best_cell_is_the_lightest_and_wide_ranges_are_logarithmic() -> None:
+    means = (0.01, 0.1, 10.0)
+    cells = {(1.0, epsilon): HeatCell(statistic({0: mean})) for epsilon, mean in zip((0, 1, 2), means, strict=True)}
+    for higher in (True, False):
+        figure = draw_heat_maps([HeatMap("x", False, higher, cells)])
+        figure.draw_without_rendering()
+        (axes,) = figure.axes
+        light = axes.collections[0].get_facecolor()[:, :3].sum(1)  # type: ignore[index]
+        assert light.tolist() == sorted(light, reverse=not higher)
+        assert "logarithmic colours" in axes.get_title(loc="right")
+
+
+def test_heat_maps_show_the_metrics_that_runs_have_and_name_the_others() -> None:
+    stored = with_metric(with_metric(grid(), "relative_coverage", 2.5), "accuracy", 0.75, "holdout")
+    drawing = drawn("power_epsilon_heatmap", stored)
+    titles = [axes.get_title(loc="left") for axes in drawing.figure.axes]
+    assert titles == ["holdout accuracy in %", "relative coverage"]
+    assert words(drawing.figure).count("75.0 ± 0.0") == 4
+    assert drawing.left_out == ("not drawn: key_distance, dead_keys, which no run has",)
+    maps, _, _ = collect_heat_maps([*with_metric(grid(powers=(1,)), "dead_keys", 2.0), *grid(powers=(2,))])
+    (dead,) = [one for one in maps if one.title == "dead keys"]
+    assert [cell.absence for (power, _), cell in dead.cells.items() if power == 2] == ["not measured"] * 2
+
+
+def test_the_model_with_the_most_places_is_drawn_and_others_are_counted() -> None:
+    others = grid(method="inv_dist", powers=(1,)) + grid(prototypes=4, powers=(1,)) + runs((0,), method="neg_dist")
+    drawing = drawn("power_epsilon_heatmap", grid() + others)
+    assert "not drawn: 9 runs of other models (drawn: idw · 2 prototypes)" in drawing.left_out
