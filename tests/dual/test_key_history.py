@@ -117,7 +117,8 @@ PROTOCOLS = [
     {"optimizer": "sgd", "momentum": 0.9, "schedule": "constant"},
     {"weight_decay": 0.1},
     {"optimizer": "adam", "weight_decay": 0.1, "gradient_clip": 0.05},
-    {"optimizer": "sgd", "momentum": 0.5, "weight_decay": 0.1, "gradient_clip": 0.05, "warmup_epochs": 1},
+    # Of which some steps are clipped, and others are not.
+    {"optimizer": "sgd", "momentum": 0.5, "weight_decay": 0.1, "gradient_clip": 0.2, "warmup_epochs": 1},
 ]
 
 
