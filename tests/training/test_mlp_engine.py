@@ -134,7 +134,14 @@ def test_a_sequence_is_trained_on_one_part_after_the_other() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"fold": False}, {"record_dtype": "float16"}, {"name": "joint"}, {"optimizer": "adam", "momentum": 0.0}],
+    # Batches of 5 are 7 of both parts, and 6 of the whole.
+    [
+        {"batch_size": 5},
+        {"fold": False},
+        {"record_dtype": "float16"},
+        {"name": "joint"},
+        {"optimizer": "adam", "momentum": 0.0},
+    ],
 )
 def test_a_recording_has_the_rows_the_answers_and_the_sums_of_its_run(tmp_path: Path, settings) -> None:
     config, dataset = mlp_run(**settings, record=True), two_parts()
