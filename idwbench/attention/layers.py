@@ -169,8 +169,21 @@ class MultiheadAttention(nn.MultiheadAttention):
 class SelfAttention(MultiheadAttention):
     """Multi-head attention of a sequence to itself: out_proj(concat_h Σ_j a(q_hi, k_hj) · v_hj).
 
-    q, k and v are linear projections of one sequence. Arguments, names and shapes of parameters, and errors are those
-    of `MultiheadAttention`; its `forward` takes one sequence instead of three.
+    q, k and v are linear projections of one sequence (L, batch, embed_dim), or (batch, L, embed_dim) with
+    ``batch_first=True``; the output has the shape of the sequence. Names and shapes of parameters are the same as in
+    `MultiheadAttention`, so that state dicts can be exchanged with it and with `torch.nn.MultiheadAttention`.
+
+    Args:
+        embed_dim: Features of the sequence and of the output.
+        num_heads: Number of heads; each has embed_dim / num_heads features.
+        score: Name of a method, whose score is used, or ``additive``.
+        weighting: Name of a weighting: how scores become weights.
+        dropout: Probability with which a weight is set to 0 in training.
+        **parameters: Parameters of the score and of the weighting. All other arguments are as for `MultiheadAttention`.
+
+    Raises:
+        ValueError: unknown score, weighting or parameter, a parameter out of range, or a size that is not positive.
+        AssertionError: `num_heads` does not divide `embed_dim`.
 
     Example:
         >>> import torch

@@ -86,7 +86,10 @@ def save_model(
 
 
 def load_model(path: str | PathLike[str]) -> SavedModel:
-    """Read a model file; no code in it is executed.
+    """Read a model file, to predict with it, explain and patch it; no code in the file is executed.
+
+    Args:
+        path: A ``.pt`` or ``.safetensors`` file that `idwbench train`, `patch`, `export` or `SavedModel.save` wrote.
 
     Raises:
         ModelFileError: the file does not exist, is not a model file, is damaged or of a newer version, or its method
