@@ -134,40 +134,26 @@ def test_notebooks_show_the_prototypes_once_there_are_some():
         assert set(model._repr_mimebundle_()) == {"text/plain", "text/html"}
 
 
-def kernel_settings(kernel: str, rule: str | float) -> dict[str, str | float]:
-    return {"power": 2.0 if rule == "scott" else rule} if kernel == "shepard" else {"bandwidth": rule}
-
-
 @pytest.mark.parametrize("kernel", ["gaussian", "boxcar", "shepard"])
 @pytest.mark.parametrize("rule", [1.5, "scott", "loo"])
-def test_kernel_regression_equals_the_function(kernel, rule):
-    X, _ = rows()
-    y = np.stack([X[:, 0], X[:, 1] ** 2], axis=1)
-    settings = kernel_settings(kernel, rule)
-    model = KernelRegressor(kernel, **settings).fit(X, y)
-    expected = kernel_regression(X, X, y, kernel, **settings)
-    tolerance = 0.02 if rule == "loo" else 1e-9  # the search depends on the order of rows
-    np.testing.assert_allclose(model.predict(X), expected, rtol=tolerance, atol=tolerance)
-    assert model.predict(X.astype(np.float32)[:1]).dtype == np.float64
-    assert KernelRegressor(kernel, **settings).fit(X.astype(np.float32), y).predict(X).dtype == np.float32
-
-
-@pytest.mark.parametrize("kernel", ["gaussian", "boxcar", "shepard"])
-@pytest.mark.parametrize("rule", [1.5, "scott", "loo"])
-def test_a_weight_of_kernel_regression_is_so_many_copies_and_only_ratios_matter(kernel, rule):
+def test_kernel_regression_equals_the_function_and_a_weight_is_so_many_copies(kernel, rule):
     X, _ = rows(30)
-    y, weights = X[:, 0], np.random.default_rng(0).integers(0, 4, 30)
-    settings = kernel_settings(kernel, rule)
-    order = np.random.default_rng(1).permutation(weights.sum())
-    weighted = KernelRegressor(kernel, **settings).fit(X, y, sample_weight=weights)
-    repeated = KernelRegressor(kernel, **settings).fit(X.repeat(weights, 0)[order], y.repeat(weights)[order])
-    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-9)
-    fractions = KernelRegressor(kernel, **settings).fit(X, y, sample_weight=weights / 3).predict(X)
-    assert np.isfinite(fractions).all()
-    huge = np.where(np.arange(30) % 2, 1e300, 2e300)
-    for inputs in (X, X.astype(np.float32)):
-        fits = [KernelRegressor(kernel, **settings).fit(inputs, y, sample_weight=one) for one in (huge / 1.5e300, huge)]
-        np.testing.assert_allclose(fits[0].predict(inputs), fits[1].predict(inputs), rtol=1e-4)
+    y = np.stack([X[:, 0], X[:, 1] ** 2], axis=1)
+    settings = {"power": 2.0 if rule == "scott" else rule} if kernel == "shepard" else {"bandwidth": rule}
+
+    def answers(weights: np.ndarray | None = None, X: np.ndarray = X, y: np.ndarray = y) -> np.ndarray:
+        return KernelRegressor(kernel, **settings).fit(X, y, sample_weight=weights).predict(rows(30)[0].astype(X.dtype))
+
+    tolerance = 0.02 if rule == "loo" else 1e-9  # the search depends on the order of rows
+    expected = kernel_regression(X, X, y, kernel, **settings)
+    np.testing.assert_allclose(answers(), expected, rtol=tolerance, atol=tolerance)
+    assert (answers().dtype, answers(X=X.astype(np.float32)).dtype) == (np.float64, np.float32)
+    copies = np.random.default_rng(0).integers(0, 4, 30)
+    order = np.random.default_rng(1).permutation(copies.sum())
+    np.testing.assert_allclose(answers(copies), answers(None, X.repeat(copies, 0)[order], y.repeat(copies, 0)[order]))
+    assert np.isfinite(answers(copies / 3)).all()
+    huge = np.where(np.arange(30) % 2, 1e300, 2e300)  # only ratios matter
+    np.testing.assert_allclose(answers(huge), answers(huge / 1.5e300), rtol=1e-4)
 
 
 @pytest.mark.parametrize(("fallback", "expected"), [("nearest", 3.0), ("mean", 2.5), ("nan", np.nan)])

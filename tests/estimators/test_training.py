@@ -26,8 +26,7 @@ METHODS = ("idw", "inv_dist", "neg_dist", "gaussian", "cosine", "scaled_dot", "f
 
 def test_a_fit_on_digits_gives_the_keys_and_values_of_a_stored_run(tmp_path):
     run = train(run_config("digits", prototypes=12, seed=5, **SETTINGS), tmp_path / "results.db")
-    arrays = Results(tmp_path / "results.db", read_only=True).load_arrays(run.run_key)
-    data = load_dataset(parse_dataset("digits"))
+    arrays, data = Results(tmp_path / "results.db").load_arrays(run.run_key), load_dataset(parse_dataset("digits"))
     fitted = PrototypeClassifier(12, random_state=5, **SETTINGS).fit(data.train.inputs, data.train.labels)
     np.testing.assert_array_equal(fitted.prototypes_, arrays["keys"])
     np.testing.assert_array_equal(fitted.values_, arrays["values"])
@@ -92,26 +91,18 @@ def test_a_weight_is_so_many_copies_of_a_row_to_the_last_bit(method, initialisat
 
 
 @pytest.mark.parametrize("made", [PrototypeClassifier, PrototypeRegressor])
-def test_equal_weights_are_none_in_batches_too(made):
-    X, words = rows()
-    y = words if made is PrototypeClassifier else X[:, 0]
-    plain = made(4, batch_size=7, epochs=2, random_state=0).fit(X, y)
-    weighted = made(4, batch_size=7, epochs=2, random_state=0).fit(X, y, sample_weight=np.full(len(X), 0.3))
-    np.testing.assert_array_equal(plain.prototypes_, weighted.prototypes_)
-    without = made(4, batch_size=7, epochs=2, random_state=0).fit(X[5:], y[5:])
-    removed = made(4, batch_size=7, epochs=2, random_state=0).fit(X, y, sample_weight=np.arange(len(X)) >= 5)
-    np.testing.assert_array_equal(without.prototypes_, removed.prototypes_)
-
-
-@pytest.mark.parametrize("made", [PrototypeClassifier, PrototypeRegressor])
 @pytest.mark.parametrize("batch_size", ["auto", 7])
-def test_only_ratios_of_weights_matter_however_large_they_are(made, batch_size):
+def test_equal_weights_are_none_rows_of_weight_0_are_left_out_and_only_ratios_matter(made, batch_size):
     X, words = rows()
-    y, ratios = words if made is PrototypeClassifier else X[:, 0], 1 + np.arange(len(X)) % 3
-    settings = {"batch_size": batch_size, "epochs": 2, "random_state": 0}
-    fits = [made(4, **settings).fit(X, y, sample_weight=unit * ratios) for unit in (1.0, 1e300)]
-    np.testing.assert_allclose(fits[0].prototypes_, fits[1].prototypes_, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(fits[0].values_, fits[1].values_, rtol=1e-4, atol=1e-5)
+    y, n, ratios = words if made is PrototypeClassifier else X[:, 0], len(X), 1.0 + np.arange(len(X)) % 3
+
+    def arrays(first: int = 0, weights: np.ndarray | None = None) -> np.ndarray:
+        model = made(4, batch_size=batch_size, epochs=2, random_state=0).fit(X[first:], y[first:], weights)
+        return np.concatenate([model.prototypes_, model.values_], axis=1)
+
+    np.testing.assert_array_equal(arrays()[:, :3], arrays(weights=np.full(n, 0.3))[:, :3])
+    np.testing.assert_array_equal(arrays(5)[:, :3], arrays(weights=np.arange(n) >= 5)[:, :3])
+    np.testing.assert_allclose(arrays(weights=ratios), arrays(weights=1e300 * ratios), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])

@@ -85,7 +85,6 @@ DATA = {
     "blobs": make_dataset(n_train=30, n_features=20, n_classes=4),
 }
 EXAMPLES = [
-    ("moons", {"power": 1.0, "epsilon": 1.0}),
     ("moons", {"power": 8.0, "epsilon": 1e-6}),
     ("moons", {"cases": "special", "power": 4.0, "epsilon": 0.1}),
     ("moons without holdout", {}),

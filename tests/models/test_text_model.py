@@ -71,8 +71,8 @@ def bits_one_by_one(model: LanguageModel, inputs: np.ndarray, labels: np.ndarray
     return sum(predicted.values()) / len(predicted)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 12, 13, 40])
-@pytest.mark.parametrize("context", [1, 7, 8])
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 13, 40])
+@pytest.mark.parametrize("context", [1, 7])
 def test_every_character_is_predicted_once(n, context):
     model = random_model(context=context)
     text = codes(n + 1)

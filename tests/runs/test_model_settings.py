@@ -115,11 +115,6 @@ LABELS = [
     ("mlp", {"record": True, "record_dtype": "float16"}, "mlp · width 800, depth 2, recorded in float16"),
     ("mlp", {"record": True, "fold": False}, "mlp · width 800, depth 2, recorded in float32, not folded"),
     ("lstm_lm", {}, "lstm_lm · embedding 64, width 128, context 64"),
-    (
-        "lstm_lm",
-        {"record": True, "record_dtype": "float16"},
-        "lstm_lm · embedding 64, width 128, context 64, recorded in float16",
-    ),
     ("hash_table", {"similarity": "inner_product"}, "inner_product table · softmax"),
     ("hash_table", {"weighting": "exact_match"}, "equality table · exact_match"),
     (
