@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Column
 from rich.text import Text
 
@@ -23,7 +16,7 @@ __all__ = ["Display"]
 _LONGEST_BAR = 40
 
 
-class _Description(ProgressColumn):
+class _Description(progress.ProgressColumn):
     """What a bar is of; the only column that is cut in a narrow terminal."""
 
     def render(self, task: Any) -> Text:
@@ -35,13 +28,13 @@ class Display:
     """Two bars on stderr, shown at once; `progress` stops them."""
 
     def __init__(self, runs: int) -> None:
-        self.console = Console(stderr=True, highlight=False)
-        self.progress = Progress(
+        self.console, whole = Console(stderr=True, highlight=False), Column(no_wrap=True)
+        self.progress = progress.Progress(
             _Description(),
-            BarColumn(min(_LONGEST_BAR, self.console.width // 4), table_column=Column(no_wrap=True)),
-            MofNCompleteColumn(table_column=Column(no_wrap=True)),
-            TimeElapsedColumn(table_column=Column(no_wrap=True)),
-            TimeRemainingColumn(table_column=Column(no_wrap=True)),
+            progress.BarColumn(min(_LONGEST_BAR, self.console.width // 4), table_column=whole),
+            progress.MofNCompleteColumn(table_column=whole),
+            progress.TimeElapsedColumn(table_column=whole),
+            progress.TimeRemainingColumn(table_column=whole),
             console=self.console,
             transient=True,
         )

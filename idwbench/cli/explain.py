@@ -132,22 +132,18 @@ def _print_explanation(explained: Explanation) -> None:
 
 def _items(explained: Explanation, layer: LayerAttention) -> dict[str, list[str]]:
     """Return the columns of the largest weights of a layer; columns without content are left out."""
-    is_history = explained.memory == "history of training"
-    is_regression = not explained.class_names
-    cells = [
-        {
-            "source": item.source,
-            "class": explained.class_name(item.label),
-            "task": item.task,
-            "visits": f"{item.visits}" if is_history else "",
-            "step": "" if item.step is None else f"{item.step:,}",
-            explained.weight_name: f"{item.weight:.4g}",
-            "contribution": "" if item.contribution is None else f"{item.contribution:.4g}",
-            "value": _numbers(item.value.tolist()) if is_regression and item.value is not None else "",
-        }
-        for item in layer.items
-    ]
-    columns = {name: [row[name] for row in cells] for name in (cells[0] if cells else ())}
+    items, is_history = layer.items, explained.memory == "history of training"
+    columns = {
+        "source": [item.source for item in items],
+        "class": [explained.class_name(item.label) for item in items],
+        "task": [item.task for item in items],
+        "visits": [f"{item.visits}" if is_history else "" for item in items],
+        "step": ["" if item.step is None else f"{item.step:,}" for item in items],
+        explained.weight_name: [f"{item.weight:.4g}" for item in items],
+        "contribution": ["" if item.contribution is None else f"{item.contribution:.4g}" for item in items],
+    }
+    if not explained.class_names:
+        columns["value"] = ["" if item.value is None else _numbers(item.value.tolist()) for item in items]
     return {name: column for name, column in columns.items() if any(column)}
 
 

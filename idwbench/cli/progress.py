@@ -6,8 +6,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from idwbench.cli.output import echo, print_line
 from idwbench.errors import error_summary
@@ -58,7 +59,7 @@ def run_labels(
     return label
 
 
-class RunProgress(Observer):
+class RunProgress(Observer, AbstractContextManager["RunProgress"]):
     """Shows the number of finished runs, the current stack, and failures."""
 
     def __init__(self, to_do: int = 1) -> None:
@@ -68,10 +69,6 @@ class RunProgress(Observer):
         self.last = time.monotonic()
         self.live = sys.stderr.isatty()  # not Rich's property, which follows FORCE_COLOR
         self.display: Display | None = None
-
-    def __enter__(self) -> Self:
-        """Return the progress; bars start with the first note."""
-        return self
 
     def __exit__(self, *error: object) -> None:
         """Stop the display."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from idwbench.cli.completion import complete_table
 from idwbench.cli.options import TableFormat, check_format, load_plugins, option, refuse
-from idwbench.cli.output import echo, echo_json
+from idwbench.cli.output import echo, echo_json, write_tables
 from idwbench.results import DEFAULT_DATABASE
 
 __all__ = ["OPTIONS", "report"]
@@ -76,26 +76,22 @@ def report(
     else:
         refuse("only with --leaderboard", top=top, best_over=best_over)
         refuse("only with --leaderboard or --by-dataset", split=None if by_dataset else split)
-    if by_dataset:
-        refuse("cannot be combined with --by-dataset", interval=interval)
+        refuse("cannot be combined with --by-dataset", interval=by_dataset and interval)
     table_format = check_format(format, output, json)
     load_plugins(plugin)
 
-    from idwbench.cli.output import write_tables
-    from idwbench.cli.quality import advised, opened
-    from idwbench.cli.quality import measure as measure_quality
+    from idwbench.cli import quality
+    from idwbench.report.leaderboard import leaderboard as ranking
     from idwbench.report.selection import report_tables, select_runs
 
-    results = opened(db, measure)
+    results = quality.opened(db, measure)
     selection = (results, leaderboard if ranked else table, method or (), prototypes or ())
     runs = select_runs(*selection, metric=metric, setting="leaderboard" if ranked else "table")
     if measure:
-        measure_quality(results, results.load_runs([*runs.run_key]), data_dir)
+        quality.measure(results, results.load_runs([*runs.run_key]), data_dir)
         runs = select_runs(*selection, metric=metric)
-    with advised(runs, metric):
+    with quality.advised(runs, metric):
         if ranked:
-            from idwbench.report.leaderboard import leaderboard as ranking
-
             axes = [axis.strip() for axis in best_over.split(",")] if best_over is not None else []
             tables = [ranking(runs, metric, split=split, top=top, best_over=axes, intervals=interval)]
         else:

@@ -111,7 +111,7 @@ def view_of(shown: Sequence[SweepProgress]) -> RenderableType:
             Text(f"{one.ended:,} of {one.status.total:,}"),
             Text(_pace(one), style="dim"),
         )
-        states = [(f"  {n:,} {state}", _COLOURS[state]) for state, n in _counts(one)]
+        states = [(f"  {words}", _COLOURS[state]) for state, words in _counts(one)]
         lines = [*((line, "") for line in _process_lines(one)), *((line, "red") for line in _failure_lines(one))]
         parts += [head, Text.assemble(f"  {one.status.complete:,} complete", *states)]
         parts += [Text(printable(line), style, overflow="ellipsis", no_wrap=True) for line, style in lines]
@@ -124,9 +124,8 @@ def plain_lines(shown: Sequence[SweepProgress]) -> Iterator[str]:
     if not shown:
         yield "no sweep is stored"
     for one in shown:
-        words = [f"{one.ended:,} of {one.status.total:,} runs ended"]
-        words += [f"{n:,} {state}" for state, n in _counts(one)]
-        yield f"{one.name}: {', '.join(words)}" + (f" · {_pace(one)}" if _pace(one) else "")
+        words = [f"{one.ended:,} of {one.status.total:,} runs ended", *(words for _, words in _counts(one))]
+        yield " · ".join(filter(None, (f"{one.name}: {', '.join(words)}", _pace(one))))
         yield from (*_process_lines(one), *_failure_lines(one))
 
 
@@ -149,8 +148,8 @@ def time_left_label(seconds: float | None) -> str:
     return f"about {seconds / 60:.0f} min left" if seconds < 5400 else f"about {seconds / 3600:.1f} h left"
 
 
-def _counts(one: SweepProgress) -> list[tuple[str, int]]:
-    return [(state, n) for state in _COLOURS if (n := getattr(one.status, state))]
+def _counts(one: SweepProgress) -> list[tuple[str, str]]:
+    return [(state, f"{n:,} {state}") for state in _COLOURS if (n := getattr(one.status, state))]
 
 
 def _pace(one: SweepProgress) -> str:
