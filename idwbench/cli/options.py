@@ -253,12 +253,6 @@ def check_format(given: str | None, output: Path | None, as_json: bool) -> str:
     if as_json:
         raise ConfigError("prints to stdout", location=("json",), hint="--format json writes it to the file")
 
-    from idwbench.report.render import TABLE_SUFFIXES, format_of
+    from idwbench.report.render import format_of
 
-    if given is None:
-        return format_of(output)
-    if TABLE_SUFFIXES.get(output.suffix.lower(), given) != given:
-        suffix = next(suffix for suffix, kind in TABLE_SUFFIXES.items() if kind == given)
-        problem = f"{output.suffix} is not the suffix of the format {given}"
-        raise ConfigError(problem, location=("output",), hint=f"expected {suffix}")
-    return given
+    return format_of(output, given)

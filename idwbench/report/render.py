@@ -88,12 +88,18 @@ def render(tables: Sequence[Table], table_format: str) -> str:
     return _RENDERERS[table_format](tables)
 
 
-def format_of(path: Path) -> TableFormat:
-    """Return the format of a table that the ending of a file's name stands for.
+def format_of(path: Path, given: str | None = None) -> str:
+    """Return the format of a table: the one given, or that which the ending of a file's name stands for.
 
     Raises:
-        ConfigError: it stands for none; `location` is ``("output",)``.
+        ConfigError: it contradicts the one given, or stands for none; `location` is ``("output",)``.
     """
+    if given is not None:
+        suffixes = [suffix for suffix, kind in TABLE_SUFFIXES.items() if kind == given]
+        if path.suffix.lower() in {*TABLE_SUFFIXES} - {*suffixes}:
+            problem = f"{path.suffix} is not the suffix of the format {given}"
+            raise ConfigError(problem, location=("output",), hint=f"expected {suffixes[0]}")
+        return given
     if path.suffix.lower() in TABLE_SUFFIXES:
         return TABLE_SUFFIXES[path.suffix.lower()]
     problem = f"{f'the ending {path.suffix}' if path.suffix else 'a name without an ending'} does not name a format"

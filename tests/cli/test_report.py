@@ -6,10 +6,8 @@ import csv
 import io
 import json
 import re
-import shutil
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,14 +115,6 @@ def test_a_metric_that_runs_of_an_older_version_lack_comes_with_advice_to_measur
     assert swept(f"{words} accuracy").stderr == ""
 
 
-def test_measure_upgrades_an_older_database(run, tmp_path):
-    shutil.copy(Path(__file__).parents[1] / "assets/0.1.0/idwbench.db", tmp_path / "old.db")
-    result = run("report --table two_moons --measure --db old.db")
-    assert result.exit_code == 0, result.output
-    assert re.fullmatch(r"measured (\d+) of \1 runs\n", result.stderr)
-    assert list(tmp_path.glob("old.db.version-0001.*.bak"))
-
-
 def test_a_table_and_json_have_a_verdict_on_each_claim(run, tmp_path):
     Results(tmp_path / "results/idwbench.db")
     records = json.loads(run("claims --json").stdout)
@@ -134,18 +124,6 @@ def test_a_table_and_json_have_a_verdict_on_each_claim(run, tmp_path):
     assert (records[5]["verdict"], records[19]["verdict"]) == ("holds", "does not hold")
     assert run("claims -o claims.md").stdout == "claims.md\n"
     assert "not enough runs" in (tmp_path / "claims.md").read_text()
-
-
-@pytest.mark.parametrize("command", ["claims", pytest.param("publish paper -o out", marks=pytest.mark.slow)])
-def test_each_data_set_is_read_once(run, tmp_path, monkeypatch, command):
-    Results(tmp_path / "results/idwbench.db")
-    read, find_runs = [], Results.find_runs
-    monkeypatch.setattr(
-        Results, "find_runs", lambda self, **chosen: read.append(chosen["dataset"]) or find_runs(self, **chosen)
-    )
-    assert run(command).exit_code == 0
-    assert {"two_moons", "mnist"} <= set(read)
-    assert len(read) == len(set(read))
 
 
 @pytest.mark.slow
