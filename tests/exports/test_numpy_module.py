@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_models import METHODS, NAMES, exact_outputs, far_inputs, hard_inputs, made_model
+from made_models import exact_outputs, hard_inputs, made_model
 
 from idwbench.errors import OutputError, OutputExistsError
 from idwbench.exports import numpy_module
@@ -25,17 +25,6 @@ def module_of(model: SavedModel) -> dict[str, Any]:
     return names
 
 
-@pytest.mark.parametrize(("method", "parameters"), METHODS, ids=NAMES)
-def test_a_module_computes_what_the_network_computes_in_float64(method, parameters):
-    model = made_model(method, **parameters)
-    module = module_of(model)
-    inputs = np.concatenate([hard_inputs(model), far_inputs(model)])
-    exact = exact_outputs(model, inputs)
-    np.testing.assert_allclose(module["logits"](inputs), exact, rtol=1e-12, atol=1e-11)
-    assert module["predict"](inputs).tolist() == [model.class_names[label] for label in exact.argmax(1)]
-    np.testing.assert_allclose(module["predict_proba"](inputs).sum(1), 1, rtol=1e-12)
-
-
 def test_a_module_explains_an_answer_as_the_model_does():
     model = made_model()
     x = hard_inputs(model)[3]
@@ -43,15 +32,6 @@ def test_a_module_explains_an_answer_as_the_model_does():
     np.testing.assert_array_equal(found.prototypes, expected.prototypes)
     for name in ("outputs", "weights", "keys", "values"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-5, atol=1e-6, err_msg=name)
-
-
-@pytest.mark.parametrize("method", ["idw", "fc_relu"])
-def test_a_regression_predicts_in_the_units_of_its_targets(method):
-    model = made_model(method, regression=True)
-    module, inputs = module_of(model), hard_inputs(model)
-    np.testing.assert_allclose(module["predict"](inputs), exact_outputs(model, inputs) * 3 + 5, rtol=1e-12)
-    np.testing.assert_allclose(module["explain"](inputs[0]).outputs, module["predict"](inputs)[0], rtol=1e-12)
-    assert "predict_proba" not in module
 
 
 def test_long_arrays_are_written_in_base64_and_are_the_same_numbers(monkeypatch):
@@ -113,11 +93,10 @@ def test_names_of_classes_cannot_leave_the_text_of_the_module():
     assert json.loads(docstring[docstring.index("{\n") :]) == model_card(model)
 
 
-def test_a_module_says_its_formula_and_the_same_model_gives_the_same_text():
+def test_a_module_says_its_formula():
     source = numpy_source(array_model(made_model(power=3, epsilon=0)))
     assert "s_j = −log(ε + d^p),  d = ‖x − k_j‖" in source
     assert "keys at distance 0 share the weight equally" in source
-    assert source == numpy_source(array_model(made_model(power=3, epsilon=0)))
 
 
 def test_an_existing_file_and_an_unknown_ending_are_refused(tmp_path):

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 import torch
 from blob_data import make_dataset, make_regression
-from made_models import METHODS, NAMES, exact_outputs, far_inputs, hard_inputs, made_model
+from made_models import METHODS, NAMES, hard_inputs, made_model
 from numpy.typing import NDArray
 
 import idwbench
@@ -22,7 +22,7 @@ from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import OutputError
 from idwbench.exports import onnx_model
 from idwbench.exports.array_model import array_model
-from idwbench.exports.model import export_model, model_card
+from idwbench.exports.model import export_model
 from idwbench.exports.onnx_graph import Graph, GraphArray
 from idwbench.exports.onnx_model import network_content, onnx_content
 from idwbench.models.networks import Network, initial_network, load_network
@@ -46,21 +46,6 @@ def exported(model: SavedModel, *batches: NDArray[Any]) -> list[dict[str, NDArra
     return run_onnx(onnx_content(array_model(model)), *batches)
 
 
-@pytest.mark.parametrize(("method", "parameters"), METHODS, ids=NAMES)
-def test_an_onnx_file_takes_float32_and_computes_what_the_network_computes_in_float64(method, parameters):
-    model = made_model(method, **parameters)
-    inputs = np.concatenate([hard_inputs(model), far_inputs(model)]).astype(np.float32)
-    exact = exact_outputs(model, inputs)
-    [found] = exported(model, inputs)
-    # The tangent beyond d^p = 1e9 multiplies the rounding of p·log d, about 150, by 1e9.
-    bound = 1e9 * 150 * 2.0**-52 * 4 if parameters == {"power": 7.5} else 2 * SINGLE
-    np.testing.assert_allclose(found["logits"], exact, rtol=SINGLE, atol=bound)
-    terms = np.exp(exact - exact.max(1, keepdims=True))
-    np.testing.assert_allclose(found["probabilities"], terms / terms.sum(1, keepdims=True), rtol=SINGLE, atol=bound)
-    np.testing.assert_array_equal(found["class_index"], exact.argmax(1))
-    assert found["label"].tolist() == [model.class_names[label] for label in exact.argmax(1)]
-
-
 @pytest.mark.parametrize(("method", "parameters"), METHODS[:-1], ids=NAMES[:-1])
 def test_an_onnx_file_agrees_with_the_model_in_batches_of_one_and_many(method, parameters):
     model = made_model(method, **parameters)
@@ -73,28 +58,15 @@ def test_an_onnx_file_agrees_with_the_model_in_batches_of_one_and_many(method, p
         assert none[name].shape == (0, *values.shape[1:])
 
 
-@pytest.mark.parametrize("method", ["idw", "fc_relu"])
-def test_predictions_of_a_regression_are_in_the_units_of_its_targets(method):
-    model = made_model(method, regression=True)
-    inputs = hard_inputs(model).astype(np.float32)
-    [found] = exported(model, inputs)
-    assert found.keys() == {"predictions", "weights"}
-    np.testing.assert_allclose(found["predictions"], exact_outputs(model, inputs) * 3 + 5, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(found["predictions"], model.predict(inputs), rtol=0, atol=1e-5)
-
-
-def test_an_onnx_file_is_valid_names_its_shapes_and_holds_the_model_card(tmp_path):
+def test_an_onnx_file_is_valid_takes_float32_and_names_its_shapes(tmp_path):
     model = made_model()
     export_model(model, tmp_path / "model.onnx")
     content = onnx.load(tmp_path / "model.onnx")
     onnx.checker.check_model(content, full_check=True)
     [given] = content.graph.input
+    assert given.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
     assert [dim.dim_param or dim.dim_value for dim in given.type.tensor_type.shape.dim] == ["batch", 3]
     assert [output.name for output in content.graph.output][:2] == ["label", "class_index"]
-    assert json.loads(content.metadata_props[0].value) == model_card(model)
-    assert content.metadata_props[0].key == "model.json"
-    export_model(model, tmp_path / "again.onnx")
-    assert (tmp_path / "again.onnx").read_bytes() == (tmp_path / "model.onnx").read_bytes()
 
 
 def test_a_model_that_is_too_large_for_one_file_is_refused(tmp_path, monkeypatch):
