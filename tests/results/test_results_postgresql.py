@@ -22,7 +22,6 @@ def backend():
     return "postgresql"
 
 
-ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
 PAGE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
 
 

@@ -236,14 +236,6 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert issubclass(ResultsError, IdwbenchError)
 
 
-def test_the_sweep_of_the_page_of_searches_is_read(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs/sweeps.md").read_text(encoding="utf-8").split("## Searching")[1]
-    spec = read(tmp_path, page.split("```yaml\n")[1].split("```")[0])
-    assert spec.sampler is not None
-    keys = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")}
-    assert {*type(spec.sampler).model_fields} <= keys | {"low", "high"}
-
-
 def test_a_dry_run_prints_the_space_of_a_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from idwbench.cli.sweep_output import print_plan
 
