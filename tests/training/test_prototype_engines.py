@@ -88,19 +88,16 @@ def test_more_prototypes_than_inputs_to_begin_at_are_refused_in_one_line(engine,
         train_run(config, blobs, engine=engine)
 
 
-POWERS = [0.5, 1.0, 2.0, 4.0, 16.0, 64.0]
+POWERS = [0.5, 1.0, 2.0, 64.0]
 ENDS = [
     *(("neg_dist", {"power": power}) for power in POWERS),
     *(
         (method, {"power": power, "epsilon": epsilon})
-        for method, power, epsilon in product(["idw", "inv_dist"], POWERS, [0.0, 1e-6, 1.0])
+        for method, power, epsilon in product(["idw", "inv_dist"], POWERS, [0.0, 1e-6])
     ),
     # Between 1e12 and 1e37 they may differ: torch's gradient of a distance is gradient · difference / distance, whose
     # first product overflows before the gradient itself does.
-    *(
-        (method, {"learning_rate": rate, "prototypes": 4, "seed": 0})
-        for method, rate in product(METHODS, [1e2, 1e10, 3e37])
-    ),
+    *((method, {"learning_rate": rate, "prototypes": 4, "seed": 0}) for method, rate in product(METHODS, [1e10, 3e37])),
 ]
 
 
