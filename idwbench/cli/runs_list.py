@@ -33,7 +33,7 @@ def runs_list(
     in: method in ["idw", "neg_dist"], "best" in tags. None is a missing value.
     """
     from idwbench.cli.runs_table import LISTED_FACTS, LISTED_METRICS, row_facts, run_columns
-    from idwbench.results.filters import sorted_runs
+    from idwbench.results.filters import sorted_runs, value_hint
     from idwbench.results.frame import with_settings
     from idwbench.results.store import Results
 
@@ -51,4 +51,5 @@ def runs_list(
         texts = ("run", "data set", "model", "state", "tags", *below)
         print_table(columns, texts=texts, below=below, pipe=None)
     else:
-        echo("no runs", err=True)
+        hint = value_hint(with_settings(results.run_table(sweep=sweep)), where) if where else ""
+        echo(f"no runs: {hint}" if hint else "no runs", err=True)

@@ -10,11 +10,11 @@ Two laws are fitted by least squares to log(capacity) of all seeds: C = a · d^b
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import geometric_mean
 from typing import Literal
 
 import numpy as np
@@ -108,10 +108,10 @@ def fit_capacity(capacities: Mapping[int, Mapping[int, Capacity]]) -> CapacityFi
     if len(fitted) < _FEWEST_DIMENSIONS:
         return None
     logs = np.array([[math.log(capacities[d][seed].items) for d in fitted] for seed in seeds])
-    fits = {law: _least_squares(_abscissa(law, fitted), logs.mean(0)) for law in LAWS}
-    r_squared = {law: _r_squared(_abscissa(law, fitted), logs, *fits[law]) for law in LAWS}
+    fits = {law: np.polyfit(_abscissa(law, fitted), logs.mean(0), 1) for law in LAWS}
+    r_squared = {law: _r_squared(np.polyval(fits[law], _abscissa(law, fitted)), logs) for law in LAWS}
     law = max(LAWS, key=lambda name: r_squared[name])
-    intercept, slope = fits[law]
+    slope, intercept = map(float, fits[law])
     interval = _bootstrap_interval(_abscissa(law, fitted), logs)
     return CapacityFit(law, math.exp(intercept), slope, interval, r_squared, tuple(fitted), len(seeds))
 
@@ -133,18 +133,12 @@ def _abscissa(law: Law, dimensions: Sequence[int]) -> NDArray[np.float64]:
     return np.log(d) if law == "power" else d
 
 
-def _least_squares(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
-    """Return intercept and slope."""
-    slope = float(((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum())
-    return float(y.mean() - slope * x.mean()), slope
-
-
-def _r_squared(x: NDArray[np.float64], logs: NDArray[np.float64], intercept: float, slope: float) -> float:
+def _r_squared(fitted: NDArray[np.floating], logs: NDArray[np.float64]) -> float:
     """Return 1 − Σ residual² / Σ deviation² over all seeds; 1 if all capacities are equal."""
     total = float(((logs - logs.mean()) ** 2).sum())
     if total <= 1e-20 * logs.size:  # equal but for rounding
         return 1.0
-    return 1 - float(((logs - intercept - slope * x) ** 2).sum()) / total
+    return 1 - float(((logs - fitted) ** 2).sum()) / total
 
 
 def _bootstrap_interval(x: NDArray[np.float64], logs: NDArray[np.float64]) -> tuple[float, float]:
@@ -205,9 +199,8 @@ def lookup_runs(runs: Iterable[StoredRun]) -> list[LookupRuns]:
     groups: dict[tuple[str, str], list[StoredRun]] = defaultdict(list)
     for run in {run.run_key: run for run in runs}.values():
         if run.state == "complete" and isinstance(run.config.dataset, LookupConfig):
-            model = json.dumps(run.config.model.model_dump(mode="json"), sort_keys=True)
-            protocol = run.config.protocol.model_dump_json() if run.n_parameters else ""
-            groups[f"{model}{protocol}", _data_label(run.config.dataset)].append(run)
+            protocol = run.config.protocol.identity() if run.n_parameters else ""
+            groups[f"{run.config.model.identity()}{protocol}", _data_label(run.config.dataset)].append(run)
     if not groups:
         raise ConfigError("no run on the data set lookup is complete", hint="run the sweep hash_table_capacity")
     return [_lookup_runs(found, data) for (_, data), found in groups.items()]
@@ -301,10 +294,7 @@ def _cell(found: Mapping[int, Capacity]) -> str:
     mark = "<" if "below" in sides else ">" if "above" in sides else ""
     if len(sides) == 1 and mark:
         return f"{mark}{_number(values[0])}"
-    product = 1.0
-    for value in values:
-        product *= value ** (1 / len(values))
-    return f"{mark}{_number(product)} ({_number(min(values))} to {_number(max(values))})"
+    return f"{mark}{_number(geometric_mean(values))} ({_number(min(values))} to {_number(max(values))})"
 
 
 def _number(value: float) -> str:

@@ -27,7 +27,7 @@ from sqlalchemy.exc import (
 )
 
 from idwbench.errors import DatabaseFullError, ResultsError
-from idwbench.results.damage import check_text
+from idwbench.results.reading import check_text
 
 __all__ = ["BUSY_TIMEOUT_SECONDS", "Database", "explained", "to_json"]
 

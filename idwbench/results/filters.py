@@ -17,7 +17,7 @@ import pandas
 
 from idwbench.errors import ConfigError, did_you_mean
 
-__all__ = ["LISTED_STATES", "ListedState", "in_states", "matching", "sorted_runs"]
+__all__ = ["LISTED_STATES", "ListedState", "in_states", "matching", "sorted_runs", "value_hint"]
 
 ListedState = Literal["planned", "running", "stale", "retraining", "complete", "diverged", "failed"]
 LISTED_STATES: tuple[ListedState, ...] = get_args(ListedState)
@@ -55,6 +55,20 @@ def matching(frame: pandas.DataFrame, where: str) -> pandas.DataFrame:
     if not isinstance(holds, pandas.Series) or holds.dtype != bool:
         raise _refused(f"'{_shortened(where)}' is not a condition on a column", _EXAMPLE)
     return frame[holds]
+
+
+def value_hint(frame: pandas.DataFrame, where: str) -> str:
+    """Return the nearest value to the first text in an expression that no run has in the column; or an empty text."""
+    for node in ast.walk(_parsed(where)):
+        if not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and len(node.ops) == 1):
+            continue
+        [right], column = node.comparators, frame.get(node.left.id, ())
+        known = {value for value in column if isinstance(value, str)}
+        for constant in right.elts if isinstance(right, ast.List | ast.Tuple) else [right]:
+            value = constant.value if isinstance(constant, ast.Constant) else None
+            if known and isinstance(value, str) and value not in known:
+                return f"no {node.left.id} is '{_shortened(value)}' ({did_you_mean(value, known)})"
+    return ""
 
 
 def in_states(frame: pandas.DataFrame, states: Collection[str]) -> pandas.DataFrame:

@@ -16,8 +16,10 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    LargeBinary,
     Row,
     Select,
+    String,
     Text,
     and_,
     case,
@@ -30,7 +32,6 @@ from sqlalchemy import type_coerce as coerced
 from sqlalchemy.types import Float, Integer, NullType
 
 from idwbench.errors import ConfigError, ResultsError, did_you_mean
-from idwbench.results.damage import unreadable
 from idwbench.results.records import RESULT_STATES, RunState, StoredRun
 from idwbench.results.tables import Json, UtcDateTime, check_known, chunks, metrics, runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
@@ -38,6 +39,7 @@ from idwbench.runs.metrics import METRICS, SPLITS
 
 __all__ = [
     "attempt_of",
+    "check_text",
     "converted",
     "find_run",
     "find_runs",
@@ -56,6 +58,30 @@ __all__ = [
 ]
 
 _SHORT = 12
+_UNDECODABLE = "Could not decode to UTF-8"  # of the driver of SQLite, which names the column and not the run
+
+
+def unreadable(run_key: str, column: str, problem: str) -> ResultsError:
+    """Return the error of a damaged value of a run."""
+    return ResultsError(f"run {run_key[:_SHORT]}: its {column} cannot be read: {problem}")
+
+
+def check_text(connection: Connection, label: str, error: Exception) -> None:
+    """Find the run whose text an SQLite database could not decode; other errors pass.
+
+    Raises:
+        ResultsError: names the run and the column.
+    """
+    if _UNDECODABLE not in str(error):
+        return
+    texts = [column for column in runs.columns if isinstance(column.type, String | Json)]
+    for key, *values in connection.execute(select(*(cast(column, LargeBinary) for column in (runs.c.run_key, *texts)))):
+        for column, value in zip(texts, values, strict=True):
+            try:
+                (value or b"").decode()
+            except UnicodeDecodeError as reason:
+                run_key = key.decode("utf-8", "backslashreplace")
+                raise ResultsError(str(unreadable(run_key, column.name, f"{reason}")), file=label) from None
 
 
 # Conversions of the values of a column, as the driver gives them; they raise `ValueError` for a value that is damaged.

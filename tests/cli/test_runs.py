@@ -66,6 +66,7 @@ def test_a_list_has_one_line_for_each_run_and_the_reason_of_a_failure(runs, keys
     assert "accuracy" not in heading and "time" not in heading
     assert failed.endswith("  failed         1  ValueError: an \\x1b[31mimpossible value")
     assert runs("list --state planned").stderr == "no runs\n"
+    assert runs("list --where method=='idv'").stderr == "no runs: no method is 'idv' (did you mean 'idw'?)\n"
     assert json.loads(runs("list --state planned --json").stdout) == []
 
 

@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 
 from idwbench.errors import ConfigError
 from idwbench.report.by_dataset import by_dataset
-from idwbench.report.render import TABLE_FORMATS, render
+from idwbench.report.render import render
 from idwbench.report.summaries import section_tables, summarise
 
 SETS = ("two_moons", "digits", "iris", "wine", "blobs")
@@ -114,19 +114,9 @@ def test_tasks_with_different_metrics_are_refused(stored_run):
     assert str(caught.value) == problem
 
 
-@pytest.mark.parametrize("form", TABLE_FORMATS)
-def test_every_format_has_all_models(report, form):
-    text = render(by_dataset(report), form)
-    assert all(name in text for name in ("knn", "svc", "idw"))
-
-
 def test_records_are_those_of_the_report(report):
     assert render(by_dataset(report), "csv") == render(section_tables(report), "csv")
     assert len(json.loads(render(by_dataset(report), "json"))) == len(SETS) * len(MODELS)
-
-
-def test_no_runs_have_no_table():
-    assert by_dataset(summarise([])) == ()
 
 
 def test_columns_of_one_data_set_are_named_by_what_differs_and_notes_are_about_what_is_shown(stored_run):

@@ -97,8 +97,3 @@ def test_equal_capacities_have_a_law_without_growth() -> None:
     fit = fit_capacity(known_capacities(lambda d: 7.0))
     assert fit is not None
     assert (fit.exponent, fit.factor, fit.r_squared["power"]) == pytest.approx((0, 7, 1))
-
-
-def test_a_recall_that_never_or_always_is_too_low_has_no_capacity() -> None:
-    assert capacity(recalls_of(1e6)).censored == "above"
-    assert capacity(recalls_of(1.0)).censored == "below"

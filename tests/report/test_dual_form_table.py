@@ -10,7 +10,7 @@ import statistics
 import pytest
 
 from idwbench.report.dual_form import dual_form, has_only_perceptrons
-from idwbench.report.render import TABLE_FORMATS, render
+from idwbench.report.render import render
 from idwbench.report.tables import Table
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
@@ -137,14 +137,6 @@ def test_perceptrons_that_have_not_ended_are_counted_as_in_other_tables(state: s
     (table,) = dual_form([perceptron(MNIST, seed, state) for seed in range(2)])
     assert table.title.startswith("mnist · ") and not table.groups
     assert table.notes == (f"2 runs {'not finished' if state == 'planned' else state}; not shown.",)
-
-
-@pytest.mark.parametrize("form", TABLE_FORMATS)
-def test_every_format_holds_the_numbers(table, form: str) -> None:
-    text = render(table, form)
-    assert text.endswith("\n") and "fashion_mnist" in text.replace("\\", "")
-    mean = statistics.mean(share(0, 0, seed) for seed in range(3))
-    assert (f"{mean}"[:8] if form in ("csv", "json") else f"{100 * mean:.2f}") in text
 
 
 def test_csv_and_json_hold_the_same_rows_one_for_each_setting_and_layer(table) -> None:

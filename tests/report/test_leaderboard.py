@@ -79,19 +79,6 @@ def test_rows_are_sorted_and_ranked_as_pandas_does(grid: list[StoredRun]) -> Non
     assert len(board.groups) == 18
 
 
-def test_a_row_is_a_group_of_runs_that_differ_in_the_seed_alone(stored_run: Make) -> None:
-    runs = [
-        *(stored_run(seed=seed) for seed in range(3)),
-        stored_run(weight_decay=0.1),
-        stored_run(initialisation="kmeans"),
-        stored_run(dataset={"name": "mnist", "validation": 100}),
-    ]
-    board = leaderboard([*runs, runs[0]])
-    assert sorted(row["n"] for row in board.records()) == [1, 1, 1, 3]
-    header = render([board], "markdown").splitlines()[2]
-    assert "| initialisation | validation | weight decay |" in header
-
-
 def test_equal_means_share_a_rank_and_stand_in_the_order_of_their_settings(stored_run: Make) -> None:
     first, second = (0.95, 0.975, 1.0), (1.0, 0.975, 0.95)
     runs = [stored_run(a, seed=s, method="idw", prototypes=16) for s, a in enumerate(first)]
@@ -198,16 +185,6 @@ def test_the_best_over_axes_is_what_pandas_finds_by_the_validation_mean(grid: li
     assert sorted(row["test_mean"] for row in board.records()) != pytest.approx(sorted(best_by_test))
     note = "learning_rate, power: chosen by the mean over seeds of accuracy on the validation split, not by test; 4 of"
     assert any(line.startswith(note) for line in board.notes)
-
-
-def test_test_values_do_not_change_the_choice(stored_run: Make) -> None:
-    def runs(tests: tuple[float, float]) -> list[StoredRun]:
-        pairs = zip((0.01, 0.1), tests, (0.6, 0.5), strict=True)
-        return [stored_run(test, learning_rate=rate, validation=value) for rate, test, value in pairs]
-
-    for tests in ((0.1, 0.9), (0.9, 0.1)):
-        (row,) = leaderboard(runs(tests), best_over=["learning_rate"]).records()
-        assert row["learning_rate"] == 0.01
 
 
 def test_of_an_error_the_lowest_validation_is_chosen(stored_run: Make) -> None:

@@ -49,11 +49,6 @@ def test_a_metric_of_the_training_data_alone_is_marked_there(stored_run: Make) -
     assert [record["best_train"] for record in table.records()] == [False, True]
 
 
-def test_beside_other_splits_the_training_data_is_not_marked(stored_run: Make) -> None:
-    runs = [stored_run(0.9, method="idw"), stored_run(0.8, method="neg_dist")]
-    assert not any(row.statistics["train"].best for row in summarise(runs)[0].rows)
-
-
 def test_runs_without_the_metric_are_counted_in_a_note(stored_run: Make) -> None:
     runs = [stored_run(seed=0, metrics={("train", "gap"): 0.5}), stored_run(seed=1), stored_run(method="neg_dist")]
     for shown in (summarise(runs, "gap")[0], leaderboard(runs, "gap")):

@@ -104,11 +104,6 @@ def test_several_runs_on_each_data_set_stay_apart() -> None:
     assert "dataset_seed" in [column.name for column in leaderboard(runs).columns]
 
 
-def test_other_settings_of_the_data_are_never_pooled() -> None:
-    sections = summarise(over_data(2) + over_data(2, noise=0.3))
-    assert [section.dataset_config.noise for section in sections] == [0.1, 0.3]
-
-
 def test_json_has_the_seeds_of_the_data() -> None:
     (record,) = json.loads(render(section_tables(summarise(over_data(3))), "json"))
     assert (record["dataset_config"]["seed"], record["n"]) == ([0, 1, 2], 3)
@@ -121,22 +116,3 @@ def test_figures_get_the_runs_on_all_data_and_draw_the_first() -> None:
     assert row.n == 3
     assert first_run(row).config.dataset == section.dataset_config
     assert section.dataset_config.seed == 0
-
-
-def test_runs_are_grouped_by_what_their_settings_are_not_by_which_object_holds_them() -> None:
-    class Fresh:
-        """A run that makes its settings anew each time: their places in memory are used again."""
-
-        def __init__(self, run: StoredRun) -> None:
-            self.run = run
-
-        def __getattr__(self, name: str):
-            return getattr(self.run, name)
-
-        @property
-        def setting(self):
-            return type(self.run.config).model_validate_json(self.run.config.model_dump_json())
-
-    runs = [run for power in (1.0, 2.0, 4.0) for run in networks(3, power=power)]
-    (section,) = summarise([Fresh(run) for run in runs])  # type: ignore[misc]
-    assert [(row.n, row.model.parameters["power"]) for row in section.rows] == [(3, 1.0), (3, 2.0), (3, 4.0)]

@@ -6,8 +6,6 @@ import csv
 import io
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -213,14 +211,6 @@ def test_a_column_is_one_entry(stored_run: Make, request: pytest.FixtureRequest,
         text = render(tables, table_format)
         assert ("70" if table_format in ("csv", "json") else "no. 70") in text
         assert ("first_seed" if table_format in ("csv", "json") else "first seed") in text
-
-
-@pytest.mark.slow
-def test_rendering_loads_nothing_heavy() -> None:
-    heavy = "torch matplotlib scipy sklearn safetensors sqlalchemy"
-    program = f"import sys, idwbench.report.render; print(*[m for m in {heavy.split()} if m in sys.modules])"
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert loaded.split() == []
 
 
 def test_the_page_of_methods_holds_the_registry() -> None:

@@ -47,17 +47,6 @@ def test_means_and_deviations_are_those_of_numpy(stored_run: Make) -> None:
             assert statistic.n == 7
 
 
-def test_one_run_has_no_spread_and_a_note_says_so(stored_run: Make) -> None:
-    (section,) = summarise([stored_run(0.9)])
-    assert section.rows[0].statistics["test"].std is None
-    assert "n = 1: no spread." in section.notes
-
-
-def test_a_run_given_twice_counts_once(stored_run: Make) -> None:
-    run = stored_run(0.9)
-    assert summarise([run, run])[0].rows[0].n == 1
-
-
 def test_rows_stand_by_prototypes_then_the_papers_order_then_parameters(stored_run: Make) -> None:
     runs = [stored_run(method=method, prototypes=count) for method in reversed(METHODS) for count in (16, 2)]
     runs += [stored_run(power=power, prototypes=2) for power in (16.0, 1.0, 4.0)]
@@ -130,14 +119,6 @@ def test_pairs_are_formed_by_seed_and_rows_without_enough_are_not_tested(stored_
     assert section.notes[1] == "n = 5: too few seeds for a paired test (6 are needed)."
 
 
-def test_of_an_error_the_lowest_is_best(stored_run: Make) -> None:
-    runs = [stored_run(50.0 + s, dataset="diabetes", method="idw", seed=s) for s in TEN]
-    runs += [stored_run(60.0 + s, dataset="diabetes", method="fc_relu", seed=s) for s in TEN]
-    (section,) = summarise(runs)
-    assert section.metric == "rmse"
-    assert best(section.rows) == ["idw"]
-
-
 def test_another_metric_may_be_asked_for(stored_run: Make) -> None:
     runs = [stored_run(50.0, dataset="diabetes", metrics={("test", "r2"): 0.4}), stored_run(0.9)]
     (section,) = summarise(runs, "r2")
@@ -167,14 +148,6 @@ def test_a_diverged_run_is_counted_and_in_no_mean(stored_run: Make) -> None:
     assert idw.statistics["test"].mean == 0.8
     assert (gaussian.n, gaussian.n_diverged, gaussian.statistics, gaussian.n_parameters) == (0, 1, {}, None)
     assert "2 runs diverged; not in the means." in section.notes
-
-
-def test_failed_and_open_runs_are_counted_in_a_note(stored_run: Make) -> None:
-    runs = [stored_run(), stored_run(seed=1, state="failed"), stored_run(seed=2, state="planned")]
-    (section,) = summarise(runs)
-    assert [row.n for row in section.rows] == [1]
-    assert "1 run failed; not shown." in section.notes
-    assert "1 run not finished; not shown." in section.notes
 
 
 def test_an_accuracy_that_is_no_number_is_left_out(stored_run: Make) -> None:
@@ -281,14 +254,6 @@ def test_every_reference_is_found_by_its_model(stored_run: Make) -> None:
     for reference in REFERENCES:
         dataset = stored_run(dataset=reference.dataset).config.dataset
         assert find_reference(reference.source, dataset, reference.model) is reference
-
-
-def test_two_versions_of_a_plugin_are_two_rows(stored_run: Make) -> None:
-    runs = [stored_run(), stored_run(seed=1)]
-    models = [runs[0].config.model.model_copy(update={"plugin_sha256": sha * 64}) for sha in "ab"]
-    configs = [run.config.model_copy(update={"model": model}) for run, model in zip(runs, models, strict=True)]
-    runs = [replace(run, config=config) for run, config in zip(runs, configs, strict=True)]
-    assert [row.n for row in summarise(runs)[0].rows] == [1, 1]
 
 
 def test_intervals_stand_beside_test_and_holdout_and_need_three_seeds(stored_run: Make) -> None:

@@ -6,7 +6,7 @@ import pandas
 import pytest
 
 from idwbench.errors import ConfigError
-from idwbench.results.filters import sorted_runs
+from idwbench.results.filters import sorted_runs, value_hint
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 
@@ -124,6 +124,19 @@ def test_what_is_no_comparison_of_columns_is_refused_in_one_line_and_never_run(f
         filled.to_frame(where=where)
     assert problem in str(caught.value) and caught.value.location == ("where",)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("where", "hint"),
+    [
+        ("method == 'idv'", "no method is 'idv' (did you mean 'idw'?)"),
+        ("seed < 5 and method in ['idw', 'gausian']", "no method is 'gausian' (did you mean 'gaussian'?)"),
+        ("method == 'idw' and seed > 99", ""),
+        ("seed == 'a' or test_rmse == 'b'", ""),
+    ],
+)
+def test_of_a_text_that_no_run_has_the_nearest_value_is_known(filled, where, hint):
+    assert value_hint(filled.to_frame(), where) == hint
 
 
 def test_runs_in_a_state_are_selected(store, make_config, make_result, as_other_process):
