@@ -80,6 +80,7 @@ def report(
     table_format = check_format(format, output, json)
     load_plugins(plugin)
     from idwbench.cli import quality
+    from idwbench.report.leaderboard import leaderboard as ranking
     from idwbench.report.selection import report_tables, select_runs
 
     results = quality.opened(db, measure)
@@ -90,8 +91,6 @@ def report(
         runs = select_runs(*selection, metric=metric)
     with quality.advised(runs, metric):
         if ranked:
-            from idwbench.report.leaderboard import leaderboard as ranking
-
             axes = [axis.strip() for axis in best_over.split(",")] if best_over is not None else []
             tables = [ranking(runs, metric, split=split, top=top, best_over=axes, intervals=interval)]
         else:
