@@ -199,3 +199,10 @@ def test_runs_without_a_recording_of_another_kind_and_on_another_text_get_one_li
     made.path.write_text(TEXT * 11)
     with pytest.raises(IdwbenchError, match="has changed"):
         made.explain("the")
+
+
+def test_another_text_than_the_recorded_one_is_refused(words, monkeypatch):
+    other = replace(words.dataset, sha256="1" * 64)
+    monkeypatch.setattr("idwbench.explanations.passages.load_dataset", lambda config, data_dir: other)
+    with pytest.raises(RecordingError, match="is not what was recorded: the checksums differ"):
+        words.explain("the")
