@@ -60,9 +60,7 @@ def _sweep_files(incomplete: str) -> list[str]:
     """Return folders, with a separator behind, and YAML files whose path begins with the text."""
     head = incomplete[: incomplete.rfind("/") + 1]
     try:
-        found = sorted(
-            path for path in Path(head or ".").iterdir() if path.is_dir() or path.suffix in (".yaml", ".yml")
-        )
+        paths = [path for path in Path(head or ".").iterdir() if path.is_dir() or path.suffix in (".yaml", ".yml")]
     except OSError:
         return []
-    return _beginning((f"{head}{path.name}{'/' if path.is_dir() else ''}" for path in found), incomplete)
+    return _beginning((f"{head}{path.name}{'/' if path.is_dir() else ''}" for path in paths), incomplete)

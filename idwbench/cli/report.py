@@ -66,9 +66,8 @@ def report(
     ranked = leaderboard is not None
     if not ranked and table is None:
         problem = "only with --table or --leaderboard"
-        refuse(problem, metric=metric, interval=interval, by_dataset=by_dataset, split=split, top=top)
-        refuse(problem, best_over=best_over, measure=measure, format=format, output=output)
-        refuse(problem, method=method, prototypes=prototypes)
+        refuse(problem, metric=metric, interval=interval, by_dataset=by_dataset, split=split, top=top, format=format)
+        refuse(problem, best_over=best_over, measure=measure, output=output, method=method, prototypes=prototypes)
         return _print_contents(db, json)
     if ranked:
         refuse("cannot be combined with --leaderboard", table=table)
