@@ -28,7 +28,18 @@ from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.protocol import Protocol
 
-__all__ = ["Row", "Runs", "data_seed", "ended", "measured", "metric_names", "replication_notes", "rows", "run_table"]
+__all__ = [
+    "Row",
+    "Runs",
+    "data_seed",
+    "ended",
+    "measured",
+    "metric_names",
+    "replication_notes",
+    "rows",
+    "run_table",
+    "statistics",
+]
 
 # A table of runs, or records of them.
 Runs: TypeAlias = pandas.DataFrame | Iterable[StoredRun]

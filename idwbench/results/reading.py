@@ -39,6 +39,7 @@ from idwbench.runs.metrics import METRICS, SPLITS
 
 __all__ = [
     "attempt_of",
+    "check_numbers",
     "check_text",
     "converted",
     "find_run",
@@ -55,6 +56,7 @@ __all__ = [
     "stored_id",
     "sweep_id",
     "sweeps_of",
+    "unreadable",
 ]
 
 _SHORT = 12
