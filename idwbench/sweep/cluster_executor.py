@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset
@@ -51,7 +52,8 @@ class ClusterExecutor:
             if problem:
                 raise ClusterError(f"worker {worker}: {problem}")
         self._n_threads, self._polled = -1, 0.0
-        self.sent: dict[Future[Answer], Any] = {}
+        # Only what is in work: an answer that is stored is not kept.
+        self.sent: WeakKeyDictionary[Future[Answer], Any] = WeakKeyDictionary()
         folder = context.checkpoint_folder
         self.task: Task = {
             "versions": package_versions(),

@@ -355,6 +355,16 @@ def test_tasks_for_a_gpu_need_its_resource(store, log):
     assert client.tasks[0]["device"] == "cuda"
 
 
+def test_answers_of_a_cluster_are_not_kept_in_memory_after_they_are_stored(store, log):
+    store.plan(seeds(40))
+    own = Runner(store, log, cluster=cluster(FakeClient(trained)))
+    ((executor, configs),) = own._executors(seeds(40), DATASET)
+    for config in configs:
+        answer = executor.submit([config])
+        assert answer.result().results
+    assert len(executor.sent) == 1  # the one that `answer` names
+
+
 def test_a_cluster_without_workers_is_waited_for_with_a_note(store, log):
     assert train(store, seeds(1), FakeEngine(), log, FakeClient(trained, workers=0))["complete"] == 1
     assert log.notes == ["tcp://10.0.0.1:8786 has no worker: waiting for one"]
