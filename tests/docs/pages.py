@@ -102,7 +102,7 @@ SHORTER: dict[tuple[str, str], list[str]] = {
 NOT_CODE = {"", "csv", "sql", "text", "toml", "{eval-rst}", "{toctree}", "{include}"}
 SHOWN = {"README.md": ("test", "code"), "docs/tutorial.md": ("test", "types"), "docs/reports.md": ("test", "two_moons")}
 FILES: dict[str, tuple[str, ...]] = {
-    "README.md": ("model.pt", "patched.pt", "powers.yaml"),
+    "README.md": ("model.pt", "patched.pt", "scores.yaml"),
     "docs/database.md": ("runs.csv", "idw.csv", "board"),
     "docs/explain.md": ("why.png",),
     "docs/exports.md": ("model.onnx", "moons_model.py", "patched.onnx", "centroids.pt"),
@@ -111,6 +111,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "docs/tutorial.md": ("model.pt", "patched.pt", "moons.png", "two_moons.png"),
 }
 HOLDS: dict[str, tuple[str, ...]] = {
+    "README.md": ("sum(line.startswith(('idw p=', 'inv_dist p=', 'neg_dist p=')) for line in words) == 3",),
     "docs/attribution.md": (
         "top.shape == (3, 5)",
         "(dataset.train.labels[top] == np.asarray(answers)[:, None]).mean() > 0.5",

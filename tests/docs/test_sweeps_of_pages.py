@@ -17,11 +17,11 @@ def sweep_text(page: str) -> str:
 
 
 def test_the_sweep_of_the_readme_has_the_runs_of_its_grid_and_the_error_that_the_readme_shows(tmp_path):
-    path, broken = tmp_path / "powers.yaml", tmp_path / "broken.yaml"
+    path, broken = tmp_path / "scores.yaml", tmp_path / "broken.yaml"
     path.write_text(sweep_text("README.md"))
-    assert len(plan(read_sweep(path))) == 2 * 2 * 3 * 10 + 2 * 10
-    broken.write_text(path.read_text().replace("method: [idw", "methd: [idw"))
-    message = re.search(r"`powers.yaml:(\d+:\d+: [^`]*)`", page_text("README.md"))
+    assert len(plan(read_sweep(path))) == 3 * 10
+    broken.write_text(path.read_text().replace("method: [", "methd: ["))
+    message = re.search(r"`scores.yaml:(\d+:\d+: [^`]*)`", page_text("README.md"))
     assert message is not None
     result = CliRunner().invoke(app, ["sweep", str(broken)])
     assert result.stderr.strip() == f"{broken}:{' '.join(message[1].split())}"
