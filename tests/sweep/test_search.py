@@ -77,7 +77,7 @@ def test_ranges_have_whole_numbers_where_the_setting_has(tmp_path: Path) -> None
     [
         (
             text("{optuna: tpe, trials: 5, objective: test_accuracy}"),
-            "judged by validation rows, not by test rows (did you mean 'validation_accuracy'?)",
+            "a search chooses by validation rows, not by test rows (did you mean 'validation_accuracy'?)",
         ),
         (text("{optuna: tpe, trials: 5, objective: accuracy}"), "unknown objective 'accuracy' (did you mean 'valid"),
         (text("{optuna: tpe, trials: 5, objective: validation_rmse}"), "rmse is a metric of regression"),
