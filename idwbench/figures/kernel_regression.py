@@ -56,8 +56,10 @@ def kernel_regression_figure() -> Drawing:
         above.plot(keys, targets, ".", color=QUIET, markersize=4, label="data")
         above.plot(grid, np.sin(2 * grid), color=RULE, linewidth=3.0, label="truth")
         above.plot(grid, estimate, color=class_colour(0), linewidth=1.6, label="estimate")
-        # The largest weight is black in each panel; a query without neighbours is white.
-        below.pcolormesh(grid, np.arange(_KEYS), np.nan_to_num(weights).T, cmap="Greys", vmin=0)
+        # The largest weight is black in each panel; a query without neighbours is white. An image: 50,000 shapes would
+        # make an SVG file of 10 MB.
+        cells = np.nan_to_num(weights).T
+        below.pcolormesh(grid, np.arange(_KEYS), cells, cmap="Greys", vmin=0, rasterized=True)
         below.set_xlim(0.0, 5.0)
         below.set_xlabel("query", fontsize=10, color=INK)
     rows[0][0].legend(loc="lower left", frameon=False, fontsize=8, labelcolor=INK)

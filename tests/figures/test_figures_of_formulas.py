@@ -77,3 +77,4 @@ def test_the_estimates_are_the_weights_below_times_the_data(tmp_path) -> None:
     for name in ("a.svg", "b.svg"):
         save_figure(kernel_regression_figure().figure, tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    assert (tmp_path / "a.svg").stat().st_size < 1_000_000  # weights are an image, not a shape each
