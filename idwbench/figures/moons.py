@@ -77,8 +77,8 @@ def moons_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | Non
 def _caption(counts: set[int], *, has_best: bool, is_tested: bool) -> str:
     words = ["accuracies in %"]
     if counts != {1}:
-        words = [f"accuracies in %, mean ± std over {seeds_label(counts)}", "the pictures show the lowest seed"]
+        words = [f"accuracies in %, mean ± std over {seeds_label(counts)}", "pictures show the lowest seed"]
     if has_best:
-        tested = ", or not distinguishable from it (Wilcoxon test)" if is_tested else ""
+        tested = ", or not distinguishable from it (Wilcoxon)" if is_tested else ""
         words.append(f"bold: best test accuracy of a column{tested}")
     return "; ".join(words)
