@@ -84,7 +84,7 @@ def test_moons_stand_in_a_row_for_each_method_and_a_column_for_each_number_and_t
 
 def test_a_paired_test_is_named(monkeypatch) -> None:
     given = [*runs(seeds=range(6)), *runs(seeds=range(6), method="inv_dist")]
-    assert "not distinguishable from it (Wilcoxon test)" in " ".join(words(drawn("moons", given).figure))
+    assert "not distinguishable from it (Wilcoxon)" in " ".join(words(drawn("moons", given).figure))
 
 
 def grid(epsilons=(0.0, 0.1), powers=(1, 2), **settings) -> list[StoredRun]:
