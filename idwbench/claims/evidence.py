@@ -53,6 +53,7 @@ class Evidence:
         self.results = results
         self._run_keys = None if run_keys is None else set(run_keys)
         self._tables: dict[str, pandas.DataFrame] = {}
+        self._finished: dict[str, tuple[pandas.DataFrame, dict[str, pandas.DataFrame]]] = {}
 
     def accuracy(self, dataset: str, **model: Any) -> Series:
         """Return the accuracy in percent, on new points of Two Moons and on the test images of MNIST."""
@@ -72,11 +73,20 @@ class Evidence:
     def finished(self, dataset: str, **model: Any) -> pandas.DataFrame:
         """Return the complete and diverged runs of a model by seed, one for each."""
         wanted = _identity(run_config(dataset, **{**_PAPER_PARAMETERS.get(model["method"], {}), **model}))
-        rows = self._select(dataset, lambda config: _identity(config) == wanted)
-        if self._run_keys is not None:
-            rows = rows[rows.run_key.isin(self._run_keys)]
-        rows = rows.assign(free=[getattr(config.model, _FREE, 0) for config in rows.config])
-        return rows.sort_values(["seed", "free", "run_key"]).drop_duplicates("seed", keep="last")
+        if dataset not in self._finished:
+            rows = self._select(dataset, lambda config: True)
+            if self._run_keys is not None:
+                rows = rows[rows.run_key.isin(self._run_keys)]
+            rows = rows.assign(free=[getattr(config.model, _FREE, 0) for config in rows.config])
+            rows = rows.sort_values(["seed", "free", "run_key"])
+            identities = {one.setting: _identity(one.config) for one in _settings(rows).itertuples()}
+            groups = rows.groupby(rows.setting.map(identities).astype(str), sort=False)
+            self._finished[dataset] = (
+                rows.iloc[:0],
+                {identity: group.drop_duplicates("seed", keep="last") for identity, group in groups},
+            )
+        none, by_model = self._finished[dataset]
+        return by_model.get(wanted, none)
 
     def best_metric(self, name: str, dataset: str, metric: str, split: str = "test", **settings: Any) -> Series:
         """Return a metric of the runs that are `best` by validation; the name of the series is `name`."""
@@ -123,7 +133,7 @@ class Evidence:
         if dataset not in self._tables:
             self._tables[dataset] = self.results.run_table(dataset=dataset)
         table = self._tables[dataset]
-        settings = table.drop_duplicates("setting")
+        settings = _settings(table)
         wanted = settings.setting[[*map(is_wanted, settings.config)]]
         return table[table.setting.isin(wanted) & table.state.isin(RESULT_STATES)]
 
@@ -139,8 +149,13 @@ class Evidence:
             return {}
 
 
-def _identity(config: RunConfig) -> tuple[str, ...]:
-    return config.dataset.identity(), config.model.identity(_FREE), config.protocol.identity()
+def _identity(config: RunConfig) -> str:
+    return "\n".join((config.dataset.identity(), config.model.identity(_FREE), config.protocol.identity()))
+
+
+def _settings(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the first run of each setting, with the columns that describe the setting."""
+    return rows[["setting", "config"]].drop_duplicates("setting")
 
 
 def _column(rows: pandas.DataFrame, split: str, metric: str) -> pandas.Series[float]:

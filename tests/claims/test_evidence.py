@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from idwbench.claims import evidence
 from idwbench.claims.evidence import MNIST, PAPER_METHODS, RIVALS, TWO_MOONS, Evidence
 
 ACCURACY = {("holdout", "accuracy"): 0.9, ("test", "accuracy"): 0.8}
@@ -90,3 +91,13 @@ def test_evidence_can_be_that_of_some_runs(runs):
     runs.add(ACCURACY, seeds=[0, 1], **IDW)
     some = Evidence(runs, [runs.runs[1].run_key])
     assert set(some.accuracy(TWO_MOONS, **IDW).values) == {1}
+
+
+def test_each_further_question_looks_at_no_stored_setting_again(runs, monkeypatch):
+    runs.add(ACCURACY, seeds=[1, 2], **IDW).add(ACCURACY, seeds=[1], **IDW, power=4.0)
+    asked = runs.evidence
+    asked.accuracy(TWO_MOONS, **IDW)
+    compared, identity = [], evidence._identity
+    monkeypatch.setattr(evidence, "_identity", lambda config: compared.append(config) or identity(config))
+    assert {*asked.accuracy(TWO_MOONS, **IDW, power=4.0).values} == {1}
+    assert len(compared) == 1  # the settings that are asked for
