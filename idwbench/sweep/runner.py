@@ -142,28 +142,35 @@ class Runner:
                     missing = self._not_ended(required)
                     ready = [run for run in others if run.required is None or run.required.run_key not in missing]
                     self.outcome["elsewhere"] += len(others) - len(ready)
-                for executor, share in self._executors(ready, dataset):
+                for executor, is_here in self._executors(ready, dataset):
+                    share = [config for config in ready if self._trains_here(config) is is_here]
                     limit = lambda config: engine_of(config, self.planning_context).max_stack(config, dataset)  # noqa: E731
                     self._run(deque(stacks(share, limit, executor.n_threads)), executor, dataset)
 
-    def _executors(self, configs: list[RunConfig], dataset: Dataset) -> Iterator[tuple[Executor, list[RunConfig]]]:
-        """Yield what trains runs: a cluster, if there is one, and afterwards this process those that need its disk."""
+    def _trains_here(self, config: RunConfig) -> bool:
+        if self.cluster is None:
+            return True
+        from idwbench.sweep.cluster_executor import needs_database
+
+        return needs_database(config)
+
+    def _executors(self, configs: list[RunConfig], dataset: Dataset) -> Iterator[tuple[Executor, bool]]:
+        """Yield what trains runs: a cluster, if there is one, and afterwards this process (True) those it trains."""
         from idwbench.sweep.threads import Threads
         from idwbench.training.threads import available_cores
 
-        if self.cluster is not None and configs:
-            from idwbench.sweep.cluster_executor import ClusterExecutor, needs_database
+        there = [config for config in configs if not self._trains_here(config)]
+        if self.cluster is not None and there:
+            from idwbench.sweep.cluster_executor import ClusterExecutor
 
-            if there := [config for config in configs if not needs_database(config)]:
-                yield ClusterExecutor(self.cluster, there, dataset, self.context, self.observer), there
-            configs = [config for config in configs if needs_database(config)]
-            if configs and not self.has_failed:
-                note = f"{len(configs)} of the runs read or write beside the database: this process trains them"
-                self.observer.note(note)
-        if configs and not self.has_failed:
+            yield ClusterExecutor(self.cluster, there, dataset, self.context, self.observer), False
+        n_here = len(configs) - len(there)
+        if n_here and not self.has_failed:
+            if self.cluster is not None:
+                self.observer.note(f"{n_here} of the runs read or write beside the database: this process trains them")
             # A GPU trains one large stack at a time.
             jobs = self.jobs or (available_cores() if self.device == "cpu" else 1)
-            yield Threads(jobs, dataset, self.context, self.observer), configs
+            yield Threads(jobs, dataset, self.context, self.observer), True
 
     def _not_ended(self, run_keys: set[str]) -> set[str]:
         # Another process may still train a network; the process that ends last makes the runs that need it.

@@ -93,35 +93,37 @@ def train_stack(stack: Sequence[RunConfig], dataset: Dataset, quality: Prototype
         FullDiskError: a file of the training has no room on the disk.
     """
     try:
-        return Answer(_trained(stack, dataset, quality, context))
+        engine, started = engine_of(stack[0], context), perf_counter()
+        return Answer(_measured(engine.train(stack, dataset, context), dataset, quality, started))
     except Exception as error:  # no error of one run may end the sweep
         if (problem := full_disk_error(error)) is not None:
             raise problem from None
-        text = "".join(traceback.format_exception(error))
-        return Answer(failure=(type(error).__name__, first_line(error), text))
+        failure = _training_error(error, stack[0]) or error
+        text = "".join(traceback.format_exception(failure))
+        return Answer(failure=(type(failure).__name__, first_line(failure), text))
 
 
-def _trained(
-    stack: Sequence[RunConfig], dataset: Dataset, quality: PrototypeQuality, context: Context
+def _training_error(error: Exception, config: RunConfig) -> TrainingError | None:
+    """Return the error that names the model whose memory cannot be allocated, or None if it is another problem."""
+    problem = allocation_problem(error) if isinstance(error, (MemoryError, RuntimeError, ValueError)) else None
+    if problem is None:
+        return None
+    failure = TrainingError(f"{config.model.label}: {problem}")
+    failure.__cause__ = error
+    return failure
+
+
+def _measured(
+    trained: Sequence[RunResult], dataset: Dataset, quality: PrototypeQuality, started: float
 ) -> list[RunResult]:
     """Return the results of a stack with the metrics of quality and with durations.
 
-    Each run has the same share of the metrics and of the set-up, which is all time of the engine that is no training.
-
-    Raises:
-        TrainingError: memory cannot be allocated.
+    Each run has the same share of the metrics and of the set-up, which is all time since `started` that is no training.
     """
-    engine, started = engine_of(stack[0], context), perf_counter()
-    try:
-        trained = engine.train(stack, dataset, context)
-    except (MemoryError, RuntimeError, ValueError) as error:
-        if (problem := allocation_problem(error)) is None:
-            raise
-        raise TrainingError(f"{stack[0].model.label}: {problem}") from error
     ended = perf_counter()
     qualities = quality.stack_metrics(trained, _search(trained[0], dataset))
-    set_up = max(0.0, ended - started - sum(result.seconds for result in trained)) / len(stack)
-    metrics = (perf_counter() - ended) / len(stack)
+    set_up = max(0.0, ended - started - sum(result.seconds for result in trained)) / len(trained)
+    metrics = (perf_counter() - ended) / len(trained)
     return [
         replace(
             result,

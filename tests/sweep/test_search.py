@@ -183,7 +183,7 @@ def test_a_setting_that_is_drawn_twice_is_trained_again_once(
     spec = read(tmp_path, text("{optuna: random, trials: 6, batch: 2, objective: validation_accuracy}", grid))
     db = tmp_path / "runs.db"
     error = Mock(side_effect=TrainingError("no room"))
-    monkeypatch.setattr("idwbench.sweep.threads._trained", error)
+    monkeypatch.setattr("idwbench.sweep.threads._measured", error)
     run_sweep(spec, db)
     run_sweep(spec, db, retry=retry)
     keys, results = planned_keys(db), Results(db)
