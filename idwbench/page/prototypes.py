@@ -58,9 +58,9 @@ def prototypes_part(results: Results, ranked: Sequence[RankedSetting], data_dir:
     runs = [setting.best for setting in [*best.values()][:_NETWORKS]]
     for run in sorted(runs, key=lambda run: not _are_points(run)):
         try:
-            grid = _grid(results, run, data(run.setting.dataset))
+            grid = _grid(results, run, data(run.config.dataset))
         except IdwbenchError as error:
-            notes.append(f"{run.setting.model.method}: {error.problem}")
+            notes.append(f"{run.config.model.method}: {error.problem}")
             continue
         if grid is not None:
             grids.append(grid)
@@ -162,7 +162,7 @@ def _add_nearest(
 
 def _are_points(run: StoredRun) -> bool:
     """Return whether the keys are points among the inputs; those of dot products are directions."""
-    model = run.setting.model
+    model = run.config.model
     if model.kind != "prototypes":
         return True  # centres of k-means and training inputs
     return model.method in METHODS and METHODS[model.method].initialisation != "kaiming"
@@ -193,7 +193,7 @@ def _table(keys: NDArray[np.floating], values: Keys, numbers: NDArray[np.intp], 
 
 
 def _title(run: StoredRun) -> str:
-    metric = headline_metric(run.setting.dataset.task)
+    metric = headline_metric(run.config.dataset.task)
     value = run.metric(metric.name)
     measured = "" if value is None else f"test {metric.name} {value_label(metric.name, value)} %"
-    return " · ".join(filter(None, (run.setting.model.label, f"seed {run.seed}", measured)))
+    return " · ".join(filter(None, (run.config.model.label, f"seed {run.seed}", measured)))

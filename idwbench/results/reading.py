@@ -39,7 +39,6 @@ from idwbench.runs.metrics import METRICS, SPLITS
 
 __all__ = [
     "attempt_of",
-    "check_numbers",
     "check_text",
     "converted",
     "find_run",
@@ -149,18 +148,6 @@ _AT_ONCE = 10_000
 def raw(column: Column[Any]) -> ColumnElement[Any]:
     """Return a column whose values are those of the driver, JSON as text."""
     return cast(column, Text) if isinstance(column.type, Json) else coerced(column, NullType())
-
-
-def check_numbers(run_keys: Sequence[str], column: str, values: Sequence[Any]) -> Sequence[Any]:
-    """Return the values of a column of numbers.
-
-    Raises:
-        ResultsError: one is not a number.
-    """
-    if not {*map(type, values)} <= {int, float, type(None)}:
-        for run_key, value in zip(run_keys, values, strict=True):
-            converted(run_key, column, number, value)
-    return values
 
 
 def converted(run_key: str, column: str, convert: Callable[[Any], Any], value: Any) -> Any:

@@ -83,11 +83,6 @@ class StoredRun:
     retraining: bool = False
 
     @property
-    def setting(self) -> RunConfig:
-        """A run with the same data set, model and protocol, whose seed may be another."""
-        return self.config
-
-    @property
     def seed(self) -> int:
         """The seed."""
         return self.config.seed

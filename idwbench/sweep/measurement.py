@@ -25,7 +25,7 @@ def unmeasured_runs(runs: Sequence[_Run]) -> list[_Run]:
         run
         for run in runs
         if run.state == "complete"
-        and {"keys", "values"} <= set(MODELS[run.setting.model.kind].array_names)
+        and {"keys", "values"} <= set(MODELS[run.config.model.kind].array_names)
         and run.metric("coverage", "train") is None
     ]
 

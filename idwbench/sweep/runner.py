@@ -142,46 +142,51 @@ class Runner:
                     missing = self._not_ended(required)
                     ready = [run for run in others if run.required is None or run.required.run_key not in missing]
                     self.outcome["elsewhere"] += len(others) - len(ready)
-                for executor, is_here in self._executors(ready, dataset):
-                    share = [config for config in ready if self._trains_here(config) is is_here]
-                    limit = lambda config: engine_of(config, self.planning_context).max_stack(config, dataset)  # noqa: E731
-                    self._run(deque(stacks(share, limit, executor.n_threads)), executor, dataset)
+                here = [config for config in ready if self._trains_here(config)]
+                if there := [config for config in ready if not self._trains_here(config)]:
+                    self._run(there, self._cluster_executor(there, dataset), dataset)
+                if here and not self.has_failed:
+                    self._run(here, self._threads(len(here), dataset), dataset)
 
     def _trains_here(self, config: RunConfig) -> bool:
+        """Return whether this process trains a run: all without a cluster, otherwise those that need its disk."""
         if self.cluster is None:
             return True
         from idwbench.sweep.cluster_executor import needs_database
 
         return needs_database(config)
 
-    def _executors(self, configs: list[RunConfig], dataset: Dataset) -> Iterator[tuple[Executor, bool]]:
-        """Yield what trains runs: a cluster, if there is one, and afterwards this process (True) those it trains."""
+    def _cluster_executor(self, configs: Sequence[RunConfig], dataset: Dataset) -> ClusterExecutor:
+        from idwbench.sweep.cluster_executor import ClusterExecutor
+
+        assert self.cluster is not None
+        return ClusterExecutor(self.cluster, configs, dataset, self.context, self.observer)
+
+    def _threads(self, n_runs: int, dataset: Dataset) -> Threads:
         from idwbench.sweep.threads import Threads
         from idwbench.training.threads import available_cores
 
-        there = [config for config in configs if not self._trains_here(config)]
-        if self.cluster is not None and there:
-            from idwbench.sweep.cluster_executor import ClusterExecutor
-
-            yield ClusterExecutor(self.cluster, there, dataset, self.context, self.observer), False
-        n_here = len(configs) - len(there)
-        if n_here and not self.has_failed:
-            if self.cluster is not None:
-                self.observer.note(f"{n_here} of the runs read or write beside the database: this process trains them")
-            # A GPU trains one large stack at a time.
-            jobs = self.jobs or (available_cores() if self.device == "cpu" else 1)
-            yield Threads(jobs, dataset, self.context, self.observer), True
+        if self.cluster is not None:
+            self.observer.note(f"{n_runs} of the runs read or write beside the database: this process trains them")
+        # A GPU trains one large stack at a time.
+        jobs = self.jobs or (available_cores() if self.device == "cpu" else 1)
+        return Threads(jobs, dataset, self.context, self.observer)
 
     def _not_ended(self, run_keys: set[str]) -> set[str]:
         # Another process may still train a network; the process that ends last makes the runs that need it.
         states, ended = self.results.run_states(list(run_keys)), get_args(EndedState)
         return {key for key, state in states.items() if state not in ended}
 
-    def _run(self, waiting: deque[Stack], executor: Executor, dataset: Dataset) -> None:
-        """Let an executor train stacks until none is left.
+    def _run(self, configs: Sequence[RunConfig], executor: Executor, dataset: Dataset) -> None:
+        """Let an executor train runs, stack by stack, until none is left.
 
         A run whose stack was lost is trained alone, when nothing else is in work: it alone can be the cause.
         """
+
+        def limit(config: RunConfig) -> int:
+            return engine_of(config, self.planning_context).max_stack(config, dataset)
+
+        waiting = deque(stacks(configs, limit, executor.n_threads))
         in_work: dict[Future[Answer], Stack] = {}
         lost: deque[Stack] = deque()
         suspects: set[str] = set()

@@ -358,7 +358,7 @@ def test_tasks_for_a_gpu_need_its_resource(store, log):
 def test_answers_of_a_cluster_are_not_kept_in_memory_after_they_are_stored(store, log):
     store.plan(seeds(40))
     own = Runner(store, log, cluster=cluster(FakeClient(trained)))
-    ((executor, _),) = own._executors(seeds(40), DATASET)
+    executor = own._cluster_executor(seeds(40), DATASET)
     for config in seeds(40):
         answer = executor.submit([config])
         assert answer.result().results
