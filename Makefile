@@ -127,7 +127,10 @@ bench: $(VENV)/.installed-dev
 # The source folder is the repository: links between README.md, docs/ and results/published/ are the same on the site.
 SPHINX := $(BIN)/python -m sphinx -q -W --keep-going -c docs -d build/doctrees
 docs: $(VENV)/.installed-dev
-	$(BIN)/python -m idwbench.cli.reference docs/cli.md
+	mkdir -p build
+	sed -n '/^## Output and exit codes/,$$p' docs/cli.md > build/cli_end.md
+	$(BIN)/python -m typer idwbench.cli.app utils docs --name idwbench --title "Command line" --output build/cli.md
+	{ cat build/cli.md; echo; cat build/cli_end.md; } > docs/cli.md
 	$(SPHINX) . build/docs
 	@echo "the site: build/docs/index.html"
 

@@ -25,9 +25,12 @@ from idwbench.cli.output import echo
 
 __all__ = ["COMMANDS", "RUNS", "app", "run"]
 
-# The function of each command as MODULE.FUNCTION of this package; the module is imported when the command is used.
+# The function of each command as MODULE.FUNCTION of this package, whose module is imported when it is used; of `runs`,
+# a group, its help.
 COMMANDS = {
-    **{name: f"{name}.{name}" for name in ("train", "sweep", "report", "figure", "runs", "explain", "patch")},
+    **{name: f"{name}.{name}" for name in ("train", "sweep", "report", "figure")},
+    "runs": "List, show, watch, compare, tag, remove, export and repeat the runs of a results database.",
+    **{name: f"{name}.{name}" for name in ("explain", "patch")},
     **{"card": "models.card", "export": "models.export_model", "import": "models.import_model"},
     **{name: f"publish.{name}" for name in ("claims", "page", "publish")},
 }
@@ -56,16 +59,13 @@ class LazyCommands(Mapping[str, Any]):
 
 @cache
 def _command(name: str, place: str) -> Any:
+    if name == "runs":
+        commands: Any = LazyCommands(RUNS)  # they are only read
+        return OneLineGroup(name=name, help=place, no_args_is_help=True, commands=commands)
     module_name, _, function = place.partition(".")
     module = import_module(f"idwbench.cli.{module_name}")
     made = typer.Typer(add_completion=False)
-    if name == "runs":
-        made.callback(no_args_is_help=True, cls=OneLineGroup)(module.runs)
-        group = typer.main.get_group(made)
-        group.name, group.commands = name, LazyCommands(RUNS)  # type: ignore[assignment]  # it is only read
-        return group
-    command = declared(getattr(module, function), name, getattr(module, "OPTIONS", {}))
-    made.command(name, cls=OneLineCommand)(command)
+    made.command(name, cls=OneLineCommand)(declared(getattr(module, function), name, getattr(module, "OPTIONS", {})))
     return typer.main.get_command(made)
 
 

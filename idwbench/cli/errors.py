@@ -30,32 +30,24 @@ _COMMANDS = {
 }
 
 
-def _without_types_of_flags(parameters: Any) -> Any:
-    for parameter in parameters:
-        if getattr(parameter, "is_flag", False):
-            parameter.metavar = ""
-    return parameters
-
-
-class OneLineGroup(TyperGroup):
-    """A group of commands whose help names no type of flags."""
+class _PlainFlags:
+    """Help of a command or group that names no type of flags."""
 
     def get_params(self, ctx: Any) -> Any:
         """Return the parameters."""
-        return _without_types_of_flags(super().get_params(ctx))
+        parameters = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
 
 
-class OneLineCommand(TyperCommand):
-    """A command whose errors are one line on stderr, without a traceback, and whose help names no type of flags."""
+class OneLineGroup(_PlainFlags, TyperGroup):
+    """A group of commands."""
 
-    def __init__(self, *args: Any, **attributes: Any) -> None:
-        super().__init__(*args, **attributes)
-        # Rich would keep the line ends of the docstring.
-        self.help = "\n\n".join(" ".join(part.split()) for part in (self.help or "").split("\n\n"))
 
-    def get_params(self, ctx: Any) -> Any:
-        """Return the parameters."""
-        return _without_types_of_flags(super().get_params(ctx))
+class OneLineCommand(_PlainFlags, TyperCommand):
+    """A command whose errors are one line on stderr, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; the exit code follows the error's class."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idwbench.cli.options import DATA, load_plugins, option, refuse
+from idwbench.cli.options import DATA, option, refuse
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.errors import ExplanationError
 from idwbench.results import DEFAULT_DATABASE
@@ -44,7 +44,6 @@ def explain(
     output: Path | None = None,
     db: str = DEFAULT_DATABASE,
     data_dir: Path | None = None,
-    plugin: list[Path] | None = None,
     force: bool = False,
     json: bool = False,
 ) -> None:
@@ -55,12 +54,10 @@ def explain(
     """
     if prompt is not None:
         refuse("cannot be combined with --prompt", x=x, mask=mask, output=output)
-        load_plugins(plugin)
         _explain_prompt(model, prompt, top, layer, db, data_dir, json)
         return
     if x is None:
         raise ExplanationError("give --x, or --prompt for a language model")
-    load_plugins(plugin)
     if output is not None:
         from idwbench.figures.style import check_figure_path
         from idwbench.files import check_output

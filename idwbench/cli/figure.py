@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idwbench.cli.completion import complete_figure
-from idwbench.cli.options import argument, load_plugins, option, refuse
+from idwbench.cli.options import argument, option, refuse
 from idwbench.cli.output import echo, echo_json
 from idwbench.errors import ConfigError
 from idwbench.results import DEFAULT_DATABASE
@@ -16,12 +15,19 @@ if TYPE_CHECKING:
 
 __all__ = ["OPTIONS", "figure"]
 
+
+def _figure_names() -> list[str]:
+    from idwbench.figures.stored import FIGURES
+
+    return sorted(FIGURES)
+
+
 OPTIONS = {
-    "name": argument("The figure, such as curves, keys, moons or weights.", autocompletion=complete_figure),
+    "name": argument("The figure, such as curves, keys, moons or weights.", autocompletion=_figure_names),
     "output": option(
         "File to write: .png, .svg or .pdf (default: beside the database, if --show is not given).", "-o", "--output"
     ),
-    "show": option("Show the figure in a window; writes a file only with -o."),
+    "show": option("Show the figure in a window; writes a file only with -o.", "--show"),
     "list_figures": option("List the figures and exit.", "--list"),
 }
 
@@ -37,7 +43,6 @@ def figure(
     prototypes: list[int] | None = None,
     db: str = DEFAULT_DATABASE,
     data_dir: Path | None = None,
-    plugin: list[Path] | None = None,
     force: bool = False,
 ) -> None:
     """Draw a figure of stored runs, or of formulas.
@@ -45,13 +50,10 @@ def figure(
     What a figure leaves out is named on stderr. The same runs give the same bytes.
     """
     if list_figures:
-        from idwbench.figures.stored import FIGURES
-
-        echo_json(sorted(FIGURES)) if json else echo("\n".join(sorted(FIGURES)))
+        echo_json(_figure_names()) if json else echo("\n".join(_figure_names()))
         return
     if name is None:
         raise ConfigError("missing argument 'NAME': a figure, see --list")
-    load_plugins(plugin)
     drawing, target = _drawing(name, table, method or [], prototypes or [], db, data_dir, output, show, force)
     for line in drawing.left_out:
         echo(line, err=True)

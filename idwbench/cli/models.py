@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from idwbench.attention.scores import METHODS
-from idwbench.cli.options import DATA, MODEL, argument, key_values, load_plugins, option
+from idwbench.cli.options import DATA, MODEL, argument, key_values, option
 from idwbench.cli.output import echo, echo_json, print_facts, print_model
 from idwbench.results import DEFAULT_DATABASE
 
@@ -19,7 +19,7 @@ OPTIONS = {
     "dataset": option(
         "Data set of the prototypes: gives the scaling, the classes and, if the file has none, the values.", panel=DATA
     ),
-    "scaled": option("The prototypes are in scaled units, not in the data's own.", panel=DATA),
+    "scaled": option("The prototypes are in scaled units, not in the data's own.", "--scaled", panel=DATA),
     "method": option(f"{', '.join(METHODS)}, or a plugin's.", panel=MODEL),
 }
 
@@ -28,13 +28,11 @@ def card(
     model: str,
     db: str = DEFAULT_DATABASE,
     data_dir: Path | None = None,
-    plugin: list[Path] | None = None,
     json: bool = False,
 ) -> None:
     """Print the card of a model: its data, protocol, accuracies, patches, versions and run key."""
     from idwbench.exports.model import model_card
 
-    load_plugins(plugin)
     facts = model_card(model, db, data_dir=data_dir)
     if json:
         echo_json(facts, indent=2)
@@ -75,7 +73,6 @@ def export_model(
     output: Path,
     db: str = DEFAULT_DATABASE,
     data_dir: Path | None = None,
-    plugin: list[Path] | None = None,
     force: bool = False,
     json: bool = False,
 ) -> None:
@@ -88,7 +85,6 @@ def export_model(
     from idwbench.machine import readable_bytes
 
     format = model_format(output)
-    load_plugins(plugin)
     export_model(model, output, overwrite=force, results=db, data_dir=data_dir)
     size = output.stat().st_size
     if json:
@@ -107,7 +103,6 @@ def import_model(
     method: str = "idw",
     parameter: list[str] | None = None,
     data_dir: Path | None = None,
-    plugin: list[Path] | None = None,
     force: bool = False,
     json: bool = False,
     **parameters: Any,
@@ -121,7 +116,6 @@ def import_model(
     from idwbench.errors import ConfigError
     from idwbench.files import check_model_path, check_output
 
-    load_plugins(plugin)
     check_model_path(output)
     check_output(output, overwrite=force)
     options = key_values("dataset_option", dataset_option)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from idwbench.cli.completion import complete_table
-from idwbench.errors import ConfigError
+from idwbench.errors import ConfigError, IdwbenchError
+from idwbench.results import DEFAULT_DATABASE
 
 __all__ = [
     "DATA",
@@ -25,14 +25,14 @@ __all__ = [
     "SELECTION",
     "STORAGE",
     "TRAINING",
-    "Declaration",
     "EngineName",
     "TableFormat",
     "argument",
     "check_format",
+    "complete_table",
+    "dataset_names",
     "declared",
     "key_values",
-    "load_plugins",
     "number",
     "option",
     "refuse",
@@ -48,29 +48,42 @@ EngineName = Literal["auto", "fused", "torch"]
 TableFormat = Literal["rich", "markdown", "latex", "csv", "json"]
 
 
-class Declaration(NamedTuple):
-    """Typer's function for an option or argument, its names if they differ from the parameter's, and its settings."""
+def option(text: str, *names: str, panel: str | None = None, **settings: Any) -> Any:
+    """Return an option with this help; names are needed for flags, which have no negative form, and short names.
 
-    make: Callable[..., Any]
-    names: tuple[str, ...]
-    settings: dict[str, Any]
-
-
-def option(text: str, *names: str, panel: str | None = None, **settings: Any) -> Declaration:
-    """Return an option with this help; `settings` are those of `typer.Option`."""
-    return Declaration(typer.Option, names, {"help": text, "rich_help_panel": panel, **settings})
+    `settings` are those of `typer.Option`.
+    """
+    return typer.Option(*names, help=text, rich_help_panel=panel, **settings)
 
 
-def argument(text: str, **settings: Any) -> Declaration:
+def argument(text: str, **settings: Any) -> Any:
     """Return an argument with this help; `settings` are those of `typer.Argument`."""
-    return Declaration(typer.Argument, (), {"help": text, **settings})
+    return typer.Argument(help=text, **settings)
+
+
+def dataset_names() -> list[str]:
+    """Return the names of the data sets that are no files of the user, for the completion by a shell."""
+    from idwbench.runs.datasets import DATASETS, FileConfig
+
+    return sorted(name for name, kind in DATASETS.items() if not issubclass(kind, FileConfig))
+
+
+def complete_table(ctx: typer.Context) -> list[str]:
+    """Return the names of the sweeps in the database of the command line, and of data sets, for a shell."""
+    from idwbench.results.store import Results
+
+    try:
+        sweeps = Results(ctx.params.get("db") or DEFAULT_DATABASE, read_only=True).list_sweeps()
+    except IdwbenchError:
+        return []
+    return sorted({*(sweep.name for sweep in sweeps), *dataset_names()})
 
 
 OPTIONS = {
     "model": argument("A model file (.pt or .safetensors), or the key of a stored run or its beginning."),
     "run": argument("Key of a run, or its beginning."),
     "runs": argument("Keys of runs, or their beginnings."),
-    "json": option("Print JSON to stdout."),
+    "json": option("Print JSON to stdout.", "--json"),
     "output": option("File to write: .csv, .md, .tex, .json or .txt.", "-o", "--output"),
     "format": option("Format of the table (default: the format of the file -o, or rich)."),
     "x": option(
@@ -95,20 +108,23 @@ OPTIONS = {
     ),
     "engine": option("auto: fused on the CPU for the methods it supports, torch for others.", panel=TRAINING),
     "device": option("Device of the torch engine: cpu, cuda, mps.", panel=TRAINING),
-    "measure": option("First store the quality of prototypes of selected runs that lack it.", panel=STORAGE),
+    "measure": option(
+        "First store the quality of prototypes of selected runs that lack it.", "--measure", panel=STORAGE
+    ),
     "db": option("Results database: a path, or an SQLAlchemy URL.", "--db", envvar="IDWBENCH_DB", panel=STORAGE),
     "data_dir": option(
         "Folder of the image archives; IDWBENCH_DATA or the user's cache folder if not given.", panel=STORAGE
     ),
     "plugin": option("Python file that registers methods; may be repeated.", panel=STORAGE),
-    "force": option("Replace files that exist.", panel=STORAGE),
+    "force": option("Replace files that exist.", "--force", panel=STORAGE),
 }
 
 
-def declared(command: Callable[..., None], name: str, own: Mapping[str, Declaration]) -> Callable[..., None]:
+def declared(command: Callable[..., None], name: str, own: Mapping[str, Any]) -> Callable[..., None]:
     """Return a command as Typer reads it, with the declarations in `own` and `OPTIONS` in its annotations.
 
     In `own`, ``name.parameter`` goes before ``parameter``, if a module has several commands.
+    A command that reads data also takes plugins, whose methods are registered before it is called.
     ``**parameters`` in its signature stands for an option of each parameter of the methods, and ``**settings`` for one
     of each setting of a training. The command receives those that are given.
     """
@@ -120,29 +136,29 @@ def declared(command: Callable[..., None], name: str, own: Mapping[str, Declarat
             options = [*_parameters(), *(_settings() if parameter.name == "settings" else ())]
             parameters += options
             generated = {one.name for one in options}
-        else:
-            declaration = own.get(f"{name}.{parameter.name}") or own.get(parameter.name) or OPTIONS.get(parameter.name)
-            parameters.append(_annotated(parameter, declaration))
+            continue
+        declaration = own.get(f"{name}.{parameter.name}") or own.get(parameter.name) or OPTIONS.get(parameter.name)
+        is_own = declaration is None  # Typer's own, such as the context
+        annotation = parameter.annotation if is_own else Annotated[parameter.annotation, declaration]
+        parameters.append(parameter.replace(annotation=annotation))
+        if parameter.name == "data_dir":
+            parameters.append(_parameter("plugin", list[Path], OPTIONS["plugin"]))
 
     def run(**arguments: Any) -> None:
+        if "data_dir" in arguments:
+            _load_plugins(arguments.pop("plugin"))
         command(**{name: value for name, value in arguments.items() if value is not None or name not in generated})
 
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    # Help would keep the line ends of a docstring.
+    paragraphs = (command.__doc__ or "").split("\n\n")
+    run.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     return run
 
 
-def _annotated(parameter: inspect.Parameter, declaration: Declaration | None) -> inspect.Parameter:
-    """Return a parameter with its declaration; flags have no negative form, and help shows defaults that are values."""
-    if declaration is None:  # Typer's own, such as the context
-        return parameter
-    make, names, settings = declaration
-    if parameter.annotation is bool and not names:
-        names = (f"--{parameter.name.replace('_', '-')}",)
-    is_shown = parameter.default is not None and parameter.default is not False
-    return parameter.replace(
-        annotation=Annotated[parameter.annotation, make(*names, show_default=is_shown, **settings)]
-    )
+def _parameter(name: str, kind: Any, declaration: Any) -> inspect.Parameter:
+    annotation = Annotated[kind | None, declaration]
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
 
 
 def _parameters() -> Iterator[inspect.Parameter]:
@@ -173,9 +189,7 @@ def _settings() -> Iterator[inspect.Parameter]:
 def _generated(name: str, annotation: Any, text: str, panel: str) -> inspect.Parameter:
     kinds = set(_plain_types(annotation))
     kind: Any = float if float in kinds else int if kinds == {int} else str
-    declaration = option(text, panel=panel, parser=number if kinds == {int, float} else None)
-    parameter = inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind | None)
-    return _annotated(parameter, declaration)
+    return _parameter(name, kind, option(text, panel=panel, parser=number if kinds == {int, float} else None))
 
 
 def number(text: str) -> int | float:
@@ -196,7 +210,7 @@ def _plain_types(annotation: Any) -> Iterable[Any]:
     return [kind for part in arguments for kind in _plain_types(part)] if arguments else [annotation]
 
 
-def load_plugins(paths: list[Path] | None) -> None:
+def _load_plugins(paths: list[Path] | None) -> None:
     """Register the methods of the given files, and later, if a method is unknown, those of installed packages."""
     from idwbench.attention.scores import find_unknown_methods
     from idwbench.plugins import load_entry_points, load_plugin

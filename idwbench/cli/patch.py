@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idwbench.cli.options import DATA, argument, load_plugins, option, refuse
+from idwbench.cli.options import DATA, argument, option, refuse
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.errors import PatchError
 from idwbench.files import check_model_path, check_output
@@ -32,8 +32,10 @@ OPTIONS = {
     "margin": option("Relative margin over the exact tie (default: 0.001).", panel=_CRITERION),
     "logit_margin": option("Required difference of logits.", panel=_CRITERION),
     "confidence": option("Required probability.", panel=_CRITERION),
-    "keep_logits": option("The new value is z(q) + η e_c, which keeps the logits at the input.", panel=_CRITERION),
-    "dry_run": option("Print the effect without writing a file."),
+    "keep_logits": option(
+        "The new value is z(q) + η e_c, which keeps the logits at the input.", "--keep-logits", panel=_CRITERION
+    ),
+    "dry_run": option("Print the effect without writing a file.", "--dry-run"),
 }
 
 
@@ -51,7 +53,6 @@ def patch(
     keep_logits: bool = False,
     dry_run: bool = False,
     data_dir: Path | None = None,
-    plugin: list[Path] | None = None,
     force: bool = False,
     json: bool = False,
 ) -> None:
@@ -70,7 +71,6 @@ def patch(
         refuse("cannot be combined with --list", output=output, dry_run=dry_run)
     elif output is None and not dry_run:
         raise PatchError("give -o FILE to write the patched model, or --dry-run")
-    load_plugins(plugin)
     target = None if dry_run else output
     if target is not None:
         check_model_path(target)

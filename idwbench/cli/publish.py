@@ -6,8 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from idwbench.cli.completion import complete_table
-from idwbench.cli.options import TableFormat, argument, check_format, load_plugins, option
+from idwbench.cli.options import TableFormat, argument, check_format, complete_table, option
 from idwbench.cli.output import echo, echo_json, write_tables
 from idwbench.results import DEFAULT_DATABASE
 
@@ -34,13 +33,10 @@ def claims(
     json: bool = False,
     db: str = DEFAULT_DATABASE,
     data_dir: Path | None = None,
-    plugin: list[Path] | None = None,
     force: bool = False,
 ) -> None:
     """Judge the claims of the papers by all runs with their data and protocol."""
     table_format = check_format(format, output, json)
-    load_plugins(plugin)
-
     from idwbench.cli.quality import advise, measured_runs, opened
     from idwbench.files import check_output
 
@@ -69,15 +65,12 @@ def page(
     prototypes: list[int] | None = None,
     db: str = DEFAULT_DATABASE,
     data_dir: Path | None = None,
-    plugin: list[Path] | None = None,
     force: bool = False,
 ) -> None:
     """Write one HTML file to look at in a browser, with leaderboards, charts, prototypes and claims.
 
     It shows all sweeps and data sets of the database, or one of them, and needs no network.
     """
-    load_plugins(plugin)
-
     from idwbench.page.writing import TOP, write_page
     from idwbench.results.store import Results
     from idwbench.training.threads import limited_threads
@@ -106,7 +99,6 @@ def publish(
     json: bool = False,
     db: str = DEFAULT_DATABASE,
     data_dir: Path | None = None,
-    plugin: list[Path] | None = None,
     force: bool = False,
 ) -> None:
     """Write the figures, tables and claims of a publication to a folder, with a page that shows them.
@@ -119,7 +111,6 @@ def publish(
     from idwbench.publications.publication import publications
     from idwbench.training.threads import limited_threads
 
-    load_plugins(plugin)
     results = opened(db, measure)
     with limited_threads(1):
         runs = measured_runs(results, data_dir, measure)

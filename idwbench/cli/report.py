@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from idwbench.cli.completion import complete_table
-from idwbench.cli.options import TableFormat, check_format, load_plugins, option, refuse
+from idwbench.cli.options import TableFormat, check_format, complete_table, option, refuse
 from idwbench.cli.output import echo, echo_json, write_tables
 from idwbench.results import DEFAULT_DATABASE
 
@@ -22,8 +21,8 @@ OPTIONS = {
         "Name of a sweep or data set, whose settings are sorted by a metric.", autocompletion=complete_table
     ),
     "metric": option("Metric, such as accuracy or coverage (default: the metric of the task)."),
-    "interval": option("Add 95 % bootstrap intervals of the means over seeds."),
-    "by_dataset": option("With --table: one row for each model and a column for each data set."),
+    "interval": option("Add 95 % bootstrap intervals of the means over seeds.", "--interval"),
+    "by_dataset": option("With --table: one row for each model and a column for each data set.", "--by-dataset"),
     "split": option(
         "Split that a leaderboard is sorted by, or that --by-dataset shows: test, holdout, validation or train "
         "(default: test)."
@@ -53,7 +52,6 @@ def report(
     prototypes: list[int] | None = None,
     db: str = DEFAULT_DATABASE,
     data_dir: Path | None = None,
-    plugin: list[Path] | None = None,
     force: bool = False,
 ) -> None:
     """Print a table of metrics over seeds, or a leaderboard.
@@ -77,7 +75,6 @@ def report(
         refuse("only with --leaderboard or --by-dataset", split=None if by_dataset else split)
         refuse("cannot be combined with --by-dataset", interval=by_dataset and interval)
     table_format = check_format(format, output, json)
-    load_plugins(plugin)
     from idwbench.cli import quality
     from idwbench.report.leaderboard import leaderboard as ranking
     from idwbench.report.selection import report_tables, select_runs

@@ -16,23 +16,19 @@ from idwbench.results import DEFAULT_DATABASE
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["OPTIONS", "runs", "runs_export", "runs_note", "runs_rm", "runs_tag"]
+__all__ = ["OPTIONS", "runs_export", "runs_note", "runs_rm", "runs_tag"]
 
 _Format = Literal["csv", "parquet", "tensorboard", "mlflow"]
 _SUFFIXES: dict[str, _Format] = {".csv": "csv", ".parquet": "parquet"}
 
 OPTIONS = {
     "tag": argument("A word without commas."),
-    "remove": option("Take the tag from the run."),
+    "remove": option("Take the tag from the run.", "--remove"),
     "text": argument("One line; an empty one removes the note."),
     "yes": option("Do not ask.", "--yes", "-y"),
     "output": option("File to write, .csv or .parquet; or a folder with --format.", "-o", "--output"),
     "format": option("Format of a folder: tensorboard or mlflow. A file has the format of its suffix."),
 }
-
-
-def runs() -> None:
-    """List, show, watch, compare, tag, remove, export and repeat the runs of a results database."""
 
 
 def runs_tag(run: str, tag: str, remove: bool = False, db: str = DEFAULT_DATABASE) -> None:

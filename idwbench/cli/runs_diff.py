@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from idwbench.cli.options import argument, load_plugins
+from idwbench.cli.options import argument
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.report.labels import plain_value
 from idwbench.results import DEFAULT_DATABASE
@@ -43,7 +43,6 @@ def runs_replay(
     run: str,
     db: str = DEFAULT_DATABASE,
     data_dir: Path | None = None,
-    plugin: list[Path] | None = None,
     json: bool = False,
 ) -> None:
     """Train a stored run again, with its engine and on its device, and compare the results.
@@ -51,7 +50,6 @@ def runs_replay(
     Prints `identical` if the state, all metrics, the curve and the bytes of all arrays are equal, else how far they are
     apart and what differs in the environment; the exit code is then 1. The stored result does not change.
     """
-    load_plugins(plugin)
     from idwbench.cli.interruption import interruptible
     from idwbench.cli.progress import RunProgress
     from idwbench.sweep.replay import replay_run

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from idwbench.cli.completion import complete_sweep
-from idwbench.cli.options import TRAINING, EngineName, argument, load_plugins, option, refuse
+from idwbench.cli.options import TRAINING, EngineName, argument, option, refuse
 from idwbench.cli.output import echo, echo_json, print_facts, print_line
 from idwbench.errors import ConfigError
 from idwbench.results import DEFAULT_DATABASE
@@ -21,15 +20,30 @@ if TYPE_CHECKING:
 
 __all__ = ["OPTIONS", "sweep"]
 
+
+def _sweep_names(incomplete: str) -> list[str]:
+    """Return the names of the shipped sweeps, and of files and folders beside what is typed, for a shell."""
+    from idwbench.sweep.shipped import shipped_sweeps
+
+    head = incomplete[: incomplete.rfind("/") + 1]
+    try:
+        paths = [path for path in Path(head or ".").iterdir() if path.is_dir() or path.suffix in (".yaml", ".yml")]
+    except OSError:
+        paths = []
+    return sorted(shipped_sweeps()) + sorted(f"{head}{path.name}{'/' if path.is_dir() else ''}" for path in paths)
+
+
 OPTIONS = {
     "file": argument(
-        "The sweep file (YAML), or the name of a shipped sweep (see --list).", autocompletion=complete_sweep
+        "The sweep file (YAML), or the name of a shipped sweep (see --list).", autocompletion=_sweep_names
     ),
-    "dry_run": option("Print the runs and their states without training."),
+    "dry_run": option("Print the runs and their states without training.", "--dry-run"),
     "list_shipped": option("List the sweeps that come with idwbench and exit.", "--list"),
     "retry": option("Retrain runs in this state.", panel=TRAINING),
-    "wait": option("Wait for runs that other processes train, and take over what they leave.", panel=TRAINING),
-    "fail_fast": option("Stop at the first failed run.", panel=TRAINING),
+    "wait": option(
+        "Wait for runs that other processes train, and take over what they leave.", "--wait", panel=TRAINING
+    ),
+    "fail_fast": option("Stop at the first failed run.", "--fail-fast", panel=TRAINING),
     "max_failures": option("Stop after this number of failed runs.", min=1, panel=TRAINING),
     "jobs": option(
         "Number of threads that train; one for each core if not given.", "-j", "--jobs", min=1, panel=TRAINING
@@ -56,7 +70,6 @@ def sweep(
     jobs: int | None = None,
     data_dir: Path | None = None,
     dask: str | None = None,
-    plugin: list[Path] | None = None,
     list_shipped: bool = False,
     json: bool = False,
 ) -> None:
@@ -80,7 +93,6 @@ def sweep(
     from idwbench.sweep.shipped import sweep_path
     from idwbench.sweep.spec import read_sweep
 
-    load_plugins(plugin)
     spec = read_sweep(sweep_path(file))
     if dry_run:
         print_plan(spec, db, RETRIED[retry], json)

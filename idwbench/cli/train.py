@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from idwbench.attention.scores import METHODS
-from idwbench.cli.completion import complete_dataset, complete_method
 from idwbench.cli.options import (
     DATA,
     DATASET_SETTINGS,
@@ -14,8 +13,8 @@ from idwbench.cli.options import (
     PROTOCOL,
     TRAINING,
     EngineName,
+    dataset_names,
     key_values,
-    load_plugins,
     option,
 )
 from idwbench.cli.output import echo, print_model
@@ -29,16 +28,16 @@ _NAMES = [name for name, kind in DATASETS.items() if not issubclass(kind, FileCo
 
 OPTIONS = {
     "dataset": option(
-        f"{', '.join(_NAMES)}, or the path of a .npz, .csv or .tsv file.", autocompletion=complete_dataset, panel=DATA
+        f"{', '.join(_NAMES)}, or the path of a .npz, .csv or .tsv file.", autocompletion=dataset_names, panel=DATA
     ),
-    "method": option(f"{', '.join(METHODS)}, or a plugin's.", autocompletion=complete_method, panel=MODEL),
+    "method": option(f"{', '.join(METHODS)}, or a plugin's.", autocompletion=lambda: list(METHODS), panel=MODEL),
     "prototypes": option("Number of prototypes.", panel=MODEL),
     "seed": option("Seed of initialisation and batch order.", panel=PROTOCOL),
     "output": option("Model file to write: .pt or .safetensors.", "-o", "--output"),
     "dataset_option": option(
         "A setting of the data set, KEY=VALUE (noise=0.2, label=species); may be repeated.", panel=DATA
     ),
-    "retrain": option("Train even if the database has this run.", panel=TRAINING),
+    "retrain": option("Train even if the database has this run.", "--retrain", panel=TRAINING),
 }
 
 
@@ -54,7 +53,6 @@ def train(
     device: str = "cpu",
     db: str = DEFAULT_DATABASE,
     data_dir: Path | None = None,
-    plugin: list[Path] | None = None,
     retrain: bool = False,
     force: bool = False,
     json: bool = False,
@@ -65,7 +63,6 @@ def train(
     Each data set has a default protocol. A run that the database already has is not trained again: the same
     configuration and seed give the same result.
     """
-    load_plugins(plugin)
     if output is not None:
         from idwbench.files import check_model_path, check_output
 
