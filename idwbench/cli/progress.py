@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 import sys
 import threading
 import time
@@ -11,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from idwbench.cli.output import echo, print_line
-from idwbench.errors import error_summary
+from idwbench.errors import error_summary, printable
 from idwbench.report.labels import count_label, setting_label, value_label
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
@@ -22,14 +24,38 @@ from idwbench.runs.results import RunResult
 from idwbench.sweep.observer import Observer
 
 if TYPE_CHECKING:
-    from idwbench.cli.display import Display
+    from rich.progress import Progress
+
     from idwbench.results.records import SweepStatus
     from idwbench.sweep.spec import SweepSpec
 
-__all__ = ["RunProgress", "SettingProgress", "SweepProgress", "run_labels", "status_line"]
+__all__ = ["RunProgress", "SettingProgress", "SweepProgress", "progress_bars", "run_labels", "status_line"]
 
 PLAIN_SECONDS = 20.0  # between two lines about epochs
 LIVE_SECONDS = 0.05  # between two moves of the bar of epochs
+RUNS, EPOCHS = 0, 1  # the bars
+_LONGEST_BAR = 40
+
+
+def progress_bars(runs: int) -> Progress:
+    """Return a bar of runs and a hidden one of epochs on stderr; in a narrow terminal only what they are of is cut."""
+    from rich import progress
+    from rich.console import Console
+    from rich.table import Column
+    from rich.text import Text
+
+    class Description(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> Text:
+            return Text(printable(task.description), no_wrap=True, overflow="ellipsis")
+
+    console, whole = Console(stderr=True, highlight=False, markup=False, emoji=False), Column(no_wrap=True)
+    bar = progress.BarColumn(min(_LONGEST_BAR, console.width // 4), table_column=whole)
+    kinds = (progress.MofNCompleteColumn, progress.TimeElapsedColumn, progress.TimeRemainingColumn)
+    columns = (kind(table_column=whole) for kind in kinds)
+    bars = progress.Progress(Description(), bar, *columns, console=console, transient=True)
+    bars.add_task("runs", total=runs)
+    bars.add_task("", total=None, visible=False)
+    return bars
 
 
 def run_labels(
@@ -67,38 +93,36 @@ class RunProgress(Observer, AbstractContextManager["RunProgress"]):
         self.label = run_labels()
         self.lock = threading.Lock()
         self.last = time.monotonic()
-        self.live = sys.stderr.isatty()  # not Rich's property, which follows FORCE_COLOR
-        self.display: Display | None = None
+        self.bars: Progress | None = None
 
     def __exit__(self, *error: object) -> None:
-        """Stop the display."""
-        if self.display is not None:
-            self.display.progress.stop()
+        """Remove the bars."""
+        if self.bars is not None:
+            self.bars.stop()
 
     def planned(self, total: int, to_do: int, running: int, failed: int) -> None:
         """Learn the number of runs to train."""
         self.to_do = to_do
 
     def note(self, text: str) -> None:
-        """Print a line, and on a terminal start the display."""
+        """Print a line, and on a terminal show the bars."""
         self._print(text)
-        if self.live and self.display is None:
-            from idwbench.cli.display import Display  # loads Rich
-
-            self.display = Display(self.to_do)
+        if self.bars is None and sys.stderr.isatty():  # Rich would follow FORCE_COLOR
+            self.bars = progress_bars(self.to_do)
+            self.bars.start()
 
     def epoch(self, configs: Sequence[RunConfig], epoch: int) -> None:
         """Update the bar of epochs every `LIVE_SECONDS`, or print a line every `PLAIN_SECONDS`."""
         now = time.monotonic()
-        if now - self.last < (PLAIN_SECONDS if self.display is None else LIVE_SECONDS):
+        if now - self.last < (PLAIN_SECONDS if self.bars is None else LIVE_SECONDS):
             return  # a small run has thousands of epochs a second, and their description costs more than they do
         self.last = now
         total = configs[0].n_epochs
         what = f"{self.label(configs[0])} · {count_label(len(configs), 'run')}"
-        if self.display is not None:
-            self.display.show_epoch(what, epoch, total)
-        else:
+        if self.bars is None:
             self._line(f"{what}: epoch {epoch} of {total}")
+        else:
+            self.bars.update(self.bars.task_ids[EPOCHS], description=what, completed=epoch, total=total, visible=True)
 
     def finished(self, results: Sequence[RunResult]) -> None:
         """Print one line for a stack that is stored."""
@@ -126,18 +150,18 @@ class RunProgress(Observer, AbstractContextManager["RunProgress"]):
     def _advance(self, runs: int) -> None:
         """Count runs that have ended; this and `_line` are called with the lock."""
         self.done += runs
-        if self.display is not None:
-            self.display.show_runs(self.done)
+        if self.bars is not None:
+            self.bars.update(self.bars.task_ids[RUNS], completed=self.done)
 
     def _line(self, text: str) -> None:
         self.last = time.monotonic()
         self._print(f"[{self.done:>{len(str(self.to_do))}}/{self.to_do}] {text}")
 
     def _print(self, line: str) -> None:
-        if self.display is not None:
-            self.display.print(line)
-        else:
+        if self.bars is None:
             print_line(line, err=True)
+        else:
+            self.bars.console.print(printable(line))
 
 
 @dataclass
@@ -172,13 +196,12 @@ class SettingProgress:
 
     def describe(self) -> str:
         """Return ``test accuracy 97.51 ± 0.42 % (5 of 5 seeds) · 3.2 s``."""
-        from idwbench.report.statistics import statistic
-
         metric, parts = headline_metric(self.config.dataset.task), []
         if self.values:
-            spread, words = statistic(dict(enumerate(self.values.values()))), "not finite"
-            if spread is not None:
-                words = f"{value_label(metric.name, spread.mean, spread.std)}{' %' if metric.percent else ''}"
+            values = [*filter(math.isfinite, self.values.values())]
+            std, words = statistics.stdev(values) if len(values) > 1 else None, "not finite"
+            if values:
+                words = value_label(metric.name, statistics.fmean(values), std) + (" %" if metric.percent else "")
             seeds = f"{len(self.values)} of {count_label(len(self.run_keys), 'seed')}"
             parts = [f"test {metric.name} {words} ({seeds})"]
         parts += [f"{n} {word}" for n, word in ((self.n_diverged, "diverged"), (self.n_failed, "failed")) if n]
@@ -263,7 +286,7 @@ class SweepProgress(RunProgress):
                     self._show(setting)
 
     def _show(self, setting: SettingProgress) -> None:
-        is_slow = self.display is None and time.monotonic() - self.last >= PLAIN_SECONDS
+        is_slow = self.bars is None and time.monotonic() - self.last >= PLAIN_SECONDS
         if not setting.to_do or is_slow:
             self._line(f"{self.label(setting.config)}: {setting.describe()}")
 

@@ -16,8 +16,8 @@ from rich.text import Text
 from typed import SMALL_SWEEP
 
 import idwbench.cli
-from idwbench.cli.display import Display
 from idwbench.cli.output import echo_json, print_facts, print_line, print_table
+from idwbench.cli.progress import EPOCHS, progress_bars
 
 
 @pytest.fixture
@@ -67,12 +67,12 @@ def test_a_table_wraps_texts_and_breaks_no_number(terminal, capsys):
 @pytest.mark.parametrize(("width", "bar"), [(80, 20), (200, 40)])
 def test_bars_keep_their_width_and_long_labels_are_cut(monkeypatch, width, bar):
     monkeypatch.setenv("COLUMNS", str(width))
-    display = Display(60)
-    display.show_epoch("wine · idw · 16 prototypes · learning rate 0.01 · 12 runs" * 3, 12, 3000)
-    display.progress.stop()
+    bars = progress_bars(60)
+    what = "wine · idw · 16 prototypes · learning rate 0.01 · 12 runs" * 3
+    bars.update(bars.task_ids[EPOCHS], description=what, completed=12, total=3000, visible=True)
     stream = io.StringIO()
     terminal = Console(file=stream, width=width, force_terminal=True, color_system="standard")
-    terminal.print(display.progress.get_renderable())
+    terminal.print(bars.get_renderable())
     runs, epochs = (Text.from_ansi(line).plain for line in stream.getvalue().splitlines())
     assert [sum(map(line.count, "━╸╺")) for line in (runs, epochs)] == [bar, bar]
     assert "…" in epochs and "12/3000" in epochs and max(len(runs), len(epochs)) <= width
