@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import idwbench
 from idwbench.cli.options import DATA, option, refuse
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.errors import ExplanationError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from idwbench.explanations.explanation import Answer, Explanation, LayerAttention, MaskEffect
     from idwbench.explanations.passages import ExplainedPrompt
 
-__all__ = ["OPTIONS", "explain", "print_passages"]
+__all__ = ["OPTIONS", "explain"]
 
 OPTIONS = {
     "prompt": option("Text that a recorded lstm_lm reads, in place of --x.", panel=DATA),
@@ -54,8 +55,7 @@ def explain(
     """
     if prompt is not None:
         refuse("cannot be combined with --prompt", x=x, mask=mask, output=output)
-        _explain_prompt(model, prompt, top, layer, db, data_dir, json)
-        return
+        return _explain_prompt(model, prompt, top, layer, db, data_dir, json)
     if x is None:
         raise ExplanationError("give --x, or --prompt for a language model")
     if output is not None:
@@ -64,11 +64,9 @@ def explain(
 
         check_figure_path(output)
         check_output(output, overwrite=force)
-
-    from idwbench.explanations.explain import explain
-
-    with _progress() as on_slots:
-        explained = explain(model, x, db, top=top, layer=layer, mask=mask or (), data_dir=data_dir, on_slots=on_slots)
+    masks = mask or ()
+    with _progress() as shown:
+        explained = idwbench.explain(model, x, db, top=top, layer=layer, mask=masks, data_dir=data_dir, on_slots=shown)
     if output is not None:
         from idwbench.figures.explanations import draw_explanation
         from idwbench.figures.style import save_figure
@@ -86,17 +84,16 @@ def explain(
 def _explain_prompt(
     model: str, prompt: str, top: int, layer: str | None, db: str, data_dir: Path | None, json: bool
 ) -> None:
-    from idwbench.explanations.passages import explain_prompt
     from idwbench.models.saved_model import find_stored_run
-    from idwbench.results.store import Results
 
     run = find_stored_run(model, db, ExplanationError)
     if run is None:
         raise ExplanationError("a model file takes no prompt; give the key of a stored run", location=("prompt",))
-    results = Results(db, read_only=True)
-    with _progress() as on_slots:
-        explained = explain_prompt(results, run.run_key, prompt, top, layer=layer, data_dir=data_dir, on_slots=on_slots)
-    print_passages(explained, json)
+    results, key = idwbench.Results(db, read_only=True), run.run_key
+    with _progress() as shown:
+        explained = idwbench.explain_prompt(results, key, prompt, top, layer=layer, data_dir=data_dir, on_slots=shown)
+    _print_warnings(explained.warnings)
+    echo_json(explained.facts()) if json else _print_passages(explained)
 
 
 @contextmanager
@@ -117,9 +114,9 @@ def _print_explanation(explained: Explanation) -> None:
     print_line(explained.model)
     print_line(f"input {query.text}{f', target {known}' if known else ''}")
     print_line(f"answer {_answer(explained, explained.answer)}")
-    for layer in explained.layers:
+    for layer, facts in zip(explained.layers, explained.facts()["layers"], strict=True):
         echo(f"\n{_title(explained, layer)}")
-        print_table(_items(explained, layer), texts=_TEXTS)
+        print_table(_items(explained, facts["items"]), texts=_TEXTS)
     if explained.class_names:
         echo(f"\ntotal {explained.weight_name} by class (* the largest)")
         print_table(_classes(explained), texts=_TEXTS)
@@ -127,21 +124,19 @@ def _print_explanation(explained: Explanation) -> None:
         _print_effect(explained, explained.effect)
 
 
-def _items(explained: Explanation, layer: LayerAttention) -> dict[str, list[str]]:
+def _items(explained: Explanation, items: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
     """Return the columns of the largest weights of a layer; columns without content are left out."""
-    items, is_history = layer.items, explained.memory == "history of training"
-    columns = {
-        "source": [item.source for item in items],
-        "class": [explained.class_name(item.label) for item in items],
-        "task": [item.task for item in items],
-        "visits": [f"{item.visits}" if is_history else "" for item in items],
-        "step": ["" if item.step is None else f"{item.step:,}" for item in items],
-        explained.weight_name: [f"{item.weight:.4g}" for item in items],
-        "contribution": ["" if item.contribution is None else f"{item.contribution:.4g}" for item in items],
-    }
-    if not explained.class_names:
-        columns["value"] = ["" if item.value is None else _numbers(item.value.tolist()) for item in items]
+    visits = ("visits",) if explained.memory == "history of training" else ()
+    value = () if explained.class_names else ("value",)
+    names = ("source", "class", "task", *visits, "step", explained.weight_name, "contribution", *value)
+    columns = {name: [_cell(item[name]) for item in items] for name in names}
     return {name: column for name, column in columns.items() if any(column)}
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return _numbers(value)
+    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value or ""
 
 
 def _title(explained: Explanation, layer: LayerAttention) -> str:
@@ -184,12 +179,8 @@ def _print_warnings(warnings: Sequence[str]) -> None:
         print_line(f"warning: {warning}", err=True)
 
 
-def print_passages(explained: ExplainedPrompt, as_json: bool) -> None:
+def _print_passages(explained: ExplainedPrompt) -> None:
     """Print the passages behind the next token of a prompt."""
-    _print_warnings(explained.warnings)
-    if as_json:
-        echo_json(explained.facts())
-        return
     print_line(explained.model)
     print_line(f"prompt {_shown(explained.tokenizer.join(explained.prompt))}")
     likely = (f"{_shown(token)} {100 * probability:.1f} %" for token, probability in explained.next_tokens[:5])
@@ -197,14 +188,11 @@ def print_passages(explained: ExplainedPrompt, as_json: bool) -> None:
     for layer in explained.layers:
         title = f"{len(layer.passages)} passages of the {layer.hits:,} slots with the largest attention"
         echo(f"\n{layer.name}: {title}, of {layer.slots:,}")
-        columns = {
-            "attention": [f"{passage.attention:.4g}" for passage in layer.passages],
-            "hits": [f"{passage.hits:,}" for passage in layer.passages],
-            "step": [f"{passage.step:,}" for passage in layer.passages],
-            "contribution": [f"{p.contribution:+.4g}" for p in layer.passages if p.contribution is not None],
-            "passage": [explained.text(passage) for passage in layer.passages],
-        }
-        print_table({name: column for name, column in columns.items() if column}, texts=["passage"])
+        names = ("attention", "hits", "step")
+        columns = {name: [_cell(vars(passage)[name]) for passage in layer.passages] for name in names}
+        contributions = [f"{p.contribution:+.4g}" for p in layer.passages if p.contribution is not None]
+        columns |= {"contribution": contributions} if contributions else {}
+        print_table({**columns, "passage": list(map(explained.text, layer.passages))}, texts=["passage"])
 
 
 def _shown(text: str) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+import idwbench
 from idwbench.cli.options import argument, option, refuse
 from idwbench.cli.output import echo, echo_json
 from idwbench.errors import ConfigError
 from idwbench.results import DEFAULT_DATABASE
-
-if TYPE_CHECKING:
-    from idwbench.figures.style import Drawing
 
 __all__ = ["OPTIONS", "figure"]
 
@@ -54,43 +52,9 @@ def figure(
         return
     if name is None:
         raise ConfigError("missing argument 'NAME': a figure, see --list")
-    drawing, target = _drawing(name, table, method or [], prototypes or [], db, data_dir, output, show, force)
-    for line in drawing.left_out:
-        echo(line, err=True)
-    if target is not None:
-        from idwbench.figures.style import save_figure
-
-        save_figure(drawing.figure, target, overwrite=force)
-    if json:
-        echo_json({"figure": name, "output": str(target) if target else None, "left_out": list(drawing.left_out)})
-    elif target is not None:
-        echo(str(target), err=show)
-    if show:
-        from idwbench.figures.window import open_window
-
-        open_window(drawing.figure)
-
-
-def _drawing(
-    name: str,
-    table: str | None,
-    methods: list[str],
-    prototypes: list[int],
-    db: str,
-    data_dir: Path | None,
-    output: Path | None,
-    show: bool,
-    force: bool,
-) -> tuple[Drawing, Path | None]:
-    """Return the drawing, and the file to write or None if it is only shown; all is checked before anything is drawn.
-
-    Raises:
-        ConfigError: there is no window, no such figure, or no run for it.
-        OutputError: the file cannot be written.
-    """
     from idwbench.figures.stored import FORMULAS, check_figure_name, stored_drawing
-    from idwbench.figures.style import check_figure_path
-    from idwbench.figures.window import window_backend
+    from idwbench.figures.style import check_figure_path, save_figure
+    from idwbench.figures.window import open_window, window_backend
     from idwbench.files import check_output
     from idwbench.training.threads import limited_threads
 
@@ -98,18 +62,32 @@ def _drawing(
         raise ConfigError("needs a window", location=("show",), hint="-o FILE writes the figure")
     check_figure_name(name)
     if name in FORMULAS:
-        refuse(f"the figure '{name}' shows no runs", table=table, method=methods, prototypes=prototypes)
+        refuse(f"the figure '{name}' shows no runs", table=table, method=method, prototypes=prototypes)
         default = Path(f"{name}.png")
     else:
-        from idwbench.report.selection import select_runs
-        from idwbench.results.store import Results
-
-        results = Results(db, read_only=True)
-        runs = results.load_runs([*select_runs(results, table, methods, prototypes).run_key])
+        results, runs = _chosen_runs(table, method, prototypes, db)
         default = (Path("results") if "://" in db else Path(db).parent) / f"{runs[0].dataset}_{name}.png"
     target = output or (None if show else default)
-    if target is not None:
+    if target is not None:  # all is checked before anything is drawn
         check_figure_path(target)
         check_output(target, overwrite=force)
     with limited_threads(1):
-        return FORMULAS[name]() if name in FORMULAS else stored_drawing(name, results, runs, data_dir), target
+        drawing = FORMULAS[name]() if name in FORMULAS else stored_drawing(name, results, runs, data_dir)
+    for line in drawing.left_out:
+        echo(line, err=True)
+    if target is not None:
+        save_figure(drawing.figure, target, overwrite=force)
+    if json:
+        echo_json({"figure": name, "output": str(target) if target else None, "left_out": list(drawing.left_out)})
+    elif target is not None:
+        echo(str(target), err=show)
+    if show:
+        open_window(drawing.figure)
+
+
+def _chosen_runs(table: str | None, methods: list[str] | None, prototypes: list[int] | None, db: str) -> Any:
+    """Return the database and the runs to draw; raises `ConfigError` if there are none."""
+    from idwbench.report.selection import select_runs
+
+    results = idwbench.Results(db, read_only=True)
+    return results, results.load_runs([*select_runs(results, table, methods or [], prototypes or []).run_key])

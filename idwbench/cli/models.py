@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import idwbench
 from idwbench.attention.scores import METHODS
 from idwbench.cli.options import DATA, MODEL, argument, key_values, option
 from idwbench.cli.output import echo, echo_json, print_facts, print_model
@@ -31,9 +32,7 @@ def card(
     json: bool = False,
 ) -> None:
     """Print the card of a model: its data, protocol, accuracies, patches, versions and run key."""
-    from idwbench.exports.model import model_card
-
-    facts = model_card(model, db, data_dir=data_dir)
+    facts = idwbench.model_card(model, db, data_dir=data_dir)
     if json:
         echo_json(facts, indent=2)
     else:
@@ -81,11 +80,11 @@ def export_model(
     The ending of the file decides: .onnx, .py or .skops. All take inputs in the data's own units and hold the model
     card. Methods of plugins cannot be exported.
     """
-    from idwbench.exports.model import export_model, model_format
+    from idwbench.exports.model import model_format
     from idwbench.machine import readable_bytes
 
     format = model_format(output)
-    export_model(model, output, overwrite=force, results=db, data_dir=data_dir)
+    idwbench.export_model(model, output, overwrite=force, results=db, data_dir=data_dir)
     size = output.stat().st_size
     if json:
         echo_json({"output": str(output), "format": format, "bytes": size})
@@ -123,10 +122,9 @@ def import_model(
     if options and dataset is None:
         raise ConfigError("needs a data set", location=("dataset_option",))
 
-    from idwbench.models.imported import import_prototypes
-
     named = {"name": dataset, **options} if options else dataset
-    model = import_prototypes(file, dataset=named, method=method, scaled=scaled, data_dir=data_dir, **parameters)
+    settings = {"method": method, **parameters}
+    model = idwbench.import_prototypes(file, dataset=named, scaled=scaled, data_dir=data_dir, **settings)
     model.save(output, overwrite=force)
     metrics = {(split, name): value for split, found in model.metrics.items() for name, value in found.items()}
     facts = {"prototypes": len(model.network.keys), "features": model.n_features, "outputs": model.n_outputs}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Literal
 
+import idwbench
 from idwbench.cli.options import TableFormat, argument, check_format, complete_table, option
 from idwbench.cli.output import echo, echo_json, write_tables
 from idwbench.results import DEFAULT_DATABASE
@@ -45,13 +47,12 @@ def claims(
         check_output(output, overwrite=force)
 
     from idwbench.claims.table import claims_table
-    from idwbench.claims.verdicts import judge_claims
     from idwbench.publications.publication import publications
     from idwbench.training.threads import limited_threads
 
     with limited_threads(1):
         runs = measured_runs(results, data_dir, measure)
-        judgements = judge_claims(results, runs)
+        judgements = idwbench.judge_claims(results, runs)
     write_tables([claims_table(judgements)], table_format, output, force=force)
     advise(publications()["paper"].select(runs))
 
@@ -71,13 +72,12 @@ def page(
 
     It shows all sweeps and data sets of the database, or one of them, and needs no network.
     """
-    from idwbench.page.writing import TOP, write_page
-    from idwbench.results.store import Results
+    from idwbench.page.writing import TOP
     from idwbench.training.threads import limited_threads
 
-    results = Results(db, read_only=True)
+    results = idwbench.Results(db, read_only=True)
     with limited_threads(1):
-        written = write_page(
+        written = idwbench.write_page(
             results,
             output,
             table,
@@ -107,7 +107,6 @@ def publish(
     """
     from idwbench.cli.interruption import interruptible
     from idwbench.cli.quality import advise, measured_runs, opened
-    from idwbench.publications.folder import write_publication
     from idwbench.publications.publication import publications
     from idwbench.training.threads import limited_threads
 
@@ -115,14 +114,15 @@ def publish(
     with limited_threads(1):
         runs = measured_runs(results, data_dir, measure)
         with interruptible(lambda: f"{output} is not complete; the same command with --force makes all of it"):
-            written = write_publication(
+            on_item = functools.partial(echo, err=True)
+            written = idwbench.write_publication(
                 name,
                 results,
                 output,
                 figure_format=format,
                 data_dir=data_dir,
                 overwrite=force,
-                on_item=lambda item: echo(item, err=True),
+                on_item=on_item,
                 runs=runs,
             )
     if json:

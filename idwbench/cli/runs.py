@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import typer
 
+import idwbench
 from idwbench.cli.options import argument, option
 from idwbench.cli.output import echo, echo_json
 from idwbench.errors import ConfigError
 from idwbench.results import DEFAULT_DATABASE
-
-if TYPE_CHECKING:
-    from idwbench.results.store import Results
 
 __all__ = ["OPTIONS", "runs_export", "runs_note", "runs_rm", "runs_tag"]
 
@@ -33,9 +31,7 @@ OPTIONS = {
 
 def runs_tag(run: str, tag: str, remove: bool = False, db: str = DEFAULT_DATABASE) -> None:
     """Give a run a tag, by which --where finds it: '"best" in tags'."""
-    from idwbench.results.store import Results
-
-    results = Results(db)
+    results = idwbench.Results(db)
     key = results.find_run(run).run_key
     results.tag([key], tag, remove=remove)
     echo(f"{key[:12]}: {results.find_run(key).tags or 'no tags'}")
@@ -43,9 +39,7 @@ def runs_tag(run: str, tag: str, remove: bool = False, db: str = DEFAULT_DATABAS
 
 def runs_note(run: str, text: str, db: str = DEFAULT_DATABASE) -> None:
     """Write a note on a run; it replaces an earlier note."""
-    from idwbench.results.store import Results
-
-    results = Results(db)
+    results = idwbench.Results(db)
     key = results.find_run(run).run_key
     results.note([key], text)
     echo(f"{key[:12]}: {results.find_run(key).note or 'no note'}")
@@ -66,18 +60,17 @@ def runs_rm(
     a process trains one of the runs, nothing is removed.
     """
     from idwbench.report.labels import count_label
-    from idwbench.results.store import Results
 
     if not runs and where is None and sweep is None and not state:
         raise ConfigError("give keys of runs, or conditions", hint="--where, --sweep or --state")
-    keys = _selected_keys(Results(db, read_only=True), runs, where, sweep, state)
+    keys = _selected_keys(idwbench.Results(db, read_only=True), runs, where, sweep, state)
     if keys and not yes:
         if not _is_interactive():
             raise ConfigError(f"removing {count_label(len(keys), 'run')} needs a confirmation", hint="--yes")
         if not typer.confirm(f"remove {count_label(len(keys), 'run')} from {db}?", err=True):
             echo("nothing was removed", err=True)
             raise typer.Exit(1)
-    done = Results(db).remove_runs(keys) if keys else None
+    done = idwbench.Results(db).remove_runs(keys) if keys else None
     removed, planned = (done.removed, done.planned) if done is not None else ((), ())
     if json:
         echo_json({"removed": removed, "planned": planned})
@@ -109,12 +102,11 @@ def runs_export(
     """
     from idwbench.exports import tables, trackers
     from idwbench.report.labels import count_label
-    from idwbench.results.store import Results
 
     kind = format or _format_of(output)
     if kind in _SUFFIXES.values() and _SUFFIXES.get(output.suffix.lower()) != kind:
         raise ConfigError(f"expected a name ending in .{kind}, got '{output}'", location=("output",))
-    results = Results(db, read_only=True)
+    results = idwbench.Results(db, read_only=True)
     keys = _selected_keys(results, runs, where, sweep, state)
     folders = {"tensorboard": trackers.export_tensorboard, "mlflow": trackers.export_mlflow}
     written = folders.get(kind, tables.export_table)(results, keys, output, overwrite=force)
@@ -135,7 +127,7 @@ def _format_of(output: Path) -> _Format:
 
 
 def _selected_keys(
-    results: Results, keys: list[str] | None, where: str | None, sweep: str | None, states: list[str] | None
+    results: idwbench.Results, keys: list[str] | None, where: str | None, sweep: str | None, states: list[str] | None
 ) -> list[str]:
     """Return the keys of the runs with these beginnings of keys, or of all that meet the conditions.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+import idwbench
 from idwbench.cli.options import argument
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.report.labels import plain_value
@@ -28,9 +29,8 @@ _Heads = tuple[str, str]
 def runs_diff(one: str, other: str, db: str = DEFAULT_DATABASE, json: bool = False) -> None:
     """Compare two runs: settings and environment that differ, metrics side by side, the curve and the arrays."""
     from idwbench.results.comparison import compare_runs
-    from idwbench.results.store import Results
 
-    differences = compare_runs(Results(db, read_only=True), one, other)
+    differences = compare_runs(idwbench.Results(db, read_only=True), one, other)
     if json:
         metrics = {"_".join(key): values for key, values in differences.metrics.items()}
         facts = {"runs": [run.run_key for run in differences.runs], "settings": differences.settings}

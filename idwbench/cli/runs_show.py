@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import idwbench
 from idwbench.cli.output import echo, echo_json, print_facts, print_line, print_table
 from idwbench.errors import printable
 from idwbench.results import DEFAULT_DATABASE
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from idwbench.results.records import StoredRun
-    from idwbench.results.store import Results
     from idwbench.runs.results import CurvePoint
 
 __all__ = ["blocks", "runs_show", "shown_epochs"]
@@ -31,9 +31,7 @@ def runs_show(run: str, db: str = DEFAULT_DATABASE, json: bool = False) -> None:
 
     With --json the curve has all epochs; arrays are listed by type and shape.
     """
-    from idwbench.results.store import Results
-
-    results = Results(db, read_only=True)
+    results = idwbench.Results(db, read_only=True)
     stored = results.find_run(run)
     recording = results.recording_folder and results.recording_folder / stored.run_key
     recording = recording if recording is not None and recording.is_dir() else None
@@ -43,7 +41,7 @@ def runs_show(run: str, db: str = DEFAULT_DATABASE, json: bool = False) -> None:
         _print_run(results, stored, recording)
 
 
-def _facts(results: Results, run: StoredRun, recording: Path | None) -> dict[str, Any]:
+def _facts(results: idwbench.Results, run: StoredRun, recording: Path | None) -> dict[str, Any]:
     curve = results.load_curve(run.run_key)
     return {
         **{field.name: getattr(run, field.name) for field in fields(run) if field.name not in ("config", "metrics")},
@@ -56,7 +54,7 @@ def _facts(results: Results, run: StoredRun, recording: Path | None) -> dict[str
     }
 
 
-def _print_run(results: Results, run: StoredRun, recording: Path | None) -> None:
+def _print_run(results: idwbench.Results, run: StoredRun, recording: Path | None) -> None:
     from idwbench.report.labels import plain_value
     from idwbench.results.comparison import environment, run_settings
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import idwbench
 from idwbench.cli.options import argument, option
 from idwbench.cli.output import echo_json, print_line
 from idwbench.errors import printable
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from idwbench.results.progress import SweepProgress
-    from idwbench.results.store import Results
-
 __all__ = ["OPTIONS", "plain_lines", "runs_watch", "time_left_label", "view_of"]
 
 OPTIONS = {
@@ -45,9 +44,7 @@ def runs_watch(
     processes that train, and the last failures. The database is only read. Without a terminal a line is printed
     whenever a number changes; --json prints the progress once.
     """
-    from idwbench.results.store import Results
-
-    results = Results(db, read_only=True)
+    results = idwbench.Results(db, read_only=True)
     names = [sweep] if sweep is not None else [stored.name for stored in results.list_sweeps()]
     shown = [results.sweep_progress(name) for name in names]
     if sweep is None:
@@ -62,7 +59,7 @@ def runs_watch(
         (_show if sys.stdout.isatty() else _print_changes)(looks)
 
 
-def _looks(results: Results, names: Sequence[str], interval: float) -> Iterator[list[SweepProgress]]:
+def _looks(results: idwbench.Results, names: Sequence[str], interval: float) -> Iterator[list[SweepProgress]]:
     """Yield the progress until all runs have ended."""
     while True:
         shown = [results.sweep_progress(name) for name in names]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
+import idwbench
 from idwbench.cli.options import TRAINING, EngineName, argument, option, refuse
 from idwbench.cli.output import echo, echo_json, print_facts, print_line
 from idwbench.errors import ConfigError
@@ -89,7 +90,7 @@ def sweep(
     from idwbench.cli.interruption import interruptible
     from idwbench.cli.progress import SweepProgress
     from idwbench.cli.sweep_output import print_plan
-    from idwbench.sweep.execution import RETRIED, run_sweep
+    from idwbench.sweep.execution import RETRIED
     from idwbench.sweep.shipped import sweep_path
     from idwbench.sweep.spec import read_sweep
 
@@ -99,7 +100,7 @@ def sweep(
         return
     progress = SweepProgress(spec, db)
     with interruptible(lambda: _done(spec.name, db)), progress:
-        status = run_sweep(
+        status = idwbench.run_sweep(
             spec,
             db,
             retry=retry,
@@ -132,9 +133,7 @@ def _list_shipped(context: typer.Context, as_json: bool) -> None:
 
 
 def _done(name: str, db: str) -> str:
-    from idwbench.results.store import Results
-
-    status = Results(db, read_only=True).sweep_status(name)
+    status = idwbench.Results(db, read_only=True).sweep_status(name)
     done = status.complete + status.diverged + status.failed
     return f"{done} of {status.total} done; the same command continues"
 
@@ -143,7 +142,6 @@ def _print_status(progress: SweepProgress, status: SweepStatus, as_json: bool) -
     """Print how many runs are in each state, and the failures."""
     from idwbench.cli.progress import run_labels, status_line
     from idwbench.cli.sweep_output import failure_lines
-    from idwbench.results.store import Results
 
     name, db = progress.name, progress.db
     if as_json:
@@ -154,7 +152,7 @@ def _print_status(progress: SweepProgress, status: SweepStatus, as_json: bool) -
         echo(status_line(name, status), err=True)
         echo(f"see: idwbench report --table {shlex.quote(name)}{place}", err=True)
     if status.failed:
-        failed = Results(db, read_only=True).find_runs(sweep=name, states=["failed"])
+        failed = idwbench.Results(db, read_only=True).find_runs(sweep=name, states=["failed"])
         configs = [run.config for run in failed]
         label = progress.label if progress.settings else run_labels(configs, progress.spec)
         for line in failure_lines(failed, label):

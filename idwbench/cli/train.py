@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import idwbench
 from idwbench.attention.scores import METHODS
 from idwbench.cli.options import (
     DATA,
@@ -73,17 +74,15 @@ def train(
     settings = key_values("parameter", parameter, beside=settings)
     settings = {"method": method, "prototypes": prototypes, **settings}
 
-    from idwbench.runs.config import run_config
-
-    config = run_config({"name": dataset, **options} if options else dataset, seed=seed, **settings)
+    config = idwbench.run_config({"name": dataset, **options} if options else dataset, seed=seed, **settings)
 
     from idwbench.cli.interruption import interruptible
     from idwbench.cli.progress import RunProgress
-    from idwbench.results.store import Results
-    from idwbench.sweep.execution import train as train_run
 
     with interruptible(lambda: "nothing new was stored"), RunProgress() as progress:
-        run = train_run(config, db, engine=engine, device=device, data_dir=data_dir, retrain=retrain, observer=progress)
+        run = idwbench.train(
+            config, db, engine=engine, device=device, data_dir=data_dir, retrain=retrain, observer=progress
+        )
     if progress.done == 0:
         note = f"run {run.run_key[:12]} is in the database already (engine {run.engine}); --retrain trains it again"
         echo(note, err=True)
@@ -91,7 +90,7 @@ def train(
         from idwbench.models.model_file import save_model
         from idwbench.models.saved_model import stored_model
 
-        save_model(stored_model(Results(db, read_only=True), run, data_dir), output, overwrite=force)
+        save_model(stored_model(idwbench.Results(db, read_only=True), run, data_dir), output, overwrite=force)
     if run.state == "diverged" and not json:
         echo(f"diverged in epoch {run.diverged_epoch}")
     print_model(run.metrics, output, {"run_key": run.run_key, "state": run.state} if json else None)
