@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import idwbench
-from idwbench.cli.options import DATA, option, refuse
+from idwbench.cli.options import option, refuse
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.errors import ExplanationError
 from idwbench.results import DEFAULT_DATABASE
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["OPTIONS", "explain"]
 
 OPTIONS = {
-    "prompt": option("Text that a recorded lstm_lm reads, in place of --x.", panel=DATA),
+    "prompt": option("Text that a recorded lstm_lm reads, in place of --x.", panel="Data"),
     "top": option("Number of prototypes, training samples or passages of each layer.", min=1),
     "layer": option("Only this layer, such as layer_0 of a recorded mlp."),
     "mask": option(

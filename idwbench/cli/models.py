@@ -7,7 +7,7 @@ from typing import Any
 
 import idwbench
 from idwbench.attention.scores import METHODS
-from idwbench.cli.options import DATA, MODEL, argument, key_values, option
+from idwbench.cli.options import argument, key_values, option
 from idwbench.cli.output import echo, echo_json, print_facts, print_model
 from idwbench.results import DEFAULT_DATABASE
 
@@ -18,10 +18,11 @@ OPTIONS = {
     "import.output": option("Model file to write: .pt or .safetensors.", "-o", "--output"),
     "file": argument("An .npz file with prototypes (or keys), and values or labels, and class_names if any."),
     "dataset": option(
-        "Data set of the prototypes: gives the scaling, the classes and, if the file has none, the values.", panel=DATA
+        "Data set of the prototypes: gives the scaling, the classes and, if the file has none, the values.",
+        panel="Data",
     ),
-    "scaled": option("The prototypes are in scaled units, not in the data's own.", "--scaled", panel=DATA),
-    "method": option(f"{', '.join(METHODS)}, or a plugin's.", panel=MODEL),
+    "scaled": option("The prototypes are in scaled units, not in the data's own.", "--scaled", panel="Data"),
+    "method": option(f"{', '.join(METHODS)}, or a plugin's.", panel="Model"),
 }
 
 

@@ -17,15 +17,10 @@ from idwbench.errors import ConfigError, IdwbenchError
 from idwbench.results import DEFAULT_DATABASE
 
 __all__ = [
-    "DATA",
     "DATASET_SETTINGS",
-    "MODEL",
     "OPTIONS",
-    "PROTOCOL",
-    "SELECTION",
-    "STORAGE",
-    "TRAINING",
     "EngineName",
+    "Panel",
     "TableFormat",
     "argument",
     "check_format",
@@ -39,8 +34,7 @@ __all__ = [
 ]
 
 # The panels of a command's help, in the order of its parameters; options without one come first.
-DATA, MODEL, PROTOCOL, SELECTION = "Data", "Model", "Protocol", "Selection of runs"
-TRAINING, STORAGE = "Training", "Storage"
+Panel = Literal["Data", "Model", "Protocol", "Selection of runs", "Training", "Criterion", "Leaderboard", "Storage"]
 # Settings of data sets with an option of their own; the others are given as KEY=VALUE.
 DATASET_SETTINGS = ("validation", "task")
 
@@ -48,7 +42,7 @@ EngineName = Literal["auto", "fused", "torch"]
 TableFormat = Literal["rich", "markdown", "latex", "csv", "json"]
 
 
-def option(text: str, *names: str, panel: str | None = None, **settings: Any) -> Any:
+def option(text: str, *names: str, panel: Panel | None = None, **settings: Any) -> Any:
     """Return an option with this help; names are needed for flags, which have no negative form, and short names.
 
     `settings` are those of `typer.Option`.
@@ -89,34 +83,34 @@ OPTIONS = {
     "x": option(
         "Input in the data's own units: numbers (0.0,1.0), an .npy or image file, or DATASET:SPLIT:INDEX "
         "(mnist:test:17).",
-        panel=DATA,
+        panel="Data",
     ),
-    "dataset_option": option("A setting of the data set, KEY=VALUE; may be repeated.", panel=DATA),
-    "parameter": option("A parameter of a plugin's method, KEY=VALUE; may be repeated.", panel=MODEL),
+    "dataset_option": option("A setting of the data set, KEY=VALUE; may be repeated.", panel="Data"),
+    "parameter": option("A parameter of a plugin's method, KEY=VALUE; may be repeated.", panel="Model"),
     "table": option("Name of a sweep or data set; all runs if not given.", autocompletion=complete_table),
-    "method": option("Only this method; may be repeated.", panel=SELECTION),
-    "prototypes": option("Only this number of prototypes; may be repeated.", panel=SELECTION),
+    "method": option("Only this method; may be repeated.", panel="Selection of runs"),
+    "prototypes": option("Only this number of prototypes; may be repeated.", panel="Selection of runs"),
     "where": option(
         "Only runs for which an expression holds, such as 'prototypes == 16 and test_accuracy > 0.95'.",
         metavar="EXPRESSION",
-        panel=SELECTION,
+        panel="Selection of runs",
     ),
-    "sweep": option("Only the runs of this sweep.", panel=SELECTION),
+    "sweep": option("Only the runs of this sweep.", panel="Selection of runs"),
     "state": option(
         "planned, running, stale (without its process), retraining, complete, diverged, failed; may be repeated.",
-        panel=SELECTION,
+        panel="Selection of runs",
     ),
-    "engine": option("auto: fused on the CPU for the methods it supports, torch for others.", panel=TRAINING),
-    "device": option("Device of the torch engine: cpu, cuda, mps.", panel=TRAINING),
+    "engine": option("auto: fused on the CPU for the methods it supports, torch for others.", panel="Training"),
+    "device": option("Device of the torch engine: cpu, cuda, mps.", panel="Training"),
     "measure": option(
-        "First store the quality of prototypes of selected runs that lack it.", "--measure", panel=STORAGE
+        "First store the quality of prototypes of selected runs that lack it.", "--measure", panel="Storage"
     ),
-    "db": option("Results database: a path, or an SQLAlchemy URL.", "--db", envvar="IDWBENCH_DB", panel=STORAGE),
+    "db": option("Results database: a path, or an SQLAlchemy URL.", "--db", envvar="IDWBENCH_DB", panel="Storage"),
     "data_dir": option(
-        "Folder of the image archives; IDWBENCH_DATA or the user's cache folder if not given.", panel=STORAGE
+        "Folder of the image archives; IDWBENCH_DATA or the user's cache folder if not given.", panel="Storage"
     ),
-    "plugin": option("Python file that registers methods; may be repeated.", panel=STORAGE),
-    "force": option("Replace files that exist.", "--force", panel=STORAGE),
+    "plugin": option("Python file that registers methods; may be repeated.", panel="Storage"),
+    "force": option("Replace files that exist.", "--force", panel="Storage"),
 }
 
 
@@ -167,7 +161,7 @@ def _parameters() -> Iterator[inspect.Parameter]:
 
     for name, parameter in all_parameters().items():
         users = [method.name for method in METHODS.values() if name in {one.name for one in method.parameters}]
-        yield _generated(name, str if parameter.choices else float, f"{parameter.help} For {_joined(users)}.", MODEL)
+        yield _generated(name, str if parameter.choices else float, f"{parameter.help} For {_joined(users)}.", "Model")
 
 
 def _settings() -> Iterator[inspect.Parameter]:
@@ -176,17 +170,18 @@ def _settings() -> Iterator[inspect.Parameter]:
     from idwbench.runs.kinds.prototypes import PrototypesConfig
     from idwbench.runs.protocol import Protocol
 
-    for settings, names, panel in (
-        (PrototypesConfig, ("initialisation",), MODEL),
-        (Protocol, tuple(Protocol.model_fields), PROTOCOL),
-        (TableFileConfig, DATASET_SETTINGS, DATA),
-    ):
+    places: tuple[tuple[Any, Iterable[str], Panel], ...] = (
+        (PrototypesConfig, ["initialisation"], "Model"),
+        (Protocol, Protocol.model_fields, "Protocol"),
+        (TableFileConfig, DATASET_SETTINGS, "Data"),
+    )
+    for settings, names, panel in places:
         for name in names:
             field = settings.model_fields[name]
             yield _generated(name, field.annotation, field.description or "", panel)
 
 
-def _generated(name: str, annotation: Any, text: str, panel: str) -> inspect.Parameter:
+def _generated(name: str, annotation: Any, text: str, panel: Panel) -> inspect.Parameter:
     kinds = set(_plain_types(annotation))
     kind: Any = float if float in kinds else int if kinds == {int} else str
     return _parameter(name, kind, option(text, panel=panel, parser=number if kinds == {int, float} else None))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idwbench.cli.options import DATA, argument, option, refuse
+from idwbench.cli.options import argument, option, refuse
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.errors import PatchError
 from idwbench.files import check_model_path, check_output
@@ -19,21 +19,20 @@ if TYPE_CHECKING:
 
 __all__ = ["OPTIONS", "patch"]
 
-_CRITERION = "Criterion"
 _LONGEST_INPUT = 30
 
 OPTIONS = {
     "model": argument("The model file (.pt or .safetensors) of an idw model."),
-    "label": option("Target class of --x: its name or number.", panel=DATA),
-    "file": option("CSV file with the columns x and label: patches that hold together.", panel=DATA),
+    "label": option("Target class of --x: its name or number.", panel="Data"),
+    "file": option("CSV file with the columns x and label: patches that hold together.", panel="Data"),
     "list_patches": option("List the patches of the model.", "--list"),
     "undo": option("Remove the patch with this number in --list."),
     "output": option("Model file to write; required without --dry-run or --list.", "-o", "--output"),
-    "margin": option("Relative margin over the exact tie (default: 0.001).", panel=_CRITERION),
-    "logit_margin": option("Required difference of logits.", panel=_CRITERION),
-    "confidence": option("Required probability.", panel=_CRITERION),
+    "margin": option("Relative margin over the exact tie (default: 0.001).", panel="Criterion"),
+    "logit_margin": option("Required difference of logits.", panel="Criterion"),
+    "confidence": option("Required probability.", panel="Criterion"),
     "keep_logits": option(
-        "The new value is z(q) + η e_c, which keeps the logits at the input.", "--keep-logits", panel=_CRITERION
+        "The new value is z(q) + η e_c, which keeps the logits at the input.", "--keep-logits", panel="Criterion"
     ),
     "dry_run": option("Print the effect without writing a file.", "--dry-run"),
 }

@@ -11,8 +11,6 @@ from idwbench.results import DEFAULT_DATABASE
 
 __all__ = ["OPTIONS", "report"]
 
-_LEADERBOARD = "Leaderboard"
-
 OPTIONS = {
     "table": option(
         "Name of a sweep or data set. Without it the content of the database is listed.", autocompletion=complete_table
@@ -27,10 +25,10 @@ OPTIONS = {
         "Split that a leaderboard is sorted by, or that --by-dataset shows: test, holdout, validation or train "
         "(default: test)."
     ),
-    "top": option("Number of rows.", min=1, panel=_LEADERBOARD),
+    "top": option("Number of rows.", min=1, panel="Leaderboard"),
     "best_over": option(
         "Settings, joined by commas, of which the values with the best validation metric are shown.",
-        panel=_LEADERBOARD,
+        panel="Leaderboard",
     ),
 }
 

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+import idwbench
 from idwbench.cli.options import option
 from idwbench.cli.output import echo, echo_json, print_table
+from idwbench.errors import last_line
+from idwbench.report.labels import value_label
 from idwbench.results import DEFAULT_DATABASE
+from idwbench.runs.datasets import Task
+from idwbench.runs.metrics import METRICS, headline_metric
 
-__all__ = ["OPTIONS", "runs_list"]
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["OPTIONS", "row_facts", "runs_list", "time_label"]
 
 OPTIONS = {
     "sort": option("Order by a column; -COLUMN begins with the largest.", metavar="COLUMN"),
     "limit": option("Only the first runs: without --sort, the newest.", min=1),
 }
+# What a list needs to know, and to sort by the newest.
+_FACTS = ("seconds", "attempt", "tags", "note", "error", "created_at", "started_at", "finished_at")
+_METRICS = tuple(headline_metric(task).name for task in get_args(Task))
 
 
 def runs_list(
@@ -32,24 +47,110 @@ def runs_list(
     learning_rate, test_accuracy, host, tags or finished_at. It has ==, !=, <, <=, >, >=, and, or, not, arithmetic and
     in: method in ["idw", "neg_dist"], "best" in tags. None is a missing value.
     """
-    from idwbench.cli.runs_table import LISTED_FACTS, LISTED_METRICS, row_facts, run_columns
     from idwbench.results.filters import sorted_runs, value_hint
     from idwbench.results.frame import with_settings
-    from idwbench.results.store import Results
 
     # An expression and an order may be of any column.
-    metrics, facts = (None, None) if where or sort else (LISTED_METRICS, LISTED_FACTS)
-    results = Results(db, read_only=True)
+    metrics, facts = (None, None) if where or sort else (_METRICS, _FACTS)
+    results = idwbench.Results(db, read_only=True)
     table = results.run_table(where=where, sweep=sweep, states=state or None, metrics=metrics, facts=facts)
     order = sorted_runs(with_settings(table) if sort else table, sort).index
     listed = row_facts(table.loc[order].head(len(table) if limit is None else limit))
     if json:
         echo_json([dict(zip(listed, row, strict=True)) for row in zip(*listed.values(), strict=True)])
     elif listed["run_key"]:
-        columns = run_columns(listed)
         below = ("note", "error", "note and error")
         texts = ("run", "data set", "model", "state", "tags", *below)
-        print_table(columns, texts=texts, below=below, pipe=None)
+        print_table(_columns(listed), texts=texts, below=below, pipe=None)
     else:
         hint = value_hint(with_settings(results.run_table(sweep=sweep)), where) if where else ""
         echo(f"no runs: {hint}" if hint else "no runs", err=True)
+
+
+def time_label(seconds: float | None) -> str:
+    """Return ``1.3 ms``, ``0.21 s``, ``95 s``, ``12.5 min`` or ``3.2 h``."""
+    if seconds is None:
+        return ""
+    if seconds < 0.1:
+        return f"{1000 * seconds:.1f} ms"
+    if seconds < 120:
+        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _state_label(state: str, retraining: bool, stale: bool) -> str:
+    """Return ``complete``, ``stale``, or ``complete, retraining``."""
+    if state == "running":
+        return "stale" if stale else state
+    return f"{state}, stale" if stale else f"{state}, retraining" if retraining else state
+
+
+def row_facts(table: pandas.DataFrame) -> dict[str, list[Any]]:
+    """Return by name what is listed of each run of a table: the main metric on the test split, and short texts.
+
+    ``error`` is the last line of an error. ``state`` is that of the result, which a run that is trained again keeps.
+    """
+    settings = {setting: config for setting, config in zip(table.setting, table.config, strict=True)}
+    of_setting = {setting: _setting_facts(config) for setting, config in settings.items()}
+    by_run = [*zip(*(of_setting[setting] for setting in table.setting), strict=True)] or [()] * 5
+    label, kind, method, prototypes, metric = by_run
+    values = {name: _plain(table[name]) for name in ("seconds", "tags", "note", "error")}
+    test = {name: table["test", name].tolist() for name in {*metric} if ("test", name) in table.columns}
+    value = [test[name][place] if name in test else math.nan for place, name in enumerate(metric)]
+    is_known = [number == number for number in value]
+    return {
+        "run_key": table["run_key"].tolist(),
+        "dataset": table["dataset"].tolist(),
+        "model": [*kind],
+        "label": [*label],
+        "method": [*method],
+        "prototypes": [*prototypes],
+        "seed": table["seed"].tolist(),
+        "state": table["state"].tolist(),
+        "retraining": (table["retraining"] & ~table["stale"]).tolist(),
+        "stale": table["stale"].tolist(),
+        **values,
+        "error": [None if text is None else last_line(text) for text in values["error"]],
+        "metric": [name if known else None for name, known in zip(metric, is_known, strict=True)],
+        "value": [number if known else None for number, known in zip(value, is_known, strict=True)],
+        "attempts": table["attempt"].tolist(),
+    }
+
+
+def _setting_facts(config: Any) -> tuple[Any, ...]:
+    model = config.model
+    metric = headline_metric(config.dataset.task).name
+    return model.label, model.kind, model.method, dict(model).get("prototypes"), metric
+
+
+def _plain(column: pandas.Series[Any]) -> list[Any]:
+    """Return the values of a column, with None for missing ones."""
+    return [None if value != value else value for value in column.tolist()]
+
+
+def _columns(facts: dict[str, list[Any]]) -> dict[str, Sequence[str]]:
+    """Return the texts of a list of runs by heading; columns in which no run has a value are left out."""
+    metrics = {*facts["metric"]} - {None}
+    test = f"test {metrics.copy().pop().replace('_', ' ')}" if len(metrics) == 1 else "test metric"
+    texts = {name: [text or "" for text in facts[name]] for name in ("tags", "note", "error")}
+    heading = " and ".join(name for name in ("note", "error") if any(texts[name]))
+    columns = {
+        "run": [key[:12] for key in facts["run_key"]],
+        "data set": facts["dataset"],
+        "model": facts["label"],
+        "seed": [*map(str, facts["seed"])],
+        "state": [*map(_state_label, *(facts[name] for name in ("state", "retraining", "stale")))],
+        test: [_measured(*pair, len(metrics) > 1) for pair in zip(facts["metric"], facts["value"], strict=True)],
+        "time": [*map(time_label, facts["seconds"])],
+        "attempts": [*map(str, facts["attempts"])],
+        "tags": texts["tags"],
+        heading: ["; ".join(filter(None, pair)) for pair in zip(texts["note"], texts["error"], strict=True)],
+    }
+    return {name: column for name, column in columns.items() if any(column)}
+
+
+def _measured(metric: str | None, value: float | None, named: bool) -> str:
+    if metric is None or value is None:
+        return ""
+    text = f"{100 * value:.2f} %" if METRICS[metric].percent else value_label(metric, value)
+    return f"{metric.replace('_', ' ')} {text}" if named else text

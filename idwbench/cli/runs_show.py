@@ -79,7 +79,7 @@ def _print_run(results: idwbench.Results, run: StoredRun, recording: Path | None
 
 def _state_facts(run: StoredRun) -> dict[str, Any]:
     """Return the state, times and notes of a run."""
-    from idwbench.cli.runs_table import time_label
+    from idwbench.cli.runs_list import time_label
 
     state = f"{run.state} in epoch {run.diverged_epoch}" if run.diverged_epoch else run.state
     state += ", being trained again" if run.retraining else ""

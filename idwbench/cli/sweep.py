@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 import idwbench
-from idwbench.cli.options import TRAINING, EngineName, argument, option, refuse
+from idwbench.cli.options import EngineName, argument, option, refuse
 from idwbench.cli.output import echo, echo_json, print_facts, print_line
 from idwbench.errors import ConfigError
 from idwbench.results import DEFAULT_DATABASE
@@ -40,19 +40,19 @@ OPTIONS = {
     ),
     "dry_run": option("Print the runs and their states without training.", "--dry-run"),
     "list_shipped": option("List the sweeps that come with idwbench and exit.", "--list"),
-    "retry": option("Retrain runs in this state.", panel=TRAINING),
+    "retry": option("Retrain runs in this state.", panel="Training"),
     "wait": option(
-        "Wait for runs that other processes train, and take over what they leave.", "--wait", panel=TRAINING
+        "Wait for runs that other processes train, and take over what they leave.", "--wait", panel="Training"
     ),
-    "fail_fast": option("Stop at the first failed run.", "--fail-fast", panel=TRAINING),
-    "max_failures": option("Stop after this number of failed runs.", min=1, panel=TRAINING),
+    "fail_fast": option("Stop at the first failed run.", "--fail-fast", panel="Training"),
+    "max_failures": option("Stop after this number of failed runs.", min=1, panel="Training"),
     "jobs": option(
-        "Number of threads that train; one for each core if not given.", "-j", "--jobs", min=1, panel=TRAINING
+        "Number of threads that train; one for each core if not given.", "-j", "--jobs", min=1, panel="Training"
     ),
     "dask": option(
         "Train on a Dask cluster: tcp://host:8786, tls://host:8786, or local:2 for two processes here.",
         metavar="ADDRESS",
-        panel=TRAINING,
+        panel="Training",
     ),
 }
 

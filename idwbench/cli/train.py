@@ -7,17 +7,7 @@ from typing import Any
 
 import idwbench
 from idwbench.attention.scores import METHODS
-from idwbench.cli.options import (
-    DATA,
-    DATASET_SETTINGS,
-    MODEL,
-    PROTOCOL,
-    TRAINING,
-    EngineName,
-    dataset_names,
-    key_values,
-    option,
-)
+from idwbench.cli.options import DATASET_SETTINGS, EngineName, dataset_names, key_values, option
 from idwbench.cli.output import echo, print_model
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.runs.datasets import DATASETS, FileConfig, LanguageConfig
@@ -29,16 +19,16 @@ _NAMES = [name for name, kind in DATASETS.items() if not issubclass(kind, FileCo
 
 OPTIONS = {
     "dataset": option(
-        f"{', '.join(_NAMES)}, or the path of a .npz, .csv or .tsv file.", autocompletion=dataset_names, panel=DATA
+        f"{', '.join(_NAMES)}, or the path of a .npz, .csv or .tsv file.", autocompletion=dataset_names, panel="Data"
     ),
-    "method": option(f"{', '.join(METHODS)}, or a plugin's.", autocompletion=lambda: list(METHODS), panel=MODEL),
-    "prototypes": option("Number of prototypes.", panel=MODEL),
-    "seed": option("Seed of initialisation and batch order.", panel=PROTOCOL),
+    "method": option(f"{', '.join(METHODS)}, or a plugin's.", autocompletion=lambda: list(METHODS), panel="Model"),
+    "prototypes": option("Number of prototypes.", panel="Model"),
+    "seed": option("Seed of initialisation and batch order.", panel="Protocol"),
     "output": option("Model file to write: .pt or .safetensors.", "-o", "--output"),
     "dataset_option": option(
-        "A setting of the data set, KEY=VALUE (noise=0.2, label=species); may be repeated.", panel=DATA
+        "A setting of the data set, KEY=VALUE (noise=0.2, label=species); may be repeated.", panel="Data"
     ),
-    "retrain": option("Train even if the database has this run.", "--retrain", panel=TRAINING),
+    "retrain": option("Train even if the database has this run.", "--retrain", panel="Training"),
 }
 
 

@@ -17,8 +17,8 @@ from typed import SMALL_SWEEP, assert_one_line
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
+from idwbench.cli.runs_list import row_facts, time_label
 from idwbench.cli.runs_show import blocks, shown_epochs
-from idwbench.cli.runs_table import row_facts, time_label
 from idwbench.cli.runs_watch import plain_lines, time_left_label, view_of
 from idwbench.results.progress import SweepProgress, TrainingProcess
 from idwbench.results.records import FailedRun, SweepStatus
