@@ -100,10 +100,10 @@ def _state_facts(run: StoredRun) -> dict[str, Any]:
 def _print_metrics(run: StoredRun) -> None:
     """Print a row for each metric, with a column for each split."""
     from idwbench.report.labels import value_label
-    from idwbench.results.comparison import metric_names
+    from idwbench.results.reading import metric_order
     from idwbench.runs.metrics import METRICS
 
-    pairs = metric_names(run.metrics)
+    pairs = sorted(run.metrics, key=metric_order)
     names = list(dict.fromkeys(name for _, name in pairs))
     percent = {name for name in names if name in METRICS and METRICS[name].percent}
     columns = {"metrics": [f"{name.replace('_', ' ')}{' in %' if name in percent else ''}" for name in names]}

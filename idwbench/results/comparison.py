@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from idwbench.results.reading import metric_order
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
-from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import CurvePoint
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ __all__ = [
     "curve_difference",
     "differing",
     "environment",
-    "metric_names",
     "run_settings",
 ]
 
@@ -78,16 +76,6 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tup
     return {name: (one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)}
 
 
-def metric_names(*metrics: Metrics) -> list[tuple[str, str]]:
-    """Return the splits and names of all metrics, each once, in the order of the splits."""
-    from idwbench.runs.metrics import METRICS, SPLITS
-
-    order = {name: place for place, name in enumerate(METRICS)}
-    splits = {name: place for place, name in enumerate(SPLITS)}
-    found = dict.fromkeys(key for of_run in metrics for key in of_run)
-    return sorted(found, key=lambda key: (splits.get(key[0], len(splits)), order.get(key[1], len(order)), key))
-
-
 def array_differences(
     one: Mapping[str, NDArray[np.generic]], other: Mapping[str, NDArray[np.generic]]
 ) -> dict[str, ArrayDifference]:
@@ -105,28 +93,29 @@ def _array_difference(one: NDArray[np.generic] | None, other: NDArray[np.generic
         return ArrayDifference(True, 0.0, shapes)
     if not all(np.issubdtype(array.dtype, np.number) or array.dtype == bool for array in (one, other)):
         return ArrayDifference(False, None, shapes)
+    return ArrayDifference(False, _largest_difference(one, other), shapes)
+
+
+def _largest_difference(one: NDArray[Any], other: NDArray[Any]) -> float:
+    import numpy as np
+
     a, b = one.astype(np.float64), other.astype(np.float64)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore"):
         distances = np.where(same, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf))
-    return ArrayDifference(False, float(distances.max(initial=0.0)), shapes)
+    return float(distances.max(initial=0.0))
 
 
 def curve_difference(one: Sequence[CurvePoint], other: Sequence[CurvePoint]) -> float | None:
-    """Return the largest difference of two learning curves, 0 for identical ones; None if they have other points.
+    """Return the largest difference of two learning curves, as of two arrays; None if they have other points."""
+    import numpy as np
 
-    A value that is not finite differs from a finite one by infinity.
-    """
-    if [(p.epoch, set(p.values)) for p in one] != [(p.epoch, set(p.values)) for p in other]:
+    first, second = (
+        {(p.epoch, name): value for p in curve for name, value in p.values.items()} for curve in (one, other)
+    )
+    if first.keys() != second.keys():
         return None
-    pairs = [(p.values[key], q.values[key]) for p, q in zip(one, other, strict=True) for key in p.values]
-    return max((_apart(one, other) for one, other in pairs), default=0.0)
-
-
-def _apart(one: float, other: float) -> float:
-    if one == other or not (math.isfinite(one) or math.isfinite(other)):
-        return 0.0
-    return abs(one - other) if math.isfinite(one - other) else math.inf
+    return _largest_difference(np.array([*first.values()]), np.array([second[place] for place in first]))
 
 
 @dataclass(frozen=True)
@@ -157,7 +146,7 @@ def compare_runs(results: Results, one: str, other: str) -> Comparison:
         ResultsError: no such run, or several.
     """
     first, second = runs = (results.find_run(one), results.find_run(other))
-    names = metric_names(first.metrics, second.metrics)
+    names = sorted({*first.metrics, *second.metrics}, key=metric_order)
     return Comparison(
         runs=runs,
         settings=differing(run_settings(first.config), run_settings(second.config)),

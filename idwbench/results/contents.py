@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Connection, select
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["ArrayFacts", "array_facts", "load_arrays", "load_curve", "load_curves", "pack_array", "unpack_array"]
 
 _SHORT = 12
-_SMALL_ARRAY = 2**16  # bytes; of the same shape as others in many runs
 
 
 class ArrayFacts(NamedTuple):
@@ -104,19 +102,7 @@ def pack_array(name: str, array: NDArray[np.generic]) -> bytes:
     import numpy as np
     from safetensors.numpy import save
 
-    if 0 < array.nbytes <= _SMALL_ARRAY and array.dtype.isnative:
-        return _array_header(name, array.dtype, array.shape) + array.tobytes()
-    return save({name: np.ascontiguousarray(array)})
-
-
-@lru_cache(maxsize=64)
-def _array_header(name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
-    """Return the bytes of a safetensors file before the numbers of its one array."""
-    import numpy as np
-    from safetensors.numpy import save
-
-    zeros = np.zeros(shape, dtype)
-    return save({name: zeros})[: -zeros.nbytes]
+    return save({name: np.asarray(array, order="C")})
 
 
 def unpack_array(name: str, data: bytes) -> NDArray[np.generic]:

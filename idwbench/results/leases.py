@@ -10,10 +10,9 @@ from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
 from typing import Any, get_args
 
-from sqlalchemy import ColumnElement, Connection, Row, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, case, func, update
 
 from idwbench.errors import ResultsError
-from idwbench.results.reading import attempt_of
 from idwbench.results.records import RESULT_STATES, EndedState
 from idwbench.results.tables import chunks, rows_by_key, runs
 
@@ -35,7 +34,6 @@ __all__ = [
 
 LEASE_DURATION = timedelta(minutes=10)
 _RENEWAL_SECONDS = 30.0
-_FEW = 900  # keys of one query
 # Start times of processes are computed from the boot time, which is rounded to seconds.
 _START_TOLERANCE = timedelta(seconds=5)
 
@@ -43,8 +41,6 @@ _START_TOLERANCE = timedelta(seconds=5)
 Reopened = dict[str, datetime | None]
 
 _ENDED = get_args(EndedState)
-_LEASE = (runs.c.state, runs.c.previous_state, runs.c.attempt, runs.c.finished_at)
-_PROCESS = (runs.c.host, runs.c.pid, runs.c.heartbeat_at)
 
 
 def this_process() -> tuple[str, int]:
@@ -76,33 +72,29 @@ def process_is_alive(pid: int, seen_at: datetime) -> bool:
         return True  # the process of another user
 
 
-def pending_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> list[str]:
-    """Return the runs of `run_keys` that are planned, reopened or stale, in order."""
-    asked, is_open = dict.fromkeys(run_keys), runs.c.state.in_(["planned", "running"])
-    if len(asked) <= _FEW:
-        rows = rows_by_key(connection, asked, *_LEASE, *_PROCESS, where=[is_open])
-    else:  # of many, one query finds all that have not ended
-        found = connection.execute(select(runs.c.id, runs.c.run_key, *_LEASE, *_PROCESS).where(is_open))
-        rows = {row.run_key: row for row in found}
-    rows |= rows_by_key(connection, reopened.keys() & asked, *_LEASE, *_PROCESS)
+def pending_runs(
+    connection: Connection, run_keys: Sequence[str], reopened: Reopened, *, lock: bool = False
+) -> list[str]:
+    """Return the runs of `run_keys` that are planned, reopened or stale, in order; `lock` as `rows_by_key`."""
+    asked = dict.fromkeys(run_keys)
+    is_open = [] if reopened.keys() & asked else [runs.c.state.in_(["planned", "running"])]
+    columns = (runs.c.state, runs.c.finished_at, runs.c.host, runs.c.pid, runs.c.heartbeat_at)
+    rows = rows_by_key(connection, asked, *columns, where=is_open, lock=lock)
     return [key for key in asked if key in rows and _is_free(rows[key], reopened)]
 
 
 def lease_runs(connection: Connection, run_keys: Sequence[str], reopened: Reopened) -> list[str]:
     """Lease the pending runs of `run_keys` to this process and return them in order; stored results stay."""
-    (host, pid), now = this_process(), datetime.now(UTC)
-    rows = rows_by_key(connection, run_keys, *_LEASE, *_PROCESS, lock=True)
-    free = [key for key in dict.fromkeys(run_keys) if key in rows and _is_free(rows[key], reopened)]
-    attempts: dict[tuple[str | None, int], list[int]] = {}
-    for row in map(rows.__getitem__, free):
+    free, (host, pid), now = pending_runs(connection, run_keys, reopened, lock=True), this_process(), datetime.now(UTC)
+    leased = {
+        "state": "running",
         # A stale run already has a previous state.
-        previous = row.state if row.state in _ENDED else row.previous_state
-        attempts.setdefault((previous, attempt_of(row) + 1), []).append(row.id)
-    for (previous, attempt), run_ids in attempts.items():
-        process = {"host": host, "pid": pid, "started_at": now, "heartbeat_at": now}
-        leased = {"state": "running", "previous_state": previous, "attempt": attempt, **process}
-        for ids in chunks(run_ids):
-            connection.execute(update(runs).where(runs.c.id.in_(ids)).values(leased))
+        "previous_state": case((runs.c.state.in_(_ENDED), runs.c.state), else_=runs.c.previous_state),
+        "attempt": runs.c.attempt + 1,
+        **{"host": host, "pid": pid, "started_at": now, "heartbeat_at": now},
+    }
+    for keys in chunks(free):
+        connection.execute(update(runs).where(runs.c.run_key.in_(keys)).values(leased))
     return free
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import Any
 
-from sqlalchemy import Column, Connection, Dialect, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from idwbench.errors import ResultsError
-from idwbench.results.database import to_json
-from idwbench.results.tables import insert_rows, rows_by_key, runs, sweep_runs, sweeps
+from idwbench.results.tables import dialect_insert, insert_rows, rows_by_key, runs, sweep_runs, sweeps
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import FileConfig, dataset_identity
 from idwbench.runs.settings import is_storable
@@ -28,30 +26,17 @@ def plan_runs(connection: Connection, configs: Sequence[RunConfig]) -> list[str]
     All runs on the same file content get the path and label of the latest plan, since paths are not part of run keys.
     """
     by_key = {config.run_key: config for config in configs}
-    stored = rows_by_key(connection, by_key)
-    now, dialect = datetime.now(UTC), connection.dialect
-    # What runs of one setting share is converted once, which takes longer than the insert.
-    settings: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
-    names: tuple[str, ...] = ()
+    stored, now = rows_by_key(connection, by_key), datetime.now(UTC)
+    missing = [config for key, config in by_key.items() if key not in stored]
+    shared = {config.setting_key: _setting_columns(config) for config in missing}
     rows = []
-    for key, config in by_key.items():
-        if key not in stored:
-            if config.setting_key not in settings:
-                columns = {**_setting_columns(config), "created_at": now}
-                names = (*columns, "run_key", "seed", "config")
-                shared = tuple(_converted(runs.c[name], value, dialect) for name, value in columns.items())
-                settings[config.setting_key] = shared, config.model_dump(mode="json")
-            shared, content = settings[config.setting_key]
-            rows.append((*shared, key, config.seed, to_json({**content, "seed": config.seed})))
-    insert_rows(connection, runs, rows, names, new_only="run_key")
+    for config in missing:
+        columns = shared[config.setting_key]
+        own = {"run_key": config.run_key, "seed": config.seed, "config": {**columns["config"], "seed": config.seed}}
+        rows.append({**columns, **own, "created_at": now})
+    insert_rows(connection, runs, rows, new_only=True)
     _relocate(connection, by_key.values())
     return list(by_key)
-
-
-def _converted(column: Column[Any], value: Any, dialect: Dialect) -> Any:
-    """Return the value of a column as the driver takes it."""
-    convert = column.type.dialect_impl(dialect).bind_processor(dialect)
-    return value if convert is None else convert(value)
 
 
 def _relocate(connection: Connection, planned: Iterable[RunConfig]) -> None:
@@ -92,8 +77,7 @@ def register_sweep(
     now = datetime.now(UTC)
     values = {"description": description, "spec": spec_text, "updated_at": now}
     # Another process may register the same name at the same time: the later one waits, and replaces its plan.
-    new = import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert(sweeps)
-    new = new.values(name=name, created_at=now, **values)
+    new = dialect_insert(connection, sweeps).values(name=name, created_at=now, **values)
     new = new.on_conflict_do_update(index_elements=["name"], set_=values).returning(sweeps.c.id)
     sweep_id = connection.execute(new).scalar_one()
     keys = [*dict.fromkeys(config.run_key for config in configs)]
@@ -105,12 +89,13 @@ def register_sweep(
         plan_runs(connection, configs)
         connection.execute(delete(sweep_runs).where(sweep_runs.c.sweep_id == sweep_id))
         stored = rows_by_key(connection, keys)
-        insert_rows(connection, sweep_runs, [(sweep_id, place, stored[key].id) for place, key in enumerate(keys)])
+        places = [{"sweep_id": sweep_id, "position": place, "run_id": stored[key].id} for place, key in enumerate(keys)]
+        insert_rows(connection, sweep_runs, places)
     return keys
 
 
 def _setting_columns(config: RunConfig) -> dict[str, Any]:
-    """Return the columns of a planned run; runs of one setting share all but the seed.
+    """Return the columns of a planned run, which runs of one setting share but for the seed.
 
     Those of settings that a model does not have, or that a rule chooses, are NULL.
     """
@@ -119,6 +104,7 @@ def _setting_columns(config: RunConfig) -> dict[str, Any]:
     numbers = {name: value for name, value in parameters.items() if not isinstance(value, str)}
     return {
         **_dataset_columns(config),
+        "config": config.model_dump(mode="json"),
         "model": config.model.kind,
         "parameters": parameters,
         "method": config.model.method,

@@ -17,7 +17,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     LargeBinary,
-    Row,
     Select,
     String,
     Text,
@@ -38,7 +37,6 @@ from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import METRICS, SPLITS
 
 __all__ = [
-    "attempt_of",
     "check_text",
     "converted",
     "find_run",
@@ -156,11 +154,6 @@ def converted(run_key: str, column: str, convert: Callable[[Any], Any], value: A
         return convert(value)
     except ValueError as error:
         raise unreadable(run_key, column, str(error)) from None
-
-
-def attempt_of(row: Row[*tuple[Any, ...]]) -> int:
-    """Return how often the run of a row was started; raises `ResultsError` if it is no number."""
-    return int(converted(row.run_key, "attempt", number, row.attempt))
 
 
 def setting_text(connection: Connection) -> ColumnElement[str]:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache, lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import Connection, Row, delete, update
+from sqlalchemy import Connection, bindparam, case, delete, update
 
 from idwbench.errors import ConfigError
 from idwbench.results.contents import pack_array
 from idwbench.results.leases import Reopened, is_reopened
 from idwbench.results.planning import plan_runs
 from idwbench.results.provenance import Provenance
-from idwbench.results.reading import attempt_of
 from idwbench.results.records import RESULT_STATES
 from idwbench.results.tables import arrays, check_known, chunks, curves, insert_rows, metrics, rows_by_key, runs
 from idwbench.runs.metrics import Metrics
-from idwbench.runs.results import Curve, RunResult
-
-if TYPE_CHECKING:
-    import numpy as np
+from idwbench.runs.results import RunResult
 
 __all__ = ["add_metrics", "finish_runs", "note_runs", "tag_runs"]
-
-_LEASE = (runs.c.state, runs.c.previous_state, runs.c.finished_at, runs.c.attempt)
 
 
 def finish_runs(
@@ -43,47 +35,33 @@ def finish_runs(
     `provenance` is that of the process that trained, which need not be this one, which holds the leases.
     """
     by_key = {result.config.run_key: result for result in results}
-    stored = rows_by_key(connection, by_key, *_LEASE, lock=True)
-    if missing := [result.config for key, result in by_key.items() if key not in stored]:
-        plan_runs(connection, missing)
-        stored = rows_by_key(connection, by_key, *_LEASE, lock=True)
-    rows = [stored[key] for key in by_key]
-    rows = [row for row in rows if row.state not in RESULT_STATES or is_reopened(row, reopened)]
+    lease = (runs.c.state, runs.c.finished_at)
+    stored = rows_by_key(connection, by_key, *lease, lock=True)
+    missing = [result.config for key, result in by_key.items() if key not in stored]
+    stored |= rows_by_key(connection, plan_runs(connection, missing), *lease, lock=True)
+    ids = {
+        key: row.id for key in by_key if (row := stored[key]).state not in RESULT_STATES or is_reopened(row, reopened)
+    }
     # A run that is trained again has kept its old result.
-    again = [row.id for row in rows if {row.state, row.previous_state} & set(RESULT_STATES)]
-    for ids, table in product(chunks(again), (metrics, curves, arrays)):
-        connection.execute(delete(table).where(table.c.run_id.in_(ids)))
-    _write_outcomes(connection, [(row, by_key[row.run_key]) for row in rows], data_sha256, provenance)
+    for part, table in product(chunks([*ids.values()]), (metrics, curves, arrays)):
+        connection.execute(delete(table).where(table.c.run_id.in_(part)))
+    process: dict[str, Any] = {**provenance, "data_sha256": data_sha256, "finished_at": datetime.now(UTC)}
+    cpu = process.pop("cpu")
+    # A result without a lease was started, too.
+    attempt = runs.c.attempt + case((runs.c.state == "running", 0), else_=1)
+    if outcomes := [{"run": run_id, **process, **_outcome(by_key[key], cpu)} for key, run_id in ids.items()]:
+        connection.execute(update(runs).where(runs.c.id == bindparam("run")).values(attempt=attempt), outcomes)
     for table, rows_of in ((metrics, _metric_rows), (curves, _curve_rows), (arrays, _array_rows)):
-        insert_rows(connection, table, [values for row in rows for values in rows_of(row.id, by_key[row.run_key])])
-    return [row.run_key for row in rows]
+        rows = [{"run_id": run_id, **row} for key, run_id in ids.items() for row in rows_of(by_key[key])]
+        insert_rows(connection, table, rows)
+    return list(ids)
 
 
-def _write_outcomes(
-    connection: Connection,
-    ended: Iterable[tuple[Row[*tuple[Any, ...]], RunResult]],
-    data_sha256: str | None,
-    provenance: Provenance,
-) -> None:
-    """Write what became of runs, with one statement for those of a stack, whose outcomes are mostly alike."""
-    process: dict[str, Any] = {**provenance}
-    cpu, finished_at = process.pop("cpu"), datetime.now(UTC)
-    alike: dict[str, tuple[dict[str, Any], list[int]]] = {}
-    for row, result in ended:
-        attempt = attempt_of(row) + (row.state != "running")  # a result without a lease was started, too
-        outcome = {**_outcome(result, cpu), "attempt": attempt}
-        alike.setdefault(repr(outcome), (outcome, []))[1].append(row.id)
-    for outcome, run_ids in alike.values():
-        values = {**process, **outcome, "data_sha256": data_sha256, "finished_at": finished_at}
-        for ids in chunks(run_ids):
-            connection.execute(update(runs).where(runs.c.id.in_(ids)).values(values))
-
-
-def add_metrics(connection: Connection, found: Mapping[str, Metrics]) -> None:
+def add_metrics(connection: Connection, values: Mapping[str, Metrics]) -> None:
     """Add metrics to complete runs, by run key; metrics that a run already has stay as they are."""
-    complete = rows_by_key(connection, found, where=[runs.c.state == "complete"], lock=True)
-    rows = [(row.id, *name, float(v)) for key, row in complete.items() for name, v in _finite(found[key])]
-    insert_rows(connection, metrics, rows, new_only="run_id, split, name")
+    complete = rows_by_key(connection, values, where=[runs.c.state == "complete"], lock=True)
+    rows = [{"run_id": run.id, **row} for key, run in complete.items() for row in _finite(values[key])]
+    insert_rows(connection, metrics, rows, new_only=True)
 
 
 def tag_runs(connection: Connection, run_keys: Sequence[str], tag: str, *, remove: bool = False) -> None:
@@ -135,38 +113,25 @@ def _outcome(result: RunResult, cpu: str) -> dict[str, Any]:
     }
 
 
-def _finite(values: Metrics) -> Iterable[tuple[tuple[str, str], float]]:
-    return ((name, value) for name, value in values.items() if math.isfinite(value))
+def _finite(values: Metrics) -> Iterable[dict[str, Any]]:
+    """Return the rows of metrics, which have no value that is not finite."""
+    return (row for row in _values(values) if row["value"] is not None)
 
 
-def _metric_rows(run_id: int, result: RunResult) -> list[tuple[Any, ...]]:
-    return [(run_id, *name, float(value)) for name, value in _finite(result.metrics)]
+def _values(values: Metrics) -> Iterable[dict[str, Any]]:
+    for (split, name), value in values.items():
+        yield {"split": split, "name": name, "value": float(value) if math.isfinite(value) else None}
 
 
-def _curve_rows(run_id: int, result: RunResult) -> list[tuple[Any, ...]]:
-    curve = result.curve
-    if isinstance(curve, Curve):  # without an object for each point, which takes longer than the insert
-        names: Iterable[tuple[int, tuple[str, str]]] = product(range(1, len(curve) + 1), curve.names)
-        values: Iterable[float] = curve.values
-    else:
-        names = [(point.epoch, name) for point in curve for name in point.values]
-        values = [value for point in curve for value in point.values.values()]
-    pairs = zip(names, values, strict=True)
-    return [(run_id, epoch, *name, float(v) if math.isfinite(v) else None) for (epoch, name), v in pairs]
+def _metric_rows(result: RunResult) -> Iterable[dict[str, Any]]:
+    return _finite(result.metrics)
 
 
-@cache
-def _dtype_name(dtype: np.dtype[Any]) -> str:
-    return str(dtype)  # cached, since it takes longer than the insert
+def _curve_rows(result: RunResult) -> Iterable[dict[str, Any]]:
+    return ({"epoch": point.epoch, **row} for point in result.curve for row in _values(point.values))
 
 
-def _array_rows(run_id: int, result: RunResult) -> list[tuple[Any, ...]]:
-    return [
-        (run_id, name, _dtype_name(array.dtype), _shape_json(array.shape), pack_array(name, array))
-        for name, array in result.arrays.items()
-    ]
-
-
-@lru_cache(maxsize=64)
-def _shape_json(shape: tuple[int, ...]) -> str:
-    return json.dumps(shape, separators=(",", ":"))
+def _array_rows(result: RunResult) -> Iterable[dict[str, Any]]:
+    for name, array in result.arrays.items():
+        data = pack_array(name, array)
+        yield {"name": name, "dtype": str(array.dtype), "shape": array.shape, "data": data}

@@ -5,9 +5,9 @@ A test compares the tables with what upgrades make of older ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import chain
+from importlib import import_module
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -44,6 +44,7 @@ __all__ = [
     "check_known",
     "chunks",
     "curves",
+    "dialect_insert",
     "insert_rows",
     "metadata",
     "metrics",
@@ -55,7 +56,7 @@ __all__ = [
 ]
 
 _Key = TypeVar("_Key")
-_MOST_VALUES = 900  # SQLite may be limited to 999 parameters in one statement
+_MOST_KEYS = 900  # SQLite may be limited to 999 parameters in one statement
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -211,10 +212,10 @@ sweep_runs = Table(
 versions = Table("idwbench_version", metadata, Column("version_num", String(32), primary_key=True))
 
 
-def chunks(keys: Sequence[_Key], size: int = _MOST_VALUES) -> Iterator[Sequence[_Key]]:
+def chunks(keys: Sequence[_Key]) -> Iterator[Sequence[_Key]]:
     """Yield `keys` in parts that are short enough for one statement."""
-    for start in range(0, len(keys), size):
-        yield keys[start : start + size]
+    for start in range(0, len(keys), _MOST_KEYS):
+        yield keys[start : start + _MOST_KEYS]
 
 
 def rows_by_key(
@@ -244,25 +245,14 @@ def check_known(run_keys: Iterable[str], stored: Collection[str]) -> None:
 
 
 def insert_rows(
-    connection: Connection,
-    table: Table,
-    rows: Sequence[tuple[Any, ...]],
-    columns: Sequence[str] = (),
-    *,
-    new_only: str = "",
+    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *, new_only: bool = False
 ) -> None:
-    """Insert rows with a value for each of `columns`, by default of all in the order of the table, as the driver does.
+    """Insert rows, each with the same columns; with `new_only`, those whose key is stored already are left out."""
+    new = dialect_insert(connection, table)
+    if rows:
+        connection.execute(new.on_conflict_do_nothing() if new_only else new, rows)
 
-    SQLAlchemy would convert each value, which takes longer than writing it. With `new_only`, a column with a unique
-    constraint, rows with a known value of it are left out.
-    """
-    names = columns or table.columns.keys()
-    mark = "?" if connection.dialect.name == "sqlite" else "%s"
-    row = f"({', '.join([mark] * len(names))})"
-    unless = f" ON CONFLICT ({new_only}) DO NOTHING" if new_only else ""
-    parts: dict[int, list[tuple[Any, ...]]] = {}  # of as many rows as one statement takes, and what is left
-    for part in chunks(rows, _MOST_VALUES // len(names)):
-        parts.setdefault(len(part), []).append(tuple(chain.from_iterable(part)))
-    for n_rows, values in parts.items():
-        lists = ", ".join([row] * n_rows)
-        connection.exec_driver_sql(f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {lists}{unless}", values)
+
+def dialect_insert(connection: Connection, table: Table) -> Any:
+    """Return the INSERT of SQLite or PostgreSQL, which has ``ON CONFLICT``."""
+    return import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert(table)

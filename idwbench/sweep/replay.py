@@ -16,8 +16,8 @@ from idwbench.results.comparison import (
     curve_difference,
     differing,
     environment,
-    metric_names,
 )
+from idwbench.results.reading import metric_order
 from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.results.store import Results
 from idwbench.sweep.execution import train
@@ -98,7 +98,7 @@ def replay_run(
             states=(run.state, new.state),
             metrics={
                 key: (run.metrics[key], new.metrics.get(key))
-                for key in metric_names(run.metrics)
+                for key in sorted(run.metrics, key=metric_order)
                 if key[1] not in _COSTS
             },
             curve=curve_difference(results.load_curve(run.run_key), again.load_curve(run.run_key)),
