@@ -26,16 +26,23 @@ def random_prototypes(model, dataset, moments, generator):
     return keys.astype(np.float32), generator.normal(size=(model.prototypes, dataset.n_outputs)).astype(np.float32)
 
 
+def prototypes_with_a_hit(model, dataset, moments, generator):
+    """Stand in for `initial_prototypes`, with a key that equals an input."""
+    keys, values = random_prototypes(model, dataset, moments, generator)
+    keys[0] = dataset.train.inputs[0]
+    return keys, values
+
+
 def start_with(monkeypatch: pytest.MonkeyPatch, prototypes=random_prototypes) -> None:
     """Let both engines begin at other prototypes."""
     for module in ("torch_engine", "kernel_runs"):
         monkeypatch.setattr(f"idwbench.training.{module}.initial_prototypes", prototypes)
 
 
-def plain_loop(config: RunConfig, dataset: Dataset, dtype: torch.dtype) -> list[np.ndarray]:
-    """Return keys, values and the loss of each epoch: one model, one optimizer, one loop, from random prototypes."""
+def plain_loop(config: RunConfig, dataset: Dataset, dtype: torch.dtype, prototypes=random_prototypes):
+    """Return keys, values and the loss of each epoch: one model, one optimizer, one loop."""
     p, generator = config.protocol, np.random.default_rng(config.seed)
-    pair = random_prototypes(config.model, dataset, dataset.moments, generator)
+    pair = prototypes(config.model, dataset, dataset.moments, generator)
     tensors = [torch.from_numpy(array).to(dtype).requires_grad_() for array in pair]
     optimizer = (
         torch.optim.SGD(tensors, momentum=p.momentum, weight_decay=p.weight_decay)
@@ -62,14 +69,16 @@ def plain_loop(config: RunConfig, dataset: Dataset, dtype: torch.dtype) -> list[
     return [*(tensor.detach().double().numpy() for tensor in tensors), np.array(losses)]
 
 
-def assert_near_float64(results: Iterable[RunResult], dataset: Dataset) -> None:
+def assert_near_float64(results: Iterable[RunResult], dataset: Dataset, prototypes=random_prototypes) -> None:
     """Compare keys, values and losses of runs with one configuration with the plain loop in float64.
 
     The bound is what rounding does to the same loop in float32, times 30, since another order of sums may be less
     fortunate; and 30 units in the last place of the largest number.
     """
     results = [*results]
-    truth, rounded = (plain_loop(results[0].config, dataset, dtype) for dtype in (torch.float64, torch.float32))
+    truth, rounded = (
+        plain_loop(results[0].config, dataset, dtype, prototypes) for dtype in (torch.float64, torch.float32)
+    )
     for result in results:
         losses = np.array([point.values["train", "loss"] for point in result.curve])
         arrays = result.arrays["keys"], result.arrays["values"], losses

@@ -12,19 +12,15 @@ import numpy as np
 import torch
 from blob_data import make_dataset, make_regression
 from engine_runs import train_runs
-from texts import TEXT, lstm_run, text_dataset, text_file, text_run
-from torch.nn import functional
+from texts import lstm_run, text_dataset, text_file, text_run
+from torch.nn.functional import cross_entropy, mse_loss
 
-from idwbench.attention.forward import prototype_logits
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset, Split
 from idwbench.data.loading import load_dataset
-from idwbench.data.synthetic import draw_queries, draw_table
-from idwbench.data.text import text_tokenizer
-from idwbench.models.hash_table import HashTable, recall
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.networks import network_from_arrays
 from idwbench.models.perceptron import mlp_from_arrays
-from idwbench.models.text_model import text_model_from_arrays
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import RunResult
@@ -54,9 +50,9 @@ def images() -> Dataset:
     return replace(data, **{name: noisy(data.splits[name]) for name in ("train", "test", "holdout", "validation")})
 
 
-def network_run(**settings) -> RunConfig:
+def network_run(data: Dataset | None = None, **settings) -> RunConfig:
     protocol = {"epochs": 3, "batch_size": 8, "learning_rate": 0.02}
-    return run_config("two_moons", kind="network", **{**protocol, **settings})
+    return run_config((data or images()).config, kind="network", **{**protocol, **settings})
 
 
 def two_parts(*, parts: bool = True) -> Dataset:
@@ -86,63 +82,35 @@ def table_run(seed: int = 0, data: Mapping[str, object] = {}, **settings: object
 # The metrics of a model that is built again from the arrays of a run.
 
 
-def _task_metrics(dataset: Dataset, outputs_of: Callable[[np.ndarray], np.ndarray], *, loss: bool) -> Metrics:
-    metrics: dict[tuple[str, str], float] = {}
-    loss_of = functional.mse_loss if dataset.task == "regression" else functional.cross_entropy
-    for name, split in dataset.splits.items():
-        outputs, targets = outputs_of(split.inputs), torch.from_numpy(split.targets)
-        metrics |= dataset.metrics(name, outputs)
-        if loss:
-            double = targets.double() if dataset.task == "regression" else targets
-            metrics[name, "loss"] = float(loss_of(torch.from_numpy(outputs).double(), double))
-    return metrics
-
-
-def of_prototypes(result: RunResult, dataset: Dataset) -> Metrics:
-    model, arrays = result.config.model, [torch.from_numpy(result.arrays[name]) for name in ("keys", "values")]
-
-    def outputs(inputs: np.ndarray) -> np.ndarray:
-        return prototype_logits(METHODS[model.method], model.parameters, torch.from_numpy(inputs), *arrays).numpy()
-
-    return _task_metrics(dataset, outputs, loss=False)
+NETWORKS = {
+    "network": lambda model, dataset, arrays: network_from_arrays(model, dataset, arrays),
+    "mlp": lambda model, dataset, arrays: mlp_from_arrays(model, arrays),
+    "prototypes": lambda model, dataset, arrays: PrototypeNetwork(
+        METHODS[model.method], model.parameters, *(torch.from_numpy(arrays[name]) for name in ("keys", "values"))
+    ),
+}
 
 
 def of_network(result: RunResult, dataset: Dataset) -> Metrics:
-    network = network_from_arrays(result.config.model, dataset, result.arrays)
-    return _task_metrics(dataset, network.outputs, loss=True)
-
-
-def of_perceptron(result: RunResult, dataset: Dataset) -> Metrics:
-    network = mlp_from_arrays(result.config.model, result.arrays)
-    metrics = dict(_task_metrics(dataset, network.outputs, loss=True))
+    model, metrics = result.config.model, dict[tuple[str, str], float]()
+    network = NETWORKS[model.kind](model, dataset, result.arrays)
     for name, split in dataset.splits.items():
-        is_right = network.predict(split.inputs) == split.labels
-        metrics |= {(name, f"accuracy_{1 + part}"): is_right[split.tasks == part].mean() for part in (0, 1)}
+        outputs, targets = torch.from_numpy(network.outputs(split.inputs)).double(), torch.from_numpy(split.targets)
+        metrics |= dataset.metrics(name, outputs.float().numpy())
+        if model.kind != "prototypes":
+            is_regression = dataset.task == "regression"
+            loss = mse_loss(outputs, targets.double()) if is_regression else cross_entropy(outputs, targets)
+            metrics[name, "loss"] = loss.item()
+        if model.kind == "mlp":
+            is_right = (outputs.argmax(1) == targets).numpy()
+            metrics |= {(name, f"accuracy_{1 + part}"): is_right[split.tasks == part].mean() for part in (0, 1)}
     return metrics
 
 
-def of_table(result: RunResult, dataset: Dataset) -> Metrics:
-    data, seed = result.config.dataset, result.config.seed
-    model = HashTable(result.config.model, {name: torch.from_numpy(array) for name, array in result.arrays.items()})
-    tables = {name: draw_table(data, seed, holdout=name == "holdout") for name in ("test", "validation", "holdout")}
-    return {(name, "recall"): recall(model, one, draw_queries(data, seed, one, name)) for name, one in tables.items()}
-
-
-def of_text_model(result: RunResult, dataset: Dataset) -> Metrics:
-    """The bits of the test text, and of an end of the training text that is as long."""
-    model = text_model_from_arrays(result.config.model, result.arrays, text_tokenizer(result.config.dataset))
-    text = TEXT * 10
-    n_test = round(0.1 * len(text))
-    train = text[: len(text) - n_test - round(0.1 * (len(text) - n_test))]
-    parts = {"test": text[-n_test - 1 :], "train": train[-n_test - 1 :]}
-    return {(split, "bits_per_character"): model.bits_per_character(part) for split, part in parts.items()}
-
-
 class Example(NamedTuple):
-    """A run and its data; how its metrics are computed from its arrays, and the engine of its prototypes."""
+    """A run and its data; and the engine of its prototypes."""
 
     load: Callable[[Path], tuple[RunConfig, Dataset]]
-    rebuilt: Callable[[RunResult, Dataset], Metrics] | None = None
     engine: str = "auto"
 
     def train(self, folder: Path, *configs: RunConfig, **options) -> list[RunResult]:
@@ -154,36 +122,35 @@ def _fit(kind: str, **settings) -> Example:
     return Example(lambda folder: (run_config(images().config, kind=kind, seed=3, **settings), images()))
 
 
-def _network(**settings) -> Example:
-    return Example(lambda folder: (network_run(**settings), images()), of_network)
+def _network(data: Dataset | None = None, **settings) -> Example:
+    return Example(lambda folder: (network_run(data or images(), **settings), data or images()))
 
 
 def _text(make: Callable[..., RunConfig], **settings) -> Example:
-    return Example(
-        lambda folder: (make(text_file(folder), epochs=3, **settings), text_dataset(text_file(folder))), of_text_model
-    )
+    return Example(lambda folder: (make(text_file(folder), epochs=3, **settings), text_dataset(text_file(folder))))
 
 
 def _table(**settings) -> Example:
     config = table_run(data={"validation": 32}, **settings)
-    return Example(lambda folder: (config, load_dataset(config.dataset)), of_table if "epochs" in settings else None)
+    return Example(lambda folder: (config, load_dataset(config.dataset)))
 
 
 RESUMED = {
     "network with a linear head": _network(encoder="conv", width=2, depth=2),
     "network with prototypes": _network(**IDW_HEAD, optimizer="sgd", momentum=0.9),
+    "network of numbers": _network(make_regression(), **IDW_HEAD),
     "network with attention": _network(encoder="vit_tiny", width=4, heads=2, depth=1, attention="idw"),
-    "perceptron": Example(lambda folder: (mlp_run("joint", epochs=3), two_parts()), of_perceptron),
-    "perceptron on a sequence": Example(lambda folder: (mlp_run(), two_parts()), of_perceptron),
+    "perceptron": Example(lambda folder: (mlp_run("joint", epochs=3), two_parts())),
+    "perceptron on a sequence": Example(lambda folder: (mlp_run(), two_parts())),
     "transformer": _text(text_run),
     "lstm": _text(lstm_run),
 }
 RECORDED = {
-    "recorded perceptron": Example(lambda folder: (mlp_run(record=True), two_parts()), of_perceptron),
+    "recorded perceptron": Example(lambda folder: (mlp_run(record=True), two_parts())),
     "recorded lstm": _text(lstm_run, record=True),
 }
 PROTOTYPES = {
-    f"{name} by {engine}": Example(lambda folder, data=data: (prototypes_run(data), data), of_prototypes, engine)
+    f"{name} by {engine}": Example(lambda folder, data=data: (prototypes_run(data), data), engine)
     for name, data in {"classes": make_dataset(validation=True), "numbers": make_regression()}.items()
     for engine in ("torch", "fused")
 }

@@ -11,7 +11,7 @@ import torch
 from blob_data import make_dataset
 from engine_runs import train_run
 from kinds import N_FIRST, mlp_run, two_parts
-from scipy.special import softmax
+from torch.nn.functional import cross_entropy
 
 from idwbench.data.dataset import Dataset, Split
 from idwbench.dual.recording import Recording
@@ -33,48 +33,32 @@ def drawn_rows(config: RunConfig, dataset: Dataset) -> list[np.ndarray]:
 
 
 class Float64Training:
-    """SGD with momentum and clipping by hand.
+    """The same steps in float64, written with modules of PyTorch.
 
     Attributes:
         labels: The label of each slot.
         keys: The inputs of each layer in all steps, a row for each slot.
-        weights: The weights of each layer.
-        losses: The mean loss of each epoch.
+        network: The trained network.
+        losses: The loss of each slot.
     """
 
     def __init__(self, config: RunConfig, dataset: Dataset) -> None:
-        rows = drawn_rows(config, dataset)
+        protocol, rows = config.protocol, drawn_rows(config, dataset)
+        self.network = initial_mlp(config.model, dataset, np.random.default_rng(config.seed)).double()
+        optimizer = torch.optim.SGD(self.network.parameters(), protocol.learning_rate, protocol.momentum)
+        inputs, labels = torch.from_numpy(dataset.train.inputs).double(), torch.from_numpy(dataset.train.labels)
+        keys, losses = [], []
+        for some in rows:
+            of_layers, outputs = self.network.layer_inputs(inputs[some])
+            losses.append(cross_entropy(outputs, labels[some], reduction="none"))
+            optimizer.zero_grad()
+            losses[-1].mean().backward()
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), protocol.gradient_clip)
+            optimizer.step()
+            keys.append(of_layers)
         self.labels = dataset.train.labels[np.concatenate(rows)]
-        first = initial_mlp(config.model, dataset, np.random.default_rng(config.seed))
-        layers = [part.detach().double().numpy().copy() for part in first.parameters()]
-        self.weights, self.biases = layers[::2], layers[1::2]
-        self.velocities = [np.zeros_like(array) for array in (*self.weights, *self.biases)]
-        steps = [self.step(config.protocol, dataset.train.inputs[some], dataset.train.labels[some]) for some in rows]
-        self.keys = [np.concatenate(parts) for parts in zip(*(inputs for inputs, _ in steps), strict=True)]
-        losses = np.concatenate([losses for _, losses in steps])
-        epochs = config.n_epochs if config.dataset.name != "sequence" else 1
-        self.losses = losses.reshape(epochs, -1).mean(1)
-
-    def step(self, protocol, inputs: np.ndarray, labels: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-        """Take a step; return the inputs of the layers, and the losses."""
-        inputs = [inputs.astype(np.float64)]
-        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            inputs.append(np.maximum(0, inputs[-1] @ weight.T + bias))
-        shares = softmax(inputs[-1] @ self.weights[-1].T + self.biases[-1], axis=1)
-        error = (shares - np.eye(3)[labels]) / len(labels)
-        of_weights, of_biases = [], []
-        for weight, keys in zip(self.weights[::-1], inputs[::-1], strict=True):
-            of_weights.insert(0, error.T @ keys)
-            of_biases.insert(0, error.sum(0))
-            error = (error @ weight) * (keys > 0)
-        gradients = [*of_weights, *of_biases]
-        norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients))
-        factor = min(1.0, protocol.gradient_clip / (norm + 1e-6))
-        for array, velocity, gradient in zip([*self.weights, *self.biases], self.velocities, gradients, strict=True):
-            velocity *= protocol.momentum
-            velocity += factor * gradient
-            array -= protocol.learning_rate * velocity
-        return inputs, -np.log(shares[np.arange(len(labels)), labels])
+        self.keys = [torch.cat(parts).detach().numpy() for parts in zip(*keys, strict=True)]
+        self.losses = torch.cat(losses).detach().numpy()
 
 
 SETTINGS = [{"seed": 3}, {"name": "joint", "seed": 3}, {"name": "joint", "depth": 1}, {"name": "two_moons", "depth": 4}]
@@ -86,7 +70,7 @@ def test_weights_losses_and_attention_are_those_of_a_float64_training(settings: 
     result, expected = train_run(config, dataset), Float64Training(config, dataset)
     losses = [point.values["train", "loss"] for point in result.curve]
     if config.dataset.name != "sequence":  # whose parts have other numbers of rows
-        np.testing.assert_allclose(losses, expected.losses, rtol=1e-5)
+        np.testing.assert_allclose(losses, expected.losses.reshape(config.n_epochs, -1).mean(1), rtol=1e-5)
     network = mlp_from_arrays(config.model, result.arrays)
     answers, right = network.predict(dataset.test.inputs), dataset.test.labels
     wrong = answers != right
@@ -94,8 +78,8 @@ def test_weights_losses_and_attention_are_those_of_a_float64_training(settings: 
     assert np.array_equal(result.arrays["key_counts"], np.bincount(expected.labels, minlength=3))
     with torch.no_grad():
         queries = network.layer_inputs(torch.from_numpy(dataset.test.inputs))[0]
-    for number, (weight, keys) in enumerate(zip(expected.weights, expected.keys, strict=True)):
-        np.testing.assert_allclose(result.arrays[f"layer_{number}.weight"], weight, atol=1e-5)
+    for number, (layer, keys) in enumerate(zip(expected.network.layers.values(), expected.keys, strict=True)):
+        np.testing.assert_allclose(result.arrays[f"layer_{number}.weight"], layer.weight.detach(), atol=1e-5)
         sums = [keys[expected.labels == label].sum(0) for label in range(3)]
         np.testing.assert_allclose(result.arrays[f"key_sums_layer_{number}"], sums, rtol=1e-4, atol=1e-3)
         attention = queries[number].double().numpy() @ keys.T + 1

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from blob_data import make_regression
 from engine_runs import train_run
 from kinds import IDW_HEAD, images, network_run
 
 from idwbench.models.networks import network_from_arrays
-from idwbench.runs.config import run_config
 
 
 def test_the_quality_of_the_head_is_that_of_features() -> None:
@@ -67,11 +65,3 @@ def test_only_idw_heads_with_epsilon_above_0_are_patched(settings: dict[str, obj
     assert result.state == "complete" and result.metric("patched", "cases") is None
     assert (result.metric("coverage", "train") is None) == ("head" not in settings)
     assert ("nearest" in result.arrays) == ("head" in settings)
-
-
-def test_a_regression_is_trained_by_the_squared_error() -> None:
-    data = make_regression()
-    result = train_run(run_config("sine", kind="network", **IDW_HEAD, epochs=2, batch_size=8, learning_rate=0.01), data)
-    outputs = network_from_arrays(result.config.model, data, result.arrays).outputs(data.test.inputs)
-    assert result.metric("loss") == pytest.approx(((outputs - data.test.targets) ** 2).mean(), rel=1e-5)
-    assert result.metric("rmse") > 0 and result.metric("patched", "cases") is None

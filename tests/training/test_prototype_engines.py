@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 from blob_data import make_dataset, make_regression
 from engine_runs import train_run, train_runs
-from float64_loop import assert_near_float64, random_prototypes, start_with
+from float64_loop import assert_near_float64, prototypes_with_a_hit, random_prototypes, start_with
 from kinds import prototypes_run
+from sweep_specs import sweep_spec
 
 from idwbench.attention.scores import METHODS
-from idwbench.data.dataset import Dataset
+from idwbench.data.dataset import Dataset, Split
 from idwbench.errors import ConfigError
 from idwbench.models.initialisation import initial_prototypes
-from idwbench.runs.config import RunConfig
+from idwbench.results.store import Results
+from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.datasets import parse_dataset
+from idwbench.sweep.execution import run_sweep, train
+from idwbench.training.kernel_runs import MOST_THREADS, useful_threads
 from idwbench.training.threads import limited_threads
 from idwbench.training.torch_engine import ENGINES as TORCH
 from idwbench.training.torch_engine import resolve_device
@@ -44,6 +50,10 @@ DATASETS = [
     make_regression(13, 3, 1),
     make_regression(13, 40, 2),
 ]
+# Noise with squared distances near 2: no method has gradients of 0.
+NOISE = (0.05 * np.random.default_rng(1).normal(size=(600, 450))).astype(np.float32)
+LARGE = make_dataset(n_train=600, n_features=450)
+LARGE = replace(LARGE, train=Split(NOISE, LARGE.train.labels))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -61,10 +71,11 @@ def by_both(config: RunConfig, dataset: Dataset):
     return [train_run(config, dataset, engine=name) for name in ENGINES]
 
 
-# Each method with each protocol, each on one data set: a method meets all of them over the protocols, and a protocol
-# over the methods.
-@pytest.mark.parametrize("protocol", range(len(PROTOCOLS)), ids=lambda i: "-".join(map(str, PROTOCOLS[i].values())))
-@pytest.mark.parametrize("method", METHODS)
+# Each method with every other protocol, and each on one data set: a protocol meets all data sets over the methods.
+EXAMPLES = [(method, (2 * i + number) % 8) for number, method in enumerate(METHODS) for i in range(4)]
+
+
+@pytest.mark.parametrize(("method", "protocol"), EXAMPLES)
 def test_every_method_and_protocol_equals_a_plain_loop_in_pytorch(method, protocol, monkeypatch):
     start_with(monkeypatch)
     dataset = DATASETS[(list(METHODS).index(method) + protocol) % 6]
@@ -72,29 +83,92 @@ def test_every_method_and_protocol_equals_a_plain_loop_in_pytorch(method, protoc
     assert_near_float64(by_both(prototypes_run(dataset, method, **settings), dataset), dataset)
 
 
+# (batch, prototypes, features, outputs): one of everything, both layouts of keys, and more inputs than a tile holds.
+# Those of `PRODUCTS` are computed by matrix products.
+SHAPES = [(1, 1, 1, 2), (7, 20, 15, 4), (5, 3, 16, 2), (4, 20, 50, 10), (70, 300, 17, 3), (9, 9, 3, 2)]
+PRODUCTS = [(5, 3, 16, 2), (9, 20, 50, 10), (70, 40, 17, 3)]
+OTHERS = {
+    "cosine": [{"temperature": 0.1}],
+    "scaled_dot": [{"scale": "prototypes"}],
+    "gaussian": [{"sigma_squared": 30.0}],
+    "neg_dist": [{"power": 1.0}, {"power": 3.0}],
+    "inv_dist": [{"epsilon": 0.1}, {"epsilon": 0.5, "power": 1.5}],
+    "idw": [{"power": 1.0}, {"power": 7.0, "epsilon": 1.0}, {"epsilon": 0.0}, {"power": 0.5, "epsilon": 0.1}],
+}
+PARAMETERS = [(method, given) for method in METHODS for given in ({}, *OTHERS.get(method, []))]
+
+
+@pytest.mark.parametrize(("method", "parameters"), PARAMETERS)
+@pytest.mark.parametrize("way", ["classes", "numbers", "products"])
+def test_a_step_of_descent_is_the_gradient_of_float64_also_where_a_key_equals_an_input(
+    method, parameters, way, monkeypatch
+):
+    start_with(monkeypatch, prototypes_with_a_hit)
+    number = PARAMETERS.index((method, parameters))
+    shapes = SHAPES[number % 6 :] + SHAPES[: number % 6] if way != "products" else PRODUCTS
+    if way == "products":
+        monkeypatch.setattr("idwbench.training.kernel_runs.PRODUCT_SIZES", (1, 1, 1))
+    for batch, prototypes, features, outputs in shapes[:3]:
+        data = (make_regression if way == "numbers" else make_dataset)(batch, features, outputs)
+        train = replace(data.train, inputs=data.train.inputs / np.float32(features**0.5))
+        data = replace(data, train=train, validation=None)
+        settings = {"epochs": 1, "batch_size": batch, "optimizer": "sgd", "learning_rate": 1.0, **parameters}
+        run = train_run(prototypes_run(data, method, prototypes=prototypes, **settings), data, engine="fused")
+        assert_near_float64([run], data, prototypes_with_a_hit)
+
+
+def large(method: str = "idw", **settings: object) -> RunConfig:
+    return prototypes_run(LARGE, method, **{"prototypes": 300, "batch_size": 250, "epochs": 1, **settings})
+
+
+def test_a_large_run_equals_a_plain_loop_and_has_the_same_bytes_on_as_many_threads(monkeypatch):
+    start_with(monkeypatch)
+    results = []
+    for threads in (1, 2, 2):
+        with limited_threads(threads):
+            results.append(train_run(large(), LARGE, engine="fused"))
+    assert [result.threads for result in results] == [1, 2, 2]
+    assert_near_float64(results[:2], LARGE)
+    assert all(array.tobytes() == results[1].arrays[name].tobytes() for name, array in results[2].arrays.items())
+
+
+def test_small_runs_need_one_thread_and_large_ones_as_many_as_gain_something():
+    with limited_threads(2):
+        assert useful_threads(large(), LARGE) == 2
+        for small in (large(prototypes=20), large(prototypes=64), large(batch_size=31)):
+            assert useful_threads(small, LARGE) == 1
+    assert 1 <= useful_threads(large(), LARGE) <= MOST_THREADS
+
+
+def test_one_run_that_trains_alone_has_the_threads_of_blas_and_the_runs_of_a_sweep_one_each(tmp_path, monkeypatch):
+    monkeypatch.setattr("idwbench.training.kernel_runs.THREADED_PRODUCT", 1)
+    data, block = parse_dataset("digits"), {"method": "idw", "prototypes": 64}
+    config = run_config(data, **block, batch_size=32, epochs=1, seed=5)
+    for threads in (2, 1):
+        with limited_threads(threads):
+            assert train(config, tmp_path / f"{threads}.db").threads == threads
+    with limited_threads(2):
+        run_sweep(sweep_spec("test", (data, config.protocol), grid=[block]), tmp_path / "2.db")
+    assert [run.threads for run in Results(tmp_path / "2.db").find_runs(sweep="test")] == [1]
+
+
 @pytest.mark.parametrize("initialisation", ["samples", "kmeans"])
 @pytest.mark.parametrize("dataset", [make_dataset(), make_regression()], ids=["classes", "numbers"])
 def test_engines_begin_at_the_same_prototypes(dataset, initialisation):
     config = prototypes_run(dataset, initialisation=initialisation, epochs=1, batch_size=100, learning_rate=1e-30)
-    keys, values = initial_prototypes(config.model, dataset, dataset.moments, np.random.default_rng(config.seed))
+    expected = initial_prototypes(config.model, dataset, dataset.moments, np.random.default_rng(config.seed))
     for result in by_both(config, dataset):
-        np.testing.assert_allclose(result.arrays["keys"], keys, rtol=0, atol=2e-30)
-        np.testing.assert_allclose(result.arrays["values"], values, rtol=0, atol=2e-30)
-
-
-def test_more_prototypes_than_inputs_to_begin_at_are_refused_in_one_line(engine, blobs):
-    config = prototypes_run(blobs, initialisation="samples", prototypes=24)
-    with pytest.raises(ConfigError, match=r"^prototypes: expected at most 23, the number of training inputs, got 24$"):
-        train_run(config, blobs, engine=engine)
+        for name, array in zip(("keys", "values"), expected, strict=True):
+            np.testing.assert_allclose(result.arrays[name], array, rtol=0, atol=2e-30)
+    with pytest.raises(ConfigError, match=r"^prototypes: expected at most 23, the number of .*, got 24$"):
+        by_both(prototypes_run(dataset, initialisation=initialisation, prototypes=24), dataset)
 
 
 POWERS = [0.5, 1.0, 2.0, 64.0]
 ENDS = [
     *(("neg_dist", {"power": power}) for power in POWERS),
-    *(
-        (method, {"power": power, "epsilon": epsilon})
-        for method, power, epsilon in product(["idw", "inv_dist"], POWERS, [0.0, 1e-6])
-    ),
+    *((method, {"power": p, "epsilon": 0.0}) for method, p in product(["idw", "inv_dist"], POWERS)),
+    ("inv_dist", {"power": 64.0, "epsilon": 1e-6}),
     # Between 1e12 and 1e37 they may differ: torch's gradient of a distance is gradient · difference / distance, whose
     # first product overflows before the gradient itself does.
     *((method, {"learning_rate": rate, "prototypes": 4, "seed": 0}) for method, rate in product(METHODS, [1e10, 3e37])),
@@ -103,53 +177,32 @@ ENDS = [
 
 @pytest.mark.parametrize(("method", "settings"), ENDS)
 def test_engines_are_both_finite_or_diverge_at_the_same_epoch(blobs, method, settings):
-    ends = [
-        (run.state, run.diverged_epoch, len(run.curve))
-        for run in by_both(prototypes_run(blobs, method, **settings), blobs)
-    ]
-    assert ends[0] == ends[1]
+    runs = by_both(prototypes_run(blobs, method, **settings), blobs)
+    assert len({(run.state, run.diverged_epoch, len(run.curve)) for run in runs}) == 1
 
 
 # Stacks
 
-# (training size, features, classes, prototypes, batch size): the protocols of Two Moons and MNIST with an odd last
-# batch, shapes where BLAS rounds single and stacked products differently, and one prototype.
-SHAPES = [(33, 2, 2, 16, 10), (11, 784, 10, 20, 4), (67, 7, 10, 200, 64), (9, 3, 1, 1, 3)]
-OPTIONS = [
-    {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.1},
-    {"gradient_clip": 0.01},
-    {"initialisation": "samples"},
-    {"initialisation": "kmeans"},
-]
-# Powers and epsilons of one formula.
-GRIDS = [
-    ("idw", [(1.0, 1e-3), (1.0, 1e-40), (16.0, 1.0), (0.5, 1e-12)]),
-    ("inv_dist", [(2.0, 1e-2), (2.0, 1.0), (2.0, 1e-12), (2.0, 1e-40)]),
-    ("idw", [(1.0, 0.0), (0.5, 0.0), (3.0, 0.0)]),
-    ("inv_dist", [(1.0, 0.0), (0.5, 0.0), (3.0, 0.0)]),
+# Two seeds of a method, or powers and epsilons of one formula; where BLAS rounds single and stacked products apart, the
+# protocols of Two Moons and MNIST with an odd last batch, and one prototype.
+STACKS = [
+    *((make_dataset(), {"method": method}, {}) for method in METHODS),
+    (make_dataset(33, 2, 2), {"prototypes": 16, "batch_size": 10, "initialisation": "kmeans"}, {}),
+    (make_dataset(11, 784, 10), {"prototypes": 20, "batch_size": 4}, {}),
+    (make_dataset(67, 7, 10), {"method": "scaled_dot", "prototypes": 200, "batch_size": 64}, {}),
+    (make_dataset(9, 3, 1), {"prototypes": 1, "batch_size": 3, "gradient_clip": 0.01}, {}),
+    (make_regression(40), {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.1, "initialisation": "samples"}, {}),
+    (make_dataset(), {"method": "idw", "power": 1.0}, {"epsilon": [1e-3, 1e-40]}),
+    (make_dataset(), {"method": "inv_dist", "epsilon": 1e-2}, {"power": [1.0, 0.5, 16.0]}),
+    (make_dataset(), {"method": "idw", "epsilon": 0.0}, {"power": [1.0, 0.5, 3.0]}),
 ]
 
 
-def stacks() -> Iterator[tuple[Dataset, list[RunConfig]]]:
-    """Yield runs that train in one stack, with their data."""
-    blobs = make_dataset()
-
-    def seeds(dataset: Dataset, method: str = "idw", **settings: object) -> tuple[Dataset, list[RunConfig]]:
-        base = {"epochs": 2, "batch_size": 5, "prototypes": 4, **settings}
-        return dataset, [prototypes_run(dataset, method, seed=seed, **base) for seed in range(2)]
-
-    yield from (seeds(blobs, method) for method in METHODS)
-    for number, (n_train, n_features, n_classes, prototypes, batch_size) in enumerate(SHAPES):
-        sizes = {"prototypes": prototypes, "batch_size": batch_size}
-        yield seeds(make_dataset(n_train, n_features, n_classes), ("scaled_dot", "idw")[number % 2], **sizes)
-    for number, options in enumerate(OPTIONS):
-        yield seeds(make_regression(40) if number % 2 else make_dataset(40), **options)
-    for method, grid in GRIDS:
-        yield blobs, [prototypes_run(blobs, method, epochs=2, power=p, epsilon=e) for p, e in grid]
-
-
-@pytest.mark.parametrize(("dataset", "stack"), [*stacks()], ids=lambda value: "")
-def test_a_run_in_a_stack_is_bit_for_bit_the_run_alone(engine, dataset, stack):
+@pytest.mark.parametrize(("dataset", "settings", "grid"), STACKS)
+def test_a_run_in_a_stack_is_bit_for_bit_the_run_alone(engine, dataset, settings, grid):
+    ((name, values),) = (grid or {"seed": [0, 1]}).items()
+    base = {"epochs": 2, "batch_size": 5, "prototypes": 4, **settings}
+    stack = [prototypes_run(dataset, **base, **{name: value}) for value in values]
     results = train_runs(stack, dataset, engine=engine)
     assert len({result.arrays["keys"].tobytes() for result in results}) > 1
     for config, result in zip(stack, results, strict=True):
