@@ -101,8 +101,7 @@ def test_tensors_that_do_not_fit_are_named(place, wrong, message, method):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("weighting", [None, *WEIGHTINGS])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "weighting"), [*((m, None) for m in METHODS), *(("idw", w) for w in WEIGHTINGS)])
 def test_half_precision_has_the_error_of_its_rounding(method, weighting, dtype):
     inputs, keys, values = (part.to(dtype) for part in (INPUTS, KEYS, VALUES))
     scores, found = (

@@ -1,14 +1,18 @@
-"""Attention layers with the score of PyTorch's module are PyTorch's module, for all arguments and masks."""
+"""Attention layers are PyTorch's module with other scores: arguments, masks, autocast, `torch.func`, compilation."""
 
 from __future__ import annotations
 
 import copy
+import pickle
 from itertools import product
 
+import jaxtyping
 import pytest
 import torch
+from torch.func import functional_call, grad, vmap
 
 from idwbench import MultiheadAttention, SelfAttention
+from idwbench.attention import sequences
 
 E, H, L, S, N = 8, 2, 5, 6, 3
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -128,43 +132,22 @@ def test_dropout_draws_the_same_weights_as_pytorch():
     torch.testing.assert_close(ours.eval()(*INPUTS)[0], theirs.eval()(*INPUTS)[0])
 
 
-@pytest.mark.parametrize("mask", ["attn_mask", "key_padding_mask"])
-@pytest.mark.parametrize("need_weights", [True, False])
-def test_a_query_without_keys_gets_what_pytorch_gives(mask, need_weights):
-    excluded = torch.zeros(*{"attn_mask": (L, S), "key_padding_mask": (N, S)}[mask], dtype=torch.bool)
-    excluded[1] = True
-    theirs, ours = twins()
-    expected, found = (module(*INPUTS, need_weights=need_weights, **{mask: excluded}) for module in (theirs, ours))
-    torch.testing.assert_close(found[0], expected[0], equal_nan=True)
-    assert found[0].isnan().any() == need_weights
-
-
 @pytest.mark.parametrize(
-    "arguments", [{}, {"bias": False}, {"add_bias_kv": True}, {"kdim": 3, "vdim": 4}, {"score": "idw", "power": 1.0}]
+    "arguments", [{"add_bias_kv": True}, {"kdim": 3, "vdim": 4, "bias": False}, {"score": "idw", "power": 1.0}]
 )
-def test_state_dicts_are_exchanged_with_pytorch_both_ways(arguments):
+def test_the_layer_begins_with_the_weights_of_pytorch_and_exchanges_them(arguments):
+    torch.manual_seed(3)
     theirs = torch.nn.MultiheadAttention(E, H, **{k: v for k, v in arguments.items() if k not in ("score", "power")})
+    torch.manual_seed(3)
     ours = MultiheadAttention(E, H, **arguments)
-    assert [(name, part.shape) for name, part in ours.state_dict().items()] == [
-        (name, part.shape) for name, part in theirs.state_dict().items()
-    ]
+    assert [*ours.state_dict()] == [*theirs.state_dict()]
+    assert all(torch.equal(part, theirs.state_dict()[name]) for name, part in ours.state_dict().items())
     theirs.load_state_dict(ours.state_dict())
-    ours.load_state_dict(theirs.state_dict())
 
 
-def test_the_layer_begins_with_the_weights_of_pytorch():
-    torch.manual_seed(3)
-    theirs = torch.nn.MultiheadAttention(E, H, add_bias_kv=True).state_dict()
-    torch.manual_seed(3)
-    ours = MultiheadAttention(E, H, add_bias_kv=True).state_dict()
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-
-
-@pytest.mark.parametrize("score", ["scaled_dot", "idw", "neg_dist"])
-@pytest.mark.parametrize("need_weights", [True, False])
-def test_a_causal_mask_needs_no_tensor(score, need_weights):
-    for extra in (False, True):
-        layer = MultiheadAttention(E, H, score, add_bias_kv=extra, add_zero_attn=extra, dtype=torch.float64)
+def test_a_causal_mask_needs_no_tensor_also_with_more_keys():
+    layer = MultiheadAttention(E, H, "idw", add_bias_kv=True, add_zero_attn=True, dtype=torch.float64)
+    for need_weights in (True, False):
         masked = layer(*INPUTS, attn_mask=CAUSAL, need_weights=need_weights)[0]
         torch.testing.assert_close(layer(*INPUTS, is_causal=True, need_weights=need_weights)[0], masked)
 
@@ -193,6 +176,8 @@ def test_a_transformer_layer_of_pytorch_uses_the_score_in_evaluation_too(score):
         ({"score": "fc_relu"}, ValueError, "is the score 'scaled_dot' with the weighting 'relu'"),
         ({"weighting": "sofmax"}, ValueError, r"unknown weighting 'sofmax' \(did you mean 'softmax'\?\)"),
         ({"powr": 2.0}, ValueError, "score 'idw' does not take 'powr'"),
+        ({"k": 2}, ValueError, "does not take 'k'"),
+        ({"k": 0, "weighting": "top_k"}, ValueError, "k: must be >= 1"),
         ({"power": -1.0}, ValueError, "power: must be > 0, got -1"),
         ({"score": "additive", "form": "tan"}, ValueError, r"did you mean 'tanh'\?"),
         ({"score": "additive", "hidden": 0}, ValueError, "hidden must be greater than 0"),
@@ -238,9 +223,100 @@ def test_a_wrong_input_gets_an_error_of_the_kind_of_pytorch(arguments, message):
         theirs(**arguments)
     with pytest.raises(AssertionError if "type" in message else (AssertionError, RuntimeError), match=message):
         ours(**arguments)
-
-
-def test_nested_tensors_are_refused():
     nested = torch.nested.nested_tensor([random(L, E), random(S, E)], layout=torch.jagged)
     with pytest.raises(AssertionError, match="nested tensors are not supported; use key_padding_mask"):
-        SelfAttention(E, H, batch_first=True, dtype=torch.float64)(nested)
+        ours(nested, nested, nested)
+
+
+# Autocast, compilation, `torch.func`, copies and pickling
+
+SCORES = ["scaled_dot", "cosine", "neg_dist", "gaussian", "inv_dist", "idw", "additive"]
+
+
+@pytest.fixture
+def products_of_few_pairs(monkeypatch):
+    monkeypatch.setattr(sequences, "FEWEST_PAIRS", 0)
+
+
+def make_layer(score: str = "idw", **arguments) -> SelfAttention:
+    torch.manual_seed(0)
+    return SelfAttention(E, H, score, batch_first=True, **arguments)
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_autocast_and_half_precision_are_near_float32(products_of_few_pairs, score, need_weights):
+    layer, inputs = make_layer(score), random(N, L, E, dtype=torch.float32)
+    exact, _ = layer(inputs, need_weights=need_weights)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output, _ = layer(inputs, need_weights=need_weights)
+    half, weights = copy.deepcopy(layer).bfloat16()(inputs.bfloat16(), need_weights=need_weights)
+    assert weights is None or weights.dtype == torch.bfloat16
+    for found in (output, half):
+        assert found.dtype == torch.bfloat16 and (found - exact).abs().max() < 0.03
+    output.float().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
+
+
+def test_distances_are_not_rounded_by_autocast(products_of_few_pairs):
+    """The squared norms of the augmented keys need more than the 8 bits of bfloat16."""
+    layer, inputs = make_layer("neg_dist"), 3 * random(1, 64, E, dtype=torch.float32)
+    with torch.no_grad():
+        half = copy.deepcopy(layer).bfloat16()
+        for name, parameter in layer.named_parameters():
+            parameter.copy_(half.get_parameter(name))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        fused, _ = layer(inputs, need_weights=False)
+        by_differences, _ = layer(inputs)
+    assert (fused - by_differences).abs().max() < 0.02
+
+
+@pytest.mark.parametrize("budget", [1, 2**20])
+@pytest.mark.parametrize("score", SCORES)
+def test_the_layer_and_its_gradients_are_mapped_over_examples(products_of_few_pairs, score, budget, monkeypatch):
+    monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", budget)
+    layer, inputs = make_layer(score), random(N, L, E, dtype=torch.float32)
+    mapped = vmap(lambda one: layer(one, is_causal=True)[0])
+    torch.testing.assert_close(mapped(inputs), layer(inputs, is_causal=True)[0])
+    parameters = {name: parameter.detach() for name, parameter in layer.named_parameters()}
+
+    def loss(given, one):
+        return functional_call(layer, given, (one, None, False))[0].square().sum()
+
+    found = vmap(grad(loss), (None, 0))(parameters, inputs)
+    for number, one in enumerate(inputs):
+        layer.zero_grad()
+        layer(one, need_weights=False)[0].square().sum().backward()
+        for name, parameter in layer.named_parameters():
+            torch.testing.assert_close(found[name][number], parameter.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_a_layer_is_pickled_and_shows_its_score():
+    layer, inputs = make_layer("additive", add_bias_kv=True), random(N, L, E, dtype=torch.float32)
+    assert "8, 2, score='additive'" in repr(layer)
+    assert torch.equal(pickle.loads(pickle.dumps(layer))(inputs)[0], layer(inputs)[0])
+
+
+# With weights, by PyTorch's fused function, and by distances in chunks.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("score", "backend", "need_weights"),
+    [
+        ("neg_dist", "aot_eager", False),
+        ("idw", "aot_eager", False),
+    ],
+)
+def test_a_compiled_layer_is_one_graph_with_the_same_gradients(
+    products_of_few_pairs, score, backend, need_weights, monkeypatch
+):
+    # The checks of shapes at each call, which only the tests have, cannot be compiled.
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", N * H * L * 3)
+    layer, inputs, results = make_layer(score), random(N, L, E, dtype=torch.float32), []
+    torch._dynamo.reset()
+    for module in (layer, torch.compile(layer, backend="aot_eager", fullgraph=True)):
+        layer.zero_grad()
+        output, _ = module(inputs, need_weights=False, is_causal=True)
+        output.square().sum().backward()
+        results.append([output, *(parameter.grad.clone() for parameter in layer.parameters())])
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)

@@ -163,35 +163,25 @@ def test_reserved_names_cover_what_a_run_and_a_protocol_use() -> None:
     assert not RESERVED_NAMES & set(DATASETS)
 
 
-def announce(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, value: str) -> None:
-    monkeypatch.syspath_prepend(folder)
-    point = EntryPoint(name, value, "idwbench.attention.scores")
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
+def test_an_installed_package_brings_its_method_or_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
 
+    def load(module: str, text: str) -> list[str]:
+        (tmp_path / f"{module}.py").write_text(text, encoding="utf-8")
+        point = EntryPoint("half_dot", module, "idwbench.attention.scores")
+        monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
+        return load_entry_points()
 
-def test_an_installed_package_brings_its_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "package_with_half_dot.py"
-    file.write_text(GOOD, encoding="utf-8")
-    announce(monkeypatch, tmp_path, "half_dot", "package_with_half_dot")
-    assert load_entry_points() == load_entry_points() == ["half_dot"]
-    assert METHODS["half_dot"].sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-@pytest.mark.parametrize(
-    ("module", "text", "expected"),
-    [
-        ("package_one", "raise RuntimeError('no')", "RuntimeError: no"),
-        ("package_two", "x = 1", "the module registers no method 'mine'"),
-    ],
-)
-def test_a_package_that_fails_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, text: str, expected: str
-) -> None:
-    (tmp_path / f"{module}.py").write_text(text, encoding="utf-8")
-    announce(monkeypatch, tmp_path, "mine", module)
-    with pytest.raises(PluginError) as caught:
-        load_entry_points()
-    assert str(caught.value) == f"entry point 'mine = {module}': {expected}"
+    assert load("package_one", GOOD) == load_entry_points() == ["half_dot"]
+    assert METHODS["half_dot"].sha256 == hashlib.sha256(GOOD.encode()).hexdigest()
+    for module, text, problem in (
+        ("package_two", "raise RuntimeError('no')", "RuntimeError: no"),
+        ("package_three", "x = 1", "the module registers no method 'half_dot'"),
+    ):
+        METHODS.pop("half_dot", None)
+        with pytest.raises(PluginError) as caught:
+            load(module, text)
+        assert str(caught.value) == f"entry point 'half_dot = {module}': {problem}"
 
 
 def test_the_docs_list_every_method_and_parameter() -> None:

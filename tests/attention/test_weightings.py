@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -69,26 +70,14 @@ def test_each_weighting_equals_its_definition_in_float64(name, scale):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("weighting", WEIGHTINGS)
-def test_every_weighting_is_usable_with_every_score(name, weighting):
+def test_attention_is_weights_times_values_by_default_with_the_weighting_of_the_method():
     inputs, keys, values = (torch.tensor(rows(*shape)) for shape in [(2, 3, 4), (2, 9, 4), (2, 9, 5)])
-    found = idwbench.attend(inputs, keys, values, score=name, weighting=weighting)
-    scores = METHODS[name].score(inputs, keys, **METHODS[name].resolve({}))
-    if weighting == "exact_match":
-        # The same seed draws the same numbers: some inputs are keys.
-        expected = (inputs[:, :, None] == keys[:, None]).all(-1).double()
-        assert expected.any()
-    else:
-        expected = weighted(weighting, scores, k=8.0)
-    torch.testing.assert_close(found, expected @ values)
-
-
-def test_the_default_weighting_is_that_of_the_method():
-    arrays = [torch.tensor(rows(*shape)) for shape in [(3, 4), (5, 4), (5, 2)]]
-    assert torch.equal(idwbench.attend(*arrays, "fc_relu"), idwbench.attend(*arrays, score="fc_relu", weighting="relu"))
-    assert torch.equal(idwbench.attend(*arrays), idwbench.attend(*arrays, "idw", weighting="softmax"))
-    assert not torch.equal(idwbench.attend(*arrays, power=4), idwbench.attend(*arrays))
+    for name, weighting in product(METHODS, WEIGHTINGS.keys() - {"exact_match"}):
+        found = idwbench.attend(inputs, keys, values, score=name, weighting=weighting)
+        scores = METHODS[name].score(inputs, keys, **METHODS[name].resolve({}))
+        torch.testing.assert_close(found, weighted(weighting, scores, k=8.0) @ values)
+        if weighting == METHODS[name].weighting:
+            assert torch.equal(idwbench.attend(inputs, keys, values, name), found)
 
 
 def test_exact_match_is_a_dictionary():
@@ -158,9 +147,12 @@ def test_the_page_of_methods_holds_the_weightings():
     assert weighting_table() in page
 
 
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("weighting", WEIGHTINGS)
-def test_the_gradient_of_every_pair_agrees_with_finite_differences(name, weighting):
+# A weighting passes on the gradient of any score.
+PAIRS = [*((name, "softmax") for name in METHODS), *(("idw", name) for name in WEIGHTINGS if name != "softmax")]
+
+
+@pytest.mark.parametrize(("name", "weighting"), PAIRS)
+def test_the_gradient_of_every_score_and_weighting_agrees_with_finite_differences(name, weighting):
     arrays = [torch.tensor(rows(*shape, seed=11)).requires_grad_() for shape in [(2, 3), (5, 3), (5, 2)]]
     given = {"k": 3} if weighting == "top_k" else {}
 

@@ -1,6 +1,8 @@
-"""Attention layers with other scores, against one head at a time, and their memory."""
+"""Attention layers with other scores: each head in float64, chunks, memory, and distances by matrix products."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import idwbench
 from idwbench import SelfAttention
 from idwbench.attention import sequences
+from idwbench.attention.distances import distances_by_product
 from idwbench.attention.masks import Masks
 from idwbench.attention.sequences import MethodScore, SequenceAttention
 from idwbench.attention.weightings import WEIGHTINGS
@@ -167,40 +170,28 @@ def memory_of_a_step(layer: SelfAttention, length: int, **arguments) -> tuple[in
     return largest.numbers, sum(kept.values())
 
 
-@pytest.mark.parametrize(("score", "parameters"), CHUNKED)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_memory_grows_linearly_with_the_length(score, parameters, dtype, monkeypatch):
-    monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", 2**10)
+# In float32 distances are computed by products.
+@pytest.mark.parametrize(
+    ("score", "dtype"),
+    [("idw", torch.float32), ("idw", torch.float64), ("gaussian", torch.float32), ("additive", torch.float64)],
+)
+def test_memory_grows_linearly_with_the_length(score, dtype, monkeypatch):
+    monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", 2**9)
     monkeypatch.setattr(sequences, "FEWEST_PAIRS", 0)
-    layer, is_causal = make_layer(score, parameters).to(dtype), dtype == torch.float64
-    (largest, kept), (longer, kept_longer) = (memory_of_a_step(layer, n, is_causal=is_causal) for n in (32, 96))
+    layer, is_causal = make_layer(score, {}).to(dtype), dtype == torch.float64
+    (largest, kept), (longer, kept_longer) = (memory_of_a_step(layer, n, is_causal=is_causal) for n in (24, 72))
     assert longer <= 3.1 * largest
     assert kept_longer <= 3.1 * kept
-    assert longer < H * 96 * 96 / 3
+    assert longer < H * 72 * 72 / 3
 
 
 @pytest.mark.parametrize(
     ("score", "parameters"), [("scaled_dot", {}), ("cosine", {}), ("neg_dist", {}), ("additive", {"form": "linear"})]
 )
 def test_the_fused_function_of_pytorch_never_holds_all_scores(score, parameters):
-    largest, kept = memory_of_a_step(make_layer(score, parameters), 256)
-    assert max(largest, kept) < H * 256 * 256 / 4
-
-
-def test_the_causal_hint_spares_the_fused_function_a_mask(monkeypatch):
-    calls = []
-    fused = torch.nn.functional.scaled_dot_product_attention
-    monkeypatch.setattr(
-        torch.nn.functional,
-        "scaled_dot_product_attention",
-        lambda *tensors, **options: calls.append(options) or fused(*tensors, **options),
-    )
-    causal = torch.ones(L, L, dtype=torch.bool).triu(1)
-    for score in ("scaled_dot", "neg_dist"):
-        layer, inputs = make_layer(score, {}), random(N, L, E)
-        hinted, _ = layer(inputs, attn_mask=causal, is_causal=True, need_weights=False)
-        torch.testing.assert_close(hinted, layer(inputs, attn_mask=causal, need_weights=False)[0])
-    assert [(call["is_causal"], call["attn_mask"] is None) for call in calls] == [(True, True), (False, False)] * 2
+    for is_causal in (False, True):  # a mask would be a fourth of it
+        largest, kept = memory_of_a_step(make_layer(score, parameters), 256, is_causal=is_causal)
+        assert max(largest, kept) < H * 256 * 256 / 4
 
 
 @pytest.mark.parametrize("offset", [0.0, 100.0])
@@ -238,32 +229,13 @@ def test_a_query_without_keys_gets_nan_with_weights_and_zero_without(score, para
     assert all(parameter.grad.isfinite().all() for parameter in (inputs, *layer.parameters()))
 
 
-@pytest.mark.parametrize("score", ["idw", "inv_dist"])
-def test_hits_share_the_weight_and_excluded_hits_have_none(score):
-    queries = random(1, 1, 2, 4)
-    keys = torch.cat([queries[..., :1, :], queries[..., :1, :], queries[..., :1, :], random(1, 1, 2, 4, seed=1)], -2)
-    values = random(1, 1, 5, 4, seed=2).requires_grad_()
-    queries, keys = queries.requires_grad_(), keys.requires_grad_()
-    mask = torch.zeros(2, 5, dtype=torch.float64)
-    mask[0, 2] = -torch.inf
-    attention = SequenceAttention(MethodScore(score, {"epsilon": 0.0}))
-    output, weights = attention.with_weights(queries, keys, values, Masks(mask[None, None]))
-    expected = torch.tensor([0.5, 0.5, 0.0, 0.0, 0.0], dtype=torch.float64)
-    torch.testing.assert_close(weights[0, 0, 0], expected)
-    torch.testing.assert_close(attention.without_weights(queries, keys, values, Masks(mask[None, None])), output)
-    output.sum().backward()
-    assert all(part.grad.isfinite().all() for part in (queries, keys, values))
-    mask[0, :3] = -torch.inf
-    output, weights = attention.with_weights(queries, keys, values, Masks(mask[None, None]))
-    expected = attention.with_weights(queries, keys[..., 3:, :], values[..., 3:, :], Masks())[0]
-    torch.testing.assert_close(output[..., :1, :], expected[..., :1, :])
-
-
 @pytest.mark.parametrize(("score", "parameters"), [("scaled_dot", {}), ("idw", {"epsilon": 0.0}), ("additive", {})])
 @pytest.mark.parametrize("weighting", sorted(WEIGHTINGS))
 def test_each_weighting_has_its_function_with_masks_and_in_chunks(weighting, score, parameters, monkeypatch):
-    layer, inputs = make_layer(score, parameters, weighting=weighting), random(N, L, E, seed=1)
+    given = {**parameters, "k": 2} if weighting == "top_k" else parameters
+    layer, inputs = make_layer(score, given, weighting=weighting), random(N, L, E, seed=1)
     output, weights = layer(inputs, is_causal=True, average_attn_weights=False)
+    assert weighting != "top_k" or ((weights > 0).sum(-1) == (torch.arange(L) + 1).clamp(max=2)).all()
     assert (weights.masked_select(torch.ones(L, L, dtype=torch.bool).triu(1)) == 0).all()
     whole, _ = layer(inputs, is_causal=True, need_weights=False)
     monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", 1)
@@ -275,10 +247,81 @@ def test_each_weighting_has_its_function_with_masks_and_in_chunks(weighting, sco
     assert not layer(inputs, attn_mask=mask, need_weights=False)[0].isnan().any()
 
 
-def test_the_parameter_of_a_weighting_is_an_argument_of_the_layer():
-    layer = make_layer("idw", {"k": 2, "power": 1.0}, weighting="top_k")
-    assert ((layer(random(N, L, E), average_attn_weights=False)[1] > 0).sum(-1) == 2).all()
-    with pytest.raises(ValueError, match="k: must be >= 1"):
-        make_layer("idw", {"k": 0}, weighting="top_k")
-    with pytest.raises(ValueError, match="does not take 'k'"):
-        make_layer("idw", {"k": 2})
+# Distances from matrix products, against distances by differences in float64
+
+S = 7  # keys, for 9 queries in 3 heads
+DISTANCE_SCORES = [
+    ("idw", {}),
+    ("idw", {"epsilon": 0.0}),
+    ("idw", {"power": 1.0}),
+    ("gaussian", {"sigma_squared": 1.5}),
+    ("inv_dist", {"epsilon": 0.1, "power": 3.0}),
+    ("neg_dist", {"power": 1.0}),
+]
+
+
+def sequences_of(kind: str) -> list[torch.Tensor]:
+    queries, keys, values = (random(2, 3, n, 4, seed=seed) for seed, n in enumerate((9, S, S)))
+    if kind == "equal":
+        queries[:, :, :S] = keys
+    elif kind == "near":
+        queries[:, :, :S] = keys + 1e-4 * random(2, 3, S, 4, seed=3)
+    elif kind == "far from 0":
+        queries, keys = queries + 100, keys + 100
+        queries[:, :, 3] = keys[:, :, 5]
+    elif kind == "copies":
+        keys[:, :, 1:5] = keys[:, :, :1]
+        queries[:, :, :4] = keys[:, :, :4]
+    return [queries.float(), keys.float(), values.float()]
+
+
+def masks_of_sequences() -> list[Masks]:
+    padding = torch.zeros(2, 1, 1, S)
+    padding[1, ..., 4:] = -math.inf
+    per_head = random(2, 3, 9, S, seed=5)
+    per_head = per_head.masked_fill(per_head > 1, -math.inf)
+    per_head[0, 1, 2] = -math.inf
+    return [Masks(), Masks(padding=padding, causal=True), Masks(per_head), Masks(per_head[1:, 1:2])]
+
+
+def step(attention: SequenceAttention, tensors: list[torch.Tensor], given: Masks, dtype: torch.dtype):
+    parts = [part.to(dtype).clone().requires_grad_() for part in tensors]
+    attention_mask, padding = (None if mask is None else mask.to(dtype) for mask in given[:2])
+    output = attention.without_weights(*parts, Masks(attention_mask, padding, given.causal))
+    (output * random(*output.shape, seed=7).to(dtype)).sum().backward()
+    return [output.detach(), *(part.grad for part in parts)]
+
+
+KINDS = [("usual", "sparsemax"), *((kind, "softmax") for kind in ("equal", "near", "far from 0", "copies"))]
+# Distances are the same for all scores: the others meet the hardest kind.
+CASES = [(*score, *kind) for score in DISTANCE_SCORES for kind in KINDS if score == ("idw", {}) or kind[0] == "equal"]
+
+
+@pytest.mark.parametrize(("score", "parameters", "kind", "weighting"), CASES)
+def test_the_error_is_that_of_distances_by_differences(score, parameters, kind, weighting, monkeypatch):
+    monkeypatch.setattr(sequences, "FEWEST_PAIRS", 0)
+    monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", 2 * 3 * S * 3)
+    attention, tensors = SequenceAttention(MethodScore(score, parameters), weighting), sequences_of(kind)
+    for given in masks_of_sequences():
+        exact, found = (step(attention, tensors, given, dtype) for dtype in (torch.float64, torch.float32))
+        with monkeypatch.context() as few:
+            few.setattr(sequences, "FEWEST_PAIRS", 10**9)
+            by_differences = step(attention, tensors, given, torch.float32)
+        for one, other, expected in zip(found, by_differences, exact, strict=True):
+            assert one.dtype == torch.float32
+            # Where a weight is nearly 1, the gradient of a softmax cancels, whatever the distances.
+            error = (other - expected).abs().max()
+            bound = 2 * error + 1e-5 * max(1.0, float(expected.abs().max()))
+            assert (one - expected).abs().max() <= bound
+
+
+def test_squared_distances_have_the_error_of_differences():
+    keys = random(1, S, 4).float() + 10
+    steps = torch.logspace(-6, 1, 8)[:, None] * random(8, 4, seed=1).float()
+    near, far = torch.cat([keys[:, :1], keys[:, :1] + steps], 1), keys[:, :1] + steps[-2:] + 1e3
+    for queries in (near, far, torch.cat([near, far], 1)):
+        exact = (queries.double()[:, :, None] - keys.double()[:, None]).square().sum(-1)
+        sq_dist = distances_by_product(queries, keys)
+        # Of each pair of near vectors: rounding of the difference, its square, and the root and square of cdist.
+        assert ((sq_dist - exact).abs() <= (4 + 6) * 2**-24 * exact).all()
+    assert distances_by_product(near, keys)[0, 0, 0] == 0
