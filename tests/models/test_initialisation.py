@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from blob_data import make_dataset, make_regression
-from threadpoolctl import threadpool_limits
 
 from idwbench.data.dataset import Dataset, Split, feature_moments
 from idwbench.errors import ConfigError
@@ -25,18 +24,12 @@ def with_train(inputs: np.ndarray, labels: np.ndarray, n_classes: int) -> Datase
 
 
 @pytest.mark.parametrize("way", ["samples", "kmeans"])
-@pytest.mark.parametrize("prototypes", [1, 3, 7])
-def test_each_class_gives_as_many_prototypes_but_for_one(way, prototypes):
-    dataset = make_dataset(60, 3, 3)
-    keys, values = begin(dataset, way, prototypes)
-    assert keys.shape == (prototypes, 3)
-    assert keys.dtype == values.dtype == np.float32
-    np.testing.assert_array_equal(np.sort(values, axis=1), np.tile([0, 0, 1], (prototypes, 1)))
-    assert np.ptp(values.sum(0)) <= 1
-
-
-@pytest.mark.parametrize("way", ["samples", "kmeans"])
-def test_what_a_small_class_lacks_the_others_give(way):
+def test_each_class_gives_as_many_prototypes_but_for_one_and_what_a_small_class_lacks_the_others_give(way):
+    for prototypes in (1, 7):
+        keys, values = begin(make_dataset(60, 3, 3), way, prototypes)
+        assert (keys.shape, keys.dtype, values.dtype) == ((prototypes, 3), np.float32, np.float32)
+        np.testing.assert_array_equal(np.sort(values, axis=1), np.tile([0, 0, 1], (prototypes, 1)))
+        assert np.ptp(values.sum(0)) <= 1
     labels = np.repeat([0, 1, 2], [1, 20, 20])
     dataset = with_train(np.random.default_rng(0).normal(size=(41, 2)), labels, 4)
     np.testing.assert_array_equal(begin(dataset, way, 9)[1].sum(0), [1, 4, 4, 0])
@@ -65,26 +58,13 @@ def test_one_centre_of_k_means_is_the_mean_input_of_its_class_or_of_all_with_the
         np.testing.assert_allclose(values[0], dataset.train.targets.mean(0, dtype=np.float64), rtol=2**-23)
 
 
-def test_k_means_needs_distinct_inputs():
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
+def test_k_means_needs_distinct_inputs_that_it_can_separate():
     inputs = np.repeat([[0, 0], [0, 1], [2, 3], [4, 5], [6, 7], [8, 9]], [5, 1, 1, 1, 1, 1], axis=0)
     dataset = with_train(inputs, np.repeat([0, 1], 5), 2)
     np.testing.assert_array_equal(begin(dataset, "kmeans", 6)[1].sum(0), [1, 5])
     with pytest.raises(ConfigError, match="expected at most 6, the number of distinct training inputs, got 7"):
         begin(dataset, "kmeans", 7)
-
-
-@pytest.mark.slow
-def test_kmeans_does_not_depend_on_the_number_of_threads():
-    dataset = make_regression(3000)
-    keys = []
-    for n_threads in (1, 3):
-        with threadpool_limits(n_threads, user_api="openmp"):
-            keys.append(begin(dataset, "kmeans", 20)[0])
-    np.testing.assert_array_equal(*keys)
-
-
-@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
-def test_a_class_that_k_means_cannot_separate_is_refused():
     dataset = make_dataset(60, 3, 3)
     rows = dataset.groups[1]
     dataset.train.inputs[rows] = 0.0

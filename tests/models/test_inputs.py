@@ -41,27 +41,21 @@ def model() -> SavedModel:
     return model_of("two_moons", Scaling(np.array(10.0), np.array(2.0)), ("a", "b"))
 
 
-@pytest.mark.parametrize(
-    ("text", "names", "label"),
-    [("b", "ab", 1), ("1", "ab", 1), ("01", "ab", 1), ("3", "345", 0), ("1", "x1", 1), ("-1", ("1", "-1"), 1)],
-)
-def test_a_label_is_a_name_or_else_a_number(text, names, label):
-    assert find_label(text, tuple(names)) == label
+def test_a_label_is_a_name_or_else_a_number():
+    assert [find_label(text, ("a", "b")) for text in ("b", "1", "01")] == [1, 1, 1]
+    assert [find_label("3", ("3", "4")), find_label("1", ("x", "1")), find_label("-1", ("1", "-1"))] == [0, 1, 1]
 
 
 @pytest.mark.parametrize(
     ("text", "names", "message"),
     [
         ("0", ("3", "4", "5"), r"no class is called '0' \(expected 3 to 5\)"),
-        ("6", ("4", "3", "5"), r"\(expected 3 to 5\)"),
         ("05", ("3", "4", "5"), r"\(expected 3 to 5\)"),
         ("2", ("10", "1", "3"), r"\(expected one of: 1, 3, 10\)"),
         ("x", tuple(str(2 * i) for i in range(50)), r"one of: 0, 2, .*, 38, \.\.\.\)"),
         ("2", ("a", "b"), "expected 0 to 1, got 2"),
-        ("-1", ("a", "b"), "expected 0 to 1, got -1"),
         ("9" * 5000, ("a", "b"), "expected 0 to 1, got 999"),
         ("٠", ("a", "b"), "no class is called '٠'"),
-        ("²", ("a", "b"), "no class is called '²'"),
         ("lowr", ("upper", "lower"), "did you mean 'lower'"),
     ],
 )
@@ -81,14 +75,11 @@ def test_numbers_arrays_and_images_are_scaled_alike(model, tmp_path):
         np.testing.assert_allclose(found, expected)
 
 
-def damaged(content: bytes):
-    return lambda path: path.write_bytes(content)
-
-
 UNREADABLE = [
-    (damaged(b""), "not an"),
-    (damaged(b"\x93NUMPY\x01\x00v\x00{'descr': '<f8'"), "not an"),
-    (damaged(b"\x89PNG\r\n\x1a\n" + b"\0" * 40), "not an"),
+    *(
+        (lambda path, content=content: path.write_bytes(content), "not an")
+        for content in (b"", b"\x93NUMPY\x01\x00v\x00{'descr': '<f8'", b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
+    ),
     (lambda path: path.mkdir(), "is a folder"),
     (lambda path: path.symlink_to(path), "cannot be read .Too many levels of symbolic links"),
 ]
@@ -121,31 +112,23 @@ def test_an_index_is_a_plain_number_within_the_split(model, index):
 
 
 @pytest.mark.parametrize("choice", ["unit", "standard"])
-def test_an_input_of_a_part_is_that_of_the_model_s_own_data(choice):
+def test_an_input_of_a_part_or_of_other_data_is_scaled_as_the_model_s_own(choice):
+    unit, standard = Scaling(np.zeros(()), np.array(255.0)), Scaling(*np.array([33.3, 78.6]))
+    own, of_parts = (unit, unit) if choice == "unit" else (Scaling(*np.array([53.0, 88.3])), standard)
     settings = {"name": "joint", "of": ["mnist", "fashion_mnist"], "validation": 3, "scaling": choice}
-    unit = Scaling(np.zeros(()), np.array(255.0))
-    own, of_parts = (
-        (unit, unit) if choice == "unit" else (Scaling(*np.array([53.0, 88.3])), Scaling(*np.array([33.3, 78.6])))
-    )
     model = model_of(settings, own, ("0", "1"))
     pixels, loaded = np.arange(12, dtype=np.uint8).reshape(2, 6) + 200, []
 
     def load(config, data_dir):
-        loaded.append(config)
+        loaded.append((config.name, config.scaling, config.validation))
         return images(config, pixels, own if config.name == "joint" else of_parts)
 
     for name in ("fashion_mnist", "mnist", "joint"):
         found = find_input(f"{name}:test:1", model.config, model, load=load)
         np.testing.assert_array_equal(found, own.apply(pixels)[1])
-    assert [one.name for one in loaded] == ["fashion_mnist", "mnist", "joint"]
-    assert {(one.scaling, one.validation) for one in loaded} == {(choice, 3)}
-
-
-def test_an_input_of_other_data_is_scaled_to_the_model_s_units():
-    model = model_of({"name": "mnist", "scaling": "unit"}, Scaling(np.zeros(()), np.array(255.0)), ("0", "1"))
-    pixels = np.arange(6, dtype=np.uint8)[None] * 51
-    standard = Scaling(np.array(72.9), np.array(90.0))
+    assert loaded == [(name, choice, 3) for name in ("fashion_mnist", "mnist", "joint")]
+    mnist = model_of({"name": "mnist", "scaling": "unit"}, unit, ("0", "1"))
     found = find_input(
-        "fashion_mnist:test:0", model.config, model, load=lambda config, data_dir: images(config, pixels, standard)
+        "fashion_mnist:test:0", mnist.config, mnist, load=lambda config, folder: images(config, pixels, standard)
     )
     np.testing.assert_allclose(found, pixels[0] / 255, atol=1e-6)

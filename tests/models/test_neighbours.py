@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from blob_data import make_dataset, make_regression
@@ -86,38 +83,13 @@ def test_the_metrics_are_those_of_scipy_and_loops_for_runs_of_a_stack_too(datase
 
 def test_keys_on_training_points_and_equal_keys_have_distance_exactly_zero():
     dataset = make_dataset(n_features=60)
-    rows = [0, 5, 17]
+    quality, rows = PrototypeQuality(dataset.splits), [0, 5, 17]
     keys, values = dataset.train.inputs[rows], np.eye(3, dtype=np.float32)[dataset.train.labels[rows]]
-    found = PrototypeQuality(dataset.splits).metrics(keys, values)
-    assert found["train", "key_distance"] == 0
-    assert found["train", "key_agreement"] == 1
-    assert found["train", "dead_keys"] == 0
-    everything = PrototypeQuality(dataset.splits).metrics(dataset.train.inputs, np.zeros((23, 3), np.float32))
-    assert everything["train", "coverage"] == everything["train", "chamfer"] == 0
-    equal = PrototypeQuality(dataset.splits).metrics(np.repeat(keys[:1], 3, axis=0), np.eye(3, dtype=np.float32))
+    on_points = quality.metrics(keys, values)
+    assert [on_points["train", name] for name in ("key_distance", "key_agreement", "dead_keys")] == [0, 1, 0]
+    assert quality.metrics(dataset.train.inputs, np.zeros((23, 3), np.float32))["train", "chamfer"] == 0
+    equal = quality.metrics(np.repeat(keys[:1], 3, axis=0), values)
     assert (equal["train", "dead_keys"], equal["train", "key_spacing"]) == (2, 0)
-
-
-def a_set(inputs) -> Dataset:
-    inputs = np.ascontiguousarray(inputs, dtype=np.float32)
-    split = Split(inputs, np.zeros(len(inputs), np.int64))
-    return replace(make_dataset(n_features=2, n_classes=2), train=split, test=split, holdout=None)
-
-
-@pytest.mark.parametrize("inputs", [[[1.0, 2.0]], [[1.0, 2.0]] * 5], ids=["one point", "equal points"])
-def test_without_a_distance_between_training_points_there_is_no_relative_coverage(inputs):
-    found = PrototypeQuality(a_set(inputs).splits).metrics(np.zeros((1, 2), np.float32), np.eye(1, 2, dtype=np.float32))
-    assert found["train", "coverage"] == pytest.approx(math.sqrt(5), rel=1e-15)
-    assert ("train", "relative_coverage") not in found
-
-
-def test_of_a_large_set_500_points_at_equal_steps_represent_the_others():
-    inputs = np.random.default_rng(0).normal(size=(2500, 2)).astype(np.float32)
-    rows = np.linspace(0, 2499, 500).astype(int)
-    apart = cdist(inputs[rows].astype(np.float64), inputs.astype(np.float64))
-    apart[np.arange(500), rows] = np.inf
-    assert len(set(rows)) == 500
-    assert PrototypeQuality(a_set(inputs).splits).neighbour_distance == pytest.approx(apart.min(1).mean(), rel=1e-12)
 
 
 def test_the_size_of_the_blocks_does_not_matter(monkeypatch):
@@ -159,37 +131,32 @@ def test_distances_of_near_points_are_exact_far_from_the_origin_too(offset, scal
     assert not parts[range(5), range(40, 45)].any()
 
 
-def test_of_equally_near_points_the_first_counts_however_the_product_rounds():
-    generator = np.random.default_rng(2)
-    others = generator.normal(size=(37, 20)).astype(np.float32)
-    others = np.concatenate([others, others[::-1]])
-    points = generator.normal(size=(500, 20)).astype(np.float32) * 3
-    exact = cdist(points.astype(np.float64), others.astype(np.float64))
-    index, _ = nearest(points, others)
-    np.testing.assert_array_equal(index, exact[:, :37].argmin(1))
-
-
-def test_several_nearest_are_in_the_order_of_their_distances():
+def test_the_nearest_are_in_the_order_of_their_distances_and_of_equally_near_points_the_first_counts():
     generator = np.random.default_rng(3)
     points, queries = generator.normal(size=(60, 12)).astype(np.float32), generator.normal(size=(4, 12))
     exact = cdist(queries, points.astype(np.float64))
     rows, distances = several_nearest(queries, points, 5)
     np.testing.assert_array_equal(rows, exact.argsort(1)[:, :5])
     np.testing.assert_allclose(distances, np.sort(exact)[:, :5], rtol=1e-12)
-    np.testing.assert_allclose(squared_distances(queries, points), exact**2, rtol=1e-12)
     assert nearest(points[:1], points[:1], np.array([0]))[1].tolist() == [np.inf]
+    many = generator.normal(size=(500, 12)).astype(np.float32) * 3
+    index, _ = nearest(many, np.concatenate([points, points[::-1]]))  # however the product rounds
+    np.testing.assert_array_equal(index, cdist(many.astype(np.float64), points.astype(np.float64)).argmin(1))
 
 
-def test_the_compiled_search_finds_the_neighbours_of_many_points():
-    points = np.random.default_rng(0).normal(size=(1300, 2)).astype(np.float32)
-    keys = np.random.default_rng(1).normal(size=(2, 5, 2)).astype(np.float32)
-    key_of, to_key = nearest_in_stack(points[None], keys)
-    point_of, _ = nearest_in_stack(keys, points[None])
-    _, to_other = nearest_in_stack(keys, keys, True)
-    for run, own in enumerate(keys):
-        distances, apart = cdist(points, own), cdist(own, own)
-        np.fill_diagonal(apart, np.inf)
-        assert (key_of[run] == distances.argmin(1)).all()
-        np.testing.assert_allclose(to_key[run], distances.min(1), rtol=1e-12)
-        assert (point_of[run] == distances.argmin(0)).all()
-        np.testing.assert_allclose(to_other[run], apart.min(1), rtol=1e-12)
+def test_training_points_are_500_of_them_and_may_have_no_distance():
+    inputs = np.random.default_rng(0).normal(size=(2500, 2)).astype(np.float32)
+    keys, values = np.zeros((1, 2), np.float32), np.eye(1, 2, dtype=np.float32)
+
+    def quality(points: np.ndarray) -> PrototypeQuality:
+        split = Split(np.ascontiguousarray(points), np.zeros(len(points), np.int64))
+        return PrototypeQuality({"train": split, "test": split})
+
+    rows = np.linspace(0, 2499, 500).astype(int)
+    apart = cdist(inputs[rows].astype(np.float64), inputs.astype(np.float64))
+    apart[np.arange(500), rows] = np.inf
+    assert quality(inputs).neighbour_distance == pytest.approx(apart.min(1).mean(), rel=1e-12)
+    for points in (inputs[:1], np.repeat(inputs[:1], 5, axis=0)):
+        metrics = quality(points).metrics(keys, values)
+        assert metrics["train", "coverage"] == pytest.approx(np.linalg.norm(points[0].astype(float)), rel=1e-12)
+        assert ("train", "relative_coverage") not in metrics

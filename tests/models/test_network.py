@@ -65,7 +65,7 @@ def test_conv_equals_scipy() -> None:
     assert conv.n_outputs == len(found) == 8
 
 
-def test_vit_with_scaled_dot_equals_the_encoder_of_pytorch() -> None:
+def test_vit_with_scaled_dot_equals_the_encoder_of_pytorch_and_has_the_attention_that_was_asked_for() -> None:
     vit = VitTiny(parsed(encoder="vit_tiny", patch=2, width=8, depth=2, heads=4), (4, 6), generator())
     layer = nn.TransformerEncoderLayer(8, 4, 32, 0.0, "gelu", batch_first=True, norm_first=True, bias=False)
     theirs = nn.TransformerEncoder(layer, 2, nn.LayerNorm(8, bias=False), enable_nested_tensor=False)
@@ -73,8 +73,16 @@ def test_vit_with_scaled_dot_equals_the_encoder_of_pytorch() -> None:
     inputs = torch.randn(3, 24, generator=generator(1))
     kernel = vit.embedding.weight.view(8, 1, 2, 2)
     tokens = nn.functional.conv2d(inputs.view(3, 1, 4, 6), kernel, vit.embedding.bias, stride=2)
-    expected = theirs(tokens.flatten(2).transpose(1, 2) + vit.positions).mean(1)
-    torch.testing.assert_close(vit(inputs), expected, rtol=1e-5, atol=1e-6)
+    tokens = tokens.flatten(2).transpose(1, 2) + vit.positions
+    torch.testing.assert_close(vit(inputs), theirs(tokens).mean(1), rtol=1e-5, atol=1e-6)
+    settings = {"encoder": "vit_tiny", "patch": 2, "width": 8, "depth": 2, "heads": 4}
+    idw = VitTiny(parsed(**settings, attention="idw", attention_power=3), (4, 6), generator())
+    idw.load_state_dict(vit.state_dict())
+    for block in vit.transformer.blocks:
+        attention = SelfAttention(8, 4, "idw", bias=False, batch_first=True, power=3)
+        attention.load_state_dict(block.self_attn.state_dict())
+        block.self_attn = attention
+    torch.testing.assert_close(idw(inputs), vit(inputs))
 
 
 def random_weights(module: nn.Module) -> None:
@@ -100,85 +108,38 @@ def test_a_block_with_scaled_dot_is_a_block_of_torch_with_the_same_weights(causa
     torch.testing.assert_close(gradients, torch.autograd.grad(expected, (inputs, *parameters), direction))
 
 
-def test_the_attention_of_a_block_has_its_score_parameters_and_mask() -> None:
-    block = TransformerBlock(6, 2, "idw", causal=True, power=3, epsilon=0.1)
-    random_weights(block)
-    attention = SelfAttention(6, 2, "idw", bias=False, batch_first=True, power=3, epsilon=0.1)
-    attention.load_state_dict(block.self_attn.state_dict())
-    inputs = torch.randn(1, 7, 6, generator=generator())
-    residual = inputs + attention(block.norm1(inputs), is_causal=True)[0]
-    expected = residual + block.linear2(nn.functional.gelu(block.linear1(block.norm2(residual))))
-    torch.testing.assert_close(block(inputs), expected)
-
-
 def test_weights_of_branches_that_are_added_start_smaller_in_deep_networks() -> None:
     weights = Transformer(8, 64, 2, generator=generator()).state_dict()
-    assert weights["blocks.3.linear1.weight"].std() == pytest.approx(0.05, rel=0.05)
-    assert weights["blocks.3.linear2.weight"].std() == pytest.approx(0.05 / 4, rel=0.05)
-    assert weights["blocks.3.self_attn.out_proj.weight"].std() == pytest.approx(0.05 / 4, rel=0.05)
+    expected = {"linear1.weight": 0.05, "linear2.weight": 0.05 / 4, "self_attn.out_proj.weight": 0.05 / 4}
+    for name, deviation in expected.items():
+        assert weights[f"blocks.3.{name}"].std() == pytest.approx(deviation, rel=0.05)
 
 
-def test_a_head_of_prototypes_equals_the_formula_on_features() -> None:
-    network = initial_network(
-        parsed(encoder="mlp", width=6, head="idw", prototypes=5), make_dataset(), np.random.default_rng(0)
-    )
-    inputs = make_dataset().test.inputs
-    features, weights = network.features(inputs).astype(np.float64), arrays(network)
-    squared = ((features[:, None] - weights["head.keys"]) ** 2).sum(2)
-    attention = 1 / (1e-3 + squared)
+def test_a_head_of_prototypes_equals_the_formula_on_features_and_begins_at_those_of_training_inputs() -> None:
+    data, model = make_dataset(), {"encoder": "mlp", "width": 6, "head": "idw", "prototypes": 5}
+    network = initial_network(parsed(**model, initialisation="samples"), data, np.random.default_rng(0))
+    features, weights = network.features(data.test.inputs).astype(np.float64), arrays(network)
+    attention = 1 / (1e-3 + ((features[:, None] - weights["head.keys"]) ** 2).sum(2))
     expected = attention / attention.sum(1, keepdims=True) @ weights["head.values"]
-    np.testing.assert_allclose(network.outputs(inputs), expected, rtol=1e-4, atol=1e-5)
-    assert np.array_equal(network.predict(inputs), expected.argmax(1))
+    np.testing.assert_allclose(network.outputs(data.test.inputs), expected, rtol=1e-4, atol=1e-5)
+    assert np.array_equal(network.predict(data.test.inputs), expected.argmax(1))
+    features = network.features(data.train.inputs)
+    for key, value in zip(network.head.keys.detach().numpy(), weights["head.values"], strict=True):
+        row = int(np.flatnonzero((features == key).all(1))[0])
+        assert np.array_equal(value, np.eye(3)[data.train.labels[row]])
+    for way, is_mean in (("mean", True), ("kmeans", False), ("default", True)):
+        other = initial_network(parsed(**model, initialisation=way), data, np.random.default_rng(3)).head
+        assert (other.keys.shape, bool((other.values == 0).all())) == ((5, 6), is_mean)
 
 
 @pytest.mark.parametrize("encoder", ["mlp", "conv", "vit_tiny"])
-@pytest.mark.parametrize("head", [{}, {"head": "idw", "prototypes": 3}])
-def test_no_inputs_have_no_features_outputs_and_labels(encoder: str, head: dict[str, object]) -> None:
+def test_no_inputs_have_no_features_outputs_and_labels(encoder: str) -> None:
+    head = {"head": "idw", "prototypes": 3} if encoder == "conv" else {}
     network = initial_network(parsed(encoder=encoder, width=4, **head), image_data(), np.random.default_rng(0))
     nothing = np.zeros((0, 24), np.float32)
-    labels = network.predict(nothing)
-    assert (network.features(nothing).shape[0], network.outputs(nothing).shape) == (0, (0, 3))
-    assert (labels.shape, labels.dtype, network.outputs(nothing).dtype) == ((0,), np.int64, np.float32)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"encoder": "conv", "width": 2, "depth": 2, "head": "idw", "prototypes": 3},
-        {"encoder": "vit_tiny", "width": 4, "heads": 2, "depth": 1, "attention": "idw"},
-        {"encoder": "vit_tiny", "width": 4, "heads": 1, "depth": 1, "attention": "gaussian", "head": "cosine"}
-        | {"prototypes": 3},
-    ],
-)
-def test_gradients_of_all_parameters_equal_finite_differences(settings: dict[str, object]) -> None:
-    data = image_data(n_train=9)
-    network = initial_network(parsed(**settings), data, np.random.default_rng(0)).double()
-    inputs = torch.randn(2, 24, generator=generator(1)).double()  # not the training inputs, whose keys they hit
-    names, tensors = zip(*network.named_parameters(), strict=True)
-
-    def outputs(*given: torch.Tensor) -> torch.Tensor:
-        return torch.func.functional_call(network, dict(zip(names, given, strict=True)), (inputs,))
-
-    assert torch.autograd.gradcheck(outputs, tensors, fast_mode=True)
-
-
-def test_initial_keys_are_features_of_training_inputs_with_their_labels() -> None:
-    data = make_dataset()
-    network = initial_network(parsed(encoder="mlp", head="neg_dist", prototypes=6), data, np.random.default_rng(3))
-    features = network.features(data.train.inputs)
-    for key, value in zip(network.head.keys.detach().numpy(), network.head.values.detach().numpy(), strict=True):
-        row = int(np.flatnonzero((features == key).all(1))[0])
-        assert np.array_equal(value, np.eye(3, dtype=np.float32)[data.train.labels[row]])
-
-
-@pytest.mark.parametrize("initialisation", ["mean", "kmeans", "default"])
-def test_heads_take_the_other_initialisations(initialisation: str) -> None:
-    data = make_dataset()
-    model = parsed(encoder="mlp", width=5, head="idw", prototypes=4, initialisation=initialisation)
-    network = initial_network(model, data, np.random.default_rng(3))
-    assert network.head.keys.shape == (4, 5)
-    is_mean = initialisation != "kmeans"  # the default of idw is the mean
-    assert bool((network.head.values == 0).all()) == is_mean
+    outputs, labels = network.outputs(nothing), network.predict(nothing)
+    assert (len(network.features(nothing)), outputs.shape, outputs.dtype) == (0, (0, 3), np.float32)
+    assert (labels.shape, labels.dtype) == ((0,), np.int64)
 
 
 @pytest.mark.parametrize(
