@@ -11,14 +11,11 @@ from numpy.typing import NDArray
 
 from idwbench.attention.records import ParameterValue
 from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore
-from idwbench.data.dataset import Scaling
 from idwbench.errors import OutputError
 from idwbench.models.array_weights import array_weighting
-from idwbench.models.model_card import saved_model_card
 from idwbench.models.modules import PrototypeNetwork
-from idwbench.models.saved_model import SavedModel
 
-__all__ = ["Array", "ArrayModel", "array_model", "network_arrays", "squared_distances"]
+__all__ = ["Array", "ArrayModel", "array_model", "squared_distances"]
 
 Array = NDArray[np.float64]
 
@@ -38,20 +35,12 @@ class ArrayModel:
         parameters: All its parameters.
         keys: (prototypes, features), in scaled units.
         values: (prototypes, outputs).
-        scaling: Scaling of the inputs.
-        target_scaling: Scaling of the targets of a regression.
-        class_names: One name for each class; empty for a regression.
-        card: The model card.
     """
 
     method: str
     parameters: Mapping[str, ParameterValue]
     keys: NDArray[np.float32]
     values: NDArray[np.float32]
-    scaling: Scaling
-    target_scaling: Scaling
-    class_names: tuple[str, ...]
-    card: dict[str, Any]
 
     @property
     def compares_distances(self) -> bool:
@@ -75,19 +64,7 @@ class ArrayModel:
         return self.weighting(self.score(*compared, **self.parameters))
 
 
-def array_model(model: SavedModel) -> ArrayModel:
-    """Return the arrays of a model; raises as `network_arrays`."""
-    scalings = model.scaling, model.target_scaling
-    return network_arrays(model.network, *scalings, model.class_names, saved_model_card(model))
-
-
-def network_arrays(
-    network: PrototypeNetwork,
-    scaling: Scaling,
-    target_scaling: Scaling,
-    class_names: tuple[str, ...],
-    card: dict[str, Any],
-) -> ArrayModel:
+def array_model(network: PrototypeNetwork) -> ArrayModel:
     """Return the arrays of a network, or of a head, whose inputs are features.
 
     Raises:
@@ -98,5 +75,4 @@ def network_arrays(
         problem = f"the method '{name}' cannot be exported: a plugin defines it"
         raise OutputError(problem, hint=f"supported are {', '.join(BUILT_IN_METHODS)}")
     keys, values = (part.detach().cpu().numpy() for part in (network.keys, network.values))
-    parameters = network.parameters_of_method
-    return ArrayModel(name, parameters, keys, values, scaling, target_scaling, class_names, card)
+    return ArrayModel(name, network.parameters_of_method, keys, values)

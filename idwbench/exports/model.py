@@ -27,8 +27,6 @@ MODEL_SUFFIXES: dict[str, ModelFormat] = {
     ".pt": "pt",
     ".safetensors": "safetensors",
 }
-_PACKAGES: dict[str, str] = {"onnx": "onnx", "skops": "skops"}
-
 Database = Results | str | PathLike[str]
 
 
@@ -122,16 +120,13 @@ def _found(
     """Return a model that is given as it is, by its file, or by its run; a stored run of kind ``network`` as it is."""
     from idwbench.models.saved_model import find_stored_run, stored_model
 
-    found: SavedModel | StoredRun | None
     if isinstance(model, str | PathLike):
         from idwbench.models.model_file import load_model
 
-        found = find_stored_run(fspath(model), results, ModelFileError) or load_model(model)
-    else:
-        found = model
-    if isinstance(found, StoredRun) and not isinstance(found.config.model, NetworkConfig):
-        return stored_model(results_to_read(results), found, data_dir)
-    return found
+        model = find_stored_run(fspath(model), results, ModelFileError) or load_model(model)
+    if isinstance(model, StoredRun) and not isinstance(model.config.model, NetworkConfig):
+        return stored_model(results_to_read(results), model, data_dir)
+    return model
 
 
 def model_format(path: Path, format: ModelFormat | None = None) -> ModelFormat:
@@ -143,8 +138,8 @@ def model_format(path: Path, format: ModelFormat | None = None) -> ModelFormat:
     chosen = format or MODEL_SUFFIXES.get(path.suffix.lower())
     if chosen is None or chosen not in MODEL_SUFFIXES.values():
         raise OutputError(f"expected a name ending in {', '.join(MODEL_SUFFIXES)}", file=path)
-    if chosen in _PACKAGES:
-        require_package(_PACKAGES[chosen], chosen)
+    if chosen in ("onnx", "skops"):
+        require_package(chosen, chosen)
     return chosen
 
 
@@ -153,27 +148,25 @@ def _content(model: SavedModel, format: ModelFormat) -> bytes:
         from idwbench.models.model_file import model_content
 
         return model_content(model, f".{format}")
-    from idwbench.exports.array_model import array_model
-
-    arrays = array_model(model)
     if format == "skops":
         from idwbench.exports.skops_model import skops_content
 
-        return skops_content(arrays)
+        return skops_content(model)
     if format == "numpy":
         from idwbench.exports.numpy_module import numpy_source
 
-        return numpy_source(arrays).encode()
+        return numpy_source(model).encode()
     from idwbench.exports.onnx_model import onnx_content
+    from idwbench.models.model_card import saved_model_card
 
-    return onnx_content(arrays)
+    return onnx_content(model.network, model, saved_model_card(model))
 
 
 def _network_content(results: Database, run: StoredRun, format: ModelFormat, data_dir: Path | None) -> bytes:
     if format != "onnx":
         raise OutputError("a run of kind network can only be exported as .onnx")
     from idwbench.data.loading import load_dataset
-    from idwbench.exports.onnx_model import network_content
+    from idwbench.exports.onnx_model import onnx_content
     from idwbench.models.model_card import network_card
     from idwbench.models.networks import network_from_arrays
 
@@ -183,4 +176,4 @@ def _network_content(results: Database, run: StoredRun, format: ModelFormat, dat
         raise TrainingError(f"the run is {run.state}: it has no network")
     dataset = load_dataset(run.config.dataset, data_dir)
     network = network_from_arrays(settings, dataset, results_to_read(results).load_arrays(run.run_key))
-    return network_content(network, dataset, network_card(run, dataset))
+    return onnx_content(network, dataset, network_card(run, dataset))

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention import scores
-from idwbench.attention.scores import METHODS
-from idwbench.exports.array_model import ArrayModel, squared_distances
+from idwbench.exports.array_model import ArrayModel, array_model, squared_distances
 from idwbench.models.array_weights import softmax
-from idwbench.models.model_card import CARD_NAME, card_text
+from idwbench.models.model_card import CARD_NAME, card_text, saved_model_card
+from idwbench.models.saved_model import SavedModel
 
 __all__ = ["numpy_source"]
 
@@ -40,38 +40,39 @@ _WEIGHTINGS = {
 }
 
 
-def numpy_source(model: ArrayModel) -> str:
+def numpy_source(model: SavedModel) -> str:
     """Return the text of the module; the functions of its formulas are those of `idwbench.attention.scores`.
 
     It has ``predict``, ``explain`` and, for a classifier, ``logits`` and ``predict_proba``; inputs are in the data's
     own units. All of it is computed in float64 from the model's float32 arrays; inputs are scaled to float32 first, as
     the model does. Names of classes and of the data, which can hold any character, are written as ASCII.
     """
-    functions = _needed(model)
-    names = ("CLASSES",) if model.class_names else ()
+    arrays, card = array_model(model.network), saved_model_card(model)
+    functions = _needed(arrays)
+    used = {name for function in functions for name in function.__code__.co_names}
     targets = () if model.class_names else (("TARGET_MEAN", "mean"), ("TARGET_STD", "std"))
     return "\n".join(
         [
             _template("head").format(
-                model=model.card["model"],
-                formula=METHODS[model.method].formula,
-                distance=",  d = ‖x − k_j‖" if model.compares_distances else "",
-                weighting=_WEIGHTINGS[model.weighting.__name__],
+                model=card["model"],
+                formula=card["formula"],
+                distance=",  d = ‖x − k_j‖" if arrays.compares_distances else "",
+                weighting=_WEIGHTINGS[arrays.weighting.__name__],
                 outputs="the predictions, before their scaling" if targets else "the logits",
                 functions="explain" if targets else "predict_proba, logits and explain",
                 file=CARD_NAME,
-                card=card_text(model.card),
+                card=card_text(card),
             ),
-            *(f"{name} = {list(model.class_names)!a}" for name in names),
+            *([f"CLASSES = {list(model.class_names)!a}"] if model.class_names else []),
             _array("MEAN", model.scaling.mean),
             _array("STD", model.scaling.std),
             *(_array(name, getattr(model.target_scaling, part)) for name, part in targets),
-            _array("KEYS", model.keys),
-            _array("VALUES", model.values),
-            *(f"{name} = {getattr(scores, name)!r}" for name in _CONSTANTS if _uses(functions, name)),
+            _array("KEYS", arrays.keys),
+            _array("VALUES", arrays.values),
+            *(f"{name} = {getattr(scores, name)!r}" for name in _CONSTANTS if name in used),
             "",
             *(f"\n{_plain(inspect.getsource(function))}" for function in functions),
-            _template("shared").format(weighting=model.weighting.__name__, score=_score(model)),
+            _template("shared").format(weighting=arrays.weighting.__name__, score=_score(arrays)),
             _template("regressor" if targets else "classifier"),
             _template("explanation").format(outputs="predict" if targets else "logits"),
         ]
@@ -108,10 +109,6 @@ def _plain(source: str) -> str:
     for pattern, replacement in _PLAIN:
         source = re.sub(pattern, replacement, source)
     return source
-
-
-def _uses(functions: list[Callable[..., Any]], name: str) -> bool:
-    return any(name in function.__code__.co_names for function in functions)
 
 
 def _array(name: str, array: NDArray[np.floating]) -> str:

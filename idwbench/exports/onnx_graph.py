@@ -58,17 +58,13 @@ class Graph:
     def constant(self, content: Any, name: str = "") -> GraphArray:
         """Return a constant; equal ones are stored once. Numbers of Python are float64."""
         array = np.asarray(content)
-        if array.dtype.kind == "U":
-            return self._stored(helper.make_tensor(name, TensorProto.STRING, array.shape, array.tolist()))
+        array = array.astype(object) if array.dtype.kind == "U" else array
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._names:
             self._names[key] = name or f"constant_{len(self.constants)}"
-            self._stored(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), self._names[key]))
+            contiguous = np.ascontiguousarray(array).reshape(array.shape)
+            self.constants.append(numpy_helper.from_array(contiguous, self._names[key]))
         return GraphArray(self, self._names[key], array.shape)
-
-    def _stored(self, tensor: TensorProto) -> GraphArray:
-        self.constants.append(tensor)
-        return GraphArray(self, tensor.name, tuple(tensor.dims))
 
 
 class GraphArray(NDArrayOperatorsMixin):

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from idwbench.data.dataset import Scaling
-from idwbench.exports.array_model import ArrayModel
-from idwbench.models.model_card import card_text
+from idwbench.exports.array_model import array_model
+from idwbench.models.model_card import card_text, saved_model_card
+from idwbench.models.saved_model import SavedModel
 
 __all__ = ["TRUSTED_TYPES", "fitted_estimator", "skops_content"]
 
@@ -24,7 +25,7 @@ TRUSTED_TYPES = (
 _NUMBER = re.compile(r'(?<="__id__": )[0-9]+|(?<=")[0-9]+(?=\.npy")')
 
 
-def skops_content(model: ArrayModel) -> bytes:
+def skops_content(model: SavedModel) -> bytes:
     """Return the bytes of a file of skops with the `fitted_estimator` of a model; it holds no pickled objects.
 
     ``skops.io.load(path, trusted=TRUSTED_TYPES)`` reads it; the same model gives the same bytes.
@@ -34,7 +35,7 @@ def skops_content(model: ArrayModel) -> bytes:
     return _without_addresses(skops.io.dumps(fitted_estimator(model)))
 
 
-def fitted_estimator(model: ArrayModel) -> Any:
+def fitted_estimator(model: SavedModel) -> Any:
     """Return the model as a fitted estimator that takes inputs in the data's own units.
 
     It is a `PrototypeClassifier`, whose classes are the names of the classes, or a `PrototypeRegressor`, which predicts
@@ -44,26 +45,25 @@ def fitted_estimator(model: ArrayModel) -> Any:
     from idwbench.estimators.classifier import PrototypeClassifier
     from idwbench.estimators.regressor import PrototypeRegressor
 
-    given: dict[str, Any] = {"method": model.method, "parameters": dict(model.parameters)}
+    arrays = array_model(model.network)
+    given: dict[str, Any] = {"method": arrays.method, "parameters": dict(arrays.parameters)}
     fitted: Any
     if model.class_names:
         order = np.argsort(model.class_names)  # scikit-learn sorts classes
         classes = np.array(model.class_names)[order]
-        fitted = PrototypeClassifier.from_prototypes(model.keys, model.values[:, order], classes, **given)
+        fitted = PrototypeClassifier.from_prototypes(arrays.keys, arrays.values[:, order], classes, **given)
     else:
-        n_outputs, targets = model.values.shape[1], model.target_scaling
-        values, mean = model.values.astype(np.float64) * targets.std, np.broadcast_to(targets.mean, n_outputs)
-        fitted = PrototypeRegressor.from_prototypes(model.keys, values, intercept=mean, **given)
-    fitted.model_card_ = card_text(model.card)
-    return _behind_scaler(fitted, model.scaling) if _is_scaled(model.scaling) else fitted
-
-
-def _is_scaled(scaling: Scaling) -> bool:
-    return bool(np.any(scaling.mean != 0) or np.any(scaling.std != 1))
+        targets = model.target_scaling
+        values, mean = arrays.values.astype(np.float64) * targets.std, np.broadcast_to(targets.mean, model.n_outputs)
+        fitted = PrototypeRegressor.from_prototypes(arrays.keys, values, intercept=mean, **given)
+    fitted.model_card_ = card_text(saved_model_card(model))
+    return _behind_scaler(fitted, model.scaling)
 
 
 def _behind_scaler(fitted: Any, scaling: Scaling) -> Any:
-    """Return a fitted pipeline of the scaling and an estimator."""
+    """Return a fitted pipeline of the scaling and an estimator; the estimator alone if nothing is scaled."""
+    if not np.any(scaling.mean != 0) and not np.any(scaling.std != 1):
+        return fitted
     from sklearn.pipeline import Pipeline
     from sklearn.preprocessing import StandardScaler
 

@@ -12,16 +12,15 @@ from idwbench.errors import OutputError
 from idwbench.files import check_output, write_file
 from idwbench.machine import require_package
 from idwbench.results.comparison import run_settings
-from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["TABLE_SUFFIXES", "export_table"]
+__all__ = ["TABLE_SUFFIXES", "export_table", "plain_setting"]
 
 TABLE_SUFFIXES = (".csv", ".parquet")
-_COUNTS = ("n_parameters", "diverged_epoch", "threads", "attempt", "seed")
+_COUNTS = ["n_parameters", "diverged_epoch", "threads", "attempt", "seed"]
 
 
 def export_table(results: Results, run_keys: Sequence[str], path: Path, *, overwrite: bool = False) -> int:
@@ -40,17 +39,25 @@ def export_table(results: Results, run_keys: Sequence[str], path: Path, *, overw
         OutputError: another suffix, a missing package, or the file cannot be written.
         ResultsError: no run has one of the keys.
     """
-    if path.suffix.lower() not in TABLE_SUFFIXES:
+    suffix = path.suffix.lower()
+    if suffix not in TABLE_SUFFIXES:
         raise OutputError(f"expected a name ending in {' or '.join(TABLE_SUFFIXES)}", file=path)
-    if path.suffix.lower() == ".parquet":
+    if suffix == ".parquet":
         require_package("pyarrow", "parquet")
     check_output(path, overwrite=overwrite)
-    from idwbench.results.frame import runs_frame, with_settings  # loads pandas
+    import pandas
+
+    from idwbench.results.frame import runs_frame, with_settings
 
     runs = results.load_runs(run_keys)
-    frame = _plain(with_settings(runs_frame(runs)), _whole_numbers(runs))
+    frame = with_settings(runs_frame(runs))
+    # As objects, since pandas turns whole numbers into fractions where one is missing.
+    settings = pandas.DataFrame([run_settings(run.config) for run in runs], dtype=object)
+    whole = [name for name in settings if {*map(type, settings[name].dropna())} == {int}]
+    frame = frame.astype(dict.fromkeys([*_COUNTS, *whole], "Int64"))
+    frame = frame.assign(**{name: _typed(column) for name, column in frame.items() if column.dtype == object})
     content = io.BytesIO()
-    if path.suffix.lower() == ".parquet":
+    if suffix == ".parquet":
         frame.to_parquet(content, engine="pyarrow", index=False)
     else:
         frame.to_csv(content, index=False)
@@ -58,34 +65,21 @@ def export_table(results: Results, run_keys: Sequence[str], path: Path, *, overw
     return len(frame)
 
 
-def _whole_numbers(runs: Sequence[StoredRun]) -> set[str]:
-    """Return the names of the columns of whole numbers, which pandas turns into fractions where one is missing."""
-    kinds: dict[str, set[type]] = {}
-    for run in runs:
-        for name, value in run_settings(run.config).items():
-            if value is not None:
-                kinds.setdefault(name, set()).add(type(value))
-    return {name for name, found in kinds.items() if found == {int}} | set(_COUNTS)
-
-
-def _plain(frame: pandas.DataFrame, whole: set[str]) -> pandas.DataFrame:
-    """Return the table with one type in each column, and missing values that fit it."""
-    columns = {name: frame[name].astype("Int64") if name in whole else _column(frame[name]) for name in frame.columns}
-    return frame.assign(**columns)
-
-
-def _column(column: pandas.Series[Any]) -> pandas.Series[Any]:
-    if column.dtype != object:
-        return column
-    kinds = {type(value) for value in column if value is not None and value == value}
-    if kinds == {bool}:
-        return column.astype("boolean")
+def _typed(column: pandas.Series[Any]) -> pandas.Series[Any]:
+    """Return a column of objects with one type, which has missing values."""
+    kinds = {*map(type, column.dropna())}
     if kinds <= {int, float}:
         return column.astype("float64")
-    return column.map(_text).astype("string") if kinds <= {bool, int, float, str, tuple, list, dict} else column
+    if kinds == {bool}:
+        return column.astype("boolean")
+    return column.map(lambda value: str(plain_setting(value)), na_action="ignore").astype("string")
 
 
-def _text(value: Any) -> str | None:
-    if value is None or value != value:
-        return None
-    return value if isinstance(value, str) else json.dumps(value)
+def plain_setting(value: Any) -> bool | int | float | str:
+    """Return a number or a text as it is; lists and mappings are JSON."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    try:
+        return json.dumps(value)
+    except TypeError:  # settings in settings, such as those of the parts of a data set
+        return str(value)

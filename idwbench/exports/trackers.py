@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
+import shutil
+import tempfile
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,8 +14,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from idwbench.errors import DatasetError, OutputError, ResultsError
-from idwbench.exports.folders import written_folder
+from idwbench.errors import DatasetError, OutputError, OutputExistsError, ResultsError
+from idwbench.exports.tables import plain_setting
+from idwbench.files import writable_folder
 from idwbench.machine import require_package
 from idwbench.results.comparison import environment, run_settings
 from idwbench.results.records import RESULT_STATES, StoredRun
@@ -24,14 +26,11 @@ from idwbench.runs.config import RunConfig
 if TYPE_CHECKING:
     from idwbench.runs.results import CurvePoint
 
-__all__ = ["MLFLOW_FILE", "export_mlflow", "export_tensorboard", "run_folder_name"]
+__all__ = ["MLFLOW_FILE", "export_mlflow", "export_tensorboard", "run_folder_name", "written_folder"]
 
 _AT_ONCE = 500
-# The version of the messages of the plugin of hyperparameters.
-_PLUGIN_VERSION = 0
 MLFLOW_FILE = "mlflow.db"
-_ARTIFACTS = "artifacts"
-_PARAMETERS_AT_ONCE, _METRICS_AT_ONCE, _LONGEST = 100, 900, 5000  # limits of MLflow
+_LONGEST = 5000  # the limit of MLflow for a text
 _STATUS = {"complete": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
 
 
@@ -54,8 +53,10 @@ def export_tensorboard(results: Results, run_keys: Sequence[str], folder: Path, 
     """
     require_package("tensorboard", "tensorboard")
     with written_folder(folder, overwrite=overwrite) as temporary:
-        runs = _with_curves(results, run_keys, RESULT_STATES)
-        return sum(_write_events(temporary / run_folder_name(run), run, curve) for run, curve in runs)
+        runs = _runs(results, run_keys, RESULT_STATES)
+        for run, curve in _with_curves(results, runs):
+            _write_events(temporary / run_folder_name(run), run, curve)
+        return len(runs)
 
 
 def run_folder_name(run: StoredRun) -> str:
@@ -66,49 +67,38 @@ def run_folder_name(run: StoredRun) -> str:
     return re.sub(r"[^\w.+-]+", "_", name)
 
 
-def _write_events(folder: Path, run: StoredRun, curve: Sequence[CurvePoint]) -> int:
-    """Write the file of a run and return 1."""
+def _write_events(folder: Path, run: StoredRun, curve: Sequence[CurvePoint]) -> None:
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.plugins.hparams.summary_v2 import hparams_pb
     from tensorboard.summary.writer.record_writer import RecordWriter
 
     folder.mkdir()
     start, end = _times(run)
-    n_epochs = max(run.config.n_epochs, *(point.epoch for point in curve), 1) if curve else run.config.n_epochs
+    last = max([run.config.n_epochs, *(point.epoch for point in curve)])
+    hyperparameters = hparams_pb(_plain_settings(run.config), trial_id=run.run_key, start_time_secs=start)
+    scalars = [
+        (point.epoch, {f"{name}/{split}": value for (split, name), value in point.values.items()}) for point in curve
+    ]
+    scalars += [(last, {f"{split}_{name}": value for (split, name), value in run.metrics.items()})]
+    events = [Event(wall_time=start, file_version="brain.Event:2"), Event(wall_time=start, summary=hyperparameters)]
+    for epoch, values in (pair for pair in scalars if pair[1]):
+        summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
+        events.append(Event(wall_time=start + (end - start) * epoch / last, step=epoch, summary=summary))
     with open(folder / f"events.out.tfevents.{int(end)}.idwbench", "wb") as file:
         writer = RecordWriter(file)
-
-        def write(time: float, step: int = 0, **content: Any) -> None:
-            from tensorboard.compat.proto.event_pb2 import Event
-
-            writer.write(Event(wall_time=time, step=step, **content).SerializeToString(deterministic=True))
-
-        write(start, file_version="brain.Event:2")
-        write(start, summary=hparams_pb(_flat_settings(run.config), trial_id=run.run_key, start_time_secs=start))
-        for point in curve:
-            time = start + (end - start) * point.epoch / n_epochs
-            scalars = {f"{name}/{split}": value for (split, name), value in point.values.items()}
-            write(time, point.epoch, summary=_scalars(scalars))
-        metrics = {f"{split}_{name}": value for (split, name), value in run.metrics.items()}
-        if metrics:
-            write(end, n_epochs, summary=_scalars(metrics))
-        write(end, n_epochs, summary=_end(run, end))
-    return 1
-
-
-def _scalars(values: Mapping[str, float]) -> Any:
-    from tensorboard.compat.proto.summary_pb2 import Summary
-
-    return Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in values.items()])
+        for event in (*events, Event(wall_time=end, step=last, summary=_end(run, end))):
+            writer.write(event.SerializeToString(deterministic=True))
 
 
 def _end(run: StoredRun, time: float) -> Any:
+    """Return how a run has ended, for the table of hyperparameters."""
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 
     status = api_pb2.Status.Value("STATUS_SUCCESS" if run.state == "complete" else "STATUS_FAILURE")
     ended = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=time)
-    content = plugin_data_pb2.HParamsPluginData(session_end_info=ended, version=_PLUGIN_VERSION)
-    about = metadata.create_summary_metadata(content)
+    about = metadata.create_summary_metadata(plugin_data_pb2.HParamsPluginData(session_end_info=ended))
     return Summary(value=[Summary.Value(tag=metadata.SESSION_END_INFO_TAG, metadata=about)])
 
 
@@ -135,23 +125,21 @@ def export_mlflow(
         ResultsError: no run has one of the keys.
     """
     require_package("mlflow", "mlflow")
-    with written_folder(folder, overwrite=overwrite) as temporary, _quiet():
-        client = _client(temporary / MLFLOW_FILE)
-        place = (folder.absolute() / _ARTIFACTS).as_uri()
+    with written_folder(folder, overwrite=overwrite) as temporary, _client(temporary / MLFLOW_FILE) as client:
+        place = (folder.absolute() / "artifacts").as_uri()
         create_experiment = cache(partial(client.create_experiment, artifact_location=place))
-        n_runs = 0
-        for run, curve in _with_curves(results, run_keys, _STATUS):
+        runs = _runs(results, run_keys, _STATUS)
+        for run, curve in _with_curves(results, runs):
             sweeps = results.sweeps_of(run.run_key)
             model = _model_file(results, run, data_dir)
             tags = {"sweep": ", ".join(sweeps) or None, "no_model": model if isinstance(model, str) else None}
             experiment = create_experiment(" · ".join([run.dataset, *sweeps[:1]]))
             run_id = _write_run(client, experiment, run, curve, tags)
             if isinstance(model, bytes):
-                artifacts = temporary / _ARTIFACTS / run_id / "artifacts"
+                artifacts = temporary / "artifacts" / run_id / "artifacts"
                 artifacts.mkdir(parents=True)
                 (artifacts / "model.pt").write_bytes(model)
-            n_runs += 1
-        return n_runs
+        return len(runs)
 
 
 def _model_file(results: Results, run: StoredRun, data_dir: Path | None) -> bytes | str | None:
@@ -168,30 +156,23 @@ def _model_file(results: Results, run: StoredRun, data_dir: Path | None) -> byte
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep MLflow's notes about its tables from stderr, and what it warns of in its own code."""
+def _client(path: Path) -> Iterator[Any]:
+    """Open MLflow's database, and keep from stderr MLflow's notes about its tables and warnings of its own code."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would report its use to its makers
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import mlflow  # sets the level of its logger
+        from mlflow.exceptions import MlflowException
 
         logger = logging.getLogger(mlflow.__name__)
         level = logger.level
         logger.setLevel(logging.ERROR)
         try:
-            yield
+            yield mlflow.MlflowClient(tracking_uri=f"sqlite:///{path}")
+        except MlflowException as error:
+            raise OutputError(f"MLflow cannot write it: {error}", file=path) from None
         finally:
             logger.setLevel(level)
-
-
-def _client(path: Path) -> Any:
-    from mlflow import MlflowClient
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return MlflowClient(tracking_uri=f"sqlite:///{path}")
-    except MlflowException as error:
-        raise OutputError(f"MLflow cannot create it: {error}", file=path) from None
 
 
 def _write_run(
@@ -204,12 +185,8 @@ def _write_run(
     name = f"{run.config.model.label} · seed {run.config.seed}"
     created = client.create_run(experiment, start_time=int(1000 * start), run_name=name, tags=_tags(run, facts))
     run_id = created.info.run_id
-    parameters = [Param(key, str(value)[:_LONGEST]) for key, value in _flat_settings(run.config).items()]
-    for place in range(0, len(parameters), _PARAMETERS_AT_ONCE):
-        client.log_batch(run_id, params=parameters[place : place + _PARAMETERS_AT_ONCE])
-    metrics = _metrics(run, curve, start, end)
-    for place in range(0, len(metrics), _METRICS_AT_ONCE):
-        client.log_batch(run_id, metrics=metrics[place : place + _METRICS_AT_ONCE])
+    parameters = [Param(key, str(value)[:_LONGEST]) for key, value in _plain_settings(run.config).items()]
+    client.log_batch(run_id, metrics=_metrics(run, curve, start, end), params=parameters)
     client.set_terminated(run_id, _STATUS[run.state], int(1000 * end))
     return str(run_id)
 
@@ -233,11 +210,46 @@ def _tags(run: StoredRun, more: Mapping[str, str | None]) -> dict[str, str]:
     return tags
 
 
-def _with_curves(
-    results: Results, run_keys: Sequence[str], states: Collection[str]
-) -> Iterator[tuple[StoredRun, Sequence[CurvePoint]]]:
-    """Yield each run in one of these states with its curve; the curves of some runs are read at a time."""
-    runs = [run for run in results.load_runs(run_keys) if run.state in states]
+@contextmanager
+def written_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
+    """Open a temporary folder whose files and folders are moved to `target` when the block ends.
+
+    After an error nothing is written. In a folder that exists, only files and folders of the same names are replaced.
+
+    Raises:
+        OutputExistsError: `target` exists, is not empty, and may not be overwritten.
+        OutputError: it is a file, its parent is not a folder, or the system refuses.
+    """
+    parent = target.absolute().parent
+    if not parent.is_dir():
+        raise OutputError(f"the folder {target.parent} does not exist", file=target)
+    if target.exists() and not target.is_dir():
+        raise OutputError("is a file, expected a folder", file=target)
+    if target.exists() and not overwrite and any(target.iterdir()):
+        raise OutputExistsError("exists already and is not empty", file=target)
+    if not writable_folder(parent):
+        raise OutputError(f"the folder {parent} is not writable", file=target)
+    temporary = Path(tempfile.mkdtemp(dir=parent, prefix=".idwbench-"))
+    try:
+        yield temporary
+        target.mkdir(exist_ok=True)
+        for path in sorted(temporary.iterdir()):
+            place = target / path.name
+            if place.is_dir() and not place.is_symlink():
+                os.replace(place, temporary / f"{place.name}.replaced")
+            os.replace(path, place)
+    except OSError as error:
+        raise OutputError(f"cannot be written ({error.strerror or error})", file=target) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _runs(results: Results, run_keys: Sequence[str], states: Collection[str]) -> list[StoredRun]:
+    return [run for run in results.load_runs(run_keys) if run.state in states]
+
+
+def _with_curves(results: Results, runs: Sequence[StoredRun]) -> Iterator[tuple[StoredRun, Sequence[CurvePoint]]]:
+    """Yield each run with its curve; the curves of some runs are read at a time."""
     for start in range(0, len(runs), _AT_ONCE):
         part = runs[start : start + _AT_ONCE]
         curves = results.load_curves([run.run_key for run in part])
@@ -250,15 +262,6 @@ def _times(run: StoredRun) -> tuple[float, float]:
     return end - (run.seconds or 0.0), end
 
 
-def _flat_settings(config: RunConfig) -> dict[str, bool | int | float | str]:
-    """Return the settings of a run without those that are None; lists and mappings are JSON."""
-    return {name: _plain(value) for name, value in run_settings(config).items() if value is not None}
-
-
-def _plain(value: Any) -> bool | int | float | str:
-    if isinstance(value, bool | int | float | str):
-        return value
-    try:
-        return json.dumps(value)
-    except TypeError:  # settings in settings, such as those of the parts of a data set
-        return str(value)
+def _plain_settings(config: RunConfig) -> dict[str, bool | int | float | str]:
+    """Return the settings of a run without those that are None."""
+    return {name: plain_setting(value) for name, value in run_settings(config).items() if value is not None}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import torch
 from array_models import saved_array_model
 from blob_data import make_dataset, make_regression
@@ -77,3 +79,16 @@ def exact_outputs(model: SavedModel, inputs: NDArray[np.float64]) -> NDArray[np.
 
 def largest_value(model: SavedModel) -> float:
     return float(model.network.values.detach().abs().max())
+
+
+def onnx_session(file: Path | bytes) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+
+
+def run_onnx(file: Path | bytes, *batches: NDArray[Any]) -> list[dict[str, NDArray[Any]]]:
+    """Return the outputs of a file, or of its bytes, by name, for each batch in one session."""
+    session = onnx_session(file)
+    names = [output.name for output in session.get_outputs()]
+    return [dict(zip(names, session.run(None, {"inputs": batch}), strict=True)) for batch in batches]

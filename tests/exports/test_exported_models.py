@@ -1,41 +1,55 @@
-"""What all exported models share: their answers are those of the network in float64, whatever the inputs."""
+"""Exported models: their answers are those of the network in float64, whatever the inputs."""
 
 from __future__ import annotations
 
+import ast
 import json
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 import skops.io
-from made_models import METHODS, NAMES, exact_outputs, far_inputs, hard_inputs, made_model
+from made_models import METHODS, NAMES, exact_outputs, far_inputs, hard_inputs, made_model, onnx_session, run_onnx
 from numpy.typing import NDArray
 
+from idwbench.attention.records import Method
+from idwbench.attention.scores import METHODS as REGISTERED
+from idwbench.attention.scores import idw
+from idwbench.data.dataset import Scaling
+from idwbench.errors import OutputError, OutputExistsError
+from idwbench.exports import numpy_module, onnx_model
 from idwbench.exports.model import export_model, model_card
+from idwbench.exports.numpy_module import numpy_source
 from idwbench.exports.skops_model import TRUSTED_TYPES
+from idwbench.models.saved_model import SavedModel
 
 # Labels and probabilities, or predictions, of inputs.
 Answers = Callable[[NDArray[Any]], tuple[Any, Any]]
 
 
+def module_of(source: str) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(compile(source, "model.py", "exec"), names)
+    return names
+
+
 def of_module(path: Path) -> tuple[Answers, dict[str, Any]]:
-    module: dict[str, Any] = {}
-    exec(compile(path.read_text(), "model.py", "exec"), module)
+    module = module_of(path.read_text())
     card = json.loads(module["__doc__"][module["__doc__"].index("{\n") :])
     return lambda inputs: (module["predict"](inputs), module.get("predict_proba", module["predict"])(inputs)), card
 
 
 def of_onnx(path: Path) -> tuple[Answers, dict[str, Any]]:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    first, *_ = names = [output.name for output in session.get_outputs()]
-    wanted = [first, "probabilities" if "probabilities" in names else first]
-    card = json.loads(session.get_modelmeta().custom_metadata_map["model.json"])
-    return lambda inputs: tuple(session.run(wanted, {"inputs": inputs.astype(np.float32)})), card
+    def answers(inputs: NDArray[Any]) -> tuple[Any, Any]:
+        [found] = run_onnx(path, inputs.astype(np.float32))
+        return found.get("label", found.get("predictions")), found.get("probabilities", found.get("predictions"))
+
+    return answers, json.loads(onnx_session(path).get_modelmeta().custom_metadata_map["model.json"])
 
 
 def of_estimator(path: Path) -> tuple[Answers, dict[str, Any]]:
@@ -91,3 +105,126 @@ def test_the_same_model_gives_the_same_file(suffix: str, tmp_path: Path) -> None
     for path in (first, second):
         export_model(made_model(power=3, epsilon=0), path)
     assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("mine.py", OutputExistsError, "exists already"),
+        ("model.h5", OutputError, r"expected a name ending in .onnx, .py, .skops, .pt, .safetensors"),
+        ("large.onnx", OutputError, r"^the model is too large for one \.onnx file, which has at most 2 GiB$"),
+    ],
+)
+def test_a_refused_export_writes_nothing(
+    name: str, error: type[OutputError], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text("mine")
+    monkeypatch.setattr(onnx_model, "_LARGEST", 100)
+    with pytest.raises(error, match=message):
+        export_model(made_model(), tmp_path / name)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_method_of_a_plugin_is_refused_in_one_line(suffix: str, tmp_path: Path) -> None:
+    REGISTERED["laplace"] = Method("laplace", "-d", idw, sha256="0" * 64)
+    with pytest.raises(OutputError, match=r"^the method 'laplace' cannot be exported: a plugin defines it \(supported"):
+        export_model(made_model("laplace"), tmp_path / f"model.{suffix}")
+    assert list(tmp_path.iterdir()) == []
+
+
+# Modules of NumPy
+
+
+def test_a_module_explains_an_answer_as_the_model_does_and_says_its_formula() -> None:
+    model = made_model(power=3, epsilon=0)
+    source, x = numpy_source(model), hard_inputs(model)[3]
+    found, expected = module_of(source)["explain"](x), model.explain(x)
+    np.testing.assert_array_equal(found.prototypes, expected.prototypes)
+    for name in ("outputs", "weights", "keys", "values"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-5, atol=1e-6, err_msg=name)
+    assert "s_j = −log(ε + d^p),  d = ‖x − k_j‖" in source
+    assert "keys at distance 0 share the weight equally" in source
+
+
+def test_long_arrays_are_written_in_base64_and_are_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = module_of(numpy_source(made_model()))
+    monkeypatch.setattr(numpy_module, "_LONGEST_LIST", 2)
+    source = numpy_source(made_model())
+    assert "KEYS = _decoded(" in source
+    for name in ("KEYS", "VALUES", "MEAN", "STD"):
+        np.testing.assert_array_equal(module_of(source)[name], short[name])
+    np.testing.assert_array_equal(short["KEYS"], made_model().network.keys.detach().numpy())
+
+
+def test_images_may_keep_their_shape_and_wrong_inputs_are_refused() -> None:
+    module = module_of(numpy_source(made_model()))
+    rows = hard_inputs(made_model())
+    np.testing.assert_array_equal(module["predict"](rows[:, None, :]), module["predict"](rows))
+    assert module["predict"](rows[:0]).shape == (0,)
+    for wrong, message in (
+        (rows[0], r"expected inputs \(n, 3\), got \(3,\)"),
+        (rows[:, :2], r"got \(31, 2\)"),
+        (rows * np.nan, "expected finite numbers"),
+        (rows * 1e300, "expected finite numbers that float32 can hold"),
+    ):
+        with pytest.raises(ValueError, match=message), np.errstate(over="ignore"):
+            module["predict"](wrong)
+
+
+PROGRAM = """
+import json, sys
+sys.modules.update(dict.fromkeys(("idwbench", "torch", "sklearn", "scipy", "pandas")))  # none of them can be imported
+sys.path.insert(0, ".")
+import model
+print(json.dumps(model.logits(json.load(sys.stdin)).tolist()))
+"""
+
+
+def test_a_module_is_imported_where_only_numpy_is(tmp_path: Path) -> None:
+    model = made_model(power=3)
+    export_model(model, tmp_path / "model.txt", format="numpy")  # whatever the suffix
+    (tmp_path / "model.txt").rename(tmp_path / "model.py")
+    inputs = hard_inputs(model)
+    program = [sys.executable, "-I", "-W", "error", "-c", PROGRAM]
+    text = json.dumps(inputs.tolist())
+    result = subprocess.run(program, input=text, capture_output=True, text=True, cwd=tmp_path, check=True)
+    np.testing.assert_allclose(json.loads(result.stdout), exact_outputs(model, inputs), rtol=1e-12, atol=1e-12)
+
+
+def test_names_of_classes_cannot_leave_the_text_of_the_module() -> None:
+    hostile = ('"""\nimport os\nos.system("x")\n\\', "\u202eevil\x7f\x1b[31m", "'); raise SystemExit #")
+    model = replace(made_model(), class_names=hostile)
+    source = numpy_source(model)
+    tree = ast.parse(source)
+    assert [type(node) for node in tree.body[1:4]] == [ast.Import, ast.Import, ast.ImportFrom]
+    assert module_of(source)["CLASSES"] == list(hostile)
+    assert all(char.isprintable() or char == "\n" for char in source)
+    docstring = str(ast.get_docstring(tree, clean=False))
+    assert json.loads(docstring[docstring.index("{\n") :]) == model_card(model)
+
+
+# Estimators
+
+
+def estimator_of(model: SavedModel, path: Path) -> Any:
+    """Export a model and load it with the documented types only."""
+    export_model(model, path, overwrite=True)
+    return skops.io.load(path, trusted=TRUSTED_TYPES)
+
+
+def test_a_regressor_keeps_the_mean_of_its_targets_when_it_is_trained_further(tmp_path: Path) -> None:
+    model = made_model("fc_relu", regression=True)
+    model = replace(model, target_scaling=Scaling(np.array(1000.0), np.array(3.0)), scaling=Scaling.identity())
+    regressor, inputs = estimator_of(model, tmp_path / "model.skops"), hard_inputs(model)
+    before = regressor.predict(inputs)
+    np.testing.assert_allclose(before, exact_outputs(model, inputs) * 3 + 1000, rtol=1e-12)
+    regressor.set_params(learning_rate=1e-6).partial_fit(inputs, before)
+    np.testing.assert_allclose(regressor.predict(inputs), before, atol=1e-2)
+
+
+def test_classes_are_sorted_and_a_model_that_scales_nothing_needs_no_pipeline(tmp_path: Path) -> None:
+    model = replace(made_model(), class_names=("9", "10", "1"), scaling=Scaling.identity())
+    estimator = estimator_of(model, tmp_path / "model.skops")
+    assert estimator.classes_.tolist() == ["1", "10", "9"]
+    inputs = np.random.default_rng(3).normal(size=(20, 3))
+    np.testing.assert_array_equal(estimator.predict(inputs), model.predict(inputs))

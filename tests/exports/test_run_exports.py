@@ -1,0 +1,219 @@
+"""Stored runs as tables, and as folders for TensorBoard and MLflow."""
+
+from __future__ import annotations
+
+import warnings
+
+import pandas
+import pytest
+from sqlalchemy import Engine, event
+
+from idwbench.errors import DatasetError, OutputError, OutputExistsError
+from idwbench.exports.tables import export_table
+from idwbench.exports.trackers import MLFLOW_FILE, export_mlflow, export_tensorboard, run_folder_name, written_folder
+from idwbench.models.model_file import load_model
+from idwbench.models.saved_model import stored_model
+from idwbench.results.store import Results
+from idwbench.sweep.execution import run_sweep
+
+SWEEP = """\
+name: small
+dataset: {name: two_moons, train_per_class: 20, test_per_class: 10, holdout_per_class: 10}
+protocol: {epochs: 3}
+seeds: 1
+grid:
+  - {method: [idw, neg_dist], prototypes: 4, momentum: [0]}
+  - {kind: kernel_regression, kernel: gaussian, bandwidth: [loo, 0.5]}
+  - {kind: mlp, width: [3], depth: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Five runs of three kinds, and one that is planned only."""
+    folder = tmp_path_factory.mktemp("trained")
+    path = folder / "small.yaml"
+    path.write_text(SWEEP)
+    run_sweep(path, folder / "idwbench.db", jobs=1)
+    results = Results(folder / "idwbench.db")
+    config = results.find_runs()[0].config
+    results.plan([config.model_copy(update={"seed": 7})])
+    return results
+
+
+@pytest.fixture(scope="module")
+def keys(trained):
+    return list(trained.to_frame()["run_key"])
+
+
+@pytest.mark.parametrize(
+    ("export", "name", "package", "message"),
+    [
+        (export_table, "mine.csv", "", "exists already"),
+        (export_table, "runs.xlsx", "", r"ending in \.csv or \.parquet"),
+        (export_table, "runs.parquet", "parquet", "needs the Python package 'pyarrow'"),
+        (export_tensorboard, "mine.csv", "", "is a file, expected a folder"),
+        (export_tensorboard, "missing/out", "", r"the folder .*missing does not exist"),
+        (export_tensorboard, "board", "tensorboard", "needs the Python package 'tensorboard'"),
+        (export_mlflow, "full", "", "exists already and is not empty"),
+        (export_mlflow, "board", "mlflow", "needs the Python package 'mlflow'"),
+    ],
+)
+def test_a_refused_export_writes_nothing(export, name, package, message, trained, keys, tmp_path, monkeypatch):
+    (tmp_path / "mine.csv").write_text("mine")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("mine")
+    if package:
+        monkeypatch.setattr("idwbench.machine.find_spec", lambda name: None)
+        message += rf" \(pip install 'idwbench\[{package}\]'\)"
+    with pytest.raises(OutputError, match=message):
+        export(trained, keys, tmp_path / name)
+    assert [path.read_text() for path in tmp_path.rglob("mine*")] == ["mine", "mine"]
+    assert len(list(tmp_path.rglob("*"))) == 3
+
+
+# Tables
+
+
+@pytest.fixture(scope="module", params=["csv", "parquet"])
+def table(request, trained, keys, tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / f"runs.{request.param}"
+    path.write_text("earlier")
+    assert export_table(trained, keys, path, overwrite=True) == len(keys)
+    # Before pandas 3.0 the last digits of a float are read only on demand; since 3.1 the argument is deprecated.
+    exact = {"float_precision": "round_trip"} if pandas.__version__ < "3" else {}
+    if request.param == "csv":
+        return pandas.read_csv(path, **exact)
+    return pandas.read_parquet(path, dtype_backend="numpy_nullable")
+
+
+def test_pandas_reads_what_the_data_frame_has(table, trained):
+    frame = trained.to_frame()
+    assert list(table.columns) == list(frame.columns)
+    for name in ("run_key", "test_accuracy", "learning_rate", "seconds", "holdout_accuracy"):
+        assert table[name].dropna().tolist() == frame[name].dropna().tolist()
+
+
+def test_a_column_has_one_type(table):
+    """Whole numbers stay whole where one is missing, and numbers beside words are text."""
+    assert table["prototypes"].dropna().astype(str).str.fullmatch(r"4(\.0)?").all()
+    assert (table["epochs"].dtype.kind, table["learning_rate"].dtype.kind) == ("i", "f")
+    assert table["bandwidth"].dropna().tolist() == ["loo", "0.5"]
+    if str(table["prototypes"].dtype) != "float64":  # a CSV file has no types
+        assert str(table["prototypes"].dtype) == "Int64" and str(table["state"].dtype) in ("string", "str")
+        assert str(table["finished_at"].dtype).startswith("datetime64")
+
+
+def test_no_curve_and_no_array_is_read(trained, keys, tmp_path):
+    statements: list[str] = []
+    event.listen(Engine, "before_cursor_execute", listener := lambda *arguments: statements.append(arguments[2]))
+    export_table(trained, keys, tmp_path / "runs.csv")
+    event.remove(Engine, "before_cursor_execute", listener)
+    assert statements and not any("FROM arrays" in text or "FROM curves" in text for text in statements)
+
+
+# Folders
+
+
+def test_only_files_and_folders_of_the_same_names_are_replaced_on_request(tmp_path):
+    target = tmp_path / "out"
+    target.mkdir()
+    with written_folder(target, overwrite=False) as folder:  # an empty folder is filled
+        (folder / "run").mkdir()
+        (folder / "run" / "old").write_text("1")
+        (folder / "mine").write_text("2")
+    with written_folder(target, overwrite=True) as folder:
+        (folder / "run").mkdir()
+        (folder / "run" / "new").write_text("3")
+    with pytest.raises(ValueError, match="half-way"), written_folder(target, overwrite=True) as folder:
+        (folder / "run").write_text("4")
+        raise ValueError("half-way")
+    assert {str(path.relative_to(target)) for path in target.rglob("*")} == {"mine", "run", "run/new"}
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}
+
+
+@pytest.fixture(scope="module")
+def board(trained, keys, tmp_path_factory):
+    target = tmp_path_factory.mktemp("boards") / "board"
+    assert export_tensorboard(trained, keys, target) == 5
+    return target
+
+
+def test_tensorboard_reads_the_curve_and_the_settings_of_each_run(board, trained):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams import metadata
+
+    for run in trained.find_runs(states=["complete"]):
+        found = EventAccumulator(str(board / run_folder_name(run))).Reload()
+        for name in ("loss", "learning_rate"):
+            expected = [(p.epoch, p.values["train", name]) for p in trained.load_curve(run.run_key)]
+            if expected:
+                assert [(e.step, pytest.approx(e.value)) for e in found.Scalars(f"{name}/train")] == expected
+        [accuracy] = found.Scalars("test_accuracy")
+        assert accuracy.value == pytest.approx(run.metric("accuracy"))
+        start, end = (found.summary_metadata[f"_hparams_/session_{name}_info"] for name in ("start", "end"))
+        settings = metadata.parse_session_start_info_plugin_data(start.plugin_data.content).hparams
+        assert settings["method"].string_value == run.config.model.method
+        assert settings["epochs"].number_value == 3
+        assert metadata.parse_session_end_info_plugin_data(end.plugin_data.content).status == 1
+
+
+def test_the_same_runs_give_the_same_bytes_and_a_board_is_added_to_only_on_request(board, trained, keys, tmp_path):
+    again = tmp_path / "again"
+    export_tensorboard(trained, keys[:1], again)
+    with pytest.raises(OutputExistsError):
+        export_tensorboard(trained, keys, again)
+    export_tensorboard(trained, keys, again, overwrite=True)
+    first = {path.relative_to(board): path.read_bytes() for path in board.rglob("*") if path.is_file()}
+    assert first == {path.relative_to(again): path.read_bytes() for path in again.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def tracked(trained, keys, tmp_path_factory):
+    """An export during which the data of one of the two prototype networks are not at hand."""
+    target = tmp_path_factory.mktemp("mlflow") / "out"
+
+    def load(results, run, data_dir):
+        if run.config.model.method == "neg_dist":
+            raise DatasetError("no such folder")
+        return stored_model(results, run, data_dir)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("idwbench.models.saved_model.stored_model", load)
+        assert export_mlflow(trained, keys, target) == 5
+    return target
+
+
+@pytest.fixture(scope="module")
+def client(tracked):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from mlflow import MlflowClient
+
+        yield MlflowClient(tracking_uri=f"sqlite:///{tracked / MLFLOW_FILE}")
+
+
+@pytest.mark.slow
+def test_mlflow_reads_parameters_metrics_by_epoch_tags_and_the_model_file(client, tracked, trained):
+    """Of a prototype network whose data are not at hand a tag says why there is no model file."""
+    found = client.search_runs([client.get_experiment_by_name("two_moons · small").experiment_id])
+    assert {run.data.tags["run_key"] for run in found} == {
+        run.run_key for run in trained.find_runs(states=["complete"])
+    }
+    for one in found:
+        run = trained.find_run(one.data.tags["run_key"])
+        method = run.config.model.method
+        assert one.info.status == "FINISHED" and one.data.tags["engine"] == run.engine
+        assert (one.data.params["method"], one.data.tags["sweep"]) == (method, "small")
+        assert one.data.metrics["holdout_accuracy"] == run.metric("accuracy", "holdout")
+        assert one.data.tags.get("no_model") == ("no such folder" if method == "neg_dist" else None)
+        files = [file.path for file in client.list_artifacts(one.info.run_id)]
+        assert files == (["model.pt"] if method == "idw" else [])
+        if method == "idw":
+            history = client.get_metric_history(one.info.run_id, "train_loss")
+            curve = trained.load_curve(run.run_key)
+            assert [(m.step, m.value) for m in history] == [(p.epoch, p.values["train", "loss"]) for p in curve]
+            place = tracked / "artifacts" / one.info.run_id / "artifacts" / "model.pt"
+            assert load_model(place).provenance["run_key"] == run.run_key
+    assert {path.name for path in tracked.iterdir()} == {MLFLOW_FILE, "artifacts"}
+    assert {path.name for path in tracked.parent.iterdir()} == {"out"}
