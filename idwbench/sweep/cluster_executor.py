@@ -6,12 +6,11 @@ import asyncio
 import sys
 import time
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset
@@ -26,7 +25,7 @@ from idwbench.sweep.observer import Observer
 from idwbench.sweep.threads import Answer
 from idwbench.training.engine import Context
 
-__all__ = ["ClusterExecutor", "needs_database", "plugin_sources"]
+__all__ = ["ClusterExecutor", "plugin_sources"]
 
 _POLL_SECONDS = 1.0
 
@@ -52,8 +51,7 @@ class ClusterExecutor:
             if problem:
                 raise ClusterError(f"worker {worker}: {problem}")
         self._n_threads, self._polled = -1, 0.0
-        # Only what is in work: an answer that is stored is not kept.
-        self.sent: WeakKeyDictionary[Future[Answer], Any] = WeakKeyDictionary()
+        self.in_work: dict[Future[Answer], Any] = {}
         folder = context.checkpoint_folder
         self.task: Task = {
             "versions": package_versions(),
@@ -94,9 +92,10 @@ class ClusterExecutor:
         options = {"key": f"idwbench-{uuid.uuid4().hex}", "pure": False, "resources": self.cluster.resources or None}
         sent = self._connected(self.cluster.client.submit, train_task, task, **options)
         ended: Future[Answer] = Future()
-        self.sent[ended] = sent
+        self.in_work[ended] = sent
 
         def receive(sent: Any) -> None:
+            del self.in_work[ended]  # an answer that is stored is not kept
             try:
                 ended.set_result(self._answer(sent, stack))
             except Exception as error:
@@ -105,10 +104,10 @@ class ClusterExecutor:
         sent.add_done_callback(receive)
         return ended
 
-    def stop(self, in_work: Collection[Future[Answer]]) -> None:
-        """Cancel all tasks."""
+    def stop(self, _: object) -> None:
+        """Cancel all tasks in work."""
         with suppress(Exception):  # it may not hide the error that ended the sweep
-            self.cluster.client.cancel([self.sent[future] for future in in_work], force=True)
+            self.cluster.client.cancel(list(self.in_work.values()), force=True)
 
     def _answer(self, sent: Any, stack: Sequence[RunConfig]) -> Answer:
         from distributed import KilledWorker
@@ -143,11 +142,6 @@ class ClusterExecutor:
 
     def _lost(self) -> ClusterError:
         return ClusterError(f"the connection to {self.cluster.address} is lost", hint="the same command continues")
-
-
-def needs_database(config: RunConfig) -> bool:
-    """Return whether a run reads other runs, or is recorded, and so needs the database or its disk."""
-    return config.required is not None or bool(getattr(config.model, "record", False))
 
 
 def plugin_sources(configs: Sequence[RunConfig]) -> list[PluginSource]:

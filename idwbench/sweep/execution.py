@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from idwbench.data.folder import resolve_files
 from idwbench.errors import ConfigError, ResultsError, RunElsewhereError, TrainingError
@@ -96,10 +95,6 @@ def train(
     return run
 
 
-_ENDED = get_args(EndedState)
-# Pauses between two looks at the database.
-_FIRST_SECONDS, _LONGEST_SECONDS = 0.5, 30.0
-
 # The types of the arguments of `train` and `run_sweep`, and how messages call them.
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "sweep": ((SweepSpec, str, PathLike), "the path or name of a sweep, or the result of read_sweep"),
@@ -175,82 +170,46 @@ def run_sweep(
         words = ", ".join(filter(None, RETRIED))
         raise ConfigError(f"expected one of {words}, got {retry!r}", location=("retry",))
     spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(sweep_path(sweep))
-    cluster = nullcontext() if dask is None else _cluster(dask, device, data_dir)
+    cluster: AbstractContextManager[Cluster | None] = nullcontext()
+    if dask is not None:
+        from idwbench.sweep.cluster_connection import connected, local_workers
+
+        local_workers(dask)  # a wrong address is found before the database is changed
+        cluster = connected(dask, device, data_dir)
     # A device that is not available is found before the database is changed; the CPU always is. Workers have their own.
     check_engine(engine, device if dask is None else "cpu")
     results, retried = Results(db), RETRIED[retry]
     runner = Runner(results, observer or Observer(), engine, device, data_dir, jobs, max_failures=max_failures)
-    by_key, to_do = ({}, []) if spec.sampler is not None else _register(spec, runner, retried, wait=wait)
-    if by_key or spec.sampler is not None:
+    waited, to_do = _register(spec, runner, retried, wait=wait) if spec.sampler is None else ({}, [])
+    if waited or to_do or spec.sampler is not None:
         with cluster as runner.cluster:
             if spec.sampler is not None:
                 from idwbench.sweep.search import run_search
 
                 run_search(spec, runner, retried)
-                by_key = {run.run_key: run.config for run in results.find_runs(sweep=spec.name)} if wait else {}
+                waited = {run.run_key: run.config for run in results.find_runs(sweep=spec.name)} if wait else {}
             runner.train_all(to_do)
-            if wait:
-                _wait_for_others(by_key, runner)
+            runner.wait_for_others(waited)
     return results.sweep_status(spec.name)
-
-
-def _cluster(dask: str, device: str, data_dir: Path | None) -> AbstractContextManager[Cluster | None]:
-    """Return the connection to a cluster, which is made when it is entered; a wrong address is found before."""
-    from idwbench.sweep.cluster_connection import connected, local_workers
-
-    local_workers(dask)
-    return connected(dask, device, data_dir)
 
 
 def _register(
     spec: SweepSpec, runner: Runner, retried: Sequence[EndedState], *, wait: bool
 ) -> tuple[dict[str, RunConfig], list[RunConfig]]:
-    """Store a sweep and its plan; return its runs by key, none if nothing is left to do, and the runs to train."""
-    configs, results, observer = plan(spec), runner.results, runner.observer
+    """Store a sweep and its plan; return its runs by key if they are to be waited for, and the runs to train."""
+    configs, results = plan(spec), runner.results
     with results.kept_open():
         keys = results.register_sweep(spec.name, spec.description, spec.source, configs)
         if retried:
             results.reset(keys, retried)
-        pending = set(results.pending(keys))
-        if to_do := [config for config, key in zip(configs, keys, strict=True) if key in pending]:
-            to_do = [*missing_requirements(to_do, results), *to_do]
+        by_key = dict(zip(keys, configs, strict=True))
+        pending = results.pending(keys)
+        to_do = [by_key[key] for key in pending]
+        to_do = [*missing_requirements(to_do, results), *to_do]
         status = results.sweep_status(spec.name)
     failed = 0 if "failed" in retried else status.failed
-    observer.planned(len(keys) + len(to_do) - len(pending), len(to_do), status.running, failed)
-    if not to_do and not (wait and status.running):
-        return {}, []
-    observer.pending(configs, keys, pending)
-    return dict(zip(keys, configs, strict=True)), to_do
-
-
-def _wait_for_others(configs: Mapping[str, RunConfig], runner: Runner) -> None:
-    """Look at the database with growing pauses until all runs have ended; train those that lost their process.
-
-    Args:
-        configs: The runs by key; all are in the database.
-        runner: Trains what others leave; its observer receives the number of runs that are waited for.
-    """
-    results, left, pause = runner.results, list(configs), _FIRST_SECONDS
-    while not runner.has_failed:
-        states = results.run_states(left)
-        left = [key for key in left if key in states and states[key] not in _ENDED]  # a run may have been removed
-        if not left:
-            return
-        n_ended = runner.n_ended
-        if free := _ready([configs[key] for key in results.pending(left)], results):
-            free = [*missing_requirements(free, results), *free]
-            runner.observer.taken_over(len(free))
-            runner.train_all(free)
-        if runner.n_ended > n_ended:
-            pause = _FIRST_SECONDS
-            continue
-        runner.observer.waiting(len(left))
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_SECONDS)
-
-
-def _ready(configs: Sequence[RunConfig], results: Results) -> list[RunConfig]:
-    """Return the runs that need no other run, or one that no other process trains at this time."""
-    required = {config.run_key: run.run_key for config in configs if (run := config.required) is not None}
-    states = results.run_states(list(set(required.values()))) if required else {}
-    return [config for config in configs if states.get(required.get(config.run_key, "")) != "running"]
+    runner.observer.planned(len(keys) + len(to_do) - len(pending), len(to_do), status.running, failed)
+    waits = wait and bool(to_do or status.running)
+    if to_do or waits:
+        runner.observer.pending(configs, keys, set(pending))
+    return by_key if waits else {}, to_do

@@ -7,8 +7,9 @@ An executor, `Threads` or `ClusterExecutor`, has a number of threads and of stac
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Runner", "missing_requirements", "stacks"]
 
+_ENDED = get_args(EndedState)
+# Pauses between two looks at the database for runs that other processes train.
+_FIRST_SECONDS, _LONGEST_SECONDS = 0.5, 30.0
+
 # Python handles a signal that comes just before a wait after it, so no wait is longer.
 _SIGNAL_SECONDS = 0.5
 
@@ -57,8 +62,7 @@ class Runner:
             depend on it.
         cluster: Trains in place of this process, if there is one, on the device.
         max_failures: No run is started after this number of failed runs.
-        outcome: Number of runs by what became of them so far: ``complete``, ``diverged``, ``failed``, or ``elsewhere``
-            for those that another process has leased.
+        outcome: Number of runs by what became of them so far: ``complete``, ``diverged`` or ``failed``.
         owned: Keys of the runs that are leased.
     """
 
@@ -72,7 +76,7 @@ class Runner:
     cluster: Cluster | None = None
     max_failures: int | None = None
     outcome: Counter[str] = field(default_factory=Counter)
-    owned: dict[str, None] = field(default_factory=dict)
+    owned: set[str] = field(default_factory=set)
     _reported: str = ""
     _writer: ThreadPoolExecutor = field(init=False, repr=False)
 
@@ -80,11 +84,6 @@ class Runner:
     def has_failed(self) -> bool:
         """Whether there are `max_failures` failed runs."""
         return self.max_failures is not None and self.outcome["failed"] >= self.max_failures
-
-    @property
-    def n_ended(self) -> int:
-        """Number of runs that were trained, with or without success."""
-        return self.outcome.total() - self.outcome["elsewhere"]
 
     @property
     def context(self) -> Context:
@@ -133,34 +132,22 @@ class Runner:
         """
         from idwbench.training.threads import limited_threads
 
-        required = {run.run_key for config in configs if (run := config.required) is not None}
-        first = [config for config in configs if config.run_key in required]
-        others = [config for config in configs if config.run_key not in required]
+        required = _required(configs)
+        needed = {run.run_key for run in required.values()}
         with limited_threads(self.threads), self.results.kept_open():
-            for ready in (first, others):
-                if ready is others and required:
-                    missing = self._not_ended(required)
-                    ready = [run for run in others if run.required is None or run.required.run_key not in missing]
-                    self.outcome["elsewhere"] += len(others) - len(ready)
-                here = [config for config in ready if self._trains_here(config)]
-                if there := [config for config in ready if not self._trains_here(config)]:
-                    self._run(there, self._cluster_executor(there, dataset), dataset)
+            for is_needed in (True, False):
+                # Another process may still train a network; the process that ends last makes the runs that need it.
+                states = self.results.run_states(list(needed)) if needed and not is_needed else {}
+                missing = {key for key, run in required.items() if states.get(run.run_key, "complete") not in _ENDED}
+                ready = [run for run in configs if (run.run_key in needed) == is_needed and run.run_key not in missing]
+                here = [config for config in ready if self.cluster is None or _needs_database(config)]
+                if self.cluster is not None and (there := [run for run in ready if not _needs_database(run)]):
+                    from idwbench.sweep.cluster_executor import ClusterExecutor
+
+                    executor = ClusterExecutor(self.cluster, there, dataset, self.context, self.observer)
+                    self._run(there, executor, dataset)
                 if here and not self.has_failed:
                     self._run(here, self._threads(len(here), dataset), dataset)
-
-    def _trains_here(self, config: RunConfig) -> bool:
-        """Return whether this process trains a run: all without a cluster, otherwise those that need its disk."""
-        if self.cluster is None:
-            return True
-        from idwbench.sweep.cluster_executor import needs_database
-
-        return needs_database(config)
-
-    def _cluster_executor(self, configs: Sequence[RunConfig], dataset: Dataset) -> ClusterExecutor:
-        from idwbench.sweep.cluster_executor import ClusterExecutor
-
-        assert self.cluster is not None
-        return ClusterExecutor(self.cluster, configs, dataset, self.context, self.observer)
 
     def _threads(self, n_runs: int, dataset: Dataset) -> Threads:
         from idwbench.sweep.threads import Threads
@@ -172,10 +159,34 @@ class Runner:
         jobs = self.jobs or (available_cores() if self.device == "cpu" else 1)
         return Threads(jobs, dataset, self.context, self.observer)
 
-    def _not_ended(self, run_keys: set[str]) -> set[str]:
-        # Another process may still train a network; the process that ends last makes the runs that need it.
-        states, ended = self.results.run_states(list(run_keys)), get_args(EndedState)
-        return {key for key, state in states.items() if state not in ended}
+    def wait_for_others(self, configs: Mapping[str, RunConfig]) -> None:
+        """Look at the database with growing pauses until runs, given by key, have ended.
+
+        Those that lost their process are trained here.
+        """
+        left, pause = list(configs), _FIRST_SECONDS
+        while not self.has_failed:
+            states = self.results.run_states(left)
+            left = [key for key in left if key in states and states[key] not in _ENDED]  # a run may have been removed
+            if not left:
+                return
+            n_ended = self.outcome.total()
+            if free := self._ready([configs[key] for key in self.results.pending(left)]):
+                free = [*missing_requirements(free, self.results), *free]
+                self.observer.taken_over(len(free))
+                self.train_all(free)
+            if self.outcome.total() > n_ended:
+                pause = _FIRST_SECONDS
+                continue
+            self.observer.waiting(len(left))
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_SECONDS)
+
+    def _ready(self, configs: Sequence[RunConfig]) -> list[RunConfig]:
+        """Return the runs that need no other run, or one that no other process trains at this time."""
+        required = {key: run.run_key for key, run in _required(configs).items()}
+        states = self.results.run_states(list(set(required.values()))) if required else {}
+        return [config for config in configs if states.get(required.get(config.run_key, "")) != "running"]
 
     def _run(self, configs: Sequence[RunConfig], executor: Executor, dataset: Dataset) -> None:
         """Let an executor train runs, stack by stack, until none is left.
@@ -189,13 +200,13 @@ class Runner:
         waiting = deque(stacks(configs, limit, executor.n_threads))
         in_work: dict[Future[Answer], Stack] = {}
         lost: deque[Stack] = deque()
-        suspects: set[str] = set()
+        alone: Stack = []
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="idwbench-writer")
         try:
             with renewed(self.results.renew, self.owned):
                 while not self.has_failed:
                     if lost and not waiting and not in_work:
-                        waiting.append(lost.popleft())
+                        waiting.append(alone := lost.popleft())
                     self._submit(waiting, in_work, executor)
                     if not in_work and not lost:
                         return
@@ -203,9 +214,8 @@ class Runner:
                         continue
                     stack = in_work.pop(future := ended.pop())
                     answer = future.result()
-                    if answer.is_lost and not suspects.issuperset(config.run_key for config in stack):
+                    if answer.is_lost and stack != alone:
                         lost.extend([config] for config in stack)
-                        suspects.update(config.run_key for config in stack)
                     elif answer.failure is not None and len(stack) > 1:
                         waiting.extendleft([config] for config in reversed(stack))
                     else:
@@ -221,42 +231,33 @@ class Runner:
 
         while waiting and len(in_work) < executor.ahead * max(1, executor.n_threads):
             stack = waiting.popleft()
-            leased = self._lease(stack)
-            if stack := [config for config in stack if config.run_key in leased]:
+            self._lease(stack)
+            if stack := [config for config in stack if config.run_key in self.owned]:
                 self._write(submit, stack)
 
-    def _lease(self, stack: Stack) -> set[str]:
-        """Lease the runs of a stack, and return the keys of those that no other process has leased in the meantime."""
-        keys = [config.run_key for config in stack if config.run_key not in self.owned]
-        if not keys:
-            return set(self.owned)
-        self.owned.update(dict.fromkeys(keys))  # first, so that an interruption of the lease releases it
-        leased = set(self._write(self.results.lease, keys))
-        if taken := [config for config in stack if config.run_key in keys and config.run_key not in leased]:
-            for config in taken:
-                del self.owned[config.run_key]
-            self.outcome["elsewhere"] += len(taken)
+    def _lease(self, stack: Stack) -> None:
+        """Lease the runs of a stack that no other process has leased in the meantime."""
+        new = [config.run_key for config in stack if config.run_key not in self.owned]
+        self.owned.update(new)  # first, so that an interruption of the lease releases it
+        self.owned.difference_update(set(new).difference(self._write(self.results.lease, new)))
+        if taken := [config for config in stack if config.run_key not in self.owned]:
             self.observer.taken(taken)
-        return leased
 
     def _store(self, stack: Stack, answer: Answer, dataset: Dataset) -> None:
         """Store what became of a stack."""
         if answer.failure is None:
             self._write(self.results.finish, answer.results, dataset.sha256, answer.provenance)
-            self._ended(stack, [result.state for result in answer.results])
             engine_of(stack[0], self.planning_context).stored(stack, self.context)
+        else:
+            self._write(self.results.fail, [stack[0].run_key], answer.failure[2])
+        self.outcome.update((result.state for result in answer.results) if answer.failure is None else ["failed"])
+        self.owned.difference_update(config.run_key for config in stack)
+        if answer.failure is None:
             self.observer.finished(answer.results)
-            return
-        name, message, text = answer.failure
-        self._write(self.results.fail, [stack[0].run_key], text)
-        self._ended(stack, ["failed"])
-        # Shown by the name of its class, which may not exist in this process.
-        self.observer.failed(stack[0], type(name, (TrainingError,), {})(message))
-
-    def _ended(self, stack: Stack, states: Sequence[str]) -> None:
-        self.outcome.update(states)
-        for config in stack:
-            del self.owned[config.run_key]
+        else:
+            # Shown by the name of its class, which may not exist in this process.
+            name, message, _ = answer.failure
+            self.observer.failed(stack[0], type(name, (TrainingError,), {})(message))
 
     def _end(self, in_work: dict[Future[Answer], Stack], executor: Executor, dataset: Dataset) -> None:
         """End the trainings in work, store those that have ended all the same, and release the other runs."""
@@ -305,7 +306,7 @@ def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int], jobs
 
 def missing_requirements(configs: Sequence[RunConfig], results: Results) -> list[RunConfig]:
     """Return the runs that runs of `configs` need and that have no result, added to the database."""
-    required = {run.run_key: run for config in configs if (run := config.required) is not None}
+    required = {run.run_key: run for run in _required(configs).values()}
     if not required:
         return []
     results.plan(list(required.values()))
@@ -313,3 +314,13 @@ def missing_requirements(configs: Sequence[RunConfig], results: Results) -> list
     results.reset(list(required), failed)
     among = {config.run_key for config in configs}
     return [required[key] for key in results.pending(list(required)) if key not in among]
+
+
+def _required(configs: Sequence[RunConfig]) -> dict[str, RunConfig]:
+    """Return the run that each run needs, by the key of the latter."""
+    return {config.run_key: run for config in configs if (run := config.required) is not None}
+
+
+def _needs_database(config: RunConfig) -> bool:
+    """Return whether a run reads other runs, or is recorded, and so needs the database or its disk."""
+    return config.required is not None or bool(getattr(config.model, "record", False))

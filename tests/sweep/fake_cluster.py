@@ -39,7 +39,7 @@ class FakeClient:
         self.train, self.n_workers = train, workers
         self.tasks: list[Task] = []
         self.resources: list[object] = []
-        self.cancelled: list[str] = []
+        self.is_cancelled = False
         self.versions: dict[str, str | Exception] = {}
 
     def submit(
@@ -56,7 +56,7 @@ class FakeClient:
         return self.versions or {ADDRESS: function(*arguments)}
 
     def cancel(self, futures: Sequence[FakeFuture], force: bool) -> None:
-        self.cancelled.extend(future.key for future in futures)
+        self.is_cancelled = True
 
     def scheduler_info(self, n_workers: int) -> dict[str, Any]:
         return {"workers": {f"w{i}": {"nthreads": 1, "resources": {"GPU": 1}} for i in range(self.n_workers)}}

@@ -131,19 +131,23 @@ def test_a_finished_search_trains_nothing_and_more_trials_continue_it(tmp_path: 
     assert len(planned_keys(db)) == len(first) + 8
 
 
-def test_a_search_returns_the_setting_with_the_best_mean_on_validation_rows(tmp_path: Path) -> None:
+def test_a_search_reports_the_setting_with_the_best_mean_on_validation_rows(tmp_path: Path) -> None:
     spec = read(tmp_path, text("{optuna: random, trials: 6, objective: validation_accuracy}"))
     results = Results(tmp_path / "runs.db")
-    runner = Runner(results, Observer())
-    best = run_search(spec, runner)
+    counts = Counts()
+    runner = Runner(results, counts)
+    run_search(spec, runner)
     by_setting: dict[str, list[float]] = {}
     for run in results.find_runs(sweep="s"):
         found = run.metric("accuracy", "validation")
         assert found is not None
         by_setting.setdefault(run.config.model_copy(update={"seed": 0}).run_key, []).append(found)
     means = {key: sum(values) / len(values) for key, values in by_setting.items()}
-    assert best is not None
-    assert best.value == max(means.values()) == means[best.config.run_key]
+    best = max(means, key=means.__getitem__)
+    label = results.find_run(best).config.model.label
+    assert counts.lines[-1].startswith(
+        f"trial 6 of 6: best validation accuracy {100 * means[best]:.2f} % with {label} "
+    )
     assert runner.outcome["complete"] == 2 * len(means)
 
 
@@ -206,7 +210,7 @@ def test_a_search_waits_for_stored_runs_that_another_process_trains_again(
         released.append(seconds)
         other.release([key])
 
-    monkeypatch.setattr("idwbench.sweep.execution.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("idwbench.sweep.runner.time", SimpleNamespace(sleep=sleep))
     status = run_sweep(spec, db, wait=True)
     assert (status.running, status.complete) == (0, status.total)
     assert len(released) == 1

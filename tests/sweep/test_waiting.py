@@ -14,7 +14,7 @@ from idwbench.results import leases
 from idwbench.results.store import Results
 from idwbench.results.tables import runs as run_table
 from idwbench.runs.config import run_config
-from idwbench.sweep import execution
+from idwbench.sweep import runner
 from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.spec import plan, read_sweep
@@ -88,7 +88,7 @@ def test_a_sweep_waits_with_growing_pauses_for_the_runs_that_others_train(spec, 
             other(lambda store, keys: store.release(keys[1:]))
         assert len(pauses) < 11
 
-    monkeypatch.setattr(execution.time, "sleep", pause)
+    monkeypatch.setattr(runner.time, "sleep", pause)
     status = run_sweep(spec, db, observer=observer, wait=True)
     assert (status.complete, status.failed, status.running) == (3, 1, 0)
     assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30]
@@ -105,17 +105,17 @@ def test_a_run_that_is_removed_elsewhere_is_no_longer_waited_for(spec, db, other
             connection.execute(delete(run_table).where(run_table.c.run_key == keys[0]))
         other(lambda store, keys: store.release(keys[1:]))
 
-    monkeypatch.setattr(execution.time, "sleep", remove)
+    monkeypatch.setattr(runner.time, "sleep", remove)
     assert run_sweep(spec, db, wait=True).complete == 3
 
 
 def test_a_sweep_that_waits_takes_over_runs_whose_process_is_silent(spec, db, other, monkeypatch):
     observer = Waiting()
-    monkeypatch.setattr(execution.time, "sleep", lambda seconds: seen_last(db, timedelta(minutes=11)))
+    monkeypatch.setattr(runner.time, "sleep", lambda seconds: seen_last(db, timedelta(minutes=11)))
     status = run_sweep(spec, db, observer=observer, wait=True)
     assert status.complete == 4
     assert (observer.waits, observer.taken_overs) == ([3], [3])
-    monkeypatch.setattr(execution.time, "sleep", lambda seconds: pytest.fail("slept"))
+    monkeypatch.setattr(runner.time, "sleep", lambda seconds: pytest.fail("slept"))
     assert run_sweep(spec, db, wait=True).complete == 4
 
 
@@ -123,7 +123,7 @@ def test_an_interruption_ends_the_wait(spec, db, other, monkeypatch):
     def interrupt(seconds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(execution.time, "sleep", interrupt)
+    monkeypatch.setattr(runner.time, "sleep", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run_sweep(spec, db, wait=True)
     status = run_sweep(spec, db)  # which does not wait
@@ -149,7 +149,7 @@ def test_a_study_of_a_network_that_is_trained_elsewhere_is_waited_for_without_ha
         if len(pauses) == 3:
             seen_last(db, timedelta(minutes=11))
 
-    monkeypatch.setattr(execution.time, "sleep", pause)
+    monkeypatch.setattr(runner.time, "sleep", pause)
     observer = Waiting()
     assert run_sweep(spec, db, wait=True, observer=observer).complete == 1
     assert pauses == [0.5, 1, 2]
