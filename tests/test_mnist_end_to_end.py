@@ -39,7 +39,7 @@ def mnist(data_dir: Path) -> Iterator[Dataset]:
         return dataclasses.replace(found, train=train, test=test)
 
     with pytest.MonkeyPatch.context() as patched:
-        for module in ("data.loading", "models.inputs", "models.repair", "figures.keys"):
+        for module in ("data.loading", "models.inputs", "models.repair", "figures.runs"):
             patched.setattr(f"idwbench.{module}.load_dataset", lambda config, data_dir=None: loaded(config))
         yield loaded(parse_dataset("mnist"))
 

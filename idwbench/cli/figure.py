@@ -52,7 +52,7 @@ def figure(
         return
     if name is None:
         raise ConfigError("missing argument 'NAME': a figure, see --list")
-    from idwbench.figures.stored import FORMULAS, check_figure_name, stored_drawing
+    from idwbench.figures.stored import FORMULAS, Drawing, check_figure_name, stored_drawing
     from idwbench.figures.style import check_figure_path, save_figure
     from idwbench.figures.window import open_window, window_backend
     from idwbench.files import check_output
@@ -72,7 +72,7 @@ def figure(
         check_figure_path(target)
         check_output(target, overwrite=force)
     with limited_threads(1):
-        drawing = FORMULAS[name]() if name in FORMULAS else stored_drawing(name, results, runs, data_dir)
+        drawing = Drawing(FORMULAS[name]()) if name in FORMULAS else stored_drawing(name, results, runs, data_dir)
     for line in drawing.left_out:
         echo(line, err=True)
     if target is not None:

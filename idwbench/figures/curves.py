@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import groupby
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError
 from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows, has_range, line_of_seeds
-from idwbench.figures.runs import select_sections
-from idwbench.figures.style import CLASS_COLOURS, Drawing, class_colour, method_colour, seeds_label
+from idwbench.figures.runs import Selection
+from idwbench.figures.style import CLASS_COLOURS, class_colour, method_colour, seeds_label
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label, metric_label
 from idwbench.report.summaries import Section
-from idwbench.results.records import StoredRun
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.results import CurvePoint
-
-if TYPE_CHECKING:
-    from idwbench.results.store import Results
 
 __all__ = ["collect_curves", "curves_figure"]
 
@@ -33,18 +28,18 @@ _MOST_SECTIONS, _MOST_COLUMNS = 4, 4
 Points = dict[str, list[CurvePoint]]
 
 
-def curves_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+def curves_figure(selection: Selection) -> Figure:
     """The headline metric of the test data and the training loss against the epoch, mean ± std over seeds.
 
     Raises:
         ConfigError: no complete run has a learning curve.
     """
-    rows, source, left_out = collect_curves(store, runs)
-    return Drawing(draw_rows(rows, Axis("epoch"), [_caption(rows), source]), left_out)
+    rows, source = collect_curves(selection)
+    return draw_rows(rows, Axis("epoch"), [_caption(rows), source])
 
 
-def collect_curves(store: Results, runs: Sequence[StoredRun]) -> tuple[list[PanelRow], str, tuple[str, ...]]:
-    """Return the rows of panels, the data set and protocol if there is one, and what is left out.
+def collect_curves(selection: Selection) -> tuple[list[PanelRow], str]:
+    """Return the rows of panels, and the data set and protocol if there is one.
 
     There is a row for each metric, a panel for each number of prototypes, and a line for each setting, whose values
     (seeds, epochs) are NaN where a run has none.
@@ -52,28 +47,28 @@ def collect_curves(store: Results, runs: Sequence[StoredRun]) -> tuple[list[Pane
     Raises:
         ConfigError: no complete run has a learning curve.
     """
-    points = store.load_curves([run.run_key for run in runs if run.state == "complete"])
-    kinds = {run.config.model.kind for run in runs if points.get(run.run_key)}
-    sections, left_out = select_sections(runs, [run for run in runs if run.config.model.kind in kinds])
+    points = selection.store.load_curves([run.run_key for run in selection.runs if run.state == "complete"])
+    kinds = {run.config.model.kind for run in selection.runs if points.get(run.run_key)}
+    sections = selection.sections([run for run in selection.runs if run.config.model.kind in kinds])
     if more := sections[_MOST_SECTIONS:]:
         others = count_label(len(more), "other data set or protocol")
-        left_out.append(f"not drawn: {others}, beginning with {more[0].title}")
+        selection.leave_out(f"{others}, beginning with {more[0].title}")
     sections = sections[:_MOST_SECTIONS]
-    rows = [row for section in sections for row in _rows(section, points, left_out, has_heading=len(sections) > 1)]
+    rows = [row for section in sections for row in _rows(selection, section, points, has_heading=len(sections) > 1)]
     if not rows:
         raise ConfigError("no run to draw has a learning curve", location=("figure",))
-    return rows, sections[0].title if len(sections) == 1 else "", tuple(left_out)
+    return rows, sections[0].title if len(sections) == 1 else ""
 
 
-def _rows(section: Section, points: Points, left_out: list[str], *, has_heading: bool) -> list[PanelRow]:
+def _rows(selection: Selection, section: Section, points: Points, *, has_heading: bool) -> list[PanelRow]:
     models = [row for row in section.rows if row.n]
     styles, omitted = _styles(sorted((row.model for row in models), key=lambda model: model.prototypes))
     if omitted:
         shown = f"{omitted[0]}{', …' if omitted[1:] else ''}"
-        left_out.append(f"not drawn: {count_label(len(omitted), 'setting')} ({shown})")
+        selection.leave_out(f"{count_label(len(omitted), 'setting')} ({shown})")
     counts = sorted({row.model.prototypes for row in models})
     if counts[_MOST_COLUMNS:]:
-        left_out.append(f"not drawn: {', '.join(map(str, counts[_MOST_COLUMNS:]))} prototypes")
+        selection.leave_out(f"{', '.join(map(str, counts[_MOST_COLUMNS:]))} prototypes")
     metric = headline_metric(section.dataset_config.task)
     label = f"test {metric_label(metric.name).replace(' (lower is better)', '')}"
     rows: list[PanelRow] = []

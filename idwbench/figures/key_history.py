@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,18 +12,15 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset
-from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, IdwbenchError
-from idwbench.figures.keys import keys_are_points, model_title
-from idwbench.figures.runs import Model, first_section, runs_of_kind, stored_models
-from idwbench.figures.style import INK, PAPER, QUIET, RULE, Drawing, class_colour, fade, new_page, style_axes
+from idwbench.figures.runs import Model, Selection
+from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, fade, new_page, style_axes
 from idwbench.figures.tiles import SCALE_CAPTION, Picture, Tile, Words, draw_tiles
 from idwbench.models.neighbours import nearest
 from idwbench.results.records import StoredRun
 
 if TYPE_CHECKING:
     from idwbench.dual.key_history import KeyHistory
-    from idwbench.results.store import Results
 
 __all__ = ["key_history_figure"]
 
@@ -51,39 +47,36 @@ Floats = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class _Attention:
-    """The attention of the first and last layer of a recorded network, by name, to test rows.
+    """What a recorded network attends to.
 
     Attributes:
+        captions: Sentences on the network, or on what is missing.
         dataset: Its data, whose scaling may differ from that of the keys.
-        layers: (queries, training rows).
+        layers: The attention of the first and last layer by name, (test rows, training rows).
     """
 
-    run: StoredRun
+    captions: tuple[str, ...]
     dataset: Dataset
     layers: Mapping[str, Floats]
 
 
 @dataclass(frozen=True)
 class _Moved:
-    """The history of the keys of one model, and attention to the same training data.
+    """The keys of one model that are drawn, with their history.
 
     Attributes:
-        are_points: Whether the keys are points among the inputs.
         chosen: The keys to draw, sorted by class.
         typical: For each of them the test row nearest to it.
-        attention: That of a recorded network of the same data, or what is missing, in one line.
     """
 
-    title: str
+    model: Model
     dataset: Dataset
     history: KeyHistory
-    are_points: bool
     chosen: list[int]
     typical: NDArray[np.int64]
-    attention: _Attention | str
 
 
-def key_history_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+def key_history_figure(selection: Selection) -> Figure:
     """The keys of one method for the lowest seed, and the training samples that moved them most.
 
     The method is ``idw`` if it is among the runs. The training is repeated, which takes several times as long as the
@@ -95,23 +88,20 @@ def key_history_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path
     """
     from idwbench.training.replay import key_history
 
-    section, left_out = first_section(runs, runs_of_kind(runs))
-    models, unusable = stored_models(store, section)
-    dataset = load_dataset(section.dataset_config, data_dir)
+    section = selection.first_section(selection.of_kind())
+    models, dataset = selection.models(section), selection.dataset(section.dataset_config)
     if not dataset.class_names or (dataset.image_shape is None and dataset.n_features != 2):
         problem = f"the figure needs classes, and images or two features; {section.dataset} has no such inputs"
         raise ConfigError(problem, location=("figure",))
     model = next((model for model in models if model.row.model.method == "idw"), models[0])
-    others = [model_title(section, other) for other in models if other is not model]
-    history = key_history(store, model.run.run_key, data_dir=data_dir)
+    selection.leave_out("; ".join(other.title(section.metric) for other in models if other is not model))
+    history = key_history(selection.store, model.run.run_key, data_dir=selection.data_dir)
     if not (chosen := _chosen(history, _MOST_KEYS[dataset.image_shape is not None])):
         raise ConfigError("no key moved", location=("figure",))
-    typical = _typical_rows(model, dataset, chosen)
-    attention = _attention(store, dataset, dataset.scaling.invert(dataset.test.inputs[typical]), data_dir)
-    title = model_title(section, model)
-    moved = _Moved(title, dataset, history, keys_are_points(model), chosen, typical, attention)
-    figure = (_draw_images if dataset.image_shape else _draw_plane)(moved, [*_captions(moved), section.title])
-    return Drawing(figure, (*left_out, *unusable, *([f"not drawn: {'; '.join(others)}"] if others else [])))
+    moved = _Moved(model, dataset, history, chosen, _typical_rows(model, dataset, chosen))
+    attention = _attention(selection, dataset, dataset.scaling.invert(dataset.test.inputs[moved.typical]))
+    draw, captions = (_draw_images if dataset.image_shape else _draw_plane), [*_captions(moved), *attention.captions]
+    return draw(moved, attention, model.title(section.metric), [*captions, section.title])
 
 
 def _chosen(history: KeyHistory, most: int) -> list[int]:
@@ -124,42 +114,39 @@ def _chosen(history: KeyHistory, most: int) -> list[int]:
 
 def _typical_rows(model: Model, dataset: Dataset, chosen: Sequence[int]) -> NDArray[np.int64]:
     """Return the test row nearest to each key, or with the largest product with a key that is a direction."""
-    if keys_are_points(model):
+    if model.has_points:
         return nearest(model.keys[chosen], dataset.test.inputs)[0]
     return np.asarray((dataset.test.inputs @ model.keys[chosen].T).argmax(0), np.int64)
 
 
-def _attention(results: Results, dataset: Dataset, queries: Floats, data_dir: Path | None) -> _Attention | str:
+def _attention(selection: Selection, dataset: Dataset, queries: Floats) -> _Attention:
     """Return the total attention to queries, in the data's own units, of the recorded network of the lowest seed.
 
-    It was trained on the same data set. Without one, return what is missing.
+    It was trained on the same data set.
     """
-    from idwbench.dual.recording import open_recording
-
-    name, problem = dataset.config.name, ""
-    complete = results.find_runs(states=["complete"])
+    name, problems = dataset.config.name, []
+    complete = selection.store.find_runs(states=["complete"])
     runs = [run for run in complete if run.config.model.kind == "mlp" and run.config.dataset.name == name]
     for run in sorted(runs, key=lambda run: run.config.seed):
         try:
-            open_recording(results, run)
-            own = dataset if run.config.dataset == dataset.config else load_dataset(run.config.dataset, data_dir)
+            own = dataset if run.config.dataset == dataset.config else selection.dataset(run.config.dataset)
+            if own.class_names == dataset.class_names and own.n_features == dataset.n_features:
+                return _Attention(_network_captions(run), own, _layer_attention(selection, run, own, queries))
         except IdwbenchError as error:
-            problem = problem or str(error)
-            continue
-        if own.class_names == dataset.class_names and own.n_features == dataset.n_features:
-            return _Attention(run, own, _layer_attention(results, run, own, queries))
-    return problem or f"the database has no run of kind 'mlp' with record: true on {name}"
+            problems.append(str(error))
+    problems.append(f"the database has no run of kind 'mlp' with record: true on {name}")
+    return _Attention((f"recorded memories are not drawn: {problems[0]}",), dataset, {})
 
 
-def _layer_attention(results: Results, run: StoredRun, dataset: Dataset, queries: Floats) -> dict[str, Floats]:
+def _layer_attention(selection: Selection, run: StoredRun, dataset: Dataset, queries: Floats) -> dict[str, Floats]:
     import torch
 
     from idwbench.dual.attribution import row_attention
     from idwbench.dual.recording import open_recording
     from idwbench.models.perceptron import load_mlp
 
-    recording = open_recording(results, run)
-    network = load_mlp(results, run.run_key)
+    recording = open_recording(selection.store, run)
+    network = load_mlp(selection.store, run.run_key)
     with torch.no_grad():
         inputs, _ = network.layer_inputs(torch.from_numpy(dataset.scaling.apply(queries)))
     layers = dict(zip(network.layer_names, inputs, strict=True))
@@ -169,8 +156,14 @@ def _layer_attention(results: Results, run: StoredRun, dataset: Dataset, queries
     }
 
 
+def _network_captions(run: StoredRun) -> tuple[str, str]:
+    protocol = f"{run.config.protocol.optimizer}, {run.config.protocol.epochs} epochs"
+    accuracy = f"test accuracy {100 * (run.metric('accuracy') or 0.0):.2f} %"
+    return _MEMORY_CAPTION, f"{run.config.model.label} · {protocol} · seed {run.config.seed} · {accuracy}"
+
+
 def _captions(moved: _Moved) -> list[str]:
-    """Return sentences on shares, on all keys, and on the recorded network."""
+    """Return sentences on shares, and on all keys."""
     history = moved.history
     halves = [int(n) for n in history.n_for() if n > 0]
     own = history.own_class_shares()[0].sum(0)[history.distance > 0]
@@ -180,76 +173,67 @@ def _captions(moved: _Moved) -> list[str]:
     if halves:
         n = f"{len(moved.dataset.train):,}"
         words.append(f"the {np.median(halves):g} largest shares of {n} sum to half of the movement")
-    captions = [_SHARE_CAPTION, ", ".join(words).replace("-", "−")]
-    if isinstance(moved.attention, str):
-        return [*captions, f"recorded memories are not drawn: {moved.attention}"]
-    run = moved.attention.run
-    protocol = f"{run.config.protocol.optimizer}, {run.config.protocol.epochs} epochs"
-    accuracy = f"test accuracy {100 * (run.metric('accuracy') or 0.0):.2f} %"
-    return [*captions, _MEMORY_CAPTION, f"{run.config.model.label} · {protocol} · seed {run.config.seed} · {accuracy}"]
+    return [_SHARE_CAPTION, ", ".join(words).replace("-", "−")]
 
 
-def _draw_images(moved: _Moved, captions: Sequence[str]) -> Figure:
+def _draw_images(moved: _Moved, attention: _Attention, title: str, captions: Sequence[str]) -> Figure:
     """Return a row for each key: the key, what moved it, its shares by epoch, and what a network attends to."""
     assert moved.dataset.image_shape is not None
     aspect = moved.dataset.image_shape[0] / moved.dataset.image_shape[1]
-    groups = _groups(moved)
-    n, sizes = len(moved.chosen), [len(rows[0]) or _CURVE for rows in groups.values()]
+    groups = _groups(moved, attention)
+    n, sizes = len(moved.chosen), [len(rows[0]) if rows else _CURVE for rows in groups.values()]
     width = _TILE * sum(1.1 * size + 0.3 for size in sizes) + 0.3
     captions = ("the colour of a frame is the class", *captions, SCALE_CAPTION)
     figure, body = new_page(width, n * _TILE * (aspect + 2 * _LINE + 0.2) + 0.9, captions)
-    body.suptitle(moved.title, x=0.01, ha="left", fontsize=12.5, weight="bold", color=INK)
+    body.suptitle(title, x=0.01, ha="left", fontsize=12.5, weight="bold", color=INK)
     grid = body.add_gridspec(n, len(sizes), width_ratios=sizes, wspace=0.07)
     for column, (heading, rows) in enumerate(groups.items()):
-        if rows[0]:
+        if rows:
             first = body.add_subplot(grid[:, column])
             draw_tiles(first, [tile for row in rows for tile in row], len(rows[0]), aspect, _LINE)
             first.set_aspect("auto")  # so that the rows of all groups are at the same height
         else:
-            panels = [body.add_subplot(grid[place, column]) for place in range(n)]
-            _draw_shares(panels, moved)
-            first = panels[0]
+            first, *others = (body.add_subplot(grid[place, column]) for place in range(n))
+            _draw_shares([first, *others], moved)
         first.set_title(heading, loc="left", fontsize=9, color=QUIET, linespacing=1.3, pad=6)
     return figure
 
 
-def _groups(moved: _Moved) -> dict[str, list[list[Tile]]]:
+def _groups(moved: _Moved, attention: _Attention) -> dict[str, list[list[Tile]]]:
     """Return the tiles of each key by the heading of their group; that of the shares by epoch has no tiles."""
-    history, dataset = moved.history, moved.dataset
-    invert = dataset.scaling.invert if moved.are_points else np.asarray
-
-    def key_tiles(key: int) -> list[Tile]:
-        own = int(history.classes[key])
-        words = [dataset.class_names[own], f"{history.distance[key]:.3g}"]
-        return [
-            _tile(dataset, invert(history.initial[key]), own, ["initial"]),
-            _tile(dataset, invert(history.keys[key]), own, words),
-        ]
-
-    def moving(key: int, most: int, *, against: bool) -> list[Tile]:
-        rows = history.top(key, most, against=against)
-        return [_sample(dataset, int(row), _percent(float(history.shares[row, key]))) for row in rows]
-
-    towards = [moving(key, _TOWARDS, against=False) for key in moved.chosen]
-    against = [moving(key, _AGAINST, against=True) for key in moved.chosen]
-    groups: dict[str, list[list[Tile]]] = {
-        "key: class of its\nvalue, distance": [key_tiles(key) for key in moved.chosen],
-        "moved it most towards its place:\nlabel and share": towards,
-        "moved it most the other way:\nlabel and share": against,
-        "sum by epoch: own\nclass, others (dashed)": [[] for _ in moved.chosen],
-        "nearest\ntest image": [[_sample(dataset, int(row), split="test")] for row in moved.typical],
+    dataset, chosen = moved.dataset, moved.chosen
+    groups = {
+        "key: class of its\nvalue, distance": [_key_tiles(moved, key) for key in chosen],
+        "moved it most towards its place:\nlabel and share": [_movers(moved, key, _TOWARDS) for key in chosen],
+        "moved it most the other way:\nlabel and share": [_movers(moved, key, _AGAINST, True) for key in chosen],
+        "sum by epoch: own\nclass, others (dashed)": [],
+        "nearest\ntest image": [[_sample(dataset, row, split="test")] for row in moved.typical],
     }
-    if not isinstance(moved.attention, str):
-        for name, attention in moved.attention.layers.items():
-            data = moved.attention.dataset
-            groups[f"{name} of the mlp attends most to:\nlabel and attention"] = [
-                [
-                    _sample(data, int(row), f"{weights[row]:,.0f}".replace("-", "−"))
-                    for row in np.argsort(-weights, kind="stable")[:_ATTENDED]
-                ]
-                for weights in attention
+    for name, weights in attention.layers.items():
+        groups[f"{name} of the mlp attends most to:\nlabel and attention"] = [
+            [
+                _sample(attention.dataset, row, f"{own[row]:,.0f}".replace("-", "−"))
+                for row in np.argsort(-own, kind="stable")[:_ATTENDED]
             ]
+            for own in weights
+        ]
     return groups
+
+
+def _key_tiles(moved: _Moved, key: int) -> list[Tile]:
+    """Return the initial and the learned key."""
+    history, dataset = moved.history, moved.dataset
+    invert = dataset.scaling.invert if moved.model.has_points else np.asarray
+    own = int(history.classes[key])
+    words = [dataset.class_names[own], f"{history.distance[key]:.3g}"]
+    initial = _tile(dataset, invert(history.initial[key]), own, ["initial"])
+    return [initial, _tile(dataset, invert(history.keys[key]), own, words)]
+
+
+def _movers(moved: _Moved, key: int, most: int, against: bool = False) -> list[Tile]:
+    """Return the training samples with the largest shares, or those that moved the key most the other way."""
+    rows, shares = moved.history.top(key, most, against=against), moved.history.shares[:, key]
+    return [_sample(moved.dataset, row, _percent(float(shares[row]))) for row in rows]
 
 
 def _percent(share: float) -> str:
@@ -297,32 +281,29 @@ def _draw_shares(panels: Sequence[Axes], moved: _Moved) -> None:
         axes.tick_params(length=2, pad=1.5)
 
 
-def _draw_plane(moved: _Moved, captions: Sequence[str]) -> Figure:
+def _draw_plane(moved: _Moved, attention: _Attention, title: str, captions: Sequence[str]) -> Figure:
     """Return a column for each key in the plane: a row for shares, and one for each layer of a recorded network."""
     history, dataset, invert = moved.history, moved.dataset, moved.dataset.scaling.invert
-    points, names = invert(dataset.train.inputs), dataset.class_names
+    points, labels, names = invert(dataset.train.inputs), dataset.train.labels, dataset.class_names
     ends, starts = invert(history.keys[moved.chosen]), invert(history.initial[moved.chosen])
     queries = invert(dataset.test.inputs[moved.typical])
-    layers = {} if isinstance(moved.attention, str) else moved.attention.layers
+    headings = ["what moved the key", *(f"attention of {name}" for name in attention.layers)]
     extent = np.ptp(np.concatenate([points, ends, starts, queries]), axis=0)
     height = 2.5 * float(extent[1] / extent[0]) + 0.3
-    size = (2.6 * len(ends) + 0.3, (1 + len(layers)) * height + 0.4)
-    figure, body = new_page(*size, [*captions, _PLANE_CAPTION])
-    body.suptitle(moved.title, x=0.01, ha="left", fontsize=11.5, weight="bold", color=INK)
-    grid = body.subplots(1 + len(layers), len(ends), squeeze=False, sharex=True, sharey=True)
+    figure, body = new_page(2.6 * len(ends) + 0.3, len(headings) * height + 0.4, [*captions, _PLANE_CAPTION])
+    body.suptitle(title, x=0.01, ha="left", fontsize=11.5, weight="bold", color=INK)
+    grid = body.subplots(len(headings), len(ends), squeeze=False, sharex=True, sharey=True)
     for place, key in enumerate(moved.chosen):
         own = _percent(float(history.own_class_shares()[0][:, key].sum()))
-        _draw_points(grid[0, place], points, dataset.train.labels, history.shares[:, key], ends[place], starts[place])
-        title = f"key {key}: {names[history.classes[key]]}, own class {own}"
-        grid[0, place].set_title(title, fontsize=8.5, color=INK, pad=3)
-        for axes, attention in zip(grid[1:, place], layers.values(), strict=True):
-            _draw_points(axes, points, dataset.train.labels, attention[place], queries[place])
+        _draw_points(grid[0, place], points, labels, history.shares[:, key], ends[place], starts[place])
+        own_class = names[history.classes[key]]
+        grid[0, place].set_title(f"key {key}: {own_class}, own class {own}", fontsize=8.5, color=INK, pad=3)
+        for axes, weights in zip(grid[1:, place], attention.layers.values(), strict=True):
+            _draw_points(axes, points, labels, weights[place], queries[place])
             name = names[dataset.test.labels[moved.typical[place]]]
             axes.set_title(f"test point of class {name}", fontsize=8.5, color=INK, pad=3)
-    for axes, name in zip(
-        grid[:, 0], ("what moved the key", *(f"attention of {name}" for name in layers)), strict=True
-    ):
-        axes.set_ylabel(name, fontsize=9, color=QUIET)
+    for axes, heading in zip(grid[:, 0], headings, strict=True):
+        axes.set_ylabel(heading, fontsize=9, color=QUIET)
     return figure
 
 

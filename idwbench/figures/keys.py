@@ -4,39 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
-from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
-from idwbench.figures.runs import Model, first_section, runs_of_kind, stored_models
-from idwbench.figures.style import Drawing, class_colour
+from idwbench.figures.runs import Model, Selection
+from idwbench.figures.style import class_colour
 from idwbench.figures.tiles import SCALE_CAPTION, Picture, Tile, TileGrid, Words, draw_tile_grids
-from idwbench.report.labels import count_label, value_label
 from idwbench.report.summaries import Section
 from idwbench.results.records import StoredRun
 from idwbench.runs.datasets import dataset_label
 
-if TYPE_CHECKING:
-    from idwbench.results.store import Results
-
-__all__ = [
-    "KeysPanel",
-    "check_images",
-    "draw_keys",
-    "image_models",
-    "key_order",
-    "keys_are_points",
-    "keys_figure",
-    "model_title",
-    "nearest_label",
-]
+__all__ = ["KeysPanel", "check_images", "draw_keys", "image_models", "key_order", "keys_figure"]
 
 
 @dataclass(frozen=True)
@@ -48,44 +30,41 @@ class KeysPanel:
     values: NDArray[np.floating]
 
 
-def keys_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+def keys_figure(selection: Selection) -> Figure:
     """The keys of each method for the lowest seed as images, sorted by class (the paper's Figure 4).
 
     Raises:
         ConfigError: no complete run, or the inputs are not images of classes.
     """
-    section, dataset, models, left_out = image_models(store, runs, data_dir)
+    section, dataset, models = image_models(selection)
     panels = []
     for model in models:
-        keys = dataset.scaling.invert(model.keys) if keys_are_points(model) else model.keys
-        panels.append(KeysPanel(model_title(section, model), keys, model.values))
-    figure = draw_keys(panels, check_images(dataset), dataset.class_names, source=section.title)
-    return Drawing(figure, tuple(left_out))
+        keys = dataset.scaling.invert(model.keys) if model.has_points else model.keys
+        panels.append(KeysPanel(model.title(section.metric), keys, model.values))
+    return draw_keys(panels, check_images(dataset), dataset.class_names, source=section.title)
 
 
-def image_models(
-    store: Results, runs: Sequence[StoredRun], data_dir: Path | None
-) -> tuple[Section, Dataset, list[Model], list[str]]:
-    """Return the first section, its data set, its models, and what is left out.
+def image_models(selection: Selection) -> tuple[Section, Dataset, list[Model]]:
+    """Return the first section, its data set, and its models.
 
     They are prototype networks, or without any the baselines that have keys: k-means, class means, ….
 
     Raises:
         ConfigError: no complete run, or the inputs are not images of classes.
     """
-    baselines = [run for run in runs if run.config.model.kind == "baseline" or _has_class_means(run)]
-    is_of_networks = any(run.config.model.kind == "prototypes" for run in runs)
-    if is_of_networks or not any(run.state == "complete" for run in baselines):
-        baselines = runs_of_kind(runs)
-    section, left_out = first_section(runs, baselines)
-    models, unusable = stored_models(store, section)
-    dataset = load_dataset(section.dataset_config, data_dir)
+    chosen = [run for run in selection.runs if _is_baseline(run)]
+    has_networks = any(run.config.model.kind == "prototypes" for run in selection.runs)
+    if has_networks or not any(run.state == "complete" for run in chosen):
+        chosen = selection.of_kind()
+    section = selection.first_section(chosen)
+    models, dataset = selection.models(section), selection.dataset(section.dataset_config)
     check_images(dataset)
-    return section, dataset, models, [*left_out, *unusable]
+    return section, dataset, models
 
 
-def _has_class_means(run: StoredRun) -> bool:
-    return run.config.model.kind == "scikit_learn" and run.config.model.method == "nearest_centroid"
+def _is_baseline(run: StoredRun) -> bool:
+    model = run.config.model
+    return model.kind == "baseline" or (model.kind == "scikit_learn" and model.method == "nearest_centroid")
 
 
 def check_images(dataset: Dataset) -> tuple[int, int]:
@@ -96,33 +75,9 @@ def check_images(dataset: Dataset) -> tuple[int, int]:
     return dataset.image_shape
 
 
-def keys_are_points(model: Model) -> bool:
-    """Return whether the keys are points among the inputs; those of dot products are directions, without units."""
-    if model.row.model.kind in ("baseline", "scikit_learn"):
-        return True
-    return get_method(model.row.model.method).initialisation != "kaiming"
-
-
-def model_title(section: Section, model: Model) -> str:
-    """Return method, parameters, seed and the test metric over seeds: ``idw · p=2, ε=0.001 · seed 0 · …``."""
-    config, test = model.row.model, model.row.statistics.get("test")
-    prototypes = count_label(config.prototypes or len(model.keys), "prototype")
-    parameters = "" if config.kind == "baseline" else config.parameters_label  # all say "nearest key"
-    words = [config.method, parameters, prototypes, f"seed {model.run.config.seed}"]
-    own = value_label(section.metric, model.run.metric(section.metric) or 0.0)
-    over = f" ({value_label(section.metric, test.mean, test.std)}, n={test.n})" if test and test.n > 1 else ""
-    return " · ".join(word for word in [*words, f"test accuracy {own} %{over}"] if word)
-
-
 def key_order(values: NDArray[np.floating]) -> NDArray[np.intp]:
     """Return the indices of prototypes sorted by the argmax of their values (stable)."""
     return np.argsort(np.argmax(values, axis=1), kind="stable")
-
-
-def nearest_label(distance: NDArray[np.floating], agrees: NDArray[np.bool_], rows: NDArray[np.integer]) -> str:
-    """Return the mean distance of keys to their nearest training `rows`, and how many of the labels agree."""
-    images = f"{len(np.unique(rows))} different images"
-    return f"mean distance {distance.mean():.3g}, label agrees for {agrees.sum()} of {len(rows)} keys; {images}"
 
 
 def draw_keys(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
 from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows, line_of_seeds
-from idwbench.figures.style import INK, QUIET, Drawing, class_colour, seeds_label
+from idwbench.figures.runs import Selection
+from idwbench.figures.style import INK, QUIET, class_colour, seeds_label
 from idwbench.report.labels import count_label
 from idwbench.report.lookups import (
     Capacities,
@@ -21,11 +21,7 @@ from idwbench.report.lookups import (
     lookup_runs,
     predicted_capacity,
 )
-from idwbench.results.records import StoredRun
 from idwbench.runs.kinds.hash_table import HashTableConfig
-
-if TYPE_CHECKING:
-    from idwbench.results.store import Results
 
 __all__ = ["capacity_figure", "recall_figure", "score_variance_figure", "weight_entropy_figure"]
 
@@ -36,7 +32,7 @@ _SPREAD = "mean ± sample standard deviation, within the range of the seeds"
 Reference = Callable[[LookupRuns, list[int], int], list[Line]]
 
 
-def recall_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+def recall_figure(selection: Selection) -> Figure:
     """Recall of lookups against the load, items/dimensions, over seeds; one panel for each number of dimensions.
 
     The data are those with the most sizes; models with softmax come first.
@@ -44,13 +40,16 @@ def recall_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | No
     Raises:
         ConfigError: no run on the data set lookup is complete.
     """
-    models = _lookups(runs)
+    models = _lookups(selection)
     sizes = Counter(each.data for each in models for _ in each.runs)
     data = max(sizes, key=lambda name: sizes[name])
-    models, more = _first([each for each in models if each.data == data])
+    selection.leave_out(*(name for name in sizes if name != data))
+    models, n_others = _first([each for each in models if each.data == data])
+    selection.leave_out(count_label(n_others, "other model") if n_others else "")
     dimensions = sorted({d for each in models for d in each.dimensions})
     shown = dimensions[:: -(-len(dimensions) // _MOST_PANELS)]
     omitted = ", ".join(str(d) for d in dimensions if d not in shown)
+    selection.leave_out(f"dimensions {omitted}" if omitted else "")
     panels = [
         Panel(
             f"{d} dimensions",
@@ -63,20 +62,18 @@ def recall_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | No
         for d in shown
     ]
     x, y = Axis("load: items / dimensions", base=2), Axis("recall in %", percent=True)
-    left_out = [*_not_drawn(name for name in sizes if name != data), *more]
-    left_out += _not_drawn([f"dimensions {omitted}"] * bool(omitted))
-    return _drawing(panels, x, y, [f"line: mean over {_seeds(models)}; band: {_SPREAD}", data], left_out)
+    return _draw(panels, x, y, [f"line: mean over {_seeds(models)}; band: {_SPREAD}", data])
 
 
-def capacity_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+def capacity_figure(selection: Selection) -> Figure:
     """Items at 99 % recall against dimensions, for every seed, with the fitted laws; a panel for each other setting.
 
     Raises:
         ConfigError: no run on the data set lookup is complete, or all seeds are below or above the items that were run.
     """
-    models = _lookups(runs)
+    models = _lookups(selection)
     labels = _labels(_first(models)[0])
-    capacities = [each for each in lookup_capacities(runs) if each.of.label in labels]
+    capacities = [each for each in lookup_capacities(selection.runs) if each.of.label in labels]
     data = list(dict.fromkeys(each.of.data for each in capacities))
     alone = len(data) == 1
     panels = []
@@ -91,9 +88,9 @@ def capacity_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | 
         "line: least squares through the logarithms of all seeds; "
         "not shown: dimensions at which a seed is below or above the items that were run"
     )
-    left_out = _not_drawn([*(label for label in _labels(models) if label not in labels), *data[_MOST_PANELS:]])
+    selection.leave_out(*(label for label in _labels(models) if label not in labels), *data[_MOST_PANELS:])
     x, y = Axis("dimensions d"), Axis("capacity: items at 99 % recall", base=10)
-    return _drawing(panels, x, y, [caption, data[0] if alone else ""], left_out)
+    return _draw(panels, x, y, [caption, data[0] if alone else ""])
 
 
 def _capacity_lines(each: Capacities, place: int, *, with_law: bool) -> list[Line]:
@@ -113,19 +110,19 @@ def _capacity_lines(each: Capacities, place: int, *, with_law: bool) -> list[Lin
     return [points, Line("", class_colour(place), "-", d, predicted_capacity(each.fit, d)[np.newaxis])]
 
 
-def weight_entropy_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+def weight_entropy_figure(selection: Selection) -> Figure:
     """Entropy of softmax weights against dimensions, over seeds, beside that of equal weights.
 
     Raises:
         ConfigError: no run of a hash table with softmax and without projections is complete.
     """
-    chosen = [each for each in _tables(runs) if getattr(each.model, "weighting", "") == "softmax"]
-    panels, items, left_out = _against_dimensions(chosen, "weight_entropy", _uniform)
+    chosen = [each for each in _tables(selection) if getattr(each.model, "weighting", "") == "softmax"]
+    panels, items = _against_dimensions(selection, chosen, "weight_entropy", _uniform)
     caption = [f"line: mean over {_seeds(chosen)}; band: {_SPREAD}", f"{items} items"]
-    return _drawing(panels, _DIMENSIONS, Axis("entropy of the weights in nats"), caption, left_out)
+    return _draw(panels, _DIMENSIONS, Axis("entropy of the weights in nats"), caption)
 
 
-def score_variance_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+def score_variance_figure(selection: Selection) -> Figure:
     """Variance of q·k against dimensions, over seeds, with and without 1/√d, beside the theory.
 
     For independent q and k with equal means μ in each dimension and variances σ_q² = σ² + noise² and σ_k² = σ² the
@@ -134,21 +131,22 @@ def score_variance_figure(store: Results, runs: Sequence[StoredRun], data_dir: P
     Raises:
         ConfigError: no run of a hash table with the inner product, unscaled or scaled by 1/√d, is complete.
     """
-    scaled = [(getattr(each.model, "scaling", "none"), each) for each in _tables(runs)]
+    scaled = [(getattr(each.model, "scaling", "none"), each) for each in _tables(selection)]
     products = [(scaling, each) for scaling, each in scaled if each.model.method == "inner_product"]
     first = {scaling: each.model for scaling, each in reversed(products) if scaling != "qk_norm"}
     chosen = [each for scaling, each in products if each.model == first.get(scaling)]
-    panels, items, left_out = _against_dimensions(chosen, "score_variance", _theory, markers=True)
+    panels, items = _against_dimensions(selection, chosen, "score_variance", _theory, markers=True)
     caption = [f"point: mean over {_seeds(chosen)}; bar: {_SPREAD}", f"{items} items"]
-    return _drawing(panels, _DIMENSIONS, Axis("variance of q·k", base=10), caption, left_out)
+    return _draw(panels, _DIMENSIONS, Axis("variance of q·k", base=10), caption)
 
 
 def _against_dimensions(
-    chosen: Sequence[LookupRuns], metric: str, reference: Reference, *, markers: bool = False
-) -> tuple[list[Panel], int, list[str]]:
-    """Return a panel for each other setting of data, the most frequent number of items, and what is left out.
+    selection: Selection, chosen: Sequence[LookupRuns], metric: str, reference: Reference, *, markers: bool = False
+) -> tuple[list[Panel], int]:
+    """Return a panel for each other setting of data, and the most frequent number of items.
 
     Args:
+        selection: What is left out is added to it.
         chosen: The models.
         metric: What is drawn at that number of items.
         reference: A function from a model, dimensions and items to the lines of the theory.
@@ -169,13 +167,14 @@ def _against_dimensions(
         lines = reference(models[0], dimensions, items)
         for each in models:
             values: dict[float, dict[int, float]] = {
-                d: each.values(metric, d, items) for d in dimensions if (d, items) in each.runs
+                d: each.values(metric, d, items) for d in each.dimensions if (d, items) in each.runs
             }
-            if values := {d: by_seed for d, by_seed in values.items() if by_seed}:
+            if any(values.values()):
                 lines.append(_line(each, labels.index(each.label), values, markers=markers))
         panels.append(Panel(name, lines))
-    left_out = _not_drawn([*labels[_MOST_LINES:], *data[_MOST_PANELS:]])
-    return panels, items, left_out + _not_drawn([f"other numbers of items than {items}"] * (len(sizes) > 1))
+    selection.leave_out(*labels[_MOST_LINES:], *data[_MOST_PANELS:])
+    selection.leave_out(f"other numbers of items than {items}" if len(sizes) > 1 else "")
+    return panels, items
 
 
 def _uniform(model: LookupRuns, dimensions: list[int], items: int) -> list[Line]:
@@ -194,29 +193,30 @@ def _theory(model: LookupRuns, dimensions: list[int], items: int) -> list[Line]:
     ]
 
 
-def _drawing(panels: Sequence[Panel], x: Axis, y: Axis, caption: Sequence[str], left_out: Sequence[str]) -> Drawing:
+def _draw(panels: Sequence[Panel], x: Axis, y: Axis, caption: Sequence[str]) -> Figure:
     """Return the panels in rows of three, with the same axes."""
     rows = [PanelRow("", y, panels[start : start + _COLUMNS]) for start in range(0, len(panels), _COLUMNS)]
-    return Drawing(draw_rows(rows, x, caption, shared=True), tuple(left_out))
+    return draw_rows(rows, x, caption, shared=True)
 
 
 def _line(each: LookupRuns, place: int, values: Mapping[float, Mapping[int, float]], *, markers: bool = False) -> Line:
-    """Return the line of a model for values by x and seed; `place` is its colour and dash."""
+    """Return the line of a model for values by x and seed, where it has any; `place` is its colour and dash."""
     dash = "none" if markers else DASHES[place // 5 % len(DASHES)]
-    return line_of_seeds(each.label, class_colour(place), dash, values, markers=markers)
+    measured = {x: by_seed for x, by_seed in values.items() if by_seed}
+    return line_of_seeds(each.label, class_colour(place), dash, measured, markers=markers)
 
 
-def _lookups(runs: Sequence[StoredRun]) -> list[LookupRuns]:
+def _lookups(selection: Selection) -> list[LookupRuns]:
     """Return `lookup_runs`; an error is about the figure."""
     try:
-        return lookup_runs(runs)
+        return lookup_runs(selection.runs)
     except ConfigError as error:
         raise error.at("figure") from None
 
 
-def _tables(runs: Sequence[StoredRun]) -> list[LookupRuns]:
+def _tables(selection: Selection) -> list[LookupRuns]:
     """Return the hash tables without projections."""
-    models = _lookups(runs)
+    models = _lookups(selection)
     return [each for each in models if isinstance(each.model, HashTableConfig) and each.model.projections == "none"]
 
 
@@ -224,17 +224,11 @@ def _labels(models: Sequence[LookupRuns]) -> list[str]:
     return list(dict.fromkeys(each.label for each in models))
 
 
-def _first(models: list[LookupRuns]) -> tuple[list[LookupRuns], list[str]]:
-    """Return the models that are drawn, at most `_MOST_LINES`, those with softmax first."""
+def _first(models: list[LookupRuns]) -> tuple[list[LookupRuns], int]:
+    """Return the models of `_MOST_LINES` labels, those with softmax first, and the number of other labels."""
     models = sorted(models, key=lambda each: getattr(each.model, "weighting", "") != "softmax")
     labels = _labels(models)
-    shown = [each for each in models if each.label in labels[:_MOST_LINES]]
-    n = len(labels) - _MOST_LINES
-    return shown, _not_drawn([count_label(n, "other model")] if n > 0 else [])
-
-
-def _not_drawn(items: Iterable[str]) -> list[str]:
-    return [f"not drawn: {item}" for item in items]
+    return [each for each in models if each.label in labels[:_MOST_LINES]], len(labels[_MOST_LINES:])
 
 
 def _seeds(models: Sequence[LookupRuns]) -> str:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from idwbench.data.loading import load_dataset
 from idwbench.figures.plane import (
     PlanePicture,
     RowLabel,
@@ -19,20 +15,16 @@ from idwbench.figures.plane import (
     plane_data,
     plane_picture,
 )
-from idwbench.figures.runs import first_section, runs_of_kind, stored_models
-from idwbench.figures.style import INK, QUIET, Drawing, percent_label, seeds_label
+from idwbench.figures.runs import Selection
+from idwbench.figures.style import INK, QUIET, percent_label, seeds_label
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic
-from idwbench.results.records import StoredRun
-
-if TYPE_CHECKING:
-    from idwbench.results.store import Results
 
 __all__ = ["moons_figure"]
 
 
-def moons_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+def moons_figure(selection: Selection) -> Figure:
     """Data, predictions and keys for the lowest seed, and mean accuracies over all seeds (the paper's Figure 2).
 
     There is a row for each method with its parameters, and a column for each number of prototypes.
@@ -40,9 +32,8 @@ def moons_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | Non
     Raises:
         ConfigError: no complete run, or the data does not have two classes in two dimensions.
     """
-    section, left_out = first_section(runs, runs_of_kind(runs))
-    models, unusable = stored_models(store, section)
-    data = plane_data(load_dataset(section.dataset_config, data_dir))
+    section = selection.first_section(selection.of_kind())
+    models, data = selection.models(section), plane_data(selection.dataset(section.dataset_config))
     panels: dict[tuple[tuple[str, str], int], tuple[Row, PlanePicture]] = {}
     for model in models:
         config = model.row.model
@@ -60,7 +51,7 @@ def moons_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | Non
         axes.set_title(f"test {percent_label(test)}", loc="right", fontsize=9.5, color=INK, weight=weight, pad=3.5)
 
     caption = _caption({row.n for row, _ in panels.values()}, has_best=len(rows) > 1, is_tested=section.is_tested)
-    figure = draw_plane_grid(
+    return draw_plane_grid(
         panels,
         rows,
         {n: count_label(n, "prototype") for n in sorted({n for _, n in panels})},
@@ -71,7 +62,6 @@ def moons_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | Non
         widest=4.2,
         title=0.3,
     )
-    return Drawing(figure, (*left_out, *unusable))
 
 
 def _caption(counts: set[int], *, has_best: bool, is_tested: bool) -> str:

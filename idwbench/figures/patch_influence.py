@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -27,14 +25,11 @@ from idwbench.figures.lines import (
     line_spread,
 )
 from idwbench.figures.patches import KIND
-from idwbench.figures.style import Drawing, class_colour, draw_legend, new_page, seeds_label
+from idwbench.figures.runs import Selection
+from idwbench.figures.style import class_colour, draw_legend, new_page, seeds_label
 from idwbench.report.labels import count_label
 from idwbench.report.summaries import summarise
 from idwbench.results.records import StoredRun
-from idwbench.runs.datasets import dataset_identity
-
-if TYPE_CHECKING:
-    from idwbench.results.store import Results
 
 __all__ = ["patch_influence_figure"]
 
@@ -43,10 +38,11 @@ _SIZES = ("exact η", "logit margin 1", "authors' η")
 _EXACT = 0
 
 Setting = tuple[int, float]  # prototypes, epsilon
+Studies = Mapping[Setting, Sequence[StoredRun]]
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def patch_influence_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+def patch_influence_figure(selection: Selection) -> Figure:
     """The change of class probabilities against the distance from a patch, and calibration after many patches.
 
     The first panel shows the exact η for several settings; the others the sizes of η for one setting.
@@ -54,69 +50,63 @@ def patch_influence_figure(store: Results, runs: Sequence[StoredRun], data_dir: 
     Raises:
         ConfigError: no complete patch study.
     """
-    studies, left_out = _studies(runs)
-    default = _default_setting(studies)
-    shown, varied = _varied(studies, default)
-    arrays = {setting: [store.load_arrays(run.run_key) for run in studies[setting]] for setting in shown}
-    others = [setting for setting in shown if setting != default]
-    settings = []
-    for setting in shown:
-        label = f"ε = {setting[1]:g}" if varied == "ε" else count_label(setting[0], "prototype")
-        # The default setting looks like the exact η in the other panels.
-        place = others.index(setting) if setting in others else None
-        colour = class_colour(0 if place is None else len(_SIZES) + place)
-        dash = DASHES[0 if place is None else 1 + place % (len(DASHES) - 1)]
-        settings.append(_influence(arrays[setting], _EXACT, label, colour, dash))
-    omitted = [
-        f"{count_label(n, 'prototype')} with ε={epsilon:g}" for n, epsilon in studies if (n, epsilon) not in shown
-    ]
-    left_out += [f"not drawn: patch studies of {', '.join(omitted)}"] if omitted else []
-    first, chosen = studies[default][0], arrays[default]
-    styles = [(label, class_colour(size), DASHES[size]) for size, label in enumerate(_SIZES)]
-    sizes = [_influence(chosen, size, *style) for size, style in enumerate(styles)]
-    calibration = [_calibration(chosen, size, *style) for size, style in enumerate(styles)]
+    studies = _studies(selection)
+    default, shown, varied = _chosen(studies)
+    omitted = ", ".join(f"{count_label(n, 'prototype')} with ε={ε:g}" for n, ε in studies if (n, ε) not in shown)
+    selection.leave_out(f"patch studies of {omitted}" if omitted else "")
+    arrays = {one: [selection.store.load_arrays(run.run_key) for run in studies[one]] for one in shown}
+    # The default setting looks like the exact η in the other panels.
+    styles = {default: (class_colour(0), DASHES[0])}
+    for place, one in enumerate(one for one in shown if one != default):
+        styles[one] = (class_colour(len(_SIZES) + place), DASHES[1 + place % (len(DASHES) - 1)])
+    labels = {one: f"ε = {one[1]:g}" if varied == "ε" else count_label(one[0], "prototype") for one in shown}
+    settings = [_influence(arrays[one], _EXACT, labels[one], *styles[one]) for one in shown]
+    by_size = [(size, label, class_colour(size), DASHES[size]) for size, label in enumerate(_SIZES)]
+    sizes = [_influence(arrays[default], *one) for one in by_size]
+    calibration = [_calibration(arrays[default], *one) for one in by_size]
+    first = studies[default][0]
     source = f"{first.config.model.label} · {summarise([first])[0].title}"
-    caption = [*_caption([*settings, *sizes], calibration[0]), *_notes(chosen), source]
-    return Drawing(_draw(settings, sizes, calibration, varied, caption), tuple(left_out))
+    caption = [*_caption([*settings, *sizes], calibration[0]), *_notes(arrays[default]), source]
+    return _draw(settings, sizes, calibration, varied, caption)
 
 
-def _studies(runs: Sequence[StoredRun]) -> tuple[dict[Setting, list[StoredRun]], list[str]]:
-    """Return the complete studies by setting, of which all else is equal and most are stored, and what is left out."""
-    complete = [run for run in runs if run.config.model.kind == KIND and run.state == "complete"]
+def _studies(selection: Selection) -> Studies:
+    """Return the complete studies by setting, of which all else is equal and most are stored."""
+    complete = [run for run in selection.runs if run.config.model.kind == KIND and run.state == "complete"]
     if not complete:
         hint = "run the sweep paper_patches_two_moons or paper_patches_mnist"
         raise ConfigError(f"no complete run of kind '{KIND}'", location=("figure",), hint=hint)
-    groups: dict[str, list[StoredRun]] = defaultdict(list)
+    groups: dict[tuple[str, ...], dict[Setting, list[StoredRun]]] = defaultdict(lambda: defaultdict(list))
     for run in complete:
-        config, model = run.config, run.config.model.model_dump(exclude={"prototypes"})
-        del model["parameters"]["epsilon"]
-        data = f"{dataset_identity(config.dataset)}{config.protocol.model_dump_json()}"
-        groups[data + json.dumps(model, sort_keys=True)].append(run)
-    chosen = max(groups.values(), key=len)
-    studies: dict[Setting, list[StoredRun]] = defaultdict(list)
-    for run in chosen:
-        model_config = run.config.model
-        studies[model_config.prototypes, float(model_config.parameters["epsilon"] or 0)].append(run)
-    others = len(complete) - len(chosen)
-    return dict(sorted(studies.items())), [f"not drawn: {others} other patch studies"] if others else []
+        config, model = run.config, run.config.model
+        others = model.model_dump_json(exclude={"prototypes": True, "parameters": {"epsilon"}})
+        setting = (model.prototypes, float(model.parameters["epsilon"]))
+        groups[config.dataset.identity("path"), config.protocol.identity(), others][setting].append(run)
+    counts = {key: sum(map(len, group.values())) for key, group in groups.items()}
+    largest = max(counts, key=lambda key: counts[key])
+    if n_others := len(complete) - counts[largest]:
+        selection.leave_out(f"{n_others} other patch studies")
+    return dict(sorted(groups[largest].items()))
 
 
-def _default_setting(studies: Mapping[Setting, Sequence[StoredRun]]) -> Setting:
-    """Return the setting that differs from the most others in one number alone, at best that of the default ε."""
-    others = {one: sum(one[0] == other[0] or one[1] == other[1] for other in studies) for one in studies}
-    central = [setting for setting, n in others.items() if n == max(others.values())]
+def _chosen(studies: Studies) -> tuple[Setting, list[Setting], str]:
+    """Return a default setting, the settings that differ from it in one number alone, and the name of that number.
+
+    The default shares a number with the most others, and its ε is at best that of the method. The number is ε if it
+    varies.
+    """
     method = get_method(next(iter(studies.values()))[0].config.model.method)
-    usual = math.log(float(method.resolve({})["epsilon"] or 0))
-    epsilon = min((epsilon for _, epsilon in central), key=lambda epsilon: abs(math.log(epsilon) - usual))
-    counts = [prototypes for prototypes, own in central if own == epsilon]
-    return counts[len(counts) // 2], epsilon
+    usual = math.log(float(method.resolve({})["epsilon"]))
 
+    def order(one: Setting) -> tuple[int, float]:
+        n_related = sum(one[0] == other[0] or one[1] == other[1] for other in studies)
+        return -n_related, abs(math.log(one[1]) - usual)
 
-def _varied(studies: Mapping[Setting, Sequence[StoredRun]], default: Setting) -> tuple[list[Setting], str]:
-    """Return the settings that differ from the default in ε, or in prototypes if none does, and the name of these."""
+    central = [setting for setting in studies if order(setting) == min(map(order, studies))]
+    default = central[len(central) // 2]
     epsilons = [setting for setting in studies if setting[0] == default[0]]
     counts = [setting for setting in studies if setting[1] == default[1]]
-    return (counts, "prototypes") if len(epsilons) == 1 and len(counts) > 1 else (epsilons, "ε")
+    return (default, counts, "prototypes") if len(epsilons) == 1 < len(counts) else (default, epsilons, "ε")
 
 
 def _influence(studies: Sequence[Arrays], size: int, label: str, colour: str, dash: Any) -> Line:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +13,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, ResultsError
 from idwbench.figures.plane import (
     PlaneData,
@@ -30,15 +28,12 @@ from idwbench.figures.plane import (
     plane_data,
     plane_picture,
 )
-from idwbench.figures.style import INK, PAPER, QUIET, Drawing, class_colour, percent_label, seeds_label
+from idwbench.figures.runs import Selection
+from idwbench.figures.style import INK, PAPER, QUIET, class_colour, percent_label, seeds_label
 from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic, statistic
 from idwbench.report.summaries import summarise
 from idwbench.results.records import StoredRun
-from idwbench.runs.datasets import dataset_identity
-
-if TYPE_CHECKING:
-    from idwbench.results.store import Results
 
 __all__ = ["KIND", "PatchPanel", "PatchPicture", "collect_patches", "draw_patch", "draw_patches", "patches_figure"]
 
@@ -84,45 +79,40 @@ class PatchPanel:
     picture: PatchPicture | None
 
 
-def patches_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+def patches_figure(selection: Selection) -> Figure:
     """The special cases before and after their patch, with train and test accuracy (the paper's Figures 3 and 6).
 
     Raises:
         ConfigError: no complete patch study, or its data does not have two classes in two dimensions.
     """
-    panels, data, source, left_out = collect_patches(store, runs, data_dir)
-    return Drawing(draw_patches(panels, data, source), left_out)
+    return draw_patches(*collect_patches(selection))
 
 
-def collect_patches(
-    store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None
-) -> tuple[list[PatchPanel], PlaneData, str, tuple[str, ...]]:
-    """Return the panels of the figure, their data, the model with data set and protocol, and what is left out.
+def collect_patches(selection: Selection) -> tuple[list[PatchPanel], PlaneData, str]:
+    """Return the panels of the figure, their data, and the model with data set and protocol.
 
     Raises:
         ConfigError: no complete patch study, or its data does not have two classes in two dimensions.
     """
-    studies, source, left_out = _first_setting(runs)
-    data = plane_data(load_dataset(studies[0].config.dataset, data_dir))
+    studies, source = _first_setting(selection)
+    data = plane_data(selection.dataset(studies[0].config.dataset))
     by_prototypes: dict[int, list[Study]] = defaultdict(list)
     for run in studies:
-        by_prototypes[run.config.model.prototypes].append((run, store.load_arrays(run.run_key)))
-    panels = [
-        _panel(store, by_prototypes[prototypes], case, data)
-        for case in range(len(next(iter(by_prototypes.values()))[0][1]["labels"]))
-        for prototypes in sorted(by_prototypes)
-    ]
-    return panels, data, source, left_out
+        by_prototypes[run.config.model.prototypes].append((run, selection.store.load_arrays(run.run_key)))
+    n_cases = len(next(iter(by_prototypes.values()))[0][1]["labels"])
+    counts = sorted(by_prototypes)
+    panels = [_panel(selection, by_prototypes[n], case, data) for case in range(n_cases) for n in counts]
+    return panels, data, source
 
 
-def _first_setting(runs: Sequence[StoredRun]) -> tuple[list[StoredRun], str, tuple[str, ...]]:
-    """Return the complete studies of the first data set, protocol and parameters, by seed, and what is left out."""
-    complete = [run for run in runs if run.config.model.kind == KIND and run.state == "complete"]
+def _first_setting(selection: Selection) -> tuple[list[StoredRun], str]:
+    """Return the complete studies of the first data set, protocol and parameters, by seed."""
+    complete = [run for run in selection.runs if run.config.model.kind == KIND and run.state == "complete"]
     groups: dict[tuple[str, ...], list[StoredRun]] = defaultdict(list)
     for run in complete:
         config, model = run.config, run.config.model
         if getattr(model, "cases", "") == "special":
-            data = (dataset_identity(config.dataset), config.protocol.model_dump_json())
+            data = (config.dataset.identity("path"), config.protocol.identity())
             groups[model.method, model.parameters_label, *data].append(run)
     if not groups:
         problem = f"no complete run of kind '{KIND}' with cases 'special'"
@@ -130,11 +120,12 @@ def _first_setting(runs: Sequence[StoredRun]) -> tuple[list[StoredRun], str, tup
     (method, setting, *_), chosen = next(iter(groups.items()))
     chosen.sort(key=lambda run: run.config.seed)
     source = " · ".join(filter(None, (method, setting, summarise(chosen[:1])[0].title)))
-    left_out = len(complete) - len(chosen)
-    return chosen, source, (f"not drawn: {left_out} other patch studies (drawn: {source})",) if left_out else ()
+    if others := len(complete) - len(chosen):
+        selection.leave_out(f"{others} other patch studies (drawn: {source})")
+    return chosen, source
 
 
-def _panel(store: Results, studies: Sequence[Study], case: int, data: PlaneData) -> PatchPanel:
+def _panel(selection: Selection, studies: Sequence[Study], case: int, data: PlaneData) -> PatchPanel:
     first = studies[0][1]
     patched = [(run, arrays) for run, arrays in studies if np.isfinite(arrays["eta"][_EXACT, case])]
     chosen = patched or studies
@@ -147,7 +138,7 @@ def _panel(store: Results, studies: Sequence[Study], case: int, data: PlaneData)
         n_patched=len(patched),
         train=_accuracies(chosen, "train", case),
         test=_accuracies(chosen, "test", case),
-        picture=_picture(store, *chosen[0], case, data),
+        picture=_picture(selection, *chosen[0], case, data),
     )
 
 
@@ -158,12 +149,11 @@ def _accuracies(studies: Sequence[Study], split: str, case: int) -> tuple[Statis
     return before or Statistic(np.nan, None, {}), after or Statistic(np.nan, None, {})
 
 
-def _picture(store: Results, run: StoredRun, study: Arrays, case: int, data: PlaneData) -> PatchPicture | None:
-    required = run.config.required
+def _picture(selection: Selection, run: StoredRun, study: Arrays, case: int, data: PlaneData) -> PatchPicture | None:
+    assert run.config.required is not None
     try:
-        trained = store.load_arrays("" if required is None else required.run_key)
-        keys, values = (np.asarray(trained[name], np.float32) for name in ("keys", "values"))
-    except (ResultsError, KeyError):
+        keys, values = selection.arrays(run.config.required.run_key)
+    except ResultsError:
         return None
     before = plane_picture(run.config.model, keys, values, data)
     if not np.isfinite(eta := study["eta"][_EXACT, case]):

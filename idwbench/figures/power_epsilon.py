@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
 from idwbench.figures.plane import (
     PlanePicture,
@@ -24,16 +20,12 @@ from idwbench.figures.plane import (
     plane_data,
     plane_picture,
 )
-from idwbench.figures.runs import first_run, first_section, runs_of_kind
-from idwbench.figures.style import INK, Drawing, percent_label, seeds_label
+from idwbench.figures.runs import Selection, first_run
+from idwbench.figures.style import INK, percent_label, seeds_label
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
 from idwbench.report.summaries import Section
-from idwbench.results.records import StoredRun
 from idwbench.runs.kinds.models import ModelConfig
-
-if TYPE_CHECKING:
-    from idwbench.results.store import Results
 
 __all__ = ["Grid", "absence_label", "collect_grid", "power_epsilon_figure"]
 
@@ -53,10 +45,9 @@ class Grid:
     section: Section
     source: str
     rows: dict[Place, Row]
-    left_out: tuple[str, ...]
 
 
-def power_epsilon_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+def power_epsilon_figure(selection: Selection) -> Figure:
     """Data, predictions and keys over power and epsilon, for the lowest seed (the paper's Figure 5).
 
     There is a row for each power, and a column for each epsilon.
@@ -64,13 +55,12 @@ def power_epsilon_figure(store: Results, runs: Sequence[StoredRun], data_dir: Pa
     Raises:
         ConfigError: fewer than two pairs of power and epsilon, or the data does not have two classes in two dimensions.
     """
-    grid = collect_grid(runs)
-    data = plane_data(load_dataset(grid.section.dataset_config, data_dir))
+    grid = collect_grid(selection)
+    data = plane_data(selection.dataset(grid.section.dataset_config))
     pictures: dict[Place, tuple[Row, PlanePicture | None]] = {}
     for place, row in grid.rows.items():
-        arrays = store.load_arrays(first_run(row).run_key) if row.n else {}
-        keys, values = (np.asarray(arrays.get(name, ()), np.float32) for name in ("keys", "values"))
-        pictures[place] = (row, plane_picture(row.model, keys, values, data, _GRID) if row.n else None)
+        arrays = selection.arrays(first_run(row).run_key) if row.n else None
+        pictures[place] = (row, plane_picture(row.model, *arrays, data, _GRID) if arrays else None)
 
     def draw(axes: Axes, panel: tuple[Row, PlanePicture | None]) -> None:
         row, picture = panel
@@ -86,7 +76,7 @@ def power_epsilon_figure(store: Results, runs: Sequence[StoredRun], data_dir: Pa
     powers, epsilons = (sorted({place[axis] for place in pictures}) for axis in (0, 1))
     counts = {row.statistics["test"].n for row in grid.rows.values() if "test" in row.statistics} - {1}
     over = f", mean ± std over {seeds_label(counts)}; pictures show the lowest seed" if counts else ""
-    figure = draw_plane_grid(
+    return draw_plane_grid(
         pictures,
         {power: RowLabel(f"p = {power:g}") for power in powers},
         {epsilon: f"ε = {epsilon:g}" for epsilon in epsilons},
@@ -97,16 +87,15 @@ def power_epsilon_figure(store: Results, runs: Sequence[StoredRun], data_dir: Pa
         widest=2.6,
         title=0.24,
     )
-    return Drawing(figure, grid.left_out)
 
 
-def collect_grid(runs: Sequence[StoredRun]) -> Grid:
+def collect_grid(selection: Selection) -> Grid:
     """Return the method and number of prototypes with the most pairs of power and epsilon in the first section.
 
     Raises:
         ConfigError: there are fewer than two pairs.
     """
-    section, left_out = first_section(runs, runs_of_kind(runs))
+    section = selection.first_section(selection.of_kind())
     groups: dict[str, dict[Place, Row]] = defaultdict(dict)
     for row in section.rows:
         power, epsilon = (row.model.parameters.get(name) for name in ("power", "epsilon"))
@@ -119,8 +108,8 @@ def collect_grid(runs: Sequence[StoredRun]) -> Grid:
         problem = "the figure needs runs of a method with at least two pairs of power and epsilon"
         raise ConfigError(problem, location=("figure",), hint="run the sweep paper_power_epsilon")
     if others := sum(row.n for row in section.rows) - sum(row.n for row in rows.values()):
-        left_out.append(f"not drawn: {count_label(others, 'run')} of other models (drawn: {label})")
-    return Grid(section, f"{label} · {section.title}", rows, tuple(left_out))
+        selection.leave_out(f"{count_label(others, 'run')} of other models (drawn: {label})")
+    return Grid(section, f"{label} · {section.title}", rows)
 
 
 def _label(model: ModelConfig) -> str:

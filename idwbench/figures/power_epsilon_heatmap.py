@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -15,14 +14,11 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from idwbench.figures.power_epsilon import absence_label, collect_grid
-from idwbench.figures.style import INK, PAPER, QUIET, Drawing, new_page
+from idwbench.figures.runs import Selection
+from idwbench.figures.style import INK, PAPER, QUIET, new_page
 from idwbench.report.frame import Row
 from idwbench.report.statistics import Statistic, statistic
-from idwbench.results.records import StoredRun
 from idwbench.runs.metrics import METRICS, headline_metric
-
-if TYPE_CHECKING:
-    from idwbench.results.store import Results
 
 __all__ = [
     "QUALITY",
@@ -72,30 +68,29 @@ class HeatMap:
     cells: Mapping[tuple[float, float], HeatCell]
 
 
-def power_epsilon_heatmap_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+def power_epsilon_heatmap_figure(selection: Selection) -> Figure:
     """The headline metric and the quality of prototypes over power and epsilon, mean ± std over seeds.
 
     Raises:
         ConfigError: fewer than two pairs of power and epsilon.
     """
-    maps, source, left_out = collect_heat_maps(runs)
-    return Drawing(draw_heat_maps(maps, source), left_out)
+    return draw_heat_maps(*collect_heat_maps(selection))
 
 
-def collect_heat_maps(runs: Sequence[StoredRun]) -> tuple[list[HeatMap], str, tuple[str, ...]]:
-    """Return a heat map for each metric, the model with its data set and protocol, and what is left out.
+def collect_heat_maps(selection: Selection) -> tuple[list[HeatMap], str]:
+    """Return a heat map for each metric, and the model with its data set and protocol.
 
     Raises:
         ConfigError: fewer than two pairs of power and epsilon.
     """
-    grid = collect_grid(runs)
+    grid = collect_grid(selection)
     headline = headline_metric(grid.section.dataset_config.task).name
     stored = {key for row in grid.rows.values() for run in row.complete for key in run.metrics}
     split = "holdout" if ("holdout", headline) in stored else "test"
     shown = [(split, headline), *(("train", name) for name in QUALITY if ("train", name) in stored)]
-    missing = [name for name in QUALITY if ("train", name) not in stored]
-    left_out = (f"not drawn: {', '.join(missing)}, which no run has",) if missing else ()
-    return [_heat_map(grid.rows, split, name) for split, name in shown], grid.source, (*grid.left_out, *left_out)
+    missing = ", ".join(name for name in QUALITY if ("train", name) not in stored)
+    selection.leave_out(f"{missing}, which no run has" if missing else "")
+    return [_heat_map(grid.rows, split, name) for split, name in shown], grid.source
 
 
 def _heat_map(rows: Mapping[tuple[float, float], Row], split: str, name: str) -> HeatMap:

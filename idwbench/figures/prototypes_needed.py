@@ -5,32 +5,29 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
 from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_rows, line_of_seeds, line_spread
-from idwbench.figures.runs import runs_of_kind, select_sections
-from idwbench.figures.style import QUIET, Drawing, method_colour, seeds_label
+from idwbench.figures.runs import Selection
+from idwbench.figures.style import QUIET, method_colour, seeds_label
 from idwbench.report.frame import Row, rows, run_table
 from idwbench.report.labels import metric_label
 from idwbench.report.leaderboard import best_by_validation
 from idwbench.report.settings import constants_title, method_order, varying_settings
 from idwbench.report.statistics import Statistic
-from idwbench.results.records import StoredRun
+from idwbench.report.summaries import summarise
 from idwbench.runs.kinds.models import ModelConfig
 from idwbench.runs.metrics import headline_metric
 from idwbench.runs.protocol import Protocol
-
-if TYPE_CHECKING:
-    from idwbench.results.store import Results
 
 __all__ = ["prototypes_needed_figure"]
 
 _OF_KERNELS = ("method", "bandwidth", "power", "epsilon")
 
 
-def prototypes_needed_figure(store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Drawing:
+def prototypes_needed_figure(selection: Selection) -> Figure:
     """The headline metric against the number of learned prototypes, beside kernel regression on all training data.
 
     Settings of the protocol, and the kernel with its parameters, are those with the best mean metric on the validation
@@ -39,9 +36,10 @@ def prototypes_needed_figure(store: Results, runs: Sequence[StoredRun], data_dir
     Raises:
         ConfigError: no complete run of prototypes, or none of kernel regression on the same data.
     """
-    (section, *others), _ = select_sections((), runs_of_kind(runs))
+    section, *others = (one for one in summarise(selection.of_kind()) if any(row.n for row in one.rows))
     left_out = sorted({other.dataset for other in others if not section.has_data(other.dataset_config)})
-    table = run_table(run for run in runs if section.has_data(run.config.dataset) and run.state == "complete")
+    selection.leave_out(f"other data sets ({', '.join(left_out)})" if left_out else "")
+    table = run_table(run for run in selection.runs if section.has_data(run.config.dataset) and run.state == "complete")
     metric = headline_metric(section.dataset_config.task)
     memories, networks = (rows(table[table.kind == kind], metric.name) for kind in ("kernel_regression", "prototypes"))
     if not memories:
@@ -65,8 +63,7 @@ def prototypes_needed_figure(store: Results, runs: Sequence[StoredRun], data_dir
     drawn = [replace(line, x=shift * line.x, markers=True) for line, shift in zip(lines, shifts, strict=True)]
     x = Axis("number of learned prototypes", base=2, limits=(counts[0] / 1.25, counts[-1] * 1.25), ticks=counts)
     y = Axis(f"{split} {metric_label(metric.name)}", metric.percent)
-    figure = draw_rows([PanelRow("", y, [Panel("", [all_data, *drawn])])], x, captions, height=3.2)
-    return Drawing(figure, (f"not drawn: other data sets ({', '.join(left_out)})",) if left_out else ())
+    return draw_rows([PanelRow("", y, [Panel("", [all_data, *drawn])])], x, captions, height=3.2)
 
 
 def _varying(groups: Sequence[Row]) -> tuple[str, ...]:

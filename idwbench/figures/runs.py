@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention.scores import METHODS, get_method
+from idwbench.data.dataset import Dataset
+from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError
 from idwbench.report.frame import Row, data_seed
-from idwbench.report.labels import count_label
+from idwbench.report.labels import count_label, value_label
 from idwbench.report.summaries import Section, summarise
 from idwbench.results.records import StoredRun
+from idwbench.runs.datasets import DatasetConfig
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["Model", "first_run", "first_section", "runs_of_kind", "select_sections", "stored_models"]
+__all__ = ["Model", "Selection", "first_run"]
 
 _FEW = 3
+_BASELINES = ("baseline", "scikit_learn")
+
+Arrays = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -40,67 +47,104 @@ class Model:
     keys: NDArray[np.float32]
     values: NDArray[np.float32]
 
+    @property
+    def has_points(self) -> bool:
+        """Whether the keys are points among the inputs; those of dot products are directions, without units."""
+        model = self.row.model
+        return model.kind in _BASELINES or get_method(model.method).initialisation != "kaiming"
 
-def runs_of_kind(runs: Sequence[StoredRun], kind: str = "prototypes") -> list[StoredRun]:
-    """Return the runs of a kind of model in any state.
+    def title(self, metric: str) -> str:
+        """Return method, parameters, seed and the test metric over seeds: ``idw · p=2, ε=0.001 · seed 0 · …``."""
+        config, test = self.row.model, self.row.statistics.get("test")
+        prototypes = count_label(config.prototypes or len(self.keys), "prototype")
+        parameters = "" if config.kind == "baseline" else config.parameters_label  # all say "nearest key"
+        words = [config.method, parameters, prototypes, f"seed {self.run.config.seed}"]
+        own = value_label(metric, self.run.metric(metric) or 0.0)
+        over = f" ({value_label(metric, test.mean, test.std)}, n={test.n})" if test and test.n > 1 else ""
+        return " · ".join(word for word in [*words, f"test accuracy {own} %{over}"] if word)
 
-    Raises:
-        ConfigError: none of them is complete.
+
+@dataclass(frozen=True)
+class Selection:
+    """The runs that a figure is asked for, and lines on those that it does not draw.
+
+    Attributes:
+        store: Where their arrays and curves are.
+        runs: In any state.
+        data_dir: The folder of data sets that are files, or None for the default.
+        left_out: One line for each kind of runs that are not drawn; figures add to it.
     """
-    chosen = [run for run in runs if run.config.model.kind == kind]
-    if not any(run.state == "complete" for run in chosen):
-        raise ConfigError(f"no run of kind '{kind}' is complete", location=("figure",))
-    return chosen
 
+    store: Results
+    runs: Sequence[StoredRun]
+    data_dir: Path | None = None
+    left_out: list[str] = field(default_factory=list)
 
-def select_sections(runs: Sequence[StoredRun], chosen: Sequence[StoredRun]) -> tuple[list[Section], list[str]]:
-    """Return the sections of `chosen` with a complete run, in the order of reports, and a line for each other kind."""
-    drawn = {id(run) for run in chosen}
-    others = Counter(str(run.config.model.kind) for run in runs if id(run) not in drawn)
-    left_out = [f"not drawn: {count_label(n, 'run')} of kind '{kind}'" for kind, n in sorted(others.items())]
-    return [section for section in summarise(chosen) if any(row.n for row in section.rows)], left_out
+    def leave_out(self, *words: str) -> None:
+        """Add a line for each text that is not empty."""
+        self.left_out.extend(f"not drawn: {one}" for one in words if one)
 
+    def of_kind(self, kind: str = "prototypes") -> list[StoredRun]:
+        """Return the runs of a kind of model in any state.
 
-def first_section(runs: Sequence[StoredRun], chosen: Sequence[StoredRun]) -> tuple[Section, list[str]]:
-    """Return the first of the sections of `select_sections`, and a line for each kind of runs that is not in it."""
-    (first, *others), left_out = select_sections(runs, chosen)
-    if others:
-        shown = "; ".join(section.title for section in others[:_FEW]) + ("; …" if len(others) > _FEW else "")
-        left_out.append(f"not drawn: other data sets or protocols ({shown})")
-    return first, left_out
+        Raises:
+            ConfigError: none of them is complete.
+        """
+        chosen = [run for run in self.runs if run.config.model.kind == kind]
+        if not any(run.state == "complete" for run in chosen):
+            raise ConfigError(f"no run of kind '{kind}' is complete", location=("figure",))
+        return chosen
+
+    def sections(self, chosen: Sequence[StoredRun]) -> list[Section]:
+        """Return the sections of `chosen` with a complete run, in the order of reports; other kinds are left out."""
+        drawn = {id(run) for run in chosen}
+        others = Counter(str(run.config.model.kind) for run in self.runs if id(run) not in drawn)
+        self.leave_out(*(f"{count_label(n, 'run')} of kind '{kind}'" for kind, n in sorted(others.items())))
+        return [section for section in summarise(chosen) if any(row.n for row in section.rows)]
+
+    def first_section(self, chosen: Sequence[StoredRun]) -> Section:
+        """Return the first of `sections`; the others are left out."""
+        first, *others = self.sections(chosen)
+        if others:
+            shown = "; ".join(section.title for section in others[:_FEW]) + ("; …" if len(others) > _FEW else "")
+            self.leave_out(f"other data sets or protocols ({shown})")
+        return first
+
+    def dataset(self, config: DatasetConfig) -> Dataset:
+        """Return a data set of runs."""
+        return load_dataset(config, self.data_dir)
+
+    def arrays(self, run_key: str) -> Arrays:
+        """Return the keys and values of a run; raises `ResultsError` if they are not stored."""
+        stored = self.store.load_arrays(run_key)
+        return stored["keys"].astype(np.float32), stored["values"].astype(np.float32)
+
+    def models(self, section: Section) -> list[Model]:
+        """Return the models of a section that were trained with the registered version of their method.
+
+        Raises:
+            ConfigError: a plugin is missing, or only other versions were used.
+        """
+        rows = [row for row in section.rows if row.n]
+        if not all(row.model.kind in _BASELINES for row in rows):
+            rows = self._registered(rows)
+        return [Model(row, run, *self.arrays(run.run_key)) for row in rows for run in [first_run(row)]]
+
+    def _registered(self, complete: list[Row]) -> list[Row]:
+        """Return the rows whose method is registered in the version that was trained."""
+        for row in complete:
+            if row.model.method not in METHODS:
+                problem = f"method '{row.model.method}' is not registered"
+                raise ConfigError(problem, location=("plugin",), hint="load the plugin that defines it")
+        rows = [row for row in complete if get_method(row.model.method).sha256 == row.model.plugin_sha256]
+        names = ", ".join(sorted({row.model.method for row in complete if row not in rows}))
+        problem = f"'{names}' was trained with another version of its plugin"
+        if not rows:
+            raise ConfigError(problem, location=("plugin",), hint="load that version")
+        self.leave_out(problem if names else "")
+        return rows
 
 
 def first_run(row: Row) -> StoredRun:
     """Return the complete run of the lowest seed of the data, and of these of the lowest seed."""
     return min(row.complete, key=lambda run: (data_seed(run.config.dataset), run.config.seed))
-
-
-def stored_models(store: Results, section: Section) -> tuple[list[Model], list[str]]:
-    """Return the models of a section that were trained with the registered version of their method.
-
-    Raises:
-        ConfigError: a plugin is missing, or only other versions were used.
-    """
-    rows, left_out = _drawable([row for row in section.rows if row.n])
-    models = []
-    for row in rows:
-        run = first_run(row)
-        keys, values = (store.load_arrays(run.run_key)[name].astype(np.float32) for name in ("keys", "values"))
-        models.append(Model(row, run, keys, values))
-    return models, left_out
-
-
-def _drawable(complete: list[Row]) -> tuple[list[Row], list[str]]:
-    """Return the rows whose method is registered in the version that was trained."""
-    if all(row.model.kind in ("baseline", "scikit_learn") for row in complete):
-        return complete, []
-    for row in complete:
-        if row.model.method not in METHODS:
-            problem = f"method '{row.model.method}' is not registered"
-            raise ConfigError(problem, location=("plugin",), hint="load the plugin that defines it")
-    rows = [row for row in complete if get_method(row.model.method).sha256 == row.model.plugin_sha256]
-    names = ", ".join(sorted({row.model.method for row in complete if row not in rows}))
-    problem = f"'{names}' was trained with another version of its plugin"
-    if not rows:
-        raise ConfigError(problem, location=("plugin",), hint="load that version")
-    return rows, [f"not drawn: {problem}"] if names else []

@@ -1,6 +1,6 @@
-"""The figures by name: functions ``NAME_figure`` in the files of this folder that return a `Drawing`.
+"""The figures by name: functions ``NAME_figure(selection)`` in the files of this folder that return a `Figure`.
 
-They have the arguments ``(store, runs, data_dir)``, or none if they draw formulas.
+Those that draw formulas have no argument.
 """
 
 from __future__ import annotations
@@ -10,28 +10,35 @@ import pkgutil
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from matplotlib.figure import Figure
 
 from idwbench import figures
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.figures.style import Drawing
+from idwbench.figures.runs import Selection
 from idwbench.results.records import StoredRun
 
 if TYPE_CHECKING:
     from idwbench.results.store import Results
 
-__all__ = ["FIGURES", "FORMULAS", "check_figure_name", "collect_figures", "draw_stored", "stored_drawing"]
+__all__ = ["FIGURES", "FORMULAS", "Drawing", "check_figure_name", "collect_figures", "draw_stored", "stored_drawing"]
 
 
-def collect_figures() -> dict[str, Callable[..., Drawing]]:
+class Drawing(NamedTuple):
+    """A figure, and one line for each kind of runs that were given and are not in it."""
+
+    figure: Figure
+    left_out: tuple[str, ...] = ()
+
+
+def collect_figures() -> dict[str, Callable[..., Figure]]:
     """Return the functions of the figures by name."""
     collected = {}
     for file in pkgutil.iter_modules(figures.__path__):
         if file.name != "stored":
             for name, function in vars(import_module(f"{figures.__name__}.{file.name}")).items():
-                if name.endswith("_figure") and function.__annotations__.get("return") == Drawing.__name__:
+                if name.endswith("_figure") and function.__annotations__.get("return") == Figure.__name__:
                     collected[name.removesuffix("_figure")] = function
     return collected
 
@@ -54,7 +61,9 @@ def stored_drawing(name: str, store: Results, runs: Sequence[StoredRun], data_di
         ConfigError: unknown figure, no complete run, or the figure does not support this data set.
     """
     check_figure_name(name)
-    return FORMULAS[name]() if name in FORMULAS else FIGURES[name](store, runs, data_dir)
+    selection = Selection(store, runs, data_dir)
+    figure = FORMULAS[name]() if name in FORMULAS else FIGURES[name](selection)
+    return Drawing(figure, tuple(selection.left_out))
 
 
 def draw_stored(name: str, store: Results, runs: Sequence[StoredRun], data_dir: Path | None = None) -> Figure:

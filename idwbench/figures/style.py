@@ -8,7 +8,6 @@ import textwrap
 import unicodedata
 import warnings
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,6 @@ __all__ = [
     "PAPER",
     "QUIET",
     "RULE",
-    "Drawing",
     "check_figure_path",
     "class_colour",
     "clean_text",
@@ -71,14 +69,6 @@ _METADATA: dict[str, dict[str, str | None]] = {
     ".png": {"Software": None},
     ".svg": {"Date": None, "Creator": None},
 }
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure, and one line for each kind of runs that were given and are not in it."""
-
-    figure: Figure
-    left_out: tuple[str, ...] = ()
 
 
 def method_colour(name: str) -> str:

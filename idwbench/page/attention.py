@@ -13,7 +13,7 @@ from idwbench.page.pictures import image_picture
 from idwbench.results.records import StoredRun
 
 if TYPE_CHECKING:
-    from idwbench.figures.attention_by_class import AttentionPanel
+    from idwbench.explanations.explanation import Explanation
     from idwbench.results.store import Results
 
 __all__ = ["attention_part"]
@@ -28,34 +28,35 @@ _IMAGES = 6  # training images with the largest attention
 def attention_part(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) -> Part | None:
     """Return the section of the dual form; None without complete runs of kind ``mlp``."""
     from idwbench.figures.attention_by_class import collect_attention
+    from idwbench.figures.runs import Selection
     from idwbench.report.dual_form import dual_form
 
     perceptrons = [run for run in runs if run.config.model.kind == "mlp" and run.state == "complete"]
     if not perceptrons:
         return None
+    selection = Selection(results, perceptrons, data_dir)
     try:
-        found, _, left_out = collect_attention(results, perceptrons, data_dir, _IMAGES)
+        found, _ = collect_attention(selection, _IMAGES)
+        left_out = selection.left_out
     except IdwbenchError as error:
-        found, left_out = [], (f"no recorded training is drawn: {error.problem}",)
+        found, left_out = [], [f"no recorded training is drawn: {error.problem}"]
     panels, cases = tuple(map(_panels, found)), tuple(map(_images, found))
     tables = dual_form(perceptrons)
     return Part("attention", "Attention to the training", _TEXT, sentences(left_out), tables, panels, cases=cases)
 
 
-def _panels(panel: AttentionPanel) -> Panels:
-    explained = panel.explained
+def _panels(explained: Explanation) -> Panels:
     target, answer = (explained.class_name(one.label) for one in (explained.query, explained.answer))
     charts = []
     for layer in explained.layers:
         totals = dict(zip(explained.class_names, map(float, layer.totals), strict=True))
         spec = bar_chart(totals, answer, "total attention")
         charts.append(Chart(layer.name, f"Total attention of {layer.name} to each class", spec))
-    return Panels(f"{panel.title} · {explained.query.text}: target {target}, answer {answer}", tuple(charts))
+    return Panels(f"{explained.model} · {explained.query.text}: target {target}, answer {answer}", tuple(charts))
 
 
-def _images(panel: AttentionPanel) -> Case:
+def _images(explained: Explanation) -> Case:
     """Return the test image, and the training images that the last layer attends to most."""
-    explained = panel.explained
     shape = explained.image_shape
     assert shape is not None  # checked when it was collected
     shown = [Picture(image_picture(explained.query.picture.reshape(shape)), "test image", explained.query.text)]

@@ -29,9 +29,11 @@ _HEAT = "Mean over seeds for each power p and each ε. Light is better; a cell h
 def curves_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> Part | None:
     """Return the section of learning curves; None if no run has one."""
     from idwbench.figures.curves import collect_curves
+    from idwbench.figures.runs import Selection
 
+    selection = Selection(results, runs)
     try:
-        rows, _, others = collect_curves(results, runs)
+        rows, _ = collect_curves(selection)
     except ConfigError:
         return None
     panels: list[Panels] = []
@@ -47,15 +49,17 @@ def curves_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[
         else:
             same = found.legend == panels[-1].legend
             panels.append(found._replace(legend=()) if same else found)
-    return Part("curves", "Learning curves", _CURVES, sentences([*left_out, *others]), panels=tuple(panels))
+    return Part("curves", "Learning curves", _CURVES, sentences([*left_out, *selection.left_out]), panels=tuple(panels))
 
 
-def heat_maps_part(runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> Part | None:
+def heat_maps_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> Part | None:
     """Return the section of heat maps; None with fewer than two powers and two values of ε."""
     from idwbench.figures.power_epsilon_heatmap import collect_heat_maps
+    from idwbench.figures.runs import Selection
 
+    selection = Selection(results, runs)
     try:
-        maps, source, others = collect_heat_maps(runs)
+        maps, source = collect_heat_maps(selection)
     except ConfigError:
         return None
     places = maps[0].cells
@@ -65,7 +69,8 @@ def heat_maps_part(runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> P
         Chart(one.title, f"{one.title} for {len(one.cells)} pairs of power and epsilon", heat_map_chart(one))
         for one in maps
     )
-    return Part("heat-maps", "Power and ε", _HEAT, sentences([*left_out, *others]), panels=(Panels(source, charts),))
+    notes = sentences([*left_out, *selection.left_out])
+    return Part("heat-maps", "Power and ε", _HEAT, notes, panels=(Panels(source, charts),))
 
 
 def _side_by_side(first: Panels, second: Panels, heading: str) -> Panels:

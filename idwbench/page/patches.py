@@ -54,14 +54,16 @@ def _in_plane(
     results: Results, studies: Sequence[StoredRun], data_dir: Path | None
 ) -> tuple[list[Case], Sequence[str]]:
     from idwbench.figures.patches import collect_patches
+    from idwbench.figures.runs import Selection
 
-    panels, data, source, left_out = collect_patches(results, studies, data_dir)
+    selection = Selection(results, studies, data_dir)
+    panels, data, source = collect_patches(selection)
     shown = [panel for panel in panels if panel.n_patched and panel.picture is not None]
     shown.sort(key=lambda panel: panel.prototypes)
     others = len(panels) - len(shown[:_MOST])
     notes = [
         f"shown: {source}",
-        *left_out,
+        *selection.left_out,
         f"not drawn: {count_label(others, 'case')}, most of which need no patch" if others else "",
     ]
     return [_plane_case(panel, data) for panel in shown[:_MOST]], notes

@@ -155,7 +155,7 @@ def _parts(results: Results, group: RunGroup, metric: str | None, top: int, data
     studies = results.load_runs(group.runs.run_key[is_other].tolist()[:_MOST_OTHERS])
     found = (
         curves_part(results, results.load_runs(chosen), others),
-        heat_maps_part(results.load_runs(grid), other_grids),
+        heat_maps_part(results, results.load_runs(grid), other_grids),
         prototypes_part(results, ranked, data_dir),
         patches_part(results, studies, data_dir),
         attention_part(results, studies, data_dir),

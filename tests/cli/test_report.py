@@ -16,7 +16,6 @@ from typed import assert_one_line, files
 
 from idwbench.attention.scores import METHODS
 from idwbench.figures.stored import FIGURES
-from idwbench.figures.style import Drawing
 from idwbench.report.render import TABLE_SUFFIXES
 from idwbench.results.store import Results
 
@@ -171,7 +170,7 @@ def test_a_figure_is_shown_in_a_window_and_a_file_is_written_only_on_request(run
 
 def test_what_a_figure_leaves_out_is_named_on_stderr(swept, monkeypatch):
     line = "not drawn: 2 runs of kind 'other'"
-    monkeypatch.setitem(FIGURES, "moons", lambda store, runs, data_dir: Drawing(Figure(), (line,)))
+    monkeypatch.setitem(FIGURES, "moons", lambda selection: selection.left_out.append(line) or Figure())
     result = swept("figure moons --table small")
     assert (result.stdout, result.stderr) == ("results/two_moons_moons.png\n", f"{line}\n")
 

@@ -20,8 +20,6 @@ from idwbench.runs.results import CurvePoint
 
 SCALING = Scaling(np.asarray(10.0), np.asarray(2.0))
 ARRAYS = {"keys": np.arange(6, dtype=np.float32).reshape(3, 2) / 5, "values": np.eye(2, dtype=np.float32)[[0, 1, 1]]}
-# The figures that load a data set.
-_LOADING = ("keys", "key_history", "moons", "network_keys", "patches", "power_epsilon")
 
 
 @dataclass
@@ -76,8 +74,7 @@ def made_dataset(
 def use_dataset(monkeypatch: pytest.MonkeyPatch, dataset: Dataset | None = None) -> Dataset:
     """Let all figures load this data set, by default images of 1 × 2 pixels that are also points in the plane."""
     used = dataset or made_dataset(image_shape=(1, 2))
-    for name in _LOADING:
-        monkeypatch.setattr(f"idwbench.figures.{name}.load_dataset", lambda config, data_dir: used)
+    monkeypatch.setattr("idwbench.figures.runs.load_dataset", lambda config, data_dir: used)
     return used
 
 

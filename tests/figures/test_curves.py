@@ -4,7 +4,7 @@ from made import Store, assert_no_words_overlap, made_run, words
 from matplotlib.colors import to_hex
 
 from idwbench.errors import ConfigError
-from idwbench.figures.curves import curves_figure
+from idwbench.figures.stored import stored_drawing
 from idwbench.figures.style import method_colour
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
@@ -24,7 +24,7 @@ def stored(**settings: object) -> list[StoredRun]:
 
 def drawn(runs: list[StoredRun]):
     curves = {run.run_key: points(3, 0.5 + run.config.seed / 10) for run in runs}
-    return curves_figure(Store(curves=curves), runs)  # type: ignore[arg-type]
+    return stored_drawing("curves", Store(curves=curves), runs)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -85,7 +85,7 @@ def test_runs_of_a_kind_without_epochs_are_counted() -> None:
     baseline = stored(kind="baseline", method="samples")
     runs = [*stored(), *baseline]
     curves = {run.run_key: points(3, 0.5) for run in runs[:2]}
-    drawing = curves_figure(Store(curves=curves), runs)  # type: ignore[arg-type]
+    drawing = stored_drawing("curves", Store(curves=curves), runs)  # type: ignore[arg-type]
     assert drawing.left_out == (f"not drawn: {len(baseline)} runs of kind 'baseline'",)
 
 
@@ -94,4 +94,4 @@ def test_a_curve_has_two_epochs(n: int) -> None:
     runs = stored()
     curves = {run.run_key: points(n, 0.5) for run in runs}
     with pytest.raises(ConfigError, match="no run to draw has a learning curve"):
-        curves_figure(Store(curves=curves), runs)  # type: ignore[arg-type]
+        stored_drawing("curves", Store(curves=curves), runs)  # type: ignore[arg-type]

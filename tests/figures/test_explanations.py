@@ -20,13 +20,9 @@ from idwbench.explanations.explanation import (
     Query,
 )
 from idwbench.figures import attention_by_class
-from idwbench.figures.attention_by_class import (
-    AttentionPanel,
-    attention_by_class_figure,
-    draw_attention_by_class,
-    first_wrong_row,
-)
+from idwbench.figures.attention_by_class import draw_attention_by_class, first_wrong_row
 from idwbench.figures.explanations import draw_explanation
+from idwbench.figures.stored import stored_drawing
 from idwbench.figures.style import class_colour
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
@@ -121,7 +117,7 @@ def test_inputs_that_are_no_images_are_numbers_and_a_regression_has_no_classes()
 
 
 def test_attention_by_class_has_curves_and_totals_for_each_layer():
-    figure = draw_attention_by_class([AttentionPanel("sequence", history()), AttentionPanel("joint", history())])
+    figure = draw_attention_by_class([history(model="sequence"), history(model="joint")])
     assert len(figure.axes) == 2 * (1 + 2 * 2)
     found = words(figure)
     assert [found.count(word) for word in ("layer_0", "layer_1", "sequence", "joint", "target 3")] == [2, 2, 1, 1, 2]
@@ -136,7 +132,7 @@ def store(tmp_path, monkeypatch):
 
 
 def test_the_figure_shows_the_first_wrong_image_of_the_first_part(store):
-    drawing = attention_by_class_figure(store, store.find_runs())
+    drawing = stored_drawing("attention_by_class", store, store.find_runs())
     data = load_made(recorded_config().dataset)
 
     def constant(inputs):
@@ -154,12 +150,12 @@ def test_a_recording_that_is_gone_is_left_out_and_said(store, tmp_path):
     other = recorded_config(epochs=1)
     store_recorded(tmp_path / "results.db", other)
     (store.recording_folder / other.run_key).rename(tmp_path / "elsewhere")
-    drawing = attention_by_class_figure(store, store.find_runs())
+    drawing = stored_drawing("attention_by_class", store, store.find_runs())
     assert len(drawing.left_out) == 1 and "there is no recording" in drawing.left_out[0]
     with pytest.raises(ConfigError, match="there is no recording"):
-        attention_by_class_figure(store, [store.find_run(other.run_key)])
+        stored_drawing("attention_by_class", store, [store.find_run(other.run_key)])
 
 
 def test_runs_without_a_recording_are_refused():
     with pytest.raises(ConfigError, match="no complete run of kind 'mlp' was recorded"):
-        attention_by_class_figure(None, [made_run(run_config("two_moons", kind="mlp"))])
+        stored_drawing("attention_by_class", None, [made_run(run_config("two_moons", kind="mlp"))])

@@ -5,9 +5,14 @@ import pytest
 from made import assert_no_words_overlap, words
 
 from idwbench.attention.kernels import KERNELS
-from idwbench.figures.kernel_regression import kernel_regression_figure, kernels_figure
+from idwbench.figures.formulas import (
+    EPSILON,
+    kernel_regression_figure,
+    kernels_figure,
+    weights_figure,
+    weights_p1_figure,
+)
 from idwbench.figures.style import save_figure
-from idwbench.figures.weights import EPSILON, weights_figure, weights_p1_figure
 
 # In the order of the legend; the second key is at distance 1.
 SQUARES = [
@@ -33,7 +38,7 @@ KERNEL_FORMULAS = {
 
 @pytest.mark.parametrize(("figure", "scores"), [(weights_figure, SQUARES), (weights_p1_figure, DISTANCES)])
 def test_each_weight_is_the_softmax_of_two_scores(figure, scores) -> None:
-    (axes,) = figure().figure.axes
+    (axes,) = figure().axes
     lines = [line for line in axes.get_lines() if len(line.get_xdata()) > 2]
     assert len(lines) == 4
     for line, score in zip(lines, scores, strict=True):
@@ -46,14 +51,14 @@ def test_each_weight_is_the_softmax_of_two_scores(figure, scores) -> None:
 
 
 def test_the_legend_has_the_formulas_and_nothing_overlaps() -> None:
-    figure = weights_p1_figure().figure
+    figure = weights_p1_figure()
     assert {"neg_dist:  −d²", "gaussian:  exp(−d/2)", "inv_dist:  1/(ε + d)", "idw:  −log(ε + d)"} <= set(words(figure))
     assert any("ε = 0.001" in text for text in words(figure))
     assert_no_words_overlap(figure)
 
 
 def test_each_line_is_its_kernel() -> None:
-    figure = kernels_figure().figure
+    figure = kernels_figure()
     (axes,) = figure.axes
     for line, (name, formula) in zip(axes.get_lines(), KERNEL_FORMULAS.items(), strict=True):
         d = np.asarray(line.get_xdata())[1:]
@@ -63,7 +68,7 @@ def test_each_line_is_its_kernel() -> None:
 
 
 def test_the_estimates_are_the_weights_below_times_the_data(tmp_path) -> None:
-    figure = kernel_regression_figure().figure
+    figure = kernel_regression_figure()
     above, below = figure.axes[: len(KERNELS)], figure.axes[len(KERNELS) :]
     for name, top, bottom in zip(KERNELS, above, below, strict=True):
         assert top.get_title().startswith(name)
@@ -75,6 +80,6 @@ def test_the_estimates_are_the_weights_below_times_the_data(tmp_path) -> None:
     assert {"data", "truth", "estimate", "query", "key, in order"} <= set(words(figure))
     assert_no_words_overlap(figure)
     for name in ("a.svg", "b.svg"):
-        save_figure(kernel_regression_figure().figure, tmp_path / name)
+        save_figure(kernel_regression_figure(), tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert (tmp_path / "a.svg").stat().st_size < 1_000_000  # weights are an image, not a shape each

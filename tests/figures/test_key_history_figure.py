@@ -8,7 +8,7 @@ from made import assert_no_words_overlap, words
 
 import idwbench
 from idwbench.data.loading import load_dataset
-from idwbench.figures.key_history import key_history_figure
+from idwbench.figures.stored import stored_drawing
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.training.replay import key_history
@@ -29,7 +29,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_pictures_are_the_training_images_with_the_largest_shares_and_attention(trained):
     results = Results(trained, read_only=True)
     runs = results.find_runs()
-    drawing = key_history_figure(results, runs)
+    drawing = stored_drawing("key_history", results, runs)
     assert [line.split(" · ")[0] for line in drawing.left_out] == [
         "not drawn: 1 run of kind 'mlp'",
         "not drawn: neg_dist",
@@ -68,7 +68,7 @@ def test_without_a_recording_the_figure_says_what_to_train(trained, tmp_path):
     config = run_config("digits", method="scaled_dot", prototypes=2, epochs=1, batch_size=512)
     idwbench.train(config, db, engine="torch")
     results = Results(db, read_only=True)
-    figure = key_history_figure(results, results.find_runs()).figure
+    figure = stored_drawing("key_history", results, results.find_runs()).figure
     assert sum(len(axes.images) for axes in figure.axes) == 2 * (2 + 4 + 3 + 1)
     line = "recorded memories are not drawn: the database has no run of kind 'mlp' with record: true on digits"
     assert line in " ".join(words(figure)).replace("\n", " ")
@@ -80,7 +80,7 @@ def test_points_in_the_plane_are_sized_by_their_shares_and_the_key_moves_along_a
     network = {"kind": "mlp", "width": 4, "depth": 1, "record": True, "optimizer": "sgd"}
     idwbench.train(run_config("two_moons", **network, epochs=2), db)
     results = Results(db, read_only=True)
-    figure = key_history_figure(results, results.find_runs()).figure
+    figure = stored_drawing("key_history", results, results.find_runs()).figure
     assert len(figure.axes) == 3 * 3
     history = key_history(results, results.find_runs()[0].run_key)
     key = min(range(3), key=lambda key: (history.classes[key], key))

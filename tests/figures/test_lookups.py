@@ -9,7 +9,7 @@ import pytest
 from made import assert_no_words_overlap, words
 
 from idwbench.errors import ConfigError
-from idwbench.figures.lookups import capacity_figure, recall_figure, score_variance_figure, weight_entropy_figure
+from idwbench.figures.stored import stored_drawing
 from idwbench.report.lookups import capacity_table, lookup_capacities, lookup_runs
 from idwbench.report.render import render
 from idwbench.results.records import StoredRun
@@ -106,13 +106,13 @@ def test_learned_runs_of_different_rates_are_different_models(stored) -> None:
 def test_a_figure_leaves_out_dimensions_without_its_metric(stored) -> None:
     stored(lambda d, n, seed: {"recall": 1, "weight_entropy": 1.0}, items=(8,), dimensions=(4, 8))
     runs = stored(lambda d, n, seed: {"recall": 1}, items=(8,), dimensions=(16,))
-    assert len(lines_of(weight_entropy_figure(None, runs).figure)[1]) == 2
+    assert len(lines_of(stored_drawing("weight_entropy", None, runs).figure)[1]) == 2
 
 
 def test_the_figure_of_recall_shows_recall_against_the_load(stored) -> None:
     stored(lambda d, n, seed: {"recall": 0.5 + 0.1 * seed})
     runs = stored(lambda d, n, seed: {"recall": 0.2}, similarity="idw", weighting="argmax")
-    figure = recall_figure(None, runs).figure
+    figure = stored_drawing("recall", None, runs).figure
     assert [axes.get_title() for axes in figure.axes] == ["4 dimensions", "8 dimensions", "16 dimensions"]
     softmax, argmax = lines_of(figure, 1)
     np.testing.assert_allclose(softmax[:, 0], np.array(ITEMS) / 8)
@@ -126,12 +126,12 @@ def test_the_figure_of_recall_names_what_it_leaves_out(stored) -> None:
     stored(lambda d, n, seed: {"recall": 0.5}, data={"noise": 0.3}, dimensions=(4,))
     for k in range(1, 13):
         runs = stored(lambda d, n, seed: {"recall": 0.5}, weighting="top_k", k=k, seeds=1, dimensions=(4, 8))
-    drawing = recall_figure(None, runs)
+    drawing = stored_drawing("recall", None, runs)
     assert drawing.left_out == ("not drawn: noise 0.3 · mean 0 · queries 256", "not drawn: 2 other models")
 
 
 def test_the_figure_of_capacity_shows_points_and_laws(stored) -> None:
-    figure = capacity_figure(None, stored(recall_with_capacity(lambda d: 2 * d))).figure
+    figure = stored_drawing("capacity", None, stored(recall_with_capacity(lambda d: 2 * d))).figure
     legend = " ".join(words(figure))
     assert "inner_product softmax: 4.57 · exp(0.121 d)" in legend
     assert_no_words_overlap(figure)
@@ -139,13 +139,13 @@ def test_the_figure_of_capacity_shows_points_and_laws(stored) -> None:
 
 def test_the_figure_of_capacity_needs_a_capacity(stored) -> None:
     with pytest.raises(ConfigError, match="no seed has a recall of 99 %"):
-        capacity_figure(None, stored(lambda d, n, seed: {"recall": 1.0}))
+        stored_drawing("capacity", None, stored(lambda d, n, seed: {"recall": 1.0}))
 
 
 def test_the_figure_of_entropy_shows_softmax_beside_equal_weights(stored) -> None:
     stored(lambda d, n, seed: {"recall": 1, "weight_entropy": 9.0}, weighting="argmax")
     runs = stored(lambda d, n, seed: {"recall": 1, "weight_entropy": d / 16 + seed}, items=(32,), seeds=5)
-    drawing = weight_entropy_figure(None, runs)
+    drawing = stored_drawing("weight_entropy", None, runs)
     equal, softmax = lines_of(drawing.figure)
     np.testing.assert_allclose(equal[:, 1], math.log(32))
     np.testing.assert_allclose(softmax, [[4, 2.25], [8, 2.5], [16, 3]])
@@ -160,7 +160,7 @@ def test_the_figure_of_variance_shows_the_theory_for_each_mean(stored) -> None:
                 data={"mean": mean},
                 scaling=scaling,
             )
-    figure = score_variance_figure(None, runs).figure
+    figure = stored_drawing("score_variance", None, runs).figure
     for panel, mean in enumerate((0.0, 2.0)):
         theory, divided = lines_of(figure, panel)[:2]
         d = np.array([4, 8, 16])

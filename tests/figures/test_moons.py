@@ -12,6 +12,7 @@ from matplotlib.collections import PathCollection
 
 from idwbench.figures.plane import GRID, plane_data, plane_picture
 from idwbench.figures.power_epsilon_heatmap import HeatCell, HeatMap, collect_heat_maps, draw_heat_maps
+from idwbench.figures.runs import Selection
 from idwbench.figures.stored import stored_drawing
 from idwbench.figures.style import class_colour
 from idwbench.report.statistics import statistic
@@ -147,7 +148,8 @@ def test_heat_maps_show_the_metrics_that_runs_have_and_name_the_others() -> None
     assert titles == ["holdout accuracy in %", "relative coverage"]
     assert words(drawing.figure).count("75.0 ± 0.0") == 4
     assert drawing.left_out == ("not drawn: key_distance, dead_keys, which no run has",)
-    maps, _, _ = collect_heat_maps([*with_metric(grid(powers=(1,)), "dead_keys", 2.0), *grid(powers=(2,))])
+    given = [*with_metric(grid(powers=(1,)), "dead_keys", 2.0), *grid(powers=(2,))]
+    maps, _ = collect_heat_maps(Selection(STORE, given))  # type: ignore[arg-type]
     (dead,) = [one for one in maps if one.title == "dead keys"]
     assert [cell.absence for (power, _), cell in dead.cells.items() if power == 2] == ["not measured"] * 2
 

@@ -4,7 +4,7 @@ from made import Store, assert_no_words_overlap, made_run, words
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
-from idwbench.figures.patch_influence import patch_influence_figure
+from idwbench.figures.stored import stored_drawing
 from idwbench.figures.style import class_colour
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
@@ -34,7 +34,7 @@ def arrays_of(
 
 def drawn(studies: list[StoredRun], arrays: list[dict[str, np.ndarray]]):
     store = Store({run.run_key: each for run, each in zip(studies, arrays, strict=True)})
-    return patch_influence_figure(store, studies)  # type: ignore[arg-type]
+    return stored_drawing("patch_influence", store, studies)  # type: ignore[arg-type]
 
 
 def lines(axes: Axes) -> dict[str, np.ndarray]:

@@ -12,9 +12,10 @@ from idwbench.figures.patches import (
     PatchPicture,
     collect_patches,
     draw_patches,
-    patches_figure,
 )
 from idwbench.figures.plane import PlanePicture, plane_data, plane_picture
+from idwbench.figures.runs import Selection
+from idwbench.figures.stored import stored_drawing
 from idwbench.figures.style import class_colour
 from idwbench.report.statistics import statistic
 from idwbench.results.records import StoredRun
@@ -105,8 +106,9 @@ def test_accuracies_are_over_the_seeds_that_needed_the_patch() -> None:
     networks = {trained_network(run): network for run in studies}
     # A network is that of the study's settings; that of seed 2 is not asked for, since seed 1 was patched.
     assert trained_network(study(3, power=4)) == run_config("two_moons", prototypes=2, seed=3, power=4).run_key
-    (unpatched, patched), _, _, left_out = collect_patches(Store(arrays | networks, default=None), studies)  # type: ignore[arg-type]
-    assert left_out == ()
+    selection = Selection(Store(arrays | networks, default=None), studies)  # type: ignore[arg-type]
+    (unpatched, patched), _, _ = collect_patches(selection)
+    assert not selection.left_out
     assert (unpatched.n, unpatched.n_patched, unpatched.point) == (3, 0, (-1.0, 1.0))
     assert unpatched.train[0].mean == pytest.approx(0.6)
     assert unpatched.picture.after is None
@@ -125,14 +127,16 @@ def test_accuracies_are_over_the_seeds_that_needed_the_patch() -> None:
 
 def test_a_network_that_is_not_stored_leaves_its_panel_without_a_picture() -> None:
     run = study(0)
-    drawing = patches_figure(Store({run.run_key: arrays_of([np.nan, 1.0])}, default=None), [run])  # type: ignore[arg-type]
+    drawing = stored_drawing("patches", Store({run.run_key: arrays_of([np.nan, 1.0])}, default=None), [run])  # type: ignore[arg-type]
     assert words(drawing.figure).count("the trained model is not stored") == 2
 
 
 def test_one_setting_is_drawn_and_the_others_are_counted() -> None:
     studies = [study(0), study(0, 4), study(0, power=4), study(1, power=4)]
     arrays = {run.run_key: arrays_of([np.nan, 1.0]) for run in studies}
-    panels, _, _, (line,) = collect_patches(Store(arrays, default=None), studies)  # type: ignore[arg-type]
+    selection = Selection(Store(arrays, default=None), studies)  # type: ignore[arg-type]
+    panels, _, _ = collect_patches(selection)
+    (line,) = selection.left_out
     assert [each.prototypes for each in panels] == [2, 4, 2, 4]
     assert line.startswith("not drawn: 2 other patch studies (drawn: idw · p=2, ε=0.001, special cases · two_moons")
     assert all(upper <= lower for upper, lower in pairwise(each.label for each in panels))

@@ -8,7 +8,7 @@ from statistics import stdev
 
 import pytest
 
-from idwbench.figures.runs import first_run, first_section
+from idwbench.figures.runs import Selection, first_run
 from idwbench.report.frame import rows, run_table
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.render import render
@@ -111,7 +111,7 @@ def test_json_has_the_seeds_of_the_data() -> None:
 
 def test_figures_get_the_runs_on_all_data_and_draw_the_first() -> None:
     runs = over_data(3)[::-1]
-    section, _ = first_section(runs, runs)
+    section = Selection(None, runs).first_section(runs)  # type: ignore[arg-type]
     (row,) = section.rows
     assert row.n == 3
     assert first_run(row).config.dataset == section.dataset_config

@@ -1,0 +1,127 @@
+"""The figures that need no runs: attention weights (the paper's Figure 1), and kernel regression."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from idwbench.attention.kernels import KERNELS
+from idwbench.attention.scores import get_method
+from idwbench.errors import NoNeighboursWarning
+from idwbench.figures.lines import Axis, Line, Panel, PanelRow, draw_rows
+from idwbench.figures.style import INK, QUIET, RULE, class_colour, method_colour, new_page, style_axes
+from idwbench.models.kernel_regression import kernel_regression, kernel_weights
+
+__all__ = ["EPSILON", "kernel_regression_figure", "kernels_figure", "weights_figure", "weights_p1_figure"]
+
+EPSILON = 1e-3
+# The dashes of a score, and its formula of d or d².
+_SCORES = {
+    "neg_dist": (":", "−d²"),
+    "gaussian": ("--", "exp(−{d}/2)"),
+    "inv_dist": ("-.", "1/(ε + {d})"),
+    "idw": ("-", "−log(ε + {d})"),
+}
+_N_KEYS, _N_QUERIES, _NOISE, _BANDWIDTH = 50, 200, 0.2, 0.4
+_DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+
+
+def weights_figure() -> Figure:
+    """The weight of one of two keys against its distance for p = 2, the other at distance 1 (the paper's Figure 1)."""
+    return _draw_weights(2.0, "as in the paper's text")
+
+
+def weights_p1_figure() -> Figure:
+    """The same as the authors' notebook draws it: p = 1 for all scores but −d², and exp(−d/2), the Gaussian of √d."""
+    return _draw_weights(1.0, "p = 1 as in the authors' notebook, beside −d²")
+
+
+def _draw_weights(power: float, which: str) -> Figure:
+    distance = np.linspace(0.0, 5.0, 1001)
+    lines = []
+    for method, (dash, formula) in _SCORES.items():
+        is_root = method == "gaussian" and power == 1
+        own_power = 2.0 if method == "neg_dist" else power
+        weight = _first_key_weight(method, own_power, np.sqrt(distance) if is_root else distance)
+        label = f"{method}:  {formula.format(d='d²' if power == 2 else 'd')}"
+        lines.append(Line(label, method_colour(method), dash, distance, weight[np.newaxis]))
+    caption = f"two keys, the second at distance 1; weights are the softmax of the scores; ε = {EPSILON:g}; {which}"
+    x = Axis("distance d of the first key", limits=(0, 5))
+    figure = _draw_lines(lines, x, Axis("weight of the first key", limits=(-0.02, 1.04)), caption)
+    # All weights are ½ at distance 1.
+    figure.axes[0].axhline(0.5, color=RULE, linewidth=0.9, zorder=1)
+    figure.axes[0].axvline(1.0, color=RULE, linewidth=0.9, zorder=1)
+    return figure
+
+
+def _first_key_weight(method: str, power: float, distance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the weights (n,) of a key at each distance (n,) from the query beside a key at distance 1, in float64."""
+    import torch
+
+    from idwbench.attention.forward import attention_weights
+
+    record = get_method(method)
+    given = {"power": power, "epsilon": EPSILON, "sigma_squared": 2.0}
+    parameters = {one.name: given[one.name] for one in record.parameters}
+    # The query is the origin of a line, and each distance has its own pair of keys, at d and at −1.
+    keys = torch.stack([torch.from_numpy(distance), torch.full(distance.shape, -1.0, dtype=torch.float64)], dim=1)
+    queries = torch.zeros(len(distance), 1, 1, dtype=torch.float64)
+    scores = record.score(queries, keys[..., None], **record.resolve(parameters))
+    return np.asarray(attention_weights(record, scores)[:, 0, 0].numpy())
+
+
+def _draw_lines(lines: list[Line], x: Axis, y: Axis, caption: str) -> Figure:
+    return draw_rows([PanelRow("", y, [Panel("", lines)])], x, [caption], height=3.2)
+
+
+def kernels_figure() -> Figure:
+    """The kernels of kernel regression against the distance."""
+    distance = np.linspace(0.0, 3.0, 601)
+    lines = []
+    for place, kernel in enumerate(KERNELS.values()):
+        if kernel.has_bandwidth:
+            value = np.asarray(kernel.weights(np.concatenate([[0.0], distance**2])[None], {"bandwidth": 1.0})[:, 1:])
+        else:
+            value = 1 / np.maximum(distance[None], 1e-3) ** 2
+        label, dash = f"{kernel.name}:  {kernel.formula}", _DASHES[place % len(_DASHES)]
+        lines.append(Line(label, class_colour(place), dash, distance, value))
+    y = Axis("weight before division by the sum", limits=(-0.02, 1.5))
+    caption = "shepard with p = 2 and ε = 0, which has no bandwidth"
+    return _draw_lines(lines, Axis("distance d in bandwidths h", limits=(0, 3)), y, caption)
+
+
+def kernel_regression_figure() -> Figure:
+    """Estimates of a noisy sine by each kernel, with the matrix of attention weights below."""
+    generator = np.random.default_rng(0)
+    keys = np.sort(generator.uniform(0.0, 5.0, _N_KEYS))
+    targets = np.sin(2 * keys) + generator.normal(scale=_NOISE, size=_N_KEYS)
+    grid = np.linspace(0.0, 5.0, _N_QUERIES)
+    caption = f"sin(2x) with noise of standard deviation {_NOISE}; below, the weight of each key (darker is larger)"
+    figure, body = new_page(2.5 * len(KERNELS) + 0.8, 5.2, [caption])
+    rows = body.subplots(2, len(KERNELS), squeeze=False, sharex=True, sharey="row")
+    for above, below, (name, kernel) in zip(rows[0], rows[1], KERNELS.items(), strict=True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NoNeighboursWarning)
+            estimate = kernel_regression(grid[:, None], keys[:, None], targets, name, _BANDWIDTH)
+            weights = kernel_weights(grid[:, None], keys[:, None], name, _BANDWIDTH)
+        title = f"{name}, h = {_BANDWIDTH}" if kernel.has_bandwidth else f"{name}, p = 2, ε = 0"
+        above.set_title(title, fontsize=10, color=INK)
+        above.plot(keys, targets, ".", color=QUIET, markersize=4, label="data")
+        above.plot(grid, np.sin(2 * grid), color=RULE, linewidth=3.0, label="truth")
+        above.plot(grid, estimate, color=class_colour(0), linewidth=1.6, label="estimate")
+        # The largest weight is black in each panel; a query without neighbours is white. An image: 50,000 shapes would
+        # make an SVG file of 10 MB.
+        cells = np.nan_to_num(weights).T
+        below.pcolormesh(grid, np.arange(_N_KEYS), cells, cmap="Greys", vmin=0, rasterized=True)
+        below.set_xlim(0.0, 5.0)
+        below.set_xlabel("query", fontsize=10, color=INK)
+    rows[0][0].legend(loc="lower left", frameon=False, fontsize=8, labelcolor=INK)
+    rows[0][0].set_ylabel("target", fontsize=10, color=INK)
+    rows[1][0].set_ylabel("key, in order", fontsize=10, color=INK)
+    for axes in rows.flat:
+        style_axes(axes, label_size=8, has_grid=False)
+    return figure
