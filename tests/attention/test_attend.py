@@ -1,17 +1,24 @@
-"""Attention as a function with masks and dropout."""
+"""Attention as a function with masks, dropout and every weighting, against float64 oracles and finite differences."""
 
 from __future__ import annotations
 
+import math
 from inspect import unwrap  # the tests check annotations themselves
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import brentq
+from scipy.special import softmax
 
 import idwbench
+from idwbench.attention.forward import apply_weighting
 from idwbench.attention.scores import METHODS
 from idwbench.attention.weightings import WEIGHTINGS
 from idwbench.errors import ConfigError
+from idwbench.report.labels import weighting_table
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -138,3 +145,157 @@ def test_distances_whose_squares_exceed_float32_give_the_attention_of_float64(me
     for one, other in zip(tensors, exact, strict=True):
         assert one.grad.isfinite().all()
         torch.testing.assert_close(one.grad.double(), other.grad, rtol=4 * rounding, atol=1e-30)
+
+
+# Weightings
+
+
+CONSTANT = {"argmax", "exact_match"}  # no gradient to scores
+SUMS_TO_1 = ["softmax", "argmax", "top_k", "sparsemax", "entmax15"]
+
+
+def rows(*shape: int, scale: float = 1.0, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(scale=scale, size=shape)
+
+
+def weighted(name: str, scores: torch.Tensor, k: float = 3.0) -> torch.Tensor:
+    return apply_weighting(WEIGHTINGS[name], {"k": k} if name == "top_k" else {}, scores)
+
+
+def weights(name: str, scores: np.ndarray | list, k: float = 3.0) -> np.ndarray:
+    return weighted(name, torch.as_tensor(np.asarray(scores)), k).numpy()
+
+
+def entmax_by_root(scores: np.ndarray, alpha: float) -> np.ndarray:
+    """[(α − 1) s − τ]₊^(1/(α − 1)) with a bracketed root for τ (Peters et al. 2019, Eq. 8)."""
+    scaled = (alpha - 1) * scores
+
+    def powers(threshold: float) -> np.ndarray:
+        return np.maximum(scaled - threshold, 0) ** (1 / (alpha - 1))
+
+    threshold = brentq(lambda t: powers(t).sum() - 1, scaled.max() - 1, scaled.max(), xtol=1e-15)
+    return powers(threshold)
+
+
+def naive(name: str, row: np.ndarray) -> np.ndarray:
+    best = row == row.max()
+    kept = row >= np.sort(row)[-3]
+    return {
+        "softmax": lambda: softmax(row),
+        "relu": lambda: np.maximum(row, 0),
+        "none": lambda: row,
+        "argmax": lambda: best / 1.0,
+        "max": lambda: best * row,
+        "top_k": lambda: np.where(kept, np.exp(row), 0) / np.exp(row[kept]).sum(),
+        "sparsemax": lambda: entmax_by_root(row, 2.0),
+        "entmax15": lambda: entmax_by_root(row, 1.5),
+        "exact_match": lambda: np.full(len(row), 1 / len(row)),
+    }[name]()
+
+
+@pytest.mark.parametrize("name", WEIGHTINGS)
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
+def test_each_weighting_equals_its_definition_in_float64(name, scale):
+    scores = rows(4, 5, 7, scale=scale)
+    found = weights(name, scores)
+    expected = np.stack([[naive(name, row) for row in block] for block in scores])
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_attention_is_weights_times_values_by_default_with_the_weighting_of_the_method():
+    inputs, keys, values = (torch.tensor(rows(*shape)) for shape in [(2, 3, 4), (2, 9, 4), (2, 9, 5)])
+    for name, weighting in product(METHODS, WEIGHTINGS.keys() - {"exact_match"}):
+        found = idwbench.attend(inputs, keys, values, score=name, weighting=weighting)
+        scores = METHODS[name].score(inputs, keys, **METHODS[name].resolve({}))
+        torch.testing.assert_close(found, weighted(weighting, scores, k=8.0) @ values)
+        if weighting == METHODS[name].weighting:
+            assert torch.equal(idwbench.attend(inputs, keys, values, name), found)
+
+
+def test_exact_match_is_a_dictionary():
+    keys = torch.tensor([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [1.0, 2.0000002]])
+    values = torch.tensor([[10.0], [20.0], [30.0], [40.0]])
+    queries = torch.tensor([[3.0, 4.0], [1.0, 2.0], [0.0, 0.0]])
+    found = idwbench.attend(queries, keys, values, "scaled_dot", weighting="exact_match")
+    assert found.tolist() == [[20.0], [20.0], [0.0]]
+
+
+@pytest.mark.parametrize("name", WEIGHTINGS)
+def test_hits_share_a_weight_of_1_and_other_rows_are_untouched(name):
+    scores = torch.tensor([[1.0, math.inf, 0.0, math.inf], [1.0, 2.0, 0.5, -1.0]], dtype=torch.float64)
+    scores.requires_grad_()
+    found = weighted(name, scores, k=1.0)
+    assert found[0].tolist() == [0.0, 0.5, 0.0, 0.5]
+    assert torch.equal(found[1], weighted(name, scores[1], k=1.0))
+    if name not in CONSTANT:
+        (found * torch.arange(4)).sum().backward()
+        assert scores.grad[0].tolist() == [0.0] * 4
+        assert scores.grad[1].isfinite().all()
+
+
+@pytest.mark.parametrize("name", WEIGHTINGS)
+def test_a_masked_key_counts_as_absent(name):
+    scores = rows(4, 6, seed=5)
+    masked = np.insert(scores, 2, -math.inf, axis=1)
+    tensor = torch.tensor(masked).requires_grad_()
+    found = weighted(name, tensor)
+    assert not found[:, 2].any()
+    np.testing.assert_allclose(np.delete(found.detach().numpy(), 2, axis=1), weights(name, scores), rtol=1e-12)
+    if name not in CONSTANT:
+        (found * torch.arange(7)).sum().backward()
+        assert tensor.grad.isfinite().all()
+        assert not tensor.grad[:, 2].any()
+
+
+@pytest.mark.parametrize("name", SUMS_TO_1)
+def test_equal_scores_share_equally_large_scores_keep_the_sum_and_no_key_is_undefined(name):
+    np.testing.assert_allclose(weights(name, [2.0, 2.0, 2.0, 2.0]), [0.25] * 4)  # more than k = 3
+    for scale in (1e-30, 1e4, 1e30):
+        found = weights(name, rows(3, 1000, scale=scale).astype(np.float32))
+        assert (found >= 0).all()
+        np.testing.assert_allclose(found.sum(1), 1, rtol=1e-5)
+    assert np.isnan(weights(name, [-math.inf] * 3)).all()
+
+
+def test_values_and_gradients_at_ties_are_those_of_the_page() -> None:
+    for name, row, expected in (
+        ("relu", [0.0, 1.0, -1.0], [0.0, 1.0, 0.0]),
+        ("max", [3.0, 1.0, 3.0], [0.5, 0.0, 0.5]),
+    ):
+        scores = torch.tensor(row, requires_grad=True)
+        weighted(name, scores).sum().backward()
+        assert scores.grad.tolist() == expected
+    assert weights("max", [3.0, 1.0, 3.0]).tolist() == [1.5, 0.0, 1.5]
+    assert weights("top_k", [2.0, 1.0, 1.0, 1.0], k=2.0).all()
+
+
+def test_no_parameter_of_a_weighting_has_the_name_of_one_of_a_score():
+    of_scores = {parameter.name for method in METHODS.values() for parameter in method.parameters}
+    assert not of_scores & {parameter.name for weighting in WEIGHTINGS.values() for parameter in weighting.parameters}
+
+
+def test_the_page_of_methods_holds_the_weightings():
+    page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
+    assert weighting_table() in page
+
+
+# A weighting passes on the gradient of any score.
+PAIRS = [*((name, "softmax") for name in METHODS), *(("idw", name) for name in WEIGHTINGS if name != "softmax")]
+
+
+@pytest.mark.parametrize(("name", "weighting"), PAIRS)
+def test_the_gradient_of_every_score_and_weighting_agrees_with_finite_differences(name, weighting):
+    arrays = [torch.tensor(rows(*shape, seed=11)).requires_grad_() for shape in [(2, 3), (5, 3), (5, 2)]]
+    given = {"k": 3} if weighting == "top_k" else {}
+
+    def attend(*tensors: torch.Tensor) -> torch.Tensor:
+        return idwbench.attend(*tensors, score=name, weighting=weighting, **given)
+
+    if weighting not in CONSTANT:
+        assert torch.autograd.gradcheck(attend, arrays, fast_mode=True)
+        return
+    # Steps, of which finite differences see the flat parts: only the values have a gradient.
+    inputs, keys, values = arrays
+    assert torch.autograd.gradcheck(lambda v: attend(inputs.detach(), keys.detach(), v), values, fast_mode=True)
+    attend(*arrays).sum().backward()
+    assert inputs.grad is None and keys.grad is None and values.grad is not None

@@ -66,35 +66,23 @@ def test_an_explanation_adds_up_to_the_answer_heaviest_first():
     np.testing.assert_allclose(explanation.keys[0], [12.0, 20.0])
 
 
-def test_a_patch_changes_the_answer_is_recorded_and_survives_a_file_if_one_is_needed(tmp_path):
-    same = model()
-    assert same.patch([10.0, 20.0], "cold") is same
-    same.patch([10.0, 20.0], "hot", confidence=0.9).save(tmp_path / "patched.safetensors")
-    again = load_model(tmp_path / "patched.safetensors")
-    assert again.predict([[10.0, 20.0]]).tolist() == ["hot"]
-    (patch,) = again.patches
-    assert (patch["label"], patch["criterion"], patch["x"]) == (1, "confidence", [10.0, 20.0])
-
-
 @pytest.mark.parametrize(
     ("x", "label", "amounts", "location"),
     [
-        ([1.0], "hot", {}, ("x",)),
-        ([1.0, np.nan], "hot", {}, ("x",)),
-        ([1e300, 0.0], "hot", {}, ("x",)),
-        ([10.0, 20.0], "warm", {}, ("label",)),
-        ([10.0, 20.0], 2, {}, ("label",)),
-        ([10.0, 20.0], 1, {"confidence": 1.0}, ("confidence",)),
-        ([10.0, 20.0], 1, {"confidence": 0.0}, ("confidence",)),
-        ([10.0, 20.0], 1, {"margin": -1.0}, ("margin",)),
-        ([10.0, 20.0], 1, {"logit_margin": np.inf}, ("logit_margin",)),
-        ([10.0, 20.0], 1, {"confidence": 0.9, "margin": 1.0}, ("confidence",)),
+        ([1e300, 0.0], "hot", {}, "x"),
+        ([10.0, 20.0], "warm", {}, "label"),
+        ([10.0, 20.0], 2, {}, "label"),
+        ([10.0, 20.0], 1, {"confidence": 1.0}, "confidence"),
+        ([10.0, 20.0], 1, {"margin": -1.0}, "margin"),
+        ([10.0, 20.0], 1, {"confidence": 0.9, "margin": 1.0}, "confidence"),
     ],
 )
-def test_wrong_arguments_are_named(x, label, amounts, location):
+def test_wrong_arguments_of_a_patch_are_named_and_none_is_made_where_none_is_needed(x, label, amounts, location):
+    saved = model()
+    assert saved.patch([10.0, 20.0], "cold") is saved
     with pytest.raises(PatchError) as error:
-        model().patch(x, label, **amounts)
-    assert error.value.location == location
+        saved.patch(x, label, **amounts)
+    assert error.value.location == (location,)
 
 
 # Model cards

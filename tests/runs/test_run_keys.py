@@ -116,12 +116,7 @@ def test_settings_that_were_added_are_left_out_at_their_default_and_count_otherw
             assert (again, again.run_key) == (run, run.run_key)
 
 
-def test_the_place_of_a_file_is_not_part_of_the_key():
-    here, there = (run_config(CsvConfig(path=path, sha256="ab" * 32)) for path in ("a/x.csv", "b/y.csv"))
-    assert here.run_key == there.run_key
-
-
-def test_a_copy_does_not_take_over_the_key():
+def test_a_copy_does_not_take_over_the_key_nor_a_run_the_place_of_a_file():
     run = run_config("two_moons", seed=3)
     assert run.run_key
     other = run.model_copy(update={"protocol": run.protocol.model_copy(update={"epochs": 7})})
@@ -129,6 +124,8 @@ def test_a_copy_does_not_take_over_the_key():
     again = pickle.loads(pickle.dumps(run))
     assert (again, again.run_key) == (run, run.run_key)
     assert dict(run) == dict(run_config("two_moons", seed=3))
+    here, there = (run_config(CsvConfig(path=path, sha256="ab" * 32)) for path in ("a/x.csv", "b/y.csv"))
+    assert here.run_key == there.run_key
 
 
 def test_runs_have_the_key_of_their_setting_in_common_whatever_their_seed():
@@ -139,23 +136,13 @@ def test_runs_have_the_key_of_their_setting_in_common_whatever_their_seed():
     assert len({run.setting_key for run in (first, *changed)}) == 4
 
 
-NAMES = (("train", "loss"), ("test", "accuracy"))
-POINTS = (
-    CurvePoint(1, {NAMES[0]: 2.0, NAMES[1]: 0.5}),
-    CurvePoint(2, {NAMES[0]: 1.0, NAMES[1]: 0.75}),
-    CurvePoint(3, {NAMES[0]: 0.5, NAMES[1]: 1.0}),
-)
-CURVE = Curve(NAMES, [2.0, 0.5, 1.0, 0.75, 0.5, 1.0])
-
-
-def test_a_curve_is_a_sequence_of_its_points():
-    assert len(CURVE) == 3
-    assert (tuple(CURVE), CURVE[-1], CURVE[1:]) == (POINTS, POINTS[2], POINTS[1:])
+def test_a_curve_is_the_sequence_of_its_points():
+    names = ("train", "loss"), ("test", "accuracy")
+    curve = Curve(names, [2.0, 0.5, 1.0, 0.75, 0.5, 1.0])
+    rows = ((1, 2.0, 0.5), (2, 1.0, 0.75), (3, 0.5, 1.0))
+    points = tuple(CurvePoint(epoch, {names[0]: loss, names[1]: accuracy}) for epoch, loss, accuracy in rows)
+    assert (len(curve), tuple(curve), curve[-1], curve[1:]) == (3, points, points[2], points[1:])
     with pytest.raises(IndexError):
-        CURVE[3]
-
-
-def test_a_curve_equals_the_same_points():
-    assert CURVE == POINTS and [*POINTS] == CURVE and Curve(NAMES, CURVE.values) == CURVE
-    assert POINTS[:2] != CURVE and Curve(NAMES, [*CURVE.values[:-1], 0.0]) != CURVE and CURVE != "curve"
-    assert Curve(NAMES, []) == ()
+        curve[3]
+    assert curve == points and [*points] == curve and Curve(names, curve.values) == curve and Curve(names, []) == ()
+    assert points[:2] != curve and Curve(names, [*curve.values[:-1], 0.0]) != curve and curve != "curve"

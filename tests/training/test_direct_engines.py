@@ -10,25 +10,12 @@ import pytest
 from blob_data import make_dataset, make_regression
 from engine_runs import train_run
 from kinds import TIMED
+from sklearn import ensemble, linear_model, neighbors, svm
 from sklearn.cluster import KMeans
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.neighbors import (
-    KNeighborsClassifier,
-    KNeighborsRegressor,
-    NearestCentroid,
-    NeighborhoodComponentsAnalysis,
-)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, SVR
 
 import idwbench
 from idwbench.data.dataset import Dataset, Split
@@ -49,39 +36,37 @@ RANDOM = {"random_state": SEED}
 
 # A method, its settings, and the estimator that it must equal.
 CLASSIFIERS: list[tuple[str, dict[str, Any], Any]] = [
-    ("knn", {}, KNeighborsClassifier()),
-    ("knn", {"n_neighbors": 3, "weights": "distance", "p": 1}, KNeighborsClassifier(3, weights="distance", p=1)),
-    ("knn", {"metric": "cosine"}, KNeighborsClassifier(metric="cosine")),
-    ("nearest_centroid", {}, NearestCentroid()),
-    ("nearest_centroid", {"metric": "manhattan"}, NearestCentroid(metric="manhattan")),
+    ("knn", {}, neighbors.KNeighborsClassifier()),
+    ("knn", {"weights": "distance", "p": 1}, neighbors.KNeighborsClassifier(weights="distance", p=1)),
+    ("knn", {"metric": "cosine"}, neighbors.KNeighborsClassifier(metric="cosine")),
+    ("nearest_centroid", {"metric": "manhattan"}, neighbors.NearestCentroid(metric="manhattan")),
     (
         "nca_knn",
         {**NCA, "n_neighbors": 2},
-        make_pipeline(NeighborhoodComponentsAnalysis(**NCA, **RANDOM), KNeighborsClassifier(2)),
+        make_pipeline(neighbors.NeighborhoodComponentsAnalysis(**NCA, **RANDOM), neighbors.KNeighborsClassifier(2)),
     ),
-    ("svc", POLY, SVC(**POLY)),
-    ("svc", {"gamma": 0.5, "class_weight": "balanced"}, SVC(gamma=0.5, class_weight="balanced")),
-    ("svc", {"standardise": True, "kernel": "linear"}, make_pipeline(StandardScaler(), SVC(kernel="linear"))),
-    ("logistic_regression", {"C": 0.2}, LogisticRegression(C=0.2)),
-    ("random_forest", {"n_estimators": 5}, RandomForestClassifier(5, **RANDOM)),
-    ("random_forest", FOREST, RandomForestClassifier(**FOREST, **RANDOM)),
+    ("svc", POLY, svm.SVC(**POLY)),
+    ("svc", {"gamma": 0.5, "class_weight": "balanced"}, svm.SVC(gamma=0.5, class_weight="balanced")),
+    ("svc", {"standardise": True, "kernel": "linear"}, make_pipeline(StandardScaler(), svm.SVC(kernel="linear"))),
+    ("logistic_regression", {"C": 0.2}, linear_model.LogisticRegression(C=0.2)),
+    ("random_forest", FOREST, ensemble.RandomForestClassifier(**FOREST, **RANDOM)),
     (
         "hist_gradient_boosting",
         {**BOOSTING, "shrinkage": 0.3},
-        HistGradientBoostingClassifier(**BOOSTING, learning_rate=0.3, **RANDOM),
+        ensemble.HistGradientBoostingClassifier(**BOOSTING, learning_rate=0.3, **RANDOM),
     ),
 ]
+BOOSTED = ensemble.HistGradientBoostingRegressor(**WHOLE, **RANDOM)
 # Numbers of targets, and as above.
 REGRESSORS: list[tuple[int, str, dict[str, Any], Any]] = [
-    (2, "knn", {"standardise": True}, make_pipeline(StandardScaler(), KNeighborsRegressor())),
-    (2, "svr", {"epsilon": 0.01}, MultiOutputRegressor(SVR(epsilon=0.01))),
-    (1, "svr", {}, SVR()),
-    (2, "ridge", {"alpha": 0.5}, Ridge(0.5)),
-    (1, "ridge", {}, Ridge()),
-    (2, "linear_regression", {}, LinearRegression()),
-    (2, "random_forest", FOREST, RandomForestRegressor(**FOREST, **RANDOM)),
-    (2, "hist_gradient_boosting", WHOLE, MultiOutputRegressor(HistGradientBoostingRegressor(**WHOLE, **RANDOM))),
-    (1, "hist_gradient_boosting", WHOLE, HistGradientBoostingRegressor(**WHOLE, **RANDOM)),
+    (2, "knn", {"standardise": True}, make_pipeline(StandardScaler(), neighbors.KNeighborsRegressor())),
+    (2, "svr", {"epsilon": 0.01}, MultiOutputRegressor(svm.SVR(epsilon=0.01))),
+    (1, "svr", {}, svm.SVR()),
+    (2, "ridge", {"alpha": 0.5}, linear_model.Ridge(0.5)),
+    (1, "linear_regression", {}, linear_model.LinearRegression()),
+    (2, "random_forest", FOREST, ensemble.RandomForestRegressor(**FOREST, **RANDOM)),
+    (2, "hist_gradient_boosting", WHOLE, MultiOutputRegressor(BOOSTED)),
+    (1, "hist_gradient_boosting", WHOLE, BOOSTED),
 ]
 
 
@@ -142,7 +127,6 @@ def test_a_classifier_is_that_of_scikit_learn_on_every_split(method, settings, e
     dataset = overlapping()
     result = fitted(dataset, method, **settings)
     assert_answers_are_those(result, dataset, estimator.fit(dataset.train.inputs, dataset.train.labels))
-    assert all(result.metrics[name, "predict_seconds"] >= 0 for name in dataset.splits)
     part = fitted(dataset, method, evaluate_train=False, **settings).metrics
     assert {name for split, name in part if split == "train"} <= {"fit_seconds", "converged"}
     kept = {key: value for key, value in result.metrics.items() if key[0] != "train" and key[1] not in TIMED}
@@ -157,26 +141,23 @@ def test_a_regressor_is_that_of_scikit_learn_in_the_units_of_the_targets(targets
     for name, split in dataset.splits.items():
         assert_errors_are_those(result, dataset, name, estimator.predict(split.inputs))
     parts = estimator.estimators_ if isinstance(estimator, MultiOutputRegressor) else [estimator]
-    learned = {  # the number of parameters
-        "ridge": targets * 4,
-        "linear_regression": targets * 4,
-        "svr": sum(len(part.support_) + 1 for part in parts) if method == "svr" else None,
-    }
-    assert method not in learned or result.n_parameters == learned[method]
+    if method == "svr":
+        assert result.n_parameters == sum(len(part.support_) + 1 for part in parts)
+    elif method in ("ridge", "linear_regression"):
+        assert result.n_parameters == targets * 4
 
 
 def test_every_method_is_compared_here():
     assert {row[0] for row in CLASSIFIERS} | {row[1] for row in REGRESSORS} == set(SCIKIT_LEARN_METHODS)
 
 
-@pytest.mark.parametrize("standardise", [False, True])
-def test_class_means_are_keys_in_the_units_of_the_data(standardise):
-    result = fitted(BLOBS, "nearest_centroid", standardise=standardise)
+def test_class_means_are_keys_in_the_units_of_the_data():
     means = [BLOBS.train.inputs[rows].mean(0) for rows in BLOBS.groups]
-    np.testing.assert_allclose(result.arrays["keys"], means, atol=1e-5)
-    np.testing.assert_array_equal(result.arrays["values"], np.eye(3))
-    assert result.arrays["keys"].dtype == np.float32
-    assert result.n_parameters == 3 * 3 + 3 * 3
+    for standardise in (False, True):
+        result = fitted(BLOBS, "nearest_centroid", standardise=standardise)
+        np.testing.assert_allclose(result.arrays["keys"], means, atol=1e-5)
+        np.testing.assert_array_equal(result.arrays["values"], np.eye(3))
+        assert (result.arrays["keys"].dtype, result.n_parameters) == (np.float32, 3 * 3 + 3 * 3)
 
 
 @pytest.mark.parametrize(
@@ -205,19 +186,14 @@ def test_a_baseline_answers_as_the_nearest_neighbour_among_its_keys(method):
     dataset, numbers = make_dataset(validation=True), make_regression()
     result, regression = (fitted(one, method, prototypes=5) for one in (dataset, numbers))
     keys, values = result.arrays["keys"], result.arrays["values"]
-    assert keys.dtype == values.dtype == np.float32
-    assert_answers_are_those(result, dataset, KNeighborsClassifier(1).fit(keys, values.argmax(1)))
-    nearest = KNeighborsRegressor(1).fit(regression.arrays["keys"], regression.arrays["values"])
+    assert_answers_are_those(result, dataset, neighbors.KNeighborsClassifier(1).fit(keys, values.argmax(1)))
+    nearest = neighbors.KNeighborsRegressor(1).fit(regression.arrays["keys"], regression.arrays["values"])
     assert_errors_are_those(regression, numbers, "test", nearest.predict(numbers.test.inputs))
-
-
-def test_the_centres_are_those_of_scikit_learn_with_the_class_frequencies_of_their_clusters():
-    result = fitted(BLOBS, "kmeans", prototypes=5)
-    clusters = KMeans(5, n_init="auto", random_state=SEED).fit(BLOBS.train.inputs)
-    np.testing.assert_array_equal(result.arrays["keys"], clusters.cluster_centers_)
-    frequencies = [np.bincount(BLOBS.train.labels[clusters.labels_ == label], minlength=3) for label in range(5)]
-    expected = [counts / counts.sum() for counts in frequencies]
-    np.testing.assert_allclose(result.arrays["values"], expected, rtol=1e-6)
+    if method == "kmeans":  # of scikit-learn, with the class frequencies of the clusters
+        clusters = KMeans(5, n_init="auto", random_state=SEED).fit(dataset.train.inputs)
+        np.testing.assert_array_equal(keys, clusters.cluster_centers_)
+        frequencies = [np.eye(3)[dataset.train.labels[clusters.labels_ == label]].mean(0) for label in range(5)]
+        np.testing.assert_allclose(values, frequencies, rtol=1e-6)
 
 
 # Kernel regression
@@ -264,39 +240,19 @@ def test_a_chosen_parameter_is_a_metric_and_a_learned_parameter(name, settings):
 
 # Refusals
 
+KNN, NEAREST, SAMPLES = ({"method": name} for name in ("knn", "nearest_centroid", "samples"))
+STOPPING = {"method": "hist_gradient_boosting", "early_stopping": True}
 REFUSED = [
-    (
-        BLOBS,
-        {"method": "knn", "n_neighbors": 24},
-        "n_neighbors: expected at most 23, the number of training rows, got 24",
-    ),
+    (BLOBS, {**KNN, "n_neighbors": 24}, "n_neighbors: expected at most 23, the number of training rows, got 24"),
     (BLOBS, {"method": "nca_knn", "n_neighbors": 24}, "n_neighbors: expected at most 23, the number of training rows"),
-    (
-        BLOBS,
-        {"method": "nca_knn", "n_components": 4},
-        "n_components: expected at most 3, the number of features, got 4",
-    ),
-    *(
-        (OF_ONE_CLASS, {"method": name}, f"method: {name} needs training rows of at least two classes, got 1")
-        for name in ("svc", "logistic_regression", "nearest_centroid", "random_forest")
-    ),
-    (make_dataset(3), {"method": "nearest_centroid"}, "method: nearest_centroid needs a class of two training rows"),
-    (
-        OF_LONELY_ROWS,
-        {"method": "hist_gradient_boosting", "early_stopping": True},
-        "early_stopping: needs two training rows of each class, and 'b' has one (choose false)",
-    ),
-    (BLOBS, {"method": "samples", "prototypes": 24}, "prototypes: expected at most 23, the number of training inputs"),
-    (
-        OF_FOUR_POINTS,
-        {"method": "kmeans", "prototypes": 5},
-        "prototypes: expected at most 4, the number of distinct training inputs, got 5",
-    ),
-    (
-        OF_SIGNED_ZEROS,
-        {"method": "kmeans", "prototypes": 2},
-        "expected at most 1, the number of clusters that k-means can separate",
-    ),
+    (BLOBS, {"method": "nca_knn", "n_components": 4}, "n_components: expected at most 3, the number of features, got"),
+    (OF_ONE_CLASS, {"method": "svc"}, "method: svc needs training rows of at least two classes, got 1"),
+    (OF_ONE_CLASS, NEAREST, "method: nearest_centroid needs training rows of at least two classes, got 1"),
+    (make_dataset(3), NEAREST, "method: nearest_centroid needs a class of two training rows"),
+    (OF_LONELY_ROWS, STOPPING, "early_stopping: needs two training rows of each class, and 'b' has one (choose false)"),
+    (BLOBS, {**SAMPLES, "prototypes": 24}, "prototypes: expected at most 23, the number of training inputs"),
+    (OF_FOUR_POINTS, {"method": "kmeans", "prototypes": 5}, "at most 4, the number of distinct training inputs, got 5"),
+    (OF_SIGNED_ZEROS, {"method": "kmeans", "prototypes": 2}, "at most 1, the number of clusters that k-means can sep"),
     (OF_ONE_POINT, {"bandwidth": "loo"}, "bandwidth: leave-one-out needs at least two distinct keys"),
 ]
 

@@ -12,7 +12,7 @@ import torch
 from kinds import KINDS, RECORDED, RESUMED, TIMED, TRAINED, Example, of_network
 from torch import nn
 
-from idwbench.errors import OutputError, RecordingError
+from idwbench.errors import RecordingError
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import METRICS, headline_metric
 from idwbench.runs.protocol import learning_rate
@@ -171,12 +171,6 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(kind, within_an_epoch
         assert files_in(recordings / config.run_key) == files_in(folder / "recordings" / config.run_key)
 
 
-@each({name: kind for name, kind in TRAINED.items() if name not in RESUMED})
-def test_an_exception_of_the_observer_ends_a_training_without_checkpoints(kind, folder):
-    with pytest.raises(Interrupted):
-        kind.train(folder, on_epoch=stop_after_two)
-
-
 @each(RECORDED)
 def test_a_recorded_training_has_the_numbers_of_one_that_is_not(kind, folder, whole):
     recorded, _ = whole(kind)
@@ -185,16 +179,8 @@ def test_a_recorded_training_has_the_numbers_of_one_that_is_not(kind, folder, wh
     assert outcome(plain) == outcome(recorded)
     assert recorded.arrays.keys() - plain.arrays.keys() == {"recording"}
     assert recorded.config.run_key != plain.config.run_key
-
-
-def test_a_recording_needs_a_folder_and_disk_space(folder, tmp_path, monkeypatch):
-    kind, notes = RECORDED["recorded perceptron"], []
     with pytest.raises(RecordingError, match="a recording needs a database in a file"):
         kind.train(folder)
-    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10_000}))
-    with pytest.raises(OutputError, match=r"needs [\d.]+ MB of disk space, and 10 kB are free"):
-        kind.train(folder, recording_folder=tmp_path, report=notes.append)
-    assert len(notes) == 1 and not any(tmp_path.iterdir())
 
 
 def test_checkpoints_of_another_run_or_version_and_damaged_ones_are_not_used(tmp_path, monkeypatch):

@@ -1,0 +1,275 @@
+"""Networks, perceptrons and hash tables: their trainings and metrics against float64, and recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from blob_data import make_dataset
+from engine_runs import train_run
+from kinds import IDW_HEAD, LEARNED, images, mlp_run, network_run, table_run, two_parts
+from torch.nn.functional import cross_entropy
+
+from idwbench.data.dataset import Dataset
+from idwbench.data.loading import load_dataset
+from idwbench.data.synthetic import draw_queries, draw_table
+from idwbench.dual.recording import Recording
+from idwbench.models.hash_table import HashTable, measured
+from idwbench.models.networks import network_from_arrays
+from idwbench.models.perceptron import initial_mlp, mlp_from_arrays
+from idwbench.runs.config import RunConfig
+from idwbench.runs.results import RunResult
+
+# Perceptrons: on one data set and on one after the other, sums of keys, and recordings
+
+
+def drawn_rows(config: RunConfig, dataset: Dataset) -> list[np.ndarray]:
+    """The rows of each step, drawn by the rules of the docs."""
+    generator = np.random.default_rng(config.seed)
+    generator.integers(2**63)  # the seed of the weights
+    tasks = dataset.train.tasks if config.dataset.name == "sequence" else np.zeros(len(dataset.train), int)
+    found = []
+    for task in np.unique(tasks):
+        for _ in range(config.protocol.epochs):
+            order = generator.permutation(np.flatnonzero(tasks == task))
+            found += np.split(order, range(config.protocol.batch_size, len(order), config.protocol.batch_size))
+    return found
+
+
+class Float64Training:
+    """The same steps in float64, written with modules of PyTorch.
+
+    Attributes:
+        labels: The label of each slot.
+        keys: The inputs of each layer in all steps, a row for each slot.
+        network: The trained network.
+        losses: The loss of each slot.
+    """
+
+    def __init__(self, config: RunConfig, dataset: Dataset) -> None:
+        protocol, rows = config.protocol, drawn_rows(config, dataset)
+        self.network = initial_mlp(config.model, dataset, np.random.default_rng(config.seed)).double()
+        optimizer = torch.optim.SGD(self.network.parameters(), protocol.learning_rate, protocol.momentum)
+        inputs, labels = torch.from_numpy(dataset.train.inputs).double(), torch.from_numpy(dataset.train.labels)
+        keys, losses = [], []
+        for some in rows:
+            of_layers, outputs = self.network.layer_inputs(inputs[some])
+            losses.append(cross_entropy(outputs, labels[some], reduction="none"))
+            optimizer.zero_grad()
+            losses[-1].mean().backward()
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), protocol.gradient_clip)
+            optimizer.step()
+            keys.append(of_layers)
+        self.labels = dataset.train.labels[np.concatenate(rows)]
+        self.keys = [torch.cat(parts).detach().numpy() for parts in zip(*keys, strict=True)]
+        self.losses = torch.cat(losses).detach().numpy()
+
+
+SETTINGS = [{"seed": 3}, {"name": "joint", "seed": 3}, {"name": "joint", "depth": 1}, {"name": "two_moons", "depth": 4}]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_weights_losses_and_attention_are_those_of_a_float64_training(settings: dict[str, object]) -> None:
+    config, dataset = mlp_run(**settings), two_parts(parts=settings.get("name") != "two_moons")
+    result, expected = train_run(config, dataset), Float64Training(config, dataset)
+    losses = [point.values["train", "loss"] for point in result.curve]
+    if config.dataset.name != "sequence":  # whose parts have other numbers of rows
+        np.testing.assert_allclose(losses, expected.losses.reshape(config.n_epochs, -1).mean(1), rtol=1e-5)
+    network = mlp_from_arrays(config.model, result.arrays)
+    answers, right = network.predict(dataset.test.inputs), dataset.test.labels
+    wrong = answers != right
+    assert 0 < wrong.sum() < len(wrong) and result.metric("wrong_inputs") == wrong.sum()
+    assert np.array_equal(result.arrays["key_counts"], np.bincount(expected.labels, minlength=3))
+    with torch.no_grad():
+        queries = network.layer_inputs(torch.from_numpy(dataset.test.inputs))[0]
+    for number, (layer, keys) in enumerate(zip(expected.network.layers.values(), expected.keys, strict=True)):
+        np.testing.assert_allclose(result.arrays[f"layer_{number}.weight"], layer.weight.detach(), atol=1e-5)
+        sums = [keys[expected.labels == label].sum(0) for label in range(3)]
+        np.testing.assert_allclose(result.arrays[f"key_sums_layer_{number}"], sums, rtol=1e-4, atol=1e-3)
+        attention = queries[number].double().numpy() @ keys.T + 1
+        attended = np.stack([attention[:, expected.labels == label].sum(1) for label in range(3)], 1).argmax(1)
+        assert result.metric(f"target_if_wrong_{number}") == (attended == right)[wrong].mean()
+        assert result.metric(f"output_if_wrong_{number}") == (attended == answers)[wrong].mean()
+        assert result.metric(f"output_if_right_{number}") == (attended == answers)[~wrong].mean()
+    assert result.metric(f"output_if_right_{config.model.n_layers}") is None
+    assert (result.metric("accuracy_1") is None) == (config.dataset.name == "two_moons")  # which has no parts
+
+
+def test_shares_of_no_wrong_answer_are_left_out() -> None:
+    dataset = make_dataset(n_train=30, n_features=8, constant_feature=False)
+    result = train_run(mlp_run("two_moons", epochs=10), dataset)
+    assert (result.metric("accuracy"), result.metric("wrong_inputs")) == (1, 0)
+    assert result.metric("target_if_wrong_0") is result.metric("output_if_wrong_0") is None
+    assert 0 <= result.metric("output_if_right_0") <= 1
+
+
+def test_a_sequence_is_measured_before_its_second_part() -> None:
+    result = train_run(mlp_run("sequence", epochs=3, learning_rate=0.2), two_parts())
+    assert [point.epoch for point in result.curve] == [1, 2, 3, 4, 5, 6]
+    for split in ("test", "validation"):
+        second, third, fourth = (result.curve[epoch].values[split, "accuracy_1"] for epoch in (1, 2, 3))
+        assert result.metric("accuracy_1_before", split) == third
+        assert second != third != fourth  # so that no other epoch would do
+    assert train_run(mlp_run("joint"), two_parts()).metric("accuracy_1_before") is None
+
+
+RECORDED = [
+    {"batch_size": 5},
+    {"fold": False, "name": "joint"},
+    {"record_dtype": "float16"},
+    {"optimizer": "adam", "momentum": 0.0},
+]
+
+
+@pytest.mark.parametrize("settings", RECORDED)
+def test_a_recording_has_the_rows_the_answers_and_the_sums_of_its_run(tmp_path: Path, settings) -> None:
+    config, dataset = mlp_run(**settings, record=True), two_parts()
+    result = train_run(config, dataset, recording_folder=tmp_path)
+    checksum = result.arrays["recording"].tobytes().hex()
+    recording = Recording.open(tmp_path / config.run_key, run_key=config.run_key, parameters_sha256=checksum)
+    rows = drawn_rows(config, dataset)
+    assert recording.steps == len(rows) and np.array_equal(recording.rows, np.concatenate(rows))
+    labels, network = dataset.train.labels[recording.rows], mlp_from_arrays(config.model, result.arrays)
+    with torch.no_grad():
+        queries = network.layer_inputs(torch.from_numpy(dataset.test.inputs))[0]
+    close = 2e-3 if settings.get("record_dtype") == "float16" else 1e-6
+    for name, inputs in zip(config.model.layer_names, queries, strict=True):
+        memory = recording.layers[name]
+        expected = inputs.double().numpy() @ result.arrays[f"key_sums_{name}"].T + result.arrays["key_counts"]
+        np.testing.assert_allclose(memory.totals(inputs.double().numpy(), labels, 3), expected, rtol=close)
+        answers = inputs.numpy() @ result.arrays[f"{name}.weight"].T + result.arrays[f"{name}.bias"]
+        np.testing.assert_allclose(memory.answers(inputs.numpy()), answers, atol=max(1e-5, 3 * close))
+    shares = [layer.residual_share for layer in recording.facts.layers.values()]
+    if "optimizer" in settings:
+        assert result.metric("residual_share", "train") == max(shares) > 0
+    else:
+        assert shares == [None] * 3 and result.metric("residual_share", "train") is None
+
+
+def test_initial_weights_and_biases_are_those_of_torch_s_linear_layers() -> None:
+    network = initial_mlp(mlp_run(width=200).model, two_parts(), np.random.default_rng(0))
+    for layer in network.layers.values():
+        bound = layer.in_features**-0.5
+        for parameter in (layer.weight.detach(), layer.bias.detach()):
+            assert 0.5 * bound < float(parameter.abs().max()) <= bound
+    assert float(network.layer_1.weight.detach().std()) == pytest.approx((3 * 200) ** -0.5, rel=0.02)
+
+
+# Networks: the quality and the patches of their heads against brute force
+
+
+def test_the_quality_of_the_head_is_that_of_features() -> None:
+    result = train_run(network_run(**IDW_HEAD), images())
+    network = network_from_arrays(result.config.model, images(), result.arrays)
+    features = network.features(images().train.inputs).astype(np.float64)
+    keys, values = (result.arrays[name].astype(np.float64) for name in ("head.keys", "head.values"))
+    distances = np.sqrt(((features[:, None] - keys) ** 2).sum(2))
+    assert np.array_equal(result.arrays["nearest"], distances.argmin(0))
+    assert result.metric("coverage", "train") == pytest.approx(distances.min(1).mean(), rel=1e-5)
+    assert result.metric("key_distance", "train") == pytest.approx(distances.min(0).mean(), rel=1e-5)
+    agree = values.argmax(1) == images().train.labels[distances.argmin(0)]
+    assert result.metric("key_agreement", "train") == agree.mean()
+
+
+def test_patches_of_the_head_change_as_many_predictions_as_adding_prototypes_to_it() -> None:
+    result, data = train_run(network_run(**IDW_HEAD, patches=3), images()), images()
+    keys, values = (result.arrays[name].astype(np.float64) for name in ("head.keys", "head.values"))
+
+    def weights(features: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        return 1 / (1e-3 + ((features[:, None] - keys) ** 2).sum(2))
+
+    def logits(features: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+        found = weights(features, keys)
+        return found / found.sum(1, keepdims=True) @ values
+
+    # Features in float32, as the study has them.
+    encoded = network_from_arrays(result.config.model, data, result.arrays)
+    features = {name: encoded.features(data.splits[name].inputs).astype(np.float64) for name in ("train", "test")}
+    before = logits(features["test"], keys, values)
+    wrong = np.flatnonzero(before.argmax(1) != data.test.labels)[:3]
+    assert len(wrong) == result.metric("patched", "cases") == 3
+    changed = {"train": [], "test": []}
+    for row in wrong:
+        at, label = features["test"][row : row + 1], data.test.labels[row]
+        eta = 1e-3 * weights(at, keys).sum() * (before[row].max() - before[row, label])
+        patched = np.vstack([keys, at]), np.vstack([values, 1.001 * eta * np.eye(3)[label]])
+        assert logits(at, *patched).argmax() == label
+        for name, counts in changed.items():
+            others = np.delete(features[name], row, 0) if name == "test" else features[name]
+            counts.append((logits(others, *patched).argmax(1) != logits(others, keys, values).argmax(1)).sum())
+    for name, counts in changed.items():
+        assert result.metric("changed_exact", name) == np.mean(counts)
+    assert result.metric("smallest_eta", "cases") == 1
+
+
+CONV = {"encoder": "conv", "width": 2, "depth": 2}
+
+
+@pytest.mark.parametrize(
+    "settings", [{**IDW_HEAD, "epsilon": 0}, {**IDW_HEAD, "patches": 0}, {**IDW_HEAD, "head": "neg_dist"}, CONV]
+)
+def test_only_idw_heads_with_epsilon_above_0_are_patched(settings: dict[str, object]) -> None:
+    result = train_run(network_run(**settings, epochs=1), images())
+    assert result.state == "complete" and result.metric("patched", "cases") is None
+    assert (result.metric("coverage", "train") is None) == ("head" not in settings)
+    assert ("nearest" in result.arrays) == ("head" in settings)
+
+
+# Hash tables: what is measured and learned, and the steps of the training
+
+
+SGD = {"projections": "linear", "epochs": 1, "batch_size": 64, "optimizer": "sgd"}
+
+
+def trained(**settings: object) -> RunResult:
+    config = table_run(**settings)
+    return train_run(config, load_dataset(config.dataset))
+
+
+@pytest.mark.parametrize("settings", [{}, {**LEARNED, "epochs": 2}], ids=["without projections", "learned"])
+def test_a_run_is_measured_on_the_table_of_its_seed_with_what_it_learned(settings: dict[str, object]) -> None:
+    result = trained(seed=4, **settings)
+    data = result.config.dataset
+    table = draw_table(data, 4)
+    hash_table = HashTable(result.config.model, {name: torch.from_numpy(part) for name, part in result.arrays.items()})
+    expected = measured(hash_table, table, draw_queries(data, 4, table))
+    stored = {name: value for (split, name), value in result.metrics.items() if split == "test"}
+    assert {name: stored[name] for name in expected} == pytest.approx(expected, rel=1e-6)
+    assert stored.keys() - expected.keys() == ({"recall_before"} if settings else set())
+    assert len(result.curve) == (2 if settings else 0)
+
+
+def test_softmax_learns_projections_that_find_the_items() -> None:
+    result = trained(**LEARNED)
+    assert result.metrics["test", "recall_before"] < 0.5 and result.metrics["test", "recall"] > 0.8
+    losses = [point.values["train", "loss"] for point in result.curve]
+    assert losses[-1] < losses[0] / 3
+
+
+@pytest.mark.parametrize("weighting", ["argmax", "exact_match"])
+def test_argmax_and_exact_match_learn_nothing(weighting: str) -> None:
+    first, later = (trained(weighting=weighting, **{**LEARNED, "epochs": epochs}) for epochs in (1, 5))
+    assert later.metrics["test", "recall"] == later.metrics["test", "recall_before"]
+    assert all(array.tobytes() == first.arrays[name].tobytes() for name, array in later.arrays.items())
+
+
+def test_the_first_step_of_sgd_is_the_gradient_of_the_mean_squared_error_and_clipped() -> None:
+    start, after = (trained(**SGD, learning_rate=rate) for rate in (1e-30, 1e-3))
+    clipped = trained(**SGD, learning_rate=1.0, gradient_clip=1e-3)
+    config = after.config
+    data, table = config.dataset, draw_table(config.dataset, 0)
+    generator = np.random.default_rng([0, 0, 5])
+    items = generator.integers(8, size=64)
+    queries = (table.keys[items] + 0.1 * generator.standard_normal((64, data.dimensions))).astype(np.float32)
+    weights = {name: torch.tensor(array, requires_grad=True) for name, array in start.arrays.items()}
+    answers = HashTable(config.model, weights).answers(*map(torch.from_numpy, (queries, table.keys, table.values)))
+    loss = ((answers - torch.from_numpy(table.values[items])) ** 2).mean()
+    loss.backward()
+    assert after.curve[0].values["train", "loss"] == pytest.approx(loss.item(), rel=1e-5)
+    for name, weight in weights.items():
+        expected = weight.detach().numpy() - 1e-3 * weight.grad.numpy()
+        np.testing.assert_allclose(after.arrays[name], expected, rtol=1e-4, atol=1e-6)
+    step = np.concatenate([(clipped.arrays[name] - start.arrays[name]).ravel() for name in start.arrays])
+    assert np.linalg.norm(step) == pytest.approx(1e-3, rel=1e-2)
