@@ -1,19 +1,25 @@
-"""The data sets that need no file, against scikit-learn's own functions, and what all of them promise."""
+"""The data sets that need no file, against scikit-learn's functions, what all of them promise, and wrong settings."""
 
 from __future__ import annotations
 
+import itertools
+import subprocess
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from blob_data import make_dataset
 from scipy.spatial.distance import cdist
 from sklearn import datasets
 from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.preprocessing import StandardScaler
 
-from idwbench.data.dataset import Dataset
+from idwbench.data.dataset import Dataset, Split, nearest_values
 from idwbench.data.loading import LOADERS, load_dataset
-from idwbench.data.synthetic import draw_two_moons
-from idwbench.errors import DatasetError
-from idwbench.runs.datasets import DATASETS, TwoMoonsConfig, parse_dataset
+from idwbench.data.synthetic import draw_queries, draw_table, draw_two_moons
+from idwbench.errors import ConfigError, DatasetError
+from idwbench.runs.datasets import DATASETS, LookupConfig, TwoMoonsConfig, parse_dataset
 
 TABLES = {
     "digits": datasets.load_digits,
@@ -22,8 +28,15 @@ TABLES = {
     "breast_cancer": datasets.load_breast_cancer,
     "diabetes": lambda: datasets.load_diabetes(scaled=False),
 }
-DRAWN = ["sine", "friedman1", "circles", "blobs", "hypercube", "gaussian_quantiles", "hastie_10_2"]
-SIZES = {name: ("train_size", "test_size", "holdout_size") for name in DRAWN}
+# Names of functions of scikit-learn, their arguments, and of how many rows a sample is: the training rows or all.
+SAMPLES = {
+    "friedman1": ("make_friedman1", {"noise": 0.5}, 40),
+    "circles": ("make_circles", {"noise": 0.05, "factor": 0.3}, 40),
+    "hastie_10_2": ("make_hastie_10_2", {}, 40),
+    "hypercube": ("make_classification", {"n_features": 10, "n_informative": 5, "n_redundant": 0, "n_classes": 3}, 90),
+    "gaussian_quantiles": ("make_gaussian_quantiles", {"n_classes": 3}, 90),
+}
+SIZES = {name: ("train_size", "test_size", "holdout_size") for name in (*SAMPLES, "sine", "blobs")}
 SIZES["two_moons"] = ("train_per_class", "test_per_class", "holdout_per_class")
 
 
@@ -38,13 +51,12 @@ def in_own_units(data: Dataset, name: str) -> tuple[np.ndarray, np.ndarray]:
     return data.scaling.invert(split.inputs), targets
 
 
-def assert_drawn(data: Dataset, name: str, inputs: np.ndarray, targets: np.ndarray, atol: float = 0) -> None:
-    own = in_own_units(data, name)
-    np.testing.assert_allclose(own[0], inputs.astype(np.float32), rtol=0, atol=atol)
-    np.testing.assert_allclose(own[1], targets, rtol=0, atol=10 * atol)
+def all_rows(data: Dataset) -> list[np.ndarray]:
+    return [np.concatenate(part) for part in zip(*(in_own_units(data, split) for split in data.splits), strict=True)]
 
 
-# What all promise
+def test_every_declared_data_set_has_a_loader():
+    assert set(DATASETS) == set(LOADERS)
 
 
 @pytest.mark.parametrize("name", [*TABLES, *SIZES])
@@ -58,26 +70,18 @@ def test_the_seed_decides_and_arrays_are_contiguous_and_of_the_promised_types(na
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_sizes_are_those_asked_for_and_the_holdout_may_be_left_out(name):
+def test_sizes_are_those_asked_for_and_the_holdout_is_left_out_or_does_not_depend_on_them(name):
     train, test, holdout = SIZES[name]
-    data = load(name, **{train: 50, test: 40, holdout: 0})
+    whole, data = load(name), load(name, **{train: 50, test: 7, holdout: 0})
     classes = 2 if name == "two_moons" else 1
     assert data.holdout is None
-    assert (len(data.train), len(data.test)) == (50 * classes, 40 * classes)
-
-
-@pytest.mark.parametrize("name", ["two_moons", "sine", "friedman1"])
-def test_the_holdout_is_a_sample_of_its_own_that_does_not_depend_on_the_sizes(name):
-    train, test, _ = SIZES[name]
-    one, other = load(name), load(name, **{train: 50, test: 7})
-    inputs = [data.scaling.invert(data.holdout.inputs) for data in (one, other)]
-    np.testing.assert_allclose(*inputs, atol=1e-6)
-    assert not (one.holdout.inputs[: len(one.train)] == one.train.inputs).all(axis=1).any()
-    assert not np.array_equal(one.holdout.inputs, load(name, seed=1).holdout.inputs)
-
-
-def test_every_declared_data_set_has_a_loader():
-    assert set(DATASETS) == set(LOADERS)
+    assert (len(data.train), len(data.test)) == (50 * classes, 7 * classes)
+    if name in ("two_moons", "sine", "friedman1"):
+        other = load(name, **{train: 50, test: 7})
+        np.testing.assert_allclose(in_own_units(whole, "holdout")[0], in_own_units(other, "holdout")[0], atol=1e-6)
+        assert not (whole.holdout.inputs[: len(whole.train)] == whole.train.inputs).all(axis=1).any()
+    with pytest.raises(DatasetError, match=f"{train}: the data set {name} needs .* of memory"):
+        load(name, **{train: 2**31 - 1})
 
 
 @pytest.mark.parametrize("name", ["friedman1", "diabetes", "sine"])
@@ -94,14 +98,20 @@ def test_targets_are_standardised_by_the_training_rows_and_measured_in_the_units
     assert data.metrics("test", outputs) == pytest.approx({("test", name): metric for name, metric in expected.items()})
 
 
-# Tables
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_class_of_an_output_is_its_argmax_also_with_ties_and_nan(n_classes):
+    numbers = [0.0, -0.0, 1.0, -np.inf, np.inf, np.nan]
+    logits = np.array([*itertools.product(numbers, repeat=n_classes)], np.float32)
+    dataset, labels = make_dataset(n_classes=n_classes), np.arange(len(logits)) % n_classes
+    labelled = replace(dataset, test=Split(np.zeros((len(logits), dataset.n_features), np.float32), labels))
+    expected = np.mean([int(np.argmax(row)) == label for row, label in zip(logits, labels, strict=True)])
+    assert labelled.metrics("test", logits) == {("test", "accuracy"): pytest.approx(expected, abs=1e-12)}
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_holds_every_row_once_split_by_class_and_standardised(name):
     data, own = load(name, test_fraction=0.25, seed=2), TABLES[name]()
-    splits = [in_own_units(data, split) for split in data.splits]
-    inputs, targets = (np.concatenate(part) for part in zip(*splits, strict=True))
+    inputs, targets = all_rows(data)
     distances = cdist(inputs / data.scaling.std, own.data / data.scaling.std, "chebyshev")
     assert len(inputs) == len(own.data) and max(distances.min(0).max(), distances.min(1).max()) < 1e-5
     np.testing.assert_allclose(targets, own.target[distances.argmin(1)], rtol=1e-5)
@@ -118,45 +128,36 @@ def test_a_table_holds_every_row_once_split_by_class_and_standardised(name):
 # Samples
 
 
-@pytest.mark.parametrize("seed", [0, 1, 12345, 2**32 - 1])
-@pytest.mark.parametrize(("per_class", "noise"), [(1, 0.1), (2, 0.0), (7, 0.3), (1001, 2.5)])
+@pytest.mark.parametrize("seed", [0, 12345, 2**32 - 1])
+@pytest.mark.parametrize(("per_class", "noise"), [(1, 0.1), (2, 0.0), (1001, 2.5)])
 def test_points_of_two_moons_are_bit_identical_to_scikit_learns(seed, per_class, noise):
     drawn = draw_two_moons(TwoMoonsConfig(noise=noise), per_class, np.random.RandomState(seed))
-    sizes = (per_class, per_class)
-    points, labels = datasets.make_moons(sizes, shuffle=False, noise=noise, random_state=np.random.RandomState(seed))
+    points, labels = datasets.make_moons((per_class, per_class), shuffle=False, noise=noise, random_state=seed)
     np.testing.assert_array_equal(drawn.inputs, points)
     np.testing.assert_array_equal(drawn.targets, labels)
 
 
-def test_train_and_test_are_drawn_in_this_order_from_one_generator():
-    random = np.random.RandomState(3)
-    moons = load("two_moons", seed=3)
-    for split, n in (("train", 100), ("test", 20)):
-        assert_drawn(moons, split, *datasets.make_moons((n, n), shuffle=False, noise=0.1, random_state=random))
-    friedman1 = load("friedman1", train_size=60, test_size=30, noise=0.5, seed=4)
-    random = np.random.RandomState(4)
-    for split, n in (("train", 60), ("test", 30)):
-        assert_drawn(friedman1, split, *datasets.make_friedman1(n, noise=0.5, random_state=random), atol=1e-6)
-    circles = load("circles", train_size=30, test_size=20, noise=0.05, factor=0.3, seed=4)
-    random = np.random.RandomState(4)
-    for split, n in (("train", 30), ("test", 20)):
-        assert_drawn(circles, split, *datasets.make_circles(n, noise=0.05, factor=0.3, random_state=random))
-    hastie = load("hastie_10_2", train_size=50, test_size=20)
-    inputs, signs = datasets.make_hastie_10_2(50, random_state=np.random.RandomState(0))
-    assert_drawn(hastie, "train", inputs, signs > 0)
-    assert hastie.class_names == ("inner", "outer")
+@pytest.mark.parametrize("name", SAMPLES)
+def test_samples_are_those_of_scikit_learn_and_splits_of_one_sample_its_rows_in_order(name):
+    function, options, n = SAMPLES[name]
+    settings = {key: value for key, value in options.items() if key in ("noise", "factor")}
+    data = load(name, train_size=40, test_size=30, holdout_size=20, seed=3, **settings)
+    inputs, targets = getattr(datasets, function)(n_samples=n, random_state=3, **options)
+    expected = targets if data.task == "regression" else np.maximum(targets, 0)  # the classes of Hastie are -1 and 1
+    for own, drawn in zip(all_rows(data), (inputs, expected), strict=True):
+        np.testing.assert_allclose(own[:n], drawn, rtol=1e-6, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["hypercube", "gaussian_quantiles"])
-def test_splits_of_one_sample_are_its_rows_in_order(name):
-    data = load(name, train_size=40, test_size=30, holdout_size=20, seed=3)
-    if name == "hypercube":
-        sizes = {"n_features": 10, "n_informative": 5, "n_redundant": 0}
-        inputs, labels = datasets.make_classification(90, **sizes, n_classes=3, random_state=3)
-    else:
-        inputs, labels = datasets.make_gaussian_quantiles(n_samples=90, n_classes=3, random_state=3)
-    for split, rows in (("train", slice(40)), ("test", slice(40, 70)), ("holdout", slice(70, 90))):
-        assert_drawn(data, split, inputs[rows], labels[rows], atol=1e-5)
+@pytest.mark.slow
+def test_two_moons_loads_neither_scikit_learn_nor_torch():
+    script = """
+import sys
+from idwbench.data.loading import load_dataset
+from idwbench.runs.datasets import TwoMoonsConfig
+load_dataset(TwoMoonsConfig())
+assert not {"sklearn", "scipy", "pandas", "torch", "urllib.request"} & {*sys.modules}
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_all_splits_of_blobs_have_the_same_centres():
@@ -181,7 +182,86 @@ def test_the_holdouts_of_regressions_are_their_functions_without_noise():
     np.testing.assert_allclose(y, np.sin(x[:, 0]), atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["circles", "blobs", "hypercube", "gaussian_quantiles", "hastie_10_2"])
-def test_a_sample_that_cannot_fit_into_memory_is_refused(name):
-    with pytest.raises(DatasetError, match=f"train_size: the data set {name} needs .* of memory"):
-        load(name, train_size=2**31 - 1)
+# Lookups: random tables and noisy queries
+
+
+def test_keys_values_and_noise_have_the_declared_moments():
+    config = LookupConfig(items=2000, dimensions=20, queries=4000, noise=0.3, mean=2.0)
+    table = draw_table(config, 5)
+    queries = draw_queries(config, 5, table)
+    noise = queries.inputs - table.keys[queries.items]
+    for numbers, mean, std in ((table.keys, 2, 1), (table.values, 0, 1), (noise, 0, 0.3)):
+        n = numbers.size
+        assert abs(numbers.mean() - mean) < 5 * std / np.sqrt(n)
+        assert abs(numbers.std() - std) < 5 * std / np.sqrt(2 * n)
+    assert abs(np.corrcoef(table.keys.ravel(), table.values.ravel())[0, 1]) < 5 / np.sqrt(table.keys.size)
+    assert queries.items.tolist() == [*range(2000)] * 2  # in turn
+
+
+def test_each_seed_has_its_own_table_the_holdout_is_another_and_a_larger_one_begins_with_the_smaller():
+    config, larger = LookupConfig(items=4, dimensions=3), LookupConfig(items=9, dimensions=3)
+    other = LookupConfig(items=4, dimensions=3, seed=1)
+    tables = [draw_table(config, 0), draw_table(config, 1), draw_table(other, 0), draw_table(config, 0, holdout=True)]
+    assert len({table.keys.tobytes() for table in tables}) == 4
+    for keys, start in zip(vars(draw_table(larger, 1)).values(), vars(tables[1]).values(), strict=True):
+        np.testing.assert_array_equal(keys[:4], start)
+
+
+def test_other_kinds_train_on_the_pairs_and_recall_counts_the_queries_whose_value_is_nearest():
+    config = LookupConfig(items=4, dimensions=3, queries=4, validation=2)
+    data, table = load_dataset(config), draw_table(config, 0)
+    assert data.task == "regression"
+    assert (data.train.inputs == table.keys).all() and (data.train.targets == table.values).all()
+    sizes = {name: len(split) for name, split in data.splits.items()}
+    assert sizes == {"train": 4, "validation": 2, "test": 4, "holdout": 4}
+    outputs = data.train.targets.copy()
+    assert data.metrics("test", outputs)["test", "recall"] == 1
+    outputs[0], outputs[1] = data.train.targets[1], np.nan
+    assert data.metrics("test", outputs)["test", "recall"] == 0.5
+
+
+def test_nearest_values_are_those_of_all_differences(monkeypatch):
+    generator = np.random.default_rng(0)
+    outputs, stored = generator.normal(size=(50, 3)), generator.normal(size=(20, 3))
+    expected = ((outputs[:, None] - stored) ** 2).sum(-1).argmin(1)
+    assert (nearest_values(outputs, stored) == expected).all()
+    outputs[0, 0], outputs[1, 2] = np.nan, np.inf
+    expected[:2] = -1  # they are near no value
+    monkeypatch.setattr("idwbench.data.dataset._NUMBERS_AT_ONCE", 60)
+    assert (nearest_values(outputs, stored) == expected).all()
+
+
+# Wrong settings
+
+OF = ["mnist", "fashion_mnist"]
+PARTS = [
+    (["mnist"], "of: expected a list of two data sets, got 1 (expected mnist and fashion_mnist, in any order)"),
+    ([], "of: expected a list of two data sets, got 0 (expected"),
+    ("mnist", "of: expected a list of two data sets, got 'mnist' (expected"),
+    (["mnist", "mnist"], "of[1]: mnist is already a part (expected"),
+    ([*OF, "mnist"], "of[2]: mnist is already a part (expected"),
+    (["mnist", "fashion"], "of[1]: unknown data set 'fashion' (did you mean 'fashion_mnist'?)"),
+    (["mnist", 3], "of[1]: unknown data set 3 (expected one of"),
+    (["digits", "mnist"], "of[0]: digits has no images of 28 x 28 pixels as the parts need (expected"),
+    (["mnist", ["mnist"]], "of[1]: unknown data set ['mnist'] ("),
+]
+SETTINGS = [
+    *(({"name": name, "of": of}, message) for name in ("joint", "sequence") for of, message in PARTS),
+    ({"name": "joint"}, "'of' is missing"),
+    ({"name": "lookup", "items": 0}, "items: "),
+    ({"name": "lookup", "noise": -0.1}, "noise: "),
+    ({"name": "lookup", "validation": 0.5}, "validation: "),
+    ({"name": "lookup", "items_": 3}, "items_: "),
+    ({"name": "hypercube", "informative": 11}, "informative: expected at most the 10 features, got 11"),
+    ({"name": "hypercube", "classes": 17}, "classes: 17 classes of two clusters need more vertices"),
+    ({"name": "circles", "factor": 1}, "factor: "),
+    ({"name": "blobs", "classes": 1}, "classes: "),
+    ({"name": "wine", "test_fractio": 0.1}, "test_fractio: unknown key (did you mean 'test_fraction'?)"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), SETTINGS)
+def test_a_wrong_setting_is_one_line_with_its_name(settings, message):
+    with pytest.raises(ConfigError) as caught:
+        parse_dataset(settings)
+    assert message in str(caught.value) and "\n" not in str(caught.value)

@@ -15,7 +15,7 @@ from platformdirs import user_cache_path
 from idwbench.data.folder import data_folder, resolve_files
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError
-from idwbench.runs.datasets import CsvConfig, DigitsConfig, NpzConfig
+from idwbench.runs.datasets import CsvConfig, DigitsConfig, NpzConfig, TextConfig
 
 TABLE = "width,kind,height\n" + "".join(f"{i},{'oak' if i % 4 else 'elm'},{i * i}\n" for i in range(20))
 PRICES = "area,price\n" + "".join(f"{i},{3 * i + 0.5}\n" for i in range(20))
@@ -31,21 +31,9 @@ def load(tmp_path):
     return load
 
 
-def test_a_table_is_split_by_class_and_holds_every_row_once(load):
-    data = load(TABLE, scaling="none", test_fraction=0.4)
-    assert data.class_names == ("elm", "oak") and data.n_features == 2
-    assert np.bincount(data.train.labels).tolist() == [3, 9]
-    assert np.bincount(data.test.labels).tolist() == [2, 6]
-    rows = np.concatenate([data.train.inputs, data.test.inputs])
-    labels = np.concatenate([data.train.labels, data.test.labels])
-    order = rows[:, 0].argsort()
-    np.testing.assert_array_equal(rows[order], [[i, i * i] for i in range(20)])
-    np.testing.assert_array_equal(labels[order], [bool(i % 4) for i in range(20)])
-
-
 @pytest.mark.parametrize(
     "pair",
-    [("5", "10"), ("-1", "3"), ("01", "1"), ("--1", "1"), ("-0", "0"), ("1", "1.0"), ("1", "9" * 30), ("NA", "None")],
+    [("5", "10"), ("-1", "3"), ("01", "1"), ("-0", "0"), ("1", "1.0"), ("1", "9" * 30), ("NA", "None")],
 )
 def test_integers_are_classes_in_their_order_and_all_other_labels_in_that_of_texts(pair, load):
     text = "\ufeffy, x\n" + "".join(f"{pair[i % 2]}, {i}\n" for i in range(12))
@@ -79,15 +67,10 @@ NO_TABLES = [
     (",".join(f"pixel{i}" for i in range(785)), NO_KIND + r"\(there are 785: pixel0, pixel1, pixel2, … pixel784\)"),
     (TABLE + "3,oak,tall\n", r"row 21, column 'height': 'tall' is not a number"),
     (TABLE + ",oak,1\n", r"row 21, column 'width': the value is missing"),
-    (TABLE + "1,oak\n", r"row 21, column 'height': the value is missing"),
-    ("x,kind\n,a\n,b\n", r"row 1, column 'x': the value is missing"),
     (TABLE + "1,oak,-inf\n", r"row 21, column 'height': -inf is not a number that float32"),
     (TABLE + "1,,1\n", r"row 21, column 'kind': the label is missing"),
     (TABLE + "1,oak,1,1\n", r"not a table of comma-separated values \(.*line 22"),
-    ("x,kind\n1,2,a\n3,4,b\n", r"not a table of comma-separated values \(.*line 2"),
-    ("x,kind\n1,a\n2,b\n3\n", r"row 3, column 'kind': the label is missing"),
     ("x,kind\n", r"has a header but no rows"),
-    ("", r"not a table"),
     (b"x,kind\n\xff\xfe,\xff\n", r"not a table"),
     (",kind,x\n0,a,1\n", r"column 1 has no name"),
     ("x,x,kind\n0,1,a\n", r"two columns are named 'x'"),
@@ -95,8 +78,6 @@ NO_TABLES = [
     ("x,kind\n1,a\n2,a\n", r"every label is 'a'"),
     ("x,kind\n1,a\n2,b\n", r"no class has two rows"),
     (PRICES + "3,high\n", r"row 21, column 'price': 'high' is not a number"),
-    (PRICES + "3,\n", r"row 21, column 'price': the value is missing"),
-    (PRICES + "3,inf\n", r"row 21, column 'price': inf is not a number that float32"),
     ("area,price\n1,2.5\n", r"has only one row: one for train and one for test"),
 ]
 
@@ -110,14 +91,13 @@ def test_a_table_that_does_not_fit_is_refused_in_one_line(text, message, load, t
     assert caught.value.file == str(tmp_path / "own.csv") and "own.csv" not in caught.value.problem
 
 
-def test_fractions_and_many_decimal_numbers_are_refused_as_classes_with_a_hint(load):
-    for marker in ("", "2,NA\n", "2,inf\n", "2,7\n"):
-        with pytest.raises(DatasetError, match="column 'price' holds fractions, which are not classes") as caught:
-            load(PRICES + marker, "price")
-        assert caught.value.hint == "set task: regression"
-    with pytest.raises(DatasetError, match="column 'y' holds 30 different decimal numbers") as caught:
+@pytest.mark.parametrize("marker", ["", "2,NA\n", "2,7\n"])
+def test_fractions_and_many_decimal_numbers_are_refused_as_classes_with_a_hint(marker, load):
+    with pytest.raises(DatasetError, match="column 'price' holds fractions, which are not classes") as caught:
+        load(PRICES + marker, "price")
+    assert caught.value.hint == "set task: regression"
+    with pytest.raises(DatasetError, match=r"column 'y' holds 30 different decimal numbers.*set task: regression"):
         load("x,y\n" + "".join(f"{i},{i % 30}.0\n" for i in range(60)), "y")
-    assert caught.value.hint.startswith("set task: regression")
 
 
 # Arrays
@@ -130,13 +110,9 @@ class Bomb:
 
 def arrays(**changes):
     random = np.random.default_rng(0)
-    whole = {
-        "X_train": random.normal(5, 3, (8, 3)),
-        "y_train": np.array([3, 10, 3, 10, -1, 3, 10, -1]),
-        "X_test": random.normal(5, 3, (4, 3)),
-        "y_test": np.array([10, 3, -1, 3]),
-    }
-    return {key: array for key, array in (whole | changes).items() if array is not None}
+    whole = {"X_train": random.normal(5, 3, (8, 3)), "X_test": random.normal(5, 3, (4, 3))}
+    labels = {"y_train": np.array([3, 10, 3, 10, -1, 3, 10, -1]), "y_test": np.array([10, 3, -1, 3])}
+    return {key: array for key, array in (whole | labels | changes).items() if array is not None}
 
 
 @pytest.fixture
@@ -168,7 +144,7 @@ def test_labels_become_classes_in_the_order_of_numbers_or_of_the_alphabet(load_a
 def test_images_keep_their_shape_and_are_scaled_by_two_numbers(load_arrays):
     train = np.random.default_rng(1).integers(0, 256, (8, 4, 5)).astype(np.uint8)
     data = load_arrays(X_train=train, X_test=train[:4])
-    assert data.image_shape == (4, 5) and data.scaling.mean.shape == ()
+    assert data.image_shape == (4, 5)
     expected = (train.reshape(8, -1) - train.mean()) / train.std()
     np.testing.assert_allclose(data.train.inputs, expected, rtol=1e-5, atol=1e-6)
 
@@ -201,52 +177,37 @@ def nan_at(shape, index, value=np.nan):
 
 
 NUMBERS = {"task": "regression"}
-REFUSED = {
-    "missing key": ({"X_test": None}, r"'X_test' is missing \(did you mean "),
-    "near miss": ({"y_test": None, "Y_test": np.zeros(4, int)}, r"'y_test' is missing \(did you mean 'Y_test'\?\)"),
-    "rows and labels": ({"y_train": np.array([0, 1])}, r"X_train has 8 rows, y_train has shape \(2,\)"),
-    "features": ({"X_test": np.zeros((4, 2))}, r"a row of X_test has shape \(2,\), one of X_train \(3,\)"),
-    "image and row": ({"X_test": np.zeros((4, 3, 1))}, r"a row of X_test has shape \(3, 1\)"),
-    "nan": ({"X_train": nan_at((8, 3), (6, 2))}, r"X_train\[6, 2\] is nan; expected finite"),
-    "inf": ({"X_test": nan_at((4, 3), (1, 0), -np.inf)}, r"X_test\[1, 0\] is -inf"),
-    "nan in an image": ({"X_train": nan_at((8, 2, 2), (3, 1, 0))}, r"X_train\[3, 1, 0\] is nan"),
-    "beyond float32": ({"X_train": nan_at((8, 3), (0, 1), 1e300)}, r"X_train\[0, 1\] is 1e\+300"),
-    "empty": ({"X_train": np.zeros((0, 3)), "y_train": np.zeros(0, int)}, r"X_train is empty: .* \(0, 3\)"),
-    "no features": ({"X_train": np.zeros((8, 0))}, r"X_train is empty"),
-    "one axis": ({"X_train": np.zeros(8)}, r"X_train has shape \(8,\); expected \(n, features\) or"),
-    "text inputs": ({"X_train": np.array([["a"]] * 8)}, r"X_train is of type <U1; expected numbers"),
-    "complex inputs": ({"X_train": np.zeros((8, 3), complex)}, r"X_train is of type complex128"),
-    "float labels": ({"y_train": np.zeros(8)}, r"y_train is of type float64; .* \(set task: regression\)"),
-    "one-hot labels": ({"y_train": np.zeros((8, 3), int)}, r"y_train has shape \(8, 3\); expected \(8,\)"),
-    "unseen label": ({"y_test": np.array([3, 3, 4, 3])}, r"y_test\[2\] is 4, a label that no training row has"),
-    "one class": ({"y_train": np.full(8, 3)}, r"every label is 3: at least two classes are needed"),
-    "two label types": ({"y_test": np.array(list("3333"))}, r"y_train and y_test differ in type"),
-    "objects": ({"y_train": np.array([Bomb()] * 8, dtype=object)}, r"y_train holds Python objects"),
-    "text targets": (NUMBERS | {"y_train": np.array(list("abababab"))}, r"y_train is of type <U1; expected numbers"),
-    "nan target": (NUMBERS | {"y_test": nan_at(4, 2)}, r"y_test\[2\] is nan; expected finite"),
-    "outputs": (NUMBERS | {"y_train": np.zeros((8, 2))}, r"y_train has shape \(8, 2\), y_test \(4,\)"),
-    "three axes": (NUMBERS | {"y_train": np.zeros((8, 2, 2))}, r"y_train has .*; expected \(n,\) or \(n, outputs\)"),
-    "too large once scaled": (
+REFUSED = [
+    ({"y_test": None, "Y_test": np.zeros(4, int)}, r"'y_test' is missing \(did you mean 'Y_test'\?\)"),
+    ({"y_train": np.array([0, 1])}, r"X_train has 8 rows, y_train has shape \(2,\)"),
+    ({"X_test": np.zeros((4, 2))}, r"a row of X_test has shape \(2,\), one of X_train \(3,\)"),
+    ({"X_train": nan_at((8, 3), (6, 2))}, r"X_train\[6, 2\] is nan; expected finite"),
+    ({"X_train": nan_at((8, 3), (0, 1), 1e300)}, r"X_train\[0, 1\] is 1e\+300"),
+    ({"X_train": np.zeros((0, 3)), "y_train": np.zeros(0, int)}, r"X_train is empty: .* \(0, 3\)"),
+    ({"X_train": np.zeros(8)}, r"X_train has shape \(8,\); expected \(n, features\) or"),
+    ({"X_train": np.array([["a"]] * 8)}, r"X_train is of type <U1; expected numbers"),
+    ({"y_train": np.zeros(8)}, r"y_train is of type float64; .* \(set task: regression\)"),
+    ({"y_train": np.zeros((8, 3), int)}, r"y_train has shape \(8, 3\); expected \(8,\)"),
+    ({"y_test": np.array([3, 3, 4, 3])}, r"y_test\[2\] is 4, a label that no training row has"),
+    ({"y_train": np.full(8, 3)}, r"every label is 3: at least two classes are needed"),
+    ({"y_test": np.array(list("3333"))}, r"y_train and y_test differ in type"),
+    ({"y_train": np.array([Bomb()] * 8, dtype=object)}, r"y_train holds Python objects"),
+    (NUMBERS | {"y_test": nan_at(4, 2)}, r"y_test\[2\] is nan; expected finite"),
+    (NUMBERS | {"y_train": np.zeros((8, 2))}, r"y_train has shape \(8, 2\), y_test \(4,\)"),
+    (NUMBERS | {"y_train": np.zeros((8, 2, 2))}, r"y_train has .*; expected \(n,\) or \(n, outputs\)"),
+    (
         {"X_train": np.arange(24.0).reshape(8, 3) * 1e-30, "X_test": nan_at((4, 3), (2, 0), 1e20)},
         "test: row 2, feature 0 is too large for float32",
     ),
-    "no axis": (NUMBERS | {"y_train": np.zeros(())}, r"X_train has 8 rows, y_train has shape \(\)"),
-}
+]
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_arrays_that_do_not_fit_are_refused_in_one_line(case, load_arrays, capsys):
-    changes, message = REFUSED[case]
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_arrays_that_do_not_fit_are_refused_in_one_line(changes, message, load_arrays, capsys):
     with pytest.raises(DatasetError, match=r"own\.npz: " + message) as caught:
         load_arrays(**changes)
     assert "\n" not in str(caught.value)
     assert capsys.readouterr().out == ""  # nothing was unpickled
-
-
-def savez(compressed=False):
-    buffer = io.BytesIO()
-    (np.savez_compressed if compressed else np.savez)(buffer, **arrays())
-    return buffer.getvalue()
 
 
 def zipped(**members):
@@ -254,6 +215,12 @@ def zipped(**members):
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in members.items():
             archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def savez(save=np.savez):
+    buffer = io.BytesIO()
+    save(buffer, **arrays())
     return buffer.getvalue()
 
 
@@ -265,8 +232,7 @@ def zipped(**members):
         pickle.dumps(Bomb()),
         savez()[:-200],
         savez().replace(b"\x93NUMPY", b"\x93NUMPX", 1),
-        savez()[:300] + b"\xff\x00" + savez()[302:],
-        savez(compressed=True)[:300] + b"\xff\x00" + savez(compressed=True)[302:],
+        *(savez(save)[:300] + b"\xff\x00" + savez(save)[302:] for save in (np.savez, np.savez_compressed)),
         zipped(**dict.fromkeys(arrays(), b"text")),
         zipped(**{f"{key}.npy": b"\x93NUMPY\x01\x00" for key in arrays()}),
     ],
@@ -279,24 +245,20 @@ def test_a_file_that_is_not_a_whole_npz_is_refused_in_one_line(content, tmp_path
     assert "\n" not in str(caught.value) and capsys.readouterr().out == ""
 
 
-# Their places and contents
-
-
 def test_the_data_folder_is_the_argument_before_the_variable_before_the_platforms_cache(monkeypatch, tmp_path):
-    assert data_folder() == user_cache_path("idwbench")
-    monkeypatch.setenv("IDWBENCH_DATA", "")
-    assert data_folder() == user_cache_path("idwbench")
-    monkeypatch.setenv("IDWBENCH_DATA", str(tmp_path / "named"))
-    assert data_folder() == tmp_path / "named"
-    assert data_folder(tmp_path / "given") == tmp_path / "given"
-
-
-def test_a_relative_data_folder_begins_at_the_working_directory(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert data_folder(Path("here")) == tmp_path / "here"
+    named = {None: user_cache_path("idwbench"), "": user_cache_path("idwbench"), "named": tmp_path / "named"}
+    for variable, expected in named.items():
+        if variable is not None:
+            monkeypatch.setenv("IDWBENCH_DATA", variable and str(tmp_path / variable))
+        assert data_folder() == expected
+    assert data_folder(Path("given")) == tmp_path / "given"
 
 
-@pytest.mark.parametrize("config", [NpzConfig(path="x.bin"), CsvConfig(path="../sub/x.bin", label="y")])
+FILES = [NpzConfig(path="x.bin"), CsvConfig(path="../sub/x.bin", label="y"), TextConfig(path="x.bin")]
+
+
+@pytest.mark.parametrize("config", FILES)
 def test_a_file_is_looked_for_from_the_base_and_known_by_its_content(config, tmp_path):
     base = tmp_path / "sub"
     base.mkdir()
