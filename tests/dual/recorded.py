@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pytest
@@ -27,27 +27,12 @@ class Interrupted(Exception):
     pass
 
 
-class Mlp(nn.Module):
-    """Three linear layers with ReLU, of which the second has no bias."""
-
-    def __init__(self, sizes: tuple[int, int, int, int]) -> None:
-        super().__init__()
-        self.layer_0 = nn.Linear(sizes[0], sizes[1])
-        self.layer_1 = nn.Linear(sizes[1], sizes[2], bias=False)
-        self.layer_2 = nn.Linear(sizes[2], sizes[3])
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        hidden = functional.relu(self.layer_0(inputs))
-        return self.layer_2(functional.relu(self.layer_1(hidden)))
-
-    @property
-    def layers(self) -> dict[str, Any]:
-        return dict(self.named_children())
-
-
 @dataclass
 class RecordedTraining:
-    """A small training of an `Mlp`; `stop_after` steps it raises `Interrupted`."""
+    """A small training of three linear layers with ReLU, the second without a bias.
+
+    `stop_after` steps it raises `Interrupted`.
+    """
 
     protocol: Protocol
     folder: Path
@@ -62,21 +47,21 @@ class RecordedTraining:
     loss_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        generator = np.random.default_rng(3)
+        generator, (n_inputs, first, second, n_outputs) = np.random.default_rng(3), self.sizes
         numbers = "float64" if self.dtype == torch.float64 else "float32"
-        self.inputs = generator.uniform(0, 1, (self.n_train, self.sizes[0])).astype(numbers)
-        self.labels = torch.from_numpy(generator.integers(0, self.sizes[3], self.n_train))
+        self.inputs = generator.uniform(0, 1, (self.n_train, n_inputs)).astype(numbers)
+        self.labels = torch.from_numpy(generator.integers(0, n_outputs, self.n_train))
         torch.manual_seed(3)
-        self.module = Mlp(self.sizes).to(self.dtype)
-        facts = RecordingFacts(
-            self.run_key, "data", self.protocol.optimizer, self.protocol.momentum, self.protocol.weight_decay
-        )
+        layers = [nn.Linear(n_inputs, first), nn.Linear(first, second, bias=False), nn.Linear(second, n_outputs)]
+        self.layers = {f"layer_{place}": layer for place, layer in enumerate(layers)}
+        self.module = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2]).to(self.dtype)
+        p, slots = self.protocol, self.slot_rows(np.arange(self.n_train)).size
         self.recorder = Recorder(
-            self.module.layers,
+            self.layers,
             self.folder,
-            facts,
-            steps=self.protocol.epochs * -(-self.n_train // self.protocol.batch_size),
-            slots=self.protocol.epochs * self.slot_rows(np.arange(self.n_train)).size,
+            RecordingFacts(self.run_key, "data", p.optimizer, p.momentum, p.weight_decay),
+            steps=p.epochs * -(-self.n_train // p.batch_size),
+            slots=p.epochs * slots,
             dtype=self.record_dtype,
             fold={"layer_0": self.inputs} if self.fold else {},
         )
@@ -95,18 +80,9 @@ class RecordedTraining:
         return np.concatenate([rows, rows]) if self.twice else rows
 
     def train(self, checkpoint: CheckpointFile | None = None) -> Fitted:
-        training = ModuleTraining(
-            self.module,
-            self.protocol,
-            self.losses,
-            shuffled_batches(self.n_train, self.protocol.batch_size),
-            np.random.default_rng(5),
-            checkpoint=checkpoint,
-            checkpoint_seconds=0,
-            recorder=self.recorder,
-            rows=self.slot_rows,
-        )
-        return training.train()
+        batches, generator = shuffled_batches(self.n_train, self.protocol.batch_size), np.random.default_rng(5)
+        options = {"checkpoint": checkpoint, "checkpoint_seconds": 0, "recorder": self.recorder, "rows": self.slot_rows}
+        return ModuleTraining(self.module, self.protocol, self.losses, batches, generator, **options).train()
 
     def interrupt(self, checkpoint: CheckpointFile | None = None) -> Self:
         with pytest.raises(Interrupted):

@@ -15,12 +15,13 @@ from idwbench.dual.coefficients import step_coefficients
 from idwbench.dual.memory import LayerMemory
 from idwbench.runs.protocol import Protocol, learning_rate
 
+ALL_OF_SGD = {"momentum": 0.8, "weight_decay": 0.05, "gradient_clip": 0.1, "schedule": "cosine"}
 SGD = (
     {},
     {"momentum": 0.9, "schedule": "cosine", "warmup_epochs": 1},
     {"weight_decay": 0.05},
     {"gradient_clip": 0.1},
-    {"momentum": 0.8, "weight_decay": 0.05, "gradient_clip": 0.1, "schedule": "cosine"},
+    ALL_OF_SGD,
 )
 ADAM = (
     {"optimizer": "adam"},
@@ -29,16 +30,17 @@ ADAM = (
 )
 
 
-def protocol(**settings: object) -> Protocol:
-    base = {"epochs": 3, "batch_size": 8, "learning_rate": 0.3, "optimizer": "sgd", "schedule": "constant"}
-    return Protocol(**(base | {"learning_rate": 0.01} if "optimizer" in settings else base) | settings)
+def training(settings: dict[str, object], folder: Path, **options: object) -> RecordedTraining:
+    base = {"epochs": 3, "batch_size": 8, "optimizer": "sgd", "schedule": "constant"}
+    rate = 0.01 if "optimizer" in settings else 0.3
+    return RecordedTraining(Protocol(**base | {"learning_rate": rate} | settings), folder, **options)
 
 
 def recorded(settings: dict[str, object], folder: Path, **options: object) -> RecordedTraining:
     """Return a finished training, whose `recording` is open."""
-    made = RecordedTraining(protocol(**settings), folder / "run", **options)
-    made.recording = made.run()
-    return made
+    trained = training(settings, folder / "run", **options)
+    trained.recording = trained.run()
+    return trained
 
 
 def difference(memory: LayerMemory, layer: nn.Linear) -> float:
@@ -48,18 +50,25 @@ def difference(memory: LayerMemory, layer: nn.Linear) -> float:
     return float(np.abs(memory.answers(queries) - expected).max() / np.abs(expected).max())
 
 
-def largest_difference(made: RecordedTraining) -> float:
-    return max(difference(memory, made.module.layers[name]) for name, memory in made.recording.layers.items())
+def largest_difference(trained: RecordedTraining) -> float:
+    return max(difference(memory, trained.layers[name]) for name, memory in trained.recording.layers.items())
 
 
-@pytest.mark.parametrize("settings", SGD + ADAM)
-@pytest.mark.parametrize("fold", [False, True])
+def joined(layer: nn.Linear, part=lambda parameter: parameter) -> np.ndarray:
+    """Return [weight, bias], or something of the same shapes."""
+    parts = [part(layer.weight)] if layer.bias is None else [part(layer.weight), part(layer.bias)[:, None]]
+    return torch.cat(parts, 1).detach().numpy().copy()
+
+
+@pytest.mark.parametrize(
+    ("settings", "fold"), [*((settings, False) for settings in SGD + ADAM), (ALL_OF_SGD, True), (ADAM[0], True)]
+)
 def test_a_layer_answers_as_attention_over_its_training(settings, fold, tmp_path: Path) -> None:
-    made = recorded(settings, tmp_path, fold=fold)
-    assert largest_difference(made) < 1e-10
-    for name, memory in made.recording.layers.items():
-        assert np.array_equal(memory.final, joined(made.module.layers[name]))
-        share = made.recording.facts.layers[name].residual_share
+    trained = recorded(settings, tmp_path, fold=fold)
+    assert largest_difference(trained) < 1e-10
+    for name, memory in trained.recording.layers.items():
+        assert np.array_equal(memory.final, joined(trained.layers[name]))
+        share = trained.recording.facts.layers[name].residual_share
         assert (memory.residual is None) == (share is None) == ("optimizer" not in settings)
         assert share is None or 0.001 < share < 1
 
@@ -67,24 +76,19 @@ def test_a_layer_answers_as_attention_over_its_training(settings, fold, tmp_path
 # Smaller types, and a layer that is used twice in a step.
 @pytest.mark.parametrize(
     ("options", "bound"),
-    [
-        ({"record_dtype": "float32"}, 1e-5),
-        ({"record_dtype": "float16"}, 2e-3),
-        ({"record_dtype": "float16", "fold": True}, 2e-3),
-        ({"twice": True}, 1e-10),
-    ],
+    [({"record_dtype": "float32"}, 1e-5), ({"record_dtype": "float16", "fold": True}, 2e-3), ({"twice": True}, 1e-10)],
 )
 def test_the_dual_form_of_other_recordings_is_as_exact_as_their_numbers(options, bound, tmp_path: Path) -> None:
-    made = recorded({"momentum": 0.9}, tmp_path, **options)
-    assert largest_difference(made) < bound
+    trained = recorded({"momentum": 0.9}, tmp_path, **options)
+    assert largest_difference(trained) < bound
     order, visits = np.random.default_rng(5), 2 if "twice" in options else 1
-    steps = [np.split(order.permutation(27), [8, 16, 24]) for _ in range(3)]
-    assert np.array_equal(made.recording.rows, np.concatenate([np.tile(rows, visits) for one in steps for rows in one]))
+    steps = [rows for _ in range(3) for rows in np.split(order.permutation(27), [8, 16, 24])]
+    assert np.array_equal(trained.recording.rows, np.concatenate([np.tile(rows, visits) for rows in steps]))
 
 
-def assert_every_part_of_the_formula_counts(made: RecordedTraining, least: float) -> None:
-    """Leave out one part after the other."""
-    p, (rates, clips, _) = made.protocol, np.load(made.folder / "steps.npy").T
+def test_a_formula_that_leaves_something_out_is_wrong(tmp_path: Path) -> None:
+    trained = recorded(ALL_OF_SGD, tmp_path)
+    p, (rates, clips, _) = trained.protocol, np.load(trained.folder / "steps.npy").T
     wrong = {
         "the tail of the momentum": {"coefficients": -rates * clips},
         "the end of the training, which cuts the tail": {"coefficients": -rates * clips / (1 - p.momentum)},
@@ -93,59 +97,45 @@ def assert_every_part_of_the_formula_counts(made: RecordedTraining, least: float
         "W_0": {"initial_factor": 0.0},
         "the decay of W_0": {"initial_factor": 1.0},
     }
-    for name, memory in made.recording.layers.items():
+    for name, memory in trained.recording.layers.items():
         for part, changes in wrong.items():
-            assert difference(replace(memory, **changes), made.module.layers[name]) > least, part
-
-
-def test_a_formula_that_leaves_something_out_is_wrong(tmp_path: Path) -> None:
-    made = recorded({"momentum": 0.8, "weight_decay": 0.05, "gradient_clip": 0.1}, tmp_path)
-    assert_every_part_of_the_formula_counts(made, 1e-3)
+            assert difference(replace(memory, **changes), trained.layers[name]) > 1e-3, part
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("batch_size", "settings"),
-    [
-        (128, {"momentum": 0.9, "weight_decay": 0.001, "gradient_clip": 0.02, "learning_rate": 0.03}),
-        (768, {"optimizer": "adam_amsgrad", "learning_rate": 0.002, "weight_decay": 0.001}),
-    ],
-)
-def test_the_dual_form_holds_for_96000_slots_in_float32(batch_size, settings, tmp_path: Path) -> None:
+def test_the_dual_form_holds_for_96000_slots_in_float32(tmp_path: Path) -> None:
+    settings = {"momentum": 0.9, "weight_decay": 0.001, "gradient_clip": 0.02, "learning_rate": 0.03}
     sizes = {"n_train": 96_000, "sizes": (10, 16, 12, 4), "dtype": torch.float32, "record_dtype": "float32"}
-    made = recorded({"epochs": 1, "batch_size": batch_size, **settings}, tmp_path, **sizes)
-    assert (made.recording.steps, len(made.recording.rows)) == (96_000 // batch_size, 96_000)
-    assert largest_difference(made) < 1e-4
-    if made.recording.facts.exact:
-        assert_every_part_of_the_formula_counts(made, 1e-4)
+    trained = recorded({"epochs": 1, "batch_size": 400, **settings}, tmp_path, **sizes)
+    assert (trained.recording.steps, len(trained.recording.rows)) == (240, 96_000)
+    assert largest_difference(trained) < 1e-4
 
 
 @pytest.mark.parametrize("settings", ADAM)
 def test_the_residual_of_adam_is_what_row_factors_leave_of_its_updates(settings, tmp_path: Path) -> None:
     recording = recorded(settings, tmp_path).recording
     # The same training by torch.optim.Adam; an Adam without the remainders of its updates must reach W_T − residual.
-    made = RecordedTraining(protocol(**settings), tmp_path / "other")
-    layers, settings = made.module.layers, made.protocol
-    optimizer = torch.optim.Adam(
-        made.module.parameters(), amsgrad=settings.optimizer == "adam_amsgrad", weight_decay=settings.weight_decay
-    )
+    again = training(settings, tmp_path / "other")
+    layers, p = again.layers, again.protocol
+    parameters = list(again.module.parameters())
+    optimizer = torch.optim.Adam(parameters, amsgrad=p.optimizer == "adam_amsgrad", weight_decay=p.weight_decay)
     without = {name: joined(layer) for name, layer in layers.items()}
     moments = {name: np.zeros_like(weight) for name, weight in without.items()}
     generator, step = np.random.default_rng(5), 0
-    for epoch in range(settings.epochs):
-        optimizer.param_groups[0]["lr"] = learning_rate(settings, epoch)
+    for epoch in range(p.epochs):
+        optimizer.param_groups[0]["lr"] = learning_rate(p, epoch)
         for rows in np.split(generator.permutation(27), [8, 16, 24]):
             optimizer.zero_grad()
-            made.losses(rows).mean().backward()
-            if settings.gradient_clip:
-                nn.utils.clip_grad_norm_(made.module.parameters(), settings.gradient_clip)
+            again.losses(rows).mean().backward()
+            if p.gradient_clip:
+                nn.utils.clip_grad_norm_(parameters, p.gradient_clip)
             before = {name: joined(layer) for name, layer in layers.items()}
             optimizer.step()
             step += 1
             for name, layer in layers.items():
-                decayed = joined(layer, lambda p: p.grad) + settings.weight_decay * without[name]
+                decayed = joined(layer, lambda parameter: parameter.grad) + p.weight_decay * without[name]
                 moments[name] = 0.9 * moments[name] + 0.1 * decayed
-                moment = joined(layer, lambda p: optimizer.state[p]["exp_avg"]) / (1 - 0.9**step)
+                moment = joined(layer, lambda parameter: optimizer.state[parameter]["exp_avg"]) / (1 - 0.9**step)
                 update = joined(layer) - before[name]
                 squares = np.maximum((moment**2).sum(1, keepdims=True), 1e-300)
                 scales = (update * moment).sum(1, keepdims=True) / squares  # the nearest by least squares
@@ -154,17 +144,11 @@ def test_the_residual_of_adam_is_what_row_factors_leave_of_its_updates(settings,
         # The bytes of the steps differ in rounding alone.
         np.testing.assert_allclose(memory.final, joined(layers[name]), rtol=0, atol=1e-10)
         np.testing.assert_allclose(memory.residual, memory.final - without[name], rtol=0, atol=1e-10)
-        if settings.weight_decay == 0:  # then W_0 stays as it is
+        if p.weight_decay == 0:  # then W_0 stays as it is
             moved = np.linalg.norm(memory.final - memory.initial)
             share = recording.facts.layers[name].residual_share
             assert share == pytest.approx(np.linalg.norm(memory.residual) / moved, rel=1e-8)
         assert difference(replace(memory, residual=None), layers[name]) > 1e-3
-
-
-def joined(layer: nn.Linear, part=lambda parameter: parameter) -> np.ndarray:
-    """Return [weight, bias], or something of the same shapes."""
-    parts = [part(layer.weight)] if layer.bias is None else [part(layer.weight), part(layer.bias)[:, None]]
-    return torch.cat(parts, 1).detach().numpy().copy()
 
 
 @pytest.mark.parametrize("settings", [{"momentum": 0.9}, {"optimizer": "adam"}])
@@ -177,5 +161,5 @@ def test_half_precision_keeps_three_digits_also_of_tiny_gradients(settings, tmp_
     for name, exact in whole.items():
         assert half[name].stored_keys.dtype == half[name].gradients.dtype == np.float16
         assert np.abs(half[name].change() - exact.change()).max() < 2e-3 * np.abs(exact.change()).max()
-        found, expected = (memory.output_gradients(slice(5, 9)) for memory in (half[name], exact))
-        assert np.allclose(found, expected, rtol=2e-3, atol=0)
+        gradients, expected = (memory.output_gradients(slice(5, 9)) for memory in (half[name], exact))
+        assert np.allclose(gradients, expected, rtol=2e-3, atol=0)

@@ -27,11 +27,11 @@ class Float64Replay(AbstractReplay):
         generator, model, p = np.random.default_rng(1), self.config.network, self.protocol
         sizes = (model.prototypes, self.dataset.n_features), (model.prototypes, self.dataset.n_outputs)
         self.parameters = [torch.from_numpy(generator.normal(size=size)).requires_grad_() for size in sizes]
-        self.optimizer = (
-            torch.optim.SGD(self.parameters, momentum=p.momentum, weight_decay=p.weight_decay)
-            if p.optimizer == "sgd"
-            else torch.optim.Adam(self.parameters, amsgrad=p.optimizer == "adam_amsgrad", weight_decay=p.weight_decay)
-        )
+        if p.optimizer == "sgd":
+            kind, options = torch.optim.SGD, {"momentum": p.momentum}
+        else:
+            kind, options = torch.optim.Adam, {"amsgrad": p.optimizer == "adam_amsgrad"}
+        self.optimizer = kind(self.parameters, weight_decay=p.weight_decay, **options)
         self.taken, self.clip = 0, 1.0
 
     def loss(self, rows: NDArray[np.int64]) -> torch.Tensor:
@@ -99,57 +99,41 @@ def superposed_shares(replay: Float64Replay) -> NDArray[np.float64]:
     return np.einsum("ipf,pf->ip", parts, moved) / (moved**2).sum(1)
 
 
-def assert_equal_to_superposition(dataset: Dataset, method: str = "idw", **settings: object) -> KeyHistory:
-    base = {"epochs": 3, "batch_size": 4, "prototypes": 3, "seed": 3, "learning_rate": 0.02}
-    trained = Float64Replay(run_config(dataset.config, method=method, **{**base, **settings}), dataset)
-    expected, end = superposed_shares(trained), trained.prototypes()
-    history = replay_keys(Float64Replay(trained.config, dataset), end.keys, end.values)
-    assert history.is_exact
-    np.testing.assert_allclose(history.shares, expected[:-1], rtol=0, atol=1e-9)
-    np.testing.assert_allclose(history.initial_share, expected[-1], rtol=0, atol=1e-9)
-    np.testing.assert_allclose(history.remainder, 0, atol=1e-9)
-    return history
-
-
+# Of the last, some steps are clipped and others are not.
 PROTOCOLS = [
     {},
     {"optimizer": "adam"},
     {"optimizer": "sgd", "momentum": 0.9, "schedule": "constant"},
     {"weight_decay": 0.1},
     {"optimizer": "adam", "weight_decay": 0.1, "gradient_clip": 0.05},
-    # Of which some steps are clipped, and others are not.
     {"optimizer": "sgd", "momentum": 0.5, "weight_decay": 0.1, "gradient_clip": 0.2, "warmup_epochs": 1},
+]
+OTHERS = [{"power": 3.0}, {"epsilon": 0.0}, {"power": 1.0, "epsilon": 0.0}]
+CASES = [
+    *((make_dataset(11), {"epochs": 3, **protocol}) for protocol in PROTOCOLS),
+    *((make_dataset(7, 4), settings) for settings in [*({"method": method} for method in METHODS), *OTHERS]),
+    *((make_regression(9, 3, targets), {}) for targets in (1, 2)),
 ]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: "-".join(map(str, protocol.values())) or "default")
-def test_shares_are_those_of_superposed_trainings_for_every_optimizer(protocol):
-    history = assert_equal_to_superposition(make_dataset(11), **protocol)
+@pytest.mark.parametrize(("dataset", "settings"), CASES)
+def test_shares_are_those_of_superposed_trainings_for_every_optimizer_method_and_task(dataset, settings):
+    base = {"method": "idw", "epochs": 2, "batch_size": 4, "prototypes": 3, "seed": 3, "learning_rate": 0.02}
+    trained = Float64Replay(run_config(dataset.config, **{**base, **settings}), dataset)
+    expected, end = superposed_shares(trained), trained.prototypes()
+    history = replay_keys(Float64Replay(trained.config, dataset), end.keys, end.values)
+    assert history.is_exact
+    np.testing.assert_allclose(history.shares, expected[:-1], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(history.initial_share, expected[-1], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(history.remainder, 0, atol=1e-9)
     has_decayed = np.abs(history.initial_share) > 1e-3
-    assert has_decayed.all() if "weight_decay" in protocol else not history.initial_share.any()
-
-
-OTHERS = [("idw", {"power": 3.0}), ("idw", {"epsilon": 0.0}), ("idw", {"power": 1.0, "epsilon": 0.0})]
-
-
-@pytest.mark.parametrize(("method", "parameters"), [*((method, {}) for method in METHODS), *OTHERS])
-def test_shares_are_those_of_superposed_trainings_for_every_method_and_other_powers(method, parameters):
-    assert_equal_to_superposition(make_dataset(7, 4), method, epochs=2, **parameters)
-
-
-@pytest.mark.parametrize("targets", [1, 2])
-def test_shares_hold_for_a_regression(targets):
-    assert_equal_to_superposition(make_regression(9, 3, targets))
-
-
-def made_history(*shares: list[float]) -> KeyHistory:
-    """Return the history of two keys."""
-    keys, none = np.array([[3.0, 4.0], [0.0, 1.0]], np.float32), np.zeros(2)
-    return KeyHistory(0 * keys, keys, np.eye(3)[:2], np.array(shares), np.zeros((1, 3, 2)), none, none, True)
+    assert has_decayed.all() if "weight_decay" in settings else not history.initial_share.any()
 
 
 def test_top_samples_are_sorted_by_share_with_ties_by_row_and_counted_for_a_half():
-    history = made_history([0.2, 0.1], [0.4, 0.1], [-0.3, 0.0], [0.3, 0.1], [0.4, 0.1])
+    keys, none = np.array([[3.0, 4.0], [0.0, 1.0]], np.float32), np.zeros(2)
+    shares = np.array([[0.2, 0.1], [0.4, 0.1], [-0.3, 0.0], [0.3, 0.1], [0.4, 0.1]])
+    history = KeyHistory(0 * keys, keys, np.eye(3)[:2], shares, np.zeros((1, 3, 2)), none, none, True)
     assert history.top(0, 3).tolist() == [1, 4, 3]
     assert history.top(0, 2, against=True).tolist() == [2, 0]
     assert len(history.top(0, 99)) == 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from idwbench.dual.layer_calls import gate_gradients, lstm_layers, record_lstm
 
@@ -16,24 +17,23 @@ def random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(0))
 
 
-class Taken(dict[str, tuple[torch.Tensor, torch.Tensor]]):
-    """Keeps the keys and gradients of the layers of an LSTM, one row for each slot."""
+def recorded(lstm: nn.LSTM) -> tuple[dict[str, tuple[torch.Tensor, torch.Tensor]], RemovableHandle]:
+    """Keep the keys and gradients of the layers of an LSTM, one row for each slot."""
+    taken: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def __init__(self, lstm: nn.LSTM) -> None:
-        self.handle = record_lstm(self.take, lstm)
+    def take(name: str, keys: torch.Tensor, gradients: torch.Tensor) -> None:
+        taken[name] = keys.flatten(0, 1), gradients.flatten(0, 1)
 
-    def take(self, name: str, keys: torch.Tensor, gradients: torch.Tensor) -> None:
-        self[name] = keys.flatten(0, 1), gradients.flatten(0, 1)
+    return taken, record_lstm(take, lstm)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("length", [1, 2, 9])
+@pytest.mark.parametrize(("length", "dtype"), [(1, torch.float64), (2, torch.float32), (9, torch.float64)])
 @pytest.mark.parametrize("frozen", [(), BIASES[:1], BIASES[1:], BIASES, None], ids=["", "ih", "hh", "both", "no_bias"])
 def test_errors_times_keys_are_the_gradients_of_autograd(frozen, length: int, dtype: torch.dtype) -> None:
     lstm = nn.LSTM(3, 5, batch_first=True, bias=frozen is not None, dtype=dtype)
     for name in frozen or ():
         getattr(lstm, name).requires_grad_(False)
-    taken = Taken(lstm)
+    taken, _ = recorded(lstm)
     states = lstm(random(4, length, 3, dtype=dtype))[0]
     states.backward(random(4, length, 5, dtype=dtype))
     for name, suffix in zip(LAYERS, ("ih_l0", "hh_l0"), strict=True):
@@ -48,9 +48,7 @@ def test_errors_times_keys_are_the_gradients_of_autograd(frozen, length: int, dt
     assert not previous[:, 0].any() and torch.equal(previous[:, 1:], states[:, :-1])
 
 
-@pytest.mark.parametrize(
-    ("features", "units", "batch", "length"), [(3, 5, 4, 6), (200, 64, 1, 3), (64, 128, 8, 2), (32, 256, 4, 3)]
-)
+@pytest.mark.parametrize(("features", "units", "batch", "length"), [(3, 5, 4, 6), (200, 64, 1, 3), (32, 256, 4, 3)])
 def test_gradients_in_float32_are_those_in_float64_within_rounding(features, units, batch, length) -> None:
     torch.manual_seed(0)
     lstm = nn.LSTM(features, units, batch_first=True)
@@ -67,9 +65,9 @@ def test_a_frozen_lstm_is_recorded_with_the_gradients_of_its_gates() -> None:
     lstm, inputs, gradients = nn.LSTM(3, 5, batch_first=True), random(4, 6, 3).requires_grad_(), []
     for is_trained in (True, False):
         lstm.requires_grad_(is_trained)
-        taken = Taken(lstm)
+        taken, handle = recorded(lstm)
         lstm(inputs)[0].square().sum().backward()
-        taken.handle.remove()
+        handle.remove()
         gradients.append(taken["lstm.input"][1])
     torch.testing.assert_close(*gradients)
 
