@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from idwbench.claims.definitions import Series
-from idwbench.report.statistics import ALPHA, mean_interval, signed_rank_p_value, signed_ranks
+from idwbench.report.statistics import ALPHA, mean_interval, signed_rank_p_value
 
 __all__ = [
     "Finding",
@@ -104,7 +104,7 @@ def compare(
     if finding.n < _MIN_PAIRS[test]:
         return replace(finding, missing=series.missing(_MIN_PAIRS[test]))
     if test == "wilcoxon":
-        p_value = signed_rank_p_value(signed_ranks(margins[0].tolist(), _TIE), "greater")
+        p_value = signed_rank_p_value(margins[0].tolist(), _TIE, "greater")
         return replace(finding, outcome="not supported", reason=_doubt(finding, above, below), p_value=p_value)
     n_agree = int((np.min(margins, axis=0) > 0).sum())
     if n_agree == finding.n:

@@ -73,7 +73,7 @@ def run_labels(
     names: dict[DatasetConfig, str] = {}
     datasets = [] if spec is None else [dataset for dataset, _ in spec.datasets]
     if len(datasets) > 1:
-        from idwbench.report.settings import dataset_words
+        from idwbench.report.labels import dataset_words
 
         words = dataset_words(datasets)
         names = {dataset: " · ".join(parts) for dataset, parts in zip(datasets, words, strict=True)}

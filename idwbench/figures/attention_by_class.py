@@ -61,7 +61,7 @@ def collect_attention(selection: Selection, top: int = 1) -> tuple[list[Explanat
         try:
             panels.append(_explained(selection, first_run(row), top))
         except RecordingError as error:
-            missing.append(f"{section.dataset}: {error}")
+            missing.append(f"{section.config.dataset_label}: {error}")
     if not panels:
         problem = missing[0] if missing else "no complete run of kind 'mlp' was recorded"
         raise ConfigError(problem, location=("figure",))

@@ -69,7 +69,7 @@ def _rows(selection: Selection, section: Section, points: Points, *, has_heading
     counts = sorted({row.model.prototypes for row in models})
     if counts[_MOST_COLUMNS:]:
         selection.leave_out(f"{', '.join(map(str, counts[_MOST_COLUMNS:]))} prototypes")
-    metric = headline_metric(section.dataset_config.task)
+    metric = headline_metric(section.config.dataset.task)
     label = f"test {metric_label(metric.name).replace(' (lower is better)', '')}"
     rows: list[PanelRow] = []
     for which, axis in (

@@ -89,9 +89,11 @@ def key_history_figure(selection: Selection) -> Figure:
     from idwbench.training.replay import key_history
 
     section = selection.first_section(selection.of_kind())
-    models, dataset = selection.models(section), selection.dataset(section.dataset_config)
+    models, dataset = selection.models(section), selection.dataset(section.config.dataset)
     if not dataset.class_names or (dataset.image_shape is None and dataset.n_features != 2):
-        problem = f"the figure needs classes, and images or two features; {section.dataset} has no such inputs"
+        problem = (
+            f"the figure needs classes, and images or two features; {section.config.dataset_label} has no such inputs"
+        )
         raise ConfigError(problem, location=("figure",))
     model = next((model for model in models if model.row.model.method == "idw"), models[0])
     selection.leave_out("; ".join(other.title(section.metric) for other in models if other is not model))

@@ -57,7 +57,7 @@ def image_models(selection: Selection) -> tuple[Section, Dataset, list[Model]]:
     if has_networks or not any(run.state == "complete" for run in chosen):
         chosen = selection.of_kind()
     section = selection.first_section(chosen)
-    models, dataset = selection.models(section), selection.dataset(section.dataset_config)
+    models, dataset = selection.models(section), selection.dataset(section.config.dataset)
     check_images(dataset)
     return section, dataset, models
 

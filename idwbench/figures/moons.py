@@ -33,7 +33,7 @@ def moons_figure(selection: Selection) -> Figure:
         ConfigError: no complete run, or the data does not have two classes in two dimensions.
     """
     section = selection.first_section(selection.of_kind())
-    models, data = selection.models(section), plane_data(selection.dataset(section.dataset_config))
+    models, data = selection.models(section), plane_data(selection.dataset(section.config.dataset))
     panels: dict[tuple[tuple[str, str], int], tuple[Row, PlanePicture]] = {}
     for model in models:
         config = model.row.model

@@ -79,7 +79,7 @@ def network_keys_figure(selection: Selection) -> Figure:
         ConfigError: no complete run of a network, the inputs are not images of classes, or no head has points as keys.
     """
     section = selection.first_section(selection.of_kind("network"))
-    dataset = selection.dataset(section.dataset_config)
+    dataset = selection.dataset(section.config.dataset)
     height, width = check_images(dataset)
     complete = [row for row in section.rows if row.n]
     rows = [row for row in complete if _has_points(row)]

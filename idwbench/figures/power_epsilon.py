@@ -56,7 +56,7 @@ def power_epsilon_figure(selection: Selection) -> Figure:
         ConfigError: fewer than two pairs of power and epsilon, or the data does not have two classes in two dimensions.
     """
     grid = collect_grid(selection)
-    data = plane_data(selection.dataset(grid.section.dataset_config))
+    data = plane_data(selection.dataset(grid.section.config.dataset))
     pictures: dict[Place, tuple[Row, PlanePicture | None]] = {}
     for place, row in grid.rows.items():
         arrays = selection.arrays(first_run(row).run_key) if row.n else None

@@ -84,7 +84,7 @@ def collect_heat_maps(selection: Selection) -> tuple[list[HeatMap], str]:
         ConfigError: fewer than two pairs of power and epsilon.
     """
     grid = collect_grid(selection)
-    headline = headline_metric(grid.section.dataset_config.task).name
+    headline = headline_metric(grid.section.config.dataset.task).name
     stored = {key for row in grid.rows.values() for run in row.complete for key in run.metrics}
     split = "holdout" if ("holdout", headline) in stored else "test"
     shown = [(split, headline), *(("train", name) for name in QUALITY if ("train", name) in stored)]

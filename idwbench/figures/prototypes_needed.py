@@ -13,9 +13,8 @@ from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow, draw_row
 from idwbench.figures.runs import Selection
 from idwbench.figures.style import QUIET, method_colour, seeds_label
 from idwbench.report.frame import Row, rows, run_table
-from idwbench.report.labels import metric_label
+from idwbench.report.labels import constants_title, method_order, metric_label, varying_settings
 from idwbench.report.leaderboard import best_by_validation
-from idwbench.report.settings import constants_title, method_order, varying_settings
 from idwbench.report.statistics import Statistic
 from idwbench.report.summaries import summarise
 from idwbench.runs.kinds.models import ModelConfig
@@ -37,10 +36,10 @@ def prototypes_needed_figure(selection: Selection) -> Figure:
         ConfigError: no complete run of prototypes, or none of kernel regression on the same data.
     """
     section, *others = (one for one in summarise(selection.of_kind()) if any(row.n for row in one.rows))
-    left_out = sorted({other.dataset for other in others if not section.has_data(other.dataset_config)})
+    left_out = sorted({other.config.dataset_label for other in others if not section.has_data(other.config.dataset)})
     selection.leave_out(f"other data sets ({', '.join(left_out)})" if left_out else "")
     table = run_table(run for run in selection.runs if section.has_data(run.config.dataset) and run.state == "complete")
-    metric = headline_metric(section.dataset_config.task)
+    metric = headline_metric(section.config.dataset.task)
     memories, networks = (rows(table[table.kind == kind], metric.name) for kind in ("kernel_regression", "prototypes"))
     if not memories:
         problem, hint = "no run of kernel regression on the same data", "run the sweep kernel_regression"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from idwbench.errors import ConfigError
 from idwbench.page.parts import Part
-from idwbench.report.frame import ended, metric_names
+from idwbench.report.frame import metric_names
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.selection import select_runs
-from idwbench.results.records import FailedRun
+from idwbench.results.records import RESULT_STATES, FailedRun
 from idwbench.runs.metrics import METRICS, headline_metric
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _by_metric(runs: pandas.DataFrame, metric: str | None) -> dict[str, pandas.D
 
     If no run has that of the task, as in studies of patches, it is the first metric that they have.
     """
-    runs = ended(runs)
+    runs = runs[runs.state.isin(RESULT_STATES)]
     if metric is not None:
         return {metric: runs} if len(runs) else {}
     headlines = runs.config.map(lambda config: headline_metric(config.dataset.task).name)

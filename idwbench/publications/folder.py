@@ -108,10 +108,9 @@ def _write_item(
 
         save_figure(stored_drawing(item.figure, results, runs, data_dir).figure, paths[0], overwrite=True)
         return paths
-    from idwbench.report.dual_form import has_only_perceptrons
     from idwbench.report.leaderboard import leaderboard
     from idwbench.report.render import render
-    from idwbench.report.selection import report_tables
+    from idwbench.report.selection import has_only_perceptrons, report_tables
     from idwbench.report.tables import Table
 
     if item.ranked is not None:

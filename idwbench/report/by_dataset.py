@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pandas
 
-from idwbench.errors import ConfigError, did_you_mean
+from idwbench.errors import ConfigError
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label, metric_label, protocol_label
-from idwbench.report.statistics import Statistic, compare, higher_is_better, present_splits, rounded
+from idwbench.report.leaderboard import chosen_split
+from idwbench.report.statistics import Statistic, compare, higher_is_better, rounded
 from idwbench.report.summaries import Section, section_tables
 from idwbench.report.tables import MISSING, Table, model_columns, nonempty, statistic_column, text_column
 
@@ -33,7 +34,12 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
     """
     if not sections:
         return ()
-    split, metric = _split(sections, split), sections[0].metric
+    metrics = list(dict.fromkeys(section.metric for section in sections))
+    if len(metrics) > 1:
+        problem = "the tasks of these runs have different metrics; give one"
+        raise ConfigError(problem, location=("metric",), hint=f"one of: {', '.join(metrics)}")
+    metric = metrics[0]
+    split = chosen_split((row for section in sections for row in section.rows), metric, split)
     models = list({row.model.identity(): row for section in sections for row in section.rows}.values())
     headers = _headers(sections)
     measured = [_measured(section, models, split) for section in sections]
@@ -65,26 +71,14 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
     return tuple(tables)
 
 
-def _split(sections: Sequence[Section], split: str | None) -> str:
-    metrics = list(dict.fromkeys(section.metric for section in sections))
-    if len(metrics) > 1:
-        problem = "the tasks of these runs have different metrics; give one"
-        raise ConfigError(problem, location=("metric",), hint=f"one of: {', '.join(metrics)}")
-    found = present_splits(row.statistics for section in sections for row in section.rows)
-    if split is not None and found and split not in found:
-        problem = f"no run has {metrics[0]} on a split '{split}'"
-        raise ConfigError(problem, location=("split",), hint=did_you_mean(split, found))
-    return split or (found[0] if found else "test")
-
-
 def _headers(sections: Sequence[Section]) -> list[str]:
     """Return the label of each data set, and what tells a section from others that share it."""
     words = [section.title.split(" · ") for section in sections]
     headers = []
-    for section, own in zip(sections, words, strict=True):
-        alike = [of for other, of in zip(sections, words, strict=True) if other.dataset == section.dataset]
+    for own in words:
+        alike = [of for of in words if of[0] == own[0]]
         telling = [word for word in own[1:] if not all(word in of for of in alike)]
-        headers.append(" · ".join([section.dataset, *telling]))
+        headers.append(" · ".join([own[0], *telling]))
     return headers
 
 
@@ -102,7 +96,7 @@ def _ranks(columns: Sequence[Sequence[Statistic | None]], metric: str) -> list[s
 
 
 def _title(sections: Sequence[Section]) -> str:
-    protocols = list(dict.fromkeys(protocol_label(section.protocol) for section in sections))
+    protocols = list(dict.fromkeys(protocol_label(section.config.protocol) for section in sections))
     return " · ".join([count_label(len(sections), "data set"), *(protocols if len(protocols) == 1 else [])])
 
 
@@ -117,10 +111,10 @@ def _notes(sections: Sequence[Section], headers: Sequence[str], tests: Sequence[
     """Return the settings that differ from the default or tell columns apart, and notes on what is shown."""
     settings = []
     for section, header in zip(sections, headers, strict=True):
-        words = section.title.removesuffix(f" · {protocol_label(section.protocol)}")
+        words = section.title.removesuffix(f" · {protocol_label(section.config.protocol)}")
         words = words.removesuffix(f" · {len(section.data_seeds)} seeds of the data")
-        if header != section.dataset:
+        if header != section.config.dataset_label:
             settings.append(f"{header}: {section.title}.")
-        elif words != section.dataset:
+        elif words != section.config.dataset_label:
             settings.append(f"{words}.")
     return (*settings, *dict.fromkeys([*(note for section in sections for note in section.notes_on_runs), *tests]))

@@ -6,29 +6,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pandas
-
-from idwbench.report.frame import Row, Runs, ended, metric_names, replication_notes, rows, run_table, statistics
-from idwbench.report.notes import count_notes, seed_notes
+from idwbench.report.frame import Row, Runs, metric_names, replication_notes, rows, run_notes, run_table, with_metric
+from idwbench.report.labels import constants_title, varying_settings
 from idwbench.report.references import DUAL_FORM_NOTE, SHARES, published_accuracies, published_shares
-from idwbench.report.settings import constants_title, varying_settings
 from idwbench.report.statistics import Statistic
 from idwbench.report.tables import (
     MISSING,
-    ROW_COLUMNS,
     Column,
     Table,
     nonempty,
-    row_column,
+    row_columns,
     setting_column,
     statistic_column,
     text_column,
 )
+from idwbench.results.records import RESULT_STATES
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DATASETS, PartsConfig
 from idwbench.runs.kinds.mlp import MlpConfig
 
-__all__ = ["dual_form", "has_only_perceptrons"]
+__all__ = ["dual_form"]
 
 _Measured = Callable[[Row, str], Statistic | None]  # a metric of a row on the test data
 
@@ -40,20 +37,14 @@ _ABOUT_SHARES = (
 )
 
 
-def has_only_perceptrons(runs: Runs) -> bool:
-    """Return whether all runs are of kind ``mlp``."""
-    configs = runs.config if isinstance(runs, pandas.DataFrame) else (run.config for run in runs)
-    return all(config.model.kind == "mlp" for config in configs)
-
-
 def dual_form(runs: Runs) -> tuple[Table, ...]:
     """Return a table of accuracies and one of attention of stored runs of kind ``mlp``, without other runs.
 
     A run that is given twice counts once. The first table has the records of both, one for each setting and layer.
     """
     table = run_table(runs)
-    table = table[table.kind == "mlp"]
-    by_metric = {name: statistics(table, name) for name in metric_names(table)}
+    table = with_metric(table[table.kind == "mlp"], "accuracy").assign(kind_lacks_metric=False)
+    by_metric = {name: {row.number: row.statistics for row in rows(table, name)} for name in metric_names(table)}
 
     def measured(row: Row, metric: str) -> Statistic | None:
         return by_metric.get(metric, {}).get(row.number, {}).get("test")
@@ -62,7 +53,8 @@ def dual_form(runs: Runs) -> tuple[Table, ...]:
     found.sort(key=lambda row: [*DATASETS].index(row.config.dataset.name))
     varying = [name for name in varying_settings([row.settings for row in found]) if name != "dataset"]
     title = constants_title([row.config for row in found] or [*table.config[:1]], ("dataset_seed", *varying))
-    notes = (*replication_notes(ended(table)), *seed_notes(found), *count_notes(found, table))
+    ended = table[table.state.isin(RESULT_STATES)]
+    notes = (*replication_notes(ended), *run_notes(found, table, "accuracy"))
     if not found:
         return (Table(title, (), (), notes=notes),)
     accuracies = _accuracies(found, ("dataset", *varying), f"Accuracy · {title}", measured)
@@ -80,7 +72,7 @@ def _accuracies(found: Sequence[Row], settings: Sequence[str], title: str, measu
     tasks = [(row, *task) for row, parts in zip(found, published, strict=True) for task in parts]
     lines = [row for row, *_ in tasks]
     before = [measured(row, f"{metric}_before") for row, (_, metric), _ in tasks]
-    n, diverged = (row_column(column, lines) for column in ROW_COLUMNS[:2])
+    n, diverged, *_ = row_columns(lines)
     columns = [
         *_setting_columns(settings, lines),
         text_column("task", "task", (task for _, (task, _), _ in tasks)),
@@ -103,7 +95,7 @@ def _shares(found: Sequence[Row], settings: Sequence[str], measured: _Measured) 
     columns = [
         *_setting_columns(settings, lines),
         text_column("layer", "layer", (name for *_, name in layers)),
-        row_column(ROW_COLUMNS[0], lines),
+        row_columns(lines)[0],
         text_column("wrong", "wrong", (_count(measured(row, "wrong_inputs")) for row in lines), numeric=True),
     ]
     for share, header in _HEADERS.items():

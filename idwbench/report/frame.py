@@ -11,40 +11,42 @@ that nothing random affects but its data, such as kernel regression, has the sam
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import pandas
 
-from idwbench.report.labels import count_label
-from idwbench.report.settings import flat_settings, ordered_parameters
+from idwbench.errors import ConfigError, did_you_mean
+from idwbench.report.labels import count_label, flat_settings
 from idwbench.report.statistics import SPLITS, Statistic, statistic
 from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.models import ModelConfig
-from idwbench.runs.protocol import Protocol
+from idwbench.runs.metrics import METRICS, headline_metric
+from idwbench.runs.settings import Settings
 
 __all__ = [
     "Row",
     "Runs",
+    "check_metric",
     "data_seed",
-    "ended",
-    "measured",
+    "headlines",
     "metric_names",
     "replication_notes",
     "rows",
+    "run_notes",
     "run_table",
-    "statistics",
+    "with_metric",
 ]
 
 # A table of runs, or records of them.
 Runs: TypeAlias = pandas.DataFrame | Iterable[StoredRun]
 
-_FACTS = ["kind", "is_deterministic", "data", "data_without_seed", "data_seed", "model", "protocol"]
+# Their runs have the same metrics, so that one that lacks a metric can be measured.
+_NETWORKS = {"prototypes", "baseline"}
 
 
 @dataclass(frozen=True)
@@ -73,12 +75,10 @@ class Row:
     statistics: Mapping[str, Statistic]
     table: pandas.DataFrame = field(repr=False, compare=False)
 
-    @cached_property
+    @property
     def model(self) -> ModelConfig:
-        """The model, with parameters in the order of its method."""
-        model = self.config.model
-        ordered = ordered_parameters(model)
-        return model if [*ordered] == [*model.parameters] else model.replace_parameters(ordered)
+        """The model."""
+        return self.config.model
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -108,9 +108,18 @@ def run_table(runs: Runs) -> pandas.DataFrame:
         from idwbench.results.frame import runs_frame  # loads SQLAlchemy
 
         runs = runs_frame(runs)
-    settings = runs.drop_duplicates("setting")
-    facts = pandas.DataFrame(map(_facts, settings.config), columns=_FACTS, index=settings.setting)
-    table = runs.join(facts.astype({"is_deterministic": bool, "data_seed": int}), on="setting")
+    settings = runs.drop_duplicates("setting").set_index("setting").config
+    facts = {
+        "kind": [config.model.kind for config in settings],
+        "is_deterministic": [config.model.is_deterministic for config in settings],
+        "data": [_identity(config.dataset, "path") for config in settings],
+        "data_without_seed": [_identity(config.dataset, "path", "seed") for config in settings],
+        "data_seed": [data_seed(config.dataset) for config in settings],
+        "model": [_identity(config.model) for config in settings],
+        "protocol": [_identity(config.protocol) for config in settings],
+    }
+    types = {"is_deterministic": bool, "data_seed": int}
+    table = runs.join(pandas.DataFrame(facts, index=settings.index).astype(types), on="setting")
     if table.is_deterministic.any():
         result = table.run_key.where(~table.is_deterministic, table.setting.astype(str))
         order = table.assign(result=result, lacks=table.state != "complete").sort_values(["lacks", "seed"])
@@ -123,19 +132,10 @@ def run_table(runs: Runs) -> pandas.DataFrame:
     return table
 
 
-def _facts(config: RunConfig) -> tuple[Any, ...]:
-    model = config.model
-    return (model.kind, model.is_deterministic, *_data(config.dataset), model.identity(), _protocol(config.protocol))
-
-
-@lru_cache  # few data sets and protocols are shared by many settings
-def _data(dataset: DatasetConfig) -> tuple[str, str, int]:
-    return dataset.identity("path"), dataset.identity("path", "seed"), data_seed(dataset)
-
-
-@lru_cache
-def _protocol(protocol: Protocol) -> str:
-    return protocol.identity()
+def _identity(settings: Settings, *without: str) -> str:
+    """Return a text that is equal for equal settings but those in `without`."""
+    values = {name: value for name, value in settings if name not in without}
+    return str({name: sorted(value.items()) if isinstance(value, dict) else value for name, value in values.items()})
 
 
 def _replicates(table: pandas.DataFrame) -> pandas.Series[Any]:
@@ -145,8 +145,8 @@ def _replicates(table: pandas.DataFrame) -> pandas.Series[Any]:
     repeated = {*runs.index.get_level_values(0)[runs > 1]}
     seeds = table.groupby("data_without_seed").data_seed.unique()
     pooled = {
-        data: tuple(sorted(found.tolist())) if len(found) > 1 and data not in repeated else ()
-        for data, found in seeds.items()
+        data: tuple(sorted(own.tolist())) if len(own) > 1 and data not in repeated else ()
+        for data, own in seeds.items()
     }
     return table.data_without_seed.map(pooled).astype(object)
 
@@ -162,52 +162,65 @@ def metric_names(table: pandas.DataFrame) -> set[str]:
     return {pair[1] for pair in pairs if table[pair].notna().any()}
 
 
-def measured(table: pandas.DataFrame, metric: str) -> pandas.DataFrame:
-    """Return a metric by split, in the order of `SPLITS`."""
-    splits = [column[0] for column in table.columns if isinstance(column, tuple) and column[1] == metric]
-    splits.sort(key=lambda split: (SPLITS.index(split) if split in SPLITS else len(SPLITS), split))
-    return pandas.DataFrame({split: table[split, metric] for split in splits}, index=table.index)
+def headlines(table: pandas.DataFrame) -> list[str]:
+    """Return the headline metric of each task of the runs, sorted."""
+    return sorted({headline_metric(task).name for task in {config.dataset.task for config in table.config}})
 
 
-def ended(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the complete and diverged runs."""
-    return table[table.state.isin(RESULT_STATES)]
+def check_metric(table: pandas.DataFrame, metric: str) -> None:
+    """Check that some runs have a metric, or that it is the headline metric of a task.
+
+    Raises:
+        ConfigError: no run has it; the message says whether it is a known metric and how many runs lack it.
+    """
+    known = metric_names(table) | {*headlines(table)}
+    if metric in known:
+        return
+    if metric not in METRICS:
+        hint = did_you_mean(metric, known | set(METRICS))
+        raise ConfigError(f"no run has a metric '{metric}'", location=("metric",), hint=hint)
+    n = int((table.state == "complete").sum())
+    hint = f"they have: {', '.join(sorted(known))}"
+    lack = "the only complete run lacks" if n == 1 else f"all {n:,} complete runs lack"
+    raise ConfigError(f"{lack} the metric '{metric}'", location=("metric",), hint=hint)
 
 
-def statistics(table: pandas.DataFrame, metric: str) -> dict[int, dict[str, Statistic]]:
-    """Return the statistics of a metric of complete runs by row and split."""
-    found: dict[int, dict[str, Statistic]] = defaultdict(dict)
-    complete = table[table.state == "complete"]
-    for split, values in measured(complete, metric).items():
-        by_row: dict[int, dict[int, float]] = defaultdict(dict)
-        for row, seed, value in zip(complete.row.tolist(), complete.replicate.tolist(), values.tolist(), strict=True):
-            by_row[row][seed] = value
-        for row, by_seed in by_row.items():
-            if (one := statistic(by_seed)) is not None:
-                found[row][str(split)] = one
-    return found
+def with_metric(table: pandas.DataFrame, metric: str) -> pandas.DataFrame:
+    """Return a table with columns on a metric: ``lacks_metric``, ``kind_lacks_metric`` and ``is_shown``.
+
+    Prototype networks and baselines have the same metrics: those that lack one were trained before it existed. Shown
+    are runs of kinds with the metric that ended, in rows with the metric or of prototype networks.
+    """
+    pairs = [column for column in table.columns if isinstance(column, tuple) and column[1] == metric]
+    lacks = table[pairs].isna().all(axis=1)
+    kinds = {*table.kind[~lacks]}
+    kinds |= _NETWORKS if not kinds or kinds & _NETWORKS else set()
+    has_row = (table.kind == "prototypes") | (~lacks).groupby(table.row).transform("any")
+    of_kind = table.kind.isin(kinds)
+    is_shown = of_kind & has_row & table.state.isin(RESULT_STATES)
+    return table.assign(lacks_metric=lacks, kind_lacks_metric=~of_kind, is_shown=is_shown)
 
 
 def rows(table: pandas.DataFrame, metric: str) -> list[Row]:
     """Return the complete and diverged runs by row, in the order of the first run of each."""
-    table = ended(table)
-    complete = table[table.state == "complete"]
-    by_split = statistics(table, metric)
-    keys: dict[int, list[str]] = defaultdict(list)
-    for row, key in zip(complete.row.tolist(), complete.run_key.tolist(), strict=True):
-        keys[row].append(key)
-    counts = table.row[table.state == "diverged"].value_counts().to_dict()
-    n_parameters = complete.dropna(subset="n_parameters").drop_duplicates("row").set_index("row").n_parameters.to_dict()
-    first = table.drop_duplicates("row")
+    table = table[table.state.isin(RESULT_STATES)]
+    splits = [column[0] for column in table.columns if isinstance(column, tuple) and column[1] == metric]
+    splits.sort(key=lambda split: (SPLITS.index(split) if split in SPLITS else len(SPLITS), split))
+    values = {split: table[split, metric].to_numpy() for split in splits}
+    names = ("config", "data", "data_seeds", "run_key", "replicate", "n_parameters")
+    configs, data, data_seeds, keys, replicates, sizes = (table[name].to_numpy() for name in names)
+    is_complete = (table.state == "complete").to_numpy()
+    places = table.groupby("row").indices
     found = []
-    for row, config, data, seeds in zip(first.row, first.config, first.data, first.data_seeds, strict=True):
-        facts = tuple(keys[row]), counts.get(row, 0), _whole(n_parameters.get(row)), by_split.get(row, {})
-        found.append(Row(row, config, data, seeds, *facts, table))
+    for number, own in sorted(places.items(), key=lambda item: int(item[1][0])):
+        first, complete = own[0], own[is_complete[own]]
+        seeds = replicates[complete].tolist()
+        by_seed = {split: dict(zip(seeds, column[complete].tolist(), strict=True)) for split, column in values.items()}
+        n_parameters = next((int(size) for size in sizes[complete] if not pandas.isna(size)), None)
+        facts = (tuple(keys[complete]), len(own) - len(complete), n_parameters)
+        statistics = {split: one for split, by in by_seed.items() if (one := statistic(by)) is not None}
+        found.append(Row(int(number), configs[first], data[first], data_seeds[first], *facts, statistics, table))
     return found
-
-
-def _whole(number: float | None) -> int | None:
-    return None if number is None else int(number)
 
 
 def replication_notes(table: pandas.DataFrame) -> Iterator[str]:
@@ -224,3 +237,34 @@ def replication_notes(table: pandas.DataFrame) -> Iterator[str]:
     elif names:
         listed = f"{', '.join(names[:-1])} and {names[-1]}"
         yield f"The results of {listed} do not depend on the seed; they count once and have no spread."
+
+
+def run_notes(rows: Sequence[Row], table: pandas.DataFrame, metric: str, *, seeds: bool = True) -> Iterator[str]:
+    """Yield notes on runs that the rows of a table lack.
+
+    Args:
+        rows: The rows that are shown.
+        table: All runs, from `with_metric`.
+        metric: The name of the metric.
+        seeds: Whether to note that rows have fewer runs than others.
+    """
+    most = max((row.n for row in rows), default=0)
+    if seeds and (fewer := sum(0 < row.n < most for row in rows)):
+        yield f"{count_label(fewer, 'row')} of {len(rows):,} with fewer than {most:,} seeds; see n."
+    if any(row.n == 1 for row in rows):
+        yield "n = 1: no spread."
+    states = table.state.value_counts()
+    for n, text in (
+        (sum(row.n_diverged for row in rows), "diverged; not in the means."),
+        (states.get("failed", 0), "failed; not shown."),
+        (states.get("planned", 0) + states.get("running", 0), "not finished; not shown."),
+    ):
+        if n:
+            yield f"{count_label(n, 'run')} {text}"
+    if n := (table.lacks_metric & ~table.kind_lacks_metric & (table.state == "complete")).sum():
+        yield f"{count_label(n, 'complete run')} without the metric '{metric}'; not in the means."
+    others = table[table.kind_lacks_metric]
+    for kind, left_out in others.groupby("kind"):
+        names = sorted(metric_names(left_out)) if len(others) == len(table) else []
+        note = f"{count_label(len(left_out), 'run')} of kind {kind}, which has no metric '{metric}'; not shown."
+        yield f"{note} Its metrics: {', '.join(names)}." if names else note

@@ -1,29 +1,42 @@
-"""Labels of numbers and settings in tables and figures."""
+"""Labels of numbers and settings in tables and figures, and which settings of runs a table shows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
-from idwbench.attention.records import Method, Parameter
-from idwbench.attention.scores import BUILT_IN_METHODS
-from idwbench.attention.weightings import WEIGHTINGS
+from idwbench.attention.scores import METHODS
+from idwbench.runs.config import RunConfig
+from idwbench.runs.datasets import DatasetConfig, dataset_label
+from idwbench.runs.kinds.models import ModelConfig
+from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS, ScikitLearnConfig
 from idwbench.runs.metrics import METRICS
 from idwbench.runs.protocol import Protocol
+from idwbench.runs.settings import Settings
 
 __all__ = [
+    "constants_title",
     "count_label",
-    "interval_label",
-    "method_table",
+    "dataset_words",
+    "flat_settings",
+    "method_order",
     "metric_label",
+    "ordered_parameters",
     "plain_value",
     "protocol_label",
     "setting_label",
+    "setting_names",
+    "sortable",
     "value_label",
-    "weighting_table",
+    "varying_settings",
 ]
 
 _SIGNIFICANT_DIGITS = 4
+# Neither is a setting of its own in tables: the label of the data set stands for both.
+_OF_FILES = ("name", "path")
+_UNTITLED = (*_OF_FILES, "sha256", "plugin_sha256", "kind")
 
 
 def count_label(count: int, noun: str) -> str:
@@ -41,14 +54,16 @@ def metric_label(metric: str) -> str:
     return words + unit + ("" if definition.higher_is_better else " (lower is better)")
 
 
-def value_label(metric: str, mean: float, std: float | None = None) -> str:
-    """Return ``97.50 ± 1.18`` for a metric in percent, four significant digits for another; `std` may be missing."""
-    return _joined(" ± ", metric, (mean,) if std is None else (mean, std))
-
-
-def interval_label(metric: str, low: float, high: float) -> str:
-    """Return ``96.75 to 98.00``, with the digits of `value_label`."""
-    return _joined(" to ", metric, (low, high))
+def value_label(metric: str, mean: float, other: float | None = None, between: str = " ± ") -> str:
+    """Return ``97.50 ± 1.18`` for a metric in percent, four significant digits for another; `other` may be missing."""
+    numbers = (mean,) if other is None else (mean, other)
+    if metric in METRICS and METRICS[metric].percent:
+        return between.join(f"{100 * number:.2f}" for number in numbers)
+    largest = max(map(abs, numbers))
+    form = f".{_SIGNIFICANT_DIGITS - 1}e" if largest else ".0f"
+    if 1e-4 <= largest < 1e6:
+        form = f".{max(0, _SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(largest)))}f"
+    return between.join(f"{number:{form}}" for number in numbers)
 
 
 def plain_value(value: object) -> str:
@@ -72,62 +87,121 @@ def setting_label(name: str, value: object) -> str:
 
 def protocol_label(protocol: Protocol) -> str:
     """Return ``epochs 50 · batch size 4 · learning rate 0.001`` and all settings that differ from their default."""
-    shown = [
-        (name, getattr(protocol, name))
-        for name, field in type(protocol).model_fields.items()
-        if field.is_required() or getattr(protocol, name) != field.default
-    ]
-    return " · ".join(setting_label(name, value) for name, value in shown)
+    return " · ".join(setting_label(name, value) for name, value in _chosen(protocol))
 
 
-def method_table() -> str:
-    """Return the built-in methods as a Markdown table."""
-    head = ["| method | score | weights | parameters | initialisation |", "|---|---|---|---|---|"]
-    return "\n".join([*head, *(_method_row(method) for method in BUILT_IN_METHODS.values())]) + "\n"
+def _chosen(settings: Settings) -> Iterator[tuple[str, Any]]:
+    """Yield the settings that have no default or differ from it."""
+    fields = type(settings).model_fields
+    return ((name, v) for name, v in settings if fields[name].is_required() or v != fields[name].default)
 
 
-def weighting_table() -> str:
-    """Return the weightings as a Markdown table."""
-    lines = ["| weighting | w_j | ∂w_i/∂s_j | equal scores | parameters |", "|---|---|---|---|---|"]
-    for weighting in WEIGHTINGS.values():
-        formula = f"{weighting.formula} ({weighting.source})" if weighting.source else weighting.formula
-        parameters = _parameters(weighting.parameters)
-        lines.append(f"| `{weighting.name}` | {formula} | {weighting.gradient} | {weighting.ties} | {parameters} |")
-    return "\n".join(lines) + "\n"
+def flat_settings(config: RunConfig) -> dict[str, Any]:
+    """Return the settings of a run without its seed, named as the columns of `Results.to_frame`.
+
+    ``dataset`` is the label, ``model`` the kind, and settings of the data set begin with ``dataset_``.
+    """
+    model = dict(config.model)
+    first = {"dataset": config.dataset_label, "method": config.model.method, "model": model.pop("kind")}
+    counts = {"prototypes": model.pop("prototypes", None)}
+    for name in ("method", "kernel", "similarity", "parameters", *_named_by_method(config)):
+        model.pop(name, None)
+    model = {name: value for name, value in model.items() if value is not None or name == "plugin_sha256"}
+    dataset = {f"dataset_{name}": value for name, value in config.dataset if name not in _OF_FILES}
+    return {**first, **ordered_parameters(config.model), **counts, **model, **dataset, **dict(config.protocol)}
 
 
-def _method_row(method: Method) -> str:
-    parameters = _parameters(method.parameters)
-    cells = (f"`{method.name}`", method.formula, method.weighting, parameters, f"`{method.initialisation}`")
-    return f"| {' | '.join(cells)} |"
+def _named_by_method(config: RunConfig) -> tuple[str, ...]:
+    """Return the settings of a model that are part of its name in tables."""
+    return getattr(config.model, "named_by_method", ())
 
 
-def _parameters(parameters: Sequence[Parameter]) -> str:
-    return "; ".join(map(_parameter, parameters)) or "none"
+def varying_settings(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the names that have at least two values among the mappings that have the name.
+
+    A parameter of scikit-learn's methods varies among runs of one method.
+    """
+    values: dict[tuple[str, str], set[Any]] = defaultdict(set)
+    for one in settings:
+        method = SCIKIT_LEARN_METHODS.get(one["method"]) if one.get("model") == "scikit_learn" else None
+        for name, value in one.items():
+            values[name, method.name if method is not None and method.takes(name) else ""].add(value)
+    varying = {name for (name, _), known in values.items() if len(known) > 1}
+    return tuple(name for name in setting_names(settings) if name in varying)
 
 
-def _parameter(parameter: Parameter) -> str:
-    if parameter.choices:
-        words = " or ".join(f"`{word}`" for word in parameter.choices)
-        return f"`{parameter.name}`: {words} (`{parameter.default}`)"
-    low = -parameter.maximum if parameter.minimum is None else parameter.minimum
-    bounds = f"{'(' if parameter.exclusive else '['}{_plain(low)}, {_plain(parameter.maximum)}]"
-    return f"`{parameter.name}` in {bounds} ({_plain(parameter.default)})"
+def dataset_words(datasets: Sequence[DatasetConfig]) -> list[list[str]]:
+    """Return for each data set its label, and its settings that differ from the default or among equal labels."""
+    labels = [*map(dataset_label, datasets)]
+    values: dict[tuple[str, str], set[object]] = defaultdict(set)
+    for label, dataset in zip(labels, datasets, strict=True):
+        for name, value in dataset:
+            values[label, name].add(value)
+    words = []
+    for label, dataset in zip(labels, datasets, strict=True):
+        shown = {name for name, _ in _chosen(dataset)} - {"sha256"}  # which only tells files of one name apart
+        shown |= {name for name, value in dataset if len(values[label, name]) > 1 and (value or name != "sha256")}
+        named = ((name, value[:8] if name == "sha256" else value) for name, value in dataset if name in shown)
+        words.append([label, *(setting_label(name, value) for name, value in named if name not in _OF_FILES)])
+    return words
 
 
-def _joined(separator: str, metric: str, numbers: tuple[float, ...]) -> str:
-    factor, form = 100, ".2f"
-    if metric not in METRICS or not METRICS[metric].percent:
-        factor, largest = 1, max(map(abs, numbers))
-        form = f".{_SIGNIFICANT_DIGITS - 1}e" if largest else ".0f"
-        if 1e-4 <= largest < 1e6:
-            form = f".{max(0, _SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(largest)))}f"
-    return separator.join(f"{factor * number:{form}}" for number in numbers)
+def constants_title(configs: Sequence[RunConfig], varying: Collection[str]) -> str:
+    """Return one line with the settings that do not vary among runs, without those at an optional default."""
+    labels = sorted({config.dataset_label for config in configs})
+    words = [labels[0] if len(labels) == 1 else f"{len(labels)} data sets"]
+    for part in ("dataset", "model", "protocol"):
+        prefix = "dataset_" if part == "dataset" else ""
+        shown = (
+            label
+            for config in configs
+            for name, label in _labels(getattr(config, part))
+            if f"{prefix}{name}" not in varying and not ("method" in varying and name in _named_by_method(config))
+        )
+        words += dict.fromkeys(shown)
+    return " · ".join(words)
 
 
-def _plain(value: object) -> str:
-    return (
-        f"{value:g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
-        if isinstance(value, float)
-        else str(value)
-    )
+def _labels(settings: Settings) -> Iterator[tuple[str, str]]:
+    chosen = dict(_chosen(settings))
+    for name, value in settings:
+        if name == "parameters":
+            usual = settings.usual_parameters if isinstance(settings, ScikitLearnConfig) else {}
+            shown = {name: number for name, number in value.items() if name not in usual or usual[name] != number}
+            yield from ((parameter, setting_label(parameter, number)) for parameter, number in shown.items())
+        elif name in ("method", "kernel", "similarity"):
+            yield "method", settings.method  # type: ignore[attr-defined]  # a model
+        elif name not in _UNTITLED and name in chosen:
+            yield name, setting_label(name, value)
+
+
+def ordered_parameters(model: ModelConfig) -> dict[str, float | str]:
+    """Return the parameters in the order of the method; a model of another kind may have none."""
+    known = [parameter.name for parameter in METHODS[model.method].parameters] if model.method in METHODS else []
+    names = [*(name for name in known if name in model.parameters), *sorted(model.parameters.keys() - set(known))]
+    return {name: model.parameters[name] for name in names}
+
+
+def method_order(method: str) -> tuple[int, str]:
+    """Return a key that sorts methods in the order of the registry, then others by name."""
+    names = list(METHODS)
+    return (names.index(method) if method in METHODS else len(names), method)
+
+
+def sortable(values: Mapping[str, object]) -> tuple[object, ...]:
+    """Return values of different types in a comparable form: None, then numbers, then words."""
+    return tuple((value is not None, isinstance(value, str), value or 0) for value in values.values())
+
+
+def setting_names(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return all names; one that the first mapping lacks follows its predecessor."""
+    names: list[str] = []
+    for one in settings:
+        place = 0
+        for name in one:
+            if name in names:
+                place = names.index(name) + 1
+            else:
+                names.insert(place, name)
+                place += 1
+    return names

@@ -5,38 +5,31 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pandas
 
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.report.frame import Row, Runs, ended, replication_notes, rows, run_table, statistics
-from idwbench.report.labels import count_label
-from idwbench.report.notes import (
-    availability_notes,
+from idwbench.report.frame import (
+    Row,
+    Runs,
     check_metric,
-    count_notes,
     headlines,
-    kinds_with,
-    seed_notes,
-    shown,
+    replication_notes,
+    rows,
+    run_notes,
+    run_table,
+    with_metric,
 )
-from idwbench.report.settings import constants_title, method_order, sortable, varying_settings
-from idwbench.report.statistics import (
-    SPLITS,
-    compare,
-    higher_is_better,
-    present_splits,
-    rounded,
-    with_intervals,
-)
+from idwbench.report.labels import constants_title, count_label, method_order, sortable, varying_settings
+from idwbench.report.statistics import SPLITS, compare, higher_is_better, present_splits, rounded, with_intervals
 from idwbench.report.tables import (
     MISSING,
-    ROW_COLUMNS,
     Table,
     caption_words,
     nonempty,
     removable,
-    row_column,
+    row_columns,
     row_record,
     setting_column,
     split_columns,
@@ -44,7 +37,7 @@ from idwbench.report.tables import (
 )
 from idwbench.runs.metrics import METRICS
 
-__all__ = ["best_by_validation", "leaderboard"]
+__all__ = ["best_by_validation", "chosen_split", "leaderboard"]
 
 
 def leaderboard(
@@ -77,14 +70,14 @@ def leaderboard(
         raise ConfigError(f"expected a number of rows from 1, got {top}", location=("top",))
     table = run_table(runs)
     name = _metric(table, metric)
-    kinds = kinds_with(table, name)
-    found = shown(ended(table), name, kinds)
-    every = rows(found, name)
+    table = with_metric(table, name)
+    shown = table[table.is_shown]
+    every = rows(shown, name)
     varying = varying_settings([row.settings for row in every])
     chosen, choice = best_by_validation(every, varying, best_over, name)
     marked, tests = compare([(row.data, row.statistics) for row in chosen], name)
     compared = [replace(row, statistics=one) for row, one in zip(chosen, marked, strict=True)]
-    by = _split(compared, split, name)
+    by = chosen_split(compared, name, split)
     ranked = _ranked(compared, by, name, varying)
     board = ranked[:top]
     if intervals:
@@ -100,11 +93,9 @@ def leaderboard(
             *([f"The first {len(board):,} of {len(ranked):,} rows."] if len(board) < len(ranked) else []),
             *([] if name in METRICS else [f"Whether a higher {name} is better is not known."]),
             *choice,
-            *replication_notes(found),
+            *replication_notes(shown),
             *tests,
-            *seed_notes(compared),
-            *count_notes(compared, table),
-            *availability_notes(table, name, kinds),
+            *run_notes(compared, table, name),
         ),
     )
 
@@ -120,38 +111,39 @@ def _metric(table: pandas.DataFrame, metric: str | None) -> str:
     return names[0]
 
 
-def _split(found: Iterable[Row], split: str | None, metric: str) -> str:
-    present = present_splits(row.statistics for row in found) or SPLITS
-    if split is not None and split not in present:
+def chosen_split(rows: Iterable[Row], metric: str, split: str | None) -> str:
+    """Return the split that is given, or the first that some row has.
+
+    Raises:
+        ConfigError: no row has the metric on that split.
+    """
+    splits = present_splits(row.statistics for row in rows) or SPLITS
+    if split is not None and split not in splits:
         problem = f"no run has {metric} on a split '{split}'"
-        raise ConfigError(problem, location=("split",), hint=did_you_mean(split, present))
-    return split or present[0]
+        raise ConfigError(problem, location=("split",), hint=did_you_mean(split, splits))
+    return split or splits[0]
 
 
-def _ranked(found: Sequence[Row], split: str, metric: str, varying: Sequence[str]) -> list[tuple[int | None, Row]]:
+def _ranked(rows: Sequence[Row], split: str, metric: str, varying: Sequence[str]) -> list[tuple[int | None, Row]]:
     """Return the rows with their ranks, from 1; equal means share a rank, and rows without a mean have none."""
     sign = -1 if higher_is_better(metric) else 1
 
-    def score(row: Row) -> tuple[int, float]:
+    def order(row: Row) -> tuple[object, ...]:
         one = row.statistics.get(split)
-        if one is None:
-            return (1 if row.n else 2, 0.0)
-        return (0, sign * rounded(one.mean))
-
-    def ties(row: Row) -> tuple[object, ...]:
+        score = (0, sign * rounded(one.mean)) if one is not None else (1 if row.n else 2, 0.0)
         others = {name: row.settings.get(name) for name in varying if name != "method"}
-        return (row.settings["dataset"], method_order(row.settings["method"]), sortable(others))
+        return (score, row.settings["dataset"], method_order(row.settings["method"]), sortable(others))
 
-    ranked = sorted(((score(row), ties(row), row) for row in found), key=lambda entry: entry[:2])
-    first: dict[tuple[int, float], int] = {}
-    for place, (points, _, _) in enumerate(ranked, start=1):
-        first.setdefault(points, place)
-    return [(None if points[0] else first[points], row) for points, _, row in ranked]
+    ranked = sorted(((order(row), row) for row in rows), key=lambda entry: entry[0])
+    first: dict[Any, int] = {}
+    for place, ((score, *_), _) in enumerate(ranked, start=1):
+        first.setdefault(score, place)
+    return [(first[score] if split in row.statistics else None, row) for (score, *_), row in ranked]
 
 
-def _columns(varying: Sequence[str], found: Sequence[Row]) -> tuple[str, ...]:
+def _columns(varying: Sequence[str], rows: Sequence[Row]) -> tuple[str, ...]:
     """Return the settings to show: the kind only if one method has several."""
-    kinds = {(row.settings["method"], row.settings["model"]) for row in found}
+    kinds = {(row.settings["method"], row.settings["model"]) for row in rows}
     several = len(kinds) > len({method for method, _ in kinds})
     return tuple(name for name in varying if name != "model" or several)
 
@@ -159,15 +151,15 @@ def _columns(varying: Sequence[str], found: Sequence[Row]) -> tuple[str, ...]:
 def _table(
     board: Sequence[tuple[int | None, Row]], metric: str, split: str, settings: Sequence[str], among: str
 ) -> Table:
-    found = [row for _, row in board]
-    splits = (split, *(other for other in present_splits(row.statistics for row in found) if other != split))
-    n, diverged, *facts = (row_column(column, found) for column in ROW_COLUMNS)
+    rows = [row for _, row in board]
+    splits = (split, *(other for other in present_splits(row.statistics for row in rows) if other != split))
+    n, diverged, *facts = row_columns(rows)
     ranks = text_column("rank", "rank", (MISSING if rank is None else str(rank) for rank, _ in board), numeric=True)
     columns = [
-        *(setting_column(name, [row.settings.get(name, MISSING) for row in found]) for name in settings),
-        *(n, diverged, *split_columns(splits, metric, found), *facts),
+        *(setting_column(name, [row.settings.get(name, MISSING) for row in rows]) for name in settings),
+        *(n, diverged, *split_columns(splits, metric, rows), *facts),
     ]
-    words, marked = caption_words(metric, found, among)
+    words, marked = caption_words(metric, rows, among)
     return Table(
         title="",
         columns=(ranks, *nonempty(columns, {split, "n", *settings})),
@@ -210,8 +202,7 @@ def best_by_validation(
             raise ConfigError(problem, location=("best_over",), hint=did_you_mean(axis, known))
     table = found[0].table
     name = _measured(table[(table.state == "complete") & table.row.isin([row.number for row in found])], metric, axes)
-    by_row = statistics(table, name)
-    means = {row.number: by_row.get(row.number, {}).get("validation") for row in found}
+    means = {row.number: row.statistics.get("validation") for row in rows(table, name)}
     candidates: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     others = [setting for setting in varying if setting not in axes]
     for row in found:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.report.settings import setting_names
+from idwbench.report.labels import setting_names
 from idwbench.report.tables import Cell, Table
 from idwbench.report.text import render_text
 

@@ -9,16 +9,15 @@ from typing import get_args
 import pandas
 
 from idwbench.errors import ConfigError, did_you_mean
-from idwbench.report.dual_form import dual_form, has_only_perceptrons
-from idwbench.report.frame import Runs
-from idwbench.report.notes import headlines
+from idwbench.report.dual_form import dual_form
+from idwbench.report.frame import Runs, headlines
 from idwbench.report.tables import Table
 from idwbench.results.store import Results
 from idwbench.runs.datasets import Task
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.metrics import QUALITY_METRICS, headline_metric
 
-__all__ = ["report_tables", "select_runs"]
+__all__ = ["has_only_perceptrons", "report_tables", "select_runs"]
 
 
 def select_runs(
@@ -45,17 +44,16 @@ def select_runs(
     Raises:
         ConfigError: unknown name, or no run is left; `location` is ``(setting,)`` or ``("method",)``.
     """
-    place = _place(results, name, setting)
-    read = partial(results.run_table, facts=("n_parameters",), **place)
-    names = {headline_metric(task).name for task in get_args(Task)} | ({metric} if metric else set())
-    names |= {"coverage"} if metric in QUALITY_METRICS else set()  # tells whether the quality of a run was measured
-    table = read(metrics=names)
-    complete = table[table.state == "complete"]
-    wanted = [metric] if metric else headlines(complete)
-    known = [pair for pair in table.columns if isinstance(pair, tuple) and pair[1] in wanted]
-    if (metric is None and has_only_perceptrons(table)) or complete[known].isna().all(axis=1).any():
-        table = read()  # messages name all metrics, and a table of perceptrons has many
-    (name,) = place.values()
+    datasets, sweeps = results.dataset_labels(), [sweep.name for sweep in results.list_sweeps()]
+    if name is None and len(datasets) != 1:
+        known = ", ".join(sorted({*datasets, *sweeps}))
+        hint = f"one of: {known}" if known else "nothing is stored"
+        raise ConfigError("the name of a sweep or data set is missing", location=(setting,), hint=hint)
+    name = datasets[0] if name is None else name
+    if name not in sweeps and name not in datasets:
+        problem = f"'{name}' is a kind of model" if name in MODELS else f"nothing is called '{name}'"
+        raise ConfigError(problem, location=(setting,), hint=did_you_mean(name, {*datasets, *sweeps}))
+    table = _read(results, "sweep" if name in sweeps else "dataset", name, metric)
     models = table.drop_duplicates("setting").set_index("setting").config.map(lambda config: config.model)
     present = {model.method for model in models}
     for method in methods:
@@ -72,19 +70,24 @@ def select_runs(
     return table
 
 
-def _place(results: Results, name: str | None, setting: str) -> dict[str, str]:
-    """Return the name by what it names: a sweep or a data set."""
-    datasets, sweeps = results.dataset_labels(), [sweep.name for sweep in results.list_sweeps()]
-    if name is None:
-        if len(datasets) != 1:
-            known = ", ".join(sorted({*datasets, *sweeps}))
-            hint = f"one of: {known}" if known else "nothing is stored"
-            raise ConfigError("the name of a sweep or data set is missing", location=(setting,), hint=hint)
-        name = datasets[0]
-    if name not in sweeps and name not in datasets:
-        problem = f"'{name}' is a kind of model" if name in MODELS else f"nothing is called '{name}'"
-        raise ConfigError(problem, location=(setting,), hint=did_you_mean(name, {*datasets, *sweeps}))
-    return {"sweep": name} if name in sweeps else {"dataset": name}
+def _read(results: Results, kind: str, name: str, metric: str | None) -> pandas.DataFrame:
+    """Return the runs of a sweep or data set, without metrics that no table shows."""
+    read = partial(results.run_table, facts=("n_parameters",), **{kind: name})
+    names = {headline_metric(task).name for task in get_args(Task)} | ({metric} if metric else set())
+    names |= {"coverage"} if metric in QUALITY_METRICS else set()  # tells whether the quality of a run was measured
+    table = read(metrics=names)
+    complete = table[table.state == "complete"]
+    wanted = [metric] if metric else headlines(complete)
+    known = [pair for pair in table.columns if isinstance(pair, tuple) and pair[1] in wanted]
+    # Messages name all metrics, and a table of perceptrons has many.
+    is_whole = not (metric is None and has_only_perceptrons(table)) and complete[known].notna().any(axis=1).all()
+    return table if is_whole else read()
+
+
+def has_only_perceptrons(runs: Runs) -> bool:
+    """Return whether all runs are of kind ``mlp``."""
+    configs = runs.config if isinstance(runs, pandas.DataFrame) else (run.config for run in runs)
+    return all(config.model.kind == "mlp" for config in configs)
 
 
 def report_tables(

@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import chain
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from idwbench.runs.metrics import METRICS
 
@@ -27,7 +27,6 @@ __all__ = [
     "present_splits",
     "rounded",
     "signed_rank_p_value",
-    "signed_ranks",
     "statistic",
     "with_intervals",
 ]
@@ -111,27 +110,24 @@ def mean_interval(by_seed: Mapping[int, float]) -> Interval | None:
         return None
     if min(values) == max(values):  # the mean of all resamples, but for rounding
         return Interval(values[0], values[0], "percentile")
-    low, high = _bootstrap(values, "BCa")
-    if math.isfinite(low) and math.isfinite(high):
-        return Interval(low, high, "BCa")
-    return Interval(*_bootstrap(values, "percentile"), "percentile")
-
-
-def _bootstrap(values: list[float], method: str) -> tuple[float, float]:
     from scipy.stats import bootstrap  # slow to import
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the distribution is degenerate: BCa is undefined, and NaN is returned
-        found = bootstrap(
-            (np.array(values),),
-            np.mean,
-            n_resamples=_RESAMPLES,
-            batch=max(1, _BATCH_ELEMENTS // len(values)),
-            confidence_level=_LEVEL,
-            method=method,
-            random_state=np.random.default_rng(0),  # `rng` in newer versions of SciPy
-        ).confidence_interval
-    return float(found.low), float(found.high)
+    methods: tuple[Literal["BCa", "percentile"], ...] = ("BCa", "percentile")
+    for method in methods:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the distribution is degenerate: BCa is undefined, and NaN is returned
+            low, high = bootstrap(
+                (np.array(values),),
+                np.mean,
+                n_resamples=_RESAMPLES,
+                batch=max(1, _BATCH_ELEMENTS // len(values)),
+                confidence_level=_LEVEL,
+                method=method,
+                random_state=np.random.default_rng(0),  # `rng` in newer versions of SciPy
+            ).confidence_interval
+        if math.isfinite(low) and math.isfinite(high):
+            break
+    return Interval(float(low), float(high), method)
 
 
 def with_intervals(
@@ -162,44 +158,38 @@ def with_intervals(
     return found, notes
 
 
-def signed_ranks(differences: Sequence[float], tie: float) -> tuple[float, ...]:
-    """Return the rank of the size of each difference, with its sign, in increasing order; zeros are dropped.
+@lru_cache(maxsize=4096)  # large tables have few different ranks
+def _rank_sums(ranks: tuple[float, ...]) -> NDArray[np.float64]:
+    """Return the sum of the positive ranks for each choice of their signs."""
+    sums = np.zeros(1)
+    for rank in ranks:
+        sums = np.concatenate([sums, sums + rank])
+    return sums
 
-    Sizes that differ by at most `tie` share the mean of their ranks; up to `tie` is zero.
+
+def signed_rank_p_value(
+    differences: Iterable[float], tie: float, alternative: Literal["two-sided", "greater"] = "two-sided"
+) -> float:
+    """Return the p-value of Wilcoxon's signed-rank test; 1 if all differences are zero.
+
+    Sizes that differ by at most `tie` share the mean of their ranks; up to `tie` is zero. W⁺ is the sum of the positive
+    ranks, each of which has either sign with probability ½. Of up to 13 ranks, with ties or without, it is compared
+    with all 2ⁿ sums: importing SciPy takes longer than a table. Beyond it is `scipy.stats.wilcoxon`: exact up to 50
+    ranks without ties, and the normal approximation otherwise (Wilcoxon 1945, *Individual comparisons by ranking
+    methods*).
     """
-    kept = sorted((d for d in differences if abs(d) > tie), key=abs)
-    ranks: list[float] = []
-    start = 0
-    for place, difference in enumerate(kept, start=1):
-        if place == len(kept) or abs(kept[place]) - abs(difference) > tie:
-            ranks += [(start + 1 + place) / 2] * (place - start)
-            start = place
-    return tuple(math.copysign(rank, difference) for rank, difference in zip(ranks, kept, strict=True))
-
-
-def signed_rank_p_value(ranks: Sequence[float], alternative: Literal["two-sided", "greater"] = "two-sided") -> float:
-    """Return the p-value of Wilcoxon's signed-rank test for `signed_ranks`; 1 if there are none.
-
-    W⁺ is the sum of the positive ranks, each of which has either sign with probability ½. Of up to 13 ranks, with ties
-    or without, it is compared with all 2ⁿ sums: importing SciPy takes longer than a table. Beyond it is
-    `scipy.stats.wilcoxon`: exact up to 50 ranks without ties, and the normal approximation otherwise (Wilcoxon 1945,
-    *Individual comparisons by ranking methods*).
-    """
-    if len(ranks) > _MOST_ENUMERATED:
+    kept = np.array(sorted((d for d in differences if abs(d) > tie), key=abs))
+    if not kept.size:
+        return 1.0
+    group = np.cumsum(np.diff(abs(kept), prepend=0.0) > tie)
+    ranks = (np.bincount(group, np.arange(1, kept.size + 1)) / np.maximum(np.bincount(group), 1))[group]
+    if kept.size > _MOST_ENUMERATED:
         from scipy.stats import wilcoxon
 
-        return float(wilcoxon(ranks, alternative=alternative).pvalue)
-    above, below = _tails(tuple(map(abs, ranks)), sum(rank for rank in ranks if rank > 0))
+        return float(wilcoxon(np.copysign(ranks, kept), alternative=alternative).pvalue)
+    sums, positive = _rank_sums(tuple(ranks.tolist())), ranks[kept > 0].sum()
+    above, below = float((sums >= positive).mean()), float((sums <= positive).mean())
     return above if alternative == "greater" else min(1.0, 2 * min(above, below))
-
-
-@lru_cache(maxsize=4096)  # large tables have few different sums
-def _tails(sizes: tuple[float, ...], positive: float) -> tuple[float, float]:
-    """Return the probabilities of a sum of positive ranks that is at least, and at most, the given one."""
-    sums = np.zeros(1)
-    for rank in sizes:
-        sums = np.concatenate([sums, sums + rank])
-    return float((sums >= positive).mean()), float((sums <= positive).mean())
 
 
 def compare(
@@ -227,11 +217,31 @@ def compare(
     marked = [dict(by_split) for _, by_split in rows]
     n_pairs: set[int] = set()
     for (_, split), places in columns.items():
-        best = _best([marked[place][split] for place in places], METRICS[metric].higher_is_better)
+        sign = 1 if METRICS[metric].higher_is_better else -1
+        # Of equal means that with the most seeds.
+        top = max(sign * marked[place][split].mean for place in places)
+        equal = [place for place in places if _is_equal(sign * marked[place][split].mean, top)]
+        first = max(equal, key=lambda place: marked[place][split].n)
+        best = marked[first][split]
         for place in places:
             marked[place][split], n = _against(best, marked[place][split])
-            n_pairs |= {n} if n is not None else set()
+            n_pairs |= {n} if place != first else set()
     return marked, [*_test_notes(n_pairs)]
+
+
+def _is_equal(first: float, second: float) -> bool:
+    return math.isclose(first, second, rel_tol=_TIE)
+
+
+def _against(best: Statistic, other: Statistic) -> tuple[Statistic, int]:
+    """Return a statistic with its mark, and the number of seeds that it shares with the best."""
+    pairs = [(value, other.values[seed]) for seed, value in best.values.items() if seed in other.values]
+    p_value = None
+    if other is not best and len(pairs) >= _MIN_PAIRS:
+        tie = _TIE * max(max(abs(first), abs(second)) for first, second in pairs)
+        p_value = signed_rank_p_value((first - second for first, second in pairs), tie)
+    is_best = _is_equal(best.mean, other.mean) or (p_value is not None and p_value > ALPHA)
+    return replace(other, best=is_best, p_value=p_value), len(pairs)
 
 
 def compared_splits(splits: Iterable[str]) -> set[str]:
@@ -248,31 +258,6 @@ def higher_is_better(metric: str) -> bool:
 def rounded(mean: float) -> float:
     """Return a mean for sorting, without rounding errors of different sums."""
     return float(f"{mean:.12g}")
-
-
-def _best(column: list[Statistic], higher_is_better: bool) -> Statistic:
-    """Return the best mean of a column; among equal means that with the most seeds."""
-    sign = 1 if higher_is_better else -1
-    top = max(sign * statistic.mean for statistic in column)
-    equal = [statistic for statistic in column if _is_equal(sign * statistic.mean, top)]
-    return max(equal, key=lambda statistic: statistic.n)
-
-
-def _is_equal(first: float, second: float) -> bool:
-    return abs(first - second) <= _TIE * max(abs(first), abs(second))
-
-
-def _against(best: Statistic, other: Statistic) -> tuple[Statistic, int | None]:
-    """Return a statistic with its mark, and the number of seeds that it shares with the best; None for the best."""
-    if other is best:
-        return replace(other, best=True), None
-    pairs = [(value, other.values[seed]) for seed, value in best.values.items() if seed in other.values]
-    p_value = None
-    if len(pairs) >= _MIN_PAIRS:
-        tie = _TIE * max(map(abs, chain.from_iterable(pairs)))
-        p_value = signed_rank_p_value(signed_ranks([first - second for first, second in pairs], tie))
-    is_best = _is_equal(best.mean, other.mean) or (p_value is not None and p_value > ALPHA)
-    return Statistic(other.mean, other.std, other.values, is_best, p_value, other.interval), len(pairs)
 
 
 def _test_notes(n_pairs: Iterable[int]) -> Iterator[str]:

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import pandas
 
-from idwbench.report.frame import Row, Runs, data_seed, metric_names, replication_notes, rows, run_table
-from idwbench.report.labels import count_label, protocol_label
-from idwbench.report.notes import availability_notes, check_metric, count_notes, headlines, kinds_with, lacking, shown
+from idwbench.report.frame import (
+    Row,
+    Runs,
+    check_metric,
+    data_seed,
+    headlines,
+    replication_notes,
+    rows,
+    run_notes,
+    run_table,
+    with_metric,
+)
+from idwbench.report.labels import (
+    count_label,
+    dataset_words,
+    method_order,
+    ordered_parameters,
+    protocol_label,
+    sortable,
+)
 from idwbench.report.references import SOURCES, Reference, ReferenceSource, find_reference, reference_notes
-from idwbench.report.settings import dataset_words, method_order, sortable
 from idwbench.report.statistics import compare, present_splits, with_intervals
 from idwbench.report.tables import (
     MISSING,
-    ROW_COLUMNS,
     Table,
     caption_words,
     model_columns,
     nonempty,
     removable,
-    row_column,
+    row_columns,
     row_record,
     split_columns,
     text_column,
@@ -33,7 +47,6 @@ from idwbench.runs.datasets import DATASETS, DatasetConfig, dataset_identity
 from idwbench.runs.kinds.prototypes import PrototypesConfig
 from idwbench.runs.metrics import METRICS
 from idwbench.runs.protocol import Protocol, default_protocol
-from idwbench.runs.settings import Settings
 
 __all__ = ["Section", "section_tables", "summarise"]
 
@@ -73,21 +86,6 @@ class Section:
     data_seeds: tuple[int, ...]
 
     @property
-    def dataset(self) -> str:
-        """The label of the data set."""
-        return self.config.dataset_label
-
-    @property
-    def dataset_config(self) -> DatasetConfig:
-        """The data set."""
-        return self.config.dataset
-
-    @property
-    def protocol(self) -> Protocol:
-        """The protocol."""
-        return self.config.protocol
-
-    @property
     def is_tested(self) -> bool:
         """Whether marks are based on a paired test; otherwise only the best mean is marked."""
         return any(one.p_value is not None for row in self.rows for one in row.statistics.values())
@@ -95,11 +93,11 @@ class Section:
     def has_data(self, dataset: DatasetConfig) -> bool:
         """Return whether the statistics are about runs on this data set."""
         changes = {"seed": data_seed(dataset)} if self.data_seeds else {}
-        return dataset_identity(self.dataset_config.model_copy(update=changes)) == dataset_identity(dataset)
+        return dataset_identity(self.config.dataset.model_copy(update=changes)) == dataset_identity(dataset)
 
     def reference(self, source: ReferenceSource, row: Row) -> Reference | None:
         """Return the published test accuracy of a model, or None."""
-        return find_reference(source, self.dataset_config, row.model) if self.metric == "accuracy" else None
+        return find_reference(source, self.config.dataset, row.model) if self.metric == "accuracy" else None
 
 
 def summarise(runs: Runs, metric: str | None = None, *, intervals: bool = False) -> tuple[Section, ...]:
@@ -120,40 +118,36 @@ def summarise(runs: Runs, metric: str | None = None, *, intervals: bool = False)
     table = run_table(runs).sort_values("data_seed", kind="stable")
     if metric is not None:
         check_metric(table, metric)
-    groups = [group for _, group in table.groupby(["data", "protocol"], sort=False)]
-    chosen = [group for group in groups if metric in (None, *headlines(group), *metric_names(group))]
-    chosen.sort(key=lambda group: _order(group.config.iloc[0]))
-    names = [metric or headlines(group)[0] for group in chosen]
-    kinds = {name: kinds_with(table, name) for name in {*names}}
-    sections = [
-        _section(title, group, name, kinds[name], intervals)
-        for title, group, name in zip(_titles(chosen), chosen, names, strict=True)
-    ]
-    others = table[~table.index.isin([index for group in chosen for index in group.index])]
-    if metric in METRICS and sections and len(others):
-        notes = _left_out(others, metric, kinds[metric])
-        sections[-1] = replace(sections[-1], notes=(*sections[-1].notes, *notes))
+    groups: list[tuple[str, pandas.DataFrame]] = []
+    lacking: list[pandas.DataFrame] = []
+    for name in [metric] if metric else headlines(table):
+        for _, group in with_metric(table, name).groupby(["data", "protocol"], sort=False):
+            is_chosen = headlines(group) == [name] or (metric is not None and not group.lacks_metric.all())
+            if is_chosen:
+                groups.append((name, group))
+            elif metric in METRICS:
+                lacking.append(group[(group.state == "complete") & ~group.kind_lacks_metric])
+    groups.sort(key=lambda pair: _order(pair[1].config.iloc[0]))
+    titles = _titles([group for _, group in groups])
+    sections = [_section(title, name, group, intervals) for title, (name, group) in zip(titles, groups, strict=True)]
+    tasks = [config.dataset.task for group in lacking for config in group.config]
+    # Those of a task that may have the metric.
+    if metric and sections and (n := sum(METRICS[metric].task in (None, task) for task in tasks)):
+        note = f"{count_label(n, 'complete run')} of other tables without the metric '{metric}'; not shown."
+        sections[-1] = replace(sections[-1], notes=(*sections[-1].notes, note))
     return tuple(sections)
 
 
-def _left_out(table: pandas.DataFrame, metric: str, kinds: set[str]) -> list[str]:
-    """Return a note on runs of other sections that lack the metric, though their task may have it."""
-    task = METRICS[metric].task
-    n = sum(task in (None, config.dataset.task) for config in lacking(table, metric, kinds).config)
-    return [f"{count_label(n, 'complete run')} of other tables without the metric '{metric}'; not shown."] if n else []
-
-
-def _section(title: str, table: pandas.DataFrame, metric: str, kinds: set[str], intervals: bool) -> Section:
+def _section(title: str, metric: str, table: pandas.DataFrame, intervals: bool) -> Section:
     config: RunConfig = table.config.iloc[0]
-    found = shown(table[table.state.isin(("complete", "diverged"))], metric, kinds)
-    ordered = sorted(rows(found, metric), key=_row_order)
+    shown = table[table.is_shown]
+    ordered = sorted(rows(shown, metric), key=_row_order)
     statistics, tests = compare([(row.model.prototypes, row.statistics) for row in ordered], metric)
     if intervals:
         statistics, more = with_intervals(statistics)
         tests += more
     ordered = [replace(row, statistics=by_split) for row, by_split in zip(ordered, statistics, strict=True)]
-    spread = (*replication_notes(found),)
-    states = (*count_notes(ordered, table), *availability_notes(table, metric, kinds))
+    spread, states = [*replication_notes(shown)], [*run_notes(ordered, table, metric, seeds=False)]
     section = Section(title, config, metric, tuple(ordered), (), (*spread, *states), table.data_seeds.iloc[0])
     sources = [source for source in SOURCES if any(section.reference(source, row) for row in ordered)]
     references = reference_notes(config.dataset.name, config.protocol, sources)
@@ -164,17 +158,15 @@ def _row_order(row: Row) -> tuple[object, ...]:
     """Return a key that sorts rows by prototypes, method, parameters, and their other settings."""
     model = row.model
     others = {name: value for name, value in model if name not in ("prototypes", "method", "parameters")}
-    return (model.prototypes, method_order(model.method), sortable(model.parameters), sortable(others))
+    return (model.prototypes, method_order(model.method), sortable(ordered_parameters(model)), sortable(others))
 
 
 def _order(config: RunConfig) -> tuple[object, ...]:
+    """Return a key that sorts sections by data set, the default protocol first."""
     dataset, protocol = config.dataset, config.protocol
     own = protocol == default_protocol(dataset.name)
-    return ([*DATASETS].index(dataset.name), config.dataset_label, _sortable(dataset), not own, _sortable(protocol))
-
-
-def _sortable(settings: Settings) -> tuple[object, ...]:
-    return sortable({name: value for name, value in settings if name != "path"})
+    settings = sortable({name: value for name, value in dataset if name != "path"})
+    return ([*DATASETS].index(dataset.name), config.dataset_label, settings, not own, sortable(dict(protocol)))
 
 
 def _titles(tables: Sequence[pandas.DataFrame]) -> list[str]:
@@ -182,70 +174,68 @@ def _titles(tables: Sequence[pandas.DataFrame]) -> list[str]:
     first = [(table.config.iloc[0], len(table.data_seeds.iloc[0])) for table in tables]
     words = dataset_words([config.dataset.model_copy(update={"seed": 0} if n else {}) for config, n in first])
     return [
-        " · ".join([*found, *([f"{n} seeds of the data"] if n else []), protocol_label(config.protocol)])
-        for found, (config, n) in zip(words, first, strict=True)
+        " · ".join([*own, *([f"{n} seeds of the data"] if n else []), protocol_label(config.protocol)])
+        for own, (config, n) in zip(words, first, strict=True)
     ]
 
 
 def section_tables(sections: Sequence[Section]) -> tuple[Table, ...]:
     """Return the table of each section, without empty columns (references, diverged runs, …).
 
-    Their records repeat the data set, protocol and metric of the section.
+    Their records repeat the data set, protocol and metric of the section. In CSV each parameter has a column.
     """
-    parameters = {name: None for section in sections for row in section.rows for name in row.model.parameters}
-    return tuple(_table(section, [*parameters]) for section in sections)
+    parameters = dict.fromkeys(
+        name for section in sections for row in section.rows for name in ordered_parameters(row.model)
+    )
+
+    def flat(record: Mapping[str, Any]) -> dict[str, Any]:
+        own = {name: record["parameters"].get(name) for name in parameters if name not in record}
+        pairs = ((own if name == "parameters" else {name: value}) for name, value in record.items())
+        return {name: value for part in pairs for name, value in part.items()}
+
+    return tuple(replace(_table(section), flat=flat) for section in sections)
 
 
-def _table(section: Section, parameters: Iterable[str]) -> Table:
-    found, metric = section.rows, section.metric
-    splits = present_splits(row.statistics for row in found) or ("test",)
-    n, diverged, *facts = (row_column(column, found) for column in ROW_COLUMNS)
+def _table(section: Section) -> Table:
+    rows, metric = section.rows, section.metric
+    splits = present_splits(row.statistics for row in rows) or ("test",)
+    n, diverged, *facts = row_columns(rows)
     references = []
     for source, (header, narrow) in _HEADERS.items():
-        published = (section.reference(source, row) for row in found)
+        published = (section.reference(source, row) for row in rows)
         texts = (one.label if one else "" for one in published)
         references.append(text_column(source, header, texts, numeric=True, narrow=narrow))
-    counts = (str(row.model.prototypes or _ALL.get(row.model.kind, MISSING)) for row in found)
-    columns = [*model_columns(found, counts), n, *split_columns(splits, metric, found), *facts, *references, diverged]
-    words, marked = caption_words(metric, found, " among equal numbers of prototypes")
+    counts = (str(row.model.prototypes or _ALL.get(row.model.kind, MISSING)) for row in rows)
+    columns = [*model_columns(rows, counts), n, *split_columns(splits, metric, rows), *facts, *references, diverged]
+    words, marked = caption_words(metric, rows, " among equal numbers of prototypes")
     return Table(
         title=section.title,
         columns=nonempty(columns, ("method", "test")),
-        groups=tuple(row.model.prototypes for row in found),
+        groups=tuple(row.model.prototypes for row in rows),
         metric=words,
         marked=marked,
         notes=section.notes,
         removable=removable(splits),
-        records=lambda: [_record(section, row) for row in found],
-        flat=partial(_flat, parameters),
+        records=lambda: [_record(section, row) for row in rows],
     )
 
 
 def _record(section: Section, row: Row) -> dict[str, Any]:
-    data = section.dataset_config.model_dump(mode="json")
+    config = section.config
+    data = config.dataset.model_dump(mode="json")
     record = {
         **dict.fromkeys(_SETTINGS),
         "section": section.title,
-        "dataset": section.dataset,
+        "dataset": config.dataset_label,
         "dataset_config": {**data, "seed": list(section.data_seeds)} if section.data_seeds else data,
         "model": row.model.kind,
-        **dict(section.protocol),  # unlike JSON, with settings at their default
-        "parameters": row.model.parameters,
+        **dict(config.protocol),  # unlike JSON, with settings at their default
+        "parameters": {},
         **{name: value for name, value in row.model if name != "kind"},
         **row_record(row, section.metric),
     }
+    record["parameters"] = ordered_parameters(row.model)
     for source in SOURCES:
         reference = section.reference(source, row)
         record |= {f"{source}_test": reference and reference.test_accuracy, f"{source}_n": reference and reference.n}
     return record
-
-
-def _flat(parameters: Iterable[str], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record with a column for each parameter in place of the mapping of all."""
-    flat: dict[str, Any] = {}
-    for field, value in record.items():
-        if field == "parameters":
-            flat |= {name: value.get(name) for name in parameters if name not in record}
-        else:
-            flat[field] = value
-    return flat

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from idwbench.report.frame import Row
-from idwbench.report.labels import interval_label, metric_label, plain_value, value_label
+from idwbench.report.labels import metric_label, plain_value, value_label
 from idwbench.report.statistics import SPLITS, Statistic, compared_splits
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
     "model_columns",
     "nonempty",
     "removable",
-    "row_column",
+    "row_columns",
     "row_record",
     "setting_column",
     "split_columns",
@@ -62,7 +62,6 @@ class Column:
         cells: One for each row.
         compared: Whether the best cells are marked.
         narrow_header: A header of two lines for terminals; empty if `header` fits.
-        short_cells: Cells without spread, for narrow terminals; empty if there are none.
         share: The part of a line that long texts take in LaTeX; 0 for short texts.
         not_in: Formats without the column.
         is_below: Whether a terminal shows the texts below the table.
@@ -74,7 +73,6 @@ class Column:
     cells: tuple[Cell, ...]
     compared: bool = False
     narrow_header: str = ""
-    short_cells: tuple[Cell, ...] = ()
     share: float = 0.0
     not_in: tuple[str, ...] = ()
     is_below: bool = False
@@ -90,7 +88,7 @@ class Table:
         marked: What marked cells are; empty if none is marked.
         notes: Lines below the table.
         removable: Names of columns that a narrow terminal leaves out, in this order; ``train spread`` stands for the
-            short cells of ``train``.
+            spread of the cells of ``train``.
         records: Returns a mapping for each row with full precision.
         flat: Returns the values of a record for CSV.
     """
@@ -146,27 +144,21 @@ def model_columns(rows: Sequence[Row], prototypes: Iterable[str]) -> list[Column
 def split_columns(splits: Sequence[str], metric: str, rows: Sequence[Row]) -> Iterator[Column]:
     """Yield the metric on each split, followed by its interval if it has any."""
     for split in splits:
-        found = [row.statistics.get(split) for row in rows]
-        yield statistic_column(split, split, metric, found, compared=split in compared_splits(splits))
-        intervals = [one and one.interval for one in found]
+        known = [row.statistics.get(split) for row in rows]
+        yield statistic_column(split, split, metric, known, compared=split in compared_splits(splits))
+        intervals = [one and one.interval for one in known]
         if any(intervals):
-            texts = (interval_label(metric, one.low, one.high) if one else MISSING for one in intervals)
+            texts = (value_label(metric, one.low, one.high, " to ") if one else MISSING for one in intervals)
             header, narrow = f"{split} 95 % interval", f"{split}\n95 % interval"
             yield text_column(f"{split} interval", header, texts, numeric=True, narrow=narrow)
 
 
 def statistic_column(
-    name: str, header: str, metric: str, found: Sequence[Statistic | None], *, compared: bool = False, narrow: str = ""
+    name: str, header: str, metric: str, known: Sequence[Statistic | None], *, compared: bool = False, narrow: str = ""
 ) -> Column:
-    """Return means with their spread; that of ``train`` a narrow terminal leaves out."""
-
-    def cells(spread: bool) -> tuple[Cell, ...]:
-        return tuple(
-            Cell(MISSING) if one is None else Cell(value_label(metric, one.mean, one.std if spread else None), one.best)
-            for one in found
-        )
-
-    return Column(name, header, True, cells(True), compared, narrow, cells(False) if name == "train" else ())
+    """Return means with their spread."""
+    cells = (Cell(MISSING) if one is None else Cell(value_label(metric, one.mean, one.std), one.best) for one in known)
+    return Column(name, header, True, tuple(cells), compared, narrow)
 
 
 # Facts of rows: the name in CSV and JSON, the header, its two lines, the fact, and what tables show of it.
@@ -182,25 +174,27 @@ ROW_COLUMNS: list[RowColumn] = [
 ]
 
 
-def row_column(column: RowColumn, rows: Iterable[Row]) -> Column:
-    """Return the column of a fact of rows."""
-    name, header, narrow, value, text = column
-    return text_column(name, header, (text(value(row)) for row in rows), numeric=True, narrow=narrow)
+def row_columns(rows: Sequence[Row]) -> list[Column]:
+    """Return the columns of the facts of rows."""
+    return [
+        text_column(name, header, (text(value(row)) for row in rows), numeric=True, narrow=narrow)
+        for name, header, narrow, value, text in ROW_COLUMNS
+    ]
 
 
 def row_record(row: Row, metric: str) -> dict[str, Any]:
     """Return the facts and statistics of a row with full precision, in the order of columns."""
     record: dict[str, Any] = {name: value(row) for name, _, _, value, _ in ROW_COLUMNS} | {"metric": metric}
     splits = {**dict.fromkeys(SPLITS), **row.statistics}
-    with_intervals = any(found.interval is not None for found in row.statistics.values())
-    for split, found in splits.items():
-        record |= {f"{split}_mean": found and found.mean, f"{split}_std": found and found.std}
+    with_intervals = any(known.interval is not None for known in row.statistics.values())
+    for split, known in splits.items():
+        record |= {f"{split}_mean": known and known.mean, f"{split}_std": known and known.std}
         if with_intervals:
-            interval = found and found.interval
+            interval = known and known.interval
             record |= {f"{split}_low": interval and interval.low, f"{split}_high": interval and interval.high}
             record[f"{split}_interval"] = interval and interval.method
-    for split, found in splits.items():
-        record |= {f"best_{split}": found is not None and found.best, f"p_value_{split}": found and found.p_value}
+    for split, known in splits.items():
+        record |= {f"best_{split}": known is not None and known.best, f"p_value_{split}": known and known.p_value}
     return record
 
 
@@ -212,11 +206,11 @@ def removable(splits: Sequence[str]) -> tuple[str, ...]:
 
 def caption_words(metric: str, rows: Iterable[Row], among: str) -> tuple[str, str]:
     """Return the name of a metric with what the spread is, and what marked cells are; empty if none is marked."""
-    found = [one for row in rows for one in row.statistics.values()]
-    over = ", mean ± sample standard deviation over n seeds" if any(one.std is not None for one in found) else ""
+    known = [one for row in rows for one in row.statistics.values()]
+    over = ", mean ± sample standard deviation over n seeds" if any(one.std is not None for one in known) else ""
     words = f"Metric: {metric_label(metric)}{over}"
-    if not any(one.best for one in found):
+    if not any(one.best for one in known):
         return words, ""
-    if not any(one.p_value is not None for one in found):
+    if not any(one.p_value is not None for one in known):
         return words, f"best mean{among}"
     return words, f"best mean, or not distinguishable from it{',' if among.startswith(' among') else ''}{among}"

@@ -9,8 +9,9 @@ import statistics
 
 import pytest
 
-from idwbench.report.dual_form import dual_form, has_only_perceptrons
+from idwbench.report.dual_form import dual_form
 from idwbench.report.render import render
+from idwbench.report.selection import has_only_perceptrons
 from idwbench.report.tables import Table
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config

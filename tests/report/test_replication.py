@@ -114,5 +114,5 @@ def test_figures_get_the_runs_on_all_data_and_draw_the_first() -> None:
     section = Selection(None, runs).first_section(runs)  # type: ignore[arg-type]
     (row,) = section.rows
     assert row.n == 3
-    assert first_run(row).config.dataset == section.dataset_config
-    assert section.dataset_config.seed == 0
+    assert first_run(row).config.dataset == section.config.dataset
+    assert section.config.dataset.seed == 0

@@ -122,7 +122,7 @@ def test_pairs_are_formed_by_seed_and_rows_without_enough_are_not_tested(stored_
 def test_another_metric_may_be_asked_for(stored_run: Make) -> None:
     runs = [stored_run(50.0, dataset="diabetes", metrics={("test", "r2"): 0.4}), stored_run(0.9)]
     (section,) = summarise(runs, "r2")
-    assert (section.dataset, section.rows[0].statistics["test"].mean) == ("diabetes", 0.4)
+    assert (section.config.dataset_label, section.rows[0].statistics["test"].mean) == ("diabetes", 0.4)
     assert references(section, section.rows[0]) == {}
     with pytest.raises(ConfigError, match="no run has a metric 'accurcy'") as caught:
         summarise(runs, "accurcy")
