@@ -1,7 +1,7 @@
-"""Selection of runs by an expression such as ``prototypes == 16 and test_accuracy > 0.95``, which pandas evaluates.
+"""Selection of runs by an expression such as ``prototypes == 16 and test_accuracy > 0.95``.
 
-pandas' own expressions may call functions and read attributes; what is not a comparison, arithmetic, ``and``, ``or``,
-``not`` or membership is refused first, by looking at the parsed expression.
+Python parses it, and each operator is that of pandas on columns. There are comparisons, arithmetic, ``and``, ``or``,
+``not`` and membership, and nothing that could call a function.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import ast
 import math
 import operator as operators
 from collections.abc import Callable, Collection
-from functools import cache
+from functools import reduce
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import pandas
@@ -24,14 +25,12 @@ LISTED_STATES: tuple[ListedState, ...] = get_args(ListedState)
 
 _EXAMPLE = 'such as "prototypes == 16 and test_accuracy > 0.95"'
 _LONGEST = 10_000
-_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
-_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-_TIMES: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    **{ast.Add: operators.add, ast.Sub: operators.sub, ast.Mult: operators.mul, ast.Div: operators.truediv},
+    **{ast.FloorDiv: operators.floordiv, ast.Mod: operators.mod, ast.USub: operators.neg, ast.UAdd: operators.pos},
     **{ast.Lt: operators.lt, ast.LtE: operators.le, ast.Gt: operators.gt, ast.GtE: operators.ge},
     **{ast.Eq: operators.eq, ast.NotEq: operators.ne},
 }
-_EQUALITY = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)
-_MEMBERSHIP = (ast.In, ast.NotIn)
 
 
 def matching(frame: pandas.DataFrame, where: str) -> pandas.DataFrame:
@@ -46,15 +45,13 @@ def matching(frame: pandas.DataFrame, where: str) -> pandas.DataFrame:
     tree = _parsed(where)
     if not len(frame):
         return frame
-    chosen = _Expression(frame)
-    expression = ast.unparse(chosen.visit(tree))
     try:
-        holds = chosen.frame.eval(expression, engine="python")
-    except (TypeError, ValueError, KeyError, AttributeError, NotImplementedError, OverflowError) as error:
-        raise _refused(f"'{_shortened(where)}' cannot be compared: {_first_line(error)}") from None
-    if not isinstance(holds, pandas.Series) or holds.dtype != bool:
-        raise _refused(f"'{_shortened(where)}' is not a condition on a column", _EXAMPLE)
-    return frame[holds]
+        return frame[_condition(frame, tree.body)]
+    except RecursionError:
+        raise _refused(f"'{_shortened(where)}' is no expression", _EXAMPLE) from None
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise _refused(f"'{_shortened(where)}' cannot be compared: {reason}") from None
 
 
 def value_hint(frame: pandas.DataFrame, where: str) -> str:
@@ -105,12 +102,8 @@ def sorted_runs(frame: pandas.DataFrame, column: str | None) -> pandas.DataFrame
     name = column.removeprefix("-")
     if name not in frame.columns:
         raise ConfigError(f"no column is called '{_shortened(name)}'", location=("sort",), hint=_nearest(name, frame))
-    by = frame[name] if frame[name].dtype != object else frame[name].map(_sortable)
+    by = frame[name] if frame[name].dtype != object else frame[name].map(str, na_action="ignore")
     return frame.loc[by.sort_values(ascending=name == column, kind="stable").index]
-
-
-def _sortable(value: Any) -> str | None:
-    return None if value is None or value != value else str(value)
 
 
 def _parsed(where: str) -> ast.Expression:
@@ -137,116 +130,83 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def _value(frame: pandas.DataFrame, node: ast.expr) -> Any:
+    """Return the value of an expression, a column or a constant; what is no such expression is refused."""
+    match node:
+        case ast.Constant(int() | float() | str() as constant):
+            return constant
+        case ast.Name(name):
+            return _column(frame, name)
+        case ast.BoolOp(operator, parts):
+            conditions = [_condition(frame, part) for part in parts]
+            return reduce(operators.and_ if isinstance(operator, ast.And) else operators.or_, conditions)
+        case ast.UnaryOp(ast.Not(), operand):
+            return ~_condition(frame, operand)
+        case ast.UnaryOp(operator, operand) if type(operator) in _OPERATORS:
+            return _OPERATORS[type(operator)](_numbers(_value(frame, operand)))
+        case ast.BinOp(one, operator, other) if type(operator) in _OPERATORS:
+            return _OPERATORS[type(operator)](_numbers(_value(frame, one)), _numbers(_value(frame, other)))
+        case ast.Compare(first, compared, others):  # a chain such as 2 < prototypes < 9 are comparisons of two
+            pairs = zip(pairwise([first, *others]), compared, strict=True)
+            return reduce(operators.and_, [_compared(frame, *pair, operator) for pair, operator in pairs])
+    problem = "an expression compares columns by ==, !=, <, <=, >, >=, in, and, or, not, and arithmetic"
+    raise _refused(f"{problem}, got '{_shortened(ast.unparse(node))}'", _EXAMPLE)
 
 
-class _Expression(ast.NodeTransformer):
-    """Checks an expression, and replaces what pandas does not say as Python does by columns of its own.
+def _column(frame: pandas.DataFrame, name: str) -> pandas.Series[Any]:
+    if name in frame.columns:
+        return frame[name]
+    if name not in _known_names():
+        raise _refused(f"no column is called '{_shortened(name)}'", _nearest(name, frame))
+    return pandas.Series(math.nan, index=frame.index)  # of runs that are not stored
 
-    Attributes:
-        frame: The table, with these columns.
-    """
 
-    def __init__(self, frame: pandas.DataFrame) -> None:
-        self.frame = frame
+def _condition(frame: pandas.DataFrame, node: ast.expr) -> pandas.Series[bool]:
+    holds = _value(frame, node)
+    if not isinstance(holds, pandas.Series) or holds.dtype != bool:
+        raise _refused(f"'{_shortened(ast.unparse(node))}' is not a condition on a column", _EXAMPLE)
+    return holds
 
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        """Refuse every other kind of expression."""
-        problem = "an expression compares columns by ==, !=, <, <=, >, >=, in, and, or, not, and arithmetic"
-        raise _refused(f"{problem}, got '{_shortened(ast.unparse(node))}'", _EXAMPLE)
 
-    def visit_Expression(self, node: ast.Expression) -> ast.AST:
-        """Check the whole expression."""
-        return self.visit(node.body)  # type: ignore[no-any-return]
+def _compared(frame: pandas.DataFrame, one: ast.expr, other: ast.expr, operator: ast.cmpop) -> Any:
+    match operator, other:
+        case ((ast.Eq() | ast.Is()), ast.Constant(None)):
+            return _value(frame, one).isna()
+        case ((ast.NotEq() | ast.IsNot()), ast.Constant(None)):
+            return _value(frame, one).notna()
+        case ast.In(), _:
+            return _contained(frame, one, other)
+        case ast.NotIn(), _:
+            return ~_contained(frame, one, other)
+    left, compare = _value(frame, one), _OPERATORS[type(operator)]
+    if isinstance(getattr(left, "dtype", None), pandas.DatetimeTZDtype) and isinstance(other, ast.Constant):
+        return compare(left, _moment(other.value))
+    right = _value(frame, other)
+    return (
+        compare(left, right) if isinstance(operator, ast.Eq | ast.NotEq) else compare(_numbers(left), _numbers(right))
+    )
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        """Check ``and`` and ``or``."""
-        return ast.BoolOp(node.op, [self.visit(value) for value in node.values])
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        """Check ``not`` and a sign."""
-        if isinstance(node.op, ast.Not):
-            return ast.UnaryOp(node.op, self.visit(node.operand))
-        return ast.UnaryOp(node.op, self._number(node.operand))
+def _contained(frame: pandas.DataFrame, one: ast.expr, other: ast.expr) -> Any:
+    """Return whether a value is in a list, or a text in those of a column."""
+    match one, other:
+        case _, ast.List(elements) | ast.Tuple(elements):
+            return _value(frame, one).isin([_value(frame, element) for element in elements])
+        case ast.Constant(str() as part), ast.Name(name):
+            return _column(frame, name).map(lambda text: isinstance(text, str) and part in text).astype(bool)
+    raise _refused("'in' needs a list, such as method in ['idw', 'neg_dist'], or a text on its left")
 
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        """Check arithmetic, which has numbers only."""
-        if not isinstance(node.op, _ARITHMETIC):
-            return self.generic_visit(node)
-        return ast.BinOp(self._number(node.left), node.op, self._number(node.right))
 
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        """Check that a column has the name."""
-        if node.id not in self.frame.columns and node.id in _known_names():  # of runs that are not stored
-            self.frame = self.frame.assign(**{node.id: math.nan})
-        if node.id not in self.frame.columns:
-            raise _refused(f"no column is called '{_shortened(node.id)}'", _nearest(node.id, self.frame))
-        return node
-
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        """Check that a constant is a number, text, or a truth value."""
-        return node if isinstance(node.value, int | float | str) else self.generic_visit(node)
-
-    def visit_List(self, node: ast.List | ast.Tuple) -> ast.AST:
-        """Check the values of a list."""
-        if not all(isinstance(one, ast.Constant | ast.UnaryOp) for one in node.elts):
-            return self.generic_visit(node)
-        return ast.List([self.visit(one) for one in node.elts], ast.Load())
-
-    visit_Tuple = visit_List
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        """Check a comparison; a chain such as ``2 < prototypes < 9`` becomes comparisons of two."""
-        operands = [node.left, *node.comparators]
-        pairs = [self._compared(operands[i], operator, operands[i + 1]) for i, operator in enumerate(node.ops)]
-        return pairs[0] if len(pairs) == 1 else ast.BoolOp(ast.And(), pairs)
-
-    def _compared(self, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> ast.expr:
-        if isinstance(operator, _EQUALITY) and _is_none(right):
-            missing = self._series(left).isna()
-            return self._column(missing if isinstance(operator, ast.Eq | ast.Is) else ~missing)
-        if isinstance(operator, _MEMBERSHIP) and isinstance(left, ast.Constant) and isinstance(left.value, str):
-            found = self._series(right).map(lambda value: isinstance(value, str) and left.value in value).astype(bool)
-            return self._column(found if isinstance(operator, ast.In) else ~found)
-        if isinstance(operator, _MEMBERSHIP) and not isinstance(right, ast.List | ast.Tuple):
-            raise _refused("'in' needs a list, such as method in ['idw', 'neg_dist'], or a text on its left")
-        if type(operator) in _TIMES and self._is_moment(left) and isinstance(right, ast.Constant):
-            return self._column(_TIMES[type(operator)](self._series(left), _moment(right.value)))
-        if isinstance(operator, _ORDER):
-            left, right = self._number(left), self._number(right)
-        return ast.Compare(self.visit(left), [operator], [self.visit(right)])
-
-    def _is_moment(self, node: ast.expr) -> bool:
-        """Return whether an operand is a column of times."""
-        is_column = isinstance(node, ast.Name) and node.id in self.frame.columns
-        return is_column and isinstance(self.frame[node.id].dtype, pandas.DatetimeTZDtype)  # type: ignore[attr-defined]
-
-    def _series(self, node: ast.expr) -> Any:
-        if not isinstance(node, ast.Name):
-            return self.generic_visit(node)
-        self.visit(node)
-        return self.frame[node.id]
-
-    def _number(self, node: ast.expr) -> ast.expr:
-        """Return an operand of arithmetic or of an order; of a column with numbers and words only the numbers count."""
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            raise _refused(f"'{_shortened(node.value)}' is not a number: only == and != compare text")
-        if not isinstance(node, ast.Name):
-            return self.visit(node)  # type: ignore[no-any-return]
-        series = self._series(node)
-        if pandas.api.types.is_numeric_dtype(series.dtype):
-            return node
-        numbers = pandas.to_numeric(series.where(series.map(lambda value: isinstance(value, int | float))), "coerce")
-        if series.notna().any() and not numbers.notna().any():
-            raise _refused(f"{node.id} is not a number: only == and != compare it")
-        return self._column(numbers.astype(float))
-
-    def _column(self, values: pandas.Series[Any]) -> ast.expr:
-        """Return the name of a new column."""
-        name = f"__{len(self.frame.columns)}"
-        self.frame = self.frame.assign(**{name: values})
-        return ast.Name(name, ast.Load())
+def _numbers(value: Any) -> Any:
+    """Return an operand of arithmetic or of an order; of a column with numbers and words only the numbers count."""
+    if isinstance(value, str):
+        raise _refused(f"'{_shortened(value)}' is not a number: only == and != compare text")
+    if not isinstance(value, pandas.Series) or pandas.api.types.is_numeric_dtype(value.dtype):
+        return value
+    numbers = pandas.to_numeric(value.where(value.map(lambda one: isinstance(one, int | float))), "coerce")
+    if value.notna().any() and not numbers.notna().any():
+        raise _refused(f"{value.name} is not a number: only == and != compare it")
+    return numbers.astype(float)
 
 
 def _moment(text: object) -> pandas.Timestamp:
@@ -259,14 +219,9 @@ def _moment(text: object) -> pandas.Timestamp:
     return moment.tz_localize("UTC") if moment.tzinfo is None else moment.tz_convert("UTC")
 
 
-@cache
 def _known_names() -> frozenset[str]:
     """Return the names of metrics and settings that stored runs may not have yet."""
     from idwbench.runs.kinds.models import model_setting_names
     from idwbench.runs.metrics import METRICS, SPLITS
 
     return frozenset({f"{split}_{name}" for split in SPLITS for name in METRICS} | {*model_setting_names()})
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None

@@ -117,6 +117,7 @@ def test_numbers_among_words_times_tags_and_metrics_that_no_run_has(filled, wher
         ("seed & 1 == 1", "got 'seed & 1'"),
         ("(" * 300 + "seed" + ")" * 300 + " == 1", "is no expression"),
         ("seed == 1 and " * 1_000 + "seed == 1", "has 14,009 characters, more than 10,000"),
+        ("1 + " * 2_000 + "seed == 1", "is no expression"),
     ],
 )
 def test_what_is_no_comparison_of_columns_is_refused_in_one_line_and_never_run(filled, where, problem):
