@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
 from typing import Any, get_args
 
-from sqlalchemy import ColumnElement, Connection, Row, case, func, update
+from sqlalchemy import Connection, Row, case, func, update
 
 from idwbench.errors import ResultsError
 from idwbench.results.records import RESULT_STATES, EndedState
@@ -114,10 +114,12 @@ def fail_runs(connection: Connection, run_keys: Sequence[str], error_text: str) 
     now = datetime.now(UTC)
     # A message may quote bytes of a file, and a reason that cannot be stored would end the sweep.
     error_text = error_text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
-    kept = {"state": runs.c.previous_state, "previous_state": None, "error": error_text}
-    _update_own(connection, run_keys, kept, runs.c.previous_state.in_(RESULT_STATES))
-    failed = {"state": "failed", "previous_state": None, "error": error_text, "finished_at": now}
-    _update_own(connection, run_keys, failed)
+    has_result = runs.c.previous_state.in_(RESULT_STATES)
+    failed = {
+        "state": case((has_result, runs.c.previous_state), else_="failed"),
+        "finished_at": case((has_result, runs.c.finished_at), else_=now),
+    }
+    _update_own(connection, run_keys, {**failed, "previous_state": None, "error": error_text})
 
 
 def ended_runs(connection: Connection, run_keys: Sequence[str], states: Collection[EndedState]) -> Reopened:
@@ -138,11 +140,9 @@ def _is_free(row: Row[*tuple[Any, ...]], reopened: Reopened) -> bool:
     return row.state == "running" and is_stale(row.host, row.pid, row.heartbeat_at)
 
 
-def _update_own(
-    connection: Connection, run_keys: Sequence[str], values: dict[str, Any], *conditions: ColumnElement[bool]
-) -> None:
+def _update_own(connection: Connection, run_keys: Sequence[str], values: dict[str, Any]) -> None:
     host, pid = this_process()
-    own = update(runs).where(runs.c.state == "running", runs.c.host == host, runs.c.pid == pid, *conditions)
+    own = update(runs).where(runs.c.state == "running", runs.c.host == host, runs.c.pid == pid)
     for keys in chunks(run_keys):
         connection.execute(own.where(runs.c.run_key.in_(keys)).values(values))
 

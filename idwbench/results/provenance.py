@@ -5,44 +5,27 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 from functools import cache
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
 from idwbench import __version__
 from idwbench.errors import ResultsError
-from idwbench.files import file_sha256, read_file
+from idwbench.files import file_sha256
 from idwbench.results.leases import this_process
 
 __all__ = [
-    "Checkout",
     "Provenance",
     "checkout_of",
     "collect_provenance",
     "cpu_model",
-    "own_checkout",
     "package_versions",
 ]
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _TIMEOUT_SECONDS = 5.0
 _PACKAGE = Path(__file__).parents[1]
-
-
-class Checkout(TypedDict):
-    """A commit, and whether the files of the package differ from it.
-
-    Attributes:
-        commit: Its SHA-1.
-        dirty: Whether files were changed, added or removed.
-        changed_files: How many, if any.
-        diff: The SHA-256 of the differences and of the checksums of new files, if there are any and git tells them.
-    """
-
-    commit: str
-    dirty: bool
-    changed_files: NotRequired[int]
-    diff: NotRequired[str]
 
 
 class Provenance(TypedDict):
@@ -53,7 +36,7 @@ class Provenance(TypedDict):
         platform: Operating system, processor architecture and C library.
         cpu: Model of the processor.
         versions: Of Python and packages, by name.
-        git: The checkout of this package, or None if it was installed.
+        git: The `checkout_of` this package, or None if it was installed.
     """
 
     host: str
@@ -61,7 +44,7 @@ class Provenance(TypedDict):
     platform: str
     cpu: str
     versions: dict[str, str]
-    git: Checkout | None
+    git: dict[str, str | bool | int] | None
 
 
 def collect_provenance() -> Provenance:
@@ -73,18 +56,19 @@ def collect_provenance() -> Provenance:
         "platform": platform.platform()[:200],
         "cpu": cpu_model(),
         "versions": package_versions(),
-        "git": own_checkout(),
+        "git": checkout_of(),
     }
 
 
 @cache
-def own_checkout() -> Checkout | None:
-    """Return the checkout of this package, or None if it was installed."""
-    return checkout_of(_PACKAGE)
+def checkout_of(package: Path = _PACKAGE) -> dict[str, str | bool | int] | None:
+    """Return the checkout of a package, or None if it is not under version control; new files count as changes.
 
-
-def checkout_of(package: Path) -> Checkout | None:
-    """Return the checkout of `package`, or None if it is not under version control; new files count as changes."""
+    Returns:
+        ``commit``, its SHA-1, and ``dirty``, whether files of the package differ from it; if so also
+        ``changed_files``, how many, and ``diff``, the SHA-256 of the differences and of the checksums of new files, if
+        git tells them.
+    """
     # A virtual environment may be in the checkout of another project, where the package is not tracked.
     if not _git(package, "ls-files", "--", "__init__.py") or (commit := _git(package, "rev-parse", "HEAD")) is None:
         return None
@@ -93,7 +77,11 @@ def checkout_of(package: Path) -> Checkout | None:
         return None
     if not status:
         return {"commit": commit.strip(), "dirty": False}
-    checkout: Checkout = {"commit": commit.strip(), "dirty": True, "changed_files": len(status.splitlines())}
+    checkout: dict[str, str | bool | int] = {
+        "commit": commit.strip(),
+        "dirty": True,
+        "changed_files": len(status.splitlines()),
+    }
     return checkout if (diff := _diff_sha256(package)) is None else {**checkout, "diff": diff}
 
 
@@ -135,11 +123,11 @@ def _git(folder: Path, *words: str) -> str | None:
 def cpu_model() -> str:
     """Return the model of the processor, such as ``AMD EPYC 9R14``, from ``/proc/cpuinfo`` or `platform`."""
     try:
-        text = read_file(_CPU_INFO, ResultsError).decode("utf-8", "replace")
-    except ResultsError:
+        text = _CPU_INFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
         text = ""
-    named = (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
-    return next(named, "") or platform.processor() or platform.machine()
+    named = re.search(r"^model name\s*:[^\S\n]*(\S.*)", text, re.MULTILINE)
+    return named[1].strip() if named else platform.processor() or platform.machine()
 
 
 @cache

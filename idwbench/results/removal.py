@@ -31,23 +31,19 @@ def remove_runs(connection: Connection, run_keys: Sequence[str]) -> Removal:
     Raises:
         ResultsError: no run has one of the keys, or a process trains one of the runs; then none is removed.
     """
-    keys = list(dict.fromkeys(run_keys))
-    found = rows_by_key(connection, keys, runs.c.state, runs.c.host, runs.c.pid, runs.c.heartbeat_at, lock=True)
-    check_known(keys, found)
-    _check_idle(found.values())
-    in_plans: set[int] = set()
-    for part in chunks([row.id for row in found.values()]):
-        in_plans.update(connection.execute(select(sweep_runs.c.run_id).where(sweep_runs.c.run_id.in_(part))).scalars())
-        for table in (metrics, curves, arrays):
-            connection.execute(delete(table).where(table.c.run_id.in_(part)))
-    kept = [key for key in keys if found[key].id in in_plans]
-    gone = [key for key in keys if found[key].id not in in_plans]
+    stored = rows_by_key(connection, run_keys, runs.c.state, runs.c.host, runs.c.pid, runs.c.heartbeat_at, lock=True)
+    check_known(run_keys, stored)
+    _check_idle(stored.values())
     names = runs.columns.keys()  # first those of the configuration, from the state on those of the outcome
     outcome = dict.fromkeys({*names[names.index("state") :]} - {"created_at"}) | {"state": "planned", "attempt": 0}
-    for keys_of, change in ((kept, update(runs).values(outcome)), (gone, delete(runs))):
-        for part in chunks([found[key].id for key in keys_of]):
-            connection.execute(change.where(runs.c.id.in_(part)))
-    return Removal(tuple(gone), tuple(kept))
+    for part in chunks([row.id for row in stored.values()]):
+        for table in (metrics, curves, arrays):
+            connection.execute(delete(table).where(table.c.run_id.in_(part)))
+        in_no_plan = runs.c.id.not_in(select(sweep_runs.c.run_id))
+        connection.execute(delete(runs).where(runs.c.id.in_(part), in_no_plan))
+        connection.execute(update(runs).where(runs.c.id.in_(part)).values(outcome))
+    planned, keys = rows_by_key(connection, stored), dict.fromkeys(run_keys)
+    return Removal(tuple(key for key in keys if key not in planned), tuple(key for key in keys if key in planned))
 
 
 def _check_idle(found: Iterable[Row[*tuple[Any, ...]]]) -> None:
@@ -67,19 +63,11 @@ def remove_files(folders: Iterable[Path | None], run_keys: Iterable[str]) -> Non
     """
     keys = set(run_keys)
     for folder in folders:
-        if folder is None or not folder.is_dir():
-            continue
-        for path in sorted(folder.iterdir()):
-            if path.name.partition(".")[0] in keys:
-                _delete(path)
-
-
-def _delete(path: Path) -> None:
-    try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-    except OSError as error:
-        problem = f"cannot be deleted ({error.strerror or error}); the run was removed"
-        raise OutputError(problem, file=path) from None
+        for path in sorted(folder.iterdir()) if folder is not None and folder.is_dir() else ():
+            if path.name.partition(".")[0] not in keys:
+                continue
+            try:
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+            except OSError as error:
+                problem = f"cannot be deleted ({error.strerror or error}); the run was removed"
+                raise OutputError(problem, file=path) from None

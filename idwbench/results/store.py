@@ -27,27 +27,17 @@ _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
 
 
-def _reading(
-    work: Callable[Concatenate[Connection, _Arguments], _Answer],
+def _operation(
+    work: Callable[Concatenate[Connection, _Arguments], _Answer], *, writes: bool = False
 ) -> Callable[Concatenate[Results, _Arguments], _Answer]:
-    """Return the method that calls a function in a transaction that reads."""
+    """Return the method that calls a function in a transaction."""
 
     @wraps(work)
     def method(self: Results, /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Answer:
+        if writes:
+            return self._database.transact(work, *arguments, **options)
         with self._database.read() as connection:
             return work(connection, *arguments, **options)
-
-    return method
-
-
-def _writing(
-    work: Callable[Concatenate[Connection, _Arguments], _Answer],
-) -> Callable[Concatenate[Results, _Arguments], _Answer]:
-    """Return the method that calls a function in a transaction that writes."""
-
-    @wraps(work)
-    def method(self: Results, /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Answer:
-        return self._database.transact(work, *arguments, **options)
 
     return method
 
@@ -87,28 +77,28 @@ class Results:
         else:
             upgrade_schema(self._database)
 
-    find_run = _reading(reading.find_run)
-    find_runs = _reading(reading.find_runs)
-    load_runs = _reading(reading.load_runs)
-    sweeps_of = _reading(reading.sweeps_of)
-    load_curve = _reading(contents.load_curve)
-    load_curves = _reading(contents.load_curves)
-    load_arrays = _reading(contents.load_arrays)
-    array_facts = _reading(contents.array_facts)
-    run_states = _reading(progress.run_states)
-    metric_values = _reading(progress.metric_values)
-    sweep_status = _reading(progress.sweep_status)
-    sweep_progress = _reading(progress.sweep_progress)
-    list_sweeps = _reading(progress.list_sweeps)
-    dataset_labels = _reading(progress.dataset_labels)
+    find_run = _operation(reading.find_run)
+    find_runs = _operation(reading.find_runs)
+    load_runs = _operation(reading.load_runs)
+    sweeps_of = _operation(reading.sweeps_of)
+    load_curve = _operation(contents.load_curve)
+    load_curves = _operation(contents.load_curves)
+    load_arrays = _operation(contents.load_arrays)
+    array_facts = _operation(contents.array_facts)
+    run_states = _operation(progress.run_states)
+    metric_values = _operation(progress.metric_values)
+    sweep_status = _operation(progress.sweep_status)
+    sweep_progress = _operation(progress.sweep_progress)
+    list_sweeps = _operation(progress.list_sweeps)
+    dataset_labels = _operation(progress.dataset_labels)
 
-    plan = _writing(planning.plan_runs)
-    register_sweep = _writing(planning.register_sweep)
-    renew = _writing(leases.renew_leases)
-    release = _writing(leases.release_runs)
-    add_metrics = _writing(recording.add_metrics)
-    tag = _writing(recording.tag_runs)
-    note = _writing(recording.note_runs)
+    plan = _operation(planning.plan_runs, writes=True)
+    register_sweep = _operation(planning.register_sweep, writes=True)
+    renew = _operation(leases.renew_leases, writes=True)
+    release = _operation(leases.release_runs, writes=True)
+    add_metrics = _operation(recording.add_metrics, writes=True)
+    tag = _operation(recording.tag_runs, writes=True)
+    note = _operation(recording.note_runs, writes=True)
 
     @property
     def checkpoint_folder(self) -> Path | None:

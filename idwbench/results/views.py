@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
+from idwbench.results.tables import runs
+
 __all__ = ["create_views", "drop_views"]
 
 # What runs of one setting have in common: all but the seed. `model_settings` and `protocol` hold the settings that have
@@ -64,23 +66,22 @@ SELECT runs.id, runs.run_key,
         SELECT sweeps.name FROM sweep_runs JOIN sweeps ON sweeps.id = sweep_runs.sweep_id
         WHERE sweep_runs.run_id = runs.id ORDER BY sweeps.name
     ) AS named) AS sweeps,
-    dataset, dataset_name, dataset_parameters, model, method, prototypes, power, epsilon, parameters, plugin_sha256,
-    epochs, batch_size, learning_rate, optimizer, schedule, protocol, seed,
+    {settings},
     CASE WHEN previous_state IN ('complete', 'diverged') THEN previous_state ELSE state END AS state,
     COALESCE(previous_state, '') IN ('complete', 'diverged') AS retraining,
-    {metrics}, n_parameters, diverged_epoch, error, tags, note,
-    engine, device, threads, cpu, platform, host, pid, attempt, versions, git, data_sha256, seconds, durations,
-    created_at, started_at, heartbeat_at, finished_at
+    {metrics}, {outcome}
 FROM runs
 """
 
 
 def create_views(connection: Connection) -> None:
     """Create the views of the newest tables."""
-    dialect = connection.dialect.name
+    dialect, names = connection.dialect.name, runs.columns.keys()
+    settings, outcome = names[names.index("dataset") : names.index("config")], names[names.index("n_parameters") :]
     wide = ", ".join(_WIDE_METRIC.format(*name.split("_")) for name in _WIDE_METRICS)
     connection.exec_driver_sql(_LEADERBOARD.format(model_settings=_MODEL_SETTINGS[dialect]))
-    connection.exec_driver_sql(_RUNS_WIDE.format(join=_JOIN[dialect], metrics=wide))
+    columns = {"settings": ", ".join(settings), "metrics": wide, "outcome": ", ".join(outcome)}
+    connection.exec_driver_sql(_RUNS_WIDE.format(join=_JOIN[dialect], **columns))
 
 
 def drop_views(connection: Connection) -> None:

@@ -15,7 +15,6 @@ from idwbench.results.provenance import (
     checkout_of,
     collect_provenance,
     cpu_model,
-    own_checkout,
 )
 
 
@@ -23,6 +22,11 @@ def git(folder, *words):
     identity = ["-c", "user.name=me", "-c", "user.email=me@localhost", "-c", "commit.gpgsign=false"]
     done = subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True)
     return done.stdout.strip()
+
+
+def known(package):
+    checkout_of.cache_clear()
+    return checkout_of(package)
 
 
 @pytest.fixture
@@ -42,9 +46,9 @@ def package(tmp_path):
 def test_a_checkout_is_known_by_its_commit(package, monkeypatch):
     expected = {"commit": git(package, "rev-parse", "HEAD"), "dirty": False}
     (package.parent / "notes.txt").write_text("beside the package")
-    assert checkout_of(package) == expected
+    assert known(package) == expected
     monkeypatch.setenv("GIT_DIR", str(package / "nowhere"))  # as in a git hook
-    assert checkout_of(package) == expected
+    assert known(package) == expected
 
 
 def test_without_git_an_answer_in_time_or_a_commit_nothing_is_known(package, tmp_path, monkeypatch):
@@ -52,26 +56,26 @@ def test_without_git_an_answer_in_time_or_a_commit_nothing_is_known(package, tmp
     for folder in (installed, empty, tmp_path):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "__init__.py").touch()
-        assert checkout_of(folder) is None
+        assert known(folder) is None
     git(empty, "init", "--quiet")
     git(empty, "add", ".")
-    assert checkout_of(empty) is None
+    assert known(empty) is None
     with monkeypatch.context() as patched:
         patched.setattr(provenance, "_TIMEOUT_SECONDS", 0.0)
-        assert checkout_of(package) is None
+        assert known(package) is None
     monkeypatch.setenv("PATH", "")
-    assert checkout_of(package) is None
+    assert known(package) is None
 
 
-def test_git_runs_once_in_a_process_and_its_answer_is_stored(store, make_config, make_result, monkeypatch):
-    asked, git = [], {"commit": "abc", "dirty": True, "changed_files": 2, "diff": "d" * 64}
-    own_checkout.cache_clear()
-    monkeypatch.setattr(provenance, "checkout_of", lambda package: asked.append(package) or git)
+def test_git_runs_once_in_a_process_and_its_answer_is_stored(store, make_config, make_result, package, monkeypatch):
+    checkout_of.cache_clear()
+    asked, ask = [], provenance._git
+    monkeypatch.setattr(provenance, "_git", lambda folder, *words: asked.append(words) or ask(package, *words))
     for seed in range(3):
         store.finish([make_result(make_config(seed))])
-    own_checkout.cache_clear()
-    assert [package.name for package in asked] == ["idwbench"]
-    assert [run.git for run in store.find_runs()] == [git] * 3
+    checkout_of.cache_clear()
+    assert len(asked) == len(set(asked)) == 3
+    assert [run.git for run in store.find_runs()] == [{"commit": git(package, "rev-parse", "HEAD"), "dirty": False}] * 3
 
 
 def test_the_provenance_of_a_worker_is_stored_with_what_it_trained(store, make_config, make_result):
@@ -101,18 +105,18 @@ def test_changes_are_counted_and_known_by_a_checksum_of_their_content(package):
     (package / "__init__.py").write_text("x = 1\n")
     (package / "new.py").write_text("new")
     (package.parent / "notes.txt").write_text("beside the package")
-    first = checkout_of(package)
+    first = known(package)
     assert (first["changed_files"], len(first["diff"])) == (2, 64)
     for name in ("color.diff", "diff.external"):  # the user's settings of git do not matter
         git(package, "config", name, "always")
     git(package, "add", "__init__.py")
-    assert checkout_of(package) == first
+    assert known(package) == first
     (package / "new.py").write_text("newer")
-    second = checkout_of(package)
+    second = known(package)
     (package / "__init__.py").write_text("x = 2\n")
-    assert len({first["diff"], second["diff"], checkout_of(package)["diff"]}) == 3
+    assert len({first["diff"], second["diff"], known(package)["diff"]}) == 3
     (package / "other.py").touch()
-    assert checkout_of(package)["changed_files"] == 3
+    assert known(package)["changed_files"] == 3
 
 
 @pytest.fixture

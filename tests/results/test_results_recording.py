@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from idwbench import __version__
 from idwbench.errors import ResultsError
 from idwbench.results.contents import pack_array, unpack_array
-from idwbench.results.provenance import cpu_model, own_checkout
+from idwbench.results.provenance import checkout_of, cpu_model
 from idwbench.results.tables import arrays, curves, metrics
 from idwbench.runs.results import Curve, CurvePoint
 
@@ -34,7 +34,7 @@ def test_a_result_comes_back_as_it_was(store, make_config, make_result):
     assert (run.n_parameters, run.diverged_epoch, run.error) == (64, None, None)
     assert (run.engine, run.device, run.threads, run.seconds) == ("torch", "cuda:1", 3, 0.5)
     assert (run.host, run.attempt, run.data_sha256) == (socket.gethostname(), 1, "c0ffee")
-    assert run.git == own_checkout()
+    assert run.git == checkout_of()
     assert run.versions["torch"] == version("torch")
     assert run.versions["idwbench"] == __version__
     assert run.cpu == {"model": cpu_model(), "instruction_set": "AVX2"}
