@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer.cli
@@ -63,20 +65,29 @@ def test_the_command_line_reference_is_up_to_date_and_explains_every_option():
     assert [line for line in reference.splitlines() if line.startswith("* `") and "`: " not in line] == []
 
 
-def test_the_program_keeps_its_exit_code_and_spares_the_interpreter_the_search_for_garbage(monkeypatch):
+class Interrupted:
+    """A module during whose import Ctrl-C is pressed."""
+
+    @property
+    def run(self):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "words"),
+    [(SimpleNamespace(run=lambda: sys.exit(3)), 3, ""), (Interrupted(), 130, "interrupted\n")],
+)
+def test_the_program_keeps_its_exit_code_and_spares_the_interpreter_the_search_for_garbage(
+    monkeypatch, capfd, module, code, words
+):
     steps = []
-
-    def run():
-        steps.append("run")
-        raise SystemExit(3)
-
     monkeypatch.setenv("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    monkeypatch.setattr("idwbench.cli.app.run", run)
-    monkeypatch.setattr("gc.disable", lambda: steps.append("disable"))
-    monkeypatch.setattr("gc.freeze", lambda: steps.append("freeze"))
-    with pytest.raises(SystemExit, match="3"):
+    monkeypatch.setitem(sys.modules, "idwbench.cli.app", module)
+    for step in ("disable", "freeze"):
+        monkeypatch.setattr(f"gc.{step}", functools.partial(steps.append, step))
+    with pytest.raises(SystemExit) as ended:
         main()
-    assert steps == ["disable", "run", "freeze"]
+    assert (ended.value.code, capfd.readouterr().err, steps) == (code, words, ["disable", "freeze"])
 
 
 def test_a_bare_command_prints_its_help_and_no_error(run):

@@ -7,16 +7,11 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typed import assert_one_line, files, wrong_label
 
-from idwbench.data.dataset import Dataset
-from idwbench.data.loading import load_dataset
-from idwbench.errors import PatchError
 from idwbench.models import model_file
 from idwbench.models.model_file import load_model
-from idwbench.runs.datasets import parse_dataset
 
 ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
 
@@ -35,7 +30,7 @@ def test_patch_writes_a_model_that_answers_as_requested(run, folder, wrong):
     assert len(patched.network.keys) == 7
     assert [patch["label"] for patch in patched.patches] == [wrong]
     lines = result.stdout.splitlines()
-    assert lines[1].startswith("eta ")
+    assert lines[0].startswith("label ") and lines[1].startswith("eta ") and lines[-1] == "model patched.pt"
     assert "of 200 predictions changed" in lines[3] and "of 40 predictions changed" in lines[4]
     right = run(f"patch model.pt --x 0.0,1.0 --label {1 - wrong} -o right.pt")
     assert (right.exit_code, (folder / "right.pt").exists()) == (0, False)
@@ -43,41 +38,6 @@ def test_patch_writes_a_model_that_answers_as_requested(run, folder, wrong):
     before = (folder / "model.pt").read_bytes()
     assert run(f"patch model.pt --x 0.0,1.0 --label {wrong} -o model.pt --force").exit_code == 0
     assert (folder / "model.pt").read_bytes() != before
-
-
-def test_patch_takes_npy_files_references_and_class_names(run, folder, wrong):
-    np.save(folder / "x.npy", np.array([0.0, 1.0]))
-    assert run(f"patch model.pt --x x.npy --label {('upper', 'lower')[wrong]} --dry-run").exit_code == 0
-    reference = run("patch model.pt --x two_moons:test:3 --label 1 --dry-run --json")
-    assert json.loads(reference.stdout)["label"] == 1
-
-
-def test_patch_counts_the_predictions_that_it_changed(run, folder):
-    data = load_dataset(parse_dataset("two_moons"))
-    before = load_model(folder / "model.pt").network
-    label = 1 - int(before.predict(data.test.inputs[3:4])[0])
-    words = f"patch model.pt --x two_moons:test:3 --label {label} --logit-margin 50 -o patched.pt --json"
-    facts = json.loads(run(words).stdout)
-    after = load_model(folder / "patched.pt").network
-    for name, split in {"train": data.train, "test": data.test}.items():
-        old, new = before.predict(split.inputs), after.predict(split.inputs)
-        effect = facts["effects"][name]
-        assert effect["changed"] == (old != new).sum() >= 1
-        assert effect["accuracy_before"] == pytest.approx((old == split.labels).mean())
-        assert effect["accuracy_after"] == pytest.approx((new == split.labels).mean())
-
-
-def test_a_margin_that_had_to_be_raised_is_reported(run, folder, wrong, monkeypatch):
-    def check(network, patch):
-        if patch.criterion_used.amount < 0.05:
-            raise PatchError("too little")
-
-    monkeypatch.setattr("idwbench.models.patching.check_patch", check)
-    result = run(f"patch model.pt --x 0,1 --label {wrong} --dry-run --json")
-    assert result.stderr == "warning: margin raised from 0.001 to 0.1: float32 cannot hold less\n"
-    facts = json.loads(result.stdout)
-    assert facts["criterion"] == {"kind": "margin", "amount": 0.001}
-    assert facts["criterion_used"] == {"kind": "margin", "amount": pytest.approx(0.1)}
 
 
 def test_a_model_that_does_not_meet_the_criterion_when_read_back_is_not_written(run, folder, wrong, monkeypatch):
@@ -101,10 +61,6 @@ def test_patches_are_listed_with_whether_they_hold(run, folder):
     lines = [line.split() for line in run("patch 2.pt --list").stdout.splitlines() if line.strip()]
     assert lines[0] == ["patch", "x", "label", "criterion", "eta", "value", "holds"]
     assert [line[:2] + line[-1:] for line in lines[2:]] == [["1", "0,1", "yes"], ["2", "1,0", "yes"]]
-    assert [(one["number"], one["x"], one["holds"]) for one in listed(run, "2.pt")] == [
-        (1, "0,1", True),
-        (2, "1,0", True),
-    ]
     assert listed(run, "2.pt")[0]["criterion"] == {"kind": "margin", "amount": 0.001}
     assert run("patch model.pt --list").stdout == "no patches\n" and listed(run, "model.pt") == []
 
@@ -134,16 +90,8 @@ def test_a_file_of_patches_holds_with_those_before(run, folder):
 def test_a_patch_that_breaks_an_earlier_one_gives_it_a_new_eta(run, folder, wrong):
     result = run(f"patch 1.pt --x 0,1.01 --label {1 - wrong} --logit-margin 1 --keep-logits -o again.pt")
     assert "earlier patches would have been broken, new eta for patch 1" in result.stdout
-    assert [one["holds"] for one in listed(run, "again.pt")] == [True, True]
-    assert [one["keep_logits"] for one in listed(run, "again.pt")] == [False, True]
+    assert [(one["holds"], one["keep_logits"]) for one in listed(run, "again.pt")] == [(True, False), (True, True)]
     assert "z + eta e_c" in run("patch again.pt --list").stdout
-
-
-def test_other_data_than_that_of_the_training_is_named_and_nothing_measured(run, folder, wrong, monkeypatch):
-    monkeypatch.setattr(Dataset, "sha256", property(lambda self: "f" * 64, lambda self, value: None), raising=False)
-    result = run(f"patch model.pt --x 0,1 --label {wrong} -o new.pt")
-    assert "warning: the effect on other inputs is not measured: the data two_moons is not" in result.stderr
-    assert result.exit_code == 0 and "predictions changed" not in result.stdout
 
 
 @pytest.mark.parametrize(("name", "x", "label"), [("idw.pt", "0,1", 1), ("digits.safetensors", "digits:test:5", 1)])

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pytest
-from engine_runs import replace_train
-from typed import assert_one_line, files
+from typed import files
 
 from idwbench.models.model_file import load_model
 
@@ -45,21 +43,6 @@ def test_train_takes_settings_of_the_data_set_and_of_any_method(run, tmp_path):
     assert "mine.csv" in run("report --table mine.csv").stdout
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("error", [RuntimeError("out of luck"), KeyboardInterrupt()])
-def test_a_retraining_that_fails_or_is_interrupted_keeps_the_result_it_had(run, monkeypatch, error):
-    def fail(*arguments):
-        raise error
-
-    before = run(f"{TRAIN} --prototypes 6 --json").stdout
-    with monkeypatch.context() as patched:
-        replace_train(patched, "fused", fail)
-        result = run(f"{TRAIN} --prototypes 6 --retrain")
-        assert result.exit_code in (1, 130)
-        assert "Traceback" not in result.stderr
-    assert run(f"{TRAIN} --prototypes 6 --json").stdout == before
-
-
 def test_prototypes_are_imported_with_the_accuracies_on_their_data_and_exported(run, tmp_path):
     np.savez(tmp_path / "centres.npz", keys=[[0.0, 1.0], [1.0, -0.5]])
     data = "--dataset two_moons --dataset-option train_per_class=20"
@@ -83,11 +66,3 @@ def test_a_run_and_its_file_have_the_same_card_and_export(run, folder):
     lines = dict(line.split("  ", 1) for line in run("card model.pt").stdout.splitlines())
     assert lines["run key"].strip() == key
     assert lines["test metrics"].strip() == f"accuracy {card['metrics']['test']['accuracy']:.6g}"
-
-
-def test_a_run_of_another_kind_has_no_model_to_export(run, tmp_path):
-    grid = "grid: {kind: baseline, method: samples, prototypes: 2}"
-    (tmp_path / "s.yaml").write_text(f"name: s\ndataset: two_moons\nseeds: 1\n{grid}\n")
-    assert run("sweep s.yaml").exit_code == 0
-    key = json.loads(run("runs list --json").stdout)[0]["run_key"]
-    assert_one_line(run(f"export {key} -o a.onnx"), 1, "a run of kind baseline has no model")
