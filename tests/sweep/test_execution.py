@@ -28,49 +28,36 @@ def test_more_prototypes_than_training_inputs_are_refused_before_any_run(tmp_pat
     assert [run.state for run in Results(tmp_path / "runs.db").find_runs()] == ["planned", "planned"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"engine": "fusd"}, "engine: expected auto, fused or torch, got 'fusd' (did you mean 'fused'?)"),
-        ({"engine": None}, "engine: expected auto, fused or torch, got None"),
-        ({"config": "two_moons"}, "config: expected a run, got 'two_moons' (make it with run_config)"),
-        ({"config": {"method": "idw"}}, "config: expected a run, got {'method': 'idw'} (make it with run_config)"),
-        ({"db": 3}, "db: expected a path or URL, got 3"),
-        ({"device": None}, "device: expected the name of a device, got None"),
-        ({"data_dir": 1}, "data_dir: expected a path, got 1"),
-        ({"retrain": "yes"}, "retrain: expected True or False, got 'yes'"),
-        ({"observer": print}, "observer: expected an Observer, got <built-in function print>"),
-    ],
-)
-def test_arguments_of_another_type_are_refused_in_one_line_before_the_database_is_made(tmp_path, settings, message):
-    given = {"config": run_config("two_moons", epochs=1), "db": tmp_path / "runs.db", **settings}
-    with pytest.raises(ConfigError) as caught:
-        train(given.pop("config"), **given)
-    assert str(caught.value) == message
-    assert not (tmp_path / "runs.db").exists()
+ADDRESSES = "expected local:N, tcp://host:port or tls://host:port"
+CONFIG = run_config("two_moons", epochs=1)
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("call", "settings", "message"),
     [
-        ({"sweep": 5}, "sweep: expected the path or name of a sweep, or the result of read_sweep, got 5"),
-        ({"engine": "tensorflow"}, "engine: expected auto, fused or torch, got 'tensorflow'"),
-        ({"retry": "no"}, "retry: expected one of failed, diverged, all, got 'no'"),
-        ({"jobs": 0}, "jobs: expected a whole number above 0, got 0"),
-        ({"jobs": True}, "jobs: expected a whole number above 0, got True"),
-        ({"max_failures": 1.5}, "max_failures: expected a whole number above 0, got 1.5"),
-        ({"dask": 8786}, "dask: expected the address of a cluster, got 8786"),
-        (
-            {"dask": "localhost:8786"},
-            "dask: 'localhost:8786' is not the address of a cluster (expected local:N, tcp://host:port or tls://host:port)",
-        ),
-        ({"wait": 1}, "wait: expected True or False, got 1"),
+        (train, {"engine": "fusd"}, "engine: expected auto, fused or torch, got 'fusd' (did you mean 'fused'?)"),
+        (train, {"engine": None}, "engine: expected auto, fused or torch, got None"),
+        (train, {"config": "two_moons"}, "config: expected a run, got 'two_moons' (make it with run_config)"),
+        (train, {"db": 3}, "db: expected a path or URL, got 3"),
+        (train, {"device": None}, "device: expected the name of a device, got None"),
+        (train, {"data_dir": 1}, "data_dir: expected a path, got 1"),
+        (train, {"retrain": "yes"}, "retrain: expected True or False, got 'yes'"),
+        (train, {"observer": print}, "observer: expected an Observer, got <built-in function print>"),
+        (run_sweep, {"sweep": 5}, "sweep: expected the path or name of a sweep, or the result of read_sweep, got 5"),
+        (run_sweep, {"engine": "tensorflow"}, "engine: expected auto, fused or torch, got 'tensorflow'"),
+        (run_sweep, {"retry": "no"}, "retry: expected one of failed, diverged, all, got 'no'"),
+        (run_sweep, {"jobs": 0}, "jobs: expected a whole number above 0, got 0"),
+        (run_sweep, {"jobs": True}, "jobs: expected a whole number above 0, got True"),
+        (run_sweep, {"max_failures": 1.5}, "max_failures: expected a whole number above 0, got 1.5"),
+        (run_sweep, {"dask": 8786}, "dask: expected the address of a cluster, got 8786"),
+        (run_sweep, {"dask": "a:1"}, f"dask: 'a:1' is not the address of a cluster ({ADDRESSES})"),
+        (run_sweep, {"wait": 1}, "wait: expected True or False, got 1"),
     ],
 )
-def test_arguments_of_a_sweep_are_checked_too(tmp_path, settings, message):
-    given = {"sweep": "two_moons", "db": tmp_path / "runs.db", **settings}
+def test_wrong_arguments_are_refused_in_one_line_before_the_database_is_made(tmp_path, call, settings, message):
+    first = {train: {"config": CONFIG}, run_sweep: {"sweep": "two_moons"}}[call]
     with pytest.raises(ConfigError) as caught:
-        run_sweep(given.pop("sweep"), **given)
+        call(**{**first, "db": tmp_path / "runs.db", **settings})
     assert str(caught.value) == message
     assert not (tmp_path / "runs.db").exists()
 

@@ -80,17 +80,6 @@ def test_measuring_stores_what_training_would_have_and_changes_nothing_else(trai
     assert measure_runs(results, results.find_runs(), on_measured=pytest.fail) == 0
 
 
-def test_a_metric_that_a_run_has_stays_as_it_is(unmeasured):
-    results = Results(unmeasured)
-    run = unmeasured_runs(results.find_runs())[0]
-    results.add_metrics({run.run_key: {("test", "accuracy"): 0.125, ("train", "chamfer"): 7.0}})
-    measure_runs(results, [run])
-    again = results.find_run(run.run_key)
-    assert again.metric("accuracy") == run.metric("accuracy")
-    assert again.metric("chamfer", "train") == 7.0
-    assert again.metric("coverage", "train") is not None
-
-
 def test_a_run_of_other_data_is_refused(unmeasured):
     with closing(sqlite3.connect(unmeasured)) as connection, connection:
         connection.execute("UPDATE runs SET data_sha256 = ?", ("0" * 64,))

@@ -12,11 +12,7 @@ from engine_runs import replace_train, train_run
 from idwbench.errors import ResultsError, TrainingError
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.runs.kinds.baseline import BaselineConfig
-from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.sweep.execution import run_sweep, train
-from idwbench.sweep.observer import Observer
-from idwbench.sweep.spec import plan, read_sweep
 
 DATA = {"name": "two_moons", "train_per_class": 10, "test_per_class": 8, "holdout_per_class": 10}
 HEAD = """\
@@ -77,23 +73,6 @@ def by_kind(db: Path) -> Counter[tuple[str, str]]:
     return Counter((run.config.model.kind, run.state) for run in Results(db, read_only=True).find_runs())
 
 
-# Files
-
-
-def test_a_block_of_a_sweep_file_names_the_kind_of_its_runs(write):
-    runs = plan(read_sweep(write(STUDY + NETWORK + BASELINES)))
-    assert [run.model.kind for run in runs[::2]] == ["patch_study", "prototypes", "baseline", "baseline"]
-    assert runs[4].model == BaselineConfig(method="kmeans", prototypes=3)
-    study = runs[0].model
-    assert isinstance(study, PatchStudyConfig)
-    assert (study.cases, study.n_cases, study.parameters) == ("wrong", 200, {"power": 2.0, "epsilon": 1e-3})
-    assert network_of(runs[0]) == runs[2]
-    assert len({run.run_key for run in runs}) == 8
-
-
-# Sweeps
-
-
 def test_a_study_trains_its_network_first_and_uses_it_the_next_time(write, db, trained):
     status = sweep(write(STUDY), db)
     assert (status.complete, status.total) == (2, 2)
@@ -121,26 +100,6 @@ def test_networks_of_the_same_sweep_are_trained_before_their_studies_and_nothing
     before = {run.run_key: (run.attempt, run.finished_at) for run in Results(db).find_runs()}
     assert sweep(path, db).complete == 8
     assert {run.run_key: (run.attempt, run.finished_at) for run in Results(db).find_runs()} == before
-
-
-class Interrupt(Observer):
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-
-    def finished(self, results):
-        if results[0].config.model.kind == self.kind:
-            raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("kind", ["prototypes", "patch_study"])
-def test_an_interrupted_sweep_goes_on_where_it_stopped(write, db, trained, kind):
-    path = write(STUDY + NETWORK + BASELINES)
-    with pytest.raises(KeyboardInterrupt):
-        sweep(path, db, observer=Interrupt(kind))
-    assert not {"running", "failed"} & {state for _, state in by_kind(db)}
-    assert sweep(path, db).complete == 8
-    assert {run.attempt for run in Results(db).find_runs()} == {1}
-    assert set(trained.values()) == {1}
 
 
 @pytest.mark.slow

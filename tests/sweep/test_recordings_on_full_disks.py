@@ -20,7 +20,7 @@ from idwbench.training.module_training import ModuleTraining
 
 SWEEP = """\
 name: recorded
-dataset: {name: two_moons, train_per_class: 200, test_per_class: 5, holdout_per_class: 5}
+dataset: {name: two_moons, train_per_class: 130, test_per_class: 5, holdout_per_class: 5}
 protocol: {epochs: 2, learning_rate: 0.05, optimizer: sgd, momentum: 0.9}
 seeds: 2
 grid: {kind: mlp, width: 128, depth: 1, record: true}
@@ -124,7 +124,7 @@ def _checkpoints(request, monkeypatch) -> None:
 # In the first run: no file, the first files, and others; and in the second run.
 @pytest.mark.slow
 @pytest.mark.usefixtures("_checkpoints")
-@pytest.mark.parametrize("share", [0, 0.01, 0.2, 0.49, 0.7])
+@pytest.mark.parametrize("share", [0, 0.05, 0.2, 0.49, 0.7])
 def test_a_recording_that_fills_the_disk_ends_the_sweep_which_goes_on_with_room(
     tmp_path: Path, undisturbed, share: float, monkeypatch
 ) -> None:

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from idwbench.cli.app import app
 from idwbench.errors import SpecError
-from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DATASETS, CsvConfig, ImageConfig, NpzConfig, TwoMoonsConfig
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.protocol import Protocol, default_protocol
@@ -24,63 +23,14 @@ from idwbench.sweep.spec import plan, read_sweep
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/sweeps.md").read_text(encoding="utf-8").split("## Searching beyond a grid")[0]
 PROTOTYPES = {"scale": "prototypes"}
+# The number of runs of each sweep, and the SHA-256 of the sorted run keys of version 0.1.0.
+RUNS, KEYS_OF_0_1_0 = json.loads((ROOT / "tests/assets/shipped_sweeps.json").read_text()).values()
+PAPER = sorted(file.stem for file in (ROOT / "sweeps/paper").iterdir())
 SIX = {"fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw"}
-PAPER_RUNS = {
-    "paper_two_moons": 540,
-    "paper_power_epsilon": 300,
-    "paper_mnist": 40,
-    "paper_patches_two_moons": 120,
-    "paper_patches_mnist": 5,
-}
-RUNS = PAPER_RUNS | {
-    "baselines": 800,
-    "baselines_mnist": 39,
-    "baselines_regression": 150,
-    "two_moons": 210,
-    "two_moons_power": 200,
-    "mnist": 6,
-    "mnist_quick": 18,
-    "digits": 35,
-    "regression": 50,
-    "dual_form": 15,
-    "dual_history": 3,
-    "dual_keys": 1,
-    "lstm": 10,
-    "lstm_history": 2,
-    "kernel_regression": 552,
-    "kernel_regression_friedman1": 648,
-    "kernel_regression_diabetes": 648,
-    "kernel_regression_digits": 552,
-    "hash_table": 9120,
-    "hash_table_learned": 510,
-    "hash_table_capacity": 14080,
-    "hash_table_scores": 1260,
-    "hash_table_capacity_full": 7560,
-    "network_digits": 180,
-    "network_heads": 420,
-    "network_depth": 220,
-    "network_mnist": 55,
-    "network_fashion_mnist": 55,
-    "network_digits_full": 12,
-    "network_mnist_full": 84,
-    "network_fashion_mnist_full": 30,
-    "language_model": 90,
-    "language_model_power": 35,
-    "language_model_aesop": 18,
-    "language_model_wikitext_2": 12,
-}
-# SHA-256 of the run keys of version 0.1.0, sorted.
-KEYS_OF_0_1_0 = {
-    "digits": "5789a591cb5aaef3e64f1e8eaa7a0ebba4f3400938b73d84d7c9d9b53e8e6395",
-    "mnist": "22d0ef69b33870f8054fa0ee35aa97d9b2a6d773242db0cc830356ab431b0a0b",
-    "mnist_quick": "ad22e6d3b8ce6189e2bdee98c2c70543333f29668a1ea2f9f9a18114ea9d2c40",
-    "two_moons": "3e6585508f2ea680cd4d8087d7ae2114d8b59f2188c3ba5f9bb3a499c46632dd",
-    "two_moons_power": "22297590e0c3c5254f88f6744c27efd4b478300c58286f7293c200e62f3965de",
-}
 
 
 def shipped(name: str):
-    folder = "sweeps/paper" if name in PAPER_RUNS else "sweeps"
+    folder = "sweeps/paper" if name in PAPER else "sweeps"
     return plan(read_sweep(ROOT / folder / f"{name}.yaml"))
 
 
@@ -129,20 +79,18 @@ def test_every_sweep_file_of_the_repository_has_a_name_of_its_own_and_is_found()
     assert shipped_sweeps().keys() == RUNS.keys() and len(RUNS) == len(files)
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "sweeps").rglob("*.yaml")), ids=lambda file: file.stem)
-def test_a_shipped_sweep_is_short_and_plans_what_it_promises(file: Path) -> None:
-    spec = read_sweep(file)
-    assert spec.name == file.stem
+@pytest.mark.parametrize(("name", "n_runs"), RUNS.items())
+def test_a_shipped_sweep_is_short_and_plans_what_it_promises(name: str, n_runs: int) -> None:
+    spec = read_sweep(shipped_sweeps()[name])
+    assert spec.name == name
     assert spec.description
-    assert len(plan(spec)) == RUNS[file.stem]
+    assert len(plan(spec)) == n_runs
     assert 8 <= len(spec.source.splitlines()) <= 25
     # The comment at the top gives the number of runs.
-    assert file.stem not in PAPER_RUNS or f" {RUNS[file.stem]} " in " ".join(
-        spec.source.split(f"name: {file.stem}")[:1]
-    )
+    assert name not in PAPER or f" {n_runs} " in spec.source.split(f"name: {name}")[0]
 
 
-@pytest.mark.parametrize("name", PAPER_RUNS)
+@pytest.mark.parametrize("name", PAPER)
 def test_the_sweeps_of_the_paper_use_its_data_and_protocol(name: str) -> None:
     dataset = ImageConfig(name="mnist") if "mnist" in name else TwoMoonsConfig()
     assert {run.dataset for run in shipped(name)} == {dataset}
@@ -177,7 +125,7 @@ def test_studies_of_patches_use_networks_of_the_other_sweeps(
 ) -> None:
     networks = {run.run_key for name in trained for run in shipped(name)}
     required = {run.run_key: run.required.run_key for run in shipped(studies) if run.required is not None}
-    assert len(required) == PAPER_RUNS[studies]
+    assert len(required) == RUNS[studies]
     assert {run.model.cases for run in shipped(studies)} == {cases}
     # Ten of the twenty seeds of paper_patches_two_moons with other values of epsilon are not in paper_power_epsilon.
     assert len(set(required.values()) - networks) == (30 if cases == "special" else 0)
@@ -187,22 +135,6 @@ def test_studies_of_patches_use_networks_of_the_other_sweeps(
 def test_the_runs_of_version_0_1_0_have_the_keys_they_had(name: str) -> None:
     keys = sorted(run.run_key for run in shipped(name) if name != "two_moons" or run.model.parameters != PROTOTYPES)
     assert hashlib.sha256("".join(keys).encode()).hexdigest() == KEYS_OF_0_1_0[name]
-
-
-def test_two_moons_is_six_methods_by_three_sizes_by_ten_seeds_with_both_scales() -> None:
-    spec = read_sweep(ROOT / "sweeps/two_moons.yaml")
-    cells = Counter((run.model.method, run.model.prototypes, run.model.parameters.get("scale")) for run in plan(spec))
-    scales = {"scaled_dot": ("features", "prototypes")}
-    assert cells == {(m, size, scale): 10 for m in SIX for size in (2, 16, 128) for scale in scales.get(m, (None,))}
-    assert spec.datasets[0][0] == TwoMoonsConfig()
-    assert spec.datasets[0][1] == default_protocol("two_moons")
-
-
-def test_mnist_is_table_1_by_the_papers_protocol() -> None:
-    runs = shipped("mnist")
-    assert {run.model.method for run in runs} == SIX
-    assert {run.model.prototypes for run in runs} == {20}
-    assert all(run.protocol == Protocol(epochs=50, batch_size=4, learning_rate=0.001) for run in runs)
 
 
 def test_dual_form_has_three_scenarios_near_the_published_protocol() -> None:
@@ -267,15 +199,3 @@ def test_the_docs_name_every_kind_of_run_and_its_settings() -> None:
         assert f"| `{kind}`" in section
         for name in settings.model_fields.keys() - {"parameters", "plugin_sha256"}:
             assert f"`{name}`" in section or f"`{name}: " in section
-
-
-def test_the_recorded_lstms_are_runs_of_the_sweep_lstm_but_for_the_recording() -> None:
-    def plain(run: RunConfig) -> RunConfig:
-        return run.model_copy(
-            update={"model": run.model.model_copy(update={"record": False, "record_dtype": "float32"})}
-        )
-
-    recorded = shipped("lstm_history")
-    assert {plain(run).run_key for run in recorded} < {run.run_key for run in shipped("lstm")}
-    # The dual form is exact for SGD.
-    assert all(run.model.record and run.protocol.optimizer == "sgd" for run in recorded)

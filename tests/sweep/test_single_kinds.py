@@ -1,8 +1,7 @@
-"""What only some kinds of runs promise: labels, data that fits, what is loaded again, recordings, checkpoints."""
+"""What only some kinds of runs promise: data that fits, what is loaded again, tables, checkpoints."""
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -12,13 +11,10 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 from texts import TEXT, text_file
-from typer.testing import CliRunner
 
-from idwbench.cli.app import app
 from idwbench.data.loading import load_dataset
 from idwbench.data.synthetic import draw_queries, draw_table
-from idwbench.dual.recording import open_recording
-from idwbench.errors import ConfigError, RecordingError, ResultsError, TrainingError
+from idwbench.errors import ConfigError, TrainingError
 from idwbench.figures.stored import FIGURES, FORMULAS, stored_drawing
 from idwbench.models.hash_table import recall, stored_hash_table
 from idwbench.models.networks import load_network
@@ -29,11 +25,8 @@ from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.observer import Observer
-from idwbench.sweep.replay import replay_run
-from idwbench.sweep.spec import plan, read_sweep
 
 MOONS = "{name: two_moons, train_per_class: 20, test_per_class: 15, holdout_per_class: 10, validation: 4}"
-RECORDED = "{kind: mlp, width: 6, depth: 2, record: true, optimizer: sgd, momentum: 0.9}"
 IDW = "{kind: network, encoder: mlp, width: 4, head: idw, prototypes: 3, power: [2, 4]}"
 NEIGHBOURS = "{kind: scikit_learn, method: knn, n_neighbors: [1, 3]}"
 FOREST = "{kind: scikit_learn, method: random_forest, n_estimators: 3}"
@@ -82,70 +75,6 @@ def of_kind(results: Results, kind: str):
     return [run for run in results.find_runs() if run.config.model.kind == kind]
 
 
-LM = "depth 1, width 8, heads 2, context 8"
-LABELS = {
-    "{kind: kernel_regression, kernel: [gaussian, boxcar], bandwidth: loo}": (
-        "gaussian kernel · h=loo",
-        "boxcar kernel · h=loo",
-    ),
-    "{kind: kernel_regression, kernel: shepard, epsilon: [0, 0.1]}": (
-        "shepard kernel · p=2, ε=0",
-        "shepard kernel · p=2, ε=0.1",
-    ),
-    NEIGHBOURS: ("knn · k=1", "knn · k=3"),
-    "{kind: scikit_learn, method: [nearest_centroid, svc]}": ("nearest_centroid", "svc · C=1, kernel=rbf"),
-    FOREST: ("random_forest · n_estimators=3",) * 2,
-    "{kind: baseline, method: kmeans_per_class, prototypes: 6}": ("kmeans_per_class · 6 prototypes",) * 2,
-    "{kind: patch_study, method: idw, prototypes: 2, cases: wrong, n_cases: [1, 200]}": (
-        *["patches of idw · 2 prototypes · p=2, ε=0.001, 1 wrong input"] * 2,
-        *["patches of idw · 2 prototypes · p=2, ε=0.001, 200 wrong inputs"] * 2,
-    ),
-}
-
-
-@pytest.mark.parametrize(("block", "labels"), LABELS.items())
-def test_settings_are_axes_and_runs_that_the_seed_does_not_affect_are_planned_once(tmp_path, block, labels):
-    runs = plan(read_sweep(write(tmp_path, block, seeds="[7, 3]")))
-    assert tuple(run.model.label for run in runs) == labels
-    seeds = [7] if len(labels) == len(set(labels)) else [7, 3]
-    assert [run.seed for run in runs] == seeds * (len(labels) // len(seeds))
-
-
-def test_language_models_have_the_settings_of_their_network_and_score_in_their_label(tmp_path):
-    text_file(tmp_path)
-    small = "depth: 1, width: 8, heads: 2, context: 8"
-    file = write(
-        tmp_path,
-        f"{{kind: transformer_lm, method: idw, power: [1, 2], {small}}}",
-        f"{{kind: transformer_lm, method: scaled_dot, {small}}}",
-        dataset="{name: text, path: own.txt}",
-    )
-    assert [run.model.label for run in plan(read_sweep(file))[::2]] == [
-        f"transformer_lm · idw · p=1, ε=0.001, {LM}",
-        f"transformer_lm · idw · p=2, ε=0.001, {LM}",
-        f"transformer_lm · scaled_dot · 1/√features, {LM}",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("dataset", "settings", "key"),
-    [
-        (
-            "two_moons",
-            {"kind": "kernel_regression", "bandwidth": "loo"},
-            "fa6d0b738d7479965d46f3eb86447c69c76bf0b2affe075e88025ffd3d1f10d5",
-        ),
-        (
-            "digits",
-            {"kind": "network", "encoder": "vit_tiny", "attention": "idw", "head": "idw", "prototypes": 5},
-            "806698e59a5fd93770eb754976c35234b4636dc92e8df3d36025cacc68bc3785",
-        ),
-    ],
-)
-def test_the_key_of_a_run_is_pinned(dataset, settings, key):
-    assert run_config(dataset, **settings).run_key == key
-
-
 # Data that does not fit
 
 
@@ -153,15 +82,9 @@ def test_the_key_of_a_run_is_pinned(dataset, settings, key):
     ("dataset", "block", "message"),
     [
         (MOONS, "{kind: network, encoder: conv}", "encoder 'conv' needs images"),
-        (MOONS, "{kind: network, encoder: mlp, head: idw, prototypes: 41}", "expected at most 36, the number of train"),
         ("digits", "{kind: network, encoder: vit_tiny, patch: 3}", "patches of 3 x 3 pixels do not divide images of 8"),
         ("iris", "{kind: scikit_learn, method: knn, n_neighbors: [1, 121]}", "at most 120, the number of training row"),
-        (
-            "iris",
-            "{kind: baseline, method: kmeans_per_class, prototypes: 121}",
-            r"at most 1\d+, the number of dist",
-        ),
-        (MOONS, "{kind: baseline, method: kmeans, prototypes: [3, 41]}", "prototypes: expected at most 36"),
+        ("iris", "{kind: baseline, method: kmeans_per_class, prototypes: 121}", r"at most 1\d+, the number of dist"),
         (
             MOONS,
             "{kind: patch_study, method: idw, prototypes: [2, 41], initialisation: samples}",
@@ -189,7 +112,7 @@ def test_a_single_run_that_does_not_fit_leaves_no_database(db):
 
 @pytest.mark.parametrize(("kind", "load"), [("network", load_network), ("mlp", load_mlp)])
 def test_a_loaded_network_has_the_stored_accuracies(stored, kind, load):
-    for run in of_kind(stored, kind):
+    for run in of_kind(stored, kind)[::2]:
         network = load(stored, run.run_key[:16])
         assert not network.training
         for name, split in load_dataset(run.config.dataset).splits.items():
@@ -215,14 +138,10 @@ def test_what_a_run_is_not_is_not_loaded(stored, load, what):
         load(stored, plain if load is stored_hash_table else plain.run_key)
 
 
-@pytest.mark.parametrize(("kind", "load"), [("network", load_network), ("mlp", load_mlp)])
-def test_a_run_without_a_result_has_no_network(db, kind, load):
-    results = Results(db)
-    (key,) = results.plan([run_config("two_moons", kind=kind)])
+def test_a_run_without_a_result_has_no_network(db):
+    (key,) = Results(db).plan([run_config("two_moons", kind="network")])
     with pytest.raises(TrainingError, match="the run is planned: it has no network"):
-        load(results, key)
-    with pytest.raises(ResultsError):
-        load(results, "0" * 64)
+        load_network(Results(db), key)
 
 
 def test_prototypes_and_kernel_regression_recall_too(db):
@@ -268,24 +187,6 @@ def test_tables_and_leaderboards_say_what_differs_and_what_the_seed_does_not_aff
     assert "n estimators 3" in board.title
 
 
-def test_the_table_of_perceptrons_has_a_row_for_each_layer(tmp_path, db):
-    run_sweep(write(tmp_path, "{kind: mlp, width: 6, depth: [1, 2]}"), db)
-
-    def report(*options: str) -> str:
-        result = CliRunner().invoke(app, ["report", "--db", str(db), "--table", "kinds", *options])
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
-    records = json.loads(report("--json"))
-    assert [(record["depth"], record["layer"]) for record in records] == [
-        *((1, f"layer_{layer}") for layer in range(2)),
-        *((2, f"layer_{layer}") for layer in range(3)),
-    ]
-    assert all(record["n"] == 2 for record in records)
-    assert "| layer_0 |" in report("--format", "markdown")
-    assert "layer_0" not in report("--metric", "accuracy")
-
-
 def test_figures_of_trained_networks_refuse_kernel_regression_or_say_what_they_leave_out(stored):
     kernels = of_kind(stored, "kernel_regression")
     for name in (name for name in FIGURES if name not in FORMULAS):
@@ -295,44 +196,7 @@ def test_figures_of_trained_networks_refuse_kernel_regression_or_say_what_they_l
     assert any("4 runs of kind 'kernel_regression'" in line for line in drawing.left_out)
 
 
-# Recordings, checkpoints and repetition
-
-
-def test_a_recorded_run_is_opened_by_its_pointer(tmp_path, db):
-    observer = Stopping()
-    run_sweep(write(tmp_path, RECORDED), db, jobs=1, observer=observer)
-    results = Results(db)
-    runs = results.find_runs()
-    assert sorted(folder.name for folder in results.recording_folder.iterdir()) == sorted(r.run_key for r in runs)
-    assert sum("the recording of run" in note and "needs" in note for note in observer.notes) == 2
-    for run in runs:
-        recording = open_recording(results, run)
-        network, dataset = load_mlp(results, run.run_key), load_dataset(run.config.dataset)
-        assert recording.facts.data_sha256 == dataset.sha256 == run.data_sha256
-        weight, bias = (tensor.detach().numpy() for tensor in (network.layer_0.weight, network.layer_0.bias))
-        answers = recording.layers["layer_0"].answers(dataset.test.inputs)
-        np.testing.assert_allclose(answers, dataset.test.inputs @ weight.T + bias, atol=1e-5)
-    (results.recording_folder / runs[0].run_key).rename(results.recording_folder / "moved")
-    with pytest.raises(RecordingError, match="there is no recording: it was moved or deleted"):
-        open_recording(results, runs[0])
-
-
-def test_an_interrupted_sweep_continues_its_recording(tmp_path):
-    path = write(tmp_path, RECORDED)
-    whole, stopped = tmp_path / "whole.db", tmp_path / "stopped.db"
-    run_sweep(path, whole, jobs=1)
-    with pytest.raises(KeyboardInterrupt):
-        run_sweep(path, stopped, jobs=1, observer=Stopping(2))
-    assert [folder.suffix for folder in (tmp_path / "stopped.db.recordings").iterdir()] == [".partial"]
-    with pytest.raises(RecordingError, match="was not recorded"):
-        open_recording(Results(stopped), Results(stopped).find_runs()[0])
-    observer = Stopping()
-    assert run_sweep(path, stopped, jobs=1, observer=observer).complete == 2
-    assert not any("anew" in note for note in observer.notes)
-    for run in Results(whole).find_runs():
-        folders = [tmp_path / f"{name}.db.recordings" / run.run_key for name in ("whole", "stopped")]
-        files = [{file.name: file.read_bytes() for file in folder.iterdir()} for folder in folders]
-        assert files[0] == files[1]
+# Checkpoints and oracles
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
@@ -349,11 +213,6 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_unless_it_is_damaged(tmp
     assert not file.parent.exists()
     notes = [f"{file}: the checkpoint is damaged; the training starts again"] if is_damaged else []
     assert [note for note in observer.notes if "checkpoint" in note] == notes
-
-
-def test_a_run_that_scikit_learn_fits_is_the_same_when_it_is_repeated(stored):
-    forest = next(run for run in of_kind(stored, "scikit_learn") if run.config.model.method == "random_forest")
-    assert replay_run(forest.run_key, stored._database.label).identical
 
 
 def test_k_means_of_each_class_is_that_of_scikit_learn_and_its_labels(db):

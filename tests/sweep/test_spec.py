@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from idwbench.attention.records import Method, Parameter
-from idwbench.attention.scores import METHODS, register_method
+from idwbench.attention.scores import register_method
 from idwbench.errors import SpecError
-from idwbench.runs.datasets import DATASETS, CsvConfig, TwoMoonsConfig
+from idwbench.runs.datasets import TwoMoonsConfig
 from idwbench.runs.protocol import Protocol, default_protocol
 from idwbench.sweep import yaml_source
 from idwbench.sweep.spec import SweepSpec, read_sweep
@@ -71,14 +71,6 @@ def test_values_are_plain_python_values(tmp_path: Path) -> None:
     assert [type(block[name][0]) for name in block] == [str, int, float, int, str]
 
 
-def test_a_table_may_be_a_regression(tmp_path: Path) -> None:
-    (tmp_path / "points.csv").write_text("a,price\n1,0.5\n", encoding="utf-8")
-    dataset = "{name: csv, path: points.csv, label: price, task: regression, validation: 10}"
-    found = read(tmp_path, grid("{method: idw, prototypes: 4}").replace("two_moons", dataset)).datasets[0][0]
-    assert isinstance(found, CsvConfig)
-    assert (found.task, found.validation) == ("regression", 10)
-
-
 def test_of_many_keys_the_five_nearest_are_named(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"grid\.zzz: unknown key \(the nearest valid words: \w+(, \w+){4}\)$"):
         read(tmp_path, grid("{zzz: 1}"))
@@ -119,16 +111,6 @@ def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("dataset", "where"),
-    [("no.csv", "2:10: dataset: "), ("{name: npz, path: no.npz}", "2:28: dataset.path: ")],
-)
-def test_a_missing_data_file_is_an_error_where_it_is_named(tmp_path: Path, dataset: str, where: str) -> None:
-    message = error_of(tmp_path, grid("{method: idw, prototypes: 4}").replace("two_moons", dataset))
-    assert message.startswith(where)
-    assert "no such file" in message
-
-
-@pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
         # unknown keys, at every level
@@ -138,30 +120,15 @@ def test_a_missing_data_file_is_an_error_where_it_is_named(tmp_path: Path, datas
         ("{method: [fc", "{methd: [fc", "7:6: grid[0].methd: unknown key (did you mean 'method'?)"),
         # missing keys
         ("name: small\n", "", "1:1: 'name' is missing"),
-        ("seeds: 3\n", "", "1:1: 'seeds' is missing"),
-        (
-            "method: idw, ",
-            "",
-            "8:5: grid[1]: 'method' is missing (expected one of: " + ", ".join(sorted(METHODS)) + ")",
-        ),
         ("prototypes: 16, ", "", "8:5: grid[1]: 'prototypes' is missing"),
-        (
-            "{name: two_moons, noise: 0.2}",
-            "{noise: 0.2}",
-            "3:10: dataset: 'name' is missing (expected one of: " + ", ".join(sorted(DATASETS)) + ")",
-        ),
         # unknown words
         ("two_moons", "two_moon", "3:17: dataset.name: unknown data set 'two_moon' (did you mean 'two_moons'?)"),
         ("method: idw", "method: iwd", "8:14: grid[1].method: unknown method 'iwd' (did you mean 'idw'?)"),
-        ("fc_relu", "fc_rleu", "7:15: grid[0].method[0]: unknown method 'fc_rleu' (did you mean 'fc_relu'?)"),
         # out of range
         ("1.0e-2", "-1", "8:68: grid[1].epsilon[1]: must be >= 0, got -1"),
         ("2.5", "0", "8:46: grid[1].power[1]: must be > 0, got 0"),
         ("2.5", ".nan", "8:46: grid[1].power[1]: expected a finite number, got nan"),
-        ("2.5", "-.inf", "8:46: grid[1].power[1]: expected a finite number, got -inf"),
         ("0.2", "-0.2", "3:35: dataset.noise: input should be greater than or equal to 0, got -0.2"),
-        ("[2, 16]", "[2, 0]", "7:51: grid[0].prototypes[1]: input should be greater than or equal to 1, got 0"),
-        ("epochs: 5", "epochs: 0", "4:20: protocol.epochs: input should be greater than or equal to 1, got 0"),
         ("seeds: 3", "seeds: 0", "5:8: seeds: expected a count from 1 to 1,000,000, or a list of seeds, got 0"),
         ("seeds: 3", "seeds: [-1]", "5:9: seeds[0]: input should be greater than or equal to 0, got -1"),
         # a parameter that one of the block's methods does not take
@@ -187,19 +154,14 @@ def test_a_missing_data_file_is_an_error_where_it_is_named(tmp_path: Path, datas
         # of the wrong type
         ("name: small", "name: 3", "1:7: name: input should be a valid string, got 3"),
         ("seeds: 3", "seeds: true", "5:8: seeds: expected a count from 1 to 1,000,000, or a list of seeds, got True"),
-        ("seeds: 3", "seeds: 2.0", "5:8: seeds: expected a count from 1 to 1,000,000, or a list of seeds, got 2.0"),
         ("seeds: 3", "seeds: [a]", "5:9: seeds[0]: input should be a valid integer, got 'a'"),
         ("[2, 16]", "['16']", "7:48: grid[0].prototypes[0]: input should be a valid integer, got '16'"),
-        ("[2, 16]", "[true]", "7:48: grid[0].prototypes[0]: input should be a valid integer, got True"),
-        ("[2, 16]", "[2.0]", "7:48: grid[0].prototypes[0]: input should be a valid integer, got 2.0"),
-        ("[1, 2.5]", "[yes]", "8:43: grid[1].power[0]: expected a number, got 'yes'"),
         ("[1, 2.5]", "[true]", "8:43: grid[1].power[0]: expected a number, got True"),
         ("[1, 2.5]", "[[1]]", "8:43: grid[1].power[0]: expected a number, got [1]"),
         ("method: idw", "method: [[idw]]", "8:15: grid[1].method[0]: expected the name of a method, got ['idw']"),
         ("name: two_moons", "name: [a]", "3:17: dataset.name: expected the name of a data set, got ['a']"),
         ("{name: two_moons, noise: 0.2}", "7", "3:10: dataset: expected a name or a mapping, got 7"),
         ("{epochs: 5, learning_rate: 1e-3}", "fast", "4:11: protocol: expected a mapping, got 'fast'"),
-        ("epochs: 5", "epochs: 5.0", "4:20: protocol.epochs: input should be a valid integer, got 5.0"),
         ("epochs: 5", "epochs: true", "4:20: protocol.epochs: input should be a valid integer, got True"),
         ("1e-3}", "true}", "4:38: protocol.learning_rate: input should be a valid number, got True"),
         # too much
@@ -214,15 +176,10 @@ def test_a_missing_data_file_is_an_error_where_it_is_named(tmp_path: Path, datas
         ),
         ("2.5", "!mine 2.5", "8:46: the tag !mine is refused: a sweep file is data and runs no code"),
         ("2.5", "!!int x", "8:46: cannot read 'x'"),
-        ("2.5", "!!int ''", "8:46: cannot read ''"),
-        ("2.5", "!!bool x", "8:46: cannot read 'x'"),
         ("2.5", "!!timestamp [1]", "8:46: expected a scalar node, but found sequence"),
         ("2.5", "!!set {a}", "8:46: the tag !!set is refused: a sweep file is data and runs no code"),
         ("name: two_moons", "<<: {noise: 1}, name: two_moons", "3:11: dataset.<<: unknown key (" + TWO_MOONS + ")"),
         ("noise: 0.2", "validation: 1.5", f"3:40: dataset.validation: {ROWS}, got 1.5"),
-        ("noise: 0.2", "validation: -1", f"3:40: dataset.validation: {ROWS}, got -1"),
-        ("noise: 0.2", "validation: true", f"3:40: dataset.validation: {ROWS}, got True"),
-        ("noise: 0.2", "validation: some", f"3:40: dataset.validation: {ROWS}, got 'some'"),
         ("noise: 0.2", "task: regression", "3:34: dataset.task: input should be 'classification', got 'regression'"),
         # rules on several settings
         ("epochs: 5", "epochs: 5, momentum: 0.5", "4:33: protocol.momentum: needs optimizer sgd, not adam_amsgrad"),
@@ -232,7 +189,6 @@ def test_a_missing_data_file_is_an_error_where_it_is_named(tmp_path: Path, datas
             "4:38: protocol.warmup_epochs: expected fewer than the 5 epochs, got 5",
         ),
         ("description: A test", "4: A test", "2:1: expected a word as key"),
-        ("description: A test", "[a]: A test", "2:1: expected a word as key"),
     ],
 )
 def test_an_error_names_line_column_and_key(tmp_path: Path, old: str, new: str, expected: str) -> None:
@@ -244,15 +200,9 @@ def test_an_error_names_line_column_and_key(tmp_path: Path, old: str, new: str, 
     ("text", "expected"),
     [
         ("", "1:1: the file is empty"),
-        ("# nothing\n", "1:1: the file is empty"),
         ("- a\n- b\n", "1:1: expected a mapping, got ['a', 'b']"),
-        ("word", "1:1: expected a mapping, got 'word'"),
         ("a: [1\nb: 2\n", "2:2: not valid YAML: while parsing a flow sequence, expected ',' or ']', but got ':'"),
         ("a: b: c\n", "1:5: not valid YAML: mapping values are not allowed here"),
-        (
-            "a:\n\tb: 1\n",
-            r"2:1: not valid YAML: while scanning for the next token, found character '\t' that cannot start any token",
-        ),
         ("a: *nowhere\n", "1:4: not valid YAML: found undefined alias 'nowhere'"),
         (
             "a: 1\n---\nb: 2\n",
@@ -260,12 +210,9 @@ def test_an_error_names_line_column_and_key(tmp_path: Path, old: str, new: str, 
         ),
         ("a: 1\nb: \x00\n", "2:4: not valid YAML: unacceptable character #x0000: special characters are not allowed"),
         ("- &a\n  b: [*a]\n", "1:3: [0].b[0]: contains itself"),
-        (grid("&g [*g]"), "4:7: grid[0]: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
         ("[" * 1_000, "1:1: nested too deeply"),
-        (grid("[]"), "4:7: grid: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
         (grid("idw"), "4:7: grid: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
         (grid("[idw]"), "4:8: grid[0]: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
-        (grid("{methd: idw}"), "4:8: grid.methd: unknown key (did you mean 'method'?)"),
         (
             grid("{method: [inv_dist, gaussian], prototypes: 2, epsilon: 1}"),
             "4:62: grid.epsilon: method 'gaussian' does not take 'epsilon' (it takes sigma_squared)",
@@ -273,10 +220,6 @@ def test_an_error_names_line_column_and_key(tmp_path: Path, old: str, new: str, 
         (
             grid("{method: scaled_dot, prototypes: 2, scale: feature}"),
             "4:50: grid.scale: 'feature' is not valid (did you mean 'features'?)",
-        ),
-        (
-            grid("{method: idw, prototypes: 2, epochs: [5, 0]}"),
-            "4:48: grid.epochs[1]: input should be greater than or equal to 1, got 0",
         ),
     ],
 )
@@ -318,14 +261,7 @@ def test_a_file_that_is_not_there_a_folder_and_other_bytes_are_one_line(tmp_path
             "warmup_epochs: 6",
             "epochs[1]: expected fewer than the 5 epochs, got 6",
         ),
-        ("epochs: [5, true]", "", "epochs[1]: input should be a valid integer, got True"),
         ("epochs: [1, true]", "", "epochs[1]: input should be a valid integer, got True"),
-        ("prototypes: [4, -2]", "", "prototypes[1]: input should be greater than or equal to 1, got -2"),
-        (
-            "initialisation: [mean, random]",
-            "",
-            "initialisation[1]: input should be 'default', 'mean', 'samples' or 'kmeans'",
-        ),
     ],
 )
 def test_a_rule_on_several_settings_blames_the_value_that_breaks_it(

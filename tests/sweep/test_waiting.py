@@ -77,8 +77,6 @@ def seen_last(db, age):
 
 def test_a_sweep_waits_with_growing_pauses_for_the_runs_that_others_train(spec, db, other, monkeypatch):
     pauses, observer = [], Waiting()
-    reference = Results(db + ".reference")
-    run_sweep(spec, db + ".reference")
 
     def pause(seconds):
         pauses.append(seconds)
@@ -94,7 +92,6 @@ def test_a_sweep_waits_with_growing_pauses_for_the_runs_that_others_train(spec, 
     assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30]
     assert observer.waits == [3] * 9 + [2]
     assert (observer.taken_overs, observer.trained) == ([2], 3)
-    assert reference.sweep_status("shared").complete == 4
 
 
 def test_a_run_that_is_removed_elsewhere_is_no_longer_waited_for(spec, db, other, monkeypatch):
