@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from idwbench.data.dataset import Dataset, Scaling, Split
@@ -28,17 +30,9 @@ def make_dataset(
             inputs[:, -1] = 0.5
         return Split(np.ascontiguousarray(inputs, dtype=np.float32), labels.astype(np.int64))
 
-    return Dataset(
-        config=parse_dataset("two_moons"),
-        train=split(n_train),
-        test=split(11),
-        holdout=split(50),
-        scaling=Scaling.identity(),
-        image_shape=None,
-        class_names=tuple("abcdefghij"[:n_classes]),
-        sha256="0" * 64,
-        validation=split(7) if validation else None,
-    )
+    names = tuple("abcdefghij"[:n_classes])
+    splits = {"train": split(n_train), "test": split(11), "holdout": split(50)}
+    return _dataset("two_moons", **splits, validation=split(7) if validation else None, class_names=names)
 
 
 def make_regression(n_train: int = 23, n_features: int = 3, n_targets: int = 2, *, seed: int = 0) -> Dataset:
@@ -51,15 +45,10 @@ def make_regression(n_train: int = 23, n_features: int = 3, n_targets: int = 2, 
         inputs = generator.normal(size=(n, n_features)).astype(np.float32)
         return Split(inputs, np.tanh(inputs @ slopes).astype(np.float32))
 
-    return Dataset(
-        config=parse_dataset("sine"),
-        train=split(n_train),
-        test=split(11),
-        holdout=None,
-        scaling=Scaling.identity(),
-        image_shape=None,
-        class_names=(),
-        sha256="0" * 64,
-        validation=split(7),
-        target_scaling=scaling,
-    )
+    splits = {"train": split(n_train), "test": split(11), "validation": split(7)}
+    return _dataset("sine", **splits, holdout=None, class_names=(), target_scaling=scaling)
+
+
+def _dataset(name: str, **parts: Any) -> Dataset:
+    config = parse_dataset(name)
+    return Dataset(config=config, scaling=Scaling.identity(), image_shape=None, sha256="0" * 64, **parts)

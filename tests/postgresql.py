@@ -18,23 +18,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Server", "missing_program", "running_server"]
-
 _FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin")
 _PROGRAMS = ("initdb", "pg_ctl")
 # Nothing survives a test run, so nothing is forced to disk.
 _SETTINGS = {
     "listen_addresses": "",  # connections by a socket in the folder only
     "fsync": "off",
-    "full_page_writes": "off",
     "synchronous_commit": "off",
-    "autovacuum": "off",
-    "shared_buffers": "32MB",
     "max_connections": "60",
-    "max_wal_size": "256MB",
-    "wal_level": "minimal",
-    "max_wal_senders": "0",
-    "jit": "off",
 }
 
 
@@ -89,7 +80,8 @@ def running_server(**settings: str) -> Iterator[Server]:
     # Sockets have short paths, and the folders of pytest cannot be entered by another user.
     folder = Path(tempfile.mkdtemp(prefix="idwbench-pg-"))
     data = folder / "data"
-    user = _other_user() if os.geteuid() == 0 else None
+    known = {entry.pw_name: entry for entry in pwd.getpwall()}
+    user = known.get("postgres", known.get("nobody")) if os.geteuid() == 0 else None
     try:
         if user is not None:
             os.chown(folder, user.pw_uid, user.pw_gid)
@@ -107,17 +99,10 @@ def running_server(**settings: str) -> Iterator[Server]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _other_user() -> pwd.struct_passwd:
-    known = {entry.pw_name: entry for entry in pwd.getpwall()}
-    return known.get("postgres") or known["nobody"]
-
-
 def _run(name: str, user: pwd.struct_passwd | None, *words: str | Path) -> None:
     program = _program(name)
     assert program is not None
-    identity: dict[str, Any] = {}
-    if user is not None:
-        identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    identity: Any = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
     # The server keeps what it inherits open: its output goes to a file, not to a pipe that would then never end.
     with tempfile.TemporaryFile() as output:
         done = subprocess.run(

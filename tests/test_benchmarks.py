@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.__main__ import PARTS
 from benchmarks.stored_runs import fill_database, sweep_text
 from benchmarks.workloads import blobs, cut
 from idwbench.results.store import Results
@@ -20,7 +19,3 @@ def test_a_database_of_many_runs_has_the_runs_of_its_sweep_file(tmp_path):
     file.write_text(sweep_text(400, 1), encoding="utf-8")
     assert fill_database(file, db) == 400
     assert Results(db, read_only=True).sweep_status("many").complete == 400
-
-
-def test_all_parts_of_the_benchmark_can_be_imported():
-    assert {"steps", "whole_sweep", "baselines"} <= PARTS.keys()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
@@ -23,26 +24,19 @@ def name(text: str) -> str:
 def needed() -> set[str]:
     """The packages that the project asks for, and what they ask for in turn, as far as it is installed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    queue = [name(line) for line in [*project["dependencies"], *project["optional-dependencies"]["dev"]]]
-    found: set[str] = set()
+    queue, packages = [*project["dependencies"], *project["optional-dependencies"]["dev"]], set[str]()
     while queue:
-        package = queue.pop()
-        if package in found or package.startswith(("nvidia", "cuda", "triton")):
+        package = name(queue.pop())
+        if package in packages or package.startswith(("nvidia", "cuda", "triton")):
             continue
-        try:
-            wanted = requires(package) or []
-        except PackageNotFoundError:  # for another platform
-            continue
-        found.add(package)
-        queue += [name(line) for line in wanted if "extra ==" not in line]
-    return found
+        with suppress(PackageNotFoundError):  # for another platform
+            queue += [line for line in requires(package) or [] if "extra ==" not in line]
+            packages.add(package)
+    return packages
 
 
 def test_every_package_that_the_project_needs_is_pinned_as_installed():
     pinned, packages = pins(), needed()
     assert {"torch", "numpy", "pytest", "mako"} <= packages
+    assert (pinned["torch"], pinned["torchvision"]) == ("2.13.0", "0.28.0")  # they belong together
     assert {key: pinned.get(key) for key in packages} == {key: version(key).partition("+")[0] for key in packages}
-
-
-def test_torch_and_torchvision_are_the_pair_that_belongs_together():
-    assert (pins()["torch"], pins()["torchvision"]) == ("2.13.0", "0.28.0")

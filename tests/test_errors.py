@@ -25,10 +25,6 @@ def test_what_controls_a_terminal_is_escaped_and_writing_is_not(text, shown):
     assert printable(text) == shown
 
 
-def test_one_line_keeps_nothing_that_is_not_printable():
-    assert printable("a\nb\u00a0", kept="") == r"a\nb\u00a0"
-
-
 def test_no_control_character_of_unicode_passes():
     characters = map(chr, range(sys.maxunicode + 1))
     odd = "".join(char for char in characters if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp", "Zs"))

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import stat
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,16 +12,13 @@ from idwbench.errors import OutputError, OutputExistsError, PatchError
 from idwbench.files import check_output, file_sha256, full_disk_error, make_folder, read_file, write_file
 
 
-def test_a_file_is_written_and_nothing_is_left_beside_it(tmp_path):
-    write_file(tmp_path / ("long" * 60), b"content")
-    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"content"]
-
-
 def test_a_symbolic_link_is_written_through_and_stays(tmp_path):
     (tmp_path / "target").mkdir()
     link, target = tmp_path / "link", tmp_path / "target/file"
     link.symlink_to("target/file")
     write_file(link, b"first")
+    write_file(tmp_path / ("long" * 60), b"content")
+    assert len([*tmp_path.rglob("*")]) == 4  # nothing is left beside a file
     with pytest.raises(OutputExistsError, match="exists already"):
         write_file(link, b"second")
     write_file(link, b"second", overwrite=True)
@@ -48,14 +46,7 @@ def test_pipes_devices_and_folders_are_not_replaced(tmp_path):
 @pytest.fixture
 def refuse(monkeypatch):
     """Let a function raise an error."""
-
-    def refused(name, error):
-        def raises(*arguments, **options):
-            raise error
-
-        monkeypatch.setattr(name, raises)
-
-    return refused
+    return lambda name, error: monkeypatch.setattr(name, Mock(side_effect=error))
 
 
 def test_a_folder_that_cannot_be_written_to_or_is_locked_is_found_early(tmp_path, monkeypatch, refuse):
@@ -76,9 +67,7 @@ def test_a_write_that_fails_or_is_interrupted_leaves_the_old_file_and_nothing_el
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
 
 
-@pytest.mark.parametrize(
-    ("number", "exit_code"), [(errno.ENOSPC, 1), (errno.EDQUOT, 1), (errno.EFBIG, 1), (errno.EROFS, 2)]
-)
+@pytest.mark.parametrize(("number", "exit_code"), [(errno.ENOSPC, 1), (errno.EROFS, 2)])
 def test_a_full_disk_is_a_failure_and_another_refusal_wrong_input(tmp_path, refuse, number, exit_code):
     refuse("os.replace", OSError(number, os.strerror(number)))
     with pytest.raises(OutputError, match=os.strerror(number)) as error:
