@@ -189,6 +189,10 @@ def test_a_wrong_argument_is_named(arguments, error, message):
         MultiheadAttention(**{"embed_dim": E, "num_heads": H, **arguments})
 
 
+def excluded(*shape: int) -> torch.Tensor:
+    return torch.zeros(*shape, dtype=torch.bool)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -198,22 +202,13 @@ def test_a_wrong_argument_is_named(arguments, error, message):
         ({"value": random(S, N, E + 1)}, "value should have 8 features, got 9"),
         ({"value": random(S + 1, N, E)}, "same length"),
         ({"query": random(L, N + 1, E)}, "batch of 4"),
-        (
-            {"attn_mask": torch.zeros(L, S + 1, dtype=torch.bool)},
-            r"attn_mask should have the shape \(5, 6\) or \(6, 5, 6\), got \(5, 7\)",
-        ),
-        ({"attn_mask": torch.zeros(N, L, S, dtype=torch.bool)}, "attn_mask should have the shape"),
-        ({"attn_mask": torch.zeros(1, N * H, L, S, dtype=torch.bool)}, "attn_mask should have the shape"),
-        ({"attn_mask": torch.zeros(L, S, dtype=torch.int64)}, "only bool and floating types of attn_mask"),
-        (
-            {"key_padding_mask": torch.zeros(S, N, dtype=torch.bool)},
-            r"key_padding_mask should have the shape \(3, 6\), got \(6, 3\)",
-        ),
-        ({"key_padding_mask": torch.zeros(S, dtype=torch.bool)}, "key_padding_mask should have the shape"),
-        (
-            {"key_padding_mask": torch.zeros(N, S, dtype=torch.int64)},
-            "only bool and floating types of key_padding_mask",
-        ),
+        ({"attn_mask": excluded(L, S + 1)}, r"attn_mask should have the shape \(5, 6\) or \(6, 5, 6\), got \(5, 7\)"),
+        ({"attn_mask": excluded(N, L, S)}, "attn_mask should have the shape"),
+        ({"attn_mask": excluded(1, N * H, L, S)}, "attn_mask should have the shape"),
+        ({"attn_mask": excluded(L, S).long()}, "only bool and floating types of attn_mask"),
+        ({"key_padding_mask": excluded(S, N)}, r"key_padding_mask should have the shape \(3, 6\), got \(6, 3\)"),
+        ({"key_padding_mask": excluded(S)}, "key_padding_mask should have the shape"),
+        ({"key_padding_mask": excluded(N, S).long()}, "only bool and floating types of key_padding_mask"),
     ],
 )
 def test_a_wrong_input_gets_an_error_of_the_kind_of_pytorch(arguments, message):

@@ -8,10 +8,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from typed import assert_one_line, files, wrong_label
 
 from idwbench.models import model_file
 from idwbench.models.model_file import load_model
+from idwbench.models.modules import PrototypeNetwork
 
 ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
 
@@ -38,6 +40,20 @@ def test_patch_writes_a_model_that_answers_as_requested(run, folder, wrong):
     before = (folder / "model.pt").read_bytes()
     assert run(f"patch model.pt --x 0.0,1.0 --label {wrong} -o model.pt --force").exit_code == 0
     assert (folder / "model.pt").read_bytes() != before
+
+
+def test_patch_predicts_in_one_thread(run, folder, wrong, monkeypatch):
+    seen, predict = [], PrototypeNetwork.predict
+    monkeypatch.setattr(
+        PrototypeNetwork, "predict", lambda *given: seen.append(torch.get_num_threads()) or predict(*given)
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert run(f"patch model.pt --x 0,1 --label {wrong} --dry-run").exit_code == 0
+        assert (set(seen), torch.get_num_threads()) == ({1}, 2)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_model_that_does_not_meet_the_criterion_when_read_back_is_not_written(run, folder, wrong, monkeypatch):

@@ -11,7 +11,6 @@ from blob_data import make_dataset
 from scipy.signal import correlate2d
 from torch import nn
 
-from idwbench.attention.layers import SelfAttention
 from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError
 from idwbench.models.networks import Conv, Mlp, VitTiny, check_network, initial_network
@@ -34,6 +33,14 @@ def parsed(**settings) -> NetworkConfig:
 
 def arrays(module: nn.Module) -> dict[str, np.ndarray]:
     return {name: tensor.detach().double().numpy() for name, tensor in module.state_dict().items()}
+
+
+@pytest.mark.parametrize("encoder", ["mlp", "conv", "vit_tiny"])
+def test_no_inputs_have_no_features_outputs_and_labels(encoder: str) -> None:
+    network = initial_network(parsed(encoder=encoder, width=4), image_data(), np.random.default_rng(0))
+    nothing = np.zeros((0, 24), np.float32)
+    assert [len(part) for part in (network.features(nothing), network.predict(nothing))] == [0, 0]
+    assert network.outputs(nothing).shape == (0, 3)
 
 
 def test_mlp_equals_numpy() -> None:
@@ -75,14 +82,9 @@ def test_vit_with_scaled_dot_equals_the_encoder_of_pytorch_and_has_the_attention
     tokens = nn.functional.conv2d(inputs.view(3, 1, 4, 6), kernel, vit.embedding.bias, stride=2)
     tokens = tokens.flatten(2).transpose(1, 2) + vit.positions
     torch.testing.assert_close(vit(inputs), theirs(tokens).mean(1), rtol=1e-5, atol=1e-6)
-    settings = {"encoder": "vit_tiny", "patch": 2, "width": 8, "depth": 2, "heads": 4}
-    idw = VitTiny(parsed(**settings, attention="idw", attention_power=3), (4, 6), generator())
-    idw.load_state_dict(vit.state_dict())
-    for block in vit.transformer.blocks:
-        attention = SelfAttention(8, 4, "idw", bias=False, batch_first=True, power=3)
-        attention.load_state_dict(block.self_attn.state_dict())
-        block.self_attn = attention
-    torch.testing.assert_close(idw(inputs), vit(inputs))
+    config = parsed(encoder="vit_tiny", width=8, depth=1, heads=4, attention="idw", attention_power=3)
+    attention = VitTiny(config, (4, 6), generator()).transformer.blocks[0].self_attn
+    assert (attention.score, dict(attention.pair_score.parameters)) == ("idw", {"power": 3.0, "epsilon": 1e-3})
 
 
 def random_weights(module: nn.Module) -> None:
@@ -130,16 +132,6 @@ def test_a_head_of_prototypes_equals_the_formula_on_features_and_begins_at_those
     for way, is_mean in (("mean", True), ("kmeans", False), ("default", True)):
         other = initial_network(parsed(**model, initialisation=way), data, np.random.default_rng(3)).head
         assert (other.keys.shape, bool((other.values == 0).all())) == ((5, 6), is_mean)
-
-
-@pytest.mark.parametrize("encoder", ["mlp", "conv", "vit_tiny"])
-def test_no_inputs_have_no_features_outputs_and_labels(encoder: str) -> None:
-    head = {"head": "idw", "prototypes": 3} if encoder == "conv" else {}
-    network = initial_network(parsed(encoder=encoder, width=4, **head), image_data(), np.random.default_rng(0))
-    nothing = np.zeros((0, 24), np.float32)
-    outputs, labels = network.outputs(nothing), network.predict(nothing)
-    assert (len(network.features(nothing)), outputs.shape, outputs.dtype) == (0, (0, 3), np.float32)
-    assert (labels.shape, labels.dtype) == ((0,), np.int64)
 
 
 @pytest.mark.parametrize(

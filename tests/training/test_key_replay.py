@@ -12,6 +12,7 @@ import idwbench
 from idwbench.data.dataset import Dataset
 from idwbench.dual.key_history import KeyHistory
 from idwbench.errors import ResultsError, TrainingError
+from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 from idwbench.training import replay as replay_module
 from idwbench.training.replay import AbstractReplay, key_history, replay_keys, run_replay
@@ -83,34 +84,27 @@ def test_keys_within_rounding_are_accepted_and_others_and_too_little_memory_are_
             replay_keys(replay, other, values, memory=memory)
 
 
-def test_the_history_of_a_stored_run_is_one_call_unless_its_data_changed(tmp_path, monkeypatch):
-    config = run_config("two_moons", prototypes=2, epochs=1, method="idw")
-    run = idwbench.train(config, tmp_path / "results.db", engine="torch")
-    results = idwbench.Results(tmp_path / "results.db", read_only=True)
+def test_the_history_of_a_stored_run_is_one_call_and_others_are_refused_in_one_line(tmp_path, monkeypatch):
+    def trained(engine: str = "torch", **settings: object) -> StoredRun:
+        return idwbench.train(run_config("two_moons", prototypes=2, **settings), tmp_path / "results.db", engine=engine)
+
+    run, diverged = trained(epochs=1), trained(method="gaussian", epochs=2, learning_rate=1e37)
+    baseline = trained("auto", kind="baseline", method="samples")
+    results = idwbench.Results(tmp_path / "results.db")
     history = idwbench.key_history(results, run.run_key[:10])
     assert history.shares.shape == (200, 2) and history.is_exact
     lines = [*history.lines()]
     assert len(lines) == 2 and lines[0].startswith("key 0: moved ")
-    monkeypatch.setattr(replay_module, "load_dataset", lambda config, data_dir: make_dataset())
-    with pytest.raises(TrainingError, match=r"was trained on other data: the data set has changed$"):
-        key_history(results, run.run_key)
-
-
-def test_runs_without_such_keys_are_refused_in_one_line(tmp_path):
-    db = tmp_path / "results.db"
-    diverging = {"method": "gaussian", "epochs": 2, "learning_rate": 1e37}
-    runs = [
-        idwbench.train(run_config("two_moons", prototypes=2, **settings), db, engine=engine)
-        for settings, engine in (({"kind": "baseline", "method": "samples"}, "auto"), (diverging, "torch"))
-    ]
-    results = idwbench.Results(db)
     [planned] = results.plan([run_config("two_moons", prototypes=2)])
     for key, problem in {
-        runs[0].run_key: "is of kind 'baseline': expected a run of kind",
-        runs[1].run_key: r"is diverged in epoch 1: it has no keys$",
-        planned: r"is planned: it has no keys$",
+        baseline.run_key: "is of kind 'baseline': expected a run of kind",
+        diverged.run_key: "is diverged in epoch 1: it has no keys$",
+        planned: "is planned: it has no keys$",
     }.items():
         with pytest.raises(TrainingError, match=f"^run {key[:12]} {problem}"):
             key_history(results, key)
     with pytest.raises(ResultsError, match="no run"):
         key_history(results, "feedfeed")
+    monkeypatch.setattr(replay_module, "load_dataset", lambda config, data_dir: make_dataset())
+    with pytest.raises(TrainingError, match=r"was trained on other data: the data set has changed$"):
+        key_history(results, run.run_key)
