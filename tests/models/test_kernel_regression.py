@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.integrate import quad
+from scipy.spatial.distance import cdist
 from scipy.special import gamma
 from scipy.stats import gaussian_kde
 from sklearn.neighbors import KNeighborsRegressor
@@ -33,24 +34,22 @@ def data(n: int = 30, m: int = 11, features: int = 3, outputs: int = 2, seed: in
     return generator.normal(size=(m, features)), keys, np.sin(keys @ generator.normal(size=(features, outputs)))
 
 
-def weight(kernel: str, d: float, h: float, power: float = 2.0, epsilon: float = 0.0) -> float:
+def plain_weights(kernel: str, d, bandwidth: float = 1.0, power: float = 2.0, epsilon: float = 0.0):
     """The design's formulas, written plainly in float64."""
     return {
-        "gaussian": lambda: math.exp(-(d**2) / (2 * h**2)),
-        "boxcar": lambda: float(d <= h),
-        "triangular": lambda: max(0.0, 1 - d / h),
-        "epanechnikov": lambda: max(0.0, 1 - (d / h) ** 2),
+        "gaussian": lambda: np.exp(-(d**2) / (2 * bandwidth**2)),
+        "boxcar": lambda: 1.0 * (d <= bandwidth),
+        "triangular": lambda: np.maximum(0.0, 1 - d / bandwidth),
+        "epanechnikov": lambda: np.maximum(0.0, 1 - (d / bandwidth) ** 2),
         "shepard": lambda: 1 / (epsilon + d**power),
     }[kernel]()
 
 
-def loop(queries, keys, values, kernel: str, h: float, **given) -> np.ndarray:
-    """The Nadaraya-Watson estimate, pair by pair."""
-    found = []
-    for query in queries:
-        weights = np.array([weight(kernel, math.dist(query, key), h, **given) for key in keys])
-        found.append(weights @ values / weights.sum() if weights.sum() else np.full(values.shape[1], np.nan))
-    return np.array(found)
+def estimate(queries, keys, values, kernel: str, **given: float) -> np.ndarray:
+    """The Nadaraya-Watson estimate; NaN without neighbours."""
+    weights = plain_weights(kernel, cdist(queries, keys), **given)
+    with np.errstate(invalid="ignore"):
+        return weights @ values / weights.sum(1, keepdims=True)
 
 
 GIVEN = [
@@ -64,12 +63,9 @@ GIVEN = [
 @pytest.mark.filterwarnings("ignore::idwbench.errors.NoNeighboursWarning")
 def test_each_kernel_equals_its_formula(kernel, given, features):
     queries, keys, values = data(features=features)
-    found = idwbench.kernel_regression(queries, keys, values, kernel, **given)
-    others = {"h": 1.0, **given}
-    h = others.pop("bandwidth", others.pop("h"))
-    np.testing.assert_allclose(found, loop(queries, keys, values, kernel, h, **others), rtol=1e-10, atol=1e-12)
-    weights = kernel_weights(queries, keys, kernel, **given)
-    np.testing.assert_allclose(weights @ values, found, rtol=1e-10, atol=1e-12)
+    answers = idwbench.kernel_regression(queries, keys, values, kernel, **given)
+    np.testing.assert_allclose(answers, estimate(queries, keys, values, kernel, **given), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(kernel_weights(queries, keys, kernel, **given) @ values, answers, rtol=1e-10, atol=1e-12)
 
 
 def test_shepard_without_epsilon_interpolates_and_equal_keys_share():
@@ -110,7 +106,8 @@ def test_tensors_and_arrays_give_the_same_in_their_own_type(kernel):
     tensor = idwbench.kernel_regression(*map(torch.tensor, (queries, keys, values)), kernel, 5.0)
     assert (answers.dtype, tensor.dtype) == (np.float32, torch.float32)
     assert np.array_equal(tensor.numpy(), answers)
-    np.testing.assert_allclose(answers, loop(queries, keys, values, kernel, 5.0), rtol=1e-4, atol=1e-5)
+    expected = estimate(queries, keys, values, kernel, bandwidth=5.0)
+    np.testing.assert_allclose(answers, expected, rtol=1e-4, atol=1e-5)
     half = [torch.tensor(array, dtype=torch.bfloat16) for array in (queries, keys, values)]
     expected = idwbench.kernel_regression(*(part.float() for part in half), kernel, 5.0)
     torch.testing.assert_close(idwbench.kernel_regression(*half, kernel, 5.0), expected)  # in float32
@@ -139,7 +136,7 @@ def test_the_canonical_factor_is_the_ratio_of_roughness_and_variance(kernel, fea
         """log(R/μ₂²) of the kernel as a density, by radial integrals."""
         end = np.inf if name == "gaussian" else 1.0
         moments = [
-            quad(lambda r, e=exponent, n=power: weight(name, r, 1.0) ** n * r**e, 0, end)[0]
+            quad(lambda r, e=exponent, n=power: plain_weights(name, r) ** n * r**e, 0, end)[0]
             for power, exponent in ((1, features - 1), (2, features - 1), (1, features + 1))
         ]
         sphere = 2 * math.pi ** (features / 2) / gamma(features / 2)
@@ -159,12 +156,10 @@ def test_leave_one_out_errors_are_those_of_leaving_each_key_out(kernel):
         candidates = [{"bandwidth": h} for h in (0.7, 1.5, 4.0)]
     else:
         candidates = [{"power": power, "epsilon": epsilon} for power in (1.0, 7.5) for epsilon in (0.0, 0.1)]
+    left_out = [(keys[i : i + 1], np.delete(keys, i, 0), np.delete(values, i, 0)) for i in range(20)]
     expected = []
     for candidate in candidates:
-        others = dict(candidate)
-        h = others.pop("bandwidth", 1.0)
-        left_out = [(keys[i : i + 1], np.delete(keys, i, 0), np.delete(values, i, 0)) for i in range(20)]
-        rows = np.concatenate([loop(*arrays, kernel, h, **others) for arrays in left_out])
+        rows = np.concatenate([estimate(*arrays, kernel, **candidate) for arrays in left_out])
         expected.append(((np.where(np.isnan(rows), values.mean(0), rows) - values) ** 2).mean())
     np.testing.assert_allclose(leave_one_out_errors(keys, values, KERNELS[kernel], candidates), expected, rtol=1e-10)
 
@@ -184,28 +179,25 @@ def test_leave_one_out_takes_the_parameter_of_a_fine_search(kernel, features):
     np.testing.assert_array_equal(answers, idwbench.kernel_regression(queries, keys, values, kernel, **chosen))
 
 
+SHEPARD, EQUAL_KEYS = {"kernel": "shepard"}, {"keys": np.ones((30, 3))}
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"kernel": "gausian"}, "kernel: unknown kernel 'gausian' (did you mean 'gaussian'?)"),
         ({"bandwidth": 0}, "bandwidth: must be >= 1e-12, got 0"),
         ({"bandwidth": "scot"}, "bandwidth: 'scot' is neither a number nor a rule (did you mean 'scott'?)"),
-        (
-            {"kernel": "shepard", "power": "scott"},
-            "power: 'scott' is neither a number nor a rule (expected one of: loo)",
-        ),
-        ({"kernel": "shepard", "epsilon": -1.0}, "epsilon: must be >= 0, got -1.0"),
+        ({**SHEPARD, "power": "scott"}, "power: 'scott' is neither a number nor a rule (expected one of: loo)"),
+        ({**SHEPARD, "epsilon": -1.0}, "epsilon: must be >= 0, got -1.0"),
         ({"queries": np.zeros(3)}, "queries: expected two axes (n, columns), got the shape (3,)"),
         ({"queries": np.zeros((3, 2))}, "queries: expected 3 features, those of the keys, got 2"),
         ({"values": np.zeros(29)}, "values: expected 30, one for each key, got 29"),
         ({"keys": np.zeros((0, 3))}, "keys: expected at least one key, got the shape (0, 3)"),
         ({"queries": np.full((1, 3), np.nan)}, "queries: expected finite numbers"),
-        ({"keys": np.ones((30, 3)), "bandwidth": "scott"}, "bandwidth: Scott's rule needs at least two distinct keys"),
-        ({"keys": np.ones((30, 3)), "bandwidth": "loo"}, "bandwidth: leave-one-out needs at least two distinct keys"),
-        (
-            {"keys": np.ones((30, 3)), "kernel": "shepard", "power": "loo"},
-            "power: leave-one-out needs at least two distinct keys",
-        ),
+        ({**EQUAL_KEYS, "bandwidth": "scott"}, "bandwidth: Scott's rule needs at least two distinct keys"),
+        ({**EQUAL_KEYS, "bandwidth": "loo"}, "bandwidth: leave-one-out needs at least two distinct keys"),
+        ({**EQUAL_KEYS, **SHEPARD, "power": "loo"}, "power: leave-one-out needs at least two distinct keys"),
         ({"queries": [["a", "b", "c"]]}, "queries: expected numbers, got <U1"),
     ],
 )
@@ -224,18 +216,12 @@ def test_wrong_arguments_get_one_clear_line(given, message):
 def test_the_gaussian_of_a_query_far_from_all_keys_is_right(far, features, dtype):
     """Against the exact differences (k_j − k_0)·(k_j + k_0 − 2q) of squared distances."""
     queries, keys, values = (array.astype(dtype) for array in data(m=4, features=features))
-    queries = (queries * far).astype(dtype)
-    bandwidth = min(far**0.5, 1e12)
-    exact = [[[Fraction(float(number)) for number in row] for row in array] for array in (queries, keys)]
-    for query, answer in zip(
-        exact[0], idwbench.kernel_regression(queries, keys, values, "gaussian", bandwidth), strict=True
-    ):
-        differences = [
-            float(sum((a - b) * (a + b - 2 * q) for a, b, q in zip(key, exact[1][0], query, strict=True)))
-            for key in exact[1]
-        ]
-        weights = np.exp(-(np.array(differences) - min(differences)) / (2 * bandwidth**2))
-        np.testing.assert_allclose(answer, weights @ values / weights.sum(), rtol=1e-5, atol=1e-6)
+    queries, bandwidth = (queries * far).astype(dtype), min(far**0.5, 1e12)
+    q, k = (np.vectorize(Fraction, otypes=[object])(array.astype(float)) for array in (queries, keys))
+    differences = ((k - k[0]) * (k + k[0] - 2 * q[:, None])).sum(2).astype(float)
+    weights = np.exp(-(differences - differences.min(1, keepdims=True)) / (2 * bandwidth**2))
+    answers = idwbench.kernel_regression(queries, keys, values, "gaussian", bandwidth)
+    np.testing.assert_allclose(answers, weights @ values / weights.sum(1, keepdims=True), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -84,7 +84,7 @@ def test_k_means_needs_distinct_inputs_that_it_can_separate():
         begin(dataset, "kmeans", 6)
 
 
-# Nearest neighbours and quality, against the distances of SciPy and plain loops
+# Nearest neighbours and quality, against the distances of SciPy
 
 
 def prototypes(dataset: Dataset, n: int, seed: int = 0):
@@ -93,35 +93,33 @@ def prototypes(dataset: Dataset, n: int, seed: int = 0):
     return keys, generator.normal(size=(n, dataset.n_outputs)).astype(np.float32)
 
 
-def by_loops(dataset: Dataset, keys, values) -> dict[tuple[str, str], float]:
-    """The definitions of docs/methods.md, from SciPy's distances."""
-    train = dataset.train
-    between = cdist(train.inputs.astype(np.float64), keys.astype(np.float64))
-    inside = cdist(train.inputs.astype(np.float64), train.inputs.astype(np.float64))
-    np.fill_diagonal(inside, np.inf)
-    coverage = sum(min(row) for row in between) / len(between)
-    key_distance = sum(min(column) for column in between.T) / len(keys)
-    owners = {int(np.argmin(row)) for row in between}
-    found = {
-        "coverage": coverage,
-        "key_distance": key_distance,
-        "chamfer": coverage + key_distance,
-        "dead_keys": sum(key not in owners for key in range(len(keys))),
-        "relative_coverage": coverage / (sum(min(row) for row in inside) / len(inside)),
+def distances(points: np.ndarray, others: np.ndarray, *, to_others: bool = False) -> np.ndarray:
+    """In float64, if wanted without that of each point to itself."""
+    apart = cdist(points.astype(np.float64), others.astype(np.float64))
+    if to_others:
+        np.fill_diagonal(apart, np.inf)
+    return apart
+
+
+def by_definition(dataset: Dataset, keys, values) -> dict[tuple[str, str], float]:
+    """The definitions of docs/methods.md."""
+    train, labels = dataset.train, values.argmax(1)
+    between, inside = distances(train.inputs, keys), distances(train.inputs, train.inputs, to_others=True)
+    coverage, key_distance = between.min(1).mean(), between.min(0).mean()
+    metrics = {
+        ("train", "coverage"): coverage,
+        ("train", "key_distance"): key_distance,
+        ("train", "chamfer"): coverage + key_distance,
+        ("train", "dead_keys"): len(keys) - len(set(between.argmin(1))),
+        ("train", "relative_coverage"): coverage / inside.min(1).mean(),
     }
     if len(keys) > 1:
-        apart = cdist(keys.astype(np.float64), keys.astype(np.float64))
-        np.fill_diagonal(apart, np.inf)
-        found["key_spacing"] = sum(min(row) for row in apart) / len(keys)
-    metrics = {("train", name): float(value) for name, value in found.items()}
+        metrics["train", "key_spacing"] = distances(keys, keys, to_others=True).min(1).mean()
     if dataset.task == "classification":
-        labels = [int(np.argmax(value)) for value in values]
-        agreed = [labels[key] == train.labels[int(np.argmin(between[:, key]))] for key in range(len(keys))]
-        metrics["train", "key_agreement"] = sum(agreed) / len(keys)
+        metrics["train", "key_agreement"] = (labels == train.labels[between.argmin(0)]).mean()
         for name, split in dataset.splits.items():
-            owner = cdist(split.inputs, keys).argmin(1)
-            right = [labels[key] == label for key, label in zip(owner, split.labels, strict=True)]
-            metrics[name, "nearest_key_accuracy"] = sum(right) / len(split)
+            is_right = labels[distances(split.inputs, keys).argmin(1)] == split.labels
+            metrics[name, "nearest_key_accuracy"] = is_right.mean()
     return metrics
 
 
@@ -134,17 +132,16 @@ DATA = {
 
 @pytest.mark.parametrize("dataset", DATA.values(), ids=DATA)
 @pytest.mark.parametrize("n", [1, 2, 9])
-def test_the_metrics_are_those_of_scipy_and_loops_for_runs_of_a_stack_too(dataset, n):
+def test_the_metrics_are_their_definitions_for_runs_of_a_stack_too(dataset, n):
     quality = PrototypeQuality(dataset.splits)
     runs = [prototypes(dataset, n, seed) for seed in range(3)]
     runs.append((np.repeat(dataset.train.inputs[:1], n, axis=0), runs[0][1]))  # equal keys, on a training point
-    expected = [pytest.approx(by_loops(dataset, *run), rel=1e-12) for run in runs]
+    expected = [pytest.approx(by_definition(dataset, *run), rel=1e-12) for run in runs]
     assert [quality.metrics(*run) for run in runs] == expected
     config = run_config("two_moons", prototypes=1)
     stored = [{"keys": keys, "values": values} for keys, values in runs]
-    results = [
-        RunResult(config, "complete", (), {}, arrays, None, None, 1, "fused", "cpu", 1) for arrays in [*stored, {}]
-    ]
+    about = None, None, 1, "fused", "cpu", 1
+    results = [RunResult(config, "complete", (), {}, arrays, *about) for arrays in [*stored, {}]]
     assert quality.stack_metrics(results, nearest_in_stack) == [*expected, {}]
     assert quality.stack_metrics(results) == [*expected, {}]
     names = {name for _, name in quality.metrics(*runs[0])}
@@ -166,21 +163,16 @@ def test_the_size_of_the_blocks_does_not_matter(monkeypatch):
     dataset = make_dataset(n_features=20)
     keys, values = prototypes(dataset, 6)
 
-    def answers():
+    def answers() -> list[np.ndarray]:
         metrics = PrototypeQuality(dataset.splits).metrics(keys, values)
-        return (
-            metrics,
-            squared_distances(dataset.train.inputs, keys),
-            kernel_regression(keys + 1, keys, values, "shepard"),
-        )
+        regression = kernel_regression(keys + 1, keys, values, "shepard")
+        return [np.array([*metrics.values()]), squared_distances(dataset.train.inputs, keys), regression]
 
-    metrics, distances, regression = answers()
+    whole = answers()
     for name in ("_QUERY_NUMBERS", "_KEY_NUMBERS", "_PART_NUMBERS", "_PRODUCT_NUMBERS"):
         monkeypatch.setattr(neighbours, name, 100)
-    in_parts = answers()
-    assert in_parts[0] == metrics
-    np.testing.assert_allclose(in_parts[1], distances, rtol=1e-12)
-    np.testing.assert_allclose(in_parts[2], regression, rtol=1e-6)
+    for part, expected, rtol in zip(answers(), whole, (0, 1e-12, 1e-6), strict=True):
+        np.testing.assert_allclose(part, expected, rtol=rtol)
 
 
 @pytest.mark.parametrize("n_features", [3, 20])
@@ -204,14 +196,14 @@ def test_distances_of_near_points_are_exact_far_from_the_origin_too(offset, scal
 def test_the_nearest_are_in_the_order_of_their_distances_and_of_equally_near_points_the_first_counts():
     generator = np.random.default_rng(3)
     points, queries = generator.normal(size=(60, 12)).astype(np.float32), generator.normal(size=(4, 12))
-    exact = cdist(queries, points.astype(np.float64))
-    rows, distances = several_nearest(queries, points, 5)
+    exact = distances(queries, points)
+    rows, found = several_nearest(queries, points, 5)
     np.testing.assert_array_equal(rows, exact.argsort(1)[:, :5])
-    np.testing.assert_allclose(distances, np.sort(exact)[:, :5], rtol=1e-12)
+    np.testing.assert_allclose(found, np.sort(exact)[:, :5], rtol=1e-12)
     assert nearest(points[:1], points[:1], np.array([0]))[1].tolist() == [np.inf]
     many = generator.normal(size=(500, 12)).astype(np.float32) * 3
     index, _ = nearest(many, np.concatenate([points, points[::-1]]))  # however the product rounds
-    np.testing.assert_array_equal(index, cdist(many.astype(np.float64), points.astype(np.float64)).argmin(1))
+    np.testing.assert_array_equal(index, distances(many, points).argmin(1))
 
 
 def test_training_points_are_500_of_them_and_may_have_no_distance():
@@ -223,7 +215,7 @@ def test_training_points_are_500_of_them_and_may_have_no_distance():
         return PrototypeQuality({"train": split, "test": split})
 
     rows = np.linspace(0, 2499, 500).astype(int)
-    apart = cdist(inputs[rows].astype(np.float64), inputs.astype(np.float64))
+    apart = distances(inputs[rows], inputs)
     apart[np.arange(500), rows] = np.inf
     assert quality(inputs).neighbour_distance == pytest.approx(apart.min(1).mean(), rel=1e-12)
     for points in (inputs[:1], np.repeat(inputs[:1], 5, axis=0)):
