@@ -67,8 +67,9 @@ def oracle(
     return layer.out_proj(torch.cat(outputs, 1)), torch.stack(weights)
 
 
-@pytest.mark.parametrize("weighting", ["softmax", "relu"])
-@pytest.mark.parametrize(("score", "parameters"), SETTINGS)
+@pytest.mark.parametrize(
+    ("score", "parameters", "weighting"), [*((*one, "softmax") for one in SETTINGS), ("scaled_dot", {}, "relu")]
+)
 def test_each_score_is_its_formula_with_every_mask(score, parameters, weighting):
     layer, inputs = make_layer(score, parameters, weighting=weighting), random(N, L, E, seed=1)
     mask = (random(N, L, L, seed=2) > 0.5) & ~torch.eye(L, dtype=torch.bool)
@@ -213,7 +214,7 @@ def test_negative_squared_distances_by_augmentation_are_as_exact_as_by_differenc
     assert (by_differences - exact).abs().max() < bound
 
 
-@pytest.mark.parametrize(("score", "parameters"), SETTINGS)
+@pytest.mark.parametrize(("score", "parameters"), [*CHUNKED, ("scaled_dot", {}), ("cosine", {}), ("neg_dist", {})])
 def test_a_query_without_keys_gets_nan_with_weights_and_zero_without(score, parameters, monkeypatch):
     monkeypatch.setattr(sequences, "NUMBERS_AT_A_TIME", 1)
     layer, inputs = make_layer(score, parameters), random(1, L, E).requires_grad_()

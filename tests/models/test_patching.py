@@ -133,13 +133,7 @@ REFUSED = [
     (network(), QUERIES[0], -1, Criterion(), "label: expected 0 to 3, got -1"),
     (network(), QUERIES[0][:2], 0, Criterion(), "x: expected 3 numbers, got 2"),
     (network(), NAN, 0, Criterion(), "x: expected finite numbers"),
-    (
-        network(method="inv_dist"),
-        QUERIES[0],
-        0,
-        Criterion(),
-        "only 'idw' models can be patched, this one is",
-    ),
+    (network(method="inv_dist"), QUERIES[0], 0, Criterion(), "only 'idw' models can be patched, this one is"),
     (ONE_CLASS, QUERIES[0], 0, Criterion("logit_margin", 1.0), "one class"),
     (network(), QUERIES[0], None, Criterion("margin", 1e300), f"^margin: {BEYOND}"),
     (network(), QUERIES[0], None, Criterion("logit_margin", 1e300), f"^logit_margin: {BEYOND}"),
@@ -279,7 +273,7 @@ def test_near_inputs_with_equal_labels_hold_together_and_equal_ones_count_once(d
 
 
 @pytest.mark.parametrize("distance", [0.0, 1e-6, 1e-4])
-def test_near_inputs_with_different_labels_conflict_and_are_named(distance, monkeypatch):
+def test_near_inputs_with_different_labels_conflict_and_the_first_three_are_named(distance, monkeypatch):
     model = network()
     near = np.stack([QUERIES[1], QUERIES[0], QUERIES[0] + np.float32([distance, 0, 0])])
     first = int(model.predict(QUERIES[:1])[0])
@@ -295,9 +289,6 @@ def test_near_inputs_with_different_labels_conflict_and_are_named(distance, monk
         with pytest.raises(PatchConflictError, match="no η makes every input get its label") as error:
             make_patches(model, near, labels, Criterion("logit_margin", 1.0))
         assert error.value.conflicts == ()
-
-
-def test_of_many_conflicts_three_are_named_and_the_others_counted():
     with pytest.raises(PatchConflictError) as error:
         make_patches(network(), np.repeat(QUERIES[:1], 4, axis=0), np.arange(4))
     message, listed = str(error.value), len(error.value.conflicts)

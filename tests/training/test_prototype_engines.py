@@ -182,10 +182,11 @@ def test_a_step_of_descent_is_the_gradient_of_float64_also_where_a_key_equals_an
 ):
     start_with(monkeypatch, prototypes_with_a_hit)
     number = PARAMETERS.index((method, parameters))
-    shapes = SHAPES[number % 6 :] + SHAPES[: number % 6] if way != "products" else PRODUCTS
+    shapes = SHAPES if way != "products" else PRODUCTS
+    shapes = shapes[number % len(shapes) :] + shapes[: number % len(shapes)]
     if way == "products":
         monkeypatch.setattr("idwbench.training.kernel_runs.PRODUCT_SIZES", (1, 1, 1))
-    for batch, prototypes, features, outputs in shapes[:3]:
+    for batch, prototypes, features, outputs in shapes[:2]:
         data = (make_regression if way == "numbers" else make_dataset)(batch, features, outputs)
         train = replace(data.train, inputs=data.train.inputs / np.float32(features**0.5))
         data = replace(data, train=train, validation=None)
