@@ -12,28 +12,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PINNED = ("torch", "torchvision")
-TOOLS = {
-    "build",
-    "furo",
-    "import-linter",
-    "mypy",
-    "myst-parser",
-    "ruff",
-    "sphinx",
-    "sphinx-copybutton",
-    "sphinx-gallery",
-}
+TOOLS = {"build", "import-linter", "mypy", "ruff"}
 
 
 def requirements() -> list[str]:
     """Return lines such as ``numpy==2.0``."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pins = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), flags=re.MULTILINE))
-    lines = []
-    for line in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
+    extras, lines = project["optional-dependencies"], []
+    for line in [*project["dependencies"], *extras["dev"]]:
         name, _, version = line.partition(">=")
         bare = name.partition("[")[0]
-        if bare not in TOOLS and not bare.startswith("types-"):
+        if bare not in TOOLS and line not in extras["docs"] and not bare.startswith("types-"):
             lines.append(f"{name}=={pins[bare] if bare in PINNED else version}")
     return lines
 

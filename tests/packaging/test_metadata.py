@@ -52,12 +52,9 @@ def test_the_citation_names_this_version_and_the_paper():
     assert {"type": "other", "value": "arXiv:2310.18805"} in paper["identifiers"]
 
 
-def test_the_licence_and_the_changes_of_this_version_are_there():
+def test_the_licence_the_changes_and_the_python_versions_are_those_of_this_version():
     assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License")
     changes = (ROOT / "CHANGES.md").read_text(encoding="utf-8")
     assert re.search(rf"^## .*\b{re.escape(idwbench.__version__)}\b", changes, flags=re.MULTILINE)
-
-
-def test_classifiers_name_the_python_versions_that_may_install_it():
     named = {text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)}
     assert min(named, key=lambda version: int(version[2:])) == PROJECT["requires-python"].removeprefix(">=") == "3.11"
