@@ -6,9 +6,9 @@ import io
 import json
 import random
 import re
-from collections.abc import Callable
 from typing import Any
 
+import safetensors.torch
 import torch
 
 COMMENT = re.compile(r"(^|\s)#[^\n]*", re.MULTILINE)
@@ -25,75 +25,45 @@ ODD_VALUES = (
 )
 ODD_CHARACTERS = "{}[],:#&*!|>'\"%@`\\-?\0\x07\x1b\t\r\n\x85\u2028\u202e\ufeff𝒳é 0a"
 
-Mutation = Callable[[random.Random, str], str]
+
+def changed_line(draw: random.Random, text: str) -> str:
+    """Return a text with a line left out, doubled, swapped with another, or indented otherwise."""
+    lines = text.splitlines()
+    if not lines:
+        return text
+    place, other = draw.randrange(len(lines)), draw.randrange(len(lines))
+    match draw.choice(["delete", "double", "swap", "indent"]):
+        case "delete":
+            del lines[place]
+        case "double":
+            lines.insert(other, lines[place])
+        case "swap":
+            lines[place], lines[other] = lines[other], lines[place]
+        case _:
+            lines[place] = draw.choice([" ", "  ", "\t", ""]) + lines[place][draw.randrange(3) :]
+    return "\n".join(lines) + "\n"
 
 
-def _lines(change: Callable[[random.Random, list[str]], None]) -> Mutation:
-    def mutation(draw: random.Random, text: str) -> str:
-        lines = text.splitlines()
-        if lines:
-            change(draw, lines)
-        return "\n".join(lines) + "\n"
-
-    return mutation
-
-
-def _place(draw: random.Random, lines: list[str]) -> int:
-    return draw.randrange(len(lines))
-
-
-def _delete_line(draw: random.Random, lines: list[str]) -> None:
-    del lines[_place(draw, lines)]
-
-
-def _double_line(draw: random.Random, lines: list[str]) -> None:
-    place = _place(draw, lines)
-    lines.insert(draw.randrange(len(lines) + 1), lines[place])
-
-
-def _swap_lines(draw: random.Random, lines: list[str]) -> None:
-    one, other = _place(draw, lines), _place(draw, lines)
-    lines[one], lines[other] = lines[other], lines[one]
-
-
-def _indent_line(draw: random.Random, lines: list[str]) -> None:
-    place = _place(draw, lines)
-    lines[place] = draw.choice([" ", "  ", "\t", ""]) + lines[place][draw.randrange(3) :]
-
-
-def _replace_word(draw: random.Random, text: str, value: Callable[[str], str]) -> str:
+def changed_word(draw: random.Random, text: str) -> str:
+    """Return a text with an odd value, another of its words, or a misspelling in place of a word."""
     words = list(WORD.finditer(text))
     if not words:
         return text
-    word = draw.choice(words)
-    return text[: word.start()] + value(word[0]) + text[word.end() :]
+    word, other = draw.choice(words), draw.choice(words)[0]
+    misspelt = (word[0].upper(), word[0][1:], word[0] + word[0][-1:], word[0][::-1])
+    value = draw.choice(draw.choice([ODD_VALUES, ODD_VALUES, ODD_VALUES, [other], misspelt]))
+    return text[: word.start()] + value + text[word.end() :]
 
 
-def _odd_value(draw: random.Random, text: str) -> str:
-    return _replace_word(draw, text, lambda word: draw.choice(ODD_VALUES))
-
-
-def _other_word(draw: random.Random, text: str) -> str:
-    return _replace_word(draw, text, lambda word: draw.choice(WORD.findall(text)))
-
-
-def _misspelt_word(draw: random.Random, text: str) -> str:
-    return _replace_word(draw, text, lambda word: draw.choice([word.upper(), word[1:], word + word[-1:], word[::-1]]))
-
-
-def _odd_character(draw: random.Random, text: str) -> str:
+def changed_character(draw: random.Random, text: str) -> str:
+    """Return a text with an odd character, or cut off."""
     place = draw.randrange(len(text) + 1)
+    if draw.random() < 0.5:
+        return text[:place]
     return text[:place] + draw.choice(ODD_CHARACTERS) + text[place + draw.randrange(2) :]
 
 
-def _cut(draw: random.Random, text: str) -> str:
-    return text[: draw.randrange(len(text) + 1)]
-
-
-TEXT_MUTATIONS: tuple[Mutation, ...] = (
-    *map(_lines, (_delete_line, _double_line, _swap_lines, _indent_line)),
-    *(_odd_value, _odd_value, _odd_value, _other_word, _misspelt_word, _odd_character, _cut),
-)
+TEXT_MUTATIONS = (*[changed_line] * 4, *[changed_word] * 5, *[changed_character] * 2)
 
 
 def mutated_text(draw: random.Random, text: str) -> bytes:
@@ -108,18 +78,18 @@ def mutated_text(draw: random.Random, text: str) -> bytes:
 def changed_bytes(draw: random.Random, content: bytes) -> bytes:
     """Return bytes with some flipped, cut off, swapped, repeated or overwritten."""
     first, second, third = sorted(draw.randrange(len(content) + 1) for _ in range(3))
-    way = draw.choice(["flip", "flip", "flip", "flip", "cut", "swap", "repeat", "zero", "insert"])
-    if way == "cut":
-        return content[:second]
-    if way == "swap":
-        return content[:first] + content[second:third] + content[first:second] + content[third:]
-    if way == "repeat":
-        return content[:second] + content[first:second] + content[second:]
-    if way == "insert":
-        return content[:first] + draw.randbytes(draw.randrange(1, 20)) + content[first:]
-    if way == "zero":
-        end = min(second, first + 64)
-        return content[:first] + bytes(end - first) + content[end:]
+    match draw.choice(["flip", "flip", "flip", "flip", "cut", "swap", "repeat", "zero", "insert"]):
+        case "cut":
+            return content[:second]
+        case "swap":
+            return content[:first] + content[second:third] + content[first:second] + content[third:]
+        case "repeat":
+            return content[:second] + content[first:second] + content[second:]
+        case "insert":
+            return content[:first] + draw.randbytes(draw.randrange(1, 20)) + content[first:]
+        case "zero":
+            end = min(second, first + 64)
+            return content[:first] + bytes(end - first) + content[end:]
     changed = bytearray(content)
     for _ in range(draw.choice([1, 1, 4, 16])):
         changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
@@ -137,16 +107,12 @@ ODD_FACTS: tuple[Any, ...] = (
 def changed_facts(draw: random.Random, facts: Any) -> Any:
     """Return nested mappings and lists with one value replaced, left out, or added."""
     if isinstance(facts, dict) and facts and draw.random() < 0.9:
-        name = draw.choice(list(facts))
-        changed = dict(facts)
-        way = draw.random()
+        name, way = draw.choice(list(facts)), draw.random()
         if way < 0.1:
-            del changed[name]
-        elif way < 0.2:
-            changed[draw.choice(["x", "power", "kind", "version"])] = draw.choice(ODD_FACTS)
-        else:
-            changed[name] = changed_facts(draw, facts[name])
-        return changed
+            return {other: value for other, value in facts.items() if other != name}
+        if way < 0.2:
+            return {**facts, draw.choice(["x", "power", "kind", "version"]): draw.choice(ODD_FACTS)}
+        return {**facts, name: changed_facts(draw, facts[name])}
     if isinstance(facts, list) and facts and draw.random() < 0.6:
         place = draw.randrange(len(facts))
         return [*facts[:place], changed_facts(draw, facts[place]), *facts[place + 1 :]]
@@ -154,29 +120,26 @@ def changed_facts(draw: random.Random, facts: Any) -> Any:
 
 
 def _changed_tensor(draw: random.Random, tensor: torch.Tensor) -> torch.Tensor:
-    ways: list[Callable[[], torch.Tensor]] = [
-        lambda: tensor[:-1] if tensor.ndim else tensor,
-        lambda: tensor.double() if tensor.dtype == torch.float32 else tensor.float(),
-        lambda: tensor.flatten(),
-        lambda: tensor[None],
-        lambda: tensor * float(draw.choice(["nan", "inf", "-1", "0", "1e30", "1e-45"])),
-        lambda: tensor.to(draw.choice([torch.int64, torch.bool, torch.bfloat16, torch.complex64])),
-        lambda: torch.zeros(0),
-        lambda: tensor.mT if tensor.ndim == 2 else tensor,
+    ways = [
+        tensor[:-1] if tensor.ndim else tensor,
+        tensor.double() if tensor.dtype == torch.float32 else tensor.float(),
+        tensor.flatten(),
+        tensor[None],
+        tensor * float(draw.choice(["nan", "inf", "-1", "0", "1e30", "1e-45"])),
+        tensor.to(draw.choice([torch.int64, torch.bool, torch.bfloat16, torch.complex64])),
+        torch.zeros(0),
+        tensor.mT if tensor.ndim == 2 else tensor,
     ]
-    return draw.choice(ways)()
+    return draw.choice(ways)
 
 
 def changed_pt(draw: random.Random, content: bytes) -> bytes:
     """Return the content of a .pt file with another card or tensor, in the form of today or that of version 1."""
     fields = torch.load(io.BytesIO(content), weights_only=True)
-    card = json.loads(fields.pop(CARD))
-    if draw.random() < 0.7:  # otherwise few changes would pass the checksum
-        card.pop("sha256")
-    changed = _changed_fields(draw, {**card, **fields})
+    changed = _changed_fields(draw, {**json.loads(fields.pop(CARD)), **fields})
     if isinstance(changed, dict) and draw.random() < 0.7:
-        tensors = {name: value for name, value in changed.items() if isinstance(value, torch.Tensor)}
-        changed = {CARD: json.dumps({name: value for name, value in changed.items() if name not in tensors}), **tensors}
+        tensors, facts = _parts(changed)
+        changed = {CARD: json.dumps(facts), **tensors}
     buffer = io.BytesIO()
     torch.save(changed, buffer)
     return buffer.getvalue()
@@ -184,31 +147,32 @@ def changed_pt(draw: random.Random, content: bytes) -> bytes:
 
 def changed_safetensors(draw: random.Random, content: bytes) -> bytes:
     """Return the content of a .safetensors file with another card, tensor or header."""
-    import safetensors.torch
-
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
     if draw.random() < 0.3:
         changed = json.dumps(changed_facts(draw, header)).encode()
         return len(changed).to_bytes(8, "little") + changed + content[8 + length :]
-    fields = {**json.loads(header["__metadata__"][CARD]), **safetensors.torch.load(content)}
-    if draw.random() < 0.7:  # otherwise few changes would pass the checksum
-        fields.pop("sha256")
-    fields = _changed_fields(draw, fields)
-    if not isinstance(fields, dict):
-        fields = {"x": fields}
-    tensors = {name: value.contiguous() for name, value in fields.items() if isinstance(value, torch.Tensor)}
-    facts = {name: value for name, value in fields.items() if name not in tensors}
+    fields = _changed_fields(draw, {**json.loads(header["__metadata__"][CARD]), **safetensors.torch.load(content)})
+    tensors, facts = _parts(fields if isinstance(fields, dict) else {"x": fields})
+    tensors = {name: value.contiguous() for name, value in tensors.items()}
     return safetensors.torch.save(tensors, {draw.choice([CARD, "idwbench-model"]): json.dumps(facts)})
 
 
+def _parts(fields: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Return the tensors, and the rest."""
+    tensors = {name: value for name, value in fields.items() if isinstance(value, torch.Tensor)}
+    return tensors, {name: value for name, value in fields.items() if name not in tensors}
+
+
 def _changed_fields(draw: random.Random, fields: dict[str, Any]) -> Any:
-    tensors = [name for name, value in fields.items() if isinstance(value, torch.Tensor)]
+    if draw.random() < 0.7:  # otherwise few changes would pass the checksum
+        fields.pop("sha256")
+    tensors, facts = _parts(fields)
     if draw.random() < 0.3:
-        name = draw.choice(tensors)
-        return {**fields, name: _changed_tensor(draw, fields[name])}
-    facts = changed_facts(draw, {name: value for name, value in fields.items() if name not in tensors})
-    return {**facts, **{name: fields[name] for name in tensors}} if isinstance(facts, dict) else facts
+        name = draw.choice(list(tensors))
+        return {**fields, name: _changed_tensor(draw, tensors[name])}
+    facts = changed_facts(draw, facts)
+    return {**facts, **tensors} if isinstance(facts, dict) else facts
 
 
 def mutated_model(draw: random.Random, content: bytes, suffix: str) -> bytes:

@@ -10,6 +10,7 @@ import math
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from idwbench.errors import ModelFileError, SpecError
 from idwbench.models.model_file import load_model, save_model
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import parse_dataset
-from idwbench.sweep.spec import SweepSpec, read_sweep
+from idwbench.sweep.spec import read_sweep
 
 pytestmark = pytest.mark.slow
 
@@ -61,40 +62,41 @@ def names(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
-def show(capsys: pytest.CaptureFixture[str], what: str, counted: Counter[str]) -> None:
-    """Print the figures of the long version."""
+def check_cases(
+    kind: str, cases: range, answer: Callable[[random.Random], tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> Counter[str]:
+    """Answer each case by an outcome and what is wrong with it; return how often there was each outcome."""
+    wrong, counted = [], Counter()
+    for case in cases:
+        outcome, what = answer(random.Random(f"{kind} {case}"))
+        counted[outcome] += 1
+        wrong += [f"{case}: {what}"] if what else []
     if LONG:
         with capsys.disabled():
-            print(f"\n{what}: {', '.join(f'{number} {name}' for name, number in sorted(counted.items()))}")
+            print(f"\n{kind}: {', '.join(f'{number} {name}' for name, number in sorted(counted.items()))}")
+    assert not wrong, "\n".join(wrong)
+    return counted
 
 
-def n_runs(spec: SweepSpec) -> int:
-    blocks = sum(math.prod(map(len, block.values())) for block in spec.grid)
-    return len(spec.seeds) * len(spec.datasets) * blocks
-
-
-@pytest.mark.parametrize("part", range(20 if LONG else 3))
+@pytest.mark.parametrize("part", range(20 if LONG else 2))
 def test_mutated_sweep_files_are_refused_in_one_line_or_planned(part, folder, capsys):
-    wrong, counted = [], Counter()
-    for case in range(50 * part, 50 * (part + 1)):
-        draw = random.Random(f"sweep {case}")
-        path = folder / "mutated.yaml"
+    path = folder / "mutated.yaml"
+
+    def answer(draw: random.Random) -> tuple[str, str]:
         path.write_bytes(mutated_text(draw, draw.choice(SWEEPS).read_text()))
         try:
             spec = read_sweep(path)
         except SpecError:
-            found, kind = problem(typed("sweep", path, "--db", "none.db"), 2), "refused"
+            return "refused", problem(typed("sweep", path, "--db", "none.db"), 2)
         except Exception as error:
-            found, kind = f"{error!r}", "failed"
-        else:  # planned without training
-            found, kind = "", "valid"
-            if n_runs(spec) <= MOST_PLANNED:
-                result = typed("sweep", path, "--dry-run", "--db", "none.db")
-                found = "" if result.exit_code == 0 else f"planned: {result.stderr} {result.exception!r}"
-        counted[kind] += 1
-        wrong += [f"{case}: {found}"] if found else []
-    show(capsys, "sweep files", counted)
-    assert not wrong, "\n".join(wrong)
+            return "failed", f"{error!r}"
+        blocks = sum(math.prod(map(len, block.values())) for block in spec.grid)
+        if len(spec.seeds) * len(spec.datasets) * blocks > MOST_PLANNED:
+            return "valid", ""
+        result = typed("sweep", path, "--dry-run", "--db", "none.db")  # planned without training
+        return "valid", "" if result.exit_code == 0 else f"planned: {result.stderr} {result.exception!r}"
+
+    counted = check_cases("sweep", range(50 * part, 50 * (part + 1)), answer, capsys)
     assert names(folder) == {"mutated.yaml"}
     assert counted["refused"] > 25 and counted["valid"] > 0
 
@@ -103,7 +105,6 @@ def test_mutated_sweep_files_are_refused_in_one_line_or_planned(part, folder, ca
 def models(tmp_path_factory) -> dict[str, bytes]:
     """Small models by the name of their file: with a patch, and of a regression."""
     folder, generator = tmp_path_factory.mktemp("models"), np.random.default_rng(0)
-    found = {}
     for name, outputs in {"two_moons": 2, "sine": 1}.items():
         dataset = load_dataset(parse_dataset(name))
         shapes = {"keys": (4, dataset.n_features), "values": (4, outputs)}
@@ -113,51 +114,44 @@ def models(tmp_path_factory) -> dict[str, bytes]:
             model = model.patch([0.0, 1.0], 1)
         for suffix in (".pt", ".safetensors"):
             save_model(model, folder / f"{name}{suffix}")
-            found[f"{name}{suffix}"] = (folder / f"{name}{suffix}").read_bytes()
-    return found
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("part", range(10 if LONG else 2))
+@pytest.mark.parametrize("part", range(10 if LONG else 1))
 def test_mutated_model_files_are_refused_in_one_line_or_read(part, folder, models, capsys):
-    wrong, counted = [], Counter()
-    for case in range(30 * part, 30 * (part + 1)):
-        draw = random.Random(f"model {case}")
+    def answer(draw: random.Random) -> tuple[str, str]:
         path = folder / draw.choice(sorted(models))
         path.write_bytes(mutated_model(draw, models[path.name], path.suffix))
-        commands = [("patch", path, "--list"), ("explain", path, "--x", "0.5,1.0" if "moons" in path.name else "0.5")]
         try:
             load_model(path)
+            outcome, codes = "read", (1, 2)
         except ModelFileError:
-            counted["refused"] += 1
-            answers = [problem(typed(*command), 2) for command in commands]
+            outcome, codes = "refused", (2,)
         except Exception as error:
-            counted["failed"] += 1
-            answers = [f"{error!r}"]
-        else:
-            counted["read"] += 1
-            results = [typed(*command) for command in commands]
-            answers = [problem(result, 1, 2) for result in results if result.exit_code != 0]
-        wrong += [f"{case}: {answer}" for answer in answers if answer]
+            return "failed", f"{error!r}"
+        query = "0.5,1.0" if "moons" in path.name else "0.5"
+        results = [typed("patch", path, "--list"), typed("explain", path, "--x", query)]
         path.unlink()
-    show(capsys, "model files", counted)
-    assert not wrong, "\n".join(wrong)
+        wrong = [problem(result, *codes) for result in results if outcome == "refused" or result.exit_code != 0]
+        return outcome, " ".join(filter(None, wrong))
+
+    counted = check_cases("model", range(30 * part, 30 * (part + 1)), answer, capsys)
     assert names(folder) == set()
     assert counted["refused"] > 10  # how many can still be read depends on the bytes of the models
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(4 if LONG else 2))
 def test_wrong_command_lines_are_refused_in_one_line(part, folder, models, capsys):
-    wrong, counted = [], Counter()
     for name, content in models.items():
         (folder / name).write_bytes(content)
     (folder / "sweep.yaml").write_text(SWEEP)
     (folder / "table.csv").write_text("a,b,label\n1,2,x\n2,3,y\n3,4,x\n4,5,y\n")
     before = names(folder)
-    for case in range(25 * part, 25 * (part + 1)):
-        arguments = wrong_command(random.Random(f"command {case}"))
-        found = problem(typed(*arguments), 1, 2)
-        counted[arguments[0]] += 1
-        wrong += [f"{case}: {' '.join(arguments)}: {found}"] if found else []
-        assert names(folder) == before, arguments
-    show(capsys, "command lines", counted)
-    assert not wrong, "\n".join(wrong)
+
+    def answer(draw: random.Random) -> tuple[str, str]:
+        arguments = wrong_command(draw)
+        wrong = problem(typed(*arguments), 1, 2)
+        written = names(folder) ^ before
+        return arguments[0], f"{' '.join(arguments)}: {wrong} {written or ''}" if wrong or written else ""
+
+    check_cases("command", range(25 * part, 25 * (part + 1)), answer, capsys)
