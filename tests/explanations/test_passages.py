@@ -33,9 +33,8 @@ class Trained:
             data = config.dataset.model_copy(update={"vocabulary_size": vocabulary_size})
             config = config.model_copy(update={"dataset": data})
         self.run: StoredRun = train(config, folder / "results.db")
-        self.results = Results(folder / "results.db", read_only=True)
+        self.results = Results(folder / "results.db")
         self.recording = open_recording(self.results, self.run)
-        self.dataset = text_dataset(self.path, tokens=tokens)
 
     def explain(self, prompt: str, *arguments: Any, **options: Any) -> ExplainedPrompt:
         return explain_prompt(self.results, self.run.run_key, prompt, *arguments, **options)
@@ -77,59 +76,41 @@ def queries_by_hand(trained: Trained, prompt: str) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("prompt", ["the c", "a rat ra"])
 def test_attention_is_that_of_the_inputs_of_each_layer_at_the_last_token(prompt, characters):
-    explained = characters.explain(prompt, top=1000, hits=40)
-    rows = characters.recording.rows
+    explained, rows = characters.explain(prompt, top=1000, hits=60), characters.recording.rows
     for name, query in queries_by_hand(characters, prompt).items():
         attention = characters.keys(name) @ query[0].astype(np.float64) + 1
-        layer = of_layer(explained, name)
-        assert (layer.slots, layer.hits) == (len(rows), 40)
+        layer, largest = of_layer(explained, name), np.sort(attention)[::-1][:60]
+        assert (layer.slots, layer.hits) == (len(rows), 60)
         assert layer.total == pytest.approx(attention.sum(), rel=1e-5)
-        largest = np.sort(attention)[::-1][:40]
-        assert sum(p.attention for p in layer.passages) == pytest.approx(largest.sum(), rel=1e-5)
-        assert max(p.largest for p in layer.passages) == pytest.approx(largest[0], rel=1e-5)
-        assert sum(p.hits for p in layer.passages) == 40
-        for passage in layer.passages:
+        passages = layer.passages  # repeated hits and neighbours are one passage, and the largest comes first
+        assert sum(p.attention for p in passages) == pytest.approx(largest.sum(), rel=1e-5)
+        assert max(p.largest for p in passages) == pytest.approx(largest[0], rel=1e-5)
+        assert sum(p.hits for p in passages) == 60 and any(p.hits > 1 for p in passages)
+        assert [p.attention for p in passages] == sorted((p.attention for p in passages), reverse=True)
+        assert all(p.rows == tuple(range(p.rows[0], p.rows[-1] + 1)) for p in passages)
+        assert not {p.rows[-1] + 1 for p in passages} & {row for p in passages for row in p.rows}
+        for passage in passages:
             visits = np.isin(rows, passage.rows)
             nearest = np.sort(attention[visits])[::-1][: passage.hits]
             assert passage.attention == pytest.approx(nearest.sum(), rel=1e-4)
-            step = characters.recording.slot_steps[visits][attention[visits].argmax()] + 1
-            assert passage.step == step
+            assert passage.step == characters.recording.slot_steps[visits][attention[visits].argmax()] + 1
+    assert [len(layer.passages) for layer in characters.explain(prompt, 2, hits=60).layers] == [2, 2, 2]
 
 
-def test_repeated_hits_and_neighbours_are_one_passage_and_the_largest_comes_first(characters):
-    explained = characters.explain("the cat", top=1000, hits=60)
-    for layer in explained.layers:
-        rows = [row for passage in layer.passages for row in passage.rows]
-        assert len(rows) == len({*rows})
-        assert all(p.rows == tuple(range(p.rows[0], p.rows[-1] + 1)) for p in layer.passages)
-        assert not {p.rows[-1] + 1 for p in layer.passages} & {p.rows[0] for p in layer.passages}
-        attention = [p.attention for p in layer.passages]
-        assert attention == sorted(attention, reverse=True)
-        assert any(p.hits > 1 for p in layer.passages)
-    assert [len(layer.passages) for layer in characters.explain("the cat", 2, hits=60).layers] == [2, 2, 2]
-
-
-def test_the_head_says_what_its_passages_add_to_the_most_probable_token(characters):
+def test_the_head_says_what_its_passages_add_to_the_most_probable_of_the_next_tokens(characters):
     explained = characters.explain("the c", top=1000, hits=10_000)
-    slots = len(characters.recording.rows)
-    memory = characters.recording.layers["head"]
-    query = queries_by_hand(characters, "the c")["head"]
-    names = characters.dataset.class_names
-    output = names.index(next(token for token, _ in explained.next_tokens if token != names[0]))
+    model = load_language_model(characters.results, characters.run.run_key)
+    probabilities = torch.from_numpy(model.logits("the c")[-1]).double().softmax(0)
+    likely = probabilities.argsort(descending=True).tolist()
+    assert [token for token, _ in explained.next_tokens] == [model.vocabulary[code] for code in likely]
+    assert [p for _, p in explained.next_tokens] == pytest.approx(probabilities[likely].tolist(), rel=1e-6)
+    output = next(code for code in likely if code)  # which is not the unknown character
+    memory, query = characters.recording.layers["head"], queries_by_hand(characters, "the c")["head"]
     whole = memory.contributions(query, output)[0].sum(dtype=np.float64)
     layer = of_layer(explained, "head")
-    assert layer.hits == slots  # all of them: fewer than asked for
+    assert layer.hits == len(characters.recording.rows)  # all of them: fewer than asked for
     assert sum(p.contribution or 0 for p in layer.passages) == pytest.approx(whole, rel=1e-4)
     assert all(p.contribution is None for p in of_layer(explained, "lstm.input").passages)
-
-
-def test_the_next_tokens_are_those_of_the_model(characters):
-    explained = characters.explain("the c", top=3)
-    model = load_language_model(characters.results, characters.run.run_key)
-    logits = torch.from_numpy(model.logits("the c")[-1]).double().softmax(0)
-    likely = logits.argsort(descending=True)[:3].tolist()
-    assert [token for token, _ in explained.next_tokens] == [model.vocabulary[code] for code in likely]
-    assert [p for _, p in explained.next_tokens] == pytest.approx(logits[likely].tolist(), rel=1e-6)
 
 
 def test_the_attended_token_is_marked_in_its_text(characters, words):
@@ -147,13 +128,6 @@ def test_the_attended_token_is_marked_in_its_text(characters, words):
     assert "cat [sat] on the mat . a rat ran" in explained.text(passage)
     lines = replace(passage, tokens=("a", "\n", "b"), marked=(False, True, False))
     assert explained.text(lines) == "a [⏎] b"
-
-
-def test_passages_have_the_words_of_the_text_also_where_the_vocabulary_has_none(tmp_path):
-    explained = Trained(tmp_path, "words", vocabulary_size=3).explain("the cat sat")
-    assert explained.prompt == ("the", "cat", "<unk>") and explained.warnings == ("not in the vocabulary: sat",)
-    shown = {token for layer in explained.layers for passage in layer.passages for token in passage.tokens}
-    assert {"sat", "mat", "rat"} <= shown and "<unk>" not in shown
 
 
 def test_warnings_say_what_was_not_read_or_not_known(words):
@@ -186,23 +160,26 @@ def test_impossible_requests_get_one_line(arguments, message, characters):
     assert str(error.value) == message and not isinstance(error.value, ConfigError)
 
 
-def test_runs_without_a_recording_of_another_kind_and_on_another_text_get_one_line(tmp_path):
-    made = Trained(tmp_path, "words")
-    results = Results(tmp_path / "results.db")
-    other = run_config("two_moons", prototypes=2)
-    results.plan([other])
+def test_words_outside_of_the_vocabulary_are_shown_and_runs_without_a_recording_or_on_another_text_refused(tmp_path):
+    trained = Trained(tmp_path, "words", vocabulary_size=3)
+    explained = trained.explain("the cat sat")
+    assert explained.prompt == ("the", "cat", "<unk>") and explained.warnings == ("not in the vocabulary: sat",)
+    shown = {token for layer in explained.layers for passage in layer.passages for token in passage.tokens}
+    assert {"sat", "mat", "rat"} <= shown and "<unk>" not in shown
+    other, plain = run_config("two_moons", prototypes=2), lstm_run(trained.path)
+    trained.results.plan([other])
     with pytest.raises(ExplanationError, match=r"^prompt: only a run of kind lstm_lm reads one, not prototypes$"):
-        explain_prompt(results, other.run_key, "the")
-    plain = train(lstm_run(made.path), tmp_path / "results.db")
+        explain_prompt(trained.results, other.run_key, "the")
+    train(plain, tmp_path / "results.db")
     with pytest.raises(RecordingError, match="was not recorded"):
-        explain_prompt(results, plain.run_key, "the")
-    made.path.write_text(TEXT * 11)
+        explain_prompt(trained.results, plain.run_key, "the")
+    trained.path.write_text(TEXT * 11)
     with pytest.raises(IdwbenchError, match="has changed"):
-        made.explain("the")
+        trained.explain("the")
 
 
 def test_another_text_than_the_recorded_one_is_refused(words, monkeypatch):
-    other = replace(words.dataset, sha256="1" * 64)
+    other = replace(text_dataset(words.path, tokens="words"), sha256="1" * 64)
     monkeypatch.setattr("idwbench.explanations.passages.load_dataset", lambda config, data_dir: other)
     with pytest.raises(RecordingError, match="is not what was recorded: the checksums differ"):
         words.explain("the")

@@ -35,19 +35,15 @@ def model(dataset: Dataset = DATA, name: object = "two_moons") -> SavedModel:
     return saved_array_model(config, dataset, {"keys": keys, "values": values})
 
 
-def explained(memory: Memory, dataset: Dataset, x: str, **options) -> Explanation:
+def explained(memory: Memory, x: str, dataset: Dataset = DATA, **options) -> Explanation:
     return explain_memory(memory, Request(x, load=lambda config, data_dir: dataset, **options))
 
 
-def by_prototypes(saved: SavedModel, x: str, dataset: Dataset = DATA, **options) -> Explanation:
-    return explained(prototype_memory(saved), dataset, x, **options)
-
-
 def by_kernel(
-    dataset: Dataset, x: str, metrics=None, kernel: str = "gaussian", bandwidth=0.5, **options
+    x: str, dataset: Dataset = DATA, metrics=None, kernel="gaussian", bandwidth=0.5, **options
 ) -> Explanation:
     config = run_config(dataset.config, kind="kernel_regression", kernel=kernel, bandwidth=bandwidth)
-    return explained(kernel_memory(config, metrics or {}, dataset), dataset, x, **options)
+    return explained(kernel_memory(config, metrics or {}, dataset), x, dataset, **options)
 
 
 def idw_weights(query: np.ndarray, keys: np.ndarray) -> np.ndarray:
@@ -62,20 +58,17 @@ def arrays(saved: SavedModel) -> tuple[np.ndarray, np.ndarray]:
 def test_prototypes_come_with_weights_values_and_what_they_add():
     saved = model()
     keys, values = arrays(saved)
-    found = by_prototypes(saved, "two_moons:test:2", top=4)
+    shown = explained(prototype_memory(saved), "two_moons:test:2", top=4)
     weights = idw_weights(DATA.test.inputs[2], keys)
-    order = np.argsort(-weights)
-    np.testing.assert_allclose(found.answer.outputs, weights @ values, atol=1e-6)
-    assert found.answer.label == (weights @ values).argmax()
-    assert found.query.label == DATA.test.labels[2]
-    [layer] = found.layers
-    assert [item.source for item in layer.items] == [f"prototype {place}" for place in order[:4]]
-    for item, place in zip(layer.items, order, strict=False):
+    np.testing.assert_allclose(shown.answer.outputs, weights @ values, atol=1e-6)
+    assert (shown.answer.label, shown.query.label) == ((weights @ values).argmax(), DATA.test.labels[2])
+    [layer] = shown.layers
+    for item, place in zip(layer.items, np.argsort(-weights)[:4], strict=True):
+        assert (item.source, item.label) == (f"prototype {place}", values[place].argmax())
         np.testing.assert_allclose(item.weight, weights[place], rtol=1e-5)
         np.testing.assert_allclose(item.picture, SCALING.invert(keys[place]), rtol=1e-6)
         np.testing.assert_allclose(item.value, values[place])
-        assert item.label == values[place].argmax()
-        np.testing.assert_allclose(item.contribution, weights[place] * values[place, found.answer.label], rtol=1e-5)
+        np.testing.assert_allclose(item.contribution, weights[place] * values[place, shown.answer.label], rtol=1e-5)
     for label in range(3):
         of_class = weights[values.argmax(1) == label]
         np.testing.assert_allclose(layer.totals[label], of_class.sum(), atol=1e-6)
@@ -87,7 +80,7 @@ def test_a_mask_of_prototypes_removes_those_of_a_class_and_normalises_the_rest(n
     tasks = np.arange(len(DATA.test)) % 2 if names else None
     data = replace(DATA, test=replace(DATA.test, tasks=tasks))
     saved = model(data, {"name": "joint", "of": names} if names else "two_moons")
-    effect = by_prototypes(saved, "11,12,13", data, masks=["label=b"]).effect
+    effect = explained(prototype_memory(saved), "11,12,13", data, masks=["label=b"]).effect
     keys, values = arrays(saved)
     kept = values.argmax(1) != 1
     assert effect is not None and (effect.removed, effect.size) == ((~kept).sum(), 6)
@@ -97,93 +90,83 @@ def test_a_mask_of_prototypes_removes_those_of_a_class_and_normalises_the_rest(n
         (idw_weights(DATA.test.inputs[:, None], keys[some]) @ values[some]).argmax(1) == DATA.test.labels
         for some in (slice(None), kept)
     ]
-    parts = {f"test {name}": tasks == task for task, name in enumerate(names)} or {"test": np.full(11, fill_value=True)}
+    parts = {f"test {name}": tasks == task for task, name in enumerate(names)} or {"test": np.arange(11) >= 0}
     expected = [(name, rows.sum(), *(hits[rows].mean() for hits in right)) for name, rows in parts.items()]
     assert [(change.name, change.n, change.before, change.after) for change in effect.accuracy] == expected
 
 
 def test_without_the_training_data_a_mask_changes_the_answer_alone():
     other = replace(DATA, sha256="1" * 64)
-    found = by_prototypes(model(), "1,2,3", masks=["label=b"], dataset=other)
-    assert found.effect is not None and found.effect.accuracy == ()
-    assert found.warnings[0].startswith("the effect on the test data is not measured: the data two_moons is not what")
+    shown = explained(prototype_memory(model()), "1,2,3", other, masks=["label=b"])
+    assert shown.effect is not None and shown.effect.accuracy == ()
+    assert shown.warnings[0].startswith("the effect on the test data is not measured: the data two_moons is not what")
 
 
 def test_the_prototype_of_a_patch_is_called_so():
     before = model()
-    label = (by_prototypes(before, "12,9,11").answer.label + 1) % 3
-    saved = before.patch([12.0, 9.0, 11.0], label)
-    found = by_prototypes(saved, "12,9,11", top=1)
-    assert found.layers[0].items[0].source == "prototype 6 (patch 1)"
-    assert found.answer.label == label
+    label = (explained(prototype_memory(before), "12,9,11").answer.label + 1) % 3
+    shown = explained(prototype_memory(before.patch([12.0, 9.0, 11.0], label)), "12,9,11", top=1)
+    assert (shown.layers[0].items[0].source, shown.answer.label) == ("prototype 6 (patch 1)", label)
 
 
 def test_a_regression_has_values_in_its_own_units_and_no_classes():
     saved = model(NUMBERS, "sine")
     keys, values = arrays(saved)
-    found = by_prototypes(saved, "sine:test:1", dataset=NUMBERS)
+    shown = explained(prototype_memory(saved), "sine:test:1", NUMBERS)
     weights = idw_weights(NUMBERS.test.inputs[1], keys)
-    np.testing.assert_allclose(found.answer.outputs, 5 + 3 * weights @ values, rtol=1e-5)
-    np.testing.assert_allclose(found.query.target, 5 + 3 * NUMBERS.test.targets[1].astype(np.float64), rtol=1e-6)
-    [layer] = found.layers
+    np.testing.assert_allclose(shown.answer.outputs, 5 + 3 * weights @ values, rtol=1e-5)
+    np.testing.assert_allclose(shown.query.target, 5 + 3 * NUMBERS.test.targets[1].astype(np.float64), rtol=1e-6)
+    [layer] = shown.layers
     np.testing.assert_allclose(layer.items[0].value, 5 + 3 * values[weights.argmax()], rtol=1e-6)
-    assert (found.answer.label, layer.items[0].label, layer.items[0].contribution) == (None, None, None)
+    assert (shown.answer.label, layer.items[0].label, layer.items[0].contribution) == (None, None, None)
     assert (layer.totals.size, layer.curves) == (0, ())
-    with pytest.raises(ExplanationError, match="mask: the data set sine has no classes"):
-        by_prototypes(saved, "1,2,3", masks=["label=0"], dataset=NUMBERS)
+    [item] = by_kernel("sine:test:0", NUMBERS, top=1).layers[0].items
+    np.testing.assert_allclose(item.value, 5 + 3 * NUMBERS.train.targets[item.row].astype(np.float64), rtol=1e-6)
 
 
 def test_a_head_attends_to_prototypes_in_feature_space_shown_as_training_inputs():
     config = run_config("two_moons", kind="network", encoder="mlp", width=4, head="idw", prototypes=5, epsilon=0.1)
     network = initial_network(config.model, DATA, np.random.default_rng(0))
     nearest = np.arange(5)[::-1].copy()
-    found = explained(head_memory(config, network, nearest, DATA), DATA, "two_moons:test:3", masks=["label=a"])
+    shown = explained(head_memory(config, network, nearest, DATA), "two_moons:test:3", masks=["label=a"])
     features = network.features(DATA.test.inputs)
     keys, values = (part.detach().numpy() for part in (network.head.keys, network.head.values))
     weights = idw_weights(features[3], keys)
-    np.testing.assert_allclose(found.answer.outputs, weights @ values, atol=1e-5)
-    first, place = found.layers[0].items[0], int(weights.argmax())
+    np.testing.assert_allclose(shown.answer.outputs, weights @ values, atol=1e-5)
+    first, place = shown.layers[0].items[0], int(weights.argmax())
     assert first.source == f"prototype {place}, nearest two_moons:train:{nearest[place]}"
     np.testing.assert_allclose(first.picture, SCALING.invert(DATA.train.inputs[nearest[place]]))
     kept = values.argmax(1) != 0
-    assert found.effect is not None
     expected = idw_weights(features[3], keys[kept]) @ values[kept]
-    np.testing.assert_allclose(found.effect.answer.outputs, expected, atol=1e-5)
-    assert len(found.effect.accuracy) == 1
+    np.testing.assert_allclose(shown.effect.answer.outputs, expected, atol=1e-5)
+    assert len(shown.effect.accuracy) == 1
 
 
 def test_kernel_regression_attends_to_training_samples():
-    found = by_kernel(DATA, "two_moons:test:4", masks=["label=2"])
+    shown = by_kernel("two_moons:test:4", masks=["label=2"])
     kernel = np.exp(-((DATA.test.inputs[4].astype(np.float64) - DATA.train.inputs) ** 2).sum(1) / 0.5)
     weights = kernel / kernel.sum()
     expected = [weights[DATA.train.labels == label].sum() for label in range(3)]
-    np.testing.assert_allclose(found.answer.outputs, expected, atol=1e-6)
-    np.testing.assert_array_equal(found.answer.probabilities, found.answer.outputs)
-    np.testing.assert_allclose(found.layers[0].totals, expected, atol=1e-6)
+    for shares in (shown.answer.outputs, shown.answer.probabilities, shown.layers[0].totals):
+        np.testing.assert_allclose(shares, expected, atol=1e-6)
     order = np.argsort(-weights, kind="stable")[:10]
-    assert [item.source for item in found.layers[0].items] == [f"two_moons:train:{row}" for row in order]
-    assert found.effect is not None and found.effect.answer.outputs[2] == 0
+    assert [item.source for item in shown.layers[0].items] == [f"two_moons:train:{row}" for row in order]
+    assert shown.effect is not None and shown.effect.answer.outputs[2] == 0
     rest = weights[DATA.train.labels != 2]
-    np.testing.assert_allclose(found.effect.answer.outputs[0] / expected[0], 1 / rest.sum(), rtol=1e-5)
+    np.testing.assert_allclose(shown.effect.answer.outputs[0] / expected[0], 1 / rest.sum(), rtol=1e-5)
 
 
 def test_the_bandwidth_is_the_one_that_the_run_has_chosen():
-    chosen = {("train", "bandwidth"): 100.0}
-    wide = by_kernel(DATA, "two_moons:test:4", chosen, kernel="boxcar", bandwidth="loo")
+    wide = by_kernel("two_moons:test:4", metrics={("train", "bandwidth"): 100.0}, kernel="boxcar", bandwidth="loo")
     np.testing.assert_allclose([item.weight for item in wide.layers[0].items], 1 / len(DATA.train), rtol=1e-6)
 
 
 def test_a_query_without_neighbours_gets_the_mean_and_says_so():
-    found = by_kernel(DATA, "500,500,500", kernel="boxcar", bandwidth=0.01)
-    assert found.warnings == ("no training sample is within the bandwidth: the answer is the mean of all",)
-    assert found.layers[0].items == () and not found.layers[0].totals.any()
+    shown = by_kernel("500,500,500", kernel="boxcar", bandwidth=0.01)
+    assert shown.warnings == ("no training sample is within the bandwidth: the answer is the mean of all",)
+    assert shown.layers[0].items == () and not shown.layers[0].totals.any()
     frequencies = np.bincount(DATA.train.labels) / len(DATA.train)
-    np.testing.assert_allclose(found.answer.outputs, frequencies, rtol=1e-6)
-
-
-def test_kernel_regression_of_numbers_has_their_targets():
-    [item] = by_kernel(NUMBERS, "sine:test:0", top=1).layers[0].items
-    np.testing.assert_allclose(item.value, 5 + 3 * NUMBERS.train.targets[item.row].astype(np.float64), rtol=1e-6)
+    np.testing.assert_allclose(shown.answer.outputs, frequencies, rtol=1e-6)
 
 
 REFUSED = [
@@ -216,11 +199,11 @@ def test_a_stored_run_and_its_model_file_are_explained_alike(tmp_path, monkeypat
     parts = {name: getattr(saved.network, name).detach().numpy() for name in ("keys", "values")}
     results.finish([RunResult(saved.config, "complete", (), {}, parts, 36, None, 1.0, "torch", "cpu", 1)], DATA.sha256)
     saved.save(tmp_path / "model.pt")
-    found = [
+    shown = [
         explain(which, "11,12,13", results)
         for which in (saved.config.run_key, str(tmp_path / "model.pt"), saved, results.find_run(saved.config.run_key))
     ]
-    assert len({str(one.facts()) for one in found}) == 1
+    assert len({str(one.facts()) for one in shown}) == 1
     assert torch.is_grad_enabled()
     with pytest.raises(ExplanationError, match=r"unknown layer 'head' \(expected one of: prototypes\)"):
         explain(saved, "11,12,13", layer="head")
