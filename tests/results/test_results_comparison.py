@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from idwbench.results.comparison import array_differences, compare_runs, curve_difference, differing, environment
+from idwbench.results.comparison import array_differences, compare_runs, curve_difference, environment
 from idwbench.runs.results import CurvePoint
+
+LOSS = ("train", "loss")
 
 
 @pytest.fixture
@@ -12,16 +16,19 @@ def backend() -> str:
     return "sqlite"
 
 
-def point(epoch, loss):
-    return CurvePoint(epoch, {("train", "loss"): loss})
-
-
 def test_arrays_are_identical_by_bytes_and_else_have_a_largest_difference():
     one = np.array([1.0, np.nan, np.inf], np.float32)
     found = array_differences(
-        {"same": one, "near": one, "wide": one, "gone": one, "words": np.array(["a"])},
-        {"same": one.copy(), "near": one + np.float32(0.5), "wide": one[:2], "words": np.array(["b"])},
+        {"zero": np.array([0.0]), "same": one, "near": one, "wide": one, "gone": one, "words": np.array(["a"])},
+        {
+            "zero": np.array([-0.0]),
+            "same": one.copy(),
+            "near": one + np.float32(0.5),
+            "wide": one[:2],
+            "words": np.array(["b"]),
+        },
     )
+    assert (found["zero"].identical, found["zero"].largest) == (False, 0)
     assert found["same"].identical and found["same"].largest == 0
     assert (found["near"].identical, found["near"].largest) == (False, 0.5)
     assert (found["wide"].largest, found["wide"].shapes) == (None, ((3,), (2,)))
@@ -29,20 +36,10 @@ def test_arrays_are_identical_by_bytes_and_else_have_a_largest_difference():
     assert (found["words"].identical, found["words"].largest) == (False, None)
 
 
-def test_zeros_of_different_sign_are_equal_numbers_but_not_identical():
-    found = array_differences({"a": np.array([0.0])}, {"a": np.array([-0.0])})["a"]
-    assert (found.identical, found.largest) == (False, 0)
-
-
 def test_curves_differ_by_their_largest_difference():
-    curve = [point(1, 0.5), point(2, float("nan"))]
-    assert curve_difference(curve, list(curve)) == 0
-    assert curve_difference(curve, [point(1, 0.25), point(2, float("nan"))]) == 0.25
+    curve, other = ([CurvePoint(1, {LOSS: loss}), CurvePoint(2, {LOSS: math.nan})] for loss in (0.5, 0.25))
+    assert (curve_difference(curve, [*curve]), curve_difference(curve, other)) == (0, 0.25)
     assert curve_difference(curve, curve[:1]) is None
-
-
-def test_only_what_differs_is_named():
-    assert differing({"a": 1, "b": 2}, {"b": 3, "a": 1, "c": 4}) == {"b": (2, 3), "c": (None, 4)}
 
 
 def test_two_runs_are_compared_in_all_parts(store, make_config, make_result):

@@ -61,12 +61,6 @@ def test_a_file_that_is_no_database_is_refused_unchanged(tmp_path, read_only):
 
 
 @pytest.mark.parametrize("read_only", [True, False])
-def test_a_folder_is_refused(tmp_path, read_only):
-    with pytest.raises(ResultsError, match="is a folder"):
-        Results(str(tmp_path), read_only=read_only)
-
-
-@pytest.mark.parametrize("read_only", [True, False])
 def test_a_folder_that_cannot_be_entered_is_refused(tmp_path, monkeypatch, read_only):
     def refuse(path, **options):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
@@ -75,12 +69,6 @@ def test_a_folder_that_cannot_be_entered_is_refused(tmp_path, monkeypatch, read_
         patched.setattr(Path, "stat", refuse)
         with pytest.raises(ResultsError, match=r"x\.db: cannot be opened: Permission denied"):
             Results(str(tmp_path / "private" / "x.db"), read_only=read_only)
-
-
-def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(ResultsError, match="its folder cannot be created"):
-        Results(str(tmp_path / "file" / "deeper" / "x.db"))
 
 
 @pytest.mark.parametrize(
@@ -104,6 +92,8 @@ def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
         ("", "the name of the database is empty"),
         (" ", "the name of the database is empty"),
         ("nowhere/", "^nowhere/: is a folder, expected a database file"),
+        (".", "is a folder, expected a database file"),
+        (f"{__file__}/deeper/x.db", "its folder cannot be created"),
         ("sqlite:///nowhere/", "^nowhere/: is a folder, expected a database file"),
         ("~nobody_of_that_name/x.db", "no such user"),
         ("x" * 300, "cannot be opened: File name too long"),
@@ -114,26 +104,20 @@ def test_a_url_that_cannot_work_is_refused(db, message):
         Results(db)
 
 
-def test_a_missing_driver_is_named_and_the_password_is_not(monkeypatch):
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(ResultsError, match="needs the Python package 'psycopg'") as caught:
-        Results("postgresql://me:secret@host/results")
-    assert "secret" not in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("url", "driver", "hint"),
     [
-        ("postgresql://host/results", "psycopg", "pip install 'idwbench[postgres]'"),
+        ("postgresql://me:secret@host/results", "psycopg", "pip install 'idwbench[postgres]'"),
         ("postgresql+psycopg2://host/results", "psycopg2", "pip install psycopg2-binary"),
         ("postgresql+pg8000://host/results", "pg8000", "pip install pg8000"),
     ],
 )
-def test_the_package_of_a_missing_driver_is_suggested(monkeypatch, url, driver, hint):
+def test_the_package_of_a_missing_driver_is_suggested_without_a_password(monkeypatch, url, driver, hint):
     monkeypatch.setitem(sys.modules, driver, None)
     with pytest.raises(ResultsError) as caught:
         Results(url)
     assert (caught.value.problem, caught.value.hint) == (f"needs the Python package '{driver}'", hint)
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["postgresql://me:secret@host:abc/x", "postgresql://me:se:cr@et@[::1/x"])
@@ -160,16 +144,13 @@ def test_a_store_for_reading_refuses_to_write(store, db, make_config, make_resul
             write()
 
 
-def test_a_reader_sees_what_was_written_after_it_was_opened(store, db, make_config):
-    reader = Results(db, read_only=True)
-    store.plan([make_config(0)])
-    assert len(reader.find_runs()) == 1
-
-
-def test_a_reader_is_not_kept_waiting_by_a_writer(store, db, make_config):
+def test_a_reader_is_not_kept_waiting_by_a_writer_and_sees_what_is_written_later(store, db, make_config):
     with store._database.write() as connection:
         connection.exec_driver_sql("UPDATE runs SET attempt = 5")
-        assert Results(db, read_only=True).find_runs() == []
+        reader = Results(db, read_only=True)
+        assert reader.find_runs() == []
+    store.plan([make_config(0)])
+    assert len(reader.find_runs()) == 1
 
 
 def test_a_folder_without_write_access_can_be_read(store, db, make_config, monkeypatch):
@@ -206,12 +187,3 @@ def test_a_file_that_is_kept_open_keeps_its_log_until_the_end(store, db, make_co
         store.plan([make_config(3)])
         raise ZeroDivisionError
     assert not log.exists()
-
-
-def test_an_error_within_a_transaction_takes_it_back(store, make_config):
-    with pytest.raises(ZeroDivisionError), store._database.write() as connection:
-        connection.exec_driver_sql("CREATE TABLE extra (id INTEGER)")
-        raise ZeroDivisionError
-    with store._database.read() as connection:
-        names = connection.exec_driver_sql("SELECT name FROM sqlite_master").scalars().all()
-    assert "extra" not in names

@@ -11,6 +11,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from idwbench.errors import DatabaseFullError, ResultsError
+from idwbench.results.frame import FACTS
 from idwbench.results.store import Results
 
 
@@ -48,66 +49,55 @@ def test_bytes_that_are_not_an_array_are_reported_with_their_run(store, db, key,
         store.load_arrays(key)
 
 
-@pytest.mark.parametrize(
-    ("config", "reason"),
-    [
-        ("{broken", "JSON"),
-        ("", "JSON"),
-        ("[1]", "object"),
-        ("{}", "dataset: "),
-        ('{"dataset": {"name": "imagenet"}}', "dataset.name: .*imagenet"),
-    ],
-)
-def test_a_damaged_configuration_is_reported_with_its_run(store, db, key, config, reason):
-    execute(db, "UPDATE runs SET config = ?", config)
-    for read in (store.find_runs, lambda: store.find_run(key)):
-        with pytest.raises(ResultsError, match=f"run {key[:12]}: its config cannot be read: .*{reason}"):
-            read()
-
-
 DAMAGED = [
+    ("config", "{broken", "JSON"),
+    ("config", "", "JSON"),
+    ("config", "[1]", "object"),
+    ("config", "{}", "dataset: "),
+    ("config", '{"dataset": {"name": "imagenet"}}', "imagenet"),
     *((column, "[1]", "expected names with texts or numbers") for column in ("versions", "git", "cpu", "durations")),
-    *((column, "7", "expected names with texts or numbers") for column in ("versions", "git", "cpu", "durations")),
+    ("versions", "7", "expected names with texts or numbers"),
     ("versions", "{broken", "Expecting"),
     ("durations", '{"training": "long"}', "expected a number, got 'long'"),
     ("finished_at", "soon", "Invalid isoformat"),
-    *((name, "much", "expected a number, got 'much'") for name in ("seconds", "n_parameters", "threads", "attempt")),
+    *((name, "much", "expected a number, got 'much'") for name in ("seconds", "n_parameters", "attempt", "seed")),
     ("engine", b"\x00", "expected text"),
     ("error", b"\xff", "invalid start byte"),
     ("git", b"\xff", "invalid start byte"),
 ]
 
 
-def damage(db, column, value):
-    """Store bytes that are no UTF-8 as text, and other values as they are."""
-    execute(db, f"UPDATE runs SET {column} = {'CAST(? AS TEXT)' if value == bytes([255]) else '?'}", value)
-
-
 @pytest.mark.parametrize(("column", "value", "reason"), DAMAGED)
 def test_a_damaged_value_is_one_line_that_names_run_and_column(store, db, key, column, value, reason):
-    damage(db, column, value)
-    for read in (store.find_runs, lambda: store.find_run(key), lambda: store.load_runs([key])):
+    # Bytes that are no UTF-8 are stored as text, and other values as they are.
+    execute(db, f"UPDATE runs SET {column} = {'CAST(? AS TEXT)' if value == bytes([255]) else '?'}", value)
+    in_tables = [store.to_frame] if column in ("config", "seed", *FACTS) else []
+    for read in (store.find_runs, lambda: store.find_run(key), lambda: store.load_runs([key]), *in_tables):
         with pytest.raises(ResultsError) as caught:
             read()
         assert f"run {key[:12]}: its {column} cannot be read: " in str(caught.value)
         assert reason in str(caught.value) and "\n" not in str(caught.value)
 
 
+METRIC = "UPDATE metrics SET value = {} WHERE split = 'test'"
+CURVE = "UPDATE curves SET {} = 'much' WHERE epoch = 3 AND name = 'loss'"
+SHAPE = "UPDATE arrays SET shape = '{}'"
+
+
 @pytest.mark.parametrize(
-    ("column", "value"), [("seconds", "much"), ("error", b"\xff"), ("seed", "x"), ("config", "[]")]
+    ("change", "read", "problem"),
+    [
+        (METRIC.format("'much'"), "find_runs", "metric test_accuracy cannot be read: expected a number, got 'much'"),
+        (METRIC.format("CAST('much' AS BLOB)"), "to_frame", "metric test_accuracy cannot be read: .*much"),
+        (CURVE.format("epoch"), "load_curve", "curve cannot be read: expected a number, got 'much'"),
+        (CURVE.format("value"), "load_curve", "curve cannot be read: expected a number, got 'much'"),
+        *((SHAPE.format(shape), "array_facts", "array keys cannot") for shape in ("7", "[1", '["a"]')),
+    ],
 )
-def test_a_damaged_value_in_a_table_of_runs_is_one_line_that_names_run_and_column(store, db, key, column, value):
-    damage(db, column, value)
-    with pytest.raises(ResultsError, match=f"run {key[:12]}: its {column} cannot be read: "):
-        store.to_frame()
-
-
-@pytest.mark.parametrize("value", ["much", b"much"])
-def test_text_for_a_metric_is_one_line_that_names_the_run(store, db, key, value):
-    execute(db, "UPDATE metrics SET value = ? WHERE split = 'test'", value)
-    for read in (store.find_runs, store.to_frame):
-        with pytest.raises(ResultsError, match=f"run {key[:12]}: its metric test_accuracy cannot be read: .*much"):
-            read()
+def test_a_damaged_metric_curve_or_shape_is_one_line_that_names_the_run(store, db, key, change, read, problem):
+    execute(db, change)
+    with pytest.raises(ResultsError, match=f"run {key[:12]}: its {problem}"):
+        getattr(store, read)(*([] if read in ("find_runs", "to_frame") else [key]))
 
 
 def test_a_damaged_lease_is_taken_over(store, db, make_config):
@@ -118,20 +108,6 @@ def test_a_damaged_lease_is_taken_over(store, db, make_config):
     execute(db, "UPDATE runs SET attempt = 'much'")
     assert store.lease(keys) == keys
     assert store.find_run(keys[0]).attempt == 1
-
-
-@pytest.mark.parametrize("column", ["epoch", "value"])
-def test_text_in_a_curve_is_one_line(store, db, key, column):
-    execute(db, f"UPDATE curves SET {column} = 'much' WHERE epoch = 3 AND name = 'loss'")
-    with pytest.raises(ResultsError, match=f"run {key[:12]}: its curve cannot be read: expected a number, got 'much'"):
-        store.load_curve(key)
-
-
-@pytest.mark.parametrize("shape", ["7", "[1", '["a"]'])
-def test_a_damaged_shape_is_one_line(store, db, key, shape):
-    execute(db, "UPDATE arrays SET shape = ? WHERE name = 'keys'", shape)
-    with pytest.raises(ResultsError, match=f"run {key[:12]}: its array keys cannot be read"):
-        store.array_facts(key)
 
 
 def test_a_full_disk_is_one_line_and_nothing_stored_is_lost(store, db, key, make_config, make_result):

@@ -6,7 +6,6 @@ from pandas.testing import assert_frame_equal
 
 from idwbench.report.selection import select_runs
 from idwbench.results.frame import records, runs_frame, with_settings
-from idwbench.results.store import Results
 
 
 @pytest.fixture
@@ -42,23 +41,7 @@ def test_a_frame_has_one_row_a_run_with_settings_and_metrics(filled):
     assert {name: complete[name] for name in expected} == expected
     assert pandas.isna(frame.iloc[0]["test_accuracy"])
     assert pandas.isna(frame.iloc[2]["power"])
-
-
-def test_every_metric_has_a_column(filled):
-    frame = filled.to_frame(dataset="two_moons").set_index("seed")
-    assert frame.loc[5, "test_recall"] == 0.5
-    assert frame.loc[5, "weight_decay"] == 0.5
-    assert pandas.isna(frame.loc[5, "test_accuracy"])
-
-
-def test_a_frame_can_be_grouped_by_a_setting(filled):
-    assert filled.to_frame().groupby("method")["test_accuracy"].count().to_dict() == {"fc_relu": 0, "idw": 1}
-
-
-def test_a_frame_without_runs_has_columns(db):
-    frame = Results(db).to_frame()
-    assert len(frame) == 0
-    assert {"run_key", "dataset", "seed", "state"} <= set(frame.columns)
+    assert filled.to_frame().set_index("seed").loc[5, "test_recall"] == 0.5
 
 
 def test_runs_of_one_setting_share_its_configuration(store, make_config, make_result):

@@ -42,52 +42,11 @@ def test_a_changed_plan_replaces_the_old_one_and_deletes_no_run(store, make_conf
     assert sweep.updated_at >= sweep.created_at
 
 
-def test_two_sweeps_share_the_runs_that_are_the_same(store, make_config, make_result):
-    store.register_sweep("one", "", "", [make_config(0), make_config(1)])
-    store.finish([make_result(make_config(1))])
-    store.register_sweep("two", "", "", [make_config(1), make_config(2)])
-    assert store.sweep_status("two").complete == 1
-    assert len(store.find_runs()) == 3
+def file_config(path, seed=0, sha256="ab"):
+    return run_config(NpzConfig(path=path, sha256=sha256), prototypes=2, epochs=1, seed=seed)
 
 
-def test_the_row_alone_is_enough_to_run_it_again(store, make_config):
-    config = make_config(
-        2**32 - 1,
-        "inv_dist",
-        3,
-        epochs=2,
-        batch_size=4,
-        learning_rate=0.1,
-        power=7.0,
-        epsilon=0.0,
-        optimizer="sgd",
-        momentum=0.5,
-        initialisation="kmeans",
-    )
-    store.plan([config])
-    (run,) = store.find_runs()
-    assert run.config == config
-    assert run.run_key == run.config.run_key == config.run_key
-
-
-@pytest.fixture
-def file_config():
-    def make(path, seed=0, sha256="ab"):
-        return run_config(NpzConfig(path=path, sha256=sha256), prototypes=2, epochs=1, seed=seed)
-
-    return make
-
-
-def test_a_moved_file_is_the_same_run_at_its_new_place(store, file_config):
-    old, new = file_config("a/x.npz"), file_config("b/x.npz")
-    store.plan([old])
-    store.plan([new])
-    (run,) = store.find_runs()
-    assert run.config == new
-    assert run.dataset == "x.npz"
-
-
-def test_all_runs_on_a_renamed_file_take_its_new_name(store, make_result, file_config):
+def test_all_runs_on_a_renamed_file_take_its_new_name(store, make_result):
     old = [file_config("a/old.npz", seed=seed) for seed in range(3)]
     other = file_config("a/old.npz", sha256="cd")
     store.plan([*old, other])
@@ -104,32 +63,32 @@ def test_all_runs_on_a_renamed_file_take_its_new_name(store, make_result, file_c
     assert board == [("new.npz", 4)]
 
 
-def test_a_sweep_may_turn_to_another_data_set_and_keeps_its_runs(store, make_config, make_result, file_config):
-    store.register_sweep("mine", "", "", [make_config(0)])
-    store.finish([make_result(make_config(0))])
-    store.register_sweep("mine", "", "", [file_config("x.npz")])
-    assert [run.dataset for run in store.find_runs(sweep="mine")] == ["x.npz"]
-    assert store.find_run(make_config(0).run_key).state == "complete"
-
-
-@pytest.mark.slow
-def test_a_large_sweep_is_registered_with_as_many_statements_as_a_small_one(store, make_config, statements):
-    store.register_sweep("small", "", "", [make_config(seed) for seed in range(3)])
-    few = len(statements)
-    store.register_sweep("large", "", "", [make_config(seed) for seed in range(2_000)])
-    assert len(statements) < 3 * few  # runs are looked up 900 at a time
-    assert store.sweep_status("large").planned == 2_000
-
-
-def test_the_columns_of_a_run_hold_its_settings(store, make_config):
-    store.plan([make_config(1, "neg_dist", 3, power=4.0, warmup_epochs=2)])
+def test_the_row_alone_is_enough_to_run_it_again_and_its_columns_hold_the_settings(store, make_config):
+    protocol = {"epochs": 2, "batch_size": 4, "learning_rate": 0.1, "optimizer": "sgd", "momentum": 0.5}
+    config = make_config(2**32 - 1, "neg_dist", 3, power=7.0, initialisation="kmeans", **protocol)
+    store.plan([config])
+    (run,) = store.find_runs()
+    assert run.config == config
+    assert run.run_key == run.config.run_key == config.run_key
     with store._database.read() as connection:
         (row,) = connection.execute(select(runs)).mappings()
-    assert (row["model"], row["method"], row["prototypes"], row["power"]) == ("prototypes", "neg_dist", 3, 4.0)
-    assert (row["epsilon"], row["plugin_sha256"], row["parameters"]) == (None, None, {"power": 4.0})
-    assert (row["epochs"], row["optimizer"], row["seed"]) == (25, "adam_amsgrad", 1)
+    assert (row["model"], row["method"], row["prototypes"], row["power"]) == ("prototypes", "neg_dist", 3, 7.0)
+    assert (row["epsilon"], row["plugin_sha256"], row["parameters"]) == (None, None, {"power": 7.0})
+    assert (row["epochs"], row["optimizer"], row["seed"]) == (2, "sgd", 2**32 - 1)
     assert row["protocol"] == row["config"]["protocol"]
-    assert row["protocol"]["warmup_epochs"] == 2
+    assert row["protocol"]["momentum"] == 0.5
+
+
+def test_a_large_sweep_is_registered_and_leased_with_as_many_statements_as_a_small_one(store, make_config, statements):
+    store.register_sweep("small", "", "", [make_config(seed) for seed in range(3)])
+    few = len(statements)
+    keys = store.register_sweep("large", "", "", [make_config(seed) for seed in range(1_000)])
+    assert len(statements) < 3 * few  # runs are looked up 900 at a time
+    assert store.sweep_status("large").planned == 1_000
+    assert store.lease(keys[::-1]) == keys[::-1]
+    store.release(keys)
+    assert store.pending(keys) == keys
+    assert len(statements) < 6 * few
 
 
 @pytest.mark.parametrize("place", ["name", "description", "text"])

@@ -11,11 +11,7 @@ import subprocess
 import pytest
 
 from idwbench.results import provenance
-from idwbench.results.provenance import (
-    checkout_of,
-    collect_provenance,
-    cpu_model,
-)
+from idwbench.results.provenance import checkout_of, collect_provenance, cpu_model
 
 
 def git(folder, *words):
@@ -119,24 +115,19 @@ def test_changes_are_counted_and_known_by_a_checksum_of_their_content(package):
     assert known(package)["changed_files"] == 3
 
 
-@pytest.fixture
-def cpu_info(tmp_path, monkeypatch):
-    """A file in the place of ``/proc/cpuinfo``."""
-    cpu_model.cache_clear()
-    monkeypatch.setattr(provenance, "_CPU_INFO", tmp_path / "cpuinfo")
-    yield tmp_path / "cpuinfo"
-    cpu_model.cache_clear()
-
-
-def test_the_processor_is_known_by_its_model(cpu_info):
-    cpu_info.write_text("processor\t: 0\nmodel name\t: Example CPU: 9 @ 3 GHz\nprocessor\t: 1\nmodel name\t: Other\n")
-    assert cpu_model() == "Example CPU: 9 @ 3 GHz"
-
-
-@pytest.mark.parametrize("content", [None, "processor\t: 0\n", "model name\t:\n"])
-def test_without_a_model_name_the_platform_is_asked(cpu_info, monkeypatch, content):
+@pytest.mark.parametrize(
+    ("content", "model"),
+    [
+        ("core\t: 0\nmodel name\t: Example: 9 @ 3 GHz\ncore\t: 1\nmodel name\t: Other\n", "Example: 9 @ 3 GHz"),
+        ("processor\t: 0\n", "riscv64"),
+        ("model name\t:\n", "riscv64"),
+        (None, "riscv64"),
+    ],
+)
+def test_the_processor_is_known_by_its_model_or_else_by_the_platform(tmp_path, monkeypatch, content, model):
     if content is not None:
-        cpu_info.write_text(content)
+        (tmp_path / "cpuinfo").write_text(content)
+    monkeypatch.setattr(provenance, "_CPU_INFO", tmp_path / "cpuinfo")
     monkeypatch.setattr(provenance.platform, "processor", lambda: "")
     monkeypatch.setattr(provenance.platform, "machine", lambda: "riscv64")
-    assert cpu_model() == "riscv64"
+    assert cpu_model.__wrapped__() == model

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine, inspect
 
 from idwbench.errors import ResultsError
 from idwbench.results import migrations, schema
@@ -51,24 +50,6 @@ def query(db, sql):
         return connection.execute(sql).fetchall()
 
 
-def names(db):
-    return {row[0] for row in query(db, "SELECT name FROM sqlite_master")}
-
-
-def tables(db):
-    """The columns, keys, constraints and indexes of each table; an upgrade adds columns at the end."""
-    parts = ("pk_constraint", "foreign_keys", "unique_constraints", "check_constraints", "indexes")
-    inspector = inspect(create_engine(f"sqlite:///{db}"))
-    return {
-        name: (
-            sorted(f"{column['name']} {column['type']} {column['nullable']}" for column in inspector.get_columns(name)),
-            *(getattr(inspector, f"get_{part}")(name) for part in parts),
-        )
-        for name in inspector.get_table_names()
-        if name != "idwbench_version"  # in which Alembic named the key
-    }
-
-
 def backups(db):
     return list(Path(db).parent.glob("*.bak"))
 
@@ -78,24 +59,18 @@ def dump(db):
         return [*connection.iterdump()]
 
 
-def test_an_upgraded_database_has_the_tables_of_a_new_one(older_db, store, db):
-    Results(older_db)
-
-    assert tables(older_db) == tables(db)
-    views = "SELECT name, sql FROM sqlite_master WHERE type = 'view' ORDER BY name"
-    assert query(older_db, views) == query(db, views)
-    assert query(older_db, "SELECT version_num FROM idwbench_version") == [(schema.VERSION,)]
-    assert query(older_db, "PRAGMA foreign_key_check") == []
-
-
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
 def test_a_new_database_has_the_declared_tables(store):
-    with store._database.read() as connection:
+    assert_declared(store)
+
+
+def assert_declared(results):
+    with results._database.read() as connection:
         ours = {"version_table": "none", "compare_type": True}
         assert compare_metadata(MigrationContext.configure(connection, opts=ours), metadata) == []
 
 
-def test_an_upgraded_database_goes_on_where_it_stopped(older_db, make_result):
+def test_an_upgraded_database_is_like_a_new_one_and_goes_on_where_it_stopped(older_db, store, db, make_result):
     kept = (
         "SELECT run_key, state, error, seconds, config FROM runs",
         "SELECT * FROM sweep_runs",
@@ -103,6 +78,13 @@ def test_an_upgraded_database_goes_on_where_it_stopped(older_db, make_result):
     )
     before = [query(older_db, sql) for sql in kept]
     results = Results(older_db)
+    assert_declared(results)
+    views = "SELECT name, sql FROM sqlite_master WHERE type = 'view' ORDER BY name"
+    assert query(older_db, views) == query(db, views)
+    for new in (db, older_db):
+        assert query(new, "SELECT version_num FROM idwbench_version") == [(schema.VERSION,)]
+        assert query(new, "PRAGMA journal_mode") == [("wal",)]
+        assert query(new, "PRAGMA foreign_key_check") == []
     assert [query(older_db, sql) for sql in kept] == before
     runs = results.find_runs()
     assert [run.config.run_key for run in runs] == [run.run_key for run in runs] == list(results.to_frame()["run_key"])
@@ -160,19 +142,6 @@ def test_a_failing_upgrade_leaves_nothing_behind(older_db, monkeypatch, step, pr
     assert query(older_db, "PRAGMA journal_mode") == journal
 
 
-def test_a_new_database_is_made_with_its_folder(store, db):
-    assert names(db) >= {"leaderboard", "runs_wide", *metadata.tables}
-    assert query(db, "SELECT version_num FROM idwbench_version") == [(schema.VERSION,)]
-    assert query(db, "PRAGMA journal_mode") == [("wal",)]
-    assert backups(db) == []
-
-
-def test_the_state_of_a_run_is_one_of_five(store, db, make_config):
-    store.plan([make_config(0)])
-    with pytest.raises(sqlite3.IntegrityError, match="ck_runs_state"):
-        query(db, "UPDATE runs SET state = 'paused'")
-
-
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_database_of_a_newer_version_is_refused(store, db, read_only):
     with closing(sqlite3.connect(db)) as connection, connection:
@@ -197,109 +166,70 @@ def test_a_database_of_another_program_is_refused_unchanged(tmp_path, read_only)
     assert list(tmp_path.iterdir()) == [db]
 
 
-def test_the_write_ahead_log_is_switched_on_again(store, db):
-    query(db, "PRAGMA journal_mode = DELETE")
-    Results(db)
-    assert query(db, "PRAGMA journal_mode") == [("wal",)]
-
-
 # The database of 0.1.0
 
 MOONS = {"name": "two_moons", "train_per_class": 20, "test_per_class": 10, "holdout_per_class": 50}
 MOVED = {"train_accuracy", "test_accuracy", "holdout_accuracy", "n_features", "n_classes"}
 
 
-def rows(db, query):
-    """Return rows by column name; a database in write-ahead mode is read without creating files beside it."""
-    with closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as connection:
-        connection.row_factory = sqlite3.Row
-        return [dict(row) for row in connection.execute(query)]
+@pytest.fixture
+def old_and_new(old_db, tmp_path):
+    """A function that reads an untouched copy, and an upgraded one, by column name."""
+    new_db = str(shutil.copy(old_db, tmp_path / "new.db"))
+    Results(new_db)
+
+    def read(old, new):
+        for db, query in ((old_db, old), (new_db, new)):
+            with closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as connection:
+                connection.row_factory = sqlite3.Row
+                yield [dict(row) for row in connection.execute(query)]
+
+    return read
 
 
-@pytest.fixture(scope="module")
-def upgraded(tmp_path_factory):
-    """The path of an upgraded copy, and of an untouched one."""
-    folder = tmp_path_factory.mktemp("upgraded")
-    source = Path(__file__).parents[1] / "assets" / "0.1.0" / "idwbench.db"
-    old, new = (str(shutil.copy(source, folder / name)) for name in ("old.db", "new.db"))
-    Results(new)
-    return new, old
-
-
-def test_the_columns_of_runs_stay_as_they_were(upgraded):
-    new, old = (rows(db, "SELECT * FROM runs ORDER BY id") for db in upgraded)
+def test_the_columns_of_runs_stay_as_they_were_and_accuracies_become_metrics(old_and_new):
+    old, new = old_and_new(*["SELECT * FROM runs ORDER BY id"] * 2)
     kept = old[0].keys() - MOVED
     assert [{name: row[name] for name in kept} for row in new] == [{name: row[name] for name in kept} for row in old]
-    assert new[0].keys() - kept == {"model", "protocol", "n_parameters", "cpu", "platform", "durations", "tags", "note"}
-    unknown = ("cpu", "platform", "durations")
-    assert {(row["model"], *(row[name] for name in unknown)) for row in new} == {("prototypes", None, None, None)}
-    for row in new:
-        assert json.loads(row["protocol"]) == json.loads(row["config"])["protocol"]
-
-
-def test_accuracies_become_metrics(upgraded):
-    new, old = upgraded
-    found = {(r["run_id"], r["split"], r["name"]): r["value"] for r in rows(new, "SELECT * FROM metrics")}
-    assert found == {
+    unknown = ("cpu", "platform", "durations", "tags", "note")
+    assert new[0].keys() - kept == {"model", "protocol", "n_parameters", *unknown}
+    assert {(row["model"], *(row[name] for name in unknown)) for row in new} == {("prototypes", *[None] * 5)}
+    assert [json.loads(row["protocol"]) for row in new] == [json.loads(row["config"])["protocol"] for row in old]
+    assert [row["n_parameters"] for row in new] == [
+        row["n_features"] and row["prototypes"] * (row["n_features"] + row["n_classes"]) for row in old
+    ]
+    assert sum(row["n_parameters"] is not None for row in new) == 11
+    complete, metrics = old_and_new("SELECT * FROM runs WHERE state = 'complete'", "SELECT * FROM metrics")
+    assert {(row["run_id"], row["split"], row["name"]): row["value"] for row in metrics} == {
         (row["id"], split, "accuracy"): row[f"{split}_accuracy"]
-        for row in rows(old, "SELECT * FROM runs WHERE state = 'complete'")
+        for row in complete
         for split in ("train", "test", "holdout")
     }
-    counts = {row["id"]: row["n_parameters"] for row in rows(new, "SELECT id, n_parameters FROM runs")}
-    assert counts == {
-        row["id"]: row["n_features"] and row["prototypes"] * (row["n_features"] + row["n_classes"])
-        for row in rows(old, "SELECT * FROM runs")
-    }
-    assert sum(count is not None for count in counts.values()) == 11
 
 
-def test_curves_have_one_row_for_each_value(upgraded):
-    new, old = upgraded
-    found = [tuple(row.values()) for row in rows(new, "SELECT run_id, epoch, split, name, value FROM curves")]
+def test_curves_have_one_row_for_each_value_and_the_other_tables_keep_every_row(old_and_new):
+    old, new = old_and_new(*["SELECT * FROM curves"] * 2)
     columns = {"learning_rate": ("train", "learning_rate"), "train_loss": ("train", "loss")}
     columns["test_accuracy"] = ("test", "accuracy")
-    expected = [
-        (row["run_id"], row["epoch"], *name, row[column])
-        for row in rows(old, "SELECT * FROM curves")
-        for column, name in columns.items()
-    ]
-    assert len(found) == len(expected) == 3 * 55
-    assert set(found) == set(expected)
+    expected = {(row["run_id"], row["epoch"], *columns[name], row[name]) for row in old for name in columns}
+    assert {(row["run_id"], row["epoch"], row["split"], row["name"], row["value"]) for row in new} == expected
+    assert len(new) == len(expected) == 3 * 55
+    for former, table in (("tensors", "arrays"), ("sweeps", "sweeps"), ("sweep_runs", "sweep_runs")):
+        old, new = old_and_new(*(f"SELECT * FROM {name} ORDER BY 1, 2" for name in (former, table)))
+        assert old and new == old
 
 
-@pytest.mark.parametrize(
-    ("table", "former"), [("arrays", "tensors"), ("sweeps", "sweeps"), ("sweep_runs", "sweep_runs")]
-)
-def test_the_other_tables_keep_every_row(upgraded, table, former):
-    new, old = upgraded
-    kept = rows(old, f"SELECT * FROM {former} ORDER BY 1, 2")
-    assert kept
-    assert rows(new, f"SELECT * FROM {table} ORDER BY 1, 2") == kept
-
-
-def test_its_sweep_goes_on_where_it_stopped(upgraded):
-    results = Results(upgraded[0])
+def test_its_sweep_goes_on_and_new_runs_share_a_row_of_the_leaderboard_with_old_ones(old_db, make_result):
+    results = Results(old_db)
     status = results.sweep_status("moons")
     assert (status.total, status.complete, status.diverged, status.planned) == (18, 11, 3, 4)
     runs = results.find_runs(sweep="moons")
-    assert all(run.config.run_key == run.run_key for run in runs)
-    planned = [run.run_key for run in runs if run.state == "planned"]
-    assert results.pending([run.run_key for run in runs]) == planned
+    assert results.pending([run.run_key for run in runs]) == [run.run_key for run in runs if run.state == "planned"]
     assert {run.versions["idwbench"] for run in runs if run.state != "planned"} == {"0.1.0"}
-
-
-def test_runs_that_are_asked_for_again_are_the_stored_ones(old_db):
-    results = Results(old_db)
     settings = {"power": 2.0, "epsilon": 0.001, "epochs": 5}
-    configs = [run_config(MOONS, method="idw", prototypes=2, seed=seed, **settings) for seed in range(3)]
-    keys = results.register_sweep("moons", "", "", configs)
+    configs = [run_config(MOONS, method="idw", prototypes=2, seed=seed, **settings) for seed in (0, 1, 2, 7)]
+    assert results.pending(results.register_sweep("moons", "", "", configs[:3])) == []
     assert len(results.find_runs()) == 18
-    assert results.pending(keys) == []
-
-
-def test_old_and_new_runs_of_one_setting_share_a_row_of_the_leaderboard(old_db, make_result):
-    results = Results(old_db)
-    config = run_config(MOONS, method="idw", prototypes=2, epochs=5, seed=7)
-    results.finish([make_result(config)])
-    (row,) = rows(old_db, "SELECT n FROM leaderboard WHERE method = 'idw' AND prototypes = 2 AND split = 'test'")
-    assert row["n"] == 4
+    results.finish([make_result(configs[3])])
+    board = "SELECT n FROM leaderboard WHERE method = 'idw' AND prototypes = 2 AND split = 'test'"
+    assert query(old_db, board) == [(4,)]

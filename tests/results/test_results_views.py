@@ -11,9 +11,8 @@ def rows(store, query):
 
 
 def test_the_leaderboard_has_one_row_a_setting_split_and_metric(store, make_config, make_result):
-    test, holdout = [0.95, 0.975, 1.0, 0.925], [0.991, 0.993, 0.99, 0.97]
-    for seed, (a, b) in enumerate(zip(test, holdout, strict=True)):
-        store.finish([make_result(make_config(seed), test=a, holdout=b)])
+    test, holdout = [0.95, 0.975, 1.0, 0.925], [0.9 + seed * 1e-9 for seed in range(4)]  # no spread is lost in rounding
+    store.finish([make_result(make_config(seed), test=test[seed], holdout=holdout[seed]) for seed in range(4)])
     store.finish([make_result(make_config(0, epsilon=0.1), holdout=None)])
     store.plan([make_config(99)])
     board = rows(store, "SELECT * FROM leaderboard ORDER BY epsilon, split")
@@ -26,36 +25,19 @@ def test_the_leaderboard_has_one_row_a_setting_split_and_metric(store, make_conf
     ]
     for row, values in zip(board, (holdout, test), strict=False):
         assert row["mean"] == pytest.approx(statistics.mean(values), rel=1e-14)
-        assert row["std"] == pytest.approx(statistics.stdev(values), rel=1e-12)
+        assert row["std"] == pytest.approx(statistics.stdev(values), rel=1e-6)
     assert {row["n_parameters"] for row in board} == {16 * 4}
     assert (board[3]["mean"], board[3]["std"]) == (0.975, None)
 
 
-def test_the_spread_of_nearly_equal_accuracies_is_not_lost_in_rounding(store, make_config, make_result):
-    values = [0.9 + seed * 1e-9 for seed in range(10)]
-    for seed, value in enumerate(values):
-        store.finish([make_result(make_config(seed), test=value)])
-    (row,) = rows(store, "SELECT std FROM leaderboard WHERE split = 'test'")
-    assert row["std"] == pytest.approx(statistics.stdev(values), rel=1e-6)
-
-
-def test_settings_without_power_and_epsilon_are_grouped_too(store, make_config, make_result):
-    store.finish([make_result(make_config(seed, "fc_relu")) for seed in range(3)])
-    store.finish([make_result(make_config(0, "scaled_dot", scale=scale)) for scale in ("features", "prototypes")])
-    board = rows(store, "SELECT method, n FROM leaderboard WHERE split = 'test' ORDER BY method, parameters")
-    assert board == [
-        {"method": "fc_relu", "n": 3},
-        {"method": "scaled_dot", "n": 1},
-        {"method": "scaled_dot", "n": 1},
-    ]
-
-
-@pytest.mark.parametrize("setting", [{"initialisation": "kmeans"}, {"warmup_epochs": 3}, {"weight_decay": 0.5}])
-def test_settings_without_a_column_of_their_own_are_not_merged(store, make_config, make_result, setting):
-    store.finish([make_result(make_config(seed)) for seed in range(3)])
-    store.finish([make_result(make_config(seed, **setting)) for seed in range(2)])
+def test_only_runs_that_differ_in_the_seed_alone_share_a_row(store, make_config, make_result):
+    """Also where a setting has no column of its own, or a column is NULL."""
+    settings = [{}, {"initialisation": "kmeans"}, {"warmup_epochs": 3}, {"weight_decay": 0.5}, {"method": "fc_relu"}]
+    settings += [{"method": "scaled_dot", "scale": scale} for scale in ("features", "prototypes")]
+    for n, setting in enumerate(settings, start=1):
+        store.finish([make_result(make_config(seed, **setting)) for seed in range(n)])
     board = rows(store, "SELECT n FROM leaderboard WHERE split = 'test' ORDER BY n")
-    assert [row["n"] for row in board] == [2, 3]
+    assert [row["n"] for row in board] == [*range(1, len(settings) + 1)]
 
 
 def test_any_metric_appears_in_the_leaderboard(store, make_config, make_result):
@@ -63,34 +45,27 @@ def test_any_metric_appears_in_the_leaderboard(store, make_config, make_result):
         store.finish([make_result(make_config(seed), metrics={("test", "rmse"): value, ("test", "recall"): 0.5})])
     board = rows(store, "SELECT metric, n, mean FROM leaderboard ORDER BY metric")
     assert board == [{"metric": "recall", "n": 2, "mean": 0.5}, {"metric": "rmse", "n": 2, "mean": 2.0}]
-    assert rows(store, "SELECT test_rmse, test_accuracy FROM runs_wide WHERE seed = 0") == [
-        {"test_rmse": 1.0, "test_accuracy": None}
-    ]
 
 
 def test_diverged_runs_are_counted_apart(store, make_config, make_result, make_diverged):
-    store.finish([make_result(make_config(0)), make_diverged(make_config(1))])
+    store.finish([make_result(make_config(0), holdout=None), make_diverged(make_config(1))])
     store.finish([make_diverged(make_config(0, "inv_dist"))])
     board = rows(store, "SELECT method, split, n, n_diverged, mean, std FROM leaderboard ORDER BY method, split")
     assert [tuple(row.values()) for row in board] == [
-        ("idw", "holdout", 1, 1, 0.995, None),
         ("idw", "test", 1, 1, 0.975, None),
         ("idw", "train", 1, 1, 0.99, None),
         ("inv_dist", None, 0, 1, None, None),
     ]
 
 
-def test_runs_wide_names_the_sweeps_of_each_run(store, make_config):
+def test_runs_wide_names_the_sweeps_and_the_main_metrics_of_each_run(store, make_config, make_result):
     store.register_sweep("b", "", "", [make_config(0), make_config(1)])
     store.register_sweep("a", "", "", [make_config(1)])
     store.plan([make_config(2)])
-    wide = rows(store, "SELECT seed, sweeps, power, state FROM runs_wide ORDER BY seed")
+    store.finish([make_result(make_config(0), train=0.9, test=0.8, holdout=0.7)])
+    wide = rows(store, "SELECT * FROM runs_wide ORDER BY seed")
     assert [row["sweeps"] for row in wide] == ["b", "a, b", None]
     assert [row["power"] for row in wide] == [2.0] * 3
-
-
-def test_runs_wide_has_the_accuracies_of_each_split(store, make_config, make_result):
-    store.finish([make_result(make_config(0), train=0.9, test=0.8, holdout=0.7)])
-    (row,) = rows(store, "SELECT * FROM runs_wide")
-    assert (row["train_accuracy"], row["test_accuracy"], row["holdout_accuracy"]) == (0.9, 0.8, 0.7)
-    assert (row["validation_accuracy"], row["test_rmse"], row["n_parameters"]) == (None, None, 64)
+    trained = wide[0]
+    assert (trained["train_accuracy"], trained["test_accuracy"], trained["holdout_accuracy"]) == (0.9, 0.8, 0.7)
+    assert (trained["validation_accuracy"], trained["test_rmse"], trained["n_parameters"]) == (None, None, 64)
