@@ -69,7 +69,7 @@ ROOMS = [
 # Reports stand on a table of pandas.
 REPORTS = [
     ("idwbench.report.render, idwbench.report.selection", "torch matplotlib alembic sklearn scipy numba safetensors"),
-    ("idwbench.claims.verdicts, idwbench.claims.table", "torch matplotlib alembic sklearn scipy numba safetensors"),
+    ("idwbench.claims.verdicts", "torch matplotlib alembic sklearn scipy numba safetensors"),
 ]
 PROGRAM = """
 import importlib, json, sys

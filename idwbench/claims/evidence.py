@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 
 from idwbench.attention.scores import METHODS
-from idwbench.claims.definitions import Series
+from idwbench.claims.definitions import Series, difference
 from idwbench.errors import ResultsError
 from idwbench.report.labels import count_label
 from idwbench.report.references import REFERENCES
@@ -20,10 +21,7 @@ from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import parse_dataset
 from idwbench.runs.metrics import headline_metric
 
-if TYPE_CHECKING:
-    import pandas
-
-__all__ = ["MNIST", "PAPER_METHODS", "RIVALS", "SPLIT", "TWO_MOONS", "Arrays", "Evidence"]
+__all__ = ["MNIST", "PAPER_METHODS", "RIVALS", "SPLIT", "TWO_MOONS", "Arrays", "Evidence", "Model"]
 
 TWO_MOONS, MNIST = "two_moons", "mnist"
 # The six methods of Table 1, and those but IDW.
@@ -33,11 +31,13 @@ RIVALS = tuple(method for method in PAPER_METHODS if method != "idw")
 SPLIT = {TWO_MOONS: "holdout", MNIST: "test"}
 
 Arrays = Mapping[str, NDArray[np.generic]]
+Model = Mapping[str, Any]  # settings of a model by name
 
 # The paper's tables and figures are by its authors' code, which divides by √prototypes.
 _PAPER_PARAMETERS: dict[str, dict[str, str]] = {"scaled_dot": {"scale": "prototypes"}}
 # A setting that may have any value: of several runs with one seed the one with the largest value counts.
 _FREE = "n_cases"
+_NO_RUNS = pandas.DataFrame(columns=["run_key", "seed", "state"])
 
 
 class Evidence:
@@ -49,97 +49,85 @@ class Evidence:
     """
 
     def __init__(self, results: Results, run_keys: Collection[str] | None = None) -> None:
-        """Read the runs of a database when they are asked for; of the paper's only those in `run_keys`, if given."""
+        """Read the runs of a database when they are asked for; of the paper's data only `run_keys`, if given."""
         self.results = results
-        self._run_keys = None if run_keys is None else set(run_keys)
-        self._tables: dict[str, pandas.DataFrame] = {}
-        self._finished: dict[str, tuple[pandas.DataFrame, dict[str, pandas.DataFrame]]] = {}
-
-    def accuracy(self, dataset: str, **model: Any) -> Series:
-        """Return the accuracy in percent, on new points of Two Moons and on the test images of MNIST."""
-        rows = self._complete(dataset, model)
-        return _series(_name(dataset, model), rows, 100 * _column(rows, SPLIT[dataset], "accuracy"), "accuracy")
+        self._run_keys = run_keys
+        self._by_dataset: dict[str, dict[str, tuple[RunConfig, pandas.DataFrame]]] = {}
 
     def metric(self, dataset: str, name: str, split: str = "train", **model: Any) -> Series:
-        """Return a metric; the name of the series is that of the model."""
-        rows = self._complete(dataset, model)
-        return _series(_name(dataset, model), rows, _column(rows, split, name), name)
+        """Return a metric of one of the paper's models, whose name is that of the series.
+
+        The accuracy is in percent, on new points of Two Moons and on the test images of MNIST.
+        """
+        rows = self.finished(dataset, **model)
+        numbers = 100 * _column(rows, SPLIT[dataset], name) if name == "accuracy" else _column(rows, split, name)
+        return _series(_name(dataset, model), rows, numbers, name)
+
+    def less(self, label: str, dataset: str, name: str, first: Model, second: Model) -> Series:
+        """Return the `metric` of a model less that of another; the name of the series is `label`."""
+        return difference(label, self.metric(dataset, name, **first), self.metric(dataset, name, **second))
 
     def from_arrays(self, dataset: str, what: str, function: Callable[[Arrays], float | None], **model: Any) -> Series:
         """Return a quantity that is computed from the arrays of each run; None where they do not have it."""
-        rows = self._complete(dataset, model)
+        rows = self.finished(dataset, **model)
+        rows = rows[rows.state == "complete"]
         return _series(_name(dataset, model), rows, (function(self._arrays(key)) for key in rows.run_key), what)
 
     def finished(self, dataset: str, **model: Any) -> pandas.DataFrame:
         """Return the complete and diverged runs of a model by seed, one for each."""
-        wanted = _identity(run_config(dataset, **{**_PAPER_PARAMETERS.get(model["method"], {}), **model}))
-        if dataset not in self._finished:
-            rows = self._select(dataset, lambda config: True)
-            if self._run_keys is not None:
-                rows = rows[rows.run_key.isin(self._run_keys)]
-            rows = rows.assign(free=[getattr(config.model, _FREE, 0) for config in rows.config])
-            rows = rows.sort_values(["seed", "free", "run_key"])
-            identities = {one.setting: _identity(one.config) for one in _settings(rows).itertuples()}
-            groups = rows.groupby(rows.setting.map(identities).astype(str), sort=False)
-            self._finished[dataset] = (
-                rows.iloc[:0],
-                {identity: group.drop_duplicates("seed", keep="last") for identity, group in groups},
-            )
-        none, by_model = self._finished[dataset]
-        return by_model.get(wanted, none)
+        config = run_config(dataset, **{**_PAPER_PARAMETERS.get(model["method"], {}), **model})
+        return self._settings(dataset).get(_identity(config), (config, _NO_RUNS))[1]
 
-    def best_metric(self, name: str, dataset: str, metric: str, split: str = "test", **settings: Any) -> Series:
-        """Return a metric of the runs that are `best` by validation; the name of the series is `name`."""
-        rows = self.best(dataset, **settings)
-        return _series(name, rows, _column(rows, split, metric))
-
-    def best(self, dataset: str, *, epochs: int | None = None, **model: Any) -> pandas.DataFrame:
-        """Return the complete runs of the settings that are best by validation, one for each seed.
+    def best_metric(
+        self, name: str, dataset: str, metric: str, split: str = "test", *, epochs: int | None = None, **model: Any
+    ) -> Series:
+        """Return a metric of the settings that are best by validation; the name of the series is `name`.
 
         `model` are settings that the model must have, and `epochs` those of its protocol. Of those that they leave
         open, and of the data, the combination with the most complete runs counts, of several that with the best mean
         validation metric.
         """
-        rows = self.complete(dataset, lambda config: epochs in (None, config.protocol.epochs), **model)
-        metric = headline_metric(parse_dataset(dataset).task)
-        sign = 1 if metric.higher_is_better else -1
+        headline = headline_metric(parse_dataset(dataset).task)
+        sign = 1 if headline.higher_is_better else -1
 
-        def rank(group: pandas.DataFrame) -> tuple[int, float]:
-            mean = sign * float(_column(group, "validation", metric.name).mean(skipna=False))
-            return len(group), mean if math.isfinite(mean) else -math.inf
+        def rank(rows: pandas.DataFrame) -> tuple[int, float]:
+            mean = sign * float(_column(rows, "validation", headline.name).mean(skipna=False))
+            return len(rows), mean if math.isfinite(mean) else -math.inf
 
-        return max((group for _, group in rows.groupby("setting", sort=False)), key=rank, default=rows)
+        wanted = self.complete(dataset, lambda config: epochs in (None, config.protocol.epochs), **model)
+        rows = max(wanted, key=rank, default=_NO_RUNS)
+        return _series(name, rows, _column(rows, split, metric))
 
     def complete(
         self, dataset: str, is_wanted: Callable[[RunConfig], bool] = lambda config: True, **model: Any
-    ) -> pandas.DataFrame:
-        """Return the complete runs of models that have these settings and parameters."""
+    ) -> list[pandas.DataFrame]:
+        """Return the complete runs of each setting whose model has these settings and parameters."""
 
         def has_settings(config: RunConfig) -> bool:
             has = config.model
             return all(getattr(has, name, has.parameters.get(name)) == value for name, value in model.items())
 
-        rows = self._select(dataset, lambda config: has_settings(config) and is_wanted(config))
-        return rows[rows.state == "complete"]
+        settings = self._settings(dataset).values()
+        chosen = [rows for config, rows in settings if has_settings(config) and is_wanted(config)]
+        return [rows[rows.state == "complete"] for rows in chosen if "complete" in rows.state.values]
 
-    def training_inputs(self, dataset: str) -> NDArray[np.float64]:
-        """Return the scaled training inputs of the default data set (n, features)."""
-        from idwbench.data.loading import load_dataset
-
-        return load_dataset(parse_dataset(dataset)).train.inputs.astype(np.float64)
-
-    def _select(self, dataset: str, is_wanted: Callable[[RunConfig], bool]) -> pandas.DataFrame:
-        """Return the complete and diverged runs with wanted settings."""
-        if dataset not in self._tables:
-            self._tables[dataset] = self.results.run_table(dataset=dataset)
-        table = self._tables[dataset]
-        settings = _settings(table)
-        wanted = settings.setting[[*map(is_wanted, settings.config)]]
-        return table[table.setting.isin(wanted) & table.state.isin(RESULT_STATES)]
-
-    def _complete(self, dataset: str, model: Mapping[str, Any]) -> pandas.DataFrame:
-        rows = self.finished(dataset, **model)
-        return rows[rows.state == "complete"]
+    def _settings(self, dataset: str) -> dict[str, tuple[RunConfig, pandas.DataFrame]]:
+        """Return each setting with its complete and diverged runs, one for each seed, by its identity."""
+        if dataset not in self._by_dataset:
+            table = self.results.run_table(dataset=dataset, facts=())
+            table = table[table.state.isin(RESULT_STATES)]
+            if self._run_keys is not None and dataset in SPLIT:
+                table = table[table.run_key.isin(self._run_keys)]
+            first = table.drop_duplicates("setting").set_index("setting").config
+            table = table.assign(
+                identity=table.setting.map({setting: _identity(config) for setting, config in first.items()}),
+                free=table.setting.map({setting: getattr(one.model, _FREE, 0) for setting, one in first.items()}),
+            )
+            by_seed = table.sort_values(["seed", "free", "run_key"])
+            groups = dict(iter(by_seed.drop_duplicates(["identity", "seed"], keep="last").groupby("identity")))
+            ordered = ((identity, groups[identity]) for identity in table.identity.unique())
+            self._by_dataset[dataset] = {identity: (rows.config.iloc[0], rows) for identity, rows in ordered}
+        return self._by_dataset[dataset]
 
     def _arrays(self, run_key: str) -> Arrays:
         """Return the arrays of a run; nothing if they cannot be read."""
@@ -153,26 +141,22 @@ def _identity(config: RunConfig) -> str:
     return "\n".join((config.dataset.identity(), config.model.identity(_FREE), config.protocol.identity()))
 
 
-def _settings(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the first run of each setting, with the columns that describe the setting."""
-    return rows[["setting", "config"]].drop_duplicates("setting")
-
-
 def _column(rows: pandas.DataFrame, split: str, metric: str) -> pandas.Series[float]:
     """Return a metric of runs, NaN where they lack it."""
     return rows.get((split, metric), math.nan * rows.seed)
 
 
 def _series(name: str, rows: pandas.DataFrame, numbers: Iterable[float | None], what: str = "") -> Series:
-    """Return the finite numbers of runs by seed, and how many of the runs lack `what`."""
-    pairs = zip(rows.seed.tolist(), numbers, strict=True)
-    values = {seed: float(value) for seed, value in pairs if value is not None and math.isfinite(value)}
-    without = len(rows) - len(values)
+    """Return the finite numbers of complete runs by seed, and how many of the runs lack `what`."""
+    seeds = zip(rows.seed.tolist(), rows.state.tolist(), numbers, strict=True)
+    numbers_by_seed = {seed: number for seed, state, number in seeds if state == "complete"}
+    values = {seed: float(one) for seed, one in numbers_by_seed.items() if one is not None and math.isfinite(one)}
+    without = len(numbers_by_seed) - len(values)
     lack = f"{count_label(without, 'run')} without {what.replace('_', ' ')}" if what and without else ""
     return Series(name, values, lack)
 
 
-def _name(dataset: str, model: Mapping[str, Any]) -> str:
+def _name(dataset: str, model: Model) -> str:
     """Return ``idw, 16 prototypes, p=1``."""
     method = METHODS.get(model["method"])
     numbers = {name: float(value) for name, value in model.items() if name in ("power", "epsilon")}

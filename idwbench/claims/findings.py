@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,9 +16,7 @@ __all__ = [
     "Finding",
     "Outcome",
     "SeedTest",
-    "at_least",
-    "at_most",
-    "best_p_value",
+    "bounded",
     "compare",
     "computed",
     "correct",
@@ -26,6 +24,7 @@ __all__ = [
     "interval_label",
     "mean_label",
     "number_label",
+    "remark",
 ]
 
 Outcome = Literal["supported", "not supported", "not enough runs"]
@@ -90,51 +89,45 @@ def compare(
             the bounds hold in each of at least 5 seeds (a sign test with p = 2⁻ⁿ, not corrected).
     """
     values = np.array([*series.values.values()])
-    margins = [values - above] if above is not None else []
-    margins += [below - values] if below is not None else []
+    sides = [(sign, number) for sign, number in ((1, above), (-1, below)) if number is not None]
+    bound = " and ".join(f"{'>' if sign > 0 else '<'} {number:g}" for sign, number in sides)
+    margins = [sign * (values - number) for sign, number in sides]
     estimate = mean_interval(series.values)
-    interval = None if estimate is None else (estimate.low, estimate.high)
-    bound = " and ".join(f"{sign} {number:g}" for sign, number in ((">", above), ("<", below)) if number is not None)
     mean = sum(series.values.values()) / len(values) if len(values) else None
-    finding = Finding(series.name, test, len(values), mean, interval, unit, bound, "not enough runs")
-    if interval is not None:
-        distances = [interval[0] - above] if above is not None else []
-        distances += [below - interval[1]] if below is not None else []
-        finding = replace(finding, clearance=min(distances) / max(interval[1] - interval[0], 1e-12))
+    interval = clearance = None
+    if estimate is not None:
+        interval = (estimate.low, estimate.high)
+        distances = [sign * ((estimate.low if sign > 0 else estimate.high) - number) for sign, number in sides]
+        clearance = min(distances) / max(estimate.high - estimate.low, 1e-12)
+    facts = (series.name, test, len(values), mean, interval, unit, bound)
+    finding = Finding(*facts, "not supported", clearance=clearance)
     if finding.n < _MIN_PAIRS[test]:
-        return replace(finding, missing=series.missing(_MIN_PAIRS[test]))
+        return replace(finding, outcome="not enough runs", missing=series.missing(_MIN_PAIRS[test]))
     if test == "wilcoxon":
         p_value = signed_rank_p_value(margins[0].tolist(), _TIE, "greater")
-        return replace(finding, outcome="not supported", reason=_doubt(finding, above, below), p_value=p_value)
+        return replace(finding, reason=_doubt(finding, *sides[0]), p_value=p_value)
     n_agree = int((np.min(margins, axis=0) > 0).sum())
     if n_agree == finding.n:
         return replace(finding, outcome="supported")
     claimed = f"{finding.label}: {number_label(mean, unit)}, claimed {bound}"
-    return replace(finding, outcome="not supported", reason=f"{claimed}: so in {n_agree} of {finding.n} seeds")
+    return replace(finding, reason=f"{claimed}: so in {n_agree} of {finding.n} seeds")
 
 
-def _doubt(finding: Finding, above: float | None, below: float | None) -> str:
+def _doubt(finding: Finding, sign: int, bound: float) -> str:
     """Return the reason that holds if the test is not significant."""
     assert finding.interval is not None  # by the number of seeds
-    low, high = finding.interval
     mean = f"{finding.label}: {number_label(finding.effect, finding.unit)}"
-    if (above is not None and high < above) or (below is not None and low > below):
+    if all(sign * end < sign * bound for end in finding.interval):
         return f"{mean} {interval_label(finding.interval, finding.unit)}, claimed {finding.bound}: the opposite"
-    bound = above if above is not None else below
     limit = number_label(bound, finding.unit).removeprefix("+") if bound else "0"
     return f"{mean}, not distinguishable from {limit}"
 
 
-def at_most(label: str, numbers: Iterable[float], bound: float) -> Finding:
-    """Return whether all numbers are at most `bound`."""
+def bounded(label: str, numbers: Iterable[float], sign: str, bound: float) -> Finding:
+    """Return whether all numbers are at most (``≤``) or at least (``≥``) `bound`."""
     points = np.fromiter(numbers, np.float64)
-    return computed(label, float(points.max()), f"≤ {bound:g}", int((points <= bound).sum()), len(points))
-
-
-def at_least(label: str, numbers: Iterable[float], bound: float) -> Finding:
-    """Return whether all numbers are at least `bound`."""
-    points = np.fromiter(numbers, np.float64)
-    return computed(label, float(points.min()), f"≥ {bound:g}", int((points >= bound).sum()), len(points))
+    extreme, passes = (points.max(), points <= bound) if sign == "≤" else (points.min(), points >= bound)
+    return computed(label, float(extreme), f"{sign} {bound:g}", int(passes.sum()), len(points))
 
 
 def computed(label: str, extreme: float, bound: str, passed: int, n: int, missing: tuple[str, ...] = ()) -> Finding:
@@ -161,7 +154,8 @@ def correct(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Return the findings of all claims with Holm's correction of their p-values, and the outcomes that follow.
 
     A comparison is supported if its adjusted p-value is at most 0.05. If not, it is not supported, unless so few seeds
-    could not have given such a p-value whatever their values: then there are not enough runs.
+    could not have given such a p-value whatever their values: then there are not enough runs. The smallest one-sided
+    p-value of n pairs is 2⁻ⁿ, that of positive differences.
     """
     tested = [(place, finding.p_value) for place, finding in enumerate(findings) if finding.p_value is not None]
     p_values = [p_value for _, p_value in tested]
@@ -170,17 +164,12 @@ def correct(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         finding = replace(findings[place], adjusted_p_value=adjusted)
         if adjusted <= ALPHA:
             result[place] = replace(finding, outcome="supported", reason="")
-        elif holm([*p_values[:number], best_p_value(finding.n), *p_values[number + 1 :]])[number] > ALPHA:
+        elif holm([*p_values[:number], 0.5**finding.n, *p_values[number + 1 :]])[number] > ALPHA:
             missing = f"{finding.label}: {finding.n} seeds cannot be significant among {len(tested)} comparisons"
             result[place] = replace(finding, outcome="not enough runs", reason="", missing=(missing,))
         else:
             result[place] = replace(finding, reason=f"{finding.reason} (n = {finding.n}, p = {adjusted:.2g})")
     return tuple(result)
-
-
-def best_p_value(n: int) -> float:
-    """Return 2⁻ⁿ, the smallest one-sided p-value of a signed-rank test of n pairs: that of positive differences."""
-    return 0.5**n
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
@@ -207,9 +196,19 @@ def interval_label(interval: tuple[float, float] | None, unit: str = "") -> str:
     return "" if interval is None else f"[{', '.join(_plain(end, unit).removeprefix('+') for end in interval)}]"
 
 
-def mean_label(values: Collection[float], *, sign: bool = False) -> str:
+def mean_label(series: Series, *, sign: bool = False) -> str:
     """Return the mean with three significant digits, with `sign` as a difference."""
-    return ("+" if sign and sum(values) > 0 else "") + _plain(sum(values) / len(values), "")
+    mean = sum(series.values.values()) / len(series.values)
+    return ("+" if sign and mean > 0 else "") + _plain(mean, "")
+
+
+def remark(
+    title: str, template: str, series: Mapping[str, Series], separator: str = ", ", *, sign: bool = False
+) -> list[str]:
+    """Return one text with the means of the series that have values, each with its name in `template`, or none."""
+    means = {name: mean_label(one, sign=sign) for name, one in series.items() if one.values}
+    shown = separator.join(template.format(name=name, mean=mean) for name, mean in means.items())
+    return [f"{title}: {shown}."] if shown else []
 
 
 def _plain(number: float, unit: str) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from idwbench.claims.definitions import claim
 from idwbench.claims.evidence import Evidence
-from idwbench.claims.findings import Finding, at_least, at_most, number_label
+from idwbench.claims.findings import Finding, bounded, number_label
 
 __all__: list[str] = []
 
@@ -25,7 +25,8 @@ VANISHED = 0.1
 NEAR, FAR = 1e-9, 5.0
 _POWERS = (0.5, 1.0, 2.0, 3.0, 8.0)
 _EPSILONS = (1e-6, 1e-3, 0.1, 1.0)
-_DISTANCE_METHODS = ("neg_dist", "gaussian", "inv_dist", "idw")
+_WITH_POWER = ("inv_dist", "idw")
+_DISTANCE_METHODS = ("neg_dist", "gaussian", *_WITH_POWER)
 
 
 @claim(6, "Eq. 3 and 4")
@@ -44,7 +45,7 @@ def shepard_identity(evidence: Evidence) -> list[Finding]:
             found = _weights("idw", inputs, keys, power=power, epsilon=epsilon)
             yield from np.abs(found / expected - 1).ravel()
 
-    return [at_most("relative deviation of the weights", deviations(), TOLERANCE)]
+    return [bounded("relative deviation of the weights", deviations(), "≤", TOLERANCE)]
 
 
 @claim(7, "text")
@@ -66,16 +67,12 @@ def nearest_key_limit(evidence: Evidence) -> list[Finding | str]:
     scale = _distances(inputs, keys)
     far, near = 2 / scale.min(), 0.5 / scale.max()
     beyond = _weights("idw", far * inputs, far * keys, power=1e5, epsilon=1e-3)[rows, nearest]
-    within = _weights("idw", near * inputs, near * keys, power=1e5, epsilon=1e-3)
+    equal = np.abs(_weights("idw", near * inputs, near * keys, power=1e5, epsilon=1e-3) - 1 / len(keys))
     return [
-        at_least("the largest weight is that of the nearest key", np.concatenate(limits), 1),
-        at_least("its weight at ε = 0, p = 1e5", without_epsilon, 1 - 1e-6),
-        at_least("its weight at ε = 0.001, p = 1e5 and all d > 1", beyond, 1 - 1e-6),
-        at_most(
-            "weights less 1/prototypes at ε = 0.001, p = 1e5 and all d < 1",
-            np.abs(within - 1 / len(keys)).ravel(),
-            TOLERANCE,
-        ),
+        bounded("the largest weight is that of the nearest key", np.concatenate(limits), "≥", 1),
+        bounded("its weight at ε = 0, p = 1e5", without_epsilon, "≥", 1 - 1e-6),
+        bounded("its weight at ε = 0.001, p = 1e5 and all d > 1", beyond, "≥", 1 - 1e-6),
+        bounded("weights less 1/prototypes at ε = 0.001, p = 1e5 and all d < 1", equal.ravel(), "≤", TOLERANCE),
         "Only in this order: ε → 0, then p → ∞. At a fixed ε all keys with d < 1 get equal weights as p → ∞, and the "
         "nearest key has weight 1 only if all d > 1.",
     ]
@@ -91,8 +88,9 @@ def student_t_kernel(evidence: Evidence) -> list[Finding]:
     from scipy.stats import t
 
     distances = np.concatenate([[0.0], np.geomspace(1e-6, 1e3, 200)])
-    found = np.exp(_score("idw", distances, power=2.0, epsilon=1.0))
-    return [at_most("relative deviation of the kernel", np.abs(found / (np.pi * t.pdf(distances, 1)) - 1), TOLERANCE)]
+    kernel, _ = _scores("idw", distances, power=2.0, epsilon=1.0)
+    deviations = np.abs(np.exp(kernel) / (np.pi * t.pdf(distances, 1)) - 1)
+    return [bounded("relative deviation of the kernel", deviations, "≤", TOLERANCE)]
 
 
 @claim(9, "Figure 1")
@@ -104,14 +102,11 @@ def weights_of_two_keys(evidence: Evidence) -> list[Finding]:
     """
     checks = []
     for method in reversed(_DISTANCE_METHODS):
-        powers = (1.0, 2.0) if method in ("inv_dist", "idw") else (2.0,)
-        at_one, at_zero = (
-            np.array([_weight_beside_one(method, distance, power) for power in powers]) for distance in (1.0, NEAR)
-        )
-        name = f"{method}: weight as d → 0"
-        reaches = method in ("inv_dist", "idw")
-        checks.append(at_least(name, at_zero, NEAR_ONE) if reaches else at_most(name, at_zero, NEAR_ONE))
-        checks.append(at_most(f"{method}: |weight − 0.5| at d = 1", np.abs(at_one - 0.5), TOLERANCE))
+        powers = (1.0, 2.0) if method in _WITH_POWER else (2.0,)
+        at_one, at_zero = ([_beside_one(method, distance, power) for power in powers] for distance in (1.0, NEAR))
+        reached = "≥" if method in _WITH_POWER else "≤"
+        checks.append(bounded(f"{method}: weight as d → 0", at_zero, reached, NEAR_ONE))
+        checks.append(bounded(f"{method}: |weight − 0.5| at d = 1", np.abs(np.array(at_one) - 0.5), "≤", TOLERANCE))
     return checks
 
 
@@ -122,20 +117,17 @@ def gradients(evidence: Evidence) -> list[Finding | str]:
     |∂score/∂d| with p = 2 and ε = 0.001 at d → 0 ({NEAR:g}) and d = {FAR:g}: at least {VANISHED:g} for idw at both,
     and below for each other score of distances at one of them.
     """
-    near, far = (
-        {method: abs(_gradient(method, distance, 2.0)) for method in _DISTANCE_METHODS} for distance in (NEAR, FAR)
-    )
+    distances = np.array([NEAR, FAR])
+    slopes = {method: np.abs(_scores(method, distances, 2.0)[1]) for method in _DISTANCE_METHODS}
     checks: list[Finding | str] = [
-        at_least("idw, p = 2: gradient as d → 0", [near["idw"]], VANISHED),
-        at_least("idw, p = 2: gradient at d = 5", [far["idw"]], VANISHED),
+        bounded("idw, p = 2: gradient as d → 0", slopes["idw"][:1], "≥", VANISHED),
+        bounded("idw, p = 2: gradient at d = 5", slopes["idw"][1:], "≥", VANISHED),
     ]
     for method in _DISTANCE_METHODS[:-1]:
-        worst = min(near[method], far[method])
-        checks.append(at_most(f"{method}, p = 2: smaller gradient of d → 0 and d = 5", [worst], VANISHED))
-    idw, inverse = (
-        " and ".join(number_label(abs(_gradient(method, distance, 1.0))) for distance in (NEAR, FAR))
-        for method in ("idw", "inv_dist")
-    )
+        name = f"{method}, p = 2: smaller gradient of d → 0 and d = 5"
+        checks.append(bounded(name, [slopes[method].min()], "≤", VANISHED))
+    with_one = (np.abs(_scores(method, distances, 1.0)[1]) for method in ("idw", "inv_dist"))
+    idw, inverse = (" and ".join(map(number_label, numbers.tolist())) for numbers in with_one)
     at_one = f"At p = 1 it is 1/(ε + d): {idw} at d → 0 and d = 5, that of inv_dist {inverse}."
     return [*checks, f"At p = 2 idw's is 2d/(ε + d²), 0 at d = 0. {at_one}"]
 
@@ -152,7 +144,7 @@ def squared_distance_expansion(evidence: Evidence) -> list[Finding | str]:
     products = inputs @ keys.T
     largest = np.abs(norms - 2 * products - exact).max()
     return [
-        at_most("deviation of the printed formula", np.abs(norms - products - exact).ravel(), TOLERANCE),
+        bounded("deviation of the printed formula", np.abs(norms - products - exact).ravel(), "≤", TOLERANCE),
         f"A misprint: with −2qᵀk the largest deviation is {largest:.1e}.",
     ]
 
@@ -180,31 +172,23 @@ def _weights(method: str, inputs: Float, keys: Float, **parameters: float) -> Fl
     return np.asarray(attention_weights(get_method(method), found).numpy())
 
 
-def _score(method: str, distances: Float, **parameters: float) -> Float:
-    """Return the package's scores of keys at these distances."""
+def _scores(method: str, distances: Float, power: float, epsilon: float = 1e-3) -> tuple[Float, Float]:
+    """Return the package's scores of keys at these distances, and their derivatives by autograd."""
     import torch
 
     from idwbench.attention.forward import scores
 
-    keys = torch.from_numpy(np.asarray(distances, np.float64)[:, None])
-    return np.asarray(scores(torch.zeros(1, 1, dtype=torch.float64), keys, method, **parameters).numpy()[0])
+    keys = torch.from_numpy(distances[:, None]).requires_grad_()
+    found = scores(torch.zeros(1, 1, dtype=torch.float64), keys, method, **_parameters(method, power, epsilon))[0]
+    (slopes,) = torch.autograd.grad(found.sum(), keys)
+    return found.detach().numpy(), slopes[:, 0].numpy()
 
 
-def _weight_beside_one(method: str, distance: float, power: float) -> float:
+def _beside_one(method: str, distance: float, power: float) -> float:
+    """Return the weight of a key at a distance beside one at distance 1."""
     keys = np.array([[distance], [-1.0]])
-    return float(_weights(method, np.zeros((1, 1)), keys, **_power(method, power))[0, 0])
+    return float(_weights(method, np.zeros((1, 1)), keys, **_parameters(method, power))[0, 0])
 
 
-def _gradient(method: str, distance: float, power: float) -> float:
-    """Return ∂score/∂d by automatic differentiation."""
-    import torch
-
-    from idwbench.attention.forward import scores
-
-    place = torch.tensor([[distance]], dtype=torch.float64, requires_grad=True)
-    score = scores(torch.zeros(1, 1, dtype=torch.float64), place, method, **_power(method, power)).sum()
-    return float(torch.autograd.grad(score, place)[0])
-
-
-def _power(method: str, power: float) -> dict[str, float]:
-    return {"power": power, "epsilon": 1e-3} if method in ("inv_dist", "idw") else {}
+def _parameters(method: str, power: float, epsilon: float = 1e-3) -> dict[str, float]:
+    return {"power": power, "epsilon": epsilon} if method in _WITH_POWER else {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from idwbench.claims.definitions import Series, claim, combine, difference
 from idwbench.claims.evidence import TWO_MOONS, Evidence
-from idwbench.claims.findings import Finding, compare, mean_label
+from idwbench.claims.findings import Finding, compare, remark
 
 __all__ = ["EPSILONS", "KEPT", "POWERS", "rank_correlation"]
 
@@ -57,19 +57,17 @@ def small_epsilon_is_unstable(evidence: Evidence) -> list[Finding | str]:
     |accuracy − median over seeds| on 4,000 new points, with 16 prototypes and p = 2: at ε = 0 and ε = 1e-6 above that
     at 0.001; a diverged run counts with the accuracy of guessing.
     """
-    usual = _spread(evidence, _EPSILON)
+    spreads = {epsilon: _spread(evidence, epsilon) for epsilon in (*_SMALL_EPSILONS, *EPSILONS)}
     findings: list[Finding | str] = []
     for epsilon in _SMALL_EPSILONS:
-        more = difference(f"spread: ε={epsilon:g} − ε={_EPSILON:g}", _spread(evidence, epsilon), usual)
+        more = difference(f"spread: ε={epsilon:g} − ε={_EPSILON:g}", spreads[epsilon], spreads[_EPSILON])
         findings.append(compare(more, above=0.0, unit="points"))
-    counts = []
-    for epsilon in (*_SMALL_EPSILONS, *EPSILONS):
-        states, spread = evidence.finished(TWO_MOONS, **_cell(_POWER, epsilon)).state, _spread(evidence, epsilon)
-        if spread.values:
-            diverged = f"({(states == 'diverged').sum()} of {len(states)})"
-            counts.append(f"{mean_label(spread.values.values())} at ε = {epsilon:g} {diverged}")
-    text = "Mean |accuracy − median| over seeds in points, and diverged runs, at p = 2"
-    return [*findings, f"{text}: {', '.join(counts)}."] if counts else findings
+    counts = {}
+    for epsilon, spread in spreads.items():
+        states = evidence.finished(TWO_MOONS, **_cell(_POWER, epsilon)).state
+        counts[f"{epsilon:g} ({(states == 'diverged').sum()} of {len(states)})"] = spread
+    title = "Mean |accuracy − median| over seeds in points, and diverged runs, at p = 2"
+    return findings + remark(title, "{mean} at ε = {name}", counts)
 
 
 @claim(24, "text", "paper_power_epsilon")
@@ -82,8 +80,7 @@ def interpretability_costs_accuracy(evidence: Evidence) -> list[Finding | str]:
     found: list[Finding | str] = [compare(_correlation(evidence, "all p and ε", EPSILONS), above=0.0)]
     for epsilon in EPSILONS:
         series = _correlation(evidence, f"ε={epsilon:g}", (epsilon,))
-        if series.values:
-            found.append(f"Over p at ε = {epsilon:g}: ρ = {mean_label(series.values.values())}.")
+        found += remark(f"Over p at ε = {epsilon:g}", "ρ = {mean}", {"": series})
     return found
 
 
@@ -100,36 +97,29 @@ def _cell(power: float, epsilon: float) -> dict[str, Any]:
     return {"method": "idw", "prototypes": 16, "power": power, "epsilon": epsilon}
 
 
-def _measured(evidence: Evidence, name: str, power: float, epsilon: float) -> Series:
-    """Return accuracy or coverage."""
-    cell = _cell(power, epsilon)
-    return evidence.accuracy(TWO_MOONS, **cell) if name == "accuracy" else evidence.metric(TWO_MOONS, name, **cell)
-
-
 def _change(evidence: Evidence, name: str, power: float, epsilon: float = _EPSILON) -> Series:
     """Return the difference of accuracy or coverage from that at p = 2."""
-    pair = (_measured(evidence, name, p, epsilon) for p in (power, _POWER))
-    return difference(f"{name}: p={power:g} − p={_POWER:g}, ε={epsilon:g}", *pair)
+    label = f"{name}: p={power:g} − p={_POWER:g}, ε={epsilon:g}"
+    return evidence.less(label, TWO_MOONS, name, _cell(power, epsilon), _cell(_POWER, epsilon))
 
 
 def _at_other_epsilons(evidence: Evidence, name: str, power: float) -> list[str]:
-    changes = [(epsilon, _change(evidence, name, power, epsilon).values.values()) for epsilon in EPSILONS[1:]]
-    shown = [f"{mean_label(values, sign=True)} at ε = {epsilon:g}" for epsilon, values in changes if values]
-    return [f"{name.capitalize()}: p={power:g} − p={_POWER:g}: {', '.join(shown)}."] if shown else []
+    changes = {f"{other:g}": _change(evidence, name, power, other) for other in EPSILONS[1:]}
+    return remark(f"{name.capitalize()}: p={power:g} − p={_POWER:g}", "{mean} at ε = {name}", changes, sign=True)
 
 
 def _spread(evidence: Evidence, epsilon: float) -> Series:
     """Return |accuracy − median over seeds|; a diverged run counts with the accuracy of guessing."""
     cell = _cell(_POWER, epsilon)
-    complete, rows = evidence.accuracy(TWO_MOONS, **cell), evidence.finished(TWO_MOONS, **cell)
+    complete, rows = evidence.metric(TWO_MOONS, "accuracy", **cell), evidence.finished(TWO_MOONS, **cell)
     values = {**complete.values, **dict.fromkeys(rows.seed[rows.state == "diverged"].tolist(), _GUESSING)}
     middle = median(values.values()) if values else 0.0
     return Series(complete.name, {seed: abs(value - middle) for seed, value in values.items()}, complete.lack)
 
 
 def _correlation(evidence: Evidence, label: str, epsilons: Sequence[float]) -> Series:
-    cells = [*product(POWERS, epsilons)]
-    parts = [_measured(evidence, name, *cell) for name in ("coverage", "accuracy") for cell in cells]
+    cells = [_cell(power, epsilon) for power, epsilon in product(POWERS, epsilons)]
+    parts = [evidence.metric(TWO_MOONS, name, **cell) for name in ("coverage", "accuracy") for cell in cells]
     return combine(
         f"rank correlation of coverage and accuracy, {label}",
         lambda *values: rank_correlation(values[: len(cells)], values[len(cells) :]),

@@ -20,9 +20,15 @@ __all__: list[str] = []
 _POINTS, _BITS, _FACTOR = 1.0, 0.05, 2.0
 _AGREEMENT, _CHANGED = 90.0, 0.1
 _CHOSEN = "each at its best learning rate by validation"
-_IDW: dict[str, Any] = {"attention": "idw", "attention_power": 2.0, "attention_epsilon": 1e-3}
-_DOT = {"attention": "scaled_dot"}
-_TEXT_IDW, _TEXT_DOT = {"method": "idw", "power": 2.0, "epsilon": 1e-3}, {"method": "scaled_dot"}
+_VIT: dict[str, Any] = {"kind": "network", "encoder": "vit_tiny", "depth": 2, "head": "linear"}
+_VITS: dict[str, dict[str, Any]] = {
+    "idw": {**_VIT, "attention": "idw", "attention_power": 2.0, "attention_epsilon": 1e-3},
+    "scaled_dot": {**_VIT, "attention": "scaled_dot"},
+}
+_LANGUAGE_MODELS: dict[str, dict[str, Any]] = {
+    "idw": {"kind": "transformer_lm", "method": "idw", "power": 2.0, "epsilon": 1e-3},
+    "scaled_dot": {"kind": "transformer_lm", "method": "scaled_dot"},
+}
 _DEPTHS = {"mlp": 2, "conv": 3}
 _DIMENSIONS = (16, 64)
 # Those of the sweeps network_digits and language_model.
@@ -39,8 +45,8 @@ def attention_keeps_accuracy(evidence: Evidence) -> list[Finding]:
 
     Test accuracy on digits with equal parameters, {_CHOSEN}: idw less than {_POINTS:g} point below scaled_dot.
     """
-    idw, dot = (_vit(evidence, name, "accuracy", **model) for name, model in (("idw", _IDW), ("scaled_dot", _DOT)))
-    return [compare(_points("idw − scaled_dot, ViT on digits", idw, dot), above=-_POINTS, unit="points")]
+    idw, dot = (evidence.best_metric(name, "digits", "accuracy", **model) for name, model in _VITS.items())
+    return [_keeps_accuracy("idw − scaled_dot, ViT on digits", idw, dot)]
 
 
 @claim(26, "open: depth", "language_model")
@@ -50,10 +56,8 @@ def language_model_keeps_bits(evidence: Evidence) -> list[Finding]:
     Bits per character of Aesop's fables, equal parameters, in every seed, {_CHOSEN}: idw less than {_BITS:g} above
     scaled_dot.
     """
-    idw, dot = (
-        _language_model(evidence, name, "bits_per_character", depth=2, **model)
-        for name, model in (("idw", _TEXT_IDW), ("scaled_dot", _TEXT_DOT))
-    )
+    models = _LANGUAGE_MODELS.items()
+    idw, dot = (evidence.best_metric(name, "aesop", "bits_per_character", depth=2, **model) for name, model in models)
     return [compare(difference("idw − scaled_dot, Aesop", idw, dot), below=_BITS, unit="bits", test="every seed")]
 
 
@@ -65,11 +69,10 @@ def prototype_head_keeps_accuracy(evidence: Evidence) -> list[Finding]:
     """
     findings = []
     for encoder, depth in _DEPTHS.items():
-        idw, linear = (
-            _network(evidence, f"{head} head", "accuracy", encoder=encoder, depth=depth, head=head)
-            for head in ("idw", "linear")
-        )
-        findings.append(compare(_points(f"idw − linear head, {encoder}", idw, linear), above=-_POINTS, unit="points"))
+        model: dict[str, Any] = {"kind": "network", "encoder": encoder, "depth": depth}
+        heads = [{**model, "head": head} for head in ("idw", "linear")]
+        pair = (evidence.best_metric(f"{one['head']} head", "digits", "accuracy", **one) for one in heads)
+        findings.append(_keeps_accuracy(f"idw − linear head, {encoder}", *pair))
     return findings
 
 
@@ -101,8 +104,8 @@ def head_keys_cover_features(evidence: Evidence) -> list[Finding]:
     """
     findings = []
     for encoder in _DEPTHS:
-        idw, dot = (_head(evidence, encoder, "relative_coverage", head) for head in ("idw", "scaled_dot"))
-        less = difference(f"relative coverage, idw − scaled_dot head, {encoder}", idw, dot)
+        pair = (_head(evidence, encoder, "relative_coverage", head) for head in ("idw", "scaled_dot"))
+        less = difference(f"relative coverage, idw − scaled_dot head, {encoder}", *pair)
         findings.append(compare(less, below=0.0))
     return findings
 
@@ -115,9 +118,11 @@ def head_patches_are_low_impact(evidence: Evidence) -> list[Finding]:
     """
     findings = []
     for encoder in _DEPTHS:
-        name, head = f"other test predictions changed by a patch, {encoder}", {"encoder": encoder, "head": "idw"}
+        model: dict[str, Any] = {"kind": "network", "encoder": encoder, "head": "idw"}
+        name = f"other test predictions changed by a patch, {encoder}"
         pairs = (("changed_exact", "test"), ("accuracy", "test"), ("patched", "cases"))
-        changed = combine(name, _changed_share, *(_network(evidence, name, *pair, **head) for pair in pairs))
+        parts = (evidence.best_metric(name, "digits", *pair, **model) for pair in pairs)
+        changed = combine(name, _changed_share, *parts)
         findings.append(compare(changed, below=_CHANGED, unit="%"))
     return findings
 
@@ -128,11 +133,9 @@ def power_does_not_matter_in_depth(evidence: Evidence) -> list[Finding]:
 
     Test accuracy of the ViT on digits, ε = 0.001: p = 4 and p = 8 less than {_POINTS:g} point below p = 2.
     """
-    two, *others = (
-        _vit(evidence, f"p = {power:g}", "accuracy", **{**_IDW, "attention_power": power}) for power in (2.0, 4.0, 8.0)
-    )
-    less = [_points(f"{other.name} − p = 2, ViT on digits", other, two) for other in others]
-    return [compare(series, above=-_POINTS, unit="points") for series in less]
+    models = {f"p = {power:g}": {**_VITS["idw"], "attention_power": power} for power in (2.0, 4.0, 8.0)}
+    two, *others = (evidence.best_metric(name, "digits", "accuracy", **model) for name, model in models.items())
+    return [_keeps_accuracy(f"{other.name} − p = 2, ViT on digits", other, two) for other in others]
 
 
 @claim(32, "open: cost", "network_digits", "language_model")
@@ -144,15 +147,15 @@ def attention_costs(evidence: Evidence) -> list[Finding]:
     """
     findings = []
     # Times are compared within one sweep: longer trainings of the same networks may have run on another machine.
-    for what, measure, epochs, idw, dot in (
-        ("ViT", _vit, _VIT_EPOCHS, _IDW, _DOT),
-        ("language model", _language_model, _LM_EPOCHS, _TEXT_IDW, _TEXT_DOT),
+    for what, dataset, epochs, models in (
+        ("ViT", "digits", _VIT_EPOCHS, _VITS),
+        ("language model", "aesop", _LM_EPOCHS, _LANGUAGE_MODELS),
     ):
         for metric, name in (("seconds_per_step", "time"), ("activation_memory", "memory")):
-            both = [
-                measure(evidence, f"{label}, {what}", metric, "train", epochs=epochs, **model)
-                for label, model in (("idw", idw), ("scaled_dot", dot))
-            ]
+            both = (
+                evidence.best_metric(f"{label}, {what}", dataset, metric, "train", epochs=epochs, **model)
+                for label, model in models.items()
+            )
             title = f"{name} of a step, idw / scaled_dot, {what}"
             ratio = combine(title, lambda one, other: one / other, *both)
             findings.append(compare(ratio, below=_FACTOR, test="every seed"))
@@ -168,36 +171,26 @@ def recalls_more(evidence: Evidence) -> list[Finding | str]:
     """
     findings: list[Finding | str] = []
     by_name = {name: _capacities(evidence, **model) for name, model in _TABLES.items()}
-    for d in _DIMENSIONS:
-        series = [Series(f"{name}, d = {d}", capacities.get(d, {})) for name, capacities in by_name.items()]
-        more = difference(f"capacity, idw − scaled dot, d = {d}", *series)
-        findings.append(compare(more, above=0.0, unit="items"))
-    for d in sorted(set.intersection(*({d for d in found if found[d]} for found in by_name.values()))):
-        words = (f"{name} {mean_label(capacities[d].values())}" for name, capacities in by_name.items())
-        findings.append(f"d = {d}: {', '.join(words)} items.")
+    for d in sorted({*_DIMENSIONS, *(d for capacities in by_name.values() for d in capacities)}):
+        series = {name: Series(f"{name}, d = {d}", capacities.get(d, {})) for name, capacities in by_name.items()}
+        if d in _DIMENSIONS:
+            more = difference(f"capacity, idw − scaled dot, d = {d}", *series.values())
+            findings.append(compare(more, above=0.0, unit="items"))
+        if all(one.values for one in series.values()):
+            words = (f"{name} {mean_label(one)}" for name, one in series.items())
+            findings.append(f"d = {d}: {', '.join(words)} items.")
     return findings
-
-
-def _network(evidence: Evidence, name: str, metric: str, split: str = "test", **settings: Any) -> Series:
-    return evidence.best_metric(name, "digits", metric, split, kind="network", **settings)
-
-
-def _vit(evidence: Evidence, name: str, metric: str, split: str = "test", **settings: Any) -> Series:
-    return _network(evidence, name, metric, split, encoder="vit_tiny", depth=2, head="linear", **settings)
-
-
-def _language_model(evidence: Evidence, name: str, metric: str, split: str = "test", **settings: Any) -> Series:
-    return evidence.best_metric(name, "aesop", metric, split, kind="transformer_lm", **settings)
 
 
 def _head(evidence: Evidence, encoder: str, metric: str, head: str = "idw") -> Series:
     name = f"{head} head, {encoder}: {metric.replace('_', ' ')}"
-    return _network(evidence, name, metric, "train", encoder=encoder, head=head)
+    return evidence.best_metric(name, "digits", metric, "train", kind="network", encoder=encoder, head=head)
 
 
-def _points(name: str, first: Series, second: Series) -> Series:
-    """Return the difference of two accuracies in points of a percent."""
-    return combine(name, lambda one, other: 100 * one - 100 * other, first, second)
+def _keeps_accuracy(name: str, first: Series, second: Series) -> Finding:
+    """Return whether the first accuracy is less than `_POINTS` below the second."""
+    points = combine(name, lambda one, other: 100 * one - 100 * other, first, second)
+    return compare(points, above=-_POINTS, unit="points")
 
 
 def _changed_share(changed: float, accuracy: float, patched: float) -> float:
@@ -216,9 +209,10 @@ def _capacities(evidence: Evidence, **model: Any) -> dict[int, dict[int, float]]
         dataset = config.dataset
         return (getattr(dataset, "noise", None), getattr(dataset, "mean", None)) == (0.2, 0.0)
 
-    keys = evidence.complete("lookup", has_data, **settings).run_key.tolist()
+    keys = [key for rows in evidence.complete("lookup", has_data, **settings) for key in rows.run_key]
     found = lookup_capacities(evidence.results.load_runs(keys)) if keys else []
+    if not found:
+        return {}
     # Of tables with other numbers of queries those with the most runs count.
-    best = max(found, key=lambda one: sum(map(len, one.by_dimensions.values())), default=None)
-    by_dimensions = best.by_dimensions if best is not None else {}
-    return {d: {seed: each.items for seed, each in seeds.items()} for d, seeds in by_dimensions.items()}
+    largest = max(found, key=lambda one: sum(map(len, one.by_dimensions.values()))).by_dimensions
+    return {d: {seed: capacity.items for seed, capacity in seeds.items()} for d, seeds in largest.items()}

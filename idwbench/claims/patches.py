@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from idwbench.claims.definitions import Series, claim, combine, difference
 from idwbench.claims.evidence import MNIST, SPLIT, TWO_MOONS, Arrays, Evidence
-from idwbench.claims.findings import Finding, compare, computed, mean_label
+from idwbench.claims.findings import Finding, compare, computed, remark
 
 __all__ = ["far_influence_ratio", "reach"]
 
@@ -37,14 +36,15 @@ def influence_decays(evidence: Evidence) -> list[Finding | str]:
     distances from {_FAR:g} (in standard deviations): below {_LEFT:g} % of its maximum.
     """
     findings: list[Finding | str] = []
-    small = _study(evidence, TWO_MOONS, "influence", reach, 16)
+    small = evidence.from_arrays(TWO_MOONS, "influence", reach, **_model(TWO_MOONS, 16))
     for epsilon in (1e-2, 1e-1, 1.0):
-        large = _study(evidence, TWO_MOONS, "influence", reach, 16, epsilon=epsilon)
+        large = evidence.from_arrays(TWO_MOONS, "influence", reach, **_model(TWO_MOONS, 16), epsilon=epsilon)
         findings.append(compare(difference(f"reach: ε=0.001 − ε={epsilon:g}", small, large), below=0.0))
-    far = {n: _study(evidence, TWO_MOONS, "influence", far_influence_ratio, n) for n in (16, 2, 128)}
-    usual = combine("far influence / largest, ε=0.001", float, far.pop(16))
+    models = {f"{n}": _model(TWO_MOONS, n) for n in (16, 2, 128)}
+    far = {n: evidence.from_arrays(TWO_MOONS, "influence", far_influence_ratio, **models[n]) for n in models}
+    usual = combine("far influence / largest, ε=0.001", float, far.pop("16"))
     findings.append(compare(usual, below=_LEFT / 100))
-    return findings + _remark("Far influence / largest", ", ", {f"with {n} prototypes": far[n] for n in far})
+    return findings + remark("Far influence / largest", "{mean} with {name} prototypes", far)
 
 
 @claim(12, "Eq. 7", _TWO_MOONS_STUDIES, _MNIST_STUDIES)
@@ -80,8 +80,8 @@ def patches_change_little(evidence: Evidence) -> list[Finding | str]:
         where = f"{n} prototypes{', MNIST' if dataset == MNIST else ''}"
         series = combine(f"changed predictions, {where}", float, _changed(evidence, dataset, n, _EXACT))
         findings.append(compare(series, None, _BARELY, "%", "every seed" if dataset == MNIST else "wilcoxon"))
-        theirs[f"% with {where}"] = _changed(evidence, dataset, n, _AUTHORS)
-    return findings + _remark("With the η of the authors' code", "; ", theirs)
+        theirs[where] = _changed(evidence, dataset, n, _AUTHORS)
+    return findings + remark("With the η of the authors' code", "{mean} % with {name}", theirs, "; ")
 
 
 @claim(19, "Figures 3 and 6", _TWO_MOONS_STUDIES)
@@ -91,12 +91,10 @@ def patches_do_no_damage(evidence: Evidence) -> list[Finding | str]:
     Mean loss of accuracy on 4,000 new points by a patch with the exact η: below {_NO_DAMAGE:g} points, with 16 and
     128 prototypes.
     """
-    findings: list[Finding | str] = []
-    for n in (16, 128):
-        series = combine(f"loss of accuracy, {n} prototypes", float, _loss(evidence, n, _EXACT))
-        findings.append(compare(series, below=_NO_DAMAGE, unit="points"))
-    theirs = {f"points with {n} prototypes": _loss(evidence, n, _AUTHORS) for n in (16, 128)}
-    return findings + _remark("Loss with the η of the authors' code", ", ", theirs)
+    ours = [combine(f"loss of accuracy, {n} prototypes", float, _loss(evidence, n, _EXACT)) for n in (16, 128)]
+    findings = [compare(series, below=_NO_DAMAGE, unit="points") for series in ours]
+    theirs = {f"{n}": _loss(evidence, n, _AUTHORS) for n in (16, 128)}
+    return [*findings, *remark("Loss with the η of the authors' code", "{mean} points with {name} prototypes", theirs)]
 
 
 def reach(arrays: Arrays) -> float | None:
@@ -122,17 +120,6 @@ def _influence(arrays: Arrays) -> tuple[NDArray[np.float64], NDArray[np.float64]
     return np.asarray(arrays["influence_edges"], np.float64), np.nan_to_num(influence)
 
 
-def _study(
-    evidence: Evidence,
-    dataset: str,
-    what: str,
-    function: Callable[[Arrays], float | None],
-    prototypes: int,
-    **parameters: float,
-) -> Series:
-    return evidence.from_arrays(dataset, what, function, **_model(dataset, prototypes), **parameters)
-
-
 def _model(dataset: str, prototypes: int) -> dict[str, Any]:
     cases = "wrong" if dataset == MNIST else "special"
     return {"kind": "patch_study", "method": "idw", "prototypes": prototypes, "cases": cases}
@@ -146,7 +133,7 @@ def _changed(evidence: Evidence, dataset: str, prototypes: int, criterion: int) 
         patched = np.zeros(0) if changed is None else changed[criterion][changed[criterion] >= 0]
         return 100 * float(patched.max()) / _N_POINTS[dataset] if len(patched) else None
 
-    return _study(evidence, dataset, "changed predictions", worst, prototypes)
+    return evidence.from_arrays(dataset, "changed predictions", worst, **_model(dataset, prototypes))
 
 
 def _loss(evidence: Evidence, prototypes: int, criterion: int) -> Series:
@@ -161,11 +148,5 @@ def _loss(evidence: Evidence, prototypes: int, criterion: int) -> Series:
         patched = np.isfinite(np.asarray(eta, np.float64)[criterion])
         return float(accuracy[criterion][patched].mean()) if patched.any() else None
 
-    afterwards = _study(evidence, TWO_MOONS, "accuracy", after, prototypes)
+    afterwards = evidence.from_arrays(TWO_MOONS, "accuracy", after, **_model(TWO_MOONS, prototypes))
     return combine(before.name, lambda first, second: 100 * (first - second), before, afterwards)
-
-
-def _remark(title: str, separator: str, means: dict[str, Series]) -> list[str]:
-    """Return the means of the series that have values, each followed by its key."""
-    shown = [f"{mean_label(series.values.values())} {words}" for words, series in means.items() if series.values]
-    return [f"{title}: {separator.join(shown)}."] if shown else []

@@ -1,24 +1,38 @@
-"""All claims in the order of their numbers, and the verdict on each."""
+"""All claims in the order of their numbers, the verdict on each, and the table of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
 
-from idwbench.claims import accuracy, formulas, grid, open_questions, patches, quality
+from idwbench.claims import formulas, grid, methods, open_questions, patches
 from idwbench.claims.definitions import Claim, Origin
 from idwbench.claims.evidence import Evidence
-from idwbench.claims.findings import Finding, correct
+from idwbench.claims.findings import Finding, Outcome, correct, interval_label, number_label
+from idwbench.report.tables import Cell, Column, Table
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 
-__all__ = ["CLAIMS", "Judgement", "Verdict", "judge", "judge_claims"]
+__all__ = ["CLAIMS", "Judgement", "Verdict", "claims_table", "judge", "judge_claims"]
 
 Verdict = Literal["holds", "does not hold", "not enough runs"]
+# The first outcome that a comparison of a claim has decides.
+_VERDICTS: dict[Outcome, Verdict] = {
+    "not supported": "does not hold",
+    "not enough runs": "not enough runs",
+    "supported": "holds",
+}
 _SHOWN_REASONS = 3
+_METHOD = (
+    "n and effect (mean with 95 % bootstrap interval) are those of the comparison that speaks most against the claim, "
+    "or of a claim that holds the least clear one. Signed-rank tests are one-sided, paired by seed, with Holm's "
+    "correction over all claims, α = 0.05."
+)
+_COLOURS = {"holds": "green", "does not hold": "red", "not enough runs": "bright_black"}
 
-_THEMES = (accuracy, formulas, grid, open_questions, patches, quality)
+_THEMES = (formulas, grid, methods, open_questions, patches)
 _BY_THEME = (member for theme in _THEMES for member in vars(theme).values() if isinstance(member, Claim))
 CLAIMS = tuple(sorted(_BY_THEME, key=lambda claim: claim.number))
 
@@ -28,16 +42,19 @@ class Judgement:
     """The verdict on one claim.
 
     Attributes:
-        reason: Which comparisons fail, or what is missing; empty if the claim holds.
         findings: One for each comparison; all must support a claim that holds.
         remarks: What the verdict does not depend on.
     """
 
     claim: Claim
-    verdict: Verdict
-    reason: str
     findings: tuple[Finding, ...]
     remarks: tuple[str, ...] = ()
+
+    @cached_property
+    def _telling(self) -> list[Finding]:
+        """The findings that decide: those against the claim, or without runs, or all; the least clear ones first."""
+        by_outcome = ([one for one in self.findings if one.outcome == outcome] for outcome in _VERDICTS)
+        return sorted(next(filter(None, by_outcome)), key=lambda finding: finding.clearance or 0.0)
 
     @property
     def decisive(self) -> Finding:
@@ -45,11 +62,22 @@ class Judgement:
 
         Of several it is the one whose interval is nearest to its bound or farthest beyond it.
         """
-        for outcome in ("not supported", "not enough runs"):
-            found = [finding for finding in self.findings if finding.outcome == outcome]
-            if found:
-                return min(found, key=_clearance)
-        return min(self.findings, key=_clearance)
+        return self._telling[0]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the claim holds."""
+        return _VERDICTS[self.decisive.outcome]
+
+    @property
+    def reason(self) -> str:
+        """Which comparisons fail, or what is missing; empty if the claim holds."""
+        if self.verdict == "not enough runs":
+            reasons = [*dict.fromkeys(text for finding in self.findings for text in finding.missing)]
+        else:
+            reasons = [finding.reason for finding in self._telling if finding.reason]
+        others = len(reasons) - _SHOWN_REASONS
+        return "; ".join(reasons[:_SHOWN_REASONS]) + (f"; and {others} more" if others > 0 else "")
 
     @property
     def n(self) -> int:
@@ -89,15 +117,11 @@ def judge_claims(results: Results, runs: Iterable[StoredRun] | None = None) -> t
 
 
 def judge(evidence: Evidence, claims: Sequence[Claim]) -> tuple[Judgement, ...]:
-    """Return the verdicts on `claims`, whose signed-rank tests are corrected together.
-
-    A claim does not hold if one of its comparisons has enough runs and does not support it. Otherwise there are not
-    enough runs if one of them lacks runs. It holds if all comparisons support it.
-    """
+    """Return the verdicts on `claims`, whose signed-rank tests are corrected together, see `judge_claims`."""
     shown = [claim.rule(evidence) for claim in claims]
     corrected = iter(correct([item for items in shown for item in items if isinstance(item, Finding)]))
     return tuple(
-        _judgement(
+        Judgement(
             claim,
             tuple(next(corrected) for item in items if isinstance(item, Finding)),
             tuple(item for item in items if isinstance(item, str)),
@@ -106,20 +130,84 @@ def judge(evidence: Evidence, claims: Sequence[Claim]) -> tuple[Judgement, ...]:
     )
 
 
-def _judgement(claim: Claim, findings: tuple[Finding, ...], remarks: tuple[str, ...]) -> Judgement:
-    against = sorted((finding for finding in findings if finding.outcome == "not supported"), key=_clearance)
-    if against:
-        return Judgement(claim, "does not hold", _joined([finding.reason for finding in against]), findings, remarks)
-    if any(finding.outcome == "not enough runs" for finding in findings):
-        missing = dict.fromkeys(text for finding in findings for text in finding.missing)
-        return Judgement(claim, "not enough runs", _joined(list(missing)), findings, remarks)
-    return Judgement(claim, "holds", "", findings, remarks)
+def claims_table(judgements: Sequence[Judgement]) -> Table:
+    """Return a row for each claim; its records for JSON have all findings, with full precision."""
+
+    def column(name: str, text: Callable[[Judgement], str], options: Mapping[str, Any]) -> Column:
+        cells = (Cell(text(one), colour=_COLOURS[one.verdict] if name == "verdict" else "") for one in judgements)
+        return Column(name, name, name in ("#", "n"), tuple(cells), **options)
+
+    return Table(
+        title="",
+        columns=tuple(column(*one) for one in _COLUMNS),
+        groups=(None,) * len(judgements),
+        notes=_notes(judgements),
+        records=lambda: [*map(_record, judgements)],
+        flat=_flat,
+    )
 
 
-def _clearance(finding: Finding) -> float:
-    return 0.0 if finding.clearance is None else finding.clearance
+def _effect(judgement: Judgement) -> str:
+    decisive = judgement.decisive
+    numbers = (number_label(decisive.effect, decisive.unit), interval_label(decisive.interval, decisive.unit))
+    effect = " ".join(filter(None, numbers))
+    return f"{decisive.label}: {effect}" if effect else decisive.label
 
 
-def _joined(reasons: list[str]) -> str:
-    others = len(reasons) - _SHOWN_REASONS
-    return "; ".join(reasons[:_SHOWN_REASONS]) + (f"; and {others} more" if others > 0 else "")
+def _because(judgement: Judgement) -> str:
+    reason = judgement.reason
+    sentence = f"{reason}." if reason and not reason.endswith(".") else reason
+    return " ".join(filter(None, (sentence, *judgement.remarks)))
+
+
+# The test stands in the documentation; LaTeX has the sweeps in the notes.
+_COLUMNS: tuple[tuple[str, Callable[[Judgement], str], dict[str, Any]], ...] = (
+    ("#", lambda judgement: str(judgement.claim.number), {}),
+    ("claim", lambda judgement: judgement.claim.statement, {"share": 0.16}),
+    ("where", lambda judgement: judgement.claim.source, {}),
+    ("test", lambda judgement: judgement.claim.test, {"share": 0.17, "not_in": ("rich",)}),
+    ("n", lambda judgement: f"{judgement.n:,}", {}),
+    ("effect", _effect, {"share": 0.13}),
+    ("verdict", lambda judgement: judgement.verdict, {"share": 0.07}),
+    ("because", _because, {"share": 0.2, "is_below": True}),
+    ("sweep", lambda one: ", ".join(one.claim.sweep_files), {"share": 0.1, "not_in": ("rich", "latex")}),
+)
+
+
+def _record(judgement: Judgement) -> dict[str, Any]:
+    claim, decisive = judgement.claim, judgement.decisive
+    return {
+        "number": claim.number,
+        "claim": claim.statement,
+        "source": claim.source,
+        "test": claim.test,
+        "verdict": judgement.verdict,
+        "reason": judgement.reason,
+        "comparison": decisive.label,
+        "n": judgement.n,
+        **{name: getattr(decisive, name) for name in ("effect", "interval", "unit", "bound")},
+        **{name: getattr(decisive, name) for name in ("p_value", "adjusted_p_value")},
+        "sweeps": list(claim.sweep_files),
+        "remarks": list(judgement.remarks),
+        "findings": [asdict(finding) for finding in judgement.findings],
+    }
+
+
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    low, high = record["interval"] or (None, None)
+    joined = {name: " ".join(record[name]) for name in ("sweeps", "remarks")}
+    flat = {name: value for name, value in record.items() if name not in ("interval", "findings")}
+    return {**flat, **joined, "interval_low": low, "interval_high": high}
+
+
+def _notes(judgements: Sequence[Judgement]) -> tuple[str, ...]:
+    """Return the lines below the table: the method, and the sweeps that would supply missing runs."""
+    missing: dict[str, list[str]] = {}
+    for judgement in judgements:
+        for file in judgement.claim.sweep_files if judgement.verdict == "not enough runs" else ():
+            missing.setdefault(file, []).append(str(judgement.claim.number))
+    sentences = (
+        f"{file} supplies the runs for claim{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}."
+        for file, numbers in missing.items()
+    )
+    return (_METHOD, *sentences)

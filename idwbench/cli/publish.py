@@ -46,7 +46,7 @@ def claims(
     if output is not None:
         check_output(output, overwrite=force)
 
-    from idwbench.claims.table import claims_table
+    from idwbench.claims.verdicts import claims_table
     from idwbench.publications.publication import publications
     from idwbench.training.threads import limited_threads
 

@@ -165,8 +165,7 @@ def _parts(results: Results, group: RunGroup, metric: str | None, top: int, data
 
 def _claims(results: Results) -> Claims | None:
     """Return the claims of the paper and the open questions; None if no run of the database bears on one."""
-    from idwbench.claims.table import claims_table
-    from idwbench.claims.verdicts import judge_claims
+    from idwbench.claims.verdicts import claims_table, judge_claims
     from idwbench.page.parts import sentences
 
     judgements = judge_claims(results)

@@ -128,8 +128,7 @@ def _write_item(
 def _write_claims(
     publication: Publication, results: Results, runs: Sequence[StoredRun] | None, target: Path
 ) -> list[Path]:
-    from idwbench.claims.table import claims_table
-    from idwbench.claims.verdicts import judge_claims
+    from idwbench.claims.verdicts import claims_table, judge_claims
     from idwbench.report.render import render
 
     judgements = [one for one in judge_claims(results, runs) if one.claim.origin == publication.claims]

@@ -63,7 +63,7 @@ class Runs:
                 self.add(values, method=method, prototypes=n, **settings)
         return self
 
-    def run_table(self, *, dataset: str) -> pandas.DataFrame:
+    def run_table(self, *, dataset: str, facts: Sequence[str]) -> pandas.DataFrame:
         return runs_frame(run for run in self.runs if run.dataset == dataset)
 
     def load_runs(self, run_keys: Sequence[str]) -> list[StoredRun]:

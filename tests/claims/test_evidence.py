@@ -11,7 +11,7 @@ IDW = {"method": "idw", "prototypes": 16}
 
 
 def seeds_of(runs, **model):
-    return set(runs.evidence.accuracy(TWO_MOONS, **{**IDW, **model}).values)
+    return set(runs.evidence.metric(TWO_MOONS, "accuracy", **{**IDW, **model}).values)
 
 
 def test_the_methods_are_those_of_table_1():
@@ -67,8 +67,8 @@ def test_of_studies_with_one_seed_that_with_the_most_cases_counts(runs):
 
 def test_the_split_is_that_of_many_points(runs):
     runs.add(ACCURACY, seeds=[0], **IDW).add(ACCURACY, seeds=[0], dataset="mnist", **IDW)
-    assert runs.evidence.accuracy(TWO_MOONS, **IDW).values == {0: 90.0}
-    assert runs.evidence.accuracy(MNIST, **IDW).values == {0: 80.0}
+    assert runs.evidence.metric(TWO_MOONS, "accuracy", **IDW).values == {0: 90.0}
+    assert runs.evidence.metric(MNIST, "accuracy", **IDW).values == {0: 80.0}
 
 
 def test_older_runs_lack_a_metric_or_arrays_and_say_so(runs):
@@ -90,14 +90,14 @@ def test_diverged_runs_are_finished_but_have_no_values(runs):
 def test_evidence_can_be_that_of_some_runs(runs):
     runs.add(ACCURACY, seeds=[0, 1], **IDW)
     some = Evidence(runs, [runs.runs[1].run_key])
-    assert set(some.accuracy(TWO_MOONS, **IDW).values) == {1}
+    assert set(some.metric(TWO_MOONS, "accuracy", **IDW).values) == {1}
 
 
 def test_each_further_question_looks_at_no_stored_setting_again(runs, monkeypatch):
     runs.add(ACCURACY, seeds=[1, 2], **IDW).add(ACCURACY, seeds=[1], **IDW, power=4.0)
     asked = runs.evidence
-    asked.accuracy(TWO_MOONS, **IDW)
+    asked.metric(TWO_MOONS, "accuracy", **IDW)
     compared, identity = [], evidence._identity
     monkeypatch.setattr(evidence, "_identity", lambda config: compared.append(config) or identity(config))
-    assert {*asked.accuracy(TWO_MOONS, **IDW, power=4.0).values} == {1}
+    assert {*asked.metric(TWO_MOONS, "accuracy", **IDW, power=4.0).values} == {1}
     assert len(compared) == 1  # the settings that are asked for

@@ -11,8 +11,8 @@ from scipy.stats import spearmanr
 from stored_runs import METHODS, jitter
 
 from idwbench.claims.grid import EPSILONS, POWERS, rank_correlation
+from idwbench.claims.methods import NEIGHBOURS, neighbour_distance, uniform_neighbour_distance
 from idwbench.claims.patches import far_influence_ratio, reach
-from idwbench.claims.quality import NEIGHBOURS, neighbour_distance, uniform_neighbour_distance
 from idwbench.data.loading import load_dataset
 from idwbench.runs.datasets import TwoMoonsConfig
 
