@@ -125,10 +125,7 @@ def print_table(
 
     from idwbench.report.tables import Table, text_column
 
-    shown = (
-        text_column(name, name, column, numeric=name not in texts, narrow=name.replace(" ", "\n", 1))
-        for name, column in columns.items()
-    )
+    shown = (text_column(name, name, column, numeric=name not in texts) for name, column in columns.items())
     placed = (replace(column, is_below=column.name in below) for column in shown)
     n_rows = max(map(len, columns.values()), default=0)
     _print_tables([Table(title, tuple(placed), (None,) * n_rows)], pipe)

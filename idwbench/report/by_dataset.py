@@ -48,11 +48,10 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
     columns = []
     for place, header in enumerate(headers):
         marked = [by_split.get(split) for by_split in compared[place * len(models) :][: len(models)]]
-        narrow = header.replace(" · ", "\n") if " · " in header else header.replace("_", "_\n", 1)
-        columns.append(statistic_column(header, header, metric, marked, compared=True, narrow=narrow))
+        columns.append(statistic_column(header, header, metric, marked, compared=True))
     parts = [columns[start : start + _COLUMNS_OF_A_TABLE] for start in range(0, len(columns), _COLUMNS_OF_A_TABLE)]
     if len(sections) > 1:
-        parts[-1].append(text_column("rank", "mean rank", _ranks(measured, metric), numeric=True, narrow="mean\nrank"))
+        parts[-1].append(text_column("rank", "mean rank", _ranks(measured, metric), numeric=True))
     first = nonempty(model_columns(models, (str(row.model.prototypes or MISSING) for row in models)))
     tables = [
         Table(

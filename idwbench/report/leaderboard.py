@@ -200,13 +200,11 @@ def best_by_validation(
         if axis not in known:
             problem = f"no setting of models or protocols is called '{axis}'"
             raise ConfigError(problem, location=("best_over",), hint=did_you_mean(axis, known))
-    table = found[0].table
-    name = _measured(table[(table.state == "complete") & table.row.isin([row.number for row in found])], metric, axes)
-    means = {row.number: row.statistics.get("validation") for row in rows(table, name)}
+    name = _choosing_metric(found, metric, axes)
+    means = {row.number: row.statistics.get("validation") for row in rows(found[0].table, name)}
     candidates: dict[tuple[object, ...], list[Row]] = defaultdict(list)
-    others = [setting for setting in varying if setting not in axes]
     for row in found:
-        candidates[tuple(row.settings.get(setting) for setting in others)].append(row)
+        candidates[tuple(row.settings.get(setting) for setting in varying if setting not in axes)].append(row)
     sign = -1 if higher_is_better(name) else 1
 
     def order(row: Row) -> tuple[object, ...]:
@@ -214,31 +212,29 @@ def best_by_validation(
         values = sortable({axis: row.settings.get(axis) for axis in axes})
         return (mean is None, 0.0 if mean is None else sign * rounded(mean.mean), values)
 
-    best = {min(rows, key=order).number for rows in candidates.values()}
+    best = {min(own, key=order).number for own in candidates.values()}
     kept = [row for row in found if row.number in best]
-    counts = [{one.n for row in rows if (one := means[row.number]) is not None} for rows in candidates.values()]
-    unequal = [n for several in counts if len(several) > 1 for n in several]
-    return kept, [
+    notes = [
         f"{', '.join(axes)}: chosen by the mean over seeds of {name.replace('_', ' ')} on the validation split, not by "
         f"test; {len(kept):,} of {count_label(len(found), 'setting')} kept.",
         *(f"{axis} does not vary." for axis in axes if axis not in varying),
-        *(
-            [f"Some were chosen among settings with different numbers of seeds ({min(unequal)} to {max(unequal)})."]
-            if unequal
-            else []
-        ),
     ]
+    counts = [{one.n for row in own if (one := means[row.number]) is not None} for own in candidates.values()]
+    if unequal := [n for several in counts if len(several) > 1 for n in several]:
+        low, high = min(unequal), max(unequal)
+        notes.append(f"Some were chosen among settings with different numbers of seeds ({low} to {high}).")
+    return kept, notes
 
 
-def _measured(complete: pandas.DataFrame, metric: str, axes: Sequence[str]) -> str:
-    """Return the metric to choose by."""
-
-    def lacking(name: str) -> pandas.DataFrame:
+def _choosing_metric(rows: Sequence[Row], metric: str, axes: Sequence[str]) -> str:
+    """Return the metric to choose by: the one given, or the headline metric if no run has it for validation."""
+    table = rows[0].table
+    complete = table[(table.state == "complete") & table.row.isin([row.number for row in rows])]
+    for name in (metric, *headlines(complete[:1])):
         pair = ("validation", name)
-        return complete[complete[pair].isna()] if pair in complete.columns else complete
-
-    name = metric if len(lacking(metric)) < len(complete) or complete.empty else headlines(complete[:1])[0]
-    without = lacking(name)
+        without = complete[complete[pair].isna()] if pair in complete.columns else complete
+        if without.empty or len(without) < len(complete):
+            break
     if len(without):
         # A study of patches has no such metric, whatever its data.
         has_split = any(config.dataset.validation for config in without.config)

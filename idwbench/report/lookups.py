@@ -5,7 +5,7 @@ by linear interpolation of recall against log(items) between the last number abo
 recall is below t at the smallest number of items, or at least t at the largest, has no capacity: it is *censored*.
 
 Two laws are fitted by least squares to log(capacity) of all seeds: C = a · d^b (``power``) and C = a · exp(b·d)
-(``exponential``). The one with the larger R² is chosen. The interval of b is the 95 % percentile bootstrap over seeds.
+(``exponential``). The one with the larger R² is chosen.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import geometric_mean
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.report.labels import plain_value, setting_label
-from idwbench.report.tables import MISSING, Table, text_column
+from idwbench.report.labels import setting_label
 from idwbench.results.records import StoredRun
 from idwbench.runs.datasets import LookupConfig
 from idwbench.runs.kinds.models import ModelConfig
@@ -35,7 +33,6 @@ __all__ = [
     "Law",
     "LookupRuns",
     "capacity",
-    "capacity_table",
     "fit_capacity",
     "law_label",
     "lookup_capacities",
@@ -45,7 +42,6 @@ __all__ = [
 
 Law = Literal["power", "exponential"]
 LAWS: tuple[Law, ...] = ("power", "exponential")
-_RESAMPLES = 2000
 _FEWEST_DIMENSIONS = 3
 
 
@@ -63,8 +59,7 @@ class CapacityFit:
 
     Attributes:
         law: ``power``, C = factor · d^exponent, or ``exponential``, C = factor · exp(exponent · d).
-        interval: 95 % bootstrap interval of the exponent over seeds.
-        r_squared: R² of log C by law.
+        r_squared: R² of log C by law: 1 − Σ residual² / Σ deviation² over all seeds, and 1 if all are equal.
         dimensions: The dimensions that were fitted: those at which no seed is censored.
         n_seeds: Number of seeds.
     """
@@ -72,7 +67,6 @@ class CapacityFit:
     law: Law
     factor: float
     exponent: float
-    interval: tuple[float, float]
     r_squared: Mapping[Law, float]
     dimensions: tuple[int, ...]
     n_seeds: int
@@ -108,12 +102,16 @@ def fit_capacity(capacities: Mapping[int, Mapping[int, Capacity]]) -> CapacityFi
     if len(fitted) < _FEWEST_DIMENSIONS:
         return None
     logs = np.array([[math.log(capacities[d][seed].items) for d in fitted] for seed in seeds])
-    fits = {law: np.polyfit(_abscissa(law, fitted), logs.mean(0), 1) for law in LAWS}
-    r_squared = {law: _r_squared(np.polyval(fits[law], _abscissa(law, fitted)), logs) for law in LAWS}
+    total = float(((logs - logs.mean()) ** 2).sum())
+    abscissas = {"power": np.log(fitted), "exponential": np.array(fitted, float)}
+    fits, r_squared = {}, {}
+    for law in LAWS:
+        fits[law] = np.polyfit(abscissas[law], logs.mean(0), 1)
+        residual = float(((logs - np.polyval(fits[law], abscissas[law])) ** 2).sum())
+        r_squared[law] = 1 - residual / total if total > 1e-20 * logs.size else 1.0  # equal but for rounding
     law = max(LAWS, key=lambda name: r_squared[name])
     slope, intercept = map(float, fits[law])
-    interval = _bootstrap_interval(_abscissa(law, fitted), logs)
-    return CapacityFit(law, math.exp(intercept), slope, interval, r_squared, tuple(fitted), len(seeds))
+    return CapacityFit(law, math.exp(intercept), slope, r_squared, tuple(fitted), len(seeds))
 
 
 def predicted_capacity(fit: CapacityFit, dimensions: Sequence[float] | NDArray[np.floating]) -> NDArray[np.float64]:
@@ -126,27 +124,6 @@ def law_label(fit: CapacityFit) -> str:
     """Return ``2.31 · d^1.82`` or ``0.5 · exp(0.210 d)``."""
     growth = f"d^{fit.exponent:.2f}" if fit.law == "power" else f"exp({fit.exponent:.3f} d)"
     return f"{fit.factor:.3g} · {growth}"
-
-
-def _abscissa(law: Law, dimensions: Sequence[int]) -> NDArray[np.float64]:
-    d = np.asarray(dimensions, np.float64)
-    return np.log(d) if law == "power" else d
-
-
-def _r_squared(fitted: NDArray[np.floating], logs: NDArray[np.float64]) -> float:
-    """Return 1 − Σ residual² / Σ deviation² over all seeds; 1 if all capacities are equal."""
-    total = float(((logs - logs.mean()) ** 2).sum())
-    if total <= 1e-20 * logs.size:  # equal but for rounding
-        return 1.0
-    return 1 - float(((logs - fitted) ** 2).sum()) / total
-
-
-def _bootstrap_interval(x: NDArray[np.float64], logs: NDArray[np.float64]) -> tuple[float, float]:
-    chosen = np.random.default_rng(0).integers(len(logs), size=(_RESAMPLES, len(logs)))
-    centred = x - x.mean()
-    slopes = logs[chosen].mean(1) @ centred / (centred @ centred)
-    low, high = np.percentile(slopes, (2.5, 97.5))
-    return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -249,64 +226,3 @@ def _by_seed(runs: LookupRuns, dimensions: int, threshold: float) -> dict[int, C
             recalls[seed][items] = value
     numbers = len(runs.items(dimensions))
     return {seed: capacity(found, threshold) for seed, found in recalls.items() if len(found) == numbers}
-
-
-def capacity_table(capacities: Sequence[Capacities]) -> Table:
-    """Return the table of laws and of capacities by dimensions, for `idwbench.report.render.render`."""
-    dimensions = sorted({d for each in capacities for d in each.by_dimensions})
-    data = [each.of.data for each in capacities]
-    columns = [
-        text_column("model", "model", (each.of.label for each in capacities)),
-        *([text_column("data", "data", data)] if len(set(data)) > 1 else []),
-        *(
-            text_column(f"d={d}", f"d={d}", (_cell(each.by_dimensions.get(d, {})) for each in capacities), numeric=True)
-            for d in dimensions
-        ),
-        text_column("law", "law", (MISSING if each.fit is None else law_label(each.fit) for each in capacities)),
-        text_column("interval", "95 % interval of b", (_interval_label(each.fit) for each in capacities)),
-        text_column("r_squared", "R² (power, exponential)", (_r_squared_label(each.fit) for each in capacities)),
-    ]
-    threshold = capacities[0].threshold if capacities else 0.99
-    seeds = sorted({len(found) for each in capacities for found in each.by_dimensions.values()})
-    return Table(
-        title=f"Capacity at {100 * threshold:g} % recall" + (f" · {data[0]}" if len(set(data)) == 1 else ""),
-        columns=tuple(columns),
-        groups=tuple(data),
-        metric=f"Items, geometric mean over seeds (smallest to largest); {_seeds(seeds)}",
-        marked="",
-        notes=(
-            "< and >: some seeds are below at the smallest, or not below at the largest number of items that was run.",
-            "The law is fitted to all seeds at the dimensions without < or >.",
-        ),
-    )
-
-
-def _seeds(counts: Sequence[int]) -> str:
-    return " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) + " seeds" if counts else ""
-
-
-def _cell(found: Mapping[int, Capacity]) -> str:
-    """Return ``28 (21 to 35)``; a bound as ``<2`` or ``>2048``."""
-    if not found:
-        return MISSING
-    values = [each.items for each in found.values()]
-    sides = {each.censored for each in found.values()}
-    mark = "<" if "below" in sides else ">" if "above" in sides else ""
-    if len(sides) == 1 and mark:
-        return f"{mark}{_number(values[0])}"
-    return f"{mark}{_number(geometric_mean(values))} ({_number(min(values))} to {_number(max(values))})"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else plain_value(round(value, 1))
-
-
-def _interval_label(fit: CapacityFit | None) -> str:
-    if fit is None:
-        return MISSING
-    digits = 2 if fit.law == "power" else 3
-    return " to ".join(f"{bound:.{digits}f}" for bound in fit.interval)
-
-
-def _r_squared_label(fit: CapacityFit | None) -> str:
-    return MISSING if fit is None else ", ".join(f"{value:.3f}" for value in fit.r_squared.values())

@@ -7,9 +7,8 @@ on MNIST and Fashion-MNIST together, or on one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal, get_args
 
 from idwbench.report.labels import protocol_label, value_label
@@ -27,8 +26,7 @@ __all__ = [
     "Reference",
     "ReferenceSource",
     "find_reference",
-    "published_accuracies",
-    "published_shares",
+    "published_values",
     "reference_notes",
 ]
 
@@ -102,19 +100,11 @@ REFERENCES: tuple[Reference, ...] = (
 
 def find_reference(source: ReferenceSource, dataset: DatasetConfig, model: ModelConfig) -> Reference | None:
     """Return the reference for exactly this model and data set, or None."""
-    if not _same_data(dataset):
+    settings = type(dataset).model_fields.items()
+    if any(getattr(dataset, name) != field.default for name, field in settings if name not in _FREE_SETTINGS):
         return None
-    found = _by_size().get((source, dataset.name, model.method, model.prototypes), ())
-    return next((reference for reference in found if reference.model == model), None)
-
-
-@cache
-def _by_size() -> dict[tuple[object, ...], list[Reference]]:
-    found: dict[tuple[object, ...], list[Reference]] = {}
-    for reference in REFERENCES:
-        size = reference.model.method, reference.model.prototypes
-        found.setdefault((reference.source, reference.dataset, *size), []).append(reference)
-    return found
+    found = (one for one in REFERENCES if (one.source, one.dataset) == (source, dataset.name))
+    return next((one for one in found if one.model.prototypes == model.prototypes and one.model == model), None)
 
 
 def reference_notes(dataset: str, protocol: Protocol, sources: Iterable[ReferenceSource]) -> tuple[str, ...]:
@@ -126,12 +116,6 @@ def reference_notes(dataset: str, protocol: Protocol, sources: Iterable[Referenc
     return tuple(notes)
 
 
-@cache
-def _same_data(dataset: DatasetConfig) -> bool:
-    settings = type(dataset).model_fields.items()
-    return all(getattr(dataset, name) == field.default for name, field in settings if name not in _FREE_SETTINGS)
-
-
 # Of the test inputs with a wrong answer, and of the others.
 SHARES = ("target_if_wrong", "output_if_wrong", "output_if_right")
 
@@ -139,34 +123,25 @@ DUAL_FORM_NOTE = (
     "paper: arXiv 2202.05798; shares of Table 1, for MNIST alone, and accuracies of its text. It trained for 3,000 "
     "steps of 128 images on each data set."
 )
+Accuracies = tuple[float | None, float | None]
 _SHARES = ((0.172, 0.495, 0.751), (0.180, 0.529, 0.788), (0.206, 0.601, 0.847))
 # After the training, and on the first part before the second began.
-_ACCURACIES: Mapping[tuple[str, ...], tuple[tuple[float | None, float | None], ...]] = {
+_ACCURACIES: Mapping[tuple[str, ...], Sequence[Accuracies]] = {
     ("mnist",): ((0.97, None),),
     ("joint", "mnist", "fashion_mnist"): ((0.97, None), (0.87, None)),
     ("sequence", "mnist", "fashion_mnist"): ((0.45, 0.97), (0.85, None)),
 }
 
 
-def published_shares(config: RunConfig) -> Mapping[int, Mapping[str, float]]:
-    """Return the published shares by layer; empty for other networks or data."""
-    if _data(config) != ("mnist",) or not _is_published(config.model):
-        return {}
-    return {layer: dict(zip(SHARES, shares, strict=True)) for layer, shares in enumerate(_SHARES)}
+def published_values(config: RunConfig) -> tuple[Mapping[int, Mapping[str, float]], Sequence[Accuracies]]:
+    """Return the published shares by layer, and for each part of the data the accuracies.
 
-
-def published_accuracies(config: RunConfig) -> tuple[tuple[float | None, float | None], ...]:
-    """Return the published accuracies for each part of the data, after the training and before the second part."""
-    found = _ACCURACIES.get(_data(config)) if _is_published(config.model) else None
-    n_parts = len(config.dataset.of) if isinstance(config.dataset, PartsConfig) else 1
-    return ((None, None),) * n_parts if found is None else found
-
-
-def _is_published(model: object) -> bool:
-    return isinstance(model, MlpConfig) and (model.width, model.depth) == (800, 2)
-
-
-def _data(config: RunConfig) -> tuple[str, ...]:
-    """Return the name of the data set with its parts."""
-    dataset = config.dataset
-    return (dataset.name, *(dataset.of if isinstance(dataset, PartsConfig) else ()))
+    These are after the training and before the second part. Other networks and data have none.
+    """
+    parts = config.dataset.of if isinstance(config.dataset, PartsConfig) else ()
+    data, model = (config.dataset.name, *parts), config.model
+    is_published = isinstance(model, MlpConfig) and (model.width, model.depth) == (800, 2) and data in _ACCURACIES
+    if not is_published:
+        return {}, ((None, None),) * max(1, len(parts))
+    shares = {layer: dict(zip(SHARES, own, strict=True)) for layer, own in enumerate(_SHARES)} if not parts else {}
+    return shares, _ACCURACIES[data]

@@ -56,10 +56,7 @@ _SETTINGS = (
     *Protocol.model_fields,
     *(name for name in PrototypesConfig.model_fields if name != "kind"),
 )
-_HEADERS: dict[ReferenceSource, tuple[str, str]] = {
-    "paper": ("paper", ""),
-    "authors": ("authors' code", "authors'\ncode"),
-}
+_HEADERS: dict[ReferenceSource, str] = {"paper": "paper", "authors": "authors' code"}
 _ALL = {"kernel_regression": "all"}  # the training data, where no prototypes are learned
 
 
@@ -201,10 +198,10 @@ def _table(section: Section) -> Table:
     splits = present_splits(row.statistics for row in rows) or ("test",)
     n, diverged, *facts = row_columns(rows)
     references = []
-    for source, (header, narrow) in _HEADERS.items():
+    for source, header in _HEADERS.items():
         published = (section.reference(source, row) for row in rows)
         texts = (one.label if one else "" for one in published)
-        references.append(text_column(source, header, texts, numeric=True, narrow=narrow))
+        references.append(text_column(source, header, texts, numeric=True))
     counts = (str(row.model.prototypes or _ALL.get(row.model.kind, MISSING)) for row in rows)
     columns = [*model_columns(rows, counts), n, *split_columns(splits, metric, rows), *facts, *references, diverged]
     words, marked = caption_words(metric, rows, " among equal numbers of prototypes")

@@ -35,7 +35,6 @@ __all__ = [
 
 MISSING = "–"
 
-_TWO_LINES = {"prototypes": "proto-\ntypes", "initialisation": "initial-\nisation"}
 _HEADERS = {"model": "kind", "plugin_sha256": "plugin", "dataset_seed": "data seed", "dataset_sha256": "sha256"}
 _DIGEST = 8
 # Left out by narrow terminals, in this order.
@@ -61,7 +60,6 @@ class Column:
         numeric: Whether cells are aligned to the right.
         cells: One for each row.
         compared: Whether the best cells are marked.
-        narrow_header: A header of two lines for terminals; empty if `header` fits.
         share: The part of a line that long texts take in LaTeX; 0 for short texts.
         not_in: Formats without the column.
         is_below: Whether a terminal shows the texts below the table.
@@ -72,7 +70,6 @@ class Column:
     numeric: bool
     cells: tuple[Cell, ...]
     compared: bool = False
-    narrow_header: str = ""
     share: float = 0.0
     not_in: tuple[str, ...] = ()
     is_below: bool = False
@@ -108,10 +105,10 @@ class Table:
         return f"{self.metric}; {mark}: {self.marked}." if self.marked else f"{self.metric}." if self.metric else ""
 
 
-def text_column(name: str, header: str, texts: Iterable[str], *, numeric: bool = False, narrow: str = "") -> Column:
+def text_column(name: str, header: str, texts: Iterable[str], *, numeric: bool = False) -> Column:
     """Return a column of texts."""
     cell = cache(Cell)  # long columns have few different texts
-    return Column(name, header, numeric, tuple(map(cell, texts)), narrow_header=narrow)
+    return Column(name, header, numeric, tuple(map(cell, texts)))
 
 
 def nonempty(columns: Iterable[Column], kept: Collection[str] = ()) -> tuple[Column, ...]:
@@ -129,7 +126,7 @@ def setting_column(name: str, values: Sequence[object]) -> Column:
     numbers = (isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     numeric = all(is_number or value in (None, MISSING) for is_number, value in zip(numbers, values, strict=True))
     texts = [plain_value(value)[: _DIGEST if name.endswith("sha256") else None] for value in values]
-    return text_column(name, header, texts, numeric=numeric, narrow=_TWO_LINES.get(name, header.replace(" ", "\n", 1)))
+    return text_column(name, header, texts, numeric=numeric)
 
 
 def model_columns(rows: Sequence[Row], prototypes: Iterable[str]) -> list[Column]:
@@ -137,7 +134,7 @@ def model_columns(rows: Sequence[Row], prototypes: Iterable[str]) -> list[Column
     return [
         text_column("method", "method", (row.model.method for row in rows)),
         text_column("setting", "parameters", (row.model.parameters_label for row in rows)),
-        text_column("prototypes", "prototypes", prototypes, numeric=True, narrow=_TWO_LINES["prototypes"]),
+        text_column("prototypes", "prototypes", prototypes, numeric=True),
     ]
 
 
@@ -149,42 +146,37 @@ def split_columns(splits: Sequence[str], metric: str, rows: Sequence[Row]) -> It
         intervals = [one and one.interval for one in known]
         if any(intervals):
             texts = (value_label(metric, one.low, one.high, " to ") if one else MISSING for one in intervals)
-            header, narrow = f"{split} 95 % interval", f"{split}\n95 % interval"
-            yield text_column(f"{split} interval", header, texts, numeric=True, narrow=narrow)
+            yield text_column(f"{split} interval", f"{split} 95 % interval", texts, numeric=True)
 
 
 def statistic_column(
-    name: str, header: str, metric: str, known: Sequence[Statistic | None], *, compared: bool = False, narrow: str = ""
+    name: str, header: str, metric: str, known: Sequence[Statistic | None], *, compared: bool = False
 ) -> Column:
     """Return means with their spread."""
     cells = (Cell(MISSING) if one is None else Cell(value_label(metric, one.mean, one.std), one.best) for one in known)
-    return Column(name, header, True, tuple(cells), compared, narrow)
+    return Column(name, header, True, tuple(cells), compared)
 
 
-# Facts of rows: the name in CSV and JSON, the header, its two lines, the fact, and what tables show of it.
-RowColumn = tuple[str, str, str, Callable[[Row], Any], Callable[[Any], str]]
+# Facts of rows: the name in CSV and JSON, the fact, and what tables show of it.
+RowColumn = tuple[str, Callable[[Row], Any], Callable[[Any], str]]
 ROW_COLUMNS: list[RowColumn] = [
-    ("n", "n", "", lambda row: row.n, str),
-    ("diverged", "diverged", "di-\nverged", lambda row: row.n_diverged, lambda n: str(n or "")),
-    (
-        *("learned_parameters", "learned parameters", "learned\nparams"),
-        lambda row: row.n_parameters,
-        lambda n: MISSING if n is None else f"{n:,}",
-    ),
+    ("n", lambda row: row.n, str),
+    ("diverged", lambda row: row.n_diverged, lambda n: str(n or "")),
+    ("learned_parameters", lambda row: row.n_parameters, lambda n: MISSING if n is None else f"{n:,}"),
 ]
 
 
 def row_columns(rows: Sequence[Row]) -> list[Column]:
     """Return the columns of the facts of rows."""
     return [
-        text_column(name, header, (text(value(row)) for row in rows), numeric=True, narrow=narrow)
-        for name, header, narrow, value, text in ROW_COLUMNS
+        text_column(name, name.replace("_", " "), (text(value(row)) for row in rows), numeric=True)
+        for name, value, text in ROW_COLUMNS
     ]
 
 
 def row_record(row: Row, metric: str) -> dict[str, Any]:
     """Return the facts and statistics of a row with full precision, in the order of columns."""
-    record: dict[str, Any] = {name: value(row) for name, _, _, value, _ in ROW_COLUMNS} | {"metric": metric}
+    record: dict[str, Any] = {name: value(row) for name, value, _ in ROW_COLUMNS} | {"metric": metric}
     splits = {**dict.fromkeys(SPLITS), **row.statistics}
     with_intervals = any(known.interval is not None for known in row.statistics.values())
     for split, known in splits.items():

@@ -19,6 +19,11 @@ Style = Callable[[str, str], str]
 
 _GAP = 2  # between columns, and at both edges of the table
 _MOST_REPEATED = 4  # columns of each block
+# Words of headers above narrower cells.
+_NARROW = {
+    **{"prototypes": "proto- types", "initialisation": "initial- isation", "diverged": "di- verged"},
+    "parameters": "params",
+}
 
 
 @dataclass(frozen=True)
@@ -31,12 +36,16 @@ class _Shown:
     width: int
 
     @classmethod
-    def of(cls, column: Column, *, star: bool, spread: bool = True) -> _Shown:
+    def of(cls, column: Column, *, star: bool, spread: bool = True, wrap: bool = True) -> _Shown:
         texts = [printable(cell.text) for cell in column.cells]
         texts = texts if spread else [text.partition(" ± ")[0] for text in texts]
         if star and column.compared:
             texts = [text + (" ", "*")[cell.best] for text, cell in zip(texts, column.cells, strict=True)]
-        header = [*map(printable, (column.narrow_header or column.header).split("\n"))]
+        header = [printable(column.header)]
+        if wrap:  # if cells are narrower
+            width = max(map(cell_len, texts), default=0)
+            words = " ".join(_NARROW.get(w, w) if len(w) > width else w for w in header[0].split())
+            header = _wrapped(words, max(width, *map(cell_len, words.split())))
         return cls(column, header, texts, max(map(cell_len, header + texts)))
 
     @property
@@ -62,7 +71,7 @@ def render_text(tables: Sequence[Table], width: int | None = 100, style: Style |
 
 
 def _plain(table: Table) -> Iterator[str]:
-    block = [_Shown.of(replace(column, narrow_header=column.header), star=False) for column in table.columns]
+    block = [_Shown.of(column, star=False, wrap=False) for column in table.columns]
     return (line[1:] for line in _block(block, table, None) if line and not line.startswith(" ─"))
 
 

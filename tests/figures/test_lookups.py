@@ -10,8 +10,7 @@ from made import assert_no_words_overlap, words
 
 from idwbench.errors import ConfigError
 from idwbench.figures.stored import stored_drawing
-from idwbench.report.lookups import capacity_table, lookup_capacities, lookup_runs
-from idwbench.report.render import render
+from idwbench.report.lookups import lookup_capacities, lookup_runs
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
@@ -66,18 +65,6 @@ def test_capacities_and_their_law_are_found_in_stored_runs(stored) -> None:
         share = (recalls[0] - 0.99) / (recalls[0] - recalls[1])
         assert found.by_dimensions[d][0].items == pytest.approx(below * (above / below) ** share)
     assert lookup_capacities(runs, 0.5)[0].by_dimensions[4][0].items > found.by_dimensions[4][0].items
-
-
-def test_the_table_has_capacities_bounds_and_laws(stored) -> None:
-    stored(recall_with_capacity(lambda d: d))
-    runs = stored(recall_with_capacity(lambda d: 1e9), similarity="idw")
-    text = render([capacity_table(lookup_capacities(runs))], "markdown")
-    assert "### Capacity at 99 % recall · noise 0 · mean 0 · queries 256" in text
-    idw = next(line for line in text.splitlines() if line.startswith("| idw"))
-    assert [cell.strip() for cell in idw.split("|")][2:5] == [r"\>128"] * 3
-    product = next(line for line in text.splitlines() if line.startswith("| inner_product"))
-    assert "d^" in product and " to " in product
-    assert "3 seeds" in text
 
 
 def test_dimensions_and_seeds_that_lack_some_numbers_of_items_have_no_capacity(stored) -> None:

@@ -54,7 +54,6 @@ def test_a_power_law_and_an_exponential_law_are_found_again() -> None:
     power = fit_capacity(known_capacities(lambda d: 0.5 * d**1.7))
     assert power is not None and power.law == "power"
     assert (power.factor, power.exponent, power.r_squared["power"]) == pytest.approx((0.5, 1.7, 1))
-    assert power.interval == pytest.approx((1.7, 1.7))
     exponential = fit_capacity(known_capacities(lambda d: 3 * math.exp(0.21 * d)))
     assert exponential is not None and exponential.law == "exponential"
     assert (exponential.factor, exponential.exponent) == pytest.approx((3, 0.21))
@@ -62,7 +61,7 @@ def test_a_power_law_and_an_exponential_law_are_found_again() -> None:
     assert predicted_capacity(power, [4]) == pytest.approx([0.5 * 4**1.7])
 
 
-def test_the_fit_is_that_of_numpy_and_the_interval_covers_the_noise() -> None:
+def test_the_fit_is_that_of_numpy() -> None:
     found = known_capacities(lambda d: 2 * d**1.2, seeds=20, noise=0.3)
     fit = fit_capacity(found)
     assert fit is not None
@@ -71,11 +70,6 @@ def test_the_fit_is_that_of_numpy_and_the_interval_covers_the_noise() -> None:
     slope, intercept = np.polyfit(x, y, 1)
     assert (fit.exponent, math.log(fit.factor)) == pytest.approx((slope, intercept))
     assert fit.r_squared["power"] == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
-    low, high = fit.interval
-    assert low < fit.exponent < high
-    # The standard error of the slope, seeds being independent.
-    error = 0.3 / math.sqrt(20 * np.var([math.log(d) for d in found]) * len(found))
-    assert high - low == pytest.approx(2 * 1.96 * error, rel=0.5)
 
 
 def test_dimensions_with_a_censored_seed_and_seeds_that_are_missing_somewhere_are_not_fitted() -> None:
