@@ -57,18 +57,6 @@ def test_a_cell_is_the_mean_and_spread_of_a_model_on_a_data_set(report, accuraci
         assert found[name] == [f"{values.mean():.2f} ± {values.std(ddof=1):.2f}" for values in of_models]
 
 
-def test_the_best_of_each_column_is_marked_whatever_the_number_of_prototypes(report, accuracies):
-    marked = {
-        column.name: [cell.best for cell in column.cells]
-        for table in by_dataset(report)
-        for column in table.columns
-        if column.compared
-    }
-    means = accuracies.mean(2)
-    for name, of_models in zip(SETS, means, strict=True):
-        assert marked[name] == np.isclose(of_models, of_models.max(), rtol=1e-12).tolist()
-
-
 def test_the_mean_rank_is_over_all_data_sets_and_ties_share_theirs(report, accuracies):
     ranks = rankdata(-accuracies.mean(2), axis=1).mean(0)
     assert columns(by_dataset(report))["rank"] == [f"{rank:.1f}" for rank in ranks]
@@ -104,14 +92,6 @@ def test_settings_of_data_sets_that_are_not_the_default_are_noted(stored_run):
     *_, table = by_dataset(summarise(runs))
     assert table.notes[0] == "two_moons · noise 0.3."
     assert "Spread and tests: over the 2 seeds 0 to 1 of the data." in table.notes
-
-
-def test_tasks_with_different_metrics_are_refused(stored_run):
-    runs = [stored_run(0.8, dataset=name, **settings_of(MODELS[0])) for name in ("iris", "sine")]
-    with pytest.raises(ConfigError) as caught:
-        by_dataset(summarise(runs))
-    problem = "metric: the tasks of these runs have different metrics; give one (one of: accuracy, rmse)"
-    assert str(caught.value) == problem
 
 
 def test_records_are_those_of_the_report(report):

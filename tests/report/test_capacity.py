@@ -29,19 +29,18 @@ def test_a_recall_that_is_linear_in_the_logarithm_has_its_exact_capacity(known: 
     assert capacity(recalls).censored == ""
 
 
-def test_a_recall_at_the_threshold_is_enough() -> None:
-    assert capacity({2: 1.0, 4: 0.99, 8: 0.5}).items == 4
-    assert capacity({8: 0.5, 2: 1.0, 4: 0.99}, 0.5) == Capacity(8.0, "above")
-
-
-def test_capacities_outside_the_numbers_of_items_are_bounds() -> None:
-    assert capacity({4: 0.98, 8: 0.5}) == Capacity(4.0, "below")
-    assert capacity({4: 1.0, 8: 0.995}) == Capacity(8.0, "above")
-    assert capacity({4: 0.9}) == Capacity(4.0, "below")
-
-
-def test_the_first_fall_counts() -> None:
-    assert capacity({2: 1.0, 4: 0.98, 8: 1.0, 16: 0.9}).items < 4
+@pytest.mark.parametrize(
+    ("recalls", "threshold", "expected"),
+    [
+        ({2: 1.0, 4: 0.99, 8: 0.5}, 0.99, Capacity(4.0)),
+        ({8: 0.5, 2: 1.0, 4: 0.99}, 0.5, Capacity(8.0, "above")),
+        ({4: 0.98, 8: 0.5}, 0.99, Capacity(4.0, "below")),
+        ({4: 0.9}, 0.99, Capacity(4.0, "below")),
+    ],
+)
+def test_a_recall_at_the_threshold_is_enough_and_others_are_bounds(recalls, threshold, expected) -> None:
+    assert capacity(recalls, threshold) == expected
+    assert capacity({2: 1.0, 4: 0.98, 8: 1.0, 16: 0.9}).items < 4  # the first fall counts
 
 
 @pytest.mark.parametrize(("recalls", "threshold"), [({}, 0.99), ({2: 1.0}, 0.0), ({2: 1.0}, 1.5)])
@@ -82,12 +81,8 @@ def test_dimensions_with_a_censored_seed_and_seeds_that_are_missing_somewhere_ar
     assert fit.exponent == pytest.approx(2)
 
 
-def test_fewer_than_three_dimensions_are_not_fitted() -> None:
-    assert fit_capacity(known_capacities(float, dimensions=(8, 16))) is None
-    assert fit_capacity({}) is None
-
-
-def test_equal_capacities_have_a_law_without_growth() -> None:
+def test_few_dimensions_are_not_fitted_and_equal_capacities_have_a_law_without_growth() -> None:
+    assert fit_capacity(known_capacities(float, dimensions=(8, 16))) is fit_capacity({}) is None
     fit = fit_capacity(known_capacities(lambda d: 7.0))
     assert fit is not None
     assert (fit.exponent, fit.factor, fit.r_squared["power"]) == pytest.approx((0, 7, 1))

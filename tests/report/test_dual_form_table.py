@@ -11,7 +11,6 @@ import pytest
 
 from idwbench.report.dual_form import dual_form
 from idwbench.report.render import render
-from idwbench.report.selection import has_only_perceptrons
 from idwbench.report.tables import Table
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
@@ -116,21 +115,6 @@ def test_diverged_and_unfinished_runs_are_counted_and_in_no_mean() -> None:
         "1 run failed; not shown.",
         "1 run not finished; not shown.",
     )
-
-
-def test_a_share_of_no_wrong_answer_is_missing() -> None:
-    run = perceptron(MNIST)
-    few = {key: value for key, value in run.metrics.items() if not key[1].startswith("target_if_wrong")}
-    _, shares = dual_form([StoredRun(run.run_key, run.config, run.dataset, "complete", few)])
-    assert "target_if_wrong" not in columns(shares) and "–" not in columns(shares)["output_if_right"]
-
-
-def test_a_run_that_is_given_twice_counts_once_and_other_kinds_are_left_out() -> None:
-    other = run_config("mnist", prototypes=20)
-    prototypes = StoredRun(other.run_key, other, "mnist", "complete", {("test", "accuracy"): 0.9})
-    runs = [perceptron(MNIST), perceptron(MNIST), prototypes]
-    assert has_only_perceptrons(runs[:2]) and not has_only_perceptrons(runs)
-    assert columns(dual_form(runs)[0])["n"] == ["1"]
 
 
 @pytest.mark.parametrize("state", ["planned", "failed"])

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from idwbench.errors import ConfigError
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.render import TABLE_FORMATS, render
 from idwbench.report.summaries import section_tables, summarise
@@ -67,17 +65,6 @@ def test_a_table_without_the_metric_is_left_out_and_its_runs_are_counted(stored_
     assert section.notes[-1] == "1 complete run of other tables without the metric 'gap'; not shown."
 
 
-@pytest.mark.parametrize("make", [lambda runs, name: summarise(runs, name), leaderboard])
-def test_a_known_metric_that_no_run_has_is_refused_with_the_number_of_runs(stored_run: Make, make: Any) -> None:
-    runs = [stored_run(seed=seed) for seed in range(3)]
-    with pytest.raises(ConfigError, match="all 3 complete runs lack the metric 'gap'") as caught:
-        make(runs, "gap")
-    assert (caught.value.location, caught.value.hint) == (("metric",), "they have: accuracy")
-    with pytest.raises(ConfigError, match="no run has a metric 'gapp'") as caught:
-        make(runs, "gapp")
-    assert caught.value.hint == "did you mean 'gap'?"
-
-
 def test_baselines_are_rows_like_other_methods(stored_run: Make) -> None:
     runs = [stored_run(0.8, seed=seed) for seed in range(3)]
     runs += [of_kind(stored_run(0.9, seed=seed), "baseline") for seed in range(3)]
@@ -102,12 +89,6 @@ def test_old_networks_keep_their_row_beside_measured_baselines(stored_run: Make)
     assert "1 complete run without the metric 'gap'; not in the means." in section.notes
 
 
-def test_old_baselines_lack_the_metric_as_old_networks_do(stored_run: Make) -> None:
-    old = of_kind(stored_run(), "baseline")
-    (section,) = summarise([stored_run(metrics={("train", "gap"): 0.5}), old], "gap")
-    assert section.notes[-1] == "1 complete run without the metric 'gap'; not in the means."
-
-
 def test_a_kind_of_run_without_the_metric_is_not_shown(stored_run: Make) -> None:
     study = of_kind(stored_run(None, train=None, metrics={("cases", "gap"): 0.5}), "patch_study", "idw")
     runs = [stored_run(0.9), study]
@@ -126,11 +107,3 @@ def test_a_metric_of_a_study_leaves_the_networks_out_and_shows_its_own_split(sto
     assert json.loads(render(section_tables(report), "json"))[0]["cases_mean"] == 0.5
     assert "cases" in render(section_tables(report), "markdown")
     assert "sorted by cases" in leaderboard([study], "gap").metric
-
-
-def test_a_selection_of_studies_alone_says_what_it_lacks(stored_run: Make) -> None:
-    study = of_kind(stored_run(None, train=None, metrics={("cases", "gap"): 0.5}), "patch_study", "idw")
-    for table_format in ("rich", "markdown", "latex"):
-        for shown in (section_tables(summarise([study])), [leaderboard([study])]):
-            text = " ".join(render(shown, table_format).replace("\\_", "_").split())
-            assert "1 run of kind patch_study, which has no metric 'accuracy'; not shown. Its metrics: gap." in text

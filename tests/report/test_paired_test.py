@@ -61,11 +61,10 @@ def test_with_ties_and_zeros_it_counts_all_signs(differences: list[int]) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [51, 500])
-def test_many_pairs_follow_scipys_normal_approximation(n: int) -> None:
+def test_many_pairs_follow_scipys_normal_approximation() -> None:
     from scipy import stats
 
-    first, second = np.round(8 * np.random.default_rng(0).normal(0, 1, (2, n))) / 8  # with exact ties and zeros
+    first, second = np.round(8 * np.random.default_rng(0).normal(0, 1, (2, 51))) / 8  # with exact ties and zeros
     expected = stats.wilcoxon(first, second, method="asymptotic", correction=False).pvalue
     assert p_value(first.tolist(), second.tolist()) == pytest.approx(expected, abs=2e-3)
 
@@ -93,14 +92,6 @@ def test_the_interval_of_a_mean_is_scipys_bca_interval_in_any_order(n: int) -> N
     assert found.method == "BCa"
     assert found.low < np.mean(values) < found.high
     assert mean_interval(dict([*enumerate(values)][::-1])) == found
-
-
-def test_the_interval_of_many_values_is_near_that_of_the_normal_distribution() -> None:
-    values = np.random.default_rng(1).normal(3.0, 1.0, 400)
-    found = mean_interval(dict(enumerate(values.tolist())))
-    assert found is not None
-    half = 1.96 * values.std(ddof=1) / np.sqrt(400)
-    assert (found.low, found.high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.02)
 
 
 def test_where_bca_is_undefined_the_percentile_interval_takes_its_place() -> None:

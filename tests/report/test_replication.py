@@ -8,7 +8,6 @@ from statistics import stdev
 
 import pytest
 
-from idwbench.figures.runs import Selection, first_run
 from idwbench.report.frame import rows, run_table
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.render import render
@@ -107,12 +106,3 @@ def test_several_runs_on_each_data_set_stay_apart() -> None:
 def test_json_has_the_seeds_of_the_data() -> None:
     (record,) = json.loads(render(section_tables(summarise(over_data(3))), "json"))
     assert (record["dataset_config"]["seed"], record["n"]) == ([0, 1, 2], 3)
-
-
-def test_figures_get_the_runs_on_all_data_and_draw_the_first() -> None:
-    runs = over_data(3)[::-1]
-    section = Selection(None, runs).first_section(runs)  # type: ignore[arg-type]
-    (row,) = section.rows
-    assert row.n == 3
-    assert first_run(row).config.dataset == section.config.dataset
-    assert section.config.dataset.seed == 0

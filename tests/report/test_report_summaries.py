@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 from idwbench.attention.scores import METHODS
-from idwbench.errors import ConfigError
 from idwbench.report.frame import Row
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.references import REFERENCES, SOURCES, Reference, find_reference
 from idwbench.report.render import render
 from idwbench.report.summaries import Section, section_tables, summarise
 from idwbench.results.records import StoredRun
-from idwbench.runs.metrics import METRICS, MetricDefinition
 
 Make = Callable[..., StoredRun]
 TEN = range(10)
@@ -73,23 +71,6 @@ def test_the_best_is_chosen_among_equal_numbers_of_prototypes(stored_run: Make) 
     assert (best(rows, "holdout"), best(rows, "validation"), best(rows, "train")) == (["fc_relu"], ["idw"], [])
 
 
-def test_with_few_seeds_only_the_best_mean_is_marked_and_a_note_says_why(stored_run: Make) -> None:
-    runs = [stored_run(0.9, method="idw", seed=s) for s in range(3)]
-    runs += [stored_run(0.8 + s / 10, method="fc_relu", seed=s) for s in range(2)]
-    (section,) = summarise(runs)
-    assert best(section.rows) == ["idw"]
-    assert not section.is_tested
-    assert section.notes[0] == "n = 2: too few seeds for a paired test (6 are needed)."
-
-
-def test_equal_means_share_the_mark_whatever_seeds_they_come_from(stored_run: Make) -> None:
-    first, second = (0.95, 0.975, 1.0), (1.0, 0.975, 0.95)
-    runs = [stored_run(a, method="idw", seed=s) for s, a in enumerate(first)]
-    runs += [stored_run(a, method="inv_dist", seed=s) for s, a in enumerate(second)]
-    runs += [stored_run(0.975, method="fc_relu", seed=s) for s in range(3)]
-    assert best(summarise(runs)[0].rows) == ["fc_relu", "inv_dist", "idw"]
-
-
 def test_what_a_paired_test_does_not_distinguish_from_the_best_is_marked(stored_run: Make) -> None:
     seeds = [0.5 + s / 100 for s in TEN]
     runs = [stored_run(a, method="idw", seed=s) for s, a in enumerate(seeds)]
@@ -117,27 +98,6 @@ def test_pairs_are_formed_by_seed_and_rows_without_enough_are_not_tested(stored_
     p_values = {row.model.method: row.statistics["test"].p_value for row in section.rows}
     assert p_values == {"idw": None, "inv_dist": 2 / 2**10, "neg_dist": None}
     assert section.notes[1] == "n = 5: too few seeds for a paired test (6 are needed)."
-
-
-def test_another_metric_may_be_asked_for(stored_run: Make) -> None:
-    runs = [stored_run(50.0, dataset="diabetes", metrics={("test", "r2"): 0.4}), stored_run(0.9)]
-    (section,) = summarise(runs, "r2")
-    assert (section.config.dataset_label, section.rows[0].statistics["test"].mean) == ("diabetes", 0.4)
-    assert references(section, section.rows[0]) == {}
-    with pytest.raises(ConfigError, match="no run has a metric 'accurcy'") as caught:
-        summarise(runs, "accurcy")
-    assert (caught.value.location, caught.value.hint) == (("metric",), "did you mean 'accuracy'?")
-
-
-def test_a_new_metric_needs_no_change_of_the_report(stored_run: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    coverage = MetricDefinition("coverage_90", "classification", percent=True, higher_is_better=True)
-    monkeypatch.setitem(METRICS, coverage.name, coverage)
-    runs = [stored_run(metrics={("test", "coverage_90"): 0.875, ("test", "unregistered"): 12.3456})]
-    assert "| **87.50** |" in render(section_tables(summarise(runs, "coverage_90")), "markdown")
-    assert "Metric: coverage 90 in %; bold" in render(section_tables(summarise(runs, "coverage_90")), "markdown")
-    unregistered = render(section_tables(summarise(runs, "unregistered")), "markdown")
-    assert "| 12.35 |" in unregistered
-    assert "Metric: unregistered." in unregistered
 
 
 def test_a_diverged_run_is_counted_and_in_no_mean(stored_run: Make) -> None:
@@ -216,17 +176,6 @@ def test_references_stand_beside_their_model_and_no_other(stored_run: Make) -> N
     assert not any("did not" in note for note in section.notes)
 
 
-def test_the_papers_table_1_stands_beside_its_six_methods(stored_run: Make) -> None:
-    methods = ("fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw")
-    scale = {"scaled_dot": {"scale": "prototypes"}}
-    (section,) = summarise([stored_run(method=method, **scale.get(method, {})) for method in methods])
-    assert [row.model.method for row in section.rows] == list(methods)
-    paper = [references(section, row)["paper"].test_accuracy for row in section.rows]
-    assert paper == [0.9599, 0.9315, 0.8363, 0.1135, 0.1135, 0.8820]
-    authors = [references(section, row)["authors"].test_accuracy for row in section.rows]
-    assert authors == [0.9549, 0.9338, 0.9368, 0.1135, 0.1135, 0.8784]
-
-
 def test_another_protocol_is_stated_beside_a_reference(stored_run: Make) -> None:
     for changed in ({"epochs": 2}, {"weight_decay": 0.01}):
         (section,) = summarise([stored_run(**changed)])
@@ -266,16 +215,6 @@ def test_intervals_stand_beside_test_and_holdout_and_need_three_seeds(stored_run
     (table,) = section_tables((section,))
     assert [column.name for column in table.columns][4:8] == ["test", "test interval", "holdout", "holdout interval"]
     assert "interval" not in render(section_tables(summarise(runs)), "markdown")
-
-
-def test_where_there_is_no_test_data_intervals_are_on_the_training_data(stored_run: Make) -> None:
-    runs = [
-        stored_run(seed=seed, train=0.9 + seed / 100, metrics={("train", "depth"): 2.0 + seed}) for seed in range(4)
-    ]
-    (section,) = summarise(runs, "depth", intervals=True)
-    assert section.rows[0].statistics["train"].interval is not None
-    (record,) = leaderboard(runs, split="train", intervals=True).records()
-    assert None not in (record["train_low"], record["test_low"])
 
 
 def test_every_format_shows_the_interval(stored_run: Make) -> None:
