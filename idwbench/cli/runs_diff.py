@@ -17,7 +17,6 @@ from idwbench.runs.metrics import METRICS
 
 if TYPE_CHECKING:
     from idwbench.results.comparison import ArrayDifference, Comparison
-    from idwbench.sweep.replay import Replay
 
 __all__ = ["OPTIONS", "runs_diff", "runs_replay"]
 
@@ -52,13 +51,14 @@ def runs_replay(
     """
     from idwbench.cli.interruption import interruptible
     from idwbench.cli.progress import RunProgress
-    from idwbench.sweep.replay import replay_run
+    from idwbench.sweep.execution import replay_run
 
     with interruptible(lambda: "the stored result was not changed"), RunProgress() as progress:
         replay = replay_run(run, db, data_dir=data_dir, observer=progress)
     if json:
         metrics = {"_".join(key): {"stored": pair[0], "new": pair[1]} for key, pair in replay.metrics.items()}
-        facts = {"run_key": replay.run.run_key, "identical": replay.identical, "states": replay.states}
+        states = [run.state for run in replay.runs]
+        facts = {"run_key": replay.runs[0].run_key, "identical": replay.identical, "states": states}
         echo_json({**facts, "metrics": metrics, **_facts(replay)}, indent=1)
     else:
         _print_replay(replay)
@@ -66,7 +66,7 @@ def runs_replay(
         raise typer.Exit(1)
 
 
-def _facts(differences: Comparison | Replay) -> dict[str, Any]:
+def _facts(differences: Comparison) -> dict[str, Any]:
     arrays = {
         name: {"identical": array.identical, "largest_difference": array.largest, "shapes": array.shapes}
         for name, array in differences.arrays.items()
@@ -91,12 +91,13 @@ def _print_comparison(differences: Comparison) -> None:
         echo("environment: equal")
 
 
-def _print_replay(replay: Replay) -> None:
+def _print_replay(replay: Comparison) -> None:
+    stored, new = (run.state for run in replay.runs)
     if replay.identical:
         echo("identical")
     else:
-        if replay.states[0] != replay.states[1]:
-            echo(f"state: stored {replay.states[0]}, new {replay.states[1]}")
+        if stored != new:
+            echo(f"state: stored {stored}, new {new}")
         differing = {key: pair for key, pair in replay.metrics.items() if pair[0] != pair[1]}
         _print_metrics(differing, ("stored", "new"))
         if replay.metrics and not differing:

@@ -138,20 +138,28 @@ class Comparison:
     arrays: dict[str, ArrayDifference]
     environment: dict[str, tuple[Any, Any]]
 
+    @property
+    def identical(self) -> bool:
+        """Whether the state, all metrics, the curve and the bytes of all arrays are equal."""
+        same = self.runs[0].state == self.runs[1].state and self.curve == 0
+        same = same and all(one == other for one, other in self.metrics.values())
+        return same and all(difference.identical for difference in self.arrays.values())
 
-def compare_runs(results: Results, one: str, other: str) -> Comparison:
-    """Compare two stored runs, given by their keys or the beginnings of these.
+
+def compare_runs(results: Results, one: str, other: str, others: Results | None = None) -> Comparison:
+    """Compare two stored runs, given by their keys or the beginnings of these; `others` is the database of the second.
 
     Raises:
         ResultsError: no such run, or several.
     """
-    first, second = runs = (results.find_run(one), results.find_run(other))
+    stores = results, others or results
+    first, second = runs = (stores[0].find_run(one), stores[1].find_run(other))
     names = sorted({*first.metrics, *second.metrics}, key=metric_order)
     return Comparison(
         runs=runs,
         settings=differing(run_settings(first.config), run_settings(second.config)),
         metrics={key: (first.metrics.get(key), second.metrics.get(key)) for key in names},
-        curve=curve_difference(*(results.load_curve(run.run_key) for run in runs)),
-        arrays=array_differences(*(results.load_arrays(run.run_key) for run in runs)),
+        curve=curve_difference(*(store.load_curve(run.run_key) for store, run in zip(stores, runs, strict=True))),
+        arrays=array_differences(*(store.load_arrays(run.run_key) for store, run in zip(stores, runs, strict=True))),
         environment=differing(environment(first), environment(second)),
     )

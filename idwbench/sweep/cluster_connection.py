@@ -10,14 +10,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
-from pathlib import Path
 from typing import Any
 
 from idwbench.errors import ClusterError, ConfigError, first_line
 
-__all__ = ["Cluster", "connected", "local_workers"]
+__all__ = ["Cluster", "connected", "local_workers", "needed_resources"]
 
 CONNECT_SECONDS = 4.0
 _LOGGERS = ("distributed", "distributed.client", "distributed.gc", "tornado", "tornado.application", "asyncio")
@@ -59,31 +58,32 @@ class Cluster:
     Attributes:
         client: The `distributed.Client`.
         address: As it was given.
-        resources: What each task needs of its worker.
-        data_dir: The data folder for all workers, or None for each worker's own.
     """
 
     client: Any
     address: str
-    resources: dict[str, float] = field(default_factory=dict)
-    data_dir: Path | None = None
+
+
+def needed_resources(device: str) -> dict[str, float]:
+    """Return what each task needs of its worker: on a GPU the resource ``GPU``."""
+    return {} if device == "cpu" else {"GPU": 1.0}
 
 
 @contextmanager
-def connected(address: str, device: str = "cpu", data_dir: Path | None = None) -> Iterator[Cluster]:
-    """Connect to a cluster, and at the end close what was started. On a GPU each task needs the resource ``GPU``.
+def connected(address: str, device: str = "cpu") -> Iterator[Cluster]:
+    """Connect to a cluster for trainings on a device, and at the end close what was started.
 
     Raises:
         ClusterError: the package `distributed` is missing, or nothing answers at the address as a scheduler does.
         ConfigError: as `local_workers`.
     """
-    workers, resources = local_workers(address), {} if device == "cpu" else {"GPU": 1.0}
+    workers = local_workers(address)
     try:
         import distributed
     except ModuleNotFoundError as error:
         problem = f"needs the Python package '{error.name}'"
         raise ClusterError(problem, location=("dask",), hint="pip install 'idwbench[cluster]'") from None
-    with _quiet(), _local_cluster(workers, resources) if workers else nullcontext(address) as scheduler:
+    with _quiet(), _local_cluster(workers, device) if workers else nullcontext(address) as scheduler:
         if not workers:
             _check_scheduler(address, distributed)
         try:
@@ -91,11 +91,11 @@ def connected(address: str, device: str = "cpu", data_dir: Path | None = None) -
         except Exception as error:  # what a server of another kind answers can raise any exception
             raise _unreachable(address, error) from None
         with client:
-            yield Cluster(client, address, resources, data_dir)
+            yield Cluster(client, address)
 
 
 @contextmanager
-def _local_cluster(workers: int, resources: dict[str, float]) -> Iterator[Any]:
+def _local_cluster(workers: int, device: str) -> Iterator[Any]:
     """Start worker processes with one thread each, on the loopback interface only."""
     import dask
     from distributed import LocalCluster
@@ -112,7 +112,7 @@ def _local_cluster(workers: int, resources: dict[str, float]) -> Iterator[Any]:
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             memory_limit=0,
-            resources=resources,
+            resources=needed_resources(device),
             silence_logs=logging.CRITICAL,
         )
 
@@ -186,14 +186,13 @@ def _reason(error: BaseException | None) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep log lines and warnings of Dask from stderr: what matters to the user is said by the driver."""
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
+    levels = {logger: logger.level for logger in map(logging.getLogger, _LOGGERS)}
+    for logger in levels:
         logger.setLevel(logging.CRITICAL + 1)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module=r"(distributed|dask|tornado|asyncio)\b")
             yield
     finally:
-        for logger, level in zip(loggers, before, strict=True):
+        for logger, level in levels.items():
             logger.setLevel(level)

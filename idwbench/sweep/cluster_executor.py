@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from idwbench.attention.scores import METHODS
@@ -19,15 +19,13 @@ from idwbench.errors import ClusterError, error_summary
 from idwbench.plugins import plugin_code
 from idwbench.results.provenance import package_versions
 from idwbench.runs.config import RunConfig
-from idwbench.sweep.cluster_connection import Cluster
+from idwbench.sweep.cluster_connection import Cluster, needed_resources
 from idwbench.sweep.cluster_worker import PluginSource, Task, train_task, version_problem
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.threads import Answer
 from idwbench.training.engine import Context
 
 __all__ = ["ClusterExecutor", "plugin_sources"]
-
-_POLL_SECONDS = 1.0
 
 
 class ClusterExecutor:
@@ -40,9 +38,15 @@ class ClusterExecutor:
     ahead = 2  # for each thread of the workers: a stack that trains, and the next
 
     def __init__(
-        self, cluster: Cluster, configs: Sequence[RunConfig], dataset: Dataset, context: Context, observer: Observer
+        self,
+        cluster: Cluster,
+        configs: Sequence[RunConfig],
+        dataset: Dataset,
+        data_dir: Path | None,
+        context: Context,
+        observer: Observer,
     ) -> None:
-        self.cluster, self.observer = cluster, observer
+        self.cluster, self.observer, self.resources = cluster, observer, needed_resources(context.device)
         # The workers that are there; tasks check again, for workers that come later.
         answers = cluster.client.run(version_problem, package_versions(), on_error="return")
         for worker, problem in answers.items():
@@ -50,7 +54,7 @@ class ClusterExecutor:
                 raise _cannot_load(problem, f"worker {worker}")
             if problem:
                 raise ClusterError(f"worker {worker}: {problem}")
-        self._n_threads, self._polled = -1, 0.0
+        self.has_workers = True
         self.in_work: dict[Future[Answer], Any] = {}
         folder = context.checkpoint_folder
         self.task: Task = {
@@ -59,29 +63,26 @@ class ClusterExecutor:
             "engine": context.engine,
             "device": context.device,
             "plugins": plugin_sources(configs),
-            "data_dir": str(data_folder(cluster.data_dir)),
-            "data_dir_is_given": cluster.data_dir is not None,
+            "data_dir": str(data_folder(data_dir)),
+            "data_dir_is_given": data_dir is not None,
             "data_sha256": dataset.sha256,
             "checkpoints": None if folder is None else (str(folder.absolute()), folder.absolute().parent.stat().st_ino),
         }
 
     @property
     def n_threads(self) -> int:
-        """The number of threads of all workers that have the resources, counted every second.
+        """The number of threads of all workers that have the resources at this time.
 
         Raises:
             ClusterError: the connection is lost.
         """
-        if self._n_threads >= 0 and time.monotonic() - self._polled <= _POLL_SECONDS:
-            return self._n_threads
-        before, resources = self._n_threads, self.cluster.resources
         workers = self._connected(self.cluster.client.scheduler_info, n_workers=-1)["workers"].values()
-        threads = [worker["nthreads"] for worker in workers if resources.keys() <= worker["resources"].keys()]
-        self._n_threads, self._polled = sum(threads), time.monotonic()
-        if before and not self._n_threads:
-            kind = f" with the resource {next(iter(resources))}" if resources else ""
+        threads = [worker["nthreads"] for worker in workers if self.resources.keys() <= worker["resources"].keys()]
+        if self.has_workers and not threads:
+            kind = f" with the resource {next(iter(self.resources))}" if self.resources else ""
             self.observer.note(f"{self.cluster.address} has no worker{kind}: waiting for one")
-        return self._n_threads
+        self.has_workers = bool(threads)
+        return sum(threads)
 
     def submit(self, stack: Sequence[RunConfig]) -> Future[Answer]:
         """Send a stack. Its answer raises what ends the whole sweep.
@@ -89,7 +90,7 @@ class ClusterExecutor:
         This is a `ClusterError`: the connection is lost, or a worker has other versions or data.
         """
         task: Task = {**self.task, "stack": [config.model_dump_json() for config in stack]}
-        options = {"key": f"idwbench-{uuid.uuid4().hex}", "pure": False, "resources": self.cluster.resources or None}
+        options = {"key": f"idwbench-{uuid.uuid4().hex}", "pure": False, "resources": self.resources or None}
         sent = self._connected(self.cluster.client.submit, train_task, task, **options)
         ended: Future[Answer] = Future()
         self.in_work[ended] = sent
@@ -119,10 +120,8 @@ class ClusterExecutor:
         except asyncio.CancelledError:
             raise self._lost() from None
         except KilledWorker as error:
-            times, last = error.allowed_failures + 1, error.last_worker.address
-            reason = (
-                f"{times} workers ended while they trained this run, the last was {last}: out of memory, or a crash"
-            )
+            ended = f"{error.allowed_failures + 1} workers ended while they trained this run"
+            reason = f"{ended}, the last was {error.last_worker.address}: out of memory, or a crash"
             return Answer(failure=("TrainingError", reason, f"TrainingError: {reason}"), is_lost=True)
         except ClusterError:
             raise

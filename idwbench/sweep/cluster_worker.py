@@ -9,9 +9,9 @@ import importlib
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TYPE_CHECKING, TypedDict
 
 from idwbench.attention.scores import METHODS
 from idwbench.data.folder import DATA_VARIABLE
@@ -62,7 +62,7 @@ class Task(TypedDict):
 
     versions: dict[str, str]
     stack: list[str]
-    engine: str
+    engine: EngineName
     device: str
     plugins: list[PluginSource]
     data_dir: str
@@ -73,17 +73,9 @@ class Task(TypedDict):
 
 # One task at a time: the number of threads is set for the whole process.
 _one_task = threading.Lock()
-_setup: _Setup | None = None
-
-
-@dataclass(frozen=True)
-class _Setup:
-    """What tasks on one data set share."""
-
-    identity: tuple[object, ...]
-    dataset: Dataset
-    quality: PrototypeQuality
-    context: Context
+# What tasks on one data set share, by all that it depends on.
+_Setup = tuple["Dataset", "PrototypeQuality", Context]
+_setups: dict[tuple[object, ...], _Setup] = {}
 
 
 def version_problem(expected: Mapping[str, str]) -> str:
@@ -92,12 +84,11 @@ def version_problem(expected: Mapping[str, str]) -> str:
     The build of a package, as ``cpu`` in torch 2.13.0+cpu, may differ.
     """
     own = package_versions()
-    different = [
+    return "; ".join(
         f"{name} {own.get(name, 'is missing')}, the driver has {version}"
         for name, version in expected.items()
         if own.get(name, "").partition("+")[0] != version.partition("+")[0]
-    ]
-    return "; ".join(different)
+    )
 
 
 def train_task(task: Task) -> Answer:
@@ -139,10 +130,10 @@ def _train(task: Task, cancelled: Callable[[], bool]) -> Answer:
         raise ClusterError(problem)
     _load_plugins(task["plugins"])
     stack = [RunConfig.model_validate_json(text) for text in task["stack"]]
-    setup = _prepared(task, stack[0].dataset)
-    engine_of(stack[0], setup.context)  # loads torch if it is needed, which is limited only then
+    dataset, quality, context = _prepared(task, stack[0].dataset)
+    engine_of(stack[0], context)  # loads torch if it is needed, which is limited only then
     with limited_threads(1):
-        return train_stack(stack, setup.dataset, setup.quality, replace(setup.context, on_epoch=on_epoch))
+        return train_stack(stack, dataset, quality, replace(context, on_epoch=on_epoch))
 
 
 def _load_plugins(sources: Sequence[PluginSource]) -> None:
@@ -151,46 +142,37 @@ def _load_plugins(sources: Sequence[PluginSource]) -> None:
     Raises:
         PluginError: a plugin fails, or a module has other code than the driver's.
     """
-    for source in sources:
-        methods, sha256 = source["methods"], source["sha256"]
-        if _registered(methods, sha256):
-            continue
-        for name in methods:
+
+    def is_registered(source: PluginSource) -> bool:
+        return all(name in METHODS and METHODS[name].sha256 == source["sha256"] for name in source["methods"])
+
+    for source in (source for source in sources if not is_registered(source)):
+        module = source["module"]
+        for name in source["methods"]:
             METHODS.pop(name, None)
-        if source["code"] is not None:
-            load_plugin_code(Path(source["path"]), source["code"])
-        else:
-            _import(source["module"])
-        if not _registered(methods, sha256):
-            raise PluginError(f"the module {source['module']} differs from that of the driver: their checksums differ")
-
-
-def _registered(methods: Sequence[str], sha256: str) -> bool:
-    return all(name in METHODS and METHODS[name].sha256 == sha256 for name in methods)
-
-
-def _import(module: str) -> None:
-    try:
-        importlib.import_module(module)
-    except Exception as error:  # the code of a package can raise any exception
-        raise PluginError(f"the module {module} cannot be imported: {error_summary(error)}") from None
+        try:
+            if source["code"] is not None:
+                load_plugin_code(Path(source["path"]), source["code"])
+            else:
+                importlib.import_module(module)
+        except PluginError:
+            raise
+        except Exception as error:  # the code of a package can raise any exception
+            raise PluginError(f"the module {module} cannot be imported: {error_summary(error)}") from None
+        if not is_registered(source):
+            raise PluginError(f"the module {module} differs from that of the driver: their checksums differ")
 
 
 def _prepared(task: Task, data: DatasetConfig) -> _Setup:
-    """Return data and engines for a task: those of the last one, or new ones."""
-    global _setup
-    content = (task["data_sha256"], task["engine"], task["device"], task["data_dir"], str(task["checkpoints"]))
-    identity = (dataset_identity(data), getattr(data, "path", ""), *content)
-    if _setup is None or _setup.identity != identity:
-        _setup = None  # two data sets may not fit into memory
-        _setup = _new_setup(task, data, identity)
-    return _setup
-
-
-def _new_setup(task: Task, data: DatasetConfig, identity: tuple[object, ...]) -> _Setup:
+    """Return the data set of a task, its quality and the context of engines: those of the last task, or new ones."""
     from idwbench.data.loading import load_dataset
     from idwbench.models.neighbours import PrototypeQuality
 
+    content = (task["data_sha256"], task["engine"], task["device"], task["data_dir"], str(task["checkpoints"]))
+    identity = (dataset_identity(data), getattr(data, "path", ""), *content)
+    if identity in _setups:
+        return _setups[identity]
+    _setups.clear()  # two data sets may not fit into memory
     is_own = not task["data_dir_is_given"] and bool(os.environ.get(DATA_VARIABLE))
     dataset = load_dataset(data, None if is_own else Path(task["data_dir"]))
     if dataset.sha256 != task["data_sha256"]:
@@ -198,10 +180,10 @@ def _new_setup(task: Task, data: DatasetConfig, identity: tuple[object, ...]) ->
             f"the data set {dataset_label(data)} differs: its SHA-256 begins with {dataset.sha256[:12]}, "
             f"the driver's with {task['data_sha256'][:12]}"
         )
-    engine, device = cast(EngineName, task["engine"]), task["device"]
-    check_engine(engine, device)
-    context = Context(engine, device, checkpoint_folder=_checkpoints(task["checkpoints"]))
-    return _Setup(identity, dataset, PrototypeQuality(dataset.splits), context)
+    check_engine(task["engine"], task["device"])
+    context = Context(task["engine"], task["device"], checkpoint_folder=_checkpoints(task["checkpoints"]))
+    _setups[identity] = dataset, PrototypeQuality(dataset.splits), context
+    return _setups[identity]
 
 
 def _checkpoints(shared: tuple[str, int] | None) -> Path | None:

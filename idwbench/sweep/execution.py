@@ -1,9 +1,11 @@
-"""`train` and `run_sweep`: train and store the runs that the database does not have."""
+"""`train` and `run_sweep` train and store the runs that the database does not have; `replay_run` trains one again."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import NoneType
@@ -23,10 +25,13 @@ from idwbench.training.engine import Context, EngineName
 from idwbench.training.selection import check_engine, check_engine_name, check_run, useful_threads
 
 if TYPE_CHECKING:
+    from idwbench.results.comparison import Comparison
     from idwbench.sweep.cluster_connection import Cluster
 
-__all__ = ["RETRIED", "Retry", "run_sweep", "train"]
+__all__ = ["RETRIED", "Retry", "replay_run", "run_sweep", "train"]
 
+# Metrics of the cost of a training, which differ from one to the next.
+_COSTS = ("seconds_per_step", "activation_memory", "fit_seconds", "predict_seconds")
 Retry = Literal["failed", "diverged", "all"]
 # The states that each choice trains again.
 RETRIED: dict[str | None, tuple[EndedState, ...]] = {
@@ -67,8 +72,10 @@ def train(
     _check_arguments(engine, db=db, device=device, data_dir=data_dir, retrain=retrain, observer=observer)
     config = config.model_copy(update={"dataset": resolve_files(config.dataset, Path.cwd())})
     key = config.run_key
-    if not retrain and (found := _finished(db, key)) is not None:
-        return found
+    with suppress(ResultsError):  # there is none, or the database cannot be read without an upgrade
+        run = Results(db, read_only=True).find_run(key)
+        if run.state in RESULT_STATES and not retrain:
+            return run
     # What can be wrong is found before the database is created or changed.
     check_engine(engine, device)
     from idwbench.data.loading import load_dataset
@@ -120,15 +127,6 @@ def _check_arguments(engine: str, **given: object) -> None:
             raise ConfigError(f"expected {expected}, got {value!r}", location=(name,))
 
 
-def _finished(db: str | PathLike[str], key: str) -> StoredRun | None:
-    """Return a run that has a result; None if there is none or the database cannot be read without an upgrade."""
-    try:
-        run = Results(db, read_only=True).find_run(key)
-    except ResultsError:
-        return None
-    return run if run.state in RESULT_STATES else None
-
-
 def run_sweep(
     sweep: SweepSpec | str | PathLike[str],
     db: str | PathLike[str] = DEFAULT_DATABASE,
@@ -152,13 +150,11 @@ def run_sweep(
         engine: ``fused``, ``torch``, or ``auto`` for fused where it supports a run.
         device: Device of the torch engine.
         jobs: Number of threads that train; by default one for each core, or one on a GPU.
-        data_dir: Folder of the image archives.
+        data_dir: Folder of the image archives; a data set is loaded when its turn comes, so that only one is in memory.
         dask: A Dask cluster that trains the runs: ``tcp://host:8786``, or ``local:2`` for two new processes.
         observer: Receives the progress.
         wait: Whether to wait for the runs that other processes train, and to train those that they leave.
         max_failures: End after this number of failed runs; those in work are released and stay to be trained.
-
-    Each data set is loaded when its turn comes, so that only one is in memory.
 
     Raises:
         IdwbenchError: an argument of another type; the file, the data or the database cannot be used. A failed run does
@@ -167,15 +163,14 @@ def run_sweep(
     _check_arguments(engine, sweep=sweep, db=db, device=device, data_dir=data_dir, observer=observer)
     _check_arguments(engine, jobs=jobs, dask=dask, wait=wait, max_failures=max_failures)
     if retry not in RETRIED:
-        words = ", ".join(filter(None, RETRIED))
-        raise ConfigError(f"expected one of {words}, got {retry!r}", location=("retry",))
+        raise ConfigError(f"expected one of {', '.join(filter(None, RETRIED))}, got {retry!r}", location=("retry",))
     spec = sweep if isinstance(sweep, SweepSpec) else read_sweep(sweep_path(sweep))
     cluster: AbstractContextManager[Cluster | None] = nullcontext()
     if dask is not None:
         from idwbench.sweep.cluster_connection import connected, local_workers
 
         local_workers(dask)  # a wrong address is found before the database is changed
-        cluster = connected(dask, device, data_dir)
+        cluster = connected(dask, device)
     # A device that is not available is found before the database is changed; the CPU always is. Workers have their own.
     check_engine(engine, device if dask is None else "cpu")
     results, retried = Results(db), RETRIED[retry]
@@ -213,3 +208,41 @@ def _register(
     if to_do or waits:
         runner.observer.pending(configs, keys, set(pending))
     return by_key if waits else {}, to_do
+
+
+def replay_run(
+    run_key: str,
+    db: str | PathLike[str] = DEFAULT_DATABASE,
+    *,
+    data_dir: Path | None = None,
+    observer: Observer | None = None,
+) -> Comparison:
+    """Train a stored run again with the engine and on the device that it had, and compare; the database is only read.
+
+    The metrics are those that are stored, without time and memory. What the run needs, such as the network of a study
+    of patches, is trained again too. The new result, its recording and its checkpoints are in a temporary folder, which
+    is deleted.
+
+    Args:
+        run_key: The key of the run, or its beginning.
+        db: The results database: a path, or an SQLAlchemy URL.
+        data_dir: Folder of the image archives.
+        observer: Receives the progress.
+
+    Raises:
+        ResultsError: no such run, or it has no result.
+        IdwbenchError: the data, the device or the plugin of the run is not available, or the training failed.
+    """
+    from idwbench.results.comparison import compare_runs
+
+    results = Results(db, read_only=True)
+    run = results.find_run(run_key)
+    if run.state not in RESULT_STATES:
+        raise ResultsError(f"run {run.run_key[:12]} is {run.state}: it has no result to compare with")
+    engine: EngineName = run.engine if run.engine in ("fused", "torch") else "auto"  # type: ignore[assignment]
+    with tempfile.TemporaryDirectory(prefix="idwbench-replay-") as folder:
+        scratch = Path(folder) / "replay.db"
+        train(run.config, scratch, engine=engine, device=run.device or "cpu", data_dir=data_dir, observer=observer)
+        both = compare_runs(results, run.run_key, run.run_key, Results(scratch, read_only=True))
+    stored = {key: pair for key, pair in both.metrics.items() if key in run.metrics and key[1] not in _COSTS}
+    return replace(both, metrics=stored)

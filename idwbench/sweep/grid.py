@@ -38,8 +38,6 @@ DataProtocol = tuple[DatasetConfig, Protocol]
 # What a cell stands for: a model, and its protocol on each data set.
 Setting = tuple[ModelConfig, tuple[Protocol, ...]]
 
-_Values = tuple[Any, ...]
-
 
 @contextmanager
 def within(*location: str | int) -> Iterator[None]:
@@ -129,8 +127,8 @@ def block_settings(block: Block, datasets: Sequence[DataProtocol]) -> list[Setti
     supported, defaults = zip(*datasets, strict=True)
     of_model = sorted(block.keys() - Protocol.model_fields.keys())
     of_protocol = sorted(block.keys() & Protocol.model_fields.keys())
-    models: dict[_Values, ModelConfig] = {}
-    protocols: dict[_Values, tuple[Protocol, ...]] = {}
+    models: dict[tuple[Any, ...], ModelConfig] = {}
+    protocols: dict[tuple[Any, ...], tuple[Protocol, ...]] = {}
     for cell in cells({name: block[name] for name in of_model}):
         with _at_axis(block, cell, lambda settings: parse_model(settings, *supported)):
             models[(*cell.values(),)] = parse_model(cell, *supported)
@@ -138,13 +136,17 @@ def block_settings(block: Block, datasets: Sequence[DataProtocol]) -> list[Setti
         with _at_axis(block, cell, lambda settings: parse_protocol(settings, defaults[0])):
             parsed = {one: parse_protocol(cell, one) if cell else one for one in dict.fromkeys(defaults)}
             protocols[(*cell.values(),)] = tuple(parsed[one] for one in defaults)
-    for name, values in block.items():
-        with within(name):
-            check_distinct(values, "{!r} is already in the axis")
+    _check_axes_distinct(block)
     return [
         (models[(*(cell[name] for name in of_model),)], protocols[(*(cell[name] for name in of_protocol),)])
         for cell in cells(block)
     ]
+
+
+def _check_axes_distinct(block: Block) -> None:
+    for name, values in block.items():
+        with within(name):
+            check_distinct(values, "{!r} is already in the axis")
 
 
 @contextmanager
@@ -184,43 +186,31 @@ def read_datasets(content: Any, folder: Path) -> tuple[DatasetConfig, ...]:
         ConfigError: an empty list, unknown data set or key, a value that is not valid or occurs twice in an axis, or a
             file that cannot be read; `location` is the index of the data set, the key and the index of the value.
     """
-    if not isinstance(content, list):
-        return _datasets(content, folder)
-    if not content:
+    if content == []:
         raise ConfigError("the list is empty, expected at least one data set")
-    found: list[DatasetConfig] = []
-    for index, entry in enumerate(content):
+    datasets: list[DatasetConfig] = []
+    for index, entry in enumerate(content if isinstance(content, list) else [content]):
         with within(index):
-            found += _datasets(entry, folder)
-    return tuple(dict.fromkeys(found))
+            datasets += _datasets(entry, folder)
+    return tuple(dict.fromkeys(datasets))
 
 
-def _datasets(entry: Any, folder: Path) -> tuple[DatasetConfig, ...]:
-    axes = _data_axes(entry)
-    if not axes:
-        return (_read(entry, folder),)
+def _datasets(entry: Any, folder: Path) -> list[DatasetConfig]:
+    """Return the data sets of a name or of a mapping, in which a list is an axis, unless its setting is a list."""
+    settings = entry if isinstance(entry, dict) else {}
+    no_axes = ("name", "of") if DATASETS.get(str(settings.get("name"))) is PartsConfig else ("name",)
+    lists = {name: tuple(values) for name, values in settings.items() if isinstance(values, list)}
+    axes = {name: values for name, values in lists.items() if name not in no_axes}
+    if empty := [name for name, values in axes.items() if not values]:
+        raise ConfigError("the axis is empty, expected at least one value", location=(empty[0],))
     if math.prod(map(len, axes.values())) > MAX_RUNS:
         raise ConfigError(f"expected at most {MAX_RUNS:,} data sets")
     datasets = []
     for cell in cells(axes):
         with _at_axis(axes, cell):
-            datasets.append(_read({**entry, **cell}, folder))
-    for name, values in axes.items():
-        with within(name):
-            check_distinct(values, "{!r} is already in the axis")
-    return tuple(datasets)
-
-
-def _data_axes(entry: Any) -> Block:
-    """Return the settings of a mapping that are lists, and not of a kind that is a list itself."""
-    if not isinstance(entry, dict):
-        return {}
-    no_axes = ("name", "of") if DATASETS.get(str(entry.get("name"))) is PartsConfig else ("name",)
-    axes = {name: tuple(values) for name, values in entry.items() if isinstance(values, list) and name not in no_axes}
-    for name, values in axes.items():
-        if not values:
-            raise ConfigError("the axis is empty, expected at least one value", location=(name,))
-    return axes
+            datasets.append(_read({**entry, **cell} if cell else entry, folder))
+    _check_axes_distinct(axes)
+    return datasets
 
 
 def _read(content: Any, folder: Path) -> DatasetConfig:

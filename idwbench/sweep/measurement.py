@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from idwbench.errors import ResultsError
 from idwbench.results.records import StoredRun
@@ -16,10 +15,9 @@ from idwbench.runs.metrics import Metrics
 __all__ = ["measure_runs", "unmeasured_runs"]
 
 _AT_ONCE = 50
-_Run = TypeVar("_Run", bound=StoredRun)
 
 
-def unmeasured_runs(runs: Sequence[_Run]) -> list[_Run]:
+def unmeasured_runs(runs: Sequence[StoredRun]) -> list[StoredRun]:
     """Return the complete runs with keys and values that have no metric of prototype quality."""
     return [
         run
@@ -48,9 +46,8 @@ def measure_runs(
         DatasetError: a data set cannot be loaded.
         ResultsError: it is not the data that a run was trained on, or the database cannot be written.
     """
-    missing = unmeasured_runs(runs)
     groups: dict[str, list[StoredRun]] = {}
-    for run in missing:
+    for run in unmeasured_runs(runs):
         groups.setdefault(dataset_identity(run.config.dataset), []).append(run)
     done = 0
     for group in groups.values():
@@ -60,13 +57,15 @@ def measure_runs(
         dataset = load_dataset(group[0].config.dataset, data_dir)
         quality = PrototypeQuality(dataset.splits)
         for start in range(0, len(group), _AT_ONCE):
-            found: dict[str, Metrics] = {}
+            measured: dict[str, Metrics] = {}
             for run in group[start : start + _AT_ONCE]:
                 if run.data_sha256 not in (None, dataset.sha256):
                     raise ResultsError(f"run {run.run_key[:12]} was trained on other data: the checksums differ")
                 arrays = results.load_arrays(run.run_key)
-                found[run.run_key] = quality.metrics(*(arrays[name].astype("float32") for name in ("keys", "values")))
-            results.add_metrics(found)
-            done += len(found)
+                measured[run.run_key] = quality.metrics(
+                    *(arrays[name].astype("float32") for name in ("keys", "values"))
+                )
+            results.add_metrics(measured)
+            done += len(measured)
             on_measured(done)
     return done

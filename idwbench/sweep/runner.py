@@ -88,9 +88,8 @@ class Runner:
     @property
     def context(self) -> Context:
         """What the trainings share."""
-        results = self.results
-        folders = results.checkpoint_folder, results.recording_folder
-        return Context(self.engine, self.device, results, *folders, self.observer.note)
+        folders = self.results.checkpoint_folder, self.results.recording_folder
+        return Context(self.engine, self.device, self.results, *folders, self.observer.note)
 
     @property
     def planning_context(self) -> Context:
@@ -144,7 +143,7 @@ class Runner:
                 if self.cluster is not None and (there := [run for run in ready if not _needs_database(run)]):
                     from idwbench.sweep.cluster_executor import ClusterExecutor
 
-                    executor = ClusterExecutor(self.cluster, there, dataset, self.context, self.observer)
+                    executor = ClusterExecutor(self.cluster, there, dataset, self.data_dir, self.context, self.observer)
                     self._run(there, executor, dataset)
                 if here and not self.has_failed:
                     self._run(here, self._threads(len(here), dataset), dataset)
@@ -269,17 +268,12 @@ class Runner:
                     if future.done() and (answer := future.result()).failure is None:
                         self._store(stack, answer, dataset)
         finally:
-            releasing = self._writer.submit(self._release)
+            releasing = self._writer.submit(self.results.release, list(self.owned))
             while not releasing.done():  # another interruption must not leave leases
-                with suppress(KeyboardInterrupt):
-                    wait([releasing], timeout=_SIGNAL_SECONDS)
-            self._writer.shutdown(wait=False)
-
-    def _release(self) -> None:
-        if self.owned:
-            with suppress(ResultsError):
-                self.results.release(list(self.owned))
+                with suppress(KeyboardInterrupt, ResultsError, TimeoutError):
+                    releasing.result(timeout=_SIGNAL_SECONDS)
             self.owned.clear()
+            self._writer.shutdown(wait=False)
 
     def _write(self, change: Callable[..., _Answer], *arguments: object) -> _Answer:
         """Change the database, or what is in work, in a thread of its own, so that no interruption ends it midway."""

@@ -135,10 +135,7 @@ def _block(axes: Block, datasets: Sequence[DataProtocol]) -> SearchBlock:
             raise
         location = (name, ("low", "high")[int(rest[0])])
         raise ConfigError(error.problem, location=location, hint=error.hint) from None
-    found: dict[str, tuple[Any, ...] | Range] = dict(axes)
-    for name, one in ranges.items():
-        found[name] = Range(one.low, one.high, one.log, one.step, _is_whole(name, axes))
-    return found
+    return {**axes, **{name: Range(**dict(one), whole=_is_whole(name, axes)) for name, one in ranges.items()}}
 
 
 def _is_whole(name: str, axes: Block) -> bool:

@@ -7,7 +7,7 @@ answers in the database.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -158,13 +158,11 @@ def _study(sampler: SamplerSettings) -> optuna.Study:
         problem, hint = f"a search needs the Python package '{error.name}'", "pip install 'idwbench[search]'"
         raise ResultsError(problem, hint=hint) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    samplers: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
-        "tpe": lambda: optuna.samplers.TPESampler(seed=sampler.seed, constant_liar=True),
-        "random": lambda: optuna.samplers.RandomSampler(seed=sampler.seed),
-        "gp": lambda: optuna.samplers.GPSampler(seed=sampler.seed, deterministic_objective=False),
-    }
+    options: dict[str, dict[str, Any]] = {"TPE": {"constant_liar": True}, "GP": {"deterministic_objective": False}}
+    name = {"tpe": "TPE", "random": "Random", "gp": "GP"}[sampler.optuna]
+    chosen = getattr(optuna.samplers, f"{name}Sampler")(seed=sampler.seed, **options.get(name, {}))
     higher = METRICS[sampler.metric].higher_is_better
-    return optuna.create_study(sampler=samplers[sampler.optuna](), direction="maximize" if higher else "minimize")
+    return optuna.create_study(sampler=chosen, direction="maximize" if higher else "minimize")
 
 
 def _suggested(trial: optuna.trial.Trial, label: str, axis: Range | tuple[Any, ...]) -> Any:

@@ -12,7 +12,7 @@ from idwbench.data.dataset import Dataset
 from idwbench.errors import TrainingError, first_line
 from idwbench.files import full_disk_error
 from idwbench.machine import allocation_problem
-from idwbench.models.neighbours import PrototypeQuality, StackSearch
+from idwbench.models.neighbours import PrototypeQuality
 from idwbench.results.provenance import Provenance
 from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
@@ -98,19 +98,12 @@ def train_stack(stack: Sequence[RunConfig], dataset: Dataset, quality: Prototype
     except Exception as error:  # no error of one run may end the sweep
         if (problem := full_disk_error(error)) is not None:
             raise problem from None
-        failure = _training_error(error, stack[0]) or error
-        text = "".join(traceback.format_exception(failure))
-        return Answer(failure=(type(failure).__name__, first_line(failure), text))
-
-
-def _training_error(error: Exception, config: RunConfig) -> TrainingError | None:
-    """Return the error that names the model whose memory cannot be allocated, or None if it is another problem."""
-    problem = allocation_problem(error) if isinstance(error, (MemoryError, RuntimeError, ValueError)) else None
-    if problem is None:
-        return None
-    failure = TrainingError(f"{config.model.label}: {problem}")
-    failure.__cause__ = error
-    return failure
+        known = isinstance(error, (MemoryError, RuntimeError, ValueError))
+        if known and (memory := allocation_problem(error)) is not None:
+            named = TrainingError(f"{stack[0].model.label}: {memory}")
+            named.__cause__, error = error, named
+        text = "".join(traceback.format_exception(error))
+        return Answer(failure=(type(error).__name__, first_line(error), text))
 
 
 def _measured(
@@ -120,8 +113,13 @@ def _measured(
 
     Each run has the same share of the metrics and of the set-up, which is all time since `started` that is no training.
     """
-    ended = perf_counter()
-    qualities = quality.stack_metrics(trained, _search(trained[0], dataset))
+    ended, search = perf_counter(), None
+    by_kernels = trained[0].engine == "fused" and trained[0].instruction_set != "python"
+    if by_kernels and dataset.n_features <= _MOST_COMPILED_FEATURES:
+        from idwbench.training.kernels.neighbours import nearest_in_stack
+
+        search = nearest_in_stack
+    qualities = quality.stack_metrics(trained, search)
     set_up = max(0.0, ended - started - sum(result.seconds for result in trained)) / len(trained)
     metrics = (perf_counter() - ended) / len(trained)
     return [
@@ -132,12 +130,3 @@ def _measured(
         )
         for result, quality_metrics in zip(trained, qualities, strict=True)
     ]
-
-
-def _search(result: RunResult, dataset: Dataset) -> StackSearch | None:
-    """Return the compiled search if the run was trained by kernels on few features."""
-    if result.engine != "fused" or result.instruction_set == "python" or dataset.n_features > _MOST_COMPILED_FEATURES:
-        return None
-    from idwbench.training.kernels.neighbours import nearest_in_stack
-
-    return nearest_in_stack

@@ -55,7 +55,7 @@ def test_addresses_of_clusters_are_read_and_others_refused(text):
 def as_worker(monkeypatch) -> Iterator[None]:
     """Let this process train tasks; Dask tells a worker its address and whether its task was cancelled."""
     monkeypatch.setattr(worker, "_worker", lambda: ("tcp://10.0.0.1:4000", lambda: False))
-    monkeypatch.setattr(worker, "_setup", None)
+    monkeypatch.setattr(worker, "_setups", {})
     yield
 
 

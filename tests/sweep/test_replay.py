@@ -7,9 +7,8 @@ import pytest
 from idwbench.errors import ResultsError
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
-from idwbench.sweep.execution import train
+from idwbench.sweep.execution import replay_run, train
 from idwbench.sweep.observer import Observer
-from idwbench.sweep.replay import replay_run
 
 DATA = {"name": "two_moons", "train_per_class": 20, "test_per_class": 10, "holdout_per_class": 10}
 
@@ -21,7 +20,7 @@ def test_a_run_trained_again_is_identical_and_the_database_stays_as_it_is(tmp_pa
     before = hashlib.sha256(db.read_bytes()).digest()
     replay = replay_run(run.run_key[:12], db)
     assert replay.identical
-    assert replay.run.engine == engine and "engine" not in replay.environment
+    assert replay.runs[0].engine == engine and "engine" not in replay.environment
     assert replay.metrics["test", "accuracy"] == (run.metric("accuracy"), run.metric("accuracy"))
     assert set(replay.arrays) == {"keys", "values"} and replay.curve == 0
     assert hashlib.sha256(db.read_bytes()).digest() == before

@@ -91,7 +91,7 @@ def train(store, configs, engine, log, client=None, **settings):
     store.plan(configs)
     own = Runner(store, log, **{"jobs": 1, **settings}, cluster=None if client is None else cluster(client))
     record = Engine("fake", engine.train, lambda config, dataset: engine.stack)
-    setup = cluster_worker._Setup((), DATASET, PrototypeQuality(DATASET.splits), Context())
+    setup = (DATASET, PrototypeQuality(DATASET.splits), Context())
     with pytest.MonkeyPatch.context() as patched:
         for module in (runner, threads, cluster_worker):
             patched.setattr(module, "engine_of", lambda config, context: record)
@@ -337,7 +337,7 @@ def test_workers_without_a_package_or_with_another_version_are_found_before_anyt
 def test_tasks_for_a_gpu_need_its_resource(store, log):
     client = FakeClient(trained)
     store.plan(seeds(1))
-    own = Runner(store, log, "torch", "cuda", cluster=cluster(client, GPU=1.0))
+    own = Runner(store, log, "torch", "cuda", cluster=cluster(client))
     own.train(seeds(1), DATASET)
     assert own.outcome["complete"] == 1
     assert client.resources == [{"GPU": 1.0}]
@@ -347,7 +347,7 @@ def test_tasks_for_a_gpu_need_its_resource(store, log):
 def test_answers_of_a_cluster_are_not_kept_in_memory_after_they_are_stored(store, log):
     store.plan(seeds(40))
     own = Runner(store, log, cluster=cluster(FakeClient(trained)))
-    executor = ClusterExecutor(own.cluster, seeds(40), DATASET, own.context, log)
+    executor = ClusterExecutor(own.cluster, seeds(40), DATASET, None, own.context, log)
     assert all(executor.submit([config]).result().results for config in seeds(40))
     assert executor.in_work == {}
 
@@ -372,7 +372,7 @@ grid:
 def test_runs_that_need_the_database_or_its_disk_are_trained_by_the_driver(log, tmp_path, monkeypatch):
     client = FakeClient()
     monkeypatch.setattr(cluster_worker, "_worker", lambda: (ADDRESS, lambda: False))
-    monkeypatch.setattr(cluster_worker, "_setup", None)
+    monkeypatch.setattr(cluster_worker, "_setups", {})
     monkeypatch.setattr(cluster_connection, "connected", lambda *arguments: nullcontext(cluster(client)))
     (tmp_path / "mixed.yaml").write_text(SWEEP)
     status = run_sweep(tmp_path / "mixed.yaml", tmp_path / "dask.db", engine="torch", dask="local:2", observer=log)
