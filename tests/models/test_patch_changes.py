@@ -130,10 +130,10 @@ def test_undoing_a_patch_that_was_solved_again_with_others_leaves_no_needlessly_
     assert model.undo_patch(1).patches[0]["eta"] < model.patches[1]["eta"] / 10
 
 
-@pytest.mark.parametrize("number", [-1, 0, 2, 99])
-def test_a_patch_that_does_not_exist_is_not_undone(moons, number):
-    with pytest.raises(PatchError, match=rf"no patch has the number {number} \(expected 1 to 1\)"):
-        moons.patch([0.0, 1.0], 1).undo_patch(number)
+def test_a_patch_that_does_not_exist_is_not_undone(moons):
+    for number in (-1, 0, 2, 99):
+        with pytest.raises(PatchError, match=rf"no patch has the number {number} \(expected 1 to 1\)"):
+            moons.patch([0.0, 1.0], 1).undo_patch(number)
     with pytest.raises(PatchError, match="the model has no patches"):
         moons.undo_patch(1)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from blob_data import make_dataset, make_regression
+from scipy.special import softmax
 
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Dataset
@@ -41,38 +42,27 @@ def prototypes(dataset: Dataset, n: int = 6, seed: int = 0):
 class Network:
     """A float64 network; `logits` are those of its forward pass."""
 
-    def __init__(self, model, keys, values):
+    def __init__(self, model: PatchStudyConfig, keys: np.ndarray, values: np.ndarray) -> None:
         self.model, self.keys, self.values = model, keys.astype(np.float64), values.astype(np.float64)
+        arrays = torch.from_numpy(self.keys), torch.from_numpy(self.values)
+        self.module = PrototypeNetwork(get_method("idw"), model.parameters, *arrays).requires_grad_(False)
 
-    def logits(self, points):
-        tensors = torch.from_numpy(self.keys), torch.from_numpy(self.values)
-        network = PrototypeNetwork(get_method("idw"), self.model.parameters, *tensors)
-        with torch.no_grad():
-            return network(torch.from_numpy(np.asarray(points, np.float64))).numpy()
+    def logits(self, points: np.ndarray) -> np.ndarray:
+        return self.module(torch.from_numpy(np.asarray(points, np.float64))).numpy()
 
-    def answers(self, points):
+    def answers(self, points: np.ndarray) -> np.ndarray:
         return self.logits(points).argmax(1)
 
-    def probabilities(self, points):
-        return torch.from_numpy(self.logits(points)).softmax(-1).numpy()
+    def with_prototype(self, key: np.ndarray, label: int, eta: float) -> Network:
+        value = eta * np.eye(self.values.shape[1])[label]
+        return Network(self.model, np.vstack([self.keys, key]), np.vstack([self.values, value]))
 
-    def with_prototype(self, key, label, eta):
-        value = np.zeros((1, self.values.shape[1]))
-        value[0, label] = eta
-        keys, values = np.concatenate([self.keys, [key]]), np.concatenate([self.values, value])
-        return Network(self.model, keys, values)
-
-    def lead(self, query, label, eta):
-        """How far the label is ahead at `query` once the prototype is added."""
-        logits = self.with_prototype(query, label, eta).logits(query[None])[0]
-        return logits[label] - np.delete(logits, label).max()
-
-    def ratio(self, query):
+    def ratio(self, query: np.ndarray) -> float:
         """ε·S."""
         power, epsilon = self.model.parameters["power"], self.model.parameters["epsilon"]
-        return sum(epsilon / (epsilon + np.linalg.norm(query - key) ** power) for key in self.keys)
+        return (epsilon / (epsilon + np.linalg.norm(query - self.keys, axis=1) ** power)).sum()
 
-    def etas(self, query, label):
+    def etas(self, query: np.ndarray, label: int) -> tuple[float, float, float]:
         """η of each criterion, from a tie: (r z_k + η [k = c]) / (1 + r) equal for c and the largest."""
         logits, ratio = self.logits(query[None])[0], self.ratio(query)
         tie = ratio * (logits.max() - logits[label])
@@ -127,8 +117,11 @@ def test_each_eta_is_what_the_patched_network_needs_at_the_special_points_or_wro
             assert np.isnan(arrays["eta"][:, case]).all()
         else:
             assert arrays["eta"][:, case] == pytest.approx(network.etas(query, label), rel=1e-6)
-            needed = arrays["eta"][:, case] / [1.001, 1, 1 + 1 / network.ratio(query)]
-            assert [network.lead(query, label, eta) for eta in needed] == pytest.approx([0, 1, 0], abs=1e-6)
+            for eta, lead in zip(
+                arrays["eta"][:, case] / [1.001, 1, 1 + 1 / network.ratio(query)], (0, 1, 0), strict=True
+            ):
+                logits = network.with_prototype(query, label, eta).logits(query[None])[0]
+                assert logits[label] - np.delete(logits, label).max() == pytest.approx(lead, abs=1e-6)
 
 
 def test_changed_predictions_and_accuracies_are_those_of_the_patched_network(example):
@@ -154,10 +147,10 @@ def test_the_influence_is_the_largest_change_of_a_probability_in_each_bin_of_the
     dataset, network, inputs, labels, _, arrays = example
     edges, points = arrays["influence_edges"], (dataset.holdout or dataset.test).inputs.astype(np.float64)
     assert edges[0] == 0 and (np.diff(edges) > 0).all()
-    expected, before = np.full((3, len(edges) - 1), np.nan), network.probabilities(points)
+    expected, before = np.full((3, len(edges) - 1), np.nan), softmax(network.logits(points), 1)
     for criterion, case in np.argwhere(np.isfinite(arrays["eta"])):
         patched = network.with_prototype(inputs[case], labels[case], arrays["eta"][criterion, case])
-        changes = np.abs(patched.probabilities(points) - before).max(1)
+        changes = np.abs(softmax(patched.logits(points), 1) - before).max(1)
         places = np.digitize(np.linalg.norm(points - inputs[case], axis=1), edges) - 1
         for place in set(places) & set(range(len(edges) - 1)):
             expected[criterion, place] = np.fmax(expected[criterion, place], changes[places == place].max())
@@ -181,7 +174,7 @@ def test_the_calibration_error_follows_the_patches_one_by_one(example):
             done = count
             held = (current.answers(split.inputs[wrong[:count]]) == split.labels[wrong[:count]]).sum()
             assert arrays["patches_held"][criterion, place] == held
-            error = calibration_error(current.probabilities(split.inputs), split.labels)
+            error = calibration_error(softmax(current.logits(split.inputs), 1), split.labels)
             assert arrays["calibration_error"][criterion, place] == pytest.approx(error, abs=1e-7)
     name = "holdout" if dataset.holdout else "test"
     stored = {metric: value for metric, value in metrics.items() if metric[1].startswith("calibration")}
@@ -216,21 +209,15 @@ def test_a_network_without_errors_has_no_patch():
     assert {name for _, name in metrics} == {"patched", "accuracy_before", "calibration_error_0"}
 
 
-def test_at_most_n_cases_are_studied():
+def test_at_most_n_cases_are_studied_and_extreme_powers_warn_of_nothing_and_stay_finite():
     dataset = DATA["moons"]
-    keys, values = prototypes(dataset)
-    _, few = study_of(a_study(n_cases=2), keys, values, dataset)
-    _, all_of_them = study_of(a_study(), keys, values, dataset)
-    assert len(all_of_them["labels"]) > len(few["labels"]) == 2
-    np.testing.assert_array_equal(few["eta"], all_of_them["eta"][:, :2])
-
-
-@pytest.mark.parametrize("power", [0.01, 1000.0])
-def test_extreme_powers_warn_of_nothing_and_stay_finite(power):
-    dataset = DATA["moons"]
-    metrics, arrays = study_of(a_study(power=power, epsilon=1e-3), *prototypes(dataset), dataset)
-    assert np.isfinite(list(metrics.values())).all()
-    assert np.isfinite(arrays["eta"]).all()
+    _, few = study_of(a_study(n_cases=2), *prototypes(dataset), dataset)
+    _, every = study_of(a_study(), *prototypes(dataset), dataset)
+    assert len(every["labels"]) > len(few["labels"]) == 2
+    np.testing.assert_array_equal(few["eta"], every["eta"][:, :2])
+    for power in (0.01, 1000.0):
+        metrics, arrays = study_of(a_study(power=power, epsilon=1e-3), *prototypes(dataset), dataset)
+        assert np.isfinite([*metrics.values()]).all() and np.isfinite(arrays["eta"]).all()
 
 
 def test_a_regression_and_special_cases_of_other_data_are_refused():

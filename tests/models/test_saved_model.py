@@ -111,11 +111,8 @@ def test_a_card_says_data_protocol_accuracies_and_run(results, trained):
     run = results.find_runs()[0]
     card = idwbench.model_card(run.run_key[:12], results)
     assert card == idwbench.model_card(trained) == idwbench.model_card(run, results)
-    assert card["dataset"] == {
-        "label": "two_moons",
-        "sha256": run.data_sha256,
-        "settings": run.config.dataset.model_dump(mode="json"),
-    }
+    settings = run.config.dataset.model_dump(mode="json")
+    assert card["dataset"] == {"label": "two_moons", "sha256": run.data_sha256, "settings": settings}
     assert card["protocol"]["epochs"] == 3
     assert {name for _, name in run.metrics} > {"accuracy"}  # some were added to the run later
     assert (card["seed"], card["run_key"]) == (5, run.run_key)
@@ -140,12 +137,9 @@ def test_a_model_file_holds_its_card_for_other_readers_and_the_same_bytes_again(
     assert stored.keys() - card.keys() == {"format", "version", "config", "sha256"}
 
 
-def other_label(model: SavedModel, x: list[float]) -> int:
-    return 1 - model.class_names.index(str(model.predict([x])[0]))
-
-
 def test_a_card_has_the_patches_and_the_accuracies_that_were_measured_with_just_these(trained, tmp_path):
-    patched = repair(trained, "5,5", trained.class_names[other_label(trained, [5.0, 5.0])])
+    other = {str(name): trained.class_names[1 - i] for i, name in enumerate(trained.class_names)}
+    patched = repair(trained, "5,5", other[trained.predict([[5.0, 5.0]])[0]])
     card = saved_model_card(patched.after)
     assert [patch["x"] for patch in card["patches"]] == ["5,5"]
     assert card["prototypes"] == 5
@@ -155,7 +149,7 @@ def test_a_card_has_the_patches_and_the_accuracies_that_were_measured_with_just_
     patched.save(tmp_path / "patched.pt")
     assert saved_model_card(load_model(tmp_path / "patched.pt")) == card
     assert saved_model_card(undo(patched.after, 1).after) == saved_model_card(trained)
-    again = patched.after.patch([-5.0, 5.0], other_label(patched.after, [-5.0, 5.0]))
+    again = patched.after.patch([-5.0, 5.0], other[patched.after.predict([[-5.0, 5.0]])[0]])
     assert len(again.patches) == 2 and saved_model_card(again)["metrics_with_patches"] is None
 
 

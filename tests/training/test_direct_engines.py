@@ -160,17 +160,17 @@ def test_class_means_are_keys_in_the_units_of_the_data():
         assert (result.arrays["keys"].dtype, result.n_parameters) == (np.float32, 3 * 3 + 3 * 3)
 
 
-@pytest.mark.parametrize(
-    ("method", "settings", "n_parameters", "converged"),
-    [
-        ("knn", {}, 0, None),
-        ("logistic_regression", {}, 3 * 3 + 3, 1),
-        ("logistic_regression", {"max_iter": 1}, 3 * 3 + 3, 0),
-        ("nca_knn", {"n_components": 2, "max_iter": 1}, 2 * 3, 0),
-        ("hist_gradient_boosting", {"max_iter": 1}, None, None),
-        ("random_forest", {"n_estimators": 2, "max_depth": 1, "bootstrap": False}, 2 * 3, None),
-    ],
-)
+COUNTED = [
+    ("knn", {}, 0, None),
+    ("logistic_regression", {}, 3 * 3 + 3, 1),
+    ("logistic_regression", {"max_iter": 1}, 3 * 3 + 3, 0),
+    ("nca_knn", {"n_components": 2, "max_iter": 1}, 2 * 3, 0),
+    ("hist_gradient_boosting", {"max_iter": 1}, None, None),
+    ("random_forest", {"n_estimators": 2, "max_depth": 1, "bootstrap": False}, 2 * 3, None),
+]
+
+
+@pytest.mark.parametrize(("method", "settings", "n_parameters", "converged"), COUNTED)
 def test_learned_parameters_are_counted_and_a_metric_says_without_a_warning_whether_an_optimisation_converged(
     method, settings, n_parameters, converged
 ):
@@ -199,16 +199,6 @@ def test_a_baseline_answers_as_the_nearest_neighbour_among_its_keys(method):
 # Kernel regression
 
 
-@pytest.mark.parametrize("settings", [{"bandwidth": 0.7}, {"kernel": "shepard", "power": 3.0, "epsilon": 0.1}])
-def test_metrics_of_kernel_regression_are_in_the_units_of_the_targets(settings):
-    dataset = make_regression()
-    train, parameters = dataset.train, {"kernel": "gaussian", **settings}
-    predicted = idwbench.kernel_regression(dataset.test.inputs, train.inputs, train.targets, **parameters)
-    result = fitted(dataset, **settings)
-    assert_errors_are_those(result, dataset, "test", predicted)
-    assert result.metric("bandwidth", "train") == settings.get("bandwidth")
-
-
 def test_queries_without_neighbours_get_the_class_prior_or_the_mean_target_and_are_counted():
     numbers = make_regression()  # of the classes 8, 8 and 7 rows: the first class is the prior's answer
     result = fitted(BLOBS, kernel="boxcar", bandwidth=1e-9)
@@ -221,21 +211,25 @@ def test_queries_without_neighbours_get_the_class_prior_or_the_mean_target_and_a
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"),
+    "settings",
     [
-        ("bandwidth", {"bandwidth": "scott"}),
-        ("bandwidth", {"bandwidth": "loo"}),
-        ("power", {"kernel": "shepard", "power": "loo", "epsilon": 0.1}),
+        {"bandwidth": "scott"},
+        {"bandwidth": "loo"},
+        {"kernel": "shepard", "power": "loo", "epsilon": 0.1},
+        {"bandwidth": 0.7},
     ],
 )
-def test_a_chosen_parameter_is_a_metric_and_a_learned_parameter(name, settings):
-    dataset = make_regression()
+def test_kernel_regression_is_measured_in_the_units_of_the_targets_and_a_chosen_parameter_is_a_metric(settings):
+    dataset, name = make_regression(), "power" if "power" in settings else "bandwidth"
     result = fitted(dataset, **settings)
     chosen = result.metric(name, "train")
-    assert settings[name] == "loo" or chosen == pytest.approx(scott_bandwidth(dataset.train.inputs))
-    assert result.n_parameters == 1
-    fixed = fitted(dataset, **{**settings, name: chosen})
-    assert {**fixed.metrics, ("train", name): chosen} == result.metrics
+    assert settings[name] != "scott" or chosen == pytest.approx(scott_bandwidth(dataset.train.inputs))
+    fixed = {"kernel": "gaussian", **settings, name: chosen}
+    train = dataset.train
+    predicted = idwbench.kernel_regression(dataset.test.inputs, train.inputs, train.targets, **fixed)
+    assert_errors_are_those(result, dataset, "test", predicted)
+    assert {**fitted(dataset, **fixed).metrics, ("train", name): chosen} == result.metrics
+    assert result.n_parameters == (settings[name] != chosen)
 
 
 # Refusals
