@@ -9,20 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from blob_data import make_dataset, make_regression
 from engine_runs import train_runs
 from texts import lstm_run, text_dataset, text_file, text_run
-from torch.nn.functional import cross_entropy, mse_loss
 
-from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset, Split
 from idwbench.data.loading import load_dataset
-from idwbench.models.modules import PrototypeNetwork
-from idwbench.models.networks import network_from_arrays
-from idwbench.models.perceptron import mlp_from_arrays
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import RunResult
 
 OF = ["mnist", "fashion_mnist"]
@@ -77,34 +70,6 @@ def mlp_run(name: str = "sequence", **settings) -> RunConfig:
 def table_run(seed: int = 0, data: Mapping[str, object] = {}, **settings: object) -> RunConfig:
     similarity = {} if settings.get("weighting") == "exact_match" else {"similarity": "inner_product"}
     return run_config({**LOOKUP, **data}, kind="hash_table", seed=seed, **similarity, **settings)
-
-
-# The metrics of a model that is built again from the arrays of a run.
-
-
-NETWORKS = {
-    "network": lambda model, dataset, arrays: network_from_arrays(model, dataset, arrays),
-    "mlp": lambda model, dataset, arrays: mlp_from_arrays(model, arrays),
-    "prototypes": lambda model, dataset, arrays: PrototypeNetwork(
-        METHODS[model.method], model.parameters, *(torch.from_numpy(arrays[name]) for name in ("keys", "values"))
-    ),
-}
-
-
-def of_network(result: RunResult, dataset: Dataset) -> Metrics:
-    model, metrics = result.config.model, dict[tuple[str, str], float]()
-    network = NETWORKS[model.kind](model, dataset, result.arrays)
-    for name, split in dataset.splits.items():
-        outputs, targets = torch.from_numpy(network.outputs(split.inputs)).double(), torch.from_numpy(split.targets)
-        metrics |= dataset.metrics(name, outputs.float().numpy())
-        if model.kind != "prototypes":
-            is_regression = dataset.task == "regression"
-            loss = mse_loss(outputs, targets.double()) if is_regression else cross_entropy(outputs, targets)
-            metrics[name, "loss"] = loss.item()
-        if model.kind == "mlp":
-            is_right = (outputs.argmax(1) == targets).numpy()
-            metrics |= {(name, f"accuracy_{1 + part}"): is_right[split.tasks == part].mean() for part in (0, 1)}
-    return metrics
 
 
 class Example(NamedTuple):

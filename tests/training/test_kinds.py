@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from kinds import KINDS, RECORDED, RESUMED, TIMED, TRAINED, Example, of_network
+from kinds import KINDS, PROTOTYPES, RECORDED, RESUMED, TIMED, TRAINED, Example
 from torch import nn
 
+from idwbench.attention.scores import METHODS
 from idwbench.errors import RecordingError
+from idwbench.models.modules import PrototypeNetwork
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import METRICS, headline_metric
 from idwbench.runs.protocol import learning_rate
@@ -101,14 +103,15 @@ def test_the_curve_has_every_epoch_and_ends_at_the_metrics(kind, folder, whole):
             assert value == pytest.approx(result.metrics[key], rel=1e-5)
 
 
-@each({name: kind for name, kind in TRAINED.items() if name not in ("transformer", "lstm", "learned hash table")})
-def test_a_model_of_the_stored_arrays_has_the_stored_metrics(kind, folder, whole):
-    (_, dataset), (result, _) = kind.load(folder), whole(kind)
-    expected = of_network(result, dataset)
-    assert {key: result.metrics[key] for key in expected} == pytest.approx(expected, rel=1e-5)
-    others = ("vocabulary", "nearest", "key_sums", "key_counts")
-    learned = [array.size for name, array in result.arrays.items() if not name.startswith(others)]
-    assert result.n_parameters == sum(learned)
+@each(PROTOTYPES)
+def test_prototypes_have_the_metrics_of_their_arrays(kind, folder, whole):
+    (config, dataset), (result, _) = kind.load(folder), whole(kind)
+    arrays = [torch.from_numpy(result.arrays[name]) for name in ("keys", "values")]
+    network = PrototypeNetwork(METHODS[config.model.method], config.model.parameters, *arrays)
+    assert result.n_parameters == sum(array.numel() for array in arrays)
+    for name, split in dataset.splits.items():
+        expected = dataset.metrics(name, network.outputs(split.inputs))
+        assert {key: result.metrics[key] for key in expected} == pytest.approx(expected, rel=1e-5)
 
 
 @each({**TRAINED, **RECORDED})

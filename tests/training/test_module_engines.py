@@ -108,13 +108,17 @@ def test_shares_of_no_wrong_answer_are_left_out() -> None:
     assert 0 <= result.metric("output_if_right_0") <= 1
 
 
-def test_a_sequence_is_measured_before_its_second_part() -> None:
+def test_a_sequence_is_measured_before_its_second_part_and_by_parts() -> None:
     result = train_run(mlp_run("sequence", epochs=3, learning_rate=0.2), two_parts())
     assert [point.epoch for point in result.curve] == [1, 2, 3, 4, 5, 6]
     for split in ("test", "validation"):
         second, third, fourth = (result.curve[epoch].values[split, "accuracy_1"] for epoch in (1, 2, 3))
         assert result.metric("accuracy_1_before", split) == third
         assert second != third != fourth  # so that no other epoch would do
+    network, test = mlp_from_arrays(result.config.model, result.arrays), two_parts().test
+    is_right = network.predict(test.inputs) == test.labels
+    for part in (0, 1):
+        assert result.metric(f"accuracy_{1 + part}") == is_right[test.tasks == part].mean()
     assert train_run(mlp_run("joint"), two_parts()).metric("accuracy_1_before") is None
 
 
@@ -158,6 +162,9 @@ def test_quality_and_patches_of_the_head_are_those_of_prototypes_for_features() 
     data, result = images(), train_run(network_run(**IDW_HEAD, patches=3), images())
     network = network_from_arrays(result.config.model, data, result.arrays)
     features = {name: replace(part, inputs=network.features(part.inputs)) for name, part in data.splits.items()}
+    loss = cross_entropy(torch.from_numpy(network.outputs(data.test.inputs)), torch.from_numpy(data.test.labels))
+    assert result.metric("loss") == pytest.approx(loss.item(), rel=1e-5)
+    assert result.n_parameters == sum(parameter.numel() for parameter in network.parameters())
     keys, values = result.arrays["head.keys"], result.arrays["head.values"]
     assert np.array_equal(result.arrays["nearest"], nearest(keys, features["train"].inputs)[0])
     quality = PrototypeQuality(features).metrics(keys, values)
