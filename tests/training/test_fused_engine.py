@@ -52,23 +52,14 @@ def test_epochs_in_one_call_equal_one_call_an_epoch_also_of_data_that_may_not_be
     np.testing.assert_array_equal(blobs.train.inputs, before)
 
 
-INPUTS, LABELS = make_dataset().train.inputs, make_dataset().train.labels
-MISREAD = [
-    (INPUTS[:5], LABELS),
-    (INPUTS.astype(np.float64), LABELS),
-    (INPUTS, LABELS.astype(np.int32)),
-    (np.asfortranarray(INPUTS), LABELS),
-    (INPUTS[:0], LABELS[:0]),
-    (np.ascontiguousarray(INPUTS[:, :2]), LABELS),
-    (INPUTS, LABELS + 1),
-]
-
-
-@pytest.mark.parametrize(("inputs", "labels"), MISREAD)
-def test_arrays_that_kernels_would_misread_are_refused(blobs, inputs, labels):
-    for split in blobs.splits:
-        with pytest.raises(ValueError, match=r"split|expected"):
-            replace(blobs, **{split: Split(inputs, labels)})
+def test_arrays_that_kernels_would_misread_are_refused(blobs):
+    inputs, labels = blobs.train.inputs, blobs.train.labels
+    of_inputs = inputs[:5], inputs.astype(np.float64), np.asfortranarray(inputs), np.ascontiguousarray(inputs[:, :2])
+    misread = [*((one, labels) for one in of_inputs), (inputs, labels.astype(np.int32)), (inputs, labels + 1)]
+    for one, other in (*misread, (inputs[:0], labels[:0])):
+        for split in blobs.splits:
+            with pytest.raises(ValueError, match=r"split|expected"):
+                replace(blobs, **{split: Split(one, other)})
 
 
 def test_a_result_names_its_processor_and_a_method_without_a_kernel_is_refused(blobs):

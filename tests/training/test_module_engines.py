@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from idwbench.models.hash_table import HashTable, measured
 from idwbench.models.neighbours import PrototypeQuality, nearest
 from idwbench.models.networks import network_from_arrays
 from idwbench.models.patch_study import study_patches
-from idwbench.models.perceptron import initial_mlp, mlp_from_arrays
+from idwbench.models.perceptron import MultilayerPerceptron, initial_mlp, mlp_from_arrays
 from idwbench.runs.config import RunConfig
 from idwbench.runs.results import RunResult
 
@@ -41,33 +42,32 @@ def drawn_rows(config: RunConfig, dataset: Dataset) -> list[np.ndarray]:
     return found
 
 
-class Float64Training:
-    """The same steps in float64, written with modules of PyTorch.
+class Float64Training(NamedTuple):
+    """The labels of all slots, the inputs of each layer in them, the trained network, and the loss of each slot."""
 
-    Attributes:
-        labels: The label of each slot.
-        keys: The inputs of each layer in all steps, a row for each slot.
-        network: The trained network.
-        losses: The loss of each slot.
-    """
+    labels: np.ndarray
+    keys: list[np.ndarray]
+    network: MultilayerPerceptron
+    losses: np.ndarray
 
-    def __init__(self, config: RunConfig, dataset: Dataset) -> None:
-        protocol, rows = config.protocol, drawn_rows(config, dataset)
-        self.network = initial_mlp(config.model, dataset, np.random.default_rng(config.seed)).double()
-        optimizer = torch.optim.SGD(self.network.parameters(), protocol.learning_rate, protocol.momentum)
-        inputs, labels = torch.from_numpy(dataset.train.inputs).double(), torch.from_numpy(dataset.train.labels)
-        keys, losses = [], []
-        for some in rows:
-            of_layers, outputs = self.network.layer_inputs(inputs[some])
-            losses.append(cross_entropy(outputs, labels[some], reduction="none"))
-            optimizer.zero_grad()
-            losses[-1].mean().backward()
-            torch.nn.utils.clip_grad_norm_(self.network.parameters(), protocol.gradient_clip)
-            optimizer.step()
-            keys.append(of_layers)
-        self.labels = dataset.train.labels[np.concatenate(rows)]
-        self.keys = [torch.cat(parts).detach().numpy() for parts in zip(*keys, strict=True)]
-        self.losses = torch.cat(losses).detach().numpy()
+
+def float64_training(config: RunConfig, dataset: Dataset) -> Float64Training:
+    """Take the same steps in float64, written with modules of PyTorch."""
+    protocol, rows = config.protocol, drawn_rows(config, dataset)
+    network = initial_mlp(config.model, dataset, np.random.default_rng(config.seed)).double()
+    optimizer = torch.optim.SGD(network.parameters(), protocol.learning_rate, protocol.momentum)
+    inputs, labels = torch.from_numpy(dataset.train.inputs).double(), torch.from_numpy(dataset.train.labels)
+    keys, losses = [], []
+    for some in rows:
+        of_layers, outputs = network.layer_inputs(inputs[some])
+        losses.append(cross_entropy(outputs, labels[some], reduction="none"))
+        optimizer.zero_grad()
+        losses[-1].mean().backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), protocol.gradient_clip)
+        optimizer.step()
+        keys.append(of_layers)
+    layers = [torch.cat(parts).detach().numpy() for parts in zip(*keys, strict=True)]
+    return Float64Training(labels[np.concatenate(rows)].numpy(), layers, network, torch.cat(losses).detach().numpy())
 
 
 SETTINGS = [{"seed": 3}, {"name": "joint", "seed": 3}, {"name": "joint", "depth": 1}, {"name": "two_moons", "depth": 4}]
@@ -76,7 +76,7 @@ SETTINGS = [{"seed": 3}, {"name": "joint", "seed": 3}, {"name": "joint", "depth"
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_weights_losses_and_attention_are_those_of_a_float64_training(settings: dict[str, object]) -> None:
     config, dataset = mlp_run(**settings), two_parts(parts=settings.get("name") != "two_moons")
-    result, expected = train_run(config, dataset), Float64Training(config, dataset)
+    result, expected = train_run(config, dataset), float64_training(config, dataset)
     losses = [point.values["train", "loss"] for point in result.curve]
     if config.dataset.name != "sequence":  # whose parts have other numbers of rows
         np.testing.assert_allclose(losses, expected.losses.reshape(config.n_epochs, -1).mean(1), rtol=1e-5)
