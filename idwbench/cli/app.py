@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -41,27 +40,10 @@ RUNS = {
 }
 
 
-class LazyCommands(Mapping[str, Any]):
-    """Commands by name, made from their functions when first used."""
-
-    def __init__(self, functions: Mapping[str, str]) -> None:
-        self.functions = functions
-
-    def __getitem__(self, name: str) -> Any:
-        return _command(name, self.functions[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.functions)
-
-    def __len__(self) -> int:
-        return len(self.functions)
-
-
 @cache
 def _command(name: str, place: str) -> Any:
     if name == "runs":
-        commands: Any = LazyCommands(RUNS)  # they are only read
-        return OneLineGroup(name=name, help=place, no_args_is_help=True, commands=commands)
+        return OneLineGroup(RUNS, lambda one: _command(one, RUNS[one]), name=name, help=place, no_args_is_help=True)
     module_name, _, function = place.partition(".")
     module = import_module(f"idwbench.cli.{module_name}")
     made = typer.Typer(add_completion=False)
@@ -73,7 +55,7 @@ class OneLineErrors(OneLineGroup):
     """The group of all commands, whose usage errors are one line on stderr."""
 
     def __init__(self, **attributes: Any) -> None:
-        super().__init__(**{**attributes, "commands": LazyCommands(COMMANDS)})
+        super().__init__(COMMANDS, lambda name: _command(name, COMMANDS[name]), **attributes)
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command line."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import typer
@@ -43,7 +43,15 @@ class _PlainFlags:
 
 
 class OneLineGroup(_PlainFlags, TyperGroup):
-    """A group of commands."""
+    """A group of commands that `make` makes from their names when they are used."""
+
+    def __init__(self, names: Iterable[str], make: Callable[[str], Any], **attributes: Any) -> None:
+        super().__init__(**{**attributes, "commands": dict.fromkeys(names)})
+        self.make = make
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or None if there is none of this name."""
+        return self.make(cmd_name) if cmd_name in self.commands else None
 
 
 class OneLineCommand(_PlainFlags, TyperCommand):

@@ -16,9 +16,6 @@ from idwbench.results import DEFAULT_DATABASE
 
 __all__ = ["OPTIONS", "runs_export", "runs_note", "runs_rm", "runs_tag"]
 
-_Format = Literal["csv", "parquet", "tensorboard", "mlflow"]
-_SUFFIXES: dict[str, _Format] = {".csv": "csv", ".parquet": "parquet"}
-
 OPTIONS = {
     "tag": argument("A word without commas."),
     "remove": option("Take the tag from the run.", "--remove"),
@@ -86,7 +83,7 @@ def _is_interactive() -> bool:
 def runs_export(
     output: Path,
     runs: list[str] | None = None,
-    format: _Format | None = None,
+    format: Literal["csv", "parquet", "tensorboard", "mlflow"] | None = None,
     db: str = DEFAULT_DATABASE,
     where: str | None = None,
     sweep: str | None = None,
@@ -103,8 +100,12 @@ def runs_export(
     from idwbench.exports import tables, trackers
     from idwbench.report.labels import count_label
 
-    kind = format or _format_of(output)
-    if kind in _SUFFIXES.values() and _SUFFIXES.get(output.suffix.lower()) != kind:
+    suffix, files = output.suffix.lower(), (".csv", ".parquet")
+    kind = format or suffix.removeprefix(".")
+    if format is None and suffix not in files:
+        hint = "expected .csv, .parquet, or a folder with --format; idwbench export writes models"
+        raise ConfigError(f"the suffix of '{output}' does not name a format", location=("output",), hint=hint)
+    if f".{kind}" in files and suffix != f".{kind}":
         raise ConfigError(f"expected a name ending in .{kind}, got '{output}'", location=("output",))
     results = idwbench.Results(db, read_only=True)
     keys = _selected_keys(results, runs, where, sweep, state)
@@ -116,14 +117,6 @@ def runs_export(
     left = f" ({count_label(len(keys) - written, 'run')} without a result left out)" if written < len(keys) else ""
     echo(f"{count_label(written, 'run')} written{left}", err=True)
     echo(str(output))
-
-
-def _format_of(output: Path) -> _Format:
-    """Return the format that the suffix of a file names; raises `ConfigError` if it names none."""
-    if output.suffix.lower() in _SUFFIXES:
-        return _SUFFIXES[output.suffix.lower()]
-    hint = "expected .csv, .parquet, or a folder with --format; idwbench export writes models"
-    raise ConfigError(f"the suffix of '{output}' does not name a format", location=("output",), hint=hint)
 
 
 def _selected_keys(

@@ -22,8 +22,6 @@ __all__ = ["OPTIONS", "runs_diff", "runs_replay"]
 
 OPTIONS = {name: argument("Key of a run, or its beginning.") for name in ("one", "other")}
 
-_Heads = tuple[str, str]
-
 
 def runs_diff(one: str, other: str, db: str = DEFAULT_DATABASE, json: bool = False) -> None:
     """Compare two runs: settings and environment that differ, metrics side by side, the curve and the arrays."""
@@ -109,7 +107,9 @@ def _print_replay(replay: Comparison) -> None:
     _print_pairs("environment", replay.environment, ("stored", "new"))
 
 
-def _print_metrics(metrics: Mapping[tuple[str, str], tuple[float | None, float | None]], heads: _Heads) -> None:
+def _print_metrics(
+    metrics: Mapping[tuple[str, str], tuple[float | None, float | None]], heads: tuple[str, str]
+) -> None:
     """Print a table of metrics, in percent where reports show them so, with a column for the difference."""
     rows: dict[str, tuple[Any, ...]] = {}
     for (split, name), pair in metrics.items():

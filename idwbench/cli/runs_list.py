@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -26,6 +25,10 @@ OPTIONS = {
 }
 # What a list needs to know, and to sort by the newest.
 _FACTS = ("seconds", "attempt", "tags", "note", "error", "created_at", "started_at", "finished_at")
+_LISTED = (
+    *("run_key", "dataset", "model", "label", "method", "prototypes", "seed", "state", "retraining", "stale"),
+    *("seconds", "tags", "note", "error", "metric", "value", "attempt"),
+)
 _METRICS = tuple(headline_metric(task).name for task in get_args(Task))
 
 
@@ -90,42 +93,20 @@ def row_facts(table: pandas.DataFrame) -> dict[str, list[Any]]:
 
     ``error`` is the last line of an error. ``state`` is that of the result, which a run that is trained again keeps.
     """
-    settings = {setting: config for setting, config in zip(table.setting, table.config, strict=True)}
-    of_setting = {setting: _setting_facts(config) for setting, config in settings.items()}
-    by_run = [*zip(*(of_setting[setting] for setting in table.setting), strict=True)] or [()] * 5
-    label, kind, method, prototypes, metric = by_run
-    values = {name: _plain(table[name]) for name in ("seconds", "tags", "note", "error")}
-    test = {name: table["test", name].tolist() for name in {*metric} if ("test", name) in table.columns}
-    value = [test[name][place] if name in test else math.nan for place, name in enumerate(metric)]
-    is_known = [number == number for number in value]
-    return {
-        "run_key": table["run_key"].tolist(),
-        "dataset": table["dataset"].tolist(),
-        "model": [*kind],
-        "label": [*label],
-        "method": [*method],
-        "prototypes": [*prototypes],
-        "seed": table["seed"].tolist(),
-        "state": table["state"].tolist(),
-        "retraining": (table["retraining"] & ~table["stale"]).tolist(),
-        "stale": table["stale"].tolist(),
-        **values,
-        "error": [None if text is None else last_line(text) for text in values["error"]],
-        "metric": [name if known else None for name, known in zip(metric, is_known, strict=True)],
-        "value": [number if known else None for number, known in zip(value, is_known, strict=True)],
-        "attempts": table["attempt"].tolist(),
-    }
+    from idwbench.results.frame import with_settings
 
-
-def _setting_facts(config: Any) -> tuple[Any, ...]:
-    model = config.model
-    metric = headline_metric(config.dataset.task).name
-    return model.label, model.kind, model.method, dict(model).get("prototypes"), metric
-
-
-def _plain(column: pandas.Series[Any]) -> list[Any]:
-    """Return the values of a column, with None for missing ones."""
-    return [None if value != value else value for value in column.tolist()]
+    configs = dict(zip(table["setting"], table["config"], strict=True))
+    metrics = {setting: headline_metric(config.dataset.task).name for setting, config in configs.items()}
+    metric = table["setting"].map(metrics)
+    rows = with_settings(table).reindex(columns=_LISTED)
+    rows["prototypes"] = rows["prototypes"].astype("Int64")
+    rows["retraining"] &= ~rows["stale"]
+    rows["error"] = rows["error"].map(last_line, na_action="ignore")
+    for name in (name for name in {*metrics.values()} if ("test", name) in table):
+        rows["value"] = rows["value"].where(metric != name, table["test", name])
+    rows["metric"] = metric.where(rows["value"].notna())
+    facts = rows.rename(columns={"attempt": "attempts"}).astype(object)
+    return {str(name): [*column.where(column.notna(), None)] for name, column in facts.items()}
 
 
 def _columns(facts: dict[str, list[Any]]) -> dict[str, Sequence[str]]:

@@ -56,7 +56,7 @@ def runs_watch(
             print_line(line, hanging=4)
     else:
         looks = _looks(results, [one.name for one in shown], interval)
-        (_show if sys.stdout.isatty() else _print_changes)(looks)
+        _show(looks) if sys.stdout.isatty() else _print_changes(looks)
 
 
 def _looks(results: idwbench.Results, names: Sequence[str], interval: float) -> Iterator[list[SweepProgress]]:
@@ -83,13 +83,12 @@ def _print_changes(looks: Iterator[list[SweepProgress]]) -> None:
     """Print a line about each sweep whenever one of its numbers changes."""
     from idwbench.cli.progress import status_line
 
-    printed: set[str] = set()
+    printed: list[str] = []
     for shown in looks:
         lines = [status_line(one.name, one.status) for one in shown]
-        for line in lines:
-            if line not in printed:
-                print_line(line)
-        printed = set(lines)
+        for line in (line for line in lines if line not in printed):
+            print_line(line)
+        printed = lines
 
 
 def view_of(shown: Sequence[SweepProgress]) -> RenderableType:
@@ -132,8 +131,7 @@ def _facts(one: SweepProgress) -> dict[str, Any]:
     rate, name, status = (facts.pop(key) for key in ("rate", "name", "status"))
     for process in facts["processes"]:
         process["since"] = process["since"].isoformat()
-    per_minute = None if rate is None else 60 * rate
-    return {"name": name, **status, "ended": one.ended, "runs_per_minute": per_minute, **facts}
+    return {"name": name, **status, "ended": one.ended, "runs_per_minute": rate and 60 * rate, **facts}
 
 
 def time_left_label(seconds: float | None) -> str:

@@ -125,7 +125,7 @@ def parse(words: list[str]) -> None:
         assert words[0] in {option for one in command.params for option in one.opts}
         return
     while hasattr(command, "commands"):
-        command, words = command.commands[words[0]], words[1:]
+        command, words = command.get_command(None, words[0]), words[1:]
     context = command.make_context(command.name, list(words))
     if command.name == "sweep" and context.params["file"] != "FILE":
         file = context.params["file"]
@@ -144,7 +144,7 @@ def test_commands_in_the_text_have_only_options_that_exist():
     for line in re.findall(r"(?:`|^    )idwbench ([^`&\n]+)", text, flags=re.MULTILINE):
         command, words = group, line.split()
         while words and hasattr(command, "commands") and words[0] in command.commands:
-            command, words = command.commands[words[0]], words[1:]
+            command, words = command.get_command(None, words[0]), words[1:]
         known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
         used = {word.split("=")[0].rstrip(".,") for word in words if word.startswith("--")}
         assert used <= known, f"idwbench {line}"
