@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import typer.main
 from blocks import PAGES, ROOT, Block, blocks_of, page_text
-from pages import COMPILED, FILES, HOLDS, NOT_CODE, PARSED, PREPARED, PROGRAMS, SHORTER, SHOWN
+from pages import COMPILED, HOLDS, NOT_CODE, PARSED, PREPARED, PROGRAMS, SHORTER, SHOWN
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
@@ -45,18 +45,14 @@ def test_the_blocks_of_the_page_run_in_order(page, tmp_path, monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)  # a program finds the modules beside it
     monkeypatch.delenv("IDWBENCH_DB", raising=False)
-    known = dict(shipped_sweeps())
+    monkeypatch.setitem(shipped_sweeps(), "two_moons", shipped_sweeps()["two_moons"])  # the tutorial shortens it
     names: dict[str, Any] = {"__name__": "docs"}
     printed: list[str] = []
-    try:
-        PREPARED.get(page, lambda: None)()
-        capsys.readouterr()
-        for block in blocks_of(page):
-            printed += run_block(block, names)
-            printed += capsys.readouterr().out.splitlines()
-    finally:
-        shipped_sweeps().update(known)
-    assert {*FILES.get(page, ())} <= {path.name for path in tmp_path.iterdir()}
+    PREPARED.get(page, lambda: None)()
+    capsys.readouterr()
+    for block in blocks_of(page):
+        printed += run_block(block, names)
+        printed += capsys.readouterr().out.splitlines()
     words = {" ".join(line.split()) for line in printed}
     for line in "".join(block.text for block in blocks_of(page, "text")).splitlines():
         if any(word in line for word in SHOWN.get(page, ())):
@@ -148,3 +144,22 @@ def test_commands_in_the_text_have_only_options_that_exist():
         known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
         used = {word.split("=")[0].rstrip(".,") for word in words if word.startswith("--")}
         assert used <= known, f"idwbench {line}"
+
+
+def test_the_error_that_the_readme_shows_is_that_of_its_sweep(tmp_path):
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(blocks_of("README.md", "yaml")[0].text.replace("method: [", "methd: ["))
+    message = re.search(r"`scores.yaml:(\d+:\d+: [^`]*)`", page_text("README.md"))
+    assert message is not None
+    result = CliRunner().invoke(app, ["sweep", str(broken)])
+    assert result.stderr.strip() == f"{broken}:{' '.join(message[1].split())}"
+
+
+def test_the_sweeps_that_pages_show_and_name_are_shipped(tmp_path):
+    path = tmp_path / "perceptrons.yaml"
+    path.write_text(blocks_of("docs/dual_form.md", "yaml")[0].text)
+    shipped = plan(read_sweep(shipped_sweeps()["dual_form"]))
+    assert [run.run_key for run in plan(read_sweep(path))] == [run.run_key for run in shipped]
+    named = {name for page in PAGES for name in re.findall(r"\bsweeps/[\w/]+\.yaml", page_text(page))}
+    assert {"sweeps/two_moons.yaml", "sweeps/dual_history.yaml"} <= named
+    assert named - {"sweeps/x.yaml"} <= {str(path.relative_to(ROOT)) for path in (ROOT / "sweeps").rglob("*.yaml")}
