@@ -53,8 +53,7 @@ def figure(
     if name is None:
         raise ConfigError("missing argument 'NAME': a figure, see --list")
     from idwbench.figures.stored import FORMULAS, Drawing, check_figure_name, stored_drawing
-    from idwbench.figures.style import check_figure_path, save_figure
-    from idwbench.figures.window import open_window, window_backend
+    from idwbench.figures.style import check_figure_path, open_window, save_figure, window_backend
     from idwbench.files import check_output
     from idwbench.training.threads import limited_threads
 

@@ -39,7 +39,7 @@ def attention_by_class_figure(selection: Selection) -> Figure:
     """
     panels, sources = collect_attention(selection)
     if any(explained.image_shape is None for explained in panels):
-        raise ConfigError("the figure needs images", location=("figure",))
+        raise ConfigError("the figure needs images")
     return draw_attention_by_class(panels, sources)
 
 
@@ -64,7 +64,7 @@ def collect_attention(selection: Selection, top: int = 1) -> tuple[list[Explanat
             missing.append(f"{section.config.dataset_label}: {error}")
     if not panels:
         problem = missing[0] if missing else "no complete run of kind 'mlp' was recorded"
-        raise ConfigError(problem, location=("figure",))
+        raise ConfigError(problem)
     selection.leave_out(*missing)
     return panels, list(dict.fromkeys(section.title for section, _ in rows[:_MOST_PANELS]))
 

@@ -56,7 +56,7 @@ def collect_curves(selection: Selection) -> tuple[list[PanelRow], str]:
     sections = sections[:_MOST_SECTIONS]
     rows = [row for section in sections for row in _rows(selection, section, points, has_heading=len(sections) > 1)]
     if not rows:
-        raise ConfigError("no run to draw has a learning curve", location=("figure",))
+        raise ConfigError("no run to draw has a learning curve")
     return rows, sections[0].title if len(sections) == 1 else ""
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from idwbench.explanations.explanation import CURVE_SIZE, Answer, Explanation, LayerAttention, MemoryItem
 from idwbench.figures.style import INK, QUIET, RULE, class_colour, clean_text, new_page, style_axes
-from idwbench.figures.tiles import WRONG, Picture, Tile, Words, draw_tiles, grid_height
+from idwbench.figures.tiles import WRONG, Picture, Tile, TileGrid, Words, draw_tiles
 
 __all__ = ["draw_class_bars", "draw_class_curves", "draw_explanation", "draw_query"]
 
@@ -31,16 +31,13 @@ def draw_explanation(explained: Explanation) -> Figure:
     class as bars, and the largest weights of each class as curves.
     """
     least = _PANEL if explained.class_names else 0.0
-    grids = [[_tile(explained, item, len(layer.items) <= _FEW) for item in layer.items] for layer in explained.layers]
-    heights = [_ANSWER]
-    for tiles in grids:
-        height = _TILES * grid_height(tiles, *_layout(explained, tiles)) if tiles else 0.0
-        heights.append(_TITLE + max(least, height))
+    grids = [_grid(explained, layer) for layer in explained.layers]
+    heights = [_ANSWER, *(_TITLE + max(least, _TILES * grid.size[1] / grid.size[0]) for grid in grids)]
     figure, body = new_page(_WIDTH, sum(heights), _notes(explained))
     parts = body.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     _draw_answer(parts[0], explained)
-    for part, layer, tiles in zip(parts[1:], explained.layers, grids, strict=True):
-        _draw_layer(part, explained, layer, tiles)
+    for part, layer, grid in zip(parts[1:], explained.layers, grids, strict=True):
+        _draw_layer(part, explained, layer, grid)
     return figure
 
 
@@ -48,18 +45,16 @@ def _aspect(explained: Explanation) -> float:
     return explained.image_shape[0] / explained.image_shape[1] if explained.image_shape else 0.8
 
 
-def _layout(explained: Explanation, tiles: Sequence[Tile]) -> tuple[int, float, float]:
-    """Return the number of columns, the height of a picture and that of a line of words in widths of a tile."""
-    columns, line = (5, 0.21) if len(tiles) <= _FEW else (8, 0.26)
-    return columns, _aspect(explained), line
-
-
-def _tile(explained: Explanation, item: MemoryItem, is_large: bool) -> Tile:
-    colour, size = "" if item.label is None else class_colour(item.label), 8.0 if is_large else 6.0
-    first, *others = _item_lines(explained, item)
-    words = Words(first, colour or INK, size, bold=True)
-    picture = _picture(explained, item.picture, colour or RULE)
-    return Tile((picture,), (words, *(Words(line, size=size) for line in others)))
+def _grid(explained: Explanation, layer: LayerAttention) -> TileGrid:
+    """Return a tile for each entry; a few are large."""
+    columns, line, size = (5, 0.21, 8.0) if len(layer.items) <= _FEW else (8, 0.26, 6.0)
+    tiles = []
+    for item in layer.items:
+        colour = "" if item.label is None else class_colour(item.label)
+        first, *others = _item_lines(explained, item)
+        words = (Words(first, colour or INK, size, bold=True), *(Words(other, size=size) for other in others))
+        tiles.append(Tile((_picture(explained, item.picture, colour or RULE),), words))
+    return TileGrid(tiles, columns, _aspect(explained), line)
 
 
 def _picture(explained: Explanation, pixels: NDArray[np.float64], frame: str) -> Picture:
@@ -105,7 +100,8 @@ def _draw_answer(part: SubFigure, explained: Explanation) -> None:
 
 def draw_query(axes: Axes, explained: Explanation) -> None:
     """Draw the input."""
-    draw_tiles(axes, [Tile((_picture(explained, explained.query.picture, INK),))], 1, _aspect(explained))
+    tile = Tile((_picture(explained, explained.query.picture, INK),))
+    draw_tiles(axes, TileGrid([tile], 1, _aspect(explained)))
 
 
 def _answer_lines(explained: Explanation) -> list[tuple[str, str]]:
@@ -129,12 +125,12 @@ def _answer(explained: Explanation, answer: Answer) -> str:
     return f"{explained.class_name(answer.label)} (probability {answer.probabilities[answer.label]:.3f})"
 
 
-def _draw_layer(part: SubFigure, explained: Explanation, layer: LayerAttention, tiles: Sequence[Tile]) -> None:
+def _draw_layer(part: SubFigure, explained: Explanation, layer: LayerAttention, grid: TileGrid) -> None:
     name = f"{layer.name} · " if explained.memory == "history of training" else ""
     title = f"{name}{layer.size:,} {_NAMES[explained.memory]}"
     part.suptitle(title, x=0.01, ha="left", fontsize=10.5, weight="bold", color=INK)
     left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_TILES, _CHARTS))[0]
-    draw_tiles(left.subplots(), tiles, *_layout(explained, tiles))
+    draw_tiles(left.subplots(), grid)
     if not explained.class_names:
         return
     bars, curves = right.subplots(1, 2)

@@ -15,7 +15,7 @@ from idwbench.data.dataset import Dataset
 from idwbench.errors import ConfigError, IdwbenchError
 from idwbench.figures.runs import Model, Selection
 from idwbench.figures.style import INK, PAPER, QUIET, RULE, class_colour, fade, new_page, style_axes
-from idwbench.figures.tiles import SCALE_CAPTION, Picture, Tile, Words, draw_tiles
+from idwbench.figures.tiles import SCALE_CAPTION, Picture, Tile, TileGrid, Words, draw_tiles
 from idwbench.models.neighbours import nearest
 from idwbench.results.records import StoredRun
 
@@ -91,15 +91,13 @@ def key_history_figure(selection: Selection) -> Figure:
     section = selection.first_section(selection.of_kind())
     models, dataset = selection.models(section), selection.dataset(section.config.dataset)
     if not dataset.class_names or (dataset.image_shape is None and dataset.n_features != 2):
-        problem = (
-            f"the figure needs classes, and images or two features; {section.config.dataset_label} has no such inputs"
-        )
-        raise ConfigError(problem, location=("figure",))
+        label = section.config.dataset_label
+        raise ConfigError(f"the figure needs classes, and images or two features; {label} has no such inputs")
     model = next((model for model in models if model.row.model.method == "idw"), models[0])
     selection.leave_out("; ".join(other.title(section.metric) for other in models if other is not model))
     history = key_history(selection.store, model.run.run_key, data_dir=selection.data_dir)
     if not (chosen := _chosen(history, _MOST_KEYS[dataset.image_shape is not None])):
-        raise ConfigError("no key moved", location=("figure",))
+        raise ConfigError("no key moved")
     moved = _Moved(model, dataset, history, chosen, _typical_rows(model, dataset, chosen))
     attention = _attention(selection, dataset, dataset.scaling.invert(dataset.test.inputs[moved.typical]))
     draw, captions = (_draw_images if dataset.image_shape else _draw_plane), [*_captions(moved), *attention.captions]
@@ -133,7 +131,8 @@ def _attention(selection: Selection, dataset: Dataset, queries: Floats) -> _Atte
         try:
             own = dataset if run.config.dataset == dataset.config else selection.dataset(run.config.dataset)
             if own.class_names == dataset.class_names and own.n_features == dataset.n_features:
-                return _Attention(_network_captions(run), own, _layer_attention(selection, run, own, queries))
+                layers = _layer_attention(selection, run, own, queries)
+                return _Attention((_MEMORY_CAPTION, _network_caption(run)), own, layers)
         except IdwbenchError as error:
             problems.append(str(error))
     problems.append(f"the database has no run of kind 'mlp' with record: true on {name}")
@@ -158,10 +157,10 @@ def _layer_attention(selection: Selection, run: StoredRun, dataset: Dataset, que
     }
 
 
-def _network_captions(run: StoredRun) -> tuple[str, str]:
-    protocol = f"{run.config.protocol.optimizer}, {run.config.protocol.epochs} epochs"
-    accuracy = f"test accuracy {100 * (run.metric('accuracy') or 0.0):.2f} %"
-    return _MEMORY_CAPTION, f"{run.config.model.label} · {protocol} · seed {run.config.seed} · {accuracy}"
+def _network_caption(run: StoredRun) -> str:
+    config, accuracy = run.config, 100 * (run.metric("accuracy") or 0.0)
+    protocol = f"{config.protocol.optimizer}, {config.protocol.epochs} epochs"
+    return f"{config.model.label} · {protocol} · seed {config.seed} · test accuracy {accuracy:.2f} %"
 
 
 def _captions(moved: _Moved) -> list[str]:
@@ -192,7 +191,7 @@ def _draw_images(moved: _Moved, attention: _Attention, title: str, captions: Seq
     for column, (heading, rows) in enumerate(groups.items()):
         if rows:
             first = body.add_subplot(grid[:, column])
-            draw_tiles(first, [tile for row in rows for tile in row], len(rows[0]), aspect, _LINE)
+            draw_tiles(first, TileGrid([tile for row in rows for tile in row], len(rows[0]), aspect, _LINE))
             first.set_aspect("auto")  # so that the rows of all groups are at the same height
         else:
             first, *others = (body.add_subplot(grid[place, column]) for place in range(n))

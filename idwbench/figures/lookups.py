@@ -40,7 +40,7 @@ def recall_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no run on the data set lookup is complete.
     """
-    models = _lookups(selection)
+    models = lookup_runs(selection.runs)
     sizes = Counter(each.data for each in models for _ in each.runs)
     data = max(sizes, key=lambda name: sizes[name])
     selection.leave_out(*(name for name in sizes if name != data))
@@ -71,7 +71,7 @@ def capacity_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: no run on the data set lookup is complete, or all seeds are below or above the items that were run.
     """
-    models = _lookups(selection)
+    models = lookup_runs(selection.runs)
     labels = _labels(_first(models)[0])
     capacities = [each for each in lookup_capacities(selection.runs) if each.of.label in labels]
     data = list(dict.fromkeys(each.of.data for each in capacities))
@@ -82,7 +82,7 @@ def capacity_figure(selection: Selection) -> Figure:
         lines = (_capacity_lines(each, labels.index(each.of.label), with_law=alone) for each in chosen)
         panels.append(Panel("" if alone else name, [line for group in lines for line in group]))
     if not any(panel.lines for panel in panels):
-        raise ConfigError("no seed has a recall of 99 % at some items and less at others", location=("figure",))
+        raise ConfigError("no seed has a recall of 99 % at some items and less at others")
     caption = (
         f"point: geometric mean over {_seeds(models)}; bar: its standard deviation, within the range of the seeds; "
         "line: least squares through the logarithms of all seeds; "
@@ -156,7 +156,7 @@ def _against_dimensions(
         ConfigError: no models.
     """
     if not chosen:
-        raise ConfigError(f"no run of a hash table has the metric '{metric}'", location=("figure",))
+        raise ConfigError(f"no run of a hash table has the metric '{metric}'")
     sizes = Counter(items for each in chosen for _, items in each.runs)
     items = max(sizes, key=lambda n: (sizes[n], n))
     data, labels = list(dict.fromkeys(each.data for each in chosen)), _labels(chosen)
@@ -206,17 +206,9 @@ def _line(each: LookupRuns, place: int, values: Mapping[float, Mapping[int, floa
     return line_of_seeds(each.label, class_colour(place), dash, measured, markers=markers)
 
 
-def _lookups(selection: Selection) -> list[LookupRuns]:
-    """Return `lookup_runs`; an error is about the figure."""
-    try:
-        return lookup_runs(selection.runs)
-    except ConfigError as error:
-        raise error.at("figure") from None
-
-
 def _tables(selection: Selection) -> list[LookupRuns]:
     """Return the hash tables without projections."""
-    models = _lookups(selection)
+    models = lookup_runs(selection.runs)
     return [each for each in models if isinstance(each.model, HashTableConfig) and each.model.projections == "none"]
 
 

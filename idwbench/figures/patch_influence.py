@@ -13,17 +13,8 @@ from numpy.typing import NDArray
 
 from idwbench.attention.scores import get_method
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import (
-    DASHES,
-    Axis,
-    Line,
-    Panel,
-    PanelRow,
-    draw_block,
-    legend_handles,
-    line_of_seeds,
-    line_spread,
-)
+from idwbench.figures import lines
+from idwbench.figures.lines import DASHES, Axis, Line, Panel, PanelRow
 from idwbench.figures.patches import KIND
 from idwbench.figures.runs import Selection
 from idwbench.figures.style import class_colour, draw_legend, new_page, seeds_label
@@ -75,7 +66,7 @@ def _studies(selection: Selection) -> Studies:
     complete = [run for run in selection.runs if run.config.model.kind == KIND and run.state == "complete"]
     if not complete:
         hint = "run the sweep paper_patches_two_moons or paper_patches_mnist"
-        raise ConfigError(f"no complete run of kind '{KIND}'", location=("figure",), hint=hint)
+        raise ConfigError(f"no complete run of kind '{KIND}'", hint=hint)
     groups: dict[tuple[str, ...], dict[Setting, list[StoredRun]]] = defaultdict(lambda: defaultdict(list))
     for run in complete:
         config, model = run.config, run.config.model
@@ -122,7 +113,7 @@ def _calibration(studies: Sequence[Arrays], size: int, label: str, colour: str, 
     for seed, arrays in enumerate(studies):
         for n, error in zip(arrays["calibration_patches"], arrays["calibration_error"][size], strict=True):
             values[float(n)][seed] = float(error)
-    return line_of_seeds(label, colour, dash, values)
+    return lines.line_of_seeds(label, colour, dash, values)
 
 
 def _notes(studies: Sequence[Arrays]) -> list[str]:
@@ -156,20 +147,20 @@ def _draw(
     one = Panel(f"exact η, by {varied}" if len(settings) > 1 else "exact η", settings)
     distance = Axis("distance from the patch (scaled units)", base=10)
     y = Axis("largest change of a class probability", limits=(0, None))
-    draw_block(left, [PanelRow("", y, [one, Panel("by size of η", sizes)])], distance, 2)
+    lines.draw_block(left, [PanelRow("", y, [one, Panel("by size of η", sizes)])], distance, 2)
     patches = Axis("number of patches", base=10, ticks=calibration[0].x.tolist())
     y = Axis("expected calibration error", limits=(0, None))
-    draw_block(right, [PanelRow("", y, [Panel("calibration, by size of η", calibration)])], patches, 1)
-    draw_legend(left, legend_handles(settings), 2)
-    draw_legend(right, legend_handles(sizes), -(-len(sizes) // rows))
+    lines.draw_block(right, [PanelRow("", y, [Panel("calibration, by size of η", calibration)])], patches, 1)
+    draw_legend(left, lines.legend_handles(settings), 2)
+    draw_legend(right, lines.legend_handles(sizes), -(-len(sizes) // rows))
     return figure
 
 
-def _caption(lines: Sequence[Line], calibration: Line) -> list[str]:
-    seeds = {len(line.values) for line in lines}
+def _caption(influences: Sequence[Line], calibration: Line) -> list[str]:
+    seeds = {len(line.values) for line in influences}
     spread = "one seed: no spread" if seeds == {1} else f"median over {seeds_label(seeds)}, with quartiles"
     bins = "largest over all patches and the points in a bin of distances, the first from 0"
-    x, _, _, _, counts = line_spread(calibration)
+    x, _, _, _, counts = lines.line_spread(calibration)
     by_count = {int(n): [f"{patches:g}" for patches in x[counts == n]] for n in sorted(set(counts), reverse=True)}
     parts = [f"{seeds_label({n})} ({', '.join(patches)} patches)" for n, patches in by_count.items()]
     mean = "one seed" if set(by_count) == {1} else f"mean ± std over {', '.join(parts)}"

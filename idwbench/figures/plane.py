@@ -23,7 +23,6 @@ __all__ = [
     "Extent",
     "PlaneData",
     "PlanePicture",
-    "Points",
     "RowLabel",
     "draw_boundary",
     "draw_empty",
@@ -50,14 +49,6 @@ Panel = TypeVar("Panel")
 
 
 @dataclass(frozen=True)
-class Points:
-    """Inputs (n, 2) in the data's own units, and labels (n,) 0 or 1."""
-
-    inputs: Floats
-    labels: NDArray[np.integer]
-
-
-@dataclass(frozen=True)
 class RowLabel:
     """The label of a row of panels, and lines `below` it."""
 
@@ -68,11 +59,9 @@ class RowLabel:
 
 @dataclass(frozen=True)
 class PlaneData:
-    """Training and test points of a data set with two features and two classes, and the extent of pictures of it."""
+    """A data set with two features and two classes, and the extent of pictures of it, in its own units."""
 
     dataset: Dataset
-    train: Points
-    test: Points
     extent: Extent
 
 
@@ -90,23 +79,17 @@ class PlanePicture:
 
 
 def plane_data(dataset: Dataset) -> PlaneData:
-    """Return the points in their own units.
+    """Return what figures in the plane draw of a data set.
 
     Raises:
         ConfigError: the data does not have two classes in two dimensions.
     """
     if dataset.n_features != 2 or len(dataset.class_names) != 2:
-        problem = (
-            f"the figure needs 2 features and 2 classes, {dataset.config.name} has "
-            f"{dataset.n_features} and {len(dataset.class_names)}"
-        )
-        raise ConfigError(problem, location=("figure",))
-    train, test = (
-        Points(dataset.scaling.invert(split.inputs), split.labels) for split in (dataset.train, dataset.test)
-    )
-    inputs = np.concatenate([train.inputs, test.inputs])
+        sizes = f"{dataset.n_features} and {len(dataset.class_names)}"
+        raise ConfigError(f"the figure needs 2 features and 2 classes, {dataset.config.name} has {sizes}")
+    inputs = dataset.scaling.invert(np.concatenate([dataset.train.inputs, dataset.test.inputs]))
     low, high = inputs.min(0) - _MARGIN, inputs.max(0) + _MARGIN
-    return PlaneData(dataset, train, test, (float(low[0]), float(high[0]), float(low[1]), float(high[1])))
+    return PlaneData(dataset, (float(low[0]), float(high[0]), float(low[1]), float(high[1])))
 
 
 def plane_picture(
@@ -132,10 +115,10 @@ def draw_plane_grid(
     rows: Mapping[Any, RowLabel],
     columns: Mapping[Any, str],
     draw: Callable[[Axes, Panel], None],
-    *,
     extent: Extent,
     caption: Sequence[str],
     legend: Sequence[Line2D],
+    *,
     widest: float,
     title: float,
 ) -> Figure:
@@ -183,14 +166,7 @@ def _label_row(axes: Axes, label: RowLabel) -> None:
         axes.annotate(label.below, (0, 0.5), (-9, -2), fontsize=8.5, color=label.colour, **place)
 
 
-def draw_plane(
-    axes: Axes,
-    picture: PlanePicture,
-    data: PlaneData,
-    *,
-    test: bool = True,
-    scale: float = 1.0,
-) -> int:
+def draw_plane(axes: Axes, picture: PlanePicture, data: PlaneData, *, test: bool = True, scale: float = 1.0) -> int:
     """Draw predictions, points and keys, and return the number of keys outside the extent.
 
     Training points are dots and test points crosses; keys are diamonds in the colour of the class of their value.
@@ -207,13 +183,13 @@ def draw_plane(
     axes.imshow(probability, vmin=0, vmax=1, extent=data.extent, zorder=0, **style)
     draw_boundary(axes, probability, data.extent)
     axes.set(xlim=data.extent[:2], ylim=data.extent[2:])
+    dots: dict[str, Any] = {"s": 7 * scale, "alpha": 0.55, "linewidths": 0, "zorder": 2}
+    crosses: dict[str, Any] = {"s": 20 * scale, "marker": "x", "linewidths": 1.1, "zorder": 3}
+    splits = [(data.dataset.train, dots), *([(data.dataset.test, crosses)] if test else [])]
     for label in (0, 1):
-        colour = class_colour(label)
-        here = data.train.inputs[data.train.labels == label]
-        axes.scatter(here[:, 0], here[:, 1], s=7 * scale, color=colour, alpha=0.55, linewidths=0, zorder=2)
-        if test:
-            here = data.test.inputs[data.test.labels == label]
-            axes.scatter(here[:, 0], here[:, 1], s=20 * scale, marker="x", color=colour, linewidths=1.1, zorder=3)
+        for split, marks in splits:
+            here = data.dataset.scaling.invert(split.inputs[split.labels == label])
+            axes.scatter(here[:, 0], here[:, 1], color=class_colour(label), **marks)
     _draw_frame(axes)
     return _draw_keys(axes, picture, data.extent, 62 * scale)
 

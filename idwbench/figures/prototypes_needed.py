@@ -42,8 +42,8 @@ def prototypes_needed_figure(selection: Selection) -> Figure:
     metric = headline_metric(section.config.dataset.task)
     memories, networks = (rows(table[table.kind == kind], metric.name) for kind in ("kernel_regression", "prototypes"))
     if not memories:
-        problem, hint = "no run of kernel regression on the same data", "run the sweep kernel_regression"
-        raise ConfigError(problem, location=("figure",), hint=hint)
+        problem = "no run of kernel regression on the same data"
+        raise ConfigError(problem, hint="run the sweep kernel_regression")
     complete = [run for row in memories + networks for run in row.complete]
     split = "holdout" if all(run.metric(metric.name, "holdout") is not None for run in complete) else "test"
     memory = _chosen(memories, metric.name, (*_OF_KERNELS, *Protocol.model_fields))[0]
@@ -52,11 +52,9 @@ def prototypes_needed_figure(selection: Selection) -> Figure:
     counts = sorted({int(count) for line in lines for count in line.x})
     limit = memory.statistics[split]
     all_data = line_of_seeds(f"all data: {_name(memory)}", QUIET, "--", {count: limit.values for count in counts})
-    captions = (
-        _answer(lines, limit.mean, metric.higher_is_better),
-        _spread(lines, memory),
-        constants_title([group.config for group in networks], (*_varying(networks), "prototypes", "dataset_seed")),
-    )
+    varying = varying_settings([group.settings for group in networks])
+    constants = constants_title([group.config for group in networks], (*varying, "prototypes", "dataset_seed"))
+    captions = (_answer(lines, limit.mean, metric.higher_is_better), _spread(lines, memory), constants)
     # Points of equal counts stand beside each other.
     shifts = [1.02 ** (2 * place - len(lines) + 1) for place in range(len(lines))]
     drawn = [replace(line, x=shift * line.x, markers=True) for line, shift in zip(lines, shifts, strict=True)]
@@ -65,17 +63,11 @@ def prototypes_needed_figure(selection: Selection) -> Figure:
     return draw_rows([PanelRow("", y, [Panel("", [all_data, *drawn])])], x, captions, height=3.2)
 
 
-def _varying(groups: Sequence[Row]) -> tuple[str, ...]:
-    return varying_settings([group.settings for group in groups])
-
-
 def _chosen(groups: list[Row], metric: str, axes: Sequence[str]) -> list[Row]:
     """Return the values of `axes` with the best validation metric, or without one the first."""
-    varying = _varying(groups)
+    varying = varying_settings([group.settings for group in groups])
     axes = [axis for axis in axes if axis in varying]
-    if not axes:
-        return groups
-    if all(run.metric(metric, "validation") is not None for group in groups for run in group.complete):
+    if axes and all(run.metric(metric, "validation") is not None for group in groups for run in group.complete):
         return list(best_by_validation(groups, varying, axes, metric)[0])
     first: dict[tuple[object, ...], Row] = {}
     for group in groups:
@@ -91,16 +83,17 @@ def _name(group: Row) -> str:
 
 def _lines(measured: Sequence[tuple[ModelConfig, Statistic]]) -> list[Line]:
     """Return a line for each method with its parameters; those of one method differ in their dashes."""
-    values: dict[str, dict[str, dict[float, Mapping[int, float]]]] = defaultdict(lambda: defaultdict(dict))
+    values: dict[tuple[str, str], dict[float, Mapping[int, float]]] = defaultdict(dict)
     models = [model for model, _ in measured]
     for model, one in measured:
         label = " ".join((model.method, *_telling_parts(model, models)))
-        values[model.method][label][model.prototypes] = one.values
-    return [
-        line_of_seeds(label, method_colour(method), DASHES[place % len(DASHES)], by_label[label])
-        for method, by_label in sorted(values.items(), key=lambda item: method_order(item[0]))
-        for place, label in enumerate(sorted(by_label))
-    ]
+        values[model.method, label][model.prototypes] = one.values
+    lines: list[Line] = []
+    for method, label in sorted(values, key=lambda name: (method_order(name[0]), name[1])):
+        colour = method_colour(method)
+        dash = DASHES[sum(line.colour == colour for line in lines) % len(DASHES)]
+        lines.append(line_of_seeds(label, colour, dash, values[method, label]))
+    return lines
 
 
 def _telling_parts(model: ModelConfig, models: Sequence[ModelConfig]) -> list[str]:

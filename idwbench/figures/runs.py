@@ -29,7 +29,7 @@ __all__ = ["Model", "Selection", "first_run"]
 _FEW = 3
 _BASELINES = ("baseline", "scikit_learn")
 
-Arrays = tuple[NDArray[np.float32], NDArray[np.float32]]
+Keys = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Model:
 
     row: Row
     run: StoredRun
-    keys: NDArray[np.float32]
-    values: NDArray[np.float32]
+    keys: Keys
+    values: Keys
 
     @property
     def has_points(self) -> bool:
@@ -92,7 +92,7 @@ class Selection:
         """
         chosen = [run for run in self.runs if run.config.model.kind == kind]
         if not any(run.state == "complete" for run in chosen):
-            raise ConfigError(f"no run of kind '{kind}' is complete", location=("figure",))
+            raise ConfigError(f"no run of kind '{kind}' is complete")
         return chosen
 
     def sections(self, chosen: Sequence[StoredRun]) -> list[Section]:
@@ -114,7 +114,7 @@ class Selection:
         """Return a data set of runs."""
         return load_dataset(config, self.data_dir)
 
-    def arrays(self, run_key: str) -> Arrays:
+    def arrays(self, run_key: str) -> tuple[Keys, Keys]:
         """Return the keys and values of a run; raises `ResultsError` if they are not stored."""
         stored = self.store.load_arrays(run_key)
         return stored["keys"].astype(np.float32), stored["values"].astype(np.float32)

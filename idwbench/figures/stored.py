@@ -62,7 +62,10 @@ def stored_drawing(name: str, store: Results, runs: Sequence[StoredRun], data_di
     """
     check_figure_name(name)
     selection = Selection(store, runs, data_dir)
-    figure = FORMULAS[name]() if name in FORMULAS else FIGURES[name](selection)
+    try:
+        figure = FORMULAS[name]() if name in FORMULAS else FIGURES[name](selection)
+    except ConfigError as error:
+        raise error if error.location else error.at("figure") from None
     return Drawing(figure, tuple(selection.left_out))
 
 

@@ -1,18 +1,19 @@
-"""The style of figures: colours, text, pages with a caption and a legend, and files."""
+"""The style of figures: colours, text, pages with a caption and a legend, files, and windows on the screen."""
 
 from __future__ import annotations
 
 import io
 import os
+import sys
 import textwrap
 import unicodedata
 import warnings
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.backends.registry import BackendFilter, backend_registry
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -22,9 +23,7 @@ from matplotlib.text import Text
 from idwbench.attention.scores import METHODS
 from idwbench.errors import ConfigError, did_you_mean
 from idwbench.files import write_file
-
-if TYPE_CHECKING:
-    from idwbench.report.statistics import Statistic
+from idwbench.report.statistics import Statistic
 
 __all__ = [
     "CLASS_COLOURS",
@@ -38,14 +37,15 @@ __all__ = [
     "clean_text",
     "draw_legend",
     "fade",
-    "legend_columns",
     "method_colour",
     "new_page",
+    "open_window",
     "percent_label",
     "render_figure",
     "save_figure",
     "seeds_label",
     "style_axes",
+    "window_backend",
 ]
 
 # Okabe and Ito's palette for colour-blind readers, in part darkened.
@@ -61,6 +61,7 @@ RULE = "#CBD2D9"
 PAPER = "#FFFFFF"
 _MARGIN = 0.05  # inches around a page
 _SMALL = 8.5  # points of captions and legends
+_WINDOW_DPI = 100
 
 FIGURE_SUFFIXES = (".pdf", ".png", ".svg")
 # No dates and versions, so that the files are reproducible.
@@ -124,7 +125,8 @@ def new_page(
     """
     characters = int(72 * width / (0.53 * _SMALL)) - 2
     lines = [line for sentence in filter(None, caption) for line in textwrap.wrap(sentence, characters)]
-    columns = legend_columns(legend, width)
+    longest = max((len(str(handle.get_label())) for handle in legend), default=0)
+    columns = min(max(int(width / (0.5 + 0.07 * longest)), 1), max(len(legend), 1))
     height += 2 * _MARGIN + 0.2 * -(-len(legend) // columns) + 0.165 * len(lines)
     around = (_MARGIN / width, _MARGIN / height, 1 - 2 * _MARGIN / width, 1 - 2 * _MARGIN / height)
     figure = Figure(figsize=(width, height), facecolor=PAPER, layout=ConstrainedLayoutEngine(rect=around))
@@ -142,30 +144,20 @@ def draw_legend(part: SubFigure, handles: Sequence[Line2D], columns: int) -> Non
     part.legend(handles=handles, loc="outside lower center", **style)
 
 
-def legend_columns(handles: Sequence[Line2D], width: float) -> int:
-    """Return the number of columns of a legend that fit in `width` inches."""
-    longest = max((len(str(handle.get_label())) for handle in handles), default=0)
-    return min(max(int(width / (0.5 + 0.07 * longest)), 1), max(len(handles), 1))
-
-
 def clean_text(text: str) -> str:
     """Return a name that can be drawn: control characters, which have no glyph, are replaced, and it is no formula."""
-    kept = (
-        char if char == "\n" or unicodedata.category(char)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for char in text
-    )
-    return "".join(kept)
+    return "".join("\ufffd" if unicodedata.category(char)[0] == "C" and char != "\n" else char for char in text)
 
 
 def check_figure_path(path: Path) -> None:
     """Raise `ConfigError` unless the suffix of `path` is .png, .svg or .pdf."""
     suffix = path.suffix.lower()
-    if suffix in FIGURE_SUFFIXES:
-        return
     if not suffix:
-        raise ConfigError(
-            "the file of a figure has no suffix", file=path, hint=f"expected {', '.join(FIGURE_SUFFIXES)}"
-        )
-    raise ConfigError(f"cannot write a figure as '{suffix}'", file=path, hint=did_you_mean(suffix, FIGURE_SUFFIXES))
+        hint = f"expected {', '.join(FIGURE_SUFFIXES)}"
+        raise ConfigError("the file of a figure has no suffix", file=path, hint=hint)
+    if suffix not in FIGURE_SUFFIXES:
+        hint = did_you_mean(suffix, FIGURE_SUFFIXES)
+        raise ConfigError(f"cannot write a figure as '{suffix}'", file=path, hint=hint)
 
 
 def render_figure(figure: Figure, suffix: str, dpi: float = 160) -> bytes:
@@ -177,9 +169,8 @@ def render_figure(figure: Figure, suffix: str, dpi: float = 160) -> bytes:
     Raises:
         ConfigError: the environment variable ``SOURCE_DATE_EPOCH``, which matplotlib reads, is not a whole number.
     """
-    if not os.environ.get("SOURCE_DATE_EPOCH", "0").strip().isdecimal():
-        problem = f"SOURCE_DATE_EPOCH: expected a whole number of seconds, got '{os.environ['SOURCE_DATE_EPOCH']}'"
-        raise ConfigError(problem)
+    if not (epoch := os.environ.get("SOURCE_DATE_EPOCH", "0")).strip().isdecimal():
+        raise ConfigError(f"SOURCE_DATE_EPOCH: expected a whole number of seconds, got '{epoch}'")
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
         text.set_text(clean_text(text.get_text()))
@@ -200,3 +191,37 @@ def save_figure(figure: Figure, path: Path, *, dpi: int = 160, overwrite: bool =
     """
     check_figure_path(path)
     write_file(path, render_figure(figure, path.suffix.lower(), dpi), overwrite=overwrite)
+
+
+def window_backend() -> str | None:
+    """Return the name of matplotlib's interactive backend if a window can be opened, or None.
+
+    Matplotlib chooses the backend (``MPLBACKEND``, or the first that is installed) and checks the display on Linux. A
+    login over SSH without a forwarded display has no window.
+    """
+    has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    if not has_display and (sys.platform.startswith("linux") or "SSH_CONNECTION" in os.environ):
+        return None
+    try:
+        import matplotlib.pyplot as plt
+
+        name = matplotlib.get_backend()
+        interactive = backend_registry.list_builtin(BackendFilter.INTERACTIVE)  # type: ignore[no-untyped-call]
+        if name.lower() not in interactive:
+            return None
+        plt.switch_backend(name)
+    except ImportError:  # the backend's package is missing, or it finds no display
+        return None
+    return name
+
+
+def open_window(figure: Figure) -> None:
+    """Show the figure as an image in a window, and wait until it is closed."""
+    import matplotlib.pyplot as plt
+
+    drawn = io.BytesIO(render_figure(figure, ".png", 2 * _WINDOW_DPI))
+    shown = plt.figure("idwbench", figsize=tuple(figure.get_size_inches()), dpi=_WINDOW_DPI, facecolor=PAPER)
+    axes = shown.add_axes((0, 0, 1, 1))
+    axes.imshow(plt.imread(drawn, format="png"))
+    axes.set_axis_off()
+    plt.show()

@@ -25,7 +25,6 @@ __all__ = [
     "Words",
     "draw_tile_grids",
     "draw_tiles",
-    "grid_height",
     "scale_limit",
 ]
 
@@ -40,7 +39,7 @@ SCALE_CAPTION = (
 KEY_COLOURS = LinearSegmentedColormap.from_list("idwbench_keys", ["#2B7BBA", PAPER, "#111418"])
 _GAP, _BETWEEN = 0.1, 0.05  # in tiles: between columns, and between the pictures of a tile
 _MOST_NUMBERS = 6
-_WIDTH = 10.0  # inches of a figure
+_WIDTH, _TITLE = 10.0, 1100.0  # inches of a figure, and the letters of a title times their size that fit
 
 
 @dataclass(frozen=True)
@@ -74,17 +73,34 @@ class Tile:
 
 @dataclass(frozen=True)
 class TileGrid:
-    """Tiles in rows of `columns` with a title, and a subtitle or none.
+    """Tiles in rows of `columns`, all with the same numbers of pictures and words; sizes are in widths of a tile.
 
     Attributes:
+        aspect: The height of a picture.
+        line: The height of a line of words.
+        subtitle: Words below the title.
         beside: Words left of each row, one for each picture of a tile.
     """
 
-    title: str
     tiles: Sequence[Tile]
     columns: int
+    aspect: float
+    line: float = 0.2
+    title: str = ""
     subtitle: str = ""
     beside: tuple[str, ...] = ()
+
+    @property
+    def row_height(self) -> float:
+        """The height of a row with the gap below it."""
+        pictures = max((len(tile.pictures) for tile in self.tiles), default=1)
+        words = max((len(tile.above) + len(tile.below) for tile in self.tiles), default=0)
+        return pictures * self.aspect + (pictures - 1) * _BETWEEN + self.line * words + _GAP
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height."""
+        return self.columns * (1 + _GAP) - _GAP, -(-len(self.tiles) // self.columns) * self.row_height
 
 
 def scale_limit(image: NDArray[np.float64]) -> float:
@@ -93,74 +109,46 @@ def scale_limit(image: NDArray[np.float64]) -> float:
     return float(np.quantile(size, _QUANTILE)) or float(size.max()) or 1.0
 
 
-def grid_height(tiles: Sequence[Tile], columns: int, aspect: float, line: float = 0.2) -> float:
-    """Return the height of tiles in rows of `columns`, in units of their width, see `draw_tiles`."""
-    return -(-len(tiles) // columns) * _tile_height(tiles, aspect, line) / (columns * (1 + _GAP) - _GAP)
-
-
-def _tile_height(tiles: Sequence[Tile], aspect: float, line: float) -> float:
-    """Return the height of the highest tile with the gap below it, in widths of a tile."""
-    pictures = max((len(tile.pictures) for tile in tiles), default=1)
-    words = max((len(tile.above) + len(tile.below) for tile in tiles), default=0)
-    return pictures * aspect + (pictures - 1) * _BETWEEN + line * words + _GAP
-
-
-def draw_tile_grids(grids: Sequence[TileGrid], aspect: float, line: float, caption: Sequence[str]) -> Figure:
-    """Return a figure with one grid above the other.
-
-    Args:
-        grids: At least one.
-        aspect: The height of a picture, in widths of a tile.
-        line: The height of a line of words, in widths of a tile.
-        caption: Sentences below.
-    """
+def draw_tile_grids(grids: Sequence[TileGrid], caption: Sequence[str]) -> Figure:
+    """Return a figure with one grid, at least one, above the other, and sentences below."""
     margin = 0.5 if any(one.beside for one in grids) else 0.0
-    heights = [
-        (_WIDTH - margin) * grid_height(one.tiles, one.columns, aspect, line) + (0.65 if one.subtitle else 0.45)
-        for one in grids
-    ]
+    heights = [(_WIDTH - margin) * one.size[1] / one.size[0] + (0.65 if one.subtitle else 0.45) for one in grids]
     figure, body = new_page(_WIDTH, sum(heights), caption)
     for axes, one in zip(body.subplots(len(grids), 1, squeeze=False, height_ratios=heights)[:, 0], grids, strict=True):
-        draw_tiles(axes, one.tiles, one.columns, aspect, line)
-        height = _tile_height(one.tiles, aspect, line)
-        for row in range(-(-len(one.tiles) // one.columns)):
-            for number, word in enumerate(one.beside):
-                place = (-0.08, row * height + (number + 0.5) * aspect)
-                axes.text(*place, word, ha="right", va="center", fontsize=8.5, color=QUIET)
-        axes.set_title(one.title, loc="left", fontsize=12, weight="bold", color=INK, pad=20 if one.subtitle else None)
+        draw_tiles(axes, one)
+        title: dict[str, Any] = {"fontsize": min(12, _TITLE / len(one.title)), "weight": "bold", "color": INK}
+        axes.set_title(one.title, loc="left", pad=20 if one.subtitle else None, **title)
         below: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 9.0}
         axes.annotate(one.subtitle, (0, 1), (0, 7), color=QUIET, **below)
     return figure
 
 
-def draw_tiles(axes: Axes, tiles: Sequence[Tile], columns: int, aspect: float, line: float = 0.2) -> None:
-    """Draw tiles in rows of `columns`; the units of the axes are widths of a tile and y grows downwards.
+def draw_tiles(axes: Axes, grid: TileGrid) -> None:
+    """Draw tiles without their title; the units of the axes are widths of a tile and y grows downwards.
 
     Bands of one colour that stand beside each other are joined.
-
-    Args:
-        axes: The panel.
-        tiles: All with the same numbers of pictures and words.
-        columns: Number of tiles in a row.
-        aspect: The height of a picture.
-        line: The height of a line of words.
     """
-    height = _tile_height(tiles, aspect, line)
+    tiles, columns = grid.tiles, grid.columns
     for place, tile in enumerate(tiles):
-        left, top = place % columns * (1 + _GAP), place // columns * height
+        left, top = place % columns * (1 + _GAP), place // columns * grid.row_height
+        if left == 0:
+            for number, word in enumerate(grid.beside):
+                y = top + (number + 0.5) * grid.aspect
+                axes.text(-0.08, y, word, ha="right", va="center", fontsize=8.5, color=QUIET)
         for words in tile.above:
-            _write(axes, words, left, top + line / 2)
-            top += line
+            _write(axes, words, left, top + grid.line / 2)
+            top += grid.line
         for picture in tile.pictures:
-            _draw_picture(axes, picture, left, top, aspect)
-            top += aspect + _BETWEEN
+            _draw_picture(axes, picture, left, top, grid.aspect)
+            top += grid.aspect + _BETWEEN
         if tile.band:
             is_joined = (place + 1) % columns and [tile.band] == [other.band for other in tiles[place + 1 : place + 2]]
             width = 1 + _GAP if is_joined else 1
             axes.add_patch(Rectangle((left, top - 0.02), width, 0.035, color=tile.band, linewidth=0))
         for number, words in enumerate(tile.below):
-            _write(axes, words, left, top - _BETWEEN + line * (number + 0.6))
-    axes.set(xlim=(-0.02, columns * (1 + _GAP) - _GAP + 0.02), ylim=(-(-len(tiles) // columns) * height, -0.02))
+            _write(axes, words, left, top - _BETWEEN + grid.line * (number + 0.6))
+    width, height = grid.size
+    axes.set(xlim=(-0.02, width + 0.02), ylim=(height, -0.02))
     axes.set_aspect("equal", anchor="NW")
     axes.set_axis_off()
 

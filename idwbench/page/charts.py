@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.figures.lines import Line, line_spread
-from idwbench.figures.power_epsilon_heatmap import HeatMap, colour_scale, number_label
+from idwbench.figures.power_epsilon_heatmap import HeatMap, number_label
 
 __all__ = ["bar_chart", "curve_chart", "heat_map_chart", "packed", "plane_chart", "round_number", "vega_dash"]
 
@@ -68,17 +68,17 @@ def heat_map_chart(heat_map: HeatMap) -> dict[str, Any]:
     """Return a cell for each power and epsilon, dark (worst) to light (best), with mean and spread as text."""
     import altair as alt
 
-    scale = colour_scale(heat_map)
+    scale, cells = heat_map.colours, heat_map.cells.sort_index()
     rows = []
-    for (power, epsilon), cell in sorted(heat_map.cells.items()):
-        row: dict[str, Any] = {"p": f"{power:g}", "e": f"{epsilon:g}", "b": None, "t": cell.absence, "s": "", "n": 0}
-        if cell.statistic is not None:
-            share = float(scale(cell.statistic.mean))
-            mean, *spread = number_label(cell.statistic, percent=heat_map.percent).split(" ± ")
+    for (power, epsilon), cell in cells.iterrows():
+        row: dict[str, Any] = {"p": f"{power:g}", "e": f"{epsilon:g}", "b": None, "t": cell.note, "s": "", "n": cell.n}
+        if cell.n:
+            share = float(scale(cell["mean"]))
+            mean, *spread = number_label(cell["mean"], cell["std"], heat_map.percent).split(" ± ")
             row |= {"b": round_number(share if heat_map.higher_is_better else 1 - share), "t": mean}
-            row |= {"s": f"± {spread[0]}" if spread else "", "n": cell.statistic.n}
+            row |= {"s": f"± {spread[0]}" if spread else ""}
         rows.append({**row, "ink": "dark" if (row["b"] or 0.0) > _BRIGHT else "light"})
-    powers, epsilons = ([f"{number:g}" for number in sorted({*axis})] for axis in zip(*heat_map.cells, strict=True))
+    powers, epsilons = ([f"{number:g}" for number in sorted({*axis})] for axis in zip(*cells.index, strict=True))
     base = _base(rows).encode(
         x=alt.X("e:O", sort=epsilons, axis=alt.Axis(title="ε", labelAngle=0, domain=False, ticks=False)),
         y=alt.Y("p:O", sort=powers[::-1], axis=alt.Axis(title="p", titleAngle=0, domain=False, ticks=False)),

@@ -62,8 +62,7 @@ def heat_maps_part(results: Results, runs: Sequence[StoredRun], left_out: Sequen
         maps, source = collect_heat_maps(selection)
     except ConfigError:
         return None
-    places = maps[0].cells
-    if len({power for power, _ in places}) < 2 or len({epsilon for _, epsilon in places}) < 2:
+    if any(maps[0].cells.index.unique(level).size < 2 for level in ("power", "epsilon")):
         return None
     charts = tuple(
         Chart(one.title, f"{one.title} for {len(one.cells)} pairs of power and epsilon", heat_map_chart(one))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from idwbench.errors import IdwbenchError
-from idwbench.figures.plane import PlanePicture
 from idwbench.figures.style import percent_label
 from idwbench.page.parts import Case, Part, Picture, sentences
 from idwbench.page.pictures import image_picture, svg_picture
@@ -19,7 +18,7 @@ from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
 if TYPE_CHECKING:
     from idwbench.figures.patches import PatchPanel
-    from idwbench.figures.plane import PlaneData
+    from idwbench.figures.plane import PlaneData, PlanePicture
     from idwbench.results.store import Results
 
 __all__ = ["patches_part"]
@@ -58,7 +57,7 @@ def _in_plane(
 
     selection = Selection(results, studies, data_dir)
     panels, data, source = collect_patches(selection)
-    shown = [panel for panel in panels if panel.n_patched and panel.picture is not None]
+    shown = [panel for panel in panels if panel.n_patched and panel.before is not None]
     shown.sort(key=lambda panel: panel.prototypes)
     others = len(panels) - len(shown[:_MOST])
     notes = [
@@ -70,18 +69,11 @@ def _in_plane(
 
 
 def _plane_case(panel: PatchPanel, data: PlaneData) -> Case:
-    picture = panel.picture
-    assert picture is not None
-    before, after = (percent_label(one) for one in panel.test)
-    states = []
-    for label, probability, text in (
-        ("before", picture.before.probability, f"test accuracy {before} %"),
-        ("after", picture.after, f"test accuracy {after} %"),
-    ):
-        if probability is None:
-            continue
-        shown = PlanePicture(picture.before.keys, picture.before.values, probability)
-        states.append(Picture(_plane_svg(panel, shown, data), label, text))
+    states = [
+        Picture(_plane_svg(panel, shown, data), label, f"test accuracy {percent_label(accuracy)} %")
+        for label, shown, accuracy in zip(("before", "after"), (panel.before, panel.after), panel.test, strict=True)
+        if shown is not None
+    ]
     name = data.dataset.class_names[panel.label]
     point = f"({panel.point[0]:g}, {panel.point[1]:g})".replace("-", "−")
     title = f"{count_label(panel.prototypes, 'prototype')}: {point} → class {name}"

@@ -119,8 +119,8 @@ def test_a_figure_of_formulas_and_the_list_need_no_database(run, tmp_path):
 
 def test_a_figure_is_shown_in_a_window_and_a_file_is_written_only_on_request(run, tmp_path, monkeypatch):
     opened = []
-    monkeypatch.setattr("idwbench.figures.window.window_backend", lambda: "qtagg")
-    monkeypatch.setattr("idwbench.figures.window.open_window", opened.append)
+    monkeypatch.setattr("idwbench.figures.style.window_backend", lambda: "qtagg")
+    monkeypatch.setattr("idwbench.figures.style.open_window", opened.append)
     result = run("figure weights --show")
     assert (result.exit_code, result.output, files(tmp_path)) == (0, "", set())
     assert isinstance(opened[0], Figure)

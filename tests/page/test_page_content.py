@@ -12,18 +12,18 @@ from typing import Any
 
 import made_pages
 import numpy as np
+import pandas
 import pytest
 from PIL import Image
 
 from idwbench.errors import ConfigError, OutputError, OutputExistsError
-from idwbench.figures.power_epsilon_heatmap import HeatCell, HeatMap
+from idwbench.figures.power_epsilon_heatmap import HeatMap
 from idwbench.page import charts, chosen, patches, prototypes, writing
 from idwbench.page.charts import heat_map_chart, packed
 from idwbench.page.chosen import choose_runs, rank_settings
 from idwbench.page.parts import Part, size_of
 from idwbench.page.pictures import image_picture, key_picture
 from idwbench.page.writing import page_content, write_page
-from idwbench.report.statistics import statistic
 from idwbench.results.store import Results
 
 DOCS = (Path(__file__).parents[2] / "docs/reports.md").read_text(encoding="utf-8")
@@ -92,12 +92,9 @@ def test_a_heat_map_has_a_cell_for_each_power_and_epsilon(filled: Results) -> No
 
 
 def test_a_cell_of_a_heat_map_without_a_number_says_why() -> None:
-    cells = {
-        (2.0, 0.0): HeatCell(statistic({0: 0.9, 1: 1.0}), 0, 2),
-        (2.0, 0.1): HeatCell(None, 0, 2),
-        (8.0, 0.0): HeatCell(None, 2),
-        (8.0, 0.1): HeatCell(),
-    }
+    mean, std = [0.95, None, None, None], [0.05, None, None, None]
+    facts = {"mean": mean, "std": std, "n": [2, 0, 0, 0], "note": ["n=2", "not measured", "2 diverged", "no run"]}
+    cells = pandas.DataFrame(facts, pandas.MultiIndex.from_product([(2.0, 8.0), (0.0, 0.1)]))
     columns = heat_map_chart(HeatMap("accuracy in %", True, True, cells))["data"]["columns"]
     assert columns["t"] == ["95.0", "not measured", "2 diverged", "no run"]
     assert columns["b"][1:] == [None] * 3
