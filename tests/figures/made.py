@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.errors import ResultsError
+from idwbench.figures.stored import Drawing, stored_drawing
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.results import CurvePoint
@@ -40,17 +41,17 @@ class Store:
         return {key: self.curves.get(key, []) for key in run_keys}
 
 
+def draw(name: str, runs: Sequence[StoredRun], **facts: Any) -> Drawing:
+    """Draw a figure; `facts` are those of its `Store`."""
+    return stored_drawing(name, Store(**facts), runs)  # type: ignore[arg-type]
+
+
 def made_run(config: RunConfig, test: float = 0.9, state: str = "complete", **metrics: float) -> StoredRun:
     """A stored run; `metrics` are those of the training data."""
     found = {("test", "accuracy"): test, ("train", "accuracy"): 1.0}
     found |= {("train", name): value for name, value in metrics.items()}
-    return StoredRun(
-        config.run_key,
-        config,
-        config.dataset_label,
-        state,  # type: ignore[arg-type]
-        found if state == "complete" else {},
-    )
+    given = found if state == "complete" else {}
+    return StoredRun(config.run_key, config, config.dataset_label, state, given)  # type: ignore[arg-type]
 
 
 def made_dataset(
@@ -59,16 +60,8 @@ def made_dataset(
     inputs = np.random.default_rng(0).normal(size=(8, features)).astype(np.float32)
     split = Split(inputs, np.arange(8) % 2)
     config = run_config("two_moons").dataset
-    return Dataset(
-        config=config,
-        train=split,
-        test=split,
-        holdout=None,
-        scaling=SCALING,
-        image_shape=image_shape,
-        class_names=class_names,
-        sha256="0" * 64,
-    )
+    facts: dict[str, Any] = {"image_shape": image_shape, "class_names": class_names, "sha256": "0" * 64}
+    return Dataset(config=config, train=split, test=split, holdout=None, scaling=SCALING, **facts)
 
 
 def use_dataset(monkeypatch: pytest.MonkeyPatch, dataset: Dataset | None = None) -> Dataset:

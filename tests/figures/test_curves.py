@@ -1,43 +1,45 @@
+"""Learning curves, and the metric against the number of prototypes."""
+
+from __future__ import annotations
+
 import numpy as np
 import pytest
-from made import Store, assert_no_words_overlap, made_run, words
+from made import assert_no_words_overlap, draw, made_run, words
 from matplotlib.colors import to_hex
 
 from idwbench.errors import ConfigError
-from idwbench.figures.stored import stored_drawing
+from idwbench.figures.stored import Drawing
 from idwbench.figures.style import method_colour
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 from idwbench.runs.results import CurvePoint
 
 
-def points(epochs: int, accuracy: float) -> list[CurvePoint]:
-    return [
-        CurvePoint(epoch, {("train", "loss"): 1 / epoch, ("test", "accuracy"): accuracy})
-        for epoch in range(1, epochs + 1)
-    ]
+def stored(seeds: tuple[int, ...] = (0, 1), **settings: object) -> list[StoredRun]:
+    return [made_run(run_config("two_moons", seed=seed, **{"prototypes": 2, **settings})) for seed in seeds]
 
 
-def stored(**settings: object) -> list[StoredRun]:
-    return [made_run(run_config("two_moons", seed=seed, **{"prototypes": 2, **settings})) for seed in (0, 1)]
-
-
-def drawn(runs: list[StoredRun]):
-    curves = {run.run_key: points(3, 0.5 + run.config.seed / 10) for run in runs}
-    return stored_drawing("curves", Store(curves=curves), runs)  # type: ignore[arg-type]
+def curves(runs: list[StoredRun], epochs: int = 3) -> Drawing:
+    """The curves of runs whose test accuracy is 0.5, and 0.6 for the second seed."""
+    points = {
+        run.run_key: [
+            CurvePoint(epoch, {("train", "loss"): 1 / epoch, ("test", "accuracy"): 0.5 + run.config.seed / 10})
+            for epoch in range(1, epochs + 1)
+        ]
+        for run in runs
+        if run.config.model.kind != "baseline"
+    }
+    return draw("curves", runs, curves=points)
 
 
 @pytest.mark.slow
 def test_a_row_for_each_metric_a_column_for_each_number_and_a_colour_for_each_method() -> None:
     scales = [run for scale in ("features", "prototypes") for run in stored(method="scaled_dot", scale=scale)]
-    drawing = drawn([*stored(), *stored(prototypes=16), *stored(method="inv_dist"), *scales])
-    figure = drawing.figure
-    assert len(figure.axes) == 4
-    assert drawing.left_out == ()
+    figure, left_out = curves([*stored(), *stored(prototypes=16), *stored(method="inv_dist"), *scales])
+    assert len(figure.axes) == 4 and left_out == ()
     lines = [(to_hex(line.get_color()).lower(), line.get_linestyle()) for line in figure.axes[0].get_lines()]
     names = ("scaled_dot", "scaled_dot", "inv_dist", "idw")
-    expected = [(method_colour(name).lower(), "--" if place == 1 else "-") for place, name in enumerate(names)]
-    assert lines == expected
+    assert lines == [(method_colour(name).lower(), "--" if place == 1 else "-") for place, name in enumerate(names)]
     np.testing.assert_allclose(figure.axes[0].get_lines()[3].get_ydata(), 55)
     assert {"test accuracy in %", "training loss", "2 prototypes", "16 prototypes"} <= set(words(figure))
     assert any("mean over 2 seeds" in text for text in words(figure))
@@ -45,53 +47,85 @@ def test_a_row_for_each_metric_a_column_for_each_number_and_a_colour_for_each_me
 
 
 def test_the_settings_of_a_single_method_have_colours_and_then_dashes() -> None:
-    drawing = drawn([run for power in range(1, 43) for run in stored(power=power)])
-    lines = drawing.figure.axes[0].get_lines()
+    figure, left_out = curves([run for power in range(1, 43) for run in stored((0,), power=power)])
+    lines = figure.axes[0].get_lines()
     assert [line.get_linestyle() for line in lines[:11]] == ["-"] * 10 + ["--"]
     assert len({line.get_color() for line in lines[:10]}) == 10 and len(lines) == 40
-    assert drawing.left_out == ("not drawn: 2 settings (idw p=41, ε=0.001, …)",)
+    assert left_out == ("not drawn: 2 settings (idw p=41, ε=0.001, …)",)
 
 
-@pytest.mark.slow
-def test_several_protocols_have_a_block_each() -> None:
-    drawing = drawn([run for epochs in (3, 25) for run in stored(epochs=epochs)])
-    texts = words(drawing.figure)
-    assert len(drawing.figure.axes) == 4
-    assert sum(text.startswith("two_moons · epochs") for text in texts) == 2
-    assert_no_words_overlap(drawing.figure)
+def test_models_of_other_names_than_methods_have_a_colour_each_and_a_column_if_others_have_prototypes() -> None:
+    def networks(**settings: object) -> list[StoredRun]:
+        return [made_run(run_config("two_moons", kind="network", encoder="mlp", **settings))]
 
-
-def network(**settings: object) -> list[StoredRun]:
-    configs = [run_config("two_moons", seed=seed, kind="network", encoder="mlp", **settings) for seed in (0, 1)]
-    return [made_run(config) for config in configs]
-
-
-def test_models_of_other_names_than_methods_of_attention_have_a_colour_each() -> None:
-    drawing = drawn([run for width in range(4, 16) for run in network(width=width)])
-    lines = drawing.figure.axes[0].get_lines()
-    styles = [(line.get_color(), line.get_linestyle()) for line in lines]
+    figure = curves([run for width in range(4, 16) for run in networks(width=width)]).figure
+    styles = [(line.get_color(), line.get_linestyle()) for line in figure.axes[0].get_lines()]
     assert len(set(styles)) == len(styles) == 12
     assert {style for _, style in styles[:10]} == {"-"}
-    assert drawing.left_out == ()
-    assert not any("prototypes" in text for text in words(drawing.figure))
+    assert not any("prototypes" in text for text in words(figure))
+    both = curves([*networks(), *networks(head="idw", prototypes=4)]).figure
+    assert {"without prototypes", "4 prototypes"} <= set(words(both))
 
 
-def test_a_column_is_for_networks_without_prototypes_if_others_have_some() -> None:
-    figure = drawn([*network(), *network(head="idw", prototypes=4)]).figure
-    assert {"without prototypes", "4 prototypes"} <= set(words(figure))
+def test_several_protocols_have_a_block_each_and_runs_of_a_kind_without_epochs_are_counted() -> None:
+    baselines = stored(kind="baseline", method="samples")
+    figure, left_out = curves([*stored(epochs=3), *stored(epochs=25), *baselines])
+    assert len(figure.axes) == 4
+    assert sum(text.startswith("two_moons · epochs") for text in words(figure)) == 2
+    assert left_out == ("not drawn: 2 runs of kind 'baseline'",)
 
 
-def test_runs_of_a_kind_without_epochs_are_counted() -> None:
-    baseline = stored(kind="baseline", method="samples")
-    runs = [*stored(), *baseline]
-    curves = {run.run_key: points(3, 0.5) for run in runs[:2]}
-    drawing = stored_drawing("curves", Store(curves=curves), runs)  # type: ignore[arg-type]
-    assert drawing.left_out == (f"not drawn: {len(baseline)} runs of kind 'baseline'",)
-
-
-@pytest.mark.parametrize("n", [0, 1])
-def test_a_curve_has_two_epochs(n: int) -> None:
-    runs = stored()
-    curves = {run.run_key: points(n, 0.5) for run in runs}
+def test_a_curve_has_two_epochs() -> None:
     with pytest.raises(ConfigError, match="no run to draw has a learning curve"):
-        stored_drawing("curves", Store(curves=curves), runs)  # type: ignore[arg-type]
+        curves(stored(), epochs=1)
+
+
+def measured(test: float, validation: float | None, data_seed: int, **settings) -> StoredRun:
+    config = run_config({"name": "digits", "seed": data_seed, "validation": 0.1}, **settings)
+    metrics = {("test", "accuracy"): test}
+    metrics |= {} if validation is None else {("validation", "accuracy"): validation}
+    return StoredRun(config.run_key, config, "digits", "complete", metrics)
+
+
+def needed(validated: bool = True) -> list[StoredRun]:
+    """Two rates, of which validation data prefer 0.1 and test data 0.01; two kernels likewise."""
+    runs = []
+    for seed in range(3):
+        for count, test in ((4, 0.5), (8, 0.8), (16, 0.95)):
+            for rate, better in ((0.01, 0.0), (0.1, 0.1)):
+                for method, less in (("idw", 0.0), ("neg_dist", 0.2)):
+                    settings = {"method": method, "prototypes": count, "learning_rate": rate}
+                    value = test - less - better + seed / 100
+                    runs.append(measured(value, test + better if validated else None, seed, **settings))
+        for kernel, test, validation in (("gaussian", 0.7, 0.9), ("boxcar", 0.99, 0.1)):
+            settings = {"kind": "kernel_regression", "kernel": kernel}
+            runs.append(measured(test + seed / 100, validation if validated else None, seed, **settings))
+    return runs
+
+
+def bars(figure) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The points with error bars of each line."""
+    (axes,) = figure.axes
+    return {str(one.get_label()): (one[0].get_xdata(), one[0].get_ydata()) for one in axes.containers}
+
+
+def test_the_prototypes_needed_are_means_over_the_seeds_of_the_data_chosen_by_validation_data() -> None:
+    figure, left_out = draw("prototypes_needed", needed())
+    drawn = bars(figure)
+    assert set(drawn) == {"idw", "neg_dist"} and left_out == ()
+    np.testing.assert_allclose(drawn["idw"][0], [4, 8, 16], rtol=0.05)
+    np.testing.assert_allclose(drawn["idw"][1], [41, 71, 86])
+    text = " ".join(words(figure))
+    assert "all data: gaussian kernel, h=1" in text
+    assert "idw: 8" in text and "neg_dist: none of these" in text
+    assert "over 3 seeds of the data" in text
+    assert_no_words_overlap(figure)
+    first = draw("prototypes_needed", needed(validated=False)).figure
+    np.testing.assert_allclose(bars(first)["idw"][1], [51, 81, 96])
+
+
+def test_parameters_that_differ_are_in_the_labels() -> None:
+    settings = {"method": "idw", "prototypes": 4, "learning_rate": 0.1}
+    runs = [measured(0.6, 0.6, seed, power=power, **settings) for seed in range(3) for power in (2.0, 8.0)]
+    runs += [run for run in needed() if run.config.model.kind == "kernel_regression"]
+    assert set(bars(draw("prototypes_needed", runs).figure)) == {"idw p=2", "idw p=8"}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made import assert_no_words_overlap, made_run, words
+from made import assert_no_words_overlap, draw, made_run, words
 from recorded_mlp import load_made, recorded_config, store_recorded
 
 from idwbench.errors import ConfigError
@@ -38,14 +38,14 @@ EFFECT = MaskEffect(
 )
 
 
-def layer(name: str, n_items: int, n_classes: int = 10, size: int = 600, **facts) -> LayerAttention:
+def layer(name: str, n_items: int, size: int = 600, **facts) -> LayerAttention:
     generator = np.random.default_rng(0)
     items = tuple(
-        MemoryItem(f"mnist:train:{n}", 12345.678 / (n + 1), n % n_classes, generator.uniform(0, 255, 6), row=n, **facts)
+        MemoryItem(f"mnist:train:{n}", 12345.678 / (n + 1), n % 10, generator.uniform(0, 255, 6), row=n, **facts)
         for n in range(n_items)
     )
-    curves = tuple(np.linspace(40 + label, 2, size // n_classes) for label in range(n_classes))
-    return LayerAttention(name, size, items, np.linspace(2e4, 3e4, n_classes), curves)
+    curves = tuple(np.linspace(40 + label, 2, size // 10) for label in range(10))
+    return LayerAttention(name, size, items, np.linspace(2e4, 3e4, 10), curves)
 
 
 def history(names: tuple[str, ...] = DIGITS, n_items: int = 10, **changes) -> Explanation:
@@ -57,48 +57,41 @@ def history(names: tuple[str, ...] = DIGITS, n_items: int = 10, **changes) -> Ex
     return replace(made, **changes)
 
 
-def test_a_layer_has_its_samples_in_order_with_class_attention_and_visits():
-    figure = draw_explanation(history(n_items=3))
+def titled(figure, title: str):
+    return next(axes for axes in figure.axes if axes.get_title(loc="left").startswith(title))
+
+
+def test_a_layer_has_its_samples_in_order_and_the_totals_and_largest_attentions_of_each_class():
+    explained = history(n_items=3)
+    figure = draw_explanation(explained)
     found = words(figure)
     assert "layer_0 · 600 slots" in found and "layer_1 · 600 slots" in found
     assert [word for word in found if word.endswith("(8×)")] == ["1.235e+04 (8×)", "6173 (8×)", "4115 (8×)"] * 2
     assert found.count("adds +0.0123") == 3  # in the last layer alone
     assert "answer 0 (probability 0.632)" in found and "target 3" in found
     tiles = [axes for axes in figure.axes if len(axes.images) == 3]
-    np.testing.assert_array_equal(tiles[0].images[1].get_array().ravel(), history().layers[0].items[1].picture)
-
-
-def test_bars_are_the_totals_and_curves_the_largest_of_each_class():
-    explained = history()
-    figure = draw_explanation(explained)
-    [bars] = [axes for axes in figure.axes if axes.get_title(loc="left") == "total attention"][:1]
+    np.testing.assert_array_equal(tiles[0].images[1].get_array().ravel(), explained.layers[0].items[1].picture)
+    bars, curves = titled(figure, "total attention"), titled(figure, "largest attentions")
     np.testing.assert_allclose([patch.get_height() for patch in bars.patches], explained.layers[0].totals)
-    [curves] = [axes for axes in figure.axes if axes.get_title(loc="left") == "largest attentions"][:1]
     np.testing.assert_allclose(curves.lines[4].get_ydata(), explained.layers[0].curves[4])
     assert curves.lines[4].get_color() == class_colour(4)
     assert [label.get_weight() for label in bars.get_xticklabels()] == ["bold"] + ["normal"] * 9
 
 
 def test_a_mask_draws_probabilities_before_and_after_and_says_what_it_changes():
-    explained = history(effect=EFFECT)
+    explained = history(CLOTHES, 12, effect=EFFECT)
     figure = draw_explanation(explained)
-    [axes] = [axes for axes in figure.axes if axes.get_title(loc="left").startswith("probability: hollow before")]
-    heights = [patch.get_height() for patch in axes.patches]
+    heights = [patch.get_height() for patch in titled(figure, "probability: hollow before").patches]
     np.testing.assert_allclose(heights, [*explained.answer.probabilities, *EFFECT.answer.probabilities])
     found = words(figure)
-    assert "without task=fashion_mnist: 9 (probability 0.632)" in found
+    assert "without task=fashion_mnist: Ankle boot (probability 0.632)" in found
     assert "test mnist: accuracy 45.0 → 96.0 %" in found
-
-
-@pytest.mark.parametrize(("names", "n_items"), [(DIGITS, 0), (DIGITS, 10), (CLOTHES, 3), (CLOTHES, 20)])
-def test_no_words_overlap(names, n_items):
-    assert_no_words_overlap(draw_explanation(history(names, n_items, effect=EFFECT)))
+    assert_no_words_overlap(figure)
 
 
 def test_prototypes_have_their_value_for_the_answer():
     prototypes = layer("prototypes", 4, size=10, value=np.linspace(1, -1, 10))
-    explained = history(memory="prototypes", layers=(prototypes,))
-    figure = draw_explanation(explained)
+    figure = draw_explanation(history(memory="prototypes", layers=(prototypes, replace(prototypes, items=()))))
     assert words(figure).count("value +1") == 4
     assert "10 prototypes" in words(figure)
     assert_no_words_overlap(figure)
@@ -107,11 +100,10 @@ def test_prototypes_have_their_value_for_the_answer():
 def test_inputs_that_are_no_images_are_numbers_and_a_regression_has_no_classes():
     item = MemoryItem("sine:train:3", 0.25, None, np.array([0.5]), value=np.array([1.5]), row=3)
     query = Query("sine:test:0", np.zeros(1, np.float32), np.array([0.75]), target=np.array([2.0]))
-    of_numbers = LayerAttention("training_data", 1, (item,), np.zeros(0), ())
+    layers = (LayerAttention("training_data", 1, (item,), np.zeros(0), ()),)
     answer = Answer(np.array([1.25]))
-    figure = draw_explanation(Explanation("kernel", "training data", query, answer, (of_numbers,), (), None))
-    found = words(figure)
-    assert {"0.75", "0.5", "1.5", "0.25", "answer 1.25", "target 2"} <= set(found)
+    figure = draw_explanation(Explanation("kernel", "training data", query, answer, layers, (), None))
+    assert {"0.75", "0.5", "1.5", "0.25", "answer 1.25", "target 2"} <= set(words(figure))
     assert len(figure.axes) == 3
     assert_no_words_overlap(figure)
 
@@ -124,15 +116,9 @@ def test_attention_by_class_has_curves_and_totals_for_each_layer():
     assert_no_words_overlap(figure)
 
 
-@pytest.fixture
-def store(tmp_path, monkeypatch):
-    monkeypatch.setattr(attention_by_class, "load_dataset", load_made)
-    store_recorded(tmp_path / "results.db")
-    return Results(tmp_path / "results.db")
-
-
-def test_the_figure_shows_the_first_wrong_image_of_the_first_part(store):
-    drawing = stored_drawing("attention_by_class", store, store.find_runs())
+def test_the_first_wrong_image_of_the_first_part_is_explained_and_a_recording_that_is_gone_is_left_out(
+    tmp_path, monkeypatch
+):
     data = load_made(recorded_config().dataset)
 
     def constant(inputs):
@@ -141,21 +127,16 @@ def test_the_figure_shows_the_first_wrong_image_of_the_first_part(store):
     assert first_wrong_row(data, constant) == 2  # row 1 is of the second part
     right = replace(data, test=replace(data.test, targets=np.zeros(12, np.int64)))
     assert first_wrong_row(right, constant) == 0
-    found = words(drawing.figure)
-    assert "sequence (mnist, fashion_mnist) · mlp · width 5, depth 1, recorded in float32" in found
-    assert drawing.left_out == ()
 
-
-def test_a_recording_that_is_gone_is_left_out_and_said(store, tmp_path):
-    other = recorded_config(epochs=1)
-    store_recorded(tmp_path / "results.db", other)
+    monkeypatch.setattr(attention_by_class, "load_dataset", load_made)
+    store_recorded(tmp_path / "results.db")
+    other = store_recorded(tmp_path / "results.db", recorded_config(epochs=1))
+    store = Results(tmp_path / "results.db")
     (store.recording_folder / other.run_key).rename(tmp_path / "elsewhere")
-    drawing = stored_drawing("attention_by_class", store, store.find_runs())
-    assert len(drawing.left_out) == 1 and "there is no recording" in drawing.left_out[0]
+    figure, left_out = stored_drawing("attention_by_class", store, store.find_runs())
+    assert "sequence (mnist, fashion_mnist) · mlp · width 5, depth 1, recorded in float32" in words(figure)
+    assert len(left_out) == 1 and "there is no recording" in left_out[0]
     with pytest.raises(ConfigError, match="there is no recording"):
         stored_drawing("attention_by_class", store, [store.find_run(other.run_key)])
-
-
-def test_runs_without_a_recording_are_refused():
     with pytest.raises(ConfigError, match="no complete run of kind 'mlp' was recorded"):
-        stored_drawing("attention_by_class", None, [made_run(run_config("two_moons", kind="mlp"))])
+        draw("attention_by_class", [made_run(run_config("two_moons", kind="mlp"))])

@@ -6,22 +6,22 @@ from dataclasses import replace
 
 import matplotlib
 import numpy as np
+import pandas
 import pytest
-from made import SCALING, Store, assert_no_words_overlap, made_dataset, made_run, use_dataset, words
+from made import SCALING, Store, assert_no_words_overlap, draw, made_dataset, made_run, use_dataset, words
 from matplotlib.collections import PathCollection
 
 from idwbench.figures.plane import GRID, plane_data, plane_picture
-from idwbench.figures.power_epsilon_heatmap import HeatCell, HeatMap, collect_heat_maps, draw_heat_maps
+from idwbench.figures.power_epsilon_heatmap import HeatMap, collect_heat_maps, draw_heat_maps
 from idwbench.figures.runs import Selection
-from idwbench.figures.stored import stored_drawing
+from idwbench.figures.stored import Drawing
 from idwbench.figures.style import class_colour
-from idwbench.report.statistics import statistic
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 
 KEYS = np.array([[-0.6, 0.1], [9.0, 9.0]], np.float32)
 VALUES = np.eye(2, dtype=np.float32)
-STORE = Store(default={"keys": KEYS, "values": VALUES})
+ARRAYS = {"keys": KEYS, "values": VALUES}
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +34,8 @@ def runs(seeds=(0, 1), **settings: object) -> list[StoredRun]:
     return [made_run(run_config("two_moons", seed=seed, **settings), 0.8 + seed / 10) for seed in seeds]
 
 
-def drawn(name: str, given: list[StoredRun]):
-    return stored_drawing(name, STORE, given)  # type: ignore[arg-type]
+def drawn(name: str, given: list[StoredRun]) -> Drawing:
+    return draw(name, given, default=ARRAYS)
 
 
 def test_a_picture_has_keys_in_the_datas_own_units_and_the_probability_at_the_middles_of_cells() -> None:
@@ -52,24 +52,27 @@ def test_a_picture_has_keys_in_the_datas_own_units_and_the_probability_at_the_mi
     np.testing.assert_allclose(picture.probability, expected, atol=2e-6)
 
 
-def test_a_panel_shows_points_keys_regions_and_means_over_seeds() -> None:
-    figure = drawn("moons", runs(seeds=(3, 1, 2), method="gaussian")).figure
+def test_a_panel_shows_points_keys_regions_of_the_lowest_seed_and_means_over_seeds() -> None:
+    given = runs(seeds=(3, 1, 2), method="gaussian")
+    lowest = {given[1].run_key: ARRAYS}
+    figure = draw("moons", given, arrays=lowest, default=None).figure
     (axes,) = figure.axes
     (region,) = axes.images
-    data = plane_data(made_dataset())
-    assert (region.origin, tuple(region.get_extent())) == ("lower", data.extent)
+    assert (region.origin, tuple(region.get_extent())) == ("lower", plane_data(made_dataset()).extent)
     scatters = [collection for collection in axes.collections if type(collection) is PathCollection]
     assert [len(s.get_offsets()) for s in scatters] == [4, 4, 4, 4, 1]
     np.testing.assert_allclose(scatters[-1].get_offsets(), SCALING.invert(KEYS[:1]))
     assert [matplotlib.colors.to_hex(colour) for colour in scatters[-1].get_facecolor()] == [class_colour(0).lower()]
-    assert {"gaussian", "σ²=2", "train 100.0 ± 0.0", "test 100.0 ± 10.0", "1 key outside"} <= set(words(figure))
-    assert {"class upper", "class lower"} <= set(words(figure))
-    assert any("mean ± std over 3 seeds" in text for text in words(figure))
+    found = set(words(figure))
+    assert {"gaussian", "σ²=2", "train 100.0 ± 0.0", "test 100.0 ± 10.0", "1 key outside"} <= found
+    assert {"class upper", "class lower"} <= found
+    assert any("mean ± std over 3 seeds" in text for text in found)
+    assert axes._right_title.get_weight() == "normal"  # type: ignore[attr-defined]  # nothing to compare with
 
 
 def test_moons_stand_in_a_row_for_each_method_and_a_column_for_each_number_and_the_best_of_a_column_is_bold() -> None:
-    given = [*runs(), *runs(method="inv_dist"), *runs(prototypes=3)]
-    given += [replace(run, metrics={key: 0.5 for key in run.metrics}) for run in runs(method="scaled_dot")]
+    given = [*runs(range(6)), *runs(range(6), method="inv_dist"), *runs(prototypes=3)]
+    given += [replace(run, metrics={key: 0.5 for key in run.metrics}) for run in runs(range(6), method="scaled_dot")]
     figure = drawn("moons", given).figure
     texts = words(figure)
     assert {"2 prototypes", "3 prototypes", "p=2\nε=0.001", "1/√features", "no run"} <= set(texts)
@@ -77,15 +80,9 @@ def test_moons_stand_in_a_row_for_each_method_and_a_column_for_each_number_and_t
     assert len({round(axes.get_position().x0, 6) for axes in figure.axes}) == 2
     weights = [axes._right_title.get_weight() for axes in figure.axes if axes.images]  # type: ignore[attr-defined]
     assert weights == ["normal", "bold", "bold", "bold"]
-    assert "bold: best test accuracy of a column" in " ".join(texts)
+    caption = " ".join(texts).replace("\n", " ")
+    assert "bold: best test accuracy of a column" in caption and "not distinguishable from it (Wilcoxon)" in caption
     assert_no_words_overlap(figure)
-    (alone,) = drawn("moons", runs()).figure.axes
-    assert alone._right_title.get_weight() == "normal"  # type: ignore[attr-defined]
-
-
-def test_a_paired_test_is_named(monkeypatch) -> None:
-    given = [*runs(seeds=range(6)), *runs(seeds=range(6), method="inv_dist")]
-    assert "not distinguishable from it (Wilcoxon)" in " ".join(words(drawn("moons", given).figure))
 
 
 def grid(epsilons=(0.0, 0.1), powers=(1, 2), **settings) -> list[StoredRun]:
@@ -112,49 +109,51 @@ def test_rows_are_powers_and_columns_epsilons_with_accuracies_over_seeds_and_div
     assert_no_words_overlap(figure)
 
 
+def heat_map(means: list[float], higher: bool = True, percent: bool = False, **columns: object) -> HeatMap:
+    """A map of one power, or two, and two values of epsilon."""
+    index = pandas.MultiIndex.from_product([(1.0, 2.0), (0.0, 0.1)])[: len(means)]
+    facts = {"mean": means, "std": np.nan, "n": 1, "note": "n=1", **columns}
+    return HeatMap("a metric", percent, higher, pandas.DataFrame(facts, index))
+
+
 def test_each_cell_of_a_heat_map_has_mean_spread_and_number_or_why_it_has_none() -> None:
-    cells = {
-        (1.0, 0.0): HeatCell(statistic({0: 0.9, 1: 1.0}), 2),
-        (1.0, 0.1): HeatCell(None, 5),
-        (2.0, 0.1): HeatCell(statistic({0: 0.5})),
-    }
-    others = {**{place: replace(cell, n_diverged=0) for place, cell in cells.items()}, (2.0, 0.0): HeatCell(None, 1, 2)}
-    maps = [HeatMap("accuracy in %", True, True, cells), HeatMap("coverage", False, False, others)]
+    notes = ["n=2, 2 diverged", "5 diverged", "n=1"]
+    maps = [heat_map([mean, np.nan, 0.5], percent=percent, note=notes, std=[0.0707, *[np.nan] * 2], higher=percent)
+            for mean, percent in ((0.95, True), (0.95, False))]  # fmt: skip
     figure = draw_heat_maps(maps, source="two_moons")
     first, second = ([text.get_text() for text in axes.texts] for axes in figure.axes)
-    assert first == ["95.0 ± 7.1", "n=2, 2 diverged", "5 diverged", "no run", "50.0", "n=1"]
-    assert second == ["0.95 ± 0.07", "n=2", "no run", "not measured", "0.50", "n=1"]
+    assert first == ["95.0 ± 7.1", "n=2, 2 diverged", "5 diverged", "50.0", "n=1", "no run"]
+    assert second == ["0.95 ± 0.07", "n=2, 2 diverged", "5 diverged", "0.50", "n=1", "no run"]
     assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["0", "0.1"]
     assert [axes.get_title(loc="right") for axes in figure.axes] == ["", "lower is better"]
     assert_no_words_overlap(figure)
 
 
-def test_the_best_cell_is_the_lightest_and_wide_ranges_are_logarithmic() -> None:
-    means = (0.01, 0.1, 10.0)
-    cells = {(1.0, epsilon): HeatCell(statistic({0: mean})) for epsilon, mean in zip((0, 1, 2), means, strict=True)}
-    for higher in (True, False):
-        figure = draw_heat_maps([HeatMap("x", False, higher, cells)])
-        figure.draw_without_rendering()
-        (axes,) = figure.axes
-        light = axes.collections[0].get_facecolor()[:, :3].sum(1)  # type: ignore[index]
-        assert light.tolist() == sorted(light, reverse=not higher)
-        assert "logarithmic colours" in axes.get_title(loc="right")
+@pytest.mark.parametrize("higher", [True, False])
+def test_the_best_cell_is_the_lightest_and_wide_ranges_are_logarithmic(higher: bool) -> None:
+    figure = draw_heat_maps([heat_map([0.01, 0.1, 1.0, 10.0], higher)])
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    light = axes.collections[0].get_facecolor()[:, :3].sum(1)  # type: ignore[index]
+    assert light.tolist() == sorted(light, reverse=not higher)
+    assert "logarithmic colours" in axes.get_title(loc="right")
 
 
 def test_heat_maps_show_the_metrics_that_runs_have_and_name_the_others() -> None:
     stored = with_metric(with_metric(grid(), "relative_coverage", 2.5), "accuracy", 0.75, "holdout")
-    drawing = drawn("power_epsilon_heatmap", stored)
-    titles = [axes.get_title(loc="left") for axes in drawing.figure.axes]
+    figure, left_out = drawn("power_epsilon_heatmap", stored)
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == ["holdout accuracy in %", "relative coverage"]
-    assert words(drawing.figure).count("75.0 ± 0.0") == 4
-    assert drawing.left_out == ("not drawn: key_distance, dead_keys, which no run has",)
-    given = [*with_metric(grid(powers=(1,)), "dead_keys", 2.0), *grid(powers=(2,))]
-    maps, _ = collect_heat_maps(Selection(STORE, given))  # type: ignore[arg-type]
+    assert words(figure).count("75.0 ± 0.0") == 4
+    assert left_out == ("not drawn: key_distance, dead_keys, which no run has",)
+    diverged = [replace(run, state="diverged", metrics={}) for run in runs(power=3, epsilon=0.1)]
+    given = [*with_metric(grid(powers=(1,)), "dead_keys", 2.0), *grid(powers=(2,)), *diverged]
+    maps, _ = collect_heat_maps(Selection(Store(), given))  # type: ignore[arg-type]
     (dead,) = [one for one in maps if one.title == "dead keys"]
-    assert [cell.absence for (power, _), cell in dead.cells.items() if power == 2] == ["not measured"] * 2
+    assert dead.cells.note.tolist() == ["n=2"] * 2 + ["not measured"] * 2 + ["2 diverged"]
 
 
 def test_the_model_with_the_most_places_is_drawn_and_others_are_counted() -> None:
     others = grid(method="inv_dist", powers=(1,)) + grid(prototypes=4, powers=(1,)) + runs((0,), method="neg_dist")
-    drawing = drawn("power_epsilon_heatmap", grid() + others)
-    assert "not drawn: 9 runs of other models (drawn: idw · 2 prototypes)" in drawing.left_out
+    left_out = drawn("power_epsilon_heatmap", grid() + others).left_out
+    assert "not drawn: 9 runs of other models (drawn: idw · 2 prototypes)" in left_out

@@ -1,21 +1,21 @@
+"""Figures of patch studies: predictions after a patch, and how far it reaches."""
+
+from __future__ import annotations
+
 from dataclasses import replace
 from itertools import pairwise
 
-import matplotlib
 import numpy as np
 import pytest
-from made import SCALING, Store, assert_no_words_overlap, made_dataset, made_run, use_dataset, words
+from made import SCALING, Store, assert_no_words_overlap, draw, made_dataset, made_run, use_dataset, words
+from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
+from matplotlib.colors import to_hex
 
-from idwbench.figures.patches import (
-    PatchPanel,
-    PatchPicture,
-    collect_patches,
-    draw_patches,
-)
+from idwbench.figures.patches import PatchPanel, collect_patches, draw_patches
 from idwbench.figures.plane import PlanePicture, plane_data, plane_picture
 from idwbench.figures.runs import Selection
-from idwbench.figures.stored import stored_drawing
+from idwbench.figures.stored import Drawing
 from idwbench.figures.style import class_colour
 from idwbench.report.statistics import statistic
 from idwbench.results.records import StoredRun
@@ -24,50 +24,31 @@ from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
 KEYS = np.array([[-0.6, 0.1], [0.7, -0.2]], np.float32)
 VALUES = np.eye(2, dtype=np.float32)
+GRID = np.tile(np.linspace(0, 1, 8), (6, 1))
+BEFORE, AFTER = PlanePicture(KEYS, VALUES, GRID), PlanePicture(KEYS, VALUES, GRID**2)
 
 
 def panel(label: int = 1, prototypes: int = 2, **changes: object) -> PatchPanel:
     before, after = statistic({0: 0.9, 1: 1.0}), statistic({0: 0.8, 1: 0.9})
     assert before and after
-    grid = np.tile(np.linspace(0, 1, 8), (6, 1))
-    picture = PatchPicture(PlanePicture(KEYS, VALUES, grid), grid**2)
-    made = PatchPanel((-1.0, 1.0), label, prototypes, 2, 2, (before, after), (before, before), picture)
+    made = PatchPanel((-1.0, 1.0), label, prototypes, 2, 2, (before, after), (before, before), BEFORE, AFTER)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def draw(*panels: PatchPanel, source: str = ""):
-    return draw_patches(panels, plane_data(made_dataset()), source)
-
-
 def test_a_panel_has_accuracies_before_and_after_and_the_patch() -> None:
-    figure = draw(panel())
-    assert {"train 95.0 ± 7.1 → 85.0 ± 7.1", "test 95.0 ± 7.1 → 95.0 ± 7.1", "(−1, 1)", "→ class lower"} <= set(
-        words(figure)
-    )
-    (axes,) = figure.axes
-    star = [collection for collection in axes.collections if type(collection) is PathCollection][-1]
+    others = [panel(0, n_patched=0, after=None), panel(0, 16, n_patched=1)]
+    figure = draw_patches([panel(), *others], plane_data(made_dataset()), "two_moons · epochs 25")
+    found = set(words(figure))
+    assert {"train 95.0 ± 7.1 → 85.0 ± 7.1", "test 95.0 ± 7.1 → 95.0 ± 7.1", "(−1, 1)", "→ class lower"} <= found
+    assert {"no patch needed", "test 95.0 ± 7.1", "patched in 1 of 2"} <= found
+    star = [each for each in figure.axes[0].collections if type(each) is PathCollection][-1]
     np.testing.assert_array_equal(star.get_offsets(), [[-1, 1]])
-    assert matplotlib.colors.to_hex(star.get_facecolor()[0]) == class_colour(1).lower()
+    assert to_hex(star.get_facecolor()[0]) == class_colour(1).lower()
     assert "mean ± std over the seeds that needed it, of 2 seeds" in " ".join(words(figure)).replace("\n", " ")
+    assert_no_words_overlap(figure)
 
 
-def test_a_label_that_was_right_already_needs_no_patch() -> None:
-    grid = np.tile(np.linspace(0, 1, 8), (6, 1))
-    right = panel(0, n_patched=0, picture=PatchPicture(PlanePicture(KEYS, VALUES, grid), None))
-    some = panel(1, n_patched=1)
-    figure = draw(right, some)
-    assert {"no patch needed", "test 95.0 ± 7.1", "patched in 1 of 2"} <= set(words(figure))
-    assert sum(text.startswith("patched in") or text == "no patch needed" for text in words(figure)) == 2
-
-
-@pytest.mark.slow
-def test_no_words_overlap_in_a_full_and_in_a_narrow_figure() -> None:
-    full = [panel(label, count) for label in (0, 1) for count in (2, 16, 128)]
-    assert_no_words_overlap(draw(*full[:-1], source="two_moons · epochs 25"))
-    assert_no_words_overlap(draw(full[0]))
-
-
-def study(seed: int, prototypes: int = 2, **settings: object) -> StoredRun:
+def special(seed: int, prototypes: int = 2, **settings: object) -> StoredRun:
     """A study of the network with the same settings."""
     run = made_run(run_config("two_moons", prototypes=prototypes, seed=seed, **settings))
     model = PatchStudyConfig(**run.config.model.model_dump(exclude={"kind"}))
@@ -76,7 +57,7 @@ def study(seed: int, prototypes: int = 2, **settings: object) -> StoredRun:
     return replace(run, config=config, run_key=f"study {seed} {prototypes} {settings}", metrics=metrics)
 
 
-def arrays_of(eta: list[float]) -> dict[str, np.ndarray]:
+def eta_arrays(eta: list[float]) -> dict[str, np.ndarray]:
     """A point at (−1, 1) in the data's own units, asked for each label."""
     inputs = np.repeat(((np.array([[-1.0, 1.0]]) - SCALING.mean) / SCALING.std).astype(np.float32), 2, axis=0)
     accuracy = np.full((3, 2), 0.25)
@@ -89,7 +70,7 @@ def arrays_of(eta: list[float]) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _data(monkeypatch):
     use_dataset(monkeypatch, made_dataset())
 
@@ -98,45 +79,143 @@ def trained_network(run: StoredRun) -> str:
     return run.config.required.run_key  # type: ignore[union-attr]
 
 
+@pytest.mark.usefixtures("_data")
 def test_accuracies_are_over_the_seeds_that_needed_the_patch() -> None:
-    studies = [study(seed) for seed in (2, 0, 1)]
+    studies = [special(seed) for seed in (2, 0, 1)]
     eta = {0: [np.nan, np.nan], 1: [np.nan, 0.5], 2: [np.nan, 2.0]}
-    arrays = {run.run_key: arrays_of(eta[run.config.seed]) for run in studies}
-    network = {"keys": KEYS, "values": VALUES}
-    networks = {trained_network(run): network for run in studies}
+    arrays = {run.run_key: eta_arrays(eta[run.config.seed]) for run in studies}
+    networks = {trained_network(run): {"keys": KEYS, "values": VALUES} for run in studies}
     # A network is that of the study's settings; that of seed 2 is not asked for, since seed 1 was patched.
-    assert trained_network(study(3, power=4)) == run_config("two_moons", prototypes=2, seed=3, power=4).run_key
+    assert trained_network(special(3, power=4)) == run_config("two_moons", prototypes=2, seed=3, power=4).run_key
     selection = Selection(Store(arrays | networks, default=None), studies)  # type: ignore[arg-type]
     (unpatched, patched), _, _ = collect_patches(selection)
     assert not selection.left_out
     assert (unpatched.n, unpatched.n_patched, unpatched.point) == (3, 0, (-1.0, 1.0))
-    assert unpatched.train[0].mean == pytest.approx(0.6)
-    assert unpatched.picture.after is None
+    assert unpatched.train[0].mean == pytest.approx(0.6) and unpatched.after is None
     assert (patched.n_patched, patched.label) == (2, 1)
-    assert patched.train[0].mean == pytest.approx(0.65)
-    assert patched.train[1].mean == 0.25
+    assert [one.mean for one in patched.train] == pytest.approx([0.65, 0.25])
     inputs = SCALING.apply(np.array([[-1.0, 1.0]]))
     data, model = plane_data(made_dataset()), run_config("two_moons", prototypes=2).model
-    np.testing.assert_array_equal(
-        patched.picture.before.probability, plane_picture(model, KEYS, VALUES, data).probability
-    )
+    before = plane_picture(model, KEYS, VALUES, data)
     values = np.concatenate([VALUES, [[0, 0.5]]]).astype(np.float32)
     after = plane_picture(model, np.concatenate([KEYS, inputs]).astype(np.float32), values, data)
-    np.testing.assert_array_equal(patched.picture.after, after.probability)
+    np.testing.assert_array_equal(patched.before.probability, before.probability)
+    np.testing.assert_array_equal(patched.after.probability, after.probability)
 
 
-def test_a_network_that_is_not_stored_leaves_its_panel_without_a_picture() -> None:
-    run = study(0)
-    drawing = stored_drawing("patches", Store({run.run_key: arrays_of([np.nan, 1.0])}, default=None), [run])  # type: ignore[arg-type]
-    assert words(drawing.figure).count("the trained model is not stored") == 2
-
-
-def test_one_setting_is_drawn_and_the_others_are_counted() -> None:
-    studies = [study(0), study(0, 4), study(0, power=4), study(1, power=4)]
-    arrays = {run.run_key: arrays_of([np.nan, 1.0]) for run in studies}
+@pytest.mark.usefixtures("_data")
+def test_one_setting_is_drawn_the_others_are_counted_and_a_network_that_is_not_stored_has_no_picture() -> None:
+    studies = [special(0), special(0, 4), special(0, power=4), special(1, power=4)]
+    arrays = {run.run_key: eta_arrays([np.nan, 1.0]) for run in studies}
     selection = Selection(Store(arrays, default=None), studies)  # type: ignore[arg-type]
     panels, _, _ = collect_patches(selection)
     (line,) = selection.left_out
     assert [each.prototypes for each in panels] == [2, 4, 2, 4]
     assert line.startswith("not drawn: 2 other patch studies (drawn: idw · p=2, ε=0.001, special cases · two_moons")
     assert all(upper <= lower for upper, lower in pairwise(each.label for each in panels))
+    figure = draw("patches", studies[:1], arrays=arrays, default=None).figure
+    assert words(figure).count("the trained model is not stored") == 2
+
+
+EDGES = np.array([0.0, 0.5, 1.0, 2.0])
+
+
+def study(seed: int = 0, **settings: object) -> StoredRun:
+    given = {"prototypes": 16} | settings
+    return made_run(run_config("two_moons", kind="patch_study", seed=seed, **given))  # type: ignore[arg-type]
+
+
+def arrays_of(influence: list[float], patches: tuple[int, ...] = (0, 1, 5), error: float = 0.1):
+    """The sizes η have 1, 2 and 3 times the influence and the calibration error."""
+    sizes = np.array([[1.0], [2.0], [3.0]])
+    return {
+        "influence_edges": EDGES,
+        "influence": sizes * influence,
+        "calibration_patches": np.array(patches),
+        "calibration_error": sizes * np.linspace(error, 2 * error, len(patches)),
+        "patches_held": np.tile(patches, (3, 1)) - np.array([[1], [0], [0]]),
+        "changed_test": np.array([[0, -1, 2], [3, -1, 5], [2000, -1, 500]]),
+    }
+
+
+def drawn(studies: list[StoredRun], arrays: list[dict[str, np.ndarray]]) -> Drawing:
+    return draw("patch_influence", studies, arrays={run.run_key: one for run, one in zip(studies, arrays, strict=True)})
+
+
+def lines(axes: Axes) -> dict[str, np.ndarray]:
+    return {to_hex(str(line.get_color())).upper(): np.asarray(line.get_ydata()) for line in axes.lines}
+
+
+def test_influence_is_the_median_over_seeds_and_sizes_of_eta_have_their_own_lines() -> None:
+    studies = [study(seed) for seed in range(3)]
+    figure = drawn(studies, [arrays_of([0.2, top, 0.01]) for top in (0.1, 0.3, 0.15)]).figure
+    one, two, three = figure.axes
+    blue, orange, green = map(class_colour, range(3))
+    np.testing.assert_allclose(lines(one)[blue], [0.2, 0.15, 0.01])
+    np.testing.assert_allclose(one.lines[0].get_xdata(), np.sqrt([0.25 * 0.5, 0.5 * 1, 1 * 2]))
+    np.testing.assert_allclose(lines(two)[green], [0.6, 0.45, 0.03])
+    np.testing.assert_allclose(lines(three)[orange], [0.2, 0.3, 0.4])
+    band = one.collections[0].get_paths()[0].vertices
+    assert {0.125, 0.225} <= set(np.round(band[:, 1], 6)), "quartiles"
+    assert one.get_ylim() == two.get_ylim() and one.get_ylim()[1] > 0.6, "the panels share an axis"
+    assert any("median over 3 seeds" in text for text in words(figure))
+
+
+def test_a_bin_is_drawn_if_half_of_the_seeds_have_points_and_a_lone_one_has_its_spread() -> None:
+    rows = [[0.2, np.nan, np.nan], [0.4, 0.1, np.nan], [0.3, np.nan, 0.1], [0.3, 0.3, np.nan]]
+    figure = drawn([study(seed) for seed in range(4)], [arrays_of(row) for row in rows]).figure
+    np.testing.assert_allclose(lines(figure.axes[0])[class_colour(0)], [0.3, 0.2, np.nan])
+    alone = [arrays_of([first, np.nan, np.nan]) for first in (0.1, 0.2, 0.4)]
+    figure = drawn([study(seed) for seed in range(3)], alone).figure
+    segments = figure.axes[0].collections[1].get_segments()  # type: ignore[attr-defined]
+    np.testing.assert_allclose([segment[:, 1] for segment in segments], [[0.15, 0.3]])
+
+
+def test_the_calibration_error_is_the_mean_over_the_seeds_with_that_many_patches() -> None:
+    arrays = [arrays_of([0.1] * 3), arrays_of([0.1] * 3, (0, 1, 5, 20), 0.3), arrays_of([0.1] * 3, (0, 1, 5))]
+    figure = drawn([study(seed) for seed in range(3)], arrays).figure
+    np.testing.assert_allclose(lines(figure.axes[2])[class_colour(0)], [0.5 / 3, 0.7 / 3, 0.9 / 3, 0.6])
+    assert list(figure.axes[2].get_xticks()) == [0, 1, 5, 20]
+    texts = " ".join(words(figure))
+    assert "mean ± std over 3 seeds (0, 1, 5 patches), 1 seed (20 patches)" in texts
+    changed = "other predictions that one patch changes, mean: 1 (exact η), 4 (logit margin 1), 1,250 (authors' η)"
+    assert changed in texts
+    assert "right labels after 20 patches, mean: 19 (exact η), 20 (logit margin 1), 20 (authors' η)" in texts
+
+
+def test_lines_are_epsilons_at_the_setting_that_has_most_in_common_with_others() -> None:
+    studies = [study(prototypes=count) for count in (2, 16, 128)]
+    studies += [study(epsilon=epsilon) for epsilon in (1e-2, 1.0)]
+    figure, left_out = drawn(studies, [arrays_of([place / 10] * 3, (0, 1, 5, 20, 100)) for place in range(5)])
+    one, two, _ = figure.axes
+    assert [float(line.get_ydata()[0]) for line in one.lines] == pytest.approx([0.1, 0.3, 0.4])
+    np.testing.assert_allclose(lines(two)[class_colour(0)], [0.1] * 3)
+    assert one.get_title() == "exact η, by ε"
+    assert {"ε = 0.001", "ε = 0.01", "ε = 1"} <= set(words(figure))
+    assert left_out == ("not drawn: patch studies of 2 prototypes with ε=0.001, 128 prototypes with ε=0.001",)
+    assert_no_words_overlap(figure)
+
+
+def test_lines_are_numbers_of_prototypes_if_nothing_else_varies() -> None:
+    studies = [study(prototypes=count) for count in (128, 2, 16)]
+    figure, left_out = drawn(studies, [arrays_of([place / 10] * 3) for place in (3, 1, 2)])
+    one, two, _ = figure.axes
+    assert [float(line.get_ydata()[0]) for line in one.lines] == pytest.approx([0.1, 0.2, 0.3])
+    np.testing.assert_allclose(lines(two)[class_colour(0)], [0.2] * 3)
+    assert one.get_title() == "exact η, by prototypes" and left_out == ()
+
+
+def test_the_largest_group_of_studies_is_drawn_and_the_others_are_counted() -> None:
+    studies = [study(power=4), study(0), study(1), study(cases="wrong")]
+    figure, left_out = drawn(studies, [arrays_of([0.1] * 3)] * 4)
+    assert left_out == ("not drawn: 2 other patch studies",)
+    title = "patches of idw · 16 prototypes · p=2, ε=0.001, special cases · two_moons"
+    assert any(title in text for text in words(figure))
+
+
+def test_one_seed_without_patches_has_no_spread_and_no_line() -> None:
+    empty = arrays_of([np.nan] * 3, (0,)) | {"changed_test": np.full((3, 2), -1)}
+    figure = drawn([study()], [empty]).figure
+    assert np.isnan(lines(figure.axes[0])[class_colour(0)]).all()
+    texts = " ".join(words(figure))
+    assert "one seed: no spread" in texts and "right labels" not in texts and "changes, mean" not in texts

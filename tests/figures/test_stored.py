@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made import Store, made_dataset, made_run, use_dataset, words
+from made import Store, draw, made_dataset, made_run, use_dataset, words
 
 from idwbench import figures
 from idwbench.errors import ConfigError
-from idwbench.figures.stored import FIGURES, collect_figures, draw_stored, stored_drawing
+from idwbench.figures.stored import FIGURES, collect_figures, draw_stored
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
@@ -29,7 +29,7 @@ def test_the_first_section_is_drawn_and_the_others_are_named(monkeypatch: pytest
     use_dataset(monkeypatch)
     runs = [made_run(run_config("two_moons", prototypes=3, epochs=epochs)) for epochs in (2, 3, 25)]
     for name in ("moons", "keys"):
-        (line,) = stored_drawing(name, Store(), runs).left_out  # type: ignore[arg-type]
+        (line,) = draw(name, runs).left_out
         assert line.startswith("not drawn: other data sets or protocols (two_moons · epochs 2 ")
         assert "; two_moons · epochs 3 " in line
 
@@ -38,9 +38,9 @@ def test_runs_of_other_kinds_are_left_out_and_counted(monkeypatch: pytest.Monkey
     use_dataset(monkeypatch)
     model = PatchStudyConfig(**RUN.config.model.model_dump(exclude={"kind"}))
     study = replace(RUN, config=RUN.config.model_copy(update={"model": model}))
-    drawing = stored_drawing("moons", Store(), [study, RUN])  # type: ignore[arg-type]
-    assert drawing.left_out == ("not drawn: 1 run of kind 'patch_study'",)
-    assert len(drawing.figure.axes) == 1
+    figure, left_out = draw("moons", [study, RUN])
+    assert left_out == ("not drawn: 1 run of kind 'patch_study'",)
+    assert len(figure.axes) == 1
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,7 @@ def test_runs_of_other_kinds_are_left_out_and_counted(monkeypatch: pytest.Monkey
         ("power_epsilon", [RUN], "at least two pairs of power and epsilon", "run the sweep paper_power_epsilon"),
         ("prototypes_needed", [RUN], "no run of kernel regression on the same", "run the sweep kernel_regression"),
         ("patches", [RUN], "no complete run of kind 'patch_study'", "run the sweep paper_patches_two_moons"),
-        (
-            "patch_influence",
-            [RUN],
-            "no complete run of kind 'patch_study'",
-            "run the sweep paper_patches_two_moons or ",
-        ),
+        ("patch_influence", [RUN], "no complete run of kind 'patch_study'", "run the sweep paper_patches_two_moons or"),
         ("curves", [RUN], "no run to draw has a learning curve", ""),
         *((name, [], "no ", "") for name in ("recall", "capacity", "weight_entropy", "score_variance")),
     ],
@@ -76,7 +71,7 @@ def test_what_cannot_be_drawn_is_refused(
 ) -> None:
     use_dataset(monkeypatch, made_dataset(3))
     with pytest.raises(ConfigError, match=problem) as caught:
-        stored_drawing(name, Store(), runs)  # type: ignore[arg-type]
+        draw(name, runs)
     assert caught.value.location == ("figure",)
     assert (caught.value.hint or "").startswith(hint)
 
@@ -89,7 +84,7 @@ def test_a_method_must_be_registered_as_it_was_trained(
 ) -> None:
     use_dataset(monkeypatch)
     with pytest.raises(ConfigError, match=problem) as caught:
-        draw_stored("moons", Store(), [changed(RUN, **model)])  # type: ignore[arg-type]
+        draw_stored("moons", Store(), [changed(RUN, **model)])
     assert caught.value.location == ("plugin",)
 
 

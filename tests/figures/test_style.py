@@ -1,3 +1,8 @@
+"""Files of figures, and the rules by which lines over seeds are drawn, once for all figures."""
+
+from __future__ import annotations
+
+import math
 import os
 import subprocess
 import sys
@@ -5,11 +10,17 @@ import warnings
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 import pytest
+from made import assert_no_words_overlap, words
 from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
+from idwbench.figures.lines import Axis, Line, Panel, PanelRow, draw_rows
 from idwbench.figures.style import clean_text, new_page, save_figure
+
+VALUES = np.array([[0.5, 0.8, 0.9], [0.7, 0.9, np.nan], [0.6, 0.7, np.nan]])
+PERCENT = Axis("accuracy in %", percent=True)
 
 
 def figure(text: str = "words") -> Figure:
@@ -37,9 +48,7 @@ def test_the_same_figure_gives_the_same_bytes(tmp_path: Path, suffix: str, magic
         ("none", "the file of a figure has no suffix", "expected .pdf, .png, .svg"),
     ],
 )
-def test_another_suffix_or_none_is_refused_and_nothing_is_written(
-    tmp_path: Path, name: str, problem: str, hint: str
-) -> None:
+def test_another_suffix_or_none_is_refused_and_nothing_is_written(tmp_path: Path, name, problem, hint) -> None:
     with pytest.raises(ConfigError) as caught:
         save_figure(Figure(), tmp_path / name)
     assert (caught.value.problem, caught.value.file, caught.value.hint) == (problem, str(tmp_path / name), hint)
@@ -66,3 +75,55 @@ def test_a_wrong_backend_is_refused_in_one_line() -> None:
     result = subprocess.run(program, env={**os.environ, "MPLBACKEND": "nope"}, capture_output=True, text=True)
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
     assert "MPLBACKEND: Key backend: 'nope' is not a valid value" in result.stderr
+
+
+def line(label: str = "idw", values: np.ndarray = VALUES, **options) -> Line:
+    return Line(label, "#000000", "-", np.arange(1, values.shape[1] + 1), values, **options)
+
+
+def drawn(*lines: Line, y: Axis = PERCENT):
+    """The axes of a panel."""
+    return draw_rows([PanelRow("", y, [Panel("2 prototypes", lines)])], Axis("epoch"), []).axes[0]
+
+
+def band_at(axes, band: int, x: float) -> tuple[float, float]:
+    vertices = axes.collections[band].get_paths()[0].vertices
+    heights = vertices[vertices[:, 0] == x, 1]
+    return heights.min(), heights.max()
+
+
+def test_a_line_is_the_mean_of_the_seeds_with_a_band_within_their_range_where_there_are_several() -> None:
+    axes = drawn(line())
+    (mean,) = axes.get_lines()
+    np.testing.assert_allclose(mean.get_xydata(), [[1, 60], [2, 80], [3, 90]])
+    assert band_at(axes, 0, 1) == pytest.approx((50, 70))  # the range
+    assert band_at(axes, 1, 2) == pytest.approx((70, 90))
+    assert all(band.get_paths()[0].vertices[:, 0].max() == 2 for band in axes.collections)
+    skewed = drawn(line(values=np.array([[1.0, 1.0], [1.0, np.nan], [0.4, 0.2]])), y=Axis(""))
+    assert band_at(skewed, 1, 1) == pytest.approx((0.8 - math.sqrt(0.12), 1.0))
+    assert len(drawn(*(line(name) for name in "abcd")).collections) == 4  # many lines have no range
+    assert not drawn(line(values=VALUES[:1])).collections
+
+
+def test_bars_of_geometric_means_are_those_of_the_logarithms() -> None:
+    (bars,) = drawn(line(values=np.array([[1.0], [100.0]]), markers=True, geometric=True), y=Axis("")).containers
+    np.testing.assert_allclose(bars[0].get_ydata(), [10])
+    np.testing.assert_allclose(bars[2][0].get_segments()[0][:, 1], [1, 100])
+
+
+@pytest.mark.parametrize(("low", "scale"), [(0.1, "log"), (0.0, "linear")])
+def test_positive_values_have_a_logarithmic_axis(low: float, scale: str) -> None:
+    assert drawn(line(values=np.array([[1.0, low]])), y=Axis("loss", base=10)).get_yscale() == scale
+
+
+def test_blocks_of_rows_and_rows_with_empty_places_are_drawn_without_overlap() -> None:
+    panels = [Panel(f"{n} dimensions", [line(), line("another one")]) for n in range(3)]
+    rows = [PanelRow("", PERCENT, panels[:2]), PanelRow("", PERCENT, panels[2:])]
+    shared = draw_rows(rows, Axis("load"), ["words"], shared=True)
+    assert sum(axes.get_visible() for axes in shared.axes) == 3
+    assert words(shared).count("load") == 2
+    blocks = [PanelRow("one", PERCENT, panels[:1]), PanelRow("two", Axis("loss"), panels[:1])]
+    figure = draw_rows(blocks, Axis("epoch"), [])
+    assert {"one", "two", "loss"} <= set(words(figure)) and words(figure).count("epoch") == 2
+    assert_no_words_overlap(shared)
+    assert_no_words_overlap(figure)
