@@ -107,10 +107,8 @@ def test_tensors_that_do_not_fit_are_named(place, wrong, message, method):
 @pytest.mark.parametrize(("method", "weighting"), [*((m, None) for m in METHODS), *(("idw", w) for w in WEIGHTINGS)])
 def test_half_precision_has_the_error_of_its_rounding(method, weighting, dtype):
     inputs, keys, values = (part.to(dtype) for part in (INPUTS, KEYS, VALUES))
-    scores, found = (
-        idwbench.scores(inputs, keys, method),
-        idwbench.attend(inputs, keys, values, method, weighting=weighting),
-    )
+    scores = idwbench.scores(inputs, keys, method)
+    found = idwbench.attend(inputs, keys, values, method, weighting=weighting)
     assert scores.dtype == found.dtype == dtype
     exact = idwbench.scores(inputs.double(), keys.double(), method)
     # Half the distance of two neighbours, and the rounding of float32, which is far smaller.
@@ -254,10 +252,7 @@ def test_equal_scores_share_equally_large_scores_keep_the_sum_and_no_key_is_unde
 
 
 def test_values_and_gradients_at_ties_are_those_of_the_page() -> None:
-    for name, row, expected in (
-        ("relu", [0.0, 1.0, -1.0], [0.0, 1.0, 0.0]),
-        ("max", [3.0, 1.0, 3.0], [0.5, 0.0, 0.5]),
-    ):
+    for name, row, expected in (("relu", [0.0, 1.0, -1.0], [0.0, 1.0, 0.0]), ("max", [3.0, 1.0, 3.0], [0.5, 0.0, 0.5])):
         scores = torch.tensor(row, requires_grad=True)
         weighted(name, scores).sum().backward()
         assert scores.grad.tolist() == expected
