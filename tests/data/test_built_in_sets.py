@@ -172,14 +172,14 @@ def test_the_holdouts_of_regressions_are_their_functions_without_noise():
     expected = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
     np.testing.assert_allclose(y, expected, atol=1e-4)
     sine = load("sine", train_size=4000, noise=0.3)
-    x, y = in_own_units(sine, "train")
-    assert x.shape == (4000, 1) and np.abs(x).max() <= np.pi
-    residuals = y - np.sin(x[:, 0])
-    # The standard error of a standard deviation of n numbers is 1/√(2n) of it: 0.0034; of their mean 0.0047.
-    assert residuals.std() == pytest.approx(0.3, abs=5 * 0.0034)
-    assert residuals.mean() == pytest.approx(0, abs=5 * 0.0047)
     x, y = in_own_units(sine, "holdout")
     np.testing.assert_allclose(y, np.sin(x[:, 0]), atol=1e-6)
+    x, y = in_own_units(sine, "train")
+    assert x.shape == (4000, 1) and np.abs(x).max() <= np.pi
+    # The standard error of a standard deviation of n numbers is 1/√(2n) of it: 0.0034; of their mean 0.0047.
+    residuals = y - np.sin(x[:, 0])
+    assert residuals.std() == pytest.approx(0.3, abs=5 * 0.0034)
+    assert residuals.mean() == pytest.approx(0, abs=5 * 0.0047)
 
 
 # Lookups: random tables and noisy queries
@@ -236,12 +236,9 @@ def test_nearest_values_are_those_of_all_differences(monkeypatch):
 OF = ["mnist", "fashion_mnist"]
 PARTS = [
     (["mnist"], "of: expected a list of two data sets, got 1 (expected mnist and fashion_mnist, in any order)"),
-    ([], "of: expected a list of two data sets, got 0 (expected"),
     ("mnist", "of: expected a list of two data sets, got 'mnist' (expected"),
     (["mnist", "mnist"], "of[1]: mnist is already a part (expected"),
-    ([*OF, "mnist"], "of[2]: mnist is already a part (expected"),
     (["mnist", "fashion"], "of[1]: unknown data set 'fashion' (did you mean 'fashion_mnist'?)"),
-    (["mnist", 3], "of[1]: unknown data set 3 (expected one of"),
     (["digits", "mnist"], "of[0]: digits has no images of 28 x 28 pixels as the parts need (expected"),
     (["mnist", ["mnist"]], "of[1]: unknown data set ['mnist'] ("),
 ]

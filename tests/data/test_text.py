@@ -44,23 +44,24 @@ def assert_parts(data: Dataset, **parts: str | list[str]) -> None:
 
 
 def test_a_text_is_cut_into_contiguous_parts(load):
-    text = LETTERS * 2
-    data = load(text, test_fraction=0.25, validation=0.2)  # the fraction is that of the 30 other characters
+    text, settings = LETTERS * 2, {"test_fraction": 0.25, "validation": 0.2}  # of the 30 other characters
+    data = load(text, **settings)
     assert_parts(data, train=text[:24], validation=text[23:30], test=text[29:])
     assert_parts(load(LETTERS, validation=0), train=LETTERS[:18], test=["r", UNKNOWN, UNKNOWN])
+    assert data.task == "language" and data.n_outputs == 21 and data.sha256 == load("\ufeff" + text, **settings).sha256
+
+
+def test_words_are_cut_alike_and_the_characters_of_all_parts_are_those_after_the_first_word(load):
     data = load(TEXT, tokens="words", test_fraction=0.2, validation=3)
     unknown = "<unk>"
     parts = {"validation": [",", unknown, unknown, "fox"], "test": ["fox", unknown, ".", "\n"]}
     assert_parts(data, train=TOKENS[:9], **parts)
     assert data.class_names == (unknown, *sorted({*TOKENS[:9]}))
-
-
-def test_the_characters_of_all_parts_are_those_of_the_text_after_its_first_word(load):
     data = load("  " + TEXT * 5, tokens="words", vocabulary_size=2)
-    assert data.class_names == ("<unk>", "\n", ".") and set(tokens(data, "train")) == {*data.class_names}
-    assert data.task == "language" and data.n_outputs == 3
+    assert data.class_names == (unknown, "\n", ".") and set(tokens(data, "train")) == {*data.class_names}
     assert sum(part.characters.sum() for part in data.splits.values()) == len(TEXT * 5) - len("The ")
     assert data.sha256 != load(TEXT.replace(" ", "  ") * 5, tokens="words").sha256  # spaces count as characters
+    assert len({load(TEXT.replace("\n", ending), tokens="words").sha256 for ending in ("\n", "\r\n", "\r")}) == 1
 
 
 def test_tokens_are_words_signs_and_line_ends():
@@ -80,14 +81,16 @@ def test_the_lengths_of_tokens_sum_to_the_text_and_begin_with_the_token(tokenize
     tokens, lengths = tokenizer.split(text), tokenizer.lengths(text)
     assert lengths is not None and lengths.sum() == len(text) and len(lengths) == len(tokens)
     starts = np.cumsum(lengths) - lengths
-    for token, start, length in list(zip(tokens, starts, lengths, strict=True))[1:]:
-        assert text[start : start + length].startswith(token)
+    assert all(text[start:].startswith(token) for token, start in list(zip(tokens, starts, strict=True))[1:])
 
 
-def test_joined_words_are_the_text_but_for_its_spaces():
-    assert WORDS.join(TOKENS) == "The fox ran .\nThe crow sat , and the fox didn't .\n"
-    assert WORDS.split(WORDS.join(TOKENS)) == TOKENS
-    assert CHARACTERS.join(list(TEXT)) == TEXT and CHARACTERS.lengths(TEXT) is None
+@pytest.mark.parametrize("tokenizer", [CHARACTERS, WORDS])
+def test_joined_tokens_are_the_text_but_for_its_spaces_and_a_vocabulary_survives_as_an_array(tokenizer: Tokenizer):
+    spaced = "The fox ran .\nThe crow sat , and the fox didn't .\n"
+    assert tokenizer.join(tokenizer.split(TEXT)) == (TEXT if tokenizer is CHARACTERS else spaced)
+    names = build_vocabulary(tokenizer.split(TEXT + "é\U0001f98a"), tokenizer.unknown)
+    assert tokenizer.vocabulary(tokenizer.vocabulary_array(names)) == names
+    np.testing.assert_array_equal(tokenizer.encode(names, names), np.arange(len(names)))
 
 
 def test_the_vocabulary_has_the_most_frequent_words_in_order_and_characters_by_code_point():
@@ -101,41 +104,29 @@ def test_the_vocabulary_has_the_most_frequent_words_in_order_and_characters_by_c
     assert CHARACTERS.encode(f"a{UNKNOWN}", build_vocabulary(UNKNOWN * 3)).tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("tokenizer", [CHARACTERS, WORDS])
-def test_a_vocabulary_survives_as_an_array(tokenizer: Tokenizer):
-    names = build_vocabulary(tokenizer.split(TEXT + "é\U0001f98a"), tokenizer.unknown)
-    array = tokenizer.vocabulary_array(names)
-    assert tokenizer.vocabulary(array) == names
-    np.testing.assert_array_equal(tokenizer.encode(names, names), np.arange(len(names)))
-
-
-@pytest.mark.parametrize("ending", ["\r\n", "\r"])
-def test_line_endings_and_a_byte_order_mark_do_not_matter(ending, load):
-    lines = "one\ntwo\nthree\n"
-    assert load("\ufeff" + lines.replace("\n", ending)).sha256 == load(lines).sha256
-
-
 def test_a_name_that_ends_in_txt_is_the_path_of_a_text():
     assert parse_dataset("fables/Æsop.TXT") == TextConfig(path="fables/Æsop.TXT")
     assert parse_dataset({"name": "own.txt", "validation": 5}) == TextConfig(path="own.txt", validation=5)
 
 
-REFUSED = [
-    (b"", {}, "the file is empty"),
-    (b"abc", {}, "too short: of 3 characters 1 would be for training, 1 for validation and 1 for test"),
-    (LETTERS.encode(), {"validation": 30}, "too short: of 20 characters 0 would be for training, 30 for validation"),
-    (b"one\ncaf\xe9\n", {}, "not UTF-8 text: line 2, byte 4 is 0xe9"),
-    (b"  \t", {"tokens": "words"}, "the file has no words"),
-    (b"one", {"tokens": "words"}, "too short: of 1 word 0 would be for training, 1 for validation and 1 for test"),
-]
+TOO_SHORT = "too short: of {} would be for training, {} for validation and 1 for test"
 
 
-@pytest.mark.parametrize(("content", "settings", "problem"), REFUSED)
+@pytest.mark.parametrize(
+    ("content", "settings", "problem"),
+    [
+        (b"", {}, "the file is empty"),
+        (b"abc", {}, TOO_SHORT.format("3 characters 1", 1)),
+        (LETTERS.encode(), {"validation": 30, "test_fraction": 0.05}, TOO_SHORT.format("20 characters 0", 30)),
+        (b"one\ncaf\xe9\n", {}, "not UTF-8 text: line 2, byte 4 is 0xe9"),
+        (b"  \t", {"tokens": "words"}, "the file has no words"),
+        (b"one", {"tokens": "words"}, TOO_SHORT.format("1 word 0", 1)),
+    ],
+)
 def test_a_file_that_is_no_text_or_too_short_gets_one_line(content, settings, problem, load, tmp_path):
     with pytest.raises(DatasetError) as error:
         load(content, **settings)
-    assert str(error.value).startswith(f"{tmp_path / 'own.txt'}: {problem}")
-    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(f"{tmp_path / 'own.txt'}: {problem}") and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(("name", "file"), [("aesop", AESOP), ("wikitext_2", "wikitext-2/valid.txt")])
