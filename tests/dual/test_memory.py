@@ -1,12 +1,16 @@
-"""The memory of a layer against sums over all slots in float64."""
+"""The memory of a layer, and the scores of training rows, against sums over all slots in float64."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from recorded import RecordedTraining
 
 from idwbench.dual import memory as memory_module
+from idwbench.dual.attribution import layer_queries, own_contributions, row_attention, row_contributions
 from idwbench.dual.memory import LayerMemory
+from idwbench.runs.protocol import Protocol
 
 SLOTS, FEATURES, OUTPUTS, STEPS = 60, 5, 3, 12
 QUERIES = np.random.default_rng(1).normal(size=(8, FEATURES)).astype(np.float32)
@@ -31,38 +35,39 @@ def small_memory(
     )
 
 
-@pytest.fixture(params=[{}, {"bias": False}, {"folded": True}, {"dtype": "float16"}, {"dtype": "float64"}])
-def memory(request) -> LayerMemory:
-    return small_memory(**request.param)
-
-
 @pytest.fixture(params=[2**22, 35, 1])
 def chunks(request, monkeypatch) -> None:
     """Read the memory in one chunk, in several, and slot by slot."""
     monkeypatch.setattr(memory_module, "_CHUNK_NUMBERS", request.param)
 
 
-def plain(memory: LayerMemory, queries: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return queries and keys, with a 1 for a bias, and error signals, in float64."""
-    keys, inputs = memory.stored_keys.astype(np.float64), queries.astype(np.float64)
-    if memory.key_rows is not None:
-        keys = keys[memory.key_rows]
+@pytest.mark.usefixtures("chunks")
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"folded": True}, {"dtype": "float16"}, {"dtype": "float64"}])
+def test_answers_totals_and_a_layer_without_a_part_of_its_memory_are_sums_over_all_slots(options) -> None:
+    memory, inputs = small_memory(**options), QUERIES.astype(np.float64)
+    keys = memory.stored_keys.astype(np.float64)
+    keys = keys if memory.key_rows is None else keys[memory.key_rows]
     if memory.has_bias:
         inputs, keys = (np.column_stack([part, np.ones(len(part))]) for part in (inputs, keys))
-    return inputs, keys, memory.gradients.astype(np.float64) * memory.coefficients[memory.slot_steps][:, None]
-
-
-@pytest.mark.usefixtures("chunks")
-def test_answers_are_those_of_the_initial_layer_and_all_slots(memory) -> None:
-    inputs, keys, errors = plain(memory, QUERIES)
+    errors = memory.gradients.astype(np.float64) * memory.coefficients[memory.slot_steps][:, None]
     attention = inputs @ keys.T
-    expected = inputs @ (0.7 * memory.initial).T + attention @ errors
-    assert np.allclose(memory.answers(QUERIES), expected, atol=1e-4)
+    assert np.allclose(memory.answers(QUERIES), inputs @ (0.7 * memory.initial).T + attention @ errors, atol=1e-4)
     assert np.allclose(memory.attention(QUERIES), attention, atol=1e-5)
     assert np.allclose(memory.attention(QUERIES, slice(3, 9)), attention[:, 3:9], atol=1e-5)
     assert np.allclose(memory.contributions(QUERIES, 1), attention * errors[:, 1], atol=1e-4)
     some = np.array([7, 2, 59])
     assert np.allclose(memory.contributions(QUERIES, 2, some), (attention * errors[:, 2])[:, some], atol=1e-4)
+
+    groups = np.random.default_rng(2).integers(-1, 4, SLOTS)  # of which the last has no slots
+    expected = np.stack([attention[:, groups == group].sum(1) for group in range(5)], 1)
+    assert np.allclose(memory.totals(QUERIES, groups, 5), expected, atol=1e-4)
+
+    where = np.random.default_rng(3).random(SLOTS) < 0.5
+    part, (weight, bias) = errors[where].T @ keys[where], memory.without(where)
+    assert np.allclose(weight, memory.weight - part[:, :FEATURES], atol=1e-4)
+    assert (bias is None) == (memory.bias is None) == (memory.final.shape[1] == FEATURES)
+    assert bias is None or np.allclose(bias, memory.bias - part[:, -1], atol=1e-4)
+    assert np.array_equal(memory.without(np.zeros(SLOTS, bool))[0], memory.weight)
 
 
 @pytest.mark.usefixtures("chunks")
@@ -93,28 +98,6 @@ def test_the_top_of_nothing_is_empty_and_attention_that_is_no_number_comes_last(
     assert slots.tolist() == [[*range(58, 0, -1), 0, 59]]
 
 
-@pytest.mark.usefixtures("chunks")
-def test_totals_are_sums_of_attention_by_group(memory) -> None:
-    groups = np.random.default_rng(2).integers(-1, 4, SLOTS)
-    inputs, keys, _ = plain(memory, QUERIES)
-    expected = np.stack([(inputs @ keys[groups == group].T).sum(1) for group in range(5)], 1)
-    found = memory.totals(QUERIES, groups, 5)
-    assert np.allclose(found, expected, atol=1e-4)
-    assert np.array_equal(found[:, 4], np.zeros(len(QUERIES)))  # a group without slots
-
-
-@pytest.mark.usefixtures("chunks")
-def test_a_layer_without_a_part_of_its_memory(memory) -> None:
-    where = np.random.default_rng(3).random(SLOTS) < 0.5
-    _, keys, errors = plain(memory, QUERIES)
-    part = errors[where].T @ keys[where]
-    weight, bias = memory.without(where)
-    assert np.allclose(weight, memory.weight - part[:, :FEATURES], atol=1e-4)
-    assert (bias is None) == (memory.bias is None) == (memory.final.shape[1] == FEATURES)
-    assert bias is None or np.allclose(bias, memory.bias - part[:, -1], atol=1e-4)
-    assert np.array_equal(memory.without(np.zeros(SLOTS, bool))[0], memory.weight)
-
-
 def test_chunks_do_not_grow_with_the_memory_or_the_number_of_queries(monkeypatch) -> None:
     """Nothing larger than a chunk of keys and a block of attention is computed at once."""
     assert memory_module._CHUNK_NUMBERS <= memory_module._BLOCK_NUMBERS <= 2**24  # numbers: 64 MB in float32
@@ -136,3 +119,72 @@ def test_chunks_do_not_grow_with_the_memory_or_the_number_of_queries(monkeypatch
         sizes.clear()
         call()
         assert max(sizes) <= 2**12 and len(sizes) > 10
+
+
+# Scores of training rows
+
+SETTINGS = {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.02, "gradient_clip": 0.3, "schedule": "constant"}
+PROTOCOL = Protocol(epochs=3, batch_size=8, learning_rate=0.5, **SETTINGS)
+
+
+@pytest.fixture(scope="module", params=[{}, {"fold": True}, {"dtype": torch.float32, "record_dtype": "float16"}])
+def trained(request, tmp_path_factory):
+    """A training, its recording, and how exact scores are in its type."""
+    training = RecordedTraining(PROTOCOL, tmp_path_factory.mktemp("recorded") / "run", **request.param)
+    return training, training.run(), 1e-5 if "dtype" in request.param else 1e-12
+
+
+@pytest.fixture
+def asked(trained):
+    """Queries to each layer, and the outputs that they explain."""
+    training = trained[0]
+    inputs = np.random.default_rng(0).uniform(size=(14, 4)).astype(training.inputs.dtype)
+    outputs = np.arange(14) % 3
+    return inputs, outputs, layer_queries(training.module, training.layers, inputs, outputs)
+
+
+@pytest.mark.parametrize("chunk", [2**22, 40])
+@pytest.mark.parametrize("layer", ["layer_0", "layer_1"])
+def test_scores_of_rows_are_sums_over_their_slots(trained, asked, layer, chunk, monkeypatch):
+    training, recording, error = trained
+    monkeypatch.setattr(memory_module, "_CHUNK_NUMBERS", chunk)
+    monkeypatch.setattr(memory_module, "_BLOCK_NUMBERS", 2 * chunk)
+    memory, rows, queries = recording.layers[layer], recording.rows, asked[2][layer]
+    n_rows, every = training.n_train + 2, slice(0, len(rows))  # two rows that were not trained on have no score
+    visits = (rows[:, None] == np.arange(n_rows)).astype(np.float64)
+    alpha = queries.inputs @ memory.keys(every).astype(np.float64).T + memory.has_bias
+    contributions = alpha * (queries.directions @ memory.errors(every).T)
+    for scores, expected in (
+        (row_attention(memory, rows, n_rows, queries.inputs), alpha @ visits),
+        (row_contributions(memory, rows, n_rows, queries), contributions @ visits),
+    ):
+        assert scores.dtype == training.inputs.dtype
+        np.testing.assert_allclose(scores, expected, rtol=error, atol=error)
+
+
+def test_contributions_to_each_layer_and_the_initial_weights_make_the_answer(trained, asked):
+    training, recording, error = trained
+    inputs, outputs, queries = asked
+    answers = training.module(torch.from_numpy(inputs)).detach().numpy()[np.arange(len(inputs)), outputs]
+    added = {  # by the biases
+        name: queries[name].directions @ layer.bias.detach().numpy() if layer.bias is not None else 0.0
+        for name, layer in training.layers.items()
+    }
+    for name, memory in recording.layers.items():
+        n = memory.features
+        initial = queries[name].inputs @ memory.initial[:, :n].T + memory.initial[:, n:].sum(1)
+        answer = row_contributions(memory, recording.rows, training.n_train, queries[name]).sum(1)
+        answer += memory.initial_factor * (initial * queries[name].directions).sum(1)
+        answer += sum(by_bias for later, by_bias in added.items() if later > name)
+        # In half precision a key and a gradient have three digits.
+        np.testing.assert_allclose(answer, answers, atol=1e-10 if error < 1e-10 else 2e-2)
+
+
+def test_own_contributions_are_those_of_each_row_to_itself(trained):
+    training, recording, error = trained
+    queries_of_rows = layer_queries(training.module, training.layers, training.inputs, training.labels.numpy())
+    for layer, queries in queries_of_rows.items():
+        memory = recording.layers[layer]
+        everything = row_contributions(memory, recording.rows, training.n_train, queries)
+        own = own_contributions(memory, recording.rows, queries)
+        np.testing.assert_allclose(own, np.diag(everything), rtol=error, atol=error)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -22,9 +24,8 @@ from idwbench.training.checkpoints import CheckpointFile
 
 SETTINGS = {"epochs": 2, "batch_size": 10, "learning_rate": 0.01}
 SGD = Protocol(**SETTINGS, optimizer="sgd", momentum=0.9, gradient_clip=0.1)
-PLAIN = Protocol(**SETTINGS, optimizer="sgd", schedule="constant")
-AMSGRAD = Protocol(**SETTINGS)
-ADAM = Protocol(**SETTINGS, optimizer="adam", weight_decay=0.01)
+AMSGRAD = Protocol(**SETTINGS, weight_decay=0.01)
+SMALL = {"record_dtype": "float16", "fold": True}
 STEPS = 2 * 3  # of 10, 10 and 7 rows
 
 
@@ -47,13 +48,7 @@ class AtSecondStep(CheckpointFile):
 
 
 @pytest.mark.parametrize(
-    ("protocol", "options", "stops"),
-    [
-        (SGD, {}, range(STEPS)),
-        (PLAIN, {"fold": True}, [4]),
-        (AMSGRAD, {}, [1, 5]),
-        (ADAM, {"record_dtype": "float16"}, [4]),
-    ],
+    ("protocol", "options", "stops"), [(SGD, {}, range(STEPS)), (AMSGRAD, {}, [1, 5]), (AMSGRAD, SMALL, [4])]
 )
 def test_a_training_interrupted_in_any_step_has_the_same_bytes(protocol, options, stops, tmp_path: Path) -> None:
     whole = RecordedTraining(protocol, tmp_path / "whole", **options)
@@ -71,30 +66,21 @@ def test_a_training_interrupted_in_any_step_has_the_same_bytes(protocol, options
         assert resumed.taken == STEPS - (0, 0, 2, 2, 2, 5)[stop]  # the steps before the checkpoint are not repeated
 
 
-def cut_keys(partial: Path) -> None:
-    os.truncate(partial / "layer_1.keys.npy", (partial / "layer_1.keys.npy").stat().st_size - 40)
-
-
-def clear_a_step(partial: Path) -> None:
-    np.load(partial / "steps.npy", mmap_mode="r+")[4] = 0
-
-
-def change(**facts: object):
+def change(**facts: object) -> Callable[[Path], None]:
     return lambda partial: replace(RecordingFacts.read(partial), **facts).write(partial)
 
 
-DAMAGES = [
-    shutil.rmtree,
-    cut_keys,
-    lambda partial: (partial / "layer_0.initial.npy").unlink(),
-    clear_a_step,
-    change(dtype="float32"),
-    lambda partial: (partial / "recording.json").write_text("{}"),
-    change(steps=0, slots=0),  # as in version 0.2.0: files grew, and their headers said 0 rows until the end
-]
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        shutil.rmtree,
+        lambda partial: os.truncate(partial / "layer_1.keys.npy", 200),
+        lambda partial: np.load(partial / "steps.npy", mmap_mode="r+")[4].fill(0),
+        lambda partial: (partial / "recording.json").write_text("{}"),
+        change(dtype="float32"),
+        change(steps=0, slots=0),  # as in version 0.2.0: files grew, and their headers said 0 rows until the end
+    ],
+)
 def test_a_training_whose_recording_does_not_reach_its_checkpoint_starts_anew(damage, expected, tmp_path) -> None:
     notes: list[str] = []
     file = CheckpointFile(tmp_path / "run.pt", "run", notes.append)
@@ -123,7 +109,7 @@ def test_the_files_are_arrays_that_numpy_loads_and_the_page_lists(tmp_path: Path
     assert np.array_equal(arrays["layer_0.keys"], training.inputs[recording.rows])
     assert np.array_equal(arrays["steps"][:, 2], [10, 10, 7] * 2)
     assert np.array_equal(recording.slot_steps, np.repeat(np.arange(STEPS), [10, 10, 7] * 2))
-    RecordedTraining(ADAM, tmp_path / "run", record_dtype="float16", fold=True).run()
+    RecordedTraining(AMSGRAD, tmp_path / "run", **SMALL).run()
     page = (Path(__file__).parents[2] / "docs/dual_form.md").read_text(encoding="utf-8")
     names = {file.name.replace("layer_0", "LAYER") for file in (tmp_path / "run").iterdir()}
     assert all(f"`{name}`" in page for name in names if "layer_" not in name)
@@ -133,17 +119,11 @@ def test_the_files_are_arrays_that_numpy_loads_and_the_page_lists(tmp_path: Path
 def test_a_disk_that_fills_up_is_one_line_before_the_training_and_leaves_nothing(
     reason: int, files: int, tmp_path: Path, monkeypatch
 ) -> None:
-    training, reserved = RecordedTraining(SGD, tmp_path / "run"), []
-
-    def reserve(descriptor: int, start: int, size: int) -> None:
-        reserved.append(size)
-        if len(reserved) > files:
-            raise OSError(reason, os.strerror(reason))
-
+    training = RecordedTraining(SGD, tmp_path / "run")
+    reserve = Mock(side_effect=[*[None] * files, OSError(reason, os.strerror(reason))])
     monkeypatch.setattr(os, "posix_fallocate", reserve)
-    with pytest.raises(FullDiskError, match=rf"recording cannot be written: {os.strerror(reason)}$") as caught:
+    with pytest.raises(FullDiskError, match=rf"^[^\n]*recording cannot be written: {os.strerror(reason)}$"):
         training.train()
-    assert "\n" not in str(caught.value)
     assert training.taken == 0 and not any(tmp_path.iterdir())
 
 
@@ -157,14 +137,12 @@ def test_the_files_have_their_space_before_the_first_step(expected, tmp_path: Pa
     assert contents(RecordedTraining(SGD, tmp_path / "run").run().folder) == expected
 
 
-@pytest.mark.parametrize(
-    ("protocol", "options"), [(SGD, {}), (SGD, {"fold": True}), (ADAM, {}), (ADAM, {"record_dtype": "float16"})]
-)
+@pytest.mark.parametrize(("protocol", "options"), [(SGD, {}), (AMSGRAD, {}), (AMSGRAD, SMALL)])
 def test_the_space_that_is_said_is_the_space_that_is_needed(protocol, options, tmp_path: Path) -> None:
-    training = RecordedTraining(protocol, tmp_path / "run", **options)
-    training.run()
-    files = [file.stat().st_size for file in (tmp_path / "run").iterdir()]
-    assert 0 <= training.recorder.needed_bytes - 2**20 + 128 * len(files) + 6000 - sum(files) < 6000  # headers and JSON
+    recorder = RecordedTraining(protocol, tmp_path / "run", **options).recorder
+    recorder.start()
+    files = [file.stat().st_size for file in recorder.partial.iterdir()]
+    assert 0 <= recorder.needed_bytes - 2**20 + 128 * len(files) + 6000 - sum(files) < 6000  # headers and JSON
 
 
 def resident_bytes(file: Path) -> int:
@@ -189,36 +167,22 @@ def test_what_was_recorded_does_not_stay_in_the_memory_of_the_process(tmp_path: 
     recorder.discard()
 
 
-def take_too_small_steps(training: RecordedTraining) -> None:
-    training.slot_rows = lambda rows: rows[:-1]
-    training.train()
-
-
-def end_a_step(training: RecordedTraining, slots: int) -> None:
-    training.recorder.start()
-    training.recorder.begin_step(np.arange(slots))
-    training.losses(np.arange(slots) % training.n_train).sum().backward()
-    training.recorder.end_step(0.1)
-
-
 @pytest.mark.parametrize(
-    ("protocol", "options", "call", "message"),
+    ("protocol", "options", "slots", "message"),
     [
-        (
-            SGD,
-            {"record_dtype": "float16"},
-            RecordedTraining.train,
-            "'layer_0' are too large for a recording in float16",
-        ),
-        (SGD, {"fold": True, "twice": True}, RecordedTraining.train, "the folded layer 'layer_0' are not the rows"),
-        (SGD, {}, take_too_small_steps, "'layer_0' has 10 inputs and 10 gradients for 9 slots in a step"),
-        (SGD, {"n_train": 5}, lambda training: end_a_step(training, 11), "has room for 2 steps with 10 slots"),
-        (SGD, {}, lambda training: training.recorder.finish(), "0 of 6 steps and 0 of 54 slots were recorded"),
-        (ADAM, {}, lambda training: end_a_step(training, 5), "a training with Adam needs its first moments"),
+        (SGD, {"record_dtype": "float16"}, 10, "'layer_0' are too large for a recording in float16"),
+        (SGD, {"fold": True, "twice": True}, 10, "the folded layer 'layer_0' are not the rows"),
+        (SGD, {}, 9, "'layer_0' has 10 inputs and 10 gradients for 9 slots in a step"),
+        (SGD, {"n_train": 4}, 10, "the recording has room for 2 steps with 8 slots"),
+        (AMSGRAD, {}, 10, "a training with Adam needs its first moments"),
     ],
 )
-def test_what_cannot_be_recorded_is_refused(protocol, options, call, message, tmp_path: Path) -> None:
+def test_a_step_that_cannot_be_recorded_is_refused(protocol, options, slots, message, tmp_path: Path) -> None:
     training = RecordedTraining(protocol, tmp_path / "run", **options)
     training.inputs[3, 1] = 1e5 if "record_dtype" in options else 0
+    rows = np.arange(10) % training.n_train
+    training.recorder.start()
+    training.recorder.begin_step(training.slot_rows(rows[:slots]))
+    training.losses(rows).sum().backward()
     with pytest.raises((TrainingError, ValueError), match=message):
-        call(training)
+        training.recorder.end_step(0.1)

@@ -139,11 +139,13 @@ def test_the_checksum_of_a_large_file_is_that_of_blocks_at_equal_distances(tmp_p
 
 
 def test_an_unfinished_recording_is_none_and_that_of_a_diverged_training_is_deleted(tmp_path: Path) -> None:
-    partial = RecordedTraining(PROTOCOL, tmp_path / "run", stop_after=2).interrupt().recorder.partial
+    recorder = RecordedTraining(PROTOCOL, tmp_path / "run", stop_after=2).interrupt().recorder
+    with pytest.raises(ValueError, match="2 of 4 steps and 16 of 27 slots were recorded"):
+        recorder.finish()
     with pytest.raises(RecordingError, match="there is no recording"):
         Recording.open(tmp_path / "run")
     with pytest.raises(RecordingError, match="is not complete"):
-        Recording.open(partial)
+        Recording.open(recorder.partial)
     diverging = RecordedTraining(PROTOCOL.model_copy(update={"learning_rate": 1e300}), tmp_path / "run")
     assert diverging.train().diverged_epoch == 1
     assert list(tmp_path.iterdir()) == []
