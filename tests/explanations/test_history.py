@@ -69,39 +69,35 @@ def test_the_answer_is_that_of_the_trained_network(recorded, explained):
     expected = outputs(layers, DATA.test.inputs[4].astype(np.float64))
     np.testing.assert_allclose(explained.answer.outputs, expected, atol=1e-5)
     np.testing.assert_allclose(explained.answer.probabilities, softmax(expected), atol=1e-5)
-    assert explained.answer.label == expected.argmax()
-    assert (explained.query.label, explained.query.text) == (DATA.test.labels[4], X)
-    assert {layer.name: layer.size for layer in explained.layers} == dict.fromkeys(("layer_0", "layer_1"), 42)
+    assert (explained.answer.label, explained.query.label) == (expected.argmax(), DATA.test.labels[4])
+    assert {layer.name: layer.size for layer in explained.layers} == {"layer_0": 42, "layer_1": 42}
 
 
-def test_attention_in_the_first_layer_is_the_product_of_the_images_at_each_visit(explained):
-    products = DATA.train.inputs.astype(np.float64) @ DATA.test.inputs[4] + 1
-    items = explained.layers[0].items
-    assert [item.row for item in items] == np.argsort(-products, kind="stable").tolist()
-    for item in items:
-        np.testing.assert_allclose(item.weight, PROTOCOL["epochs"] * products[item.row], rtol=1e-6)
-        assert (item.source, item.visits, item.contribution) == (f"sequence:train:{item.row}", PROTOCOL["epochs"], None)
-        assert (item.label, item.task) == (DATA.train.labels[item.row], OF[DATA.train.tasks[item.row]])
-        np.testing.assert_allclose(item.picture, 255 * DATA.train.inputs[item.row], rtol=1e-6)
-
-
-def test_totals_curves_and_contributions_are_those_of_single_slots(recording, explained):
-    first, memory = recording.layers.values()
-    hidden = np.maximum(DATA.test.inputs[4:5] @ first.weight.T + first.bias, 0)
-    attention = slots_of(recording, "layer_1")[0] @ hidden[0] + 1
-    layer, answer = explained.layers[1], explained.answer
+@pytest.mark.parametrize("place", [0, 1])
+def test_attention_totals_curves_and_contributions_are_those_of_single_slots(place, recording, explained):
+    layer, memory = explained.layers[place], recording.layers[f"layer_{place}"]
+    inputs, first = DATA.test.inputs[4].astype(np.float64), recording.layers["layer_0"]
+    query = np.maximum(first.weight @ inputs + first.bias, 0) if place else inputs
+    attention = slots_of(recording, f"layer_{place}")[0] @ query + 1
     for label in range(3):
         of_class = attention[DATA.train.labels[recording.rows] == label]
         np.testing.assert_allclose(layer.totals[label], of_class.sum(), rtol=1e-5)
         np.testing.assert_allclose(layer.curves[label], np.sort(of_class)[::-1], rtol=1e-5)
-        summed = sum(item.weight for item in layer.items if item.label == label)
-        np.testing.assert_allclose(summed, of_class.sum(), rtol=1e-5)
+    weights = np.bincount(recording.rows, attention)
+    assert [item.row for item in layer.items] == np.argsort(-weights, kind="stable").tolist()
     for item in layer.items:
         visits = np.flatnonzero(recording.rows == item.row)
+        np.testing.assert_allclose(item.weight, weights[item.row], rtol=1e-5)
         assert item.step == recording.slot_steps[visits[attention[visits].argmax()]] + 1
-    start = memory.initial_factor * (memory.initial @ np.append(hidden[0], 1))  # of the first weights
-    added = sum(item.contribution for item in layer.items)
-    np.testing.assert_allclose(start[answer.label] + added, answer.outputs[answer.label], atol=1e-5)
+        assert (item.source, item.visits) == (f"sequence:train:{item.row}", PROTOCOL["epochs"])
+        assert (item.label, item.task) == (DATA.train.labels[item.row], OF[DATA.train.tasks[item.row]])
+        np.testing.assert_allclose(item.picture, 255 * DATA.train.inputs[item.row], rtol=1e-6)
+    if place == 0:
+        assert {item.contribution for item in layer.items} == {None}
+    else:  # with the first weights they make the answer
+        start = memory.initial_factor * (memory.initial @ np.append(query, 1))
+        answer, added = explained.answer, sum(item.contribution for item in layer.items)
+        np.testing.assert_allclose(start[answer.label] + added, answer.outputs[answer.label], atol=1e-5)
 
 
 def test_a_mask_leaves_its_slots_out_of_every_layer(explains, recording):

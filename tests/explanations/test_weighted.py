@@ -95,7 +95,7 @@ def test_a_mask_of_prototypes_removes_those_of_a_class_and_normalises_the_rest(n
     assert [(change.name, change.n, change.before, change.after) for change in effect.accuracy] == expected
 
 
-def test_without_the_training_data_a_mask_changes_the_answer_alone():
+def test_a_mask_changes_the_answer_alone_without_the_training_data():
     other = replace(DATA, sha256="1" * 64)
     shown = explained(prototype_memory(model()), "1,2,3", other, masks=["label=b"])
     assert shown.effect is not None and shown.effect.accuracy == ()
@@ -103,9 +103,8 @@ def test_without_the_training_data_a_mask_changes_the_answer_alone():
 
 
 def test_the_prototype_of_a_patch_is_called_so():
-    before = model()
-    label = (explained(prototype_memory(before), "12,9,11").answer.label + 1) % 3
-    shown = explained(prototype_memory(before.patch([12.0, 9.0, 11.0], label)), "12,9,11", top=1)
+    label = (explained(prototype_memory(model()), "12,9,11").answer.label + 1) % 3
+    shown = explained(prototype_memory(model().patch([12.0, 9.0, 11.0], label)), "12,9,11", top=1)
     assert (shown.layers[0].items[0].source, shown.answer.label) == ("prototype 6 (patch 1)", label)
 
 
@@ -156,12 +155,9 @@ def test_kernel_regression_attends_to_training_samples():
     np.testing.assert_allclose(shown.effect.answer.outputs[0] / expected[0], 1 / rest.sum(), rtol=1e-5)
 
 
-def test_the_bandwidth_is_the_one_that_the_run_has_chosen():
+def test_the_bandwidth_is_the_chosen_one_and_a_query_without_neighbours_gets_the_mean_and_says_so():
     wide = by_kernel("two_moons:test:4", metrics={("train", "bandwidth"): 100.0}, kernel="boxcar", bandwidth="loo")
     np.testing.assert_allclose([item.weight for item in wide.layers[0].items], 1 / len(DATA.train), rtol=1e-6)
-
-
-def test_a_query_without_neighbours_gets_the_mean_and_says_so():
     shown = by_kernel("500,500,500", kernel="boxcar", bandwidth=0.01)
     assert shown.warnings == ("no training sample is within the bandwidth: the answer is the mean of all",)
     assert shown.layers[0].items == () and not shown.layers[0].totals.any()
@@ -169,41 +165,36 @@ def test_a_query_without_neighbours_gets_the_mean_and_says_so():
     np.testing.assert_allclose(shown.answer.outputs, frequencies, rtol=1e-6)
 
 
-REFUSED = [
-    ({"kind": "network", "encoder": "mlp"}, "the network has no memory: its head is linear"),
-    ({"kind": "mlp"}, r"the run has no memory: its training was not recorded \(train it with record"),
-    ({"kind": "baseline", "method": "kmeans"}, "the answers of a run of kind baseline cannot be explained"),
-    ({"kind": "hash_table", "similarity": "idw"}, "the answers of a run of kind hash_table cannot be explained"),
-    ({}, "the run is planned: it has no model"),
-]
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "network", "encoder": "mlp"}, "the network has no memory: its head is linear"),
+        ({"kind": "mlp"}, r"the run has no memory: its training was not recorded \(train it with record"),
+        ({"kind": "baseline", "method": "kmeans"}, "the answers of a run of kind baseline cannot be explained"),
+        ({}, "the run is planned: it has no model"),
+    ],
+)
+def test_what_has_no_memory_is_refused(settings, message, tmp_path):
+    results, config = Results(tmp_path / "results.db"), run_config("two_moons", **settings)
+    results.plan([config])
+    with pytest.raises((ExplanationError, TrainingError), match=message) as caught:
+        explain(config.run_key, "0,1", results)
+    assert caught.value.exit_code == (2 if settings else 1)
 
 
-def test_what_has_no_memory_is_refused(tmp_path):
-    results = Results(tmp_path / "results.db")
-    for settings, message in REFUSED:
-        config = run_config("lookup" if "similarity" in settings else "two_moons", **settings)
-        results.plan([config])
-        with pytest.raises((ExplanationError, TrainingError), match=message) as caught:
-            explain(config.run_key, "0,1", results)
-        assert caught.value.exit_code == (2 if settings else 1)
-    with pytest.raises(ResultsError, match="no run has a key that begins with 'abc'"):
-        explain("abc", "0,1", results)
-    with pytest.raises(ExplanationError, match=r"model: 'model.txt' is neither a model file \(.pt, .safetensors\) nor"):
-        explain("model.txt", "0,1", "absent.db")
-
-
-def test_a_stored_run_and_its_model_file_are_explained_alike(tmp_path, monkeypatch):
+def test_a_stored_run_and_its_model_file_are_explained_alike_and_others_are_not_known(tmp_path, monkeypatch):
     monkeypatch.setattr("idwbench.models.saved_model.load_dataset", lambda config, data_dir: DATA)
-    saved = model()
-    results = Results(tmp_path / "results.db")
+    saved, path, results = model(), str(tmp_path / "model.pt"), Results(tmp_path / "results.db")
     parts = {name: getattr(saved.network, name).detach().numpy() for name in ("keys", "values")}
     results.finish([RunResult(saved.config, "complete", (), {}, parts, 36, None, 1.0, "torch", "cpu", 1)], DATA.sha256)
     saved.save(tmp_path / "model.pt")
-    shown = [
-        explain(which, "11,12,13", results)
-        for which in (saved.config.run_key, str(tmp_path / "model.pt"), saved, results.find_run(saved.config.run_key))
-    ]
+    key = saved.config.run_key
+    shown = [explain(which, "11,12,13", results) for which in (key, path, saved, results.find_run(key))]
     assert len({str(one.facts()) for one in shown}) == 1
     assert torch.is_grad_enabled()
     with pytest.raises(ExplanationError, match=r"unknown layer 'head' \(expected one of: prototypes\)"):
         explain(saved, "11,12,13", layer="head")
+    with pytest.raises(ResultsError, match="no run has a key that begins with 'abc'"):
+        explain("abc", "0,1", results)
+    with pytest.raises(ExplanationError, match=r"model: 'model.txt' is neither a model file \(.pt, .safetensors\) nor"):
+        explain("model.txt", "0,1", "absent.db")
