@@ -50,8 +50,7 @@ def test_a_saved_estimator_predicts_the_same_and_skops_trusts_all_but_the_class(
 def test_pipelines_searches_and_ensembles_work():
     pipeline = make_pipeline(StandardScaler(), PrototypeClassifier(**FAST))
     grid = {"prototypeclassifier__power": np.array([1.0, 2.0]), "prototypeclassifier__n_prototypes": np.array([3, 6])}
-    search = GridSearchCV(pipeline, grid, cv=2).fit(X, WORDS)
-    assert search.best_score_ > 0.8
+    assert GridSearchCV(pipeline, grid, cv=2).fit(X, WORDS).best_score_ > 0.8
     assert BaggingClassifier(PrototypeClassifier(**FAST), 3, random_state=0).fit(X, WORDS).score(X, WORDS) > 0.8
 
 
@@ -76,8 +75,8 @@ def test_sample_weights_are_routed():
     weights = np.arange(len(X)) % 4
     with config_context(enable_metadata_routing=True):
         model = PrototypeClassifier(**FAST).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        folds = [(np.arange(30, 60), np.arange(30))]
-        routed = cross_validate(model, X, WORDS, cv=folds, params={"sample_weight": weights}, return_estimator=True)
+        options = {"cv": [(np.arange(30, 60), np.arange(30))], "params": {"sample_weight": weights}}
+        routed = cross_validate(model, X, WORDS, return_estimator=True, **options)
         partial = PrototypeClassifier().set_partial_fit_request(sample_weight=True, classes=True)
         assert {"sample_weight", "classes"} == {*partial.get_metadata_routing().partial_fit.requests}
     direct = PrototypeClassifier(**FAST).fit(X[30:], WORDS[30:], weights[30:])
