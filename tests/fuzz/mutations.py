@@ -177,6 +177,5 @@ def _changed_fields(draw: random.Random, fields: dict[str, Any]) -> Any:
 
 def mutated_model(draw: random.Random, content: bytes, suffix: str) -> bytes:
     """Return the content of a model file, changed in its bytes or in what it holds."""
-    if draw.random() < 0.5:
-        return changed_bytes(draw, content)
-    return changed_pt(draw, content) if suffix == ".pt" else changed_safetensors(draw, content)
+    changes = {".pt": changed_pt, ".safetensors": changed_safetensors}
+    return draw.choice([changed_bytes, changes[suffix]])(draw, content)

@@ -122,17 +122,16 @@ def test_mutated_model_files_are_refused_in_one_line_or_read(part, folder, model
     def answer(draw: random.Random) -> tuple[str, str]:
         path = folder / draw.choice(sorted(models))
         path.write_bytes(mutated_model(draw, models[path.name], path.suffix))
-        try:
-            load_model(path)
-            outcome, codes = "read", (1, 2)
-        except ModelFileError:
-            outcome, codes = "refused", (2,)
-        except Exception as error:
-            return "failed", f"{error!r}"
         query = "0.5,1.0" if "moons" in path.name else "0.5"
         results = [typed("patch", path, "--list"), typed("explain", path, "--x", query)]
+        try:
+            load_model(path)
+            outcome, wrong = "read", [problem(result, 1, 2) for result in results if result.exit_code != 0]
+        except ModelFileError:
+            outcome, wrong = "refused", [problem(result, 2) for result in results]
+        except Exception as error:
+            outcome, wrong = "failed", [f"{error!r}"]
         path.unlink()
-        wrong = [problem(result, *codes) for result in results if outcome == "refused" or result.exit_code != 0]
         return outcome, " ".join(filter(None, wrong))
 
     counted = check_cases("model", range(30 * part, 30 * (part + 1)), answer, capsys)

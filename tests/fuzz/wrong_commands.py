@@ -52,21 +52,9 @@ FAULTS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     *(((command, "--no-such-option"), ("", "1", "--")) for command in ("train", "sweep", "report", "explain", "patch")),
     ((), ("trian", "TRAIN", "--nope", "\x1b[31m", "sweeps", "-x")),
 )
-# Options that change nothing, by command.
-HARMLESS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "train": (("--json",), ("--db", "none.db"), ("--retrain",)),
-    "sweep": (("--json",), ("--db", "none.db")),
-    "report": (("--db", "none.db"), ("--plugin", "absent.py")),
-    "explain": (("--json",), ("--db", "none.db")),
-    "patch": (("--json",),),
-}
 
 
 def wrong_command(draw: random.Random) -> list[str]:
-    """Return the words of a command line with a fault; options that change nothing stand before it."""
+    """Return the words of a command line with a fault."""
     begin, values = draw.choice(FAULTS)
-    words = [*begin, draw.choice(values)]
-    if words[0] not in HARMLESS or len(begin) < 2:
-        return words
-    others = [option for option in HARMLESS[words[0]] if draw.random() < 0.3]
-    return [words[0], *(word for option in others for word in option), *words[1:]]
+    return [*begin, draw.choice(values)]
