@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,25 @@ def test_a_run_whose_memory_cannot_be_allocated_fails_with_one_line(tmp_path, mo
     replace_train(monkeypatch, "fused", allocate)
     with pytest.raises(TrainingError, match=r"failed: .*TrainingError: idw · 16 .*: out of memory \(.*can't allocate"):
         train(run_config("two_moons", epochs=1), tmp_path / "runs.db")
+
+
+def test_a_single_run_that_does_not_fit_leaves_no_database(tmp_path):
+    for settings in ({"kind": "baseline", "method": "samples"}, {"kind": "patch_study", "initialisation": "samples"}):
+        with pytest.raises(ConfigError, match=r"^prototypes: expected at most 200, the number of training inputs, got"):
+            train(run_config("two_moons", prototypes=201, **settings), tmp_path / "runs.db")
+    assert not (tmp_path / "runs.db").exists()
+
+
+PROGRAM = """
+import sys, idwbench
+config = idwbench.run_config("iris", kind="scikit_learn", method="knn")
+print(idwbench.train(config, sys.argv[1]).state, "torch" in sys.modules, "numba" in sys.modules)
+"""
+
+
+@pytest.mark.slow
+def test_torch_is_not_imported_for_what_scikit_learn_fits(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, tmp_path / "runs.db"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["complete", "False", "False"]

@@ -92,16 +92,6 @@ def test_a_study_trains_its_network_first_and_uses_it_the_next_time(write, db, t
     assert set(trained.values()) == {1}
 
 
-def test_networks_of_the_same_sweep_are_trained_before_their_studies_and_nothing_is_trained_again(write, db, trained):
-    path = write(STUDY + NETWORK + BASELINES)
-    status = sweep(path, db)
-    assert (status.complete, status.total) == (8, 8)
-    assert set(trained.values()) == {1}
-    before = {run.run_key: (run.attempt, run.finished_at) for run in Results(db).find_runs()}
-    assert sweep(path, db).complete == 8
-    assert {run.run_key: (run.attempt, run.finished_at) for run in Results(db).find_runs()} == before
-
-
 @pytest.mark.slow
 def test_a_failed_network_makes_the_study_fail_with_the_reason(write, db, monkeypatch):
     def broken(configs, dataset, context):

@@ -14,7 +14,6 @@ from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import DigitsConfig, TwoMoonsConfig
 from idwbench.runs.protocol import default_protocol
-from idwbench.sweep import grid
 from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.grid import Block
 from idwbench.sweep.spec import SweepSpec, plan, read_sweep
@@ -174,16 +173,3 @@ def test_blocks_keep_their_order_and_a_shared_run_stays_at_its_first_place() -> 
         ("idw", 16, 3.0),
     ]
     assert len({run.run_key for run in runs}) == len(runs) == 14
-
-
-def test_each_setting_is_parsed_once_when_a_file_is_read_and_its_runs_are_planned(tmp_path, monkeypatch):
-    parsed = []
-    for name in ("parse_model", "parse_protocol"):
-        parse = getattr(grid, name)
-        monkeypatch.setattr(grid, name, lambda *given, parse=parse: parsed.append(given[0]) or parse(*given))
-    file = tmp_path / "sweep.yaml"
-    axes = "{method: [idw, inv_dist], prototypes: [2, 4], epochs: [1, 2, 3]}"
-    file.write_text(f"name: test\ndataset: [two_moons, iris]\nseeds: 2\ngrid: {axes}\n")
-    assert len(plan(read_sweep(file))) == 2 * 2 * 2 * 3 * 2
-    # Four models for all data sets; three numbers of epochs for the protocol of each.
-    assert len(parsed) == 4 + 3 * 2

@@ -149,15 +149,3 @@ def test_a_recording_with_a_file_beyond_the_limit_ends_the_sweep_which_goes_on_w
 def check_with_limit(folder: Path, undisturbed, share: float, monkeypatch) -> None:
     largest = max(len(content) for files in undisturbed.values() for content in files.values())
     check(folder, limited_files(int(largest * (0.6 + 0.3 * share))), undisturbed, "File too large", monkeypatch)
-
-
-def test_a_disk_without_room_for_a_recording_ends_the_sweep_before_it_begins(tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "sweep.yaml").write_text(SWEEP)
-    with monkeypatch.context() as patch:
-        patch.setattr(recorder.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10**5})())
-        full = sweep(tmp_path)
-    assert full.exit_code == 1
-    last = full.stderr.splitlines()[-1]
-    assert last.startswith("idwbench: ") and last.endswith("of disk space, and 100 kB are free")
-    assert {run.state for run in Results(tmp_path / "runs.db").find_runs()} == {"planned"}
-    assert sweep(tmp_path).exit_code == 0

@@ -6,7 +6,7 @@ import errno
 import threading
 from concurrent.futures import wait
 from contextlib import nullcontext
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +15,6 @@ from fake_cluster import ADDRESS, FakeClient, cluster, killed
 
 from idwbench.errors import ClusterError, IdwbenchError, ResultsError
 from idwbench.models.neighbours import PrototypeQuality
-from idwbench.results.leases import renewed as renewed_leases
 from idwbench.results.provenance import collect_provenance
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
@@ -197,20 +196,6 @@ def test_the_time_of_a_stack_is_divided_into_set_up_training_and_metrics(store, 
         assert stored.metric("coverage", "train") is not None
 
 
-def test_a_lease_is_renewed_while_an_epoch_lasts(store, log, monkeypatch):
-    seen = threading.Event()
-
-    def locked(keys):
-        seen.set()
-        raise ResultsError("database is locked")
-
-    monkeypatch.setattr(runner, "renewed", partial(renewed_leases, interval=0.0))
-    monkeypatch.setattr(store, "renew", locked)
-    outcome = train(store, seeds(3), FakeEngine(before=lambda configs: seen.wait(60)), log)
-    assert seen.is_set()
-    assert outcome["complete"] == 3
-
-
 @pytest.fixture
 def interrupted(monkeypatch):
     """Let the wait for the end of a stack be interrupted, as by Ctrl-C, when the training has started."""
@@ -227,29 +212,7 @@ def interrupted(monkeypatch):
     return started
 
 
-def test_a_second_interruption_releases_the_runs_at_once_and_discards_what_is_still_trained(store, log, interrupted):
-    may_end = threading.Event()
-
-    def hold(configs):
-        interrupted.set()
-        assert may_end.wait(60)
-
-    def interrupt(text):
-        raise KeyboardInterrupt
-
-    log.note = interrupt
-    with pytest.raises(KeyboardInterrupt):
-        train(store, seeds(4), FakeEngine(stack=2, before=hold), log)
-    assert set(states(store).values()) == {"planned"}
-    may_end.set()
-    for thread in threading.enumerate():
-        if thread.name.startswith("idwbench"):
-            thread.join(60)
-    assert set(states(store).values()) == {"planned"}
-
-
-@pytest.mark.parametrize("bad_seeds", [(), range(9)])
-def test_an_interruption_starts_no_other_run_and_releases_what_fails_at_the_end(store, log, interrupted, bad_seeds):
+def test_an_interruption_starts_no_other_run_and_releases_what_fails_at_the_end(store, log, interrupted):
     held = threading.Event()
 
     def hold(configs):
@@ -257,7 +220,7 @@ def test_an_interruption_starts_no_other_run_and_releases_what_fails_at_the_end(
         held.wait(60)
 
     log.note = lambda text: held.set()
-    engine = FakeEngine(bad_seeds, stack=1, before=hold)
+    engine = FakeEngine(range(9), stack=1, before=hold)
     with pytest.raises(KeyboardInterrupt):
         train(store, seeds(9), engine, log)
     assert len(engine.stacks) == 1
@@ -277,11 +240,9 @@ def trained(task):
 
 
 def test_results_are_stored_with_the_provenance_of_their_worker(store, log):
-    origin = {**collect_provenance(), "host": "node-7", "pid": 7, "cpu": "another processor"}
-    client = FakeClient(lambda task: Answer(trained(task).results, provenance=origin))
-    assert train(store, seeds(1), FakeEngine(), log, client)["complete"] == 1
-    (found,) = store.find_runs()
-    assert (found.host, found.cpu["model"]) == ("node-7", "another processor")
+    origin = {**collect_provenance(), "host": "node-7"}
+    train(store, seeds(1), FakeEngine(), log, FakeClient(lambda task: replace(trained(task), provenance=origin)))
+    assert store.find_runs()[0].host == "node-7"
 
 
 def test_a_run_that_ends_its_workers_fails_and_the_others_of_its_task_are_trained(store, log):
@@ -384,8 +345,3 @@ def test_runs_that_need_the_database_or_its_disk_are_trained_by_the_driver(log, 
     assert "3 of the runs read or write beside the database: this process trains them" in log.notes
     assert len(list((tmp_path / "dask.db.recordings").iterdir())) == 1
     assert not (tmp_path / "dask.db.checkpoints").exists()
-    run_sweep(tmp_path / "mixed.yaml", tmp_path / "local.db", engine="torch")
-    for one, other in zip(*(Results(tmp_path / name).find_runs() for name in ("dask.db", "local.db")), strict=True):
-        assert one.run_key == other.run_key
-        timeless = {name: value for name, value in one.metrics.items() if "seconds" not in name[1]}
-        assert timeless.items() <= other.metrics.items()

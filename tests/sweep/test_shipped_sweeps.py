@@ -106,13 +106,6 @@ def test_the_paper_has_six_methods_and_two_baselines(name: str, sizes: tuple[int
     assert cells == expected | {("baseline", m, size): n_seeds for m in ("kmeans", "samples") for size in sizes}
 
 
-@pytest.mark.parametrize(("name", "smallest"), [("paper_power_epsilon", (0, 1e-6)), ("two_moons_power", ())])
-def test_powers_and_epsilons_are_a_whole_grid(name: str, smallest: tuple[float, ...]) -> None:
-    cells = Counter((run.model.parameters["power"], run.model.parameters["epsilon"]) for run in shipped(name))
-    epsilons = (*smallest, 1e-3, 1e-2, 1e-1, 1)
-    assert cells == {(power, epsilon): 10 for power in (1, 2, 4, 8, 16) for epsilon in epsilons}
-
-
 @pytest.mark.parametrize(
     ("studies", "cases", "trained"),
     [

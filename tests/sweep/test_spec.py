@@ -62,15 +62,6 @@ def test_a_good_file_becomes_frozen_values(tmp_path: Path) -> None:
     assert spec.source == GOOD
 
 
-def test_values_are_plain_python_values(tmp_path: Path) -> None:
-    text = grid(
-        "{method: &m idw, prototypes: &p 0x10, power: [&f 1.50, 1_0.0], epochs: &e 0o17, schedule: &s 'cosine'}"
-    )
-    block = read(tmp_path, text).grid[0]
-    assert block["power"] == (1.5, 10.0) and block["prototypes"] == (16,) and block["epochs"] == (15,)
-    assert [type(block[name][0]) for name in block] == [str, int, float, int, str]
-
-
 def test_of_many_keys_the_five_nearest_are_named(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"grid\.zzz: unknown key \(the nearest valid words: \w+(, \w+){4}\)$"):
         read(tmp_path, grid("{zzz: 1}"))
@@ -120,16 +111,13 @@ def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path
         ("{method: [fc", "{methd: [fc", "7:6: grid[0].methd: unknown key (did you mean 'method'?)"),
         # missing keys
         ("name: small\n", "", "1:1: 'name' is missing"),
-        ("prototypes: 16, ", "", "8:5: grid[1]: 'prototypes' is missing"),
         # unknown words
         ("two_moons", "two_moon", "3:17: dataset.name: unknown data set 'two_moon' (did you mean 'two_moons'?)"),
         ("method: idw", "method: iwd", "8:14: grid[1].method: unknown method 'iwd' (did you mean 'idw'?)"),
         # out of range
-        ("1.0e-2", "-1", "8:68: grid[1].epsilon[1]: must be >= 0, got -1"),
         ("2.5", "0", "8:46: grid[1].power[1]: must be > 0, got 0"),
         ("2.5", ".nan", "8:46: grid[1].power[1]: expected a finite number, got nan"),
         ("0.2", "-0.2", "3:35: dataset.noise: input should be greater than or equal to 0, got -0.2"),
-        ("seeds: 3", "seeds: 0", "5:8: seeds: expected a count from 1 to 1,000,000, or a list of seeds, got 0"),
         ("seeds: 3", "seeds: [-1]", "5:9: seeds[0]: input should be greater than or equal to 0, got -1"),
         # a parameter that one of the block's methods does not take
         (
@@ -144,9 +132,6 @@ def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path
         ("seeds: 3", "seeds: [1, 2, 1]", "5:15: seeds[2]: seed 1 is already in the list, at [0]"),
         # empty
         ("[2, 16]", "[]", "7:47: grid[0].prototypes: the axis is empty, expected at least one value"),
-        ("[1, 2.5]", "", "8:41: grid[1].power: the axis is empty, expected at least one value"),
-        ("[1, 2.5]", "[1, ~]", "8:46: grid[1].power[1]: expected a number, got None"),
-        ("seeds: 3", "seeds: []", "5:8: seeds: expected a count from 1 to 1,000,000, or a list of seeds, got []"),
         ("name: small", "name: ''", "1:7: name: expected one line of text, got ''"),
         ("name: small", 'name: "a\\nb"', r"1:7: name: expected one line of text, got 'a\nb'"),
         ("name: small", 'name: "a\\0b"', f"1:7: name: {STORABLE}, got 'a\\x00b'"),
@@ -154,15 +139,12 @@ def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path
         # of the wrong type
         ("name: small", "name: 3", "1:7: name: input should be a valid string, got 3"),
         ("seeds: 3", "seeds: true", "5:8: seeds: expected a count from 1 to 1,000,000, or a list of seeds, got True"),
-        ("seeds: 3", "seeds: [a]", "5:9: seeds[0]: input should be a valid integer, got 'a'"),
         ("[2, 16]", "['16']", "7:48: grid[0].prototypes[0]: input should be a valid integer, got '16'"),
         ("[1, 2.5]", "[true]", "8:43: grid[1].power[0]: expected a number, got True"),
-        ("[1, 2.5]", "[[1]]", "8:43: grid[1].power[0]: expected a number, got [1]"),
         ("method: idw", "method: [[idw]]", "8:15: grid[1].method[0]: expected the name of a method, got ['idw']"),
         ("name: two_moons", "name: [a]", "3:17: dataset.name: expected the name of a data set, got ['a']"),
         ("{name: two_moons, noise: 0.2}", "7", "3:10: dataset: expected a name or a mapping, got 7"),
         ("{epochs: 5, learning_rate: 1e-3}", "fast", "4:11: protocol: expected a mapping, got 'fast'"),
-        ("epochs: 5", "epochs: true", "4:20: protocol.epochs: input should be a valid integer, got True"),
         ("1e-3}", "true}", "4:38: protocol.learning_rate: input should be a valid number, got True"),
         # too much
         ("seeds: 3", "seeds: 100001", "7:3: grid: expected at most 1,000,000 runs, got 1,000,010"),
@@ -174,21 +156,13 @@ def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path
             "name: !!python/object/apply:os.getcwd []",
             "1:7: the tag !!python/object/apply:os.getcwd is refused: a sweep file is data and runs no code",
         ),
-        ("2.5", "!mine 2.5", "8:46: the tag !mine is refused: a sweep file is data and runs no code"),
         ("2.5", "!!int x", "8:46: cannot read 'x'"),
         ("2.5", "!!timestamp [1]", "8:46: expected a scalar node, but found sequence"),
         ("2.5", "!!set {a}", "8:46: the tag !!set is refused: a sweep file is data and runs no code"),
         ("name: two_moons", "<<: {noise: 1}, name: two_moons", "3:11: dataset.<<: unknown key (" + TWO_MOONS + ")"),
         ("noise: 0.2", "validation: 1.5", f"3:40: dataset.validation: {ROWS}, got 1.5"),
-        ("noise: 0.2", "task: regression", "3:34: dataset.task: input should be 'classification', got 'regression'"),
         # rules on several settings
         ("epochs: 5", "epochs: 5, momentum: 0.5", "4:33: protocol.momentum: needs optimizer sgd, not adam_amsgrad"),
-        (
-            "epochs: 5",
-            "epochs: 5, warmup_epochs: 5",
-            "4:38: protocol.warmup_epochs: expected fewer than the 5 epochs, got 5",
-        ),
-        ("description: A test", "4: A test", "2:1: expected a word as key"),
     ],
 )
 def test_an_error_names_line_column_and_key(tmp_path: Path, old: str, new: str, expected: str) -> None:
@@ -213,14 +187,6 @@ def test_an_error_names_line_column_and_key(tmp_path: Path, old: str, new: str, 
         ("[" * 1_000, "1:1: nested too deeply"),
         (grid("idw"), "4:7: grid: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
         (grid("[idw]"), "4:8: grid[0]: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
-        (
-            grid("{method: [inv_dist, gaussian], prototypes: 2, epsilon: 1}"),
-            "4:62: grid.epsilon: method 'gaussian' does not take 'epsilon' (it takes sigma_squared)",
-        ),
-        (
-            grid("{method: scaled_dot, prototypes: 2, scale: feature}"),
-            "4:50: grid.scale: 'feature' is not valid (did you mean 'features'?)",
-        ),
     ],
 )
 def test_a_file_that_is_no_sweep_is_one_line(tmp_path: Path, text: str, expected: str) -> None:
@@ -287,9 +253,3 @@ def test_a_plugins_parameter_is_an_axis(tmp_path: Path) -> None:
     assert read(tmp_path, grid("{method: scaled, prototypes: 2, gain: [1, 2]}")).grid[0]["gain"] == (1, 2)
     message = error_of(tmp_path, grid("{method: scaled, prototypes: 2, gain: [1, -2]}"))
     assert message == "4:49: grid.gain[1]: must be >= 0, got -2"
-
-
-@pytest.mark.parametrize("name", Protocol.model_fields)
-def test_every_setting_of_the_protocol_may_be_an_axis(tmp_path: Path, name: str) -> None:
-    value = getattr(default_protocol("two_moons"), name)
-    assert read(tmp_path, grid(f"{{method: idw, prototypes: 2, {name}: [{value}]}}")).grid[0][name] == (value,)

@@ -116,17 +116,6 @@ def test_a_sweep_that_waits_takes_over_runs_whose_process_is_silent(spec, db, ot
     assert run_sweep(spec, db, wait=True).complete == 4
 
 
-def test_an_interruption_ends_the_wait(spec, db, other, monkeypatch):
-    def interrupt(seconds):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(runner.time, "sleep", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        run_sweep(spec, db, wait=True)
-    status = run_sweep(spec, db)  # which does not wait
-    assert (status.complete, status.running) == (1, 3)
-
-
 def test_a_study_of_a_network_that_is_trained_elsewhere_is_waited_for_without_haste(tmp_path, monkeypatch):
     (tmp_path / "study.yaml").write_text(
         TEXT.replace("seeds: 4", "seeds: 1").replace("grid: {", "grid: {kind: patch_study, cases: special, ")

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sklearn.cluster import KMeans
 from texts import text_file
 
-from idwbench.errors import SpecError, TrainingError
+from idwbench.data.loading import load_dataset
+from idwbench.errors import ConfigError, SpecError, TrainingError
+from idwbench.models.hash_table import stored_hash_table
+from idwbench.models.networks import load_network
+from idwbench.models.perceptron import load_mlp
 from idwbench.models.saved_model import stored_model
 from idwbench.report.leaderboard import leaderboard
-from idwbench.report.render import render
 from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.store import Results
+from idwbench.runs.config import run_config
 from idwbench.runs.kinds.models import MODELS
-from idwbench.sweep.execution import run_sweep
+from idwbench.runs.protocol import default_protocol
+from idwbench.sweep.execution import run_sweep, train
 from idwbench.sweep.measurement import measure_runs, unmeasured_runs
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.spec import plan, read_sweep
@@ -33,8 +42,9 @@ SWEEPS = {
         "{kind: kernel_regression, kernel: [gaussian, boxcar], bandwidth: [0.1, loo]}": 4,
         "{kind: scikit_learn, method: knn, n_neighbors: [1, 3]}": 2,
         "{kind: scikit_learn, method: random_forest, n_estimators: 3}": 2,
+        "{kind: scikit_learn, method: [nearest_centroid, svc]}": 2,
         "{kind: network, encoder: mlp, width: [4, 8], learning_rate: [0.001, 0.01]}": 8,
-        "{kind: network, encoder: mlp, width: 4, head: idw, prototypes: 3, patches: 5}": 2,
+        "{kind: network, encoder: mlp, width: 4, head: idw, prototypes: 3, power: 2}": 2,
         "{kind: mlp, width: 6, depth: [1, 2]}": 4,
     },
     LOOKUP: {
@@ -59,15 +69,38 @@ def sweep_file(folder: Path, dataset: str, *blocks: str) -> Path:
     return path
 
 
-@pytest.fixture(scope="module", params=SWEEPS, ids=["two_moons", "lookup", "text"])
-def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
-    """A sweep file, and the database after the sweep."""
-    folder = tmp_path_factory.mktemp("kinds")
-    path = sweep_file(folder, request.param, *SWEEPS[request.param])
-    status = run_sweep(path, folder / "results.db", jobs=1)
-    n = sum(SWEEPS[request.param].values())
-    assert (status.complete, status.total) == (n, n)
-    return path, Results(folder / "results.db")
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory):
+    """Returns the sweep file of a data set, and the database after the sweep."""
+
+    @cache
+    def sweep(dataset: str) -> tuple[Path, Results]:
+        folder = tmp_path_factory.mktemp("kinds")
+        path = sweep_file(folder, dataset, *SWEEPS[dataset])
+        status = run_sweep(path, folder / "results.db", jobs=1)
+        assert status.complete == status.total == sum(SWEEPS[dataset].values())
+        return path, Results(folder / "results.db")
+
+    return sweep
+
+
+@pytest.fixture(params=SWEEPS, ids=["two_moons", "lookup", "text"])
+def stored(request: pytest.FixtureRequest, trained) -> tuple[Path, Results]:
+    return trained(request.param)
+
+
+@pytest.fixture
+def moons(trained) -> Results:
+    return trained(MOONS)[1]
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "results.db"
+
+
+def of_kind(results: Results, kind: str):
+    return [run for run in results.find_runs() if run.config.model.kind == kind]
 
 
 def test_each_kind_is_here_and_a_run_that_the_seed_does_not_affect_is_planned_once(tmp_path: Path) -> None:
@@ -122,16 +155,6 @@ def contents(results: Results, run_key: str) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in results.load_arrays(run_key).items()}
 
 
-def test_tables_and_leaderboards_show_what_differs(stored) -> None:
-    runs = stored[1].find_runs()
-    report = summarise(runs, intervals=True)
-    for section in report:
-        rows = [(row.model.kind, row.model.method, row.model.label, row.model.prototypes) for row in section.rows]
-        assert len(set(rows)) == len(rows)
-    assert render(section_tables(report), "markdown")
-    assert render([leaderboard([run for run in runs if run.config.model.kind != "patch_study"])], "markdown")
-
-
 def test_columns_of_data_frames_hold_settings_and_metrics(stored) -> None:
     path, results = stored
     frame = results.to_frame().set_index("model")
@@ -163,29 +186,20 @@ REFUSALS = [
     (MOONS, "{kind: basline, method: kmeans}", "6:12: grid[0].kind: unknown kind of model 'basline' (did you mean"),
     (MOONS, "{kind: [baseline, 3], method: kmeans, prototypes: 3}", "6:23: grid[0].kind[1]: unknown kind of model 3"),
     (MOONS, "{kind: baseline, method: kmeans, prototypes: 3, cases: wrong}", "grid[0].cases: unknown key"),
-    (MOONS, "{kind: baseline, prototypes: 3}", "grid[0]: 'method' is missing"),
-    (MOONS, "{method: idw, prototypes: 3, n_cases: 5}", "grid[0].n_cases: "),
-    (MOONS, "{method: kmeans, prototypes: 3}", "grid[0].method: unknown method 'kmeans'"),
     (MOONS, "{kind: patch_study, method: [idw, gaussian], prototypes: 3}", "6:39: grid[0].method[1]: only idw netw"),
     (MOONS, "{kind: patch_study, method: idw, prototypes: 3, n_cases: 5}", "6:62: grid[0].n_cases: only wrong inputs"),
     (MOONS, "{kind: kernel_regression, kernel: [gaussian, gausian]}", "6:50: grid[0].kernel[1]: unknown kernel"),
     (MOONS, "{kind: kernel_regression, kernel: boxcar, bandwidth: [1, 0]}", "bandwidth[1]: must be >= 1e-12, got 0"),
-    (MOONS, "{kind: kernel_regression, kernel: [gaussian, shepard], bandwidth: 1}", "not take 'bandwidth'"),
     (MOONS, "{kind: mlp, depth: [2, 5]}", "grid[0].depth[1]: input should be less than or equal to 4, got 5"),
     (MOONS, "{kind: transformer_lm, method: idw}", "transformer_lm needs a text, and the data set two_moons is"),
     (MOONS, "{kind: network, encoder: [mlp, cnn]}", "grid[0].encoder[1]: unknown encoder 'cnn'"),
     (MOONS, "{kind: network, encoder: vit_tiny, heads: [4, 5]}", "grid[0].heads[1]: 5 heads do not divide a width"),
-    (MOONS, "{kind: network, encoder: mlp, head: idw, prototypes: 3, power: [2, 0]}", "grid[0].power[1]: must be > 0"),
     ("digits", "{kind: patch_study, method: idw, prototypes: 2}", "the special cases belong to the data set two_moons"),
     ("sine", "{kind: patch_study, method: idw, prototypes: 2, cases: wrong}", "grid[0].kind: patches need classes"),
     ("iris", "{kind: scikit_learn, method: [knn, kn]}", "6:40: grid[0].method[1]: unknown method 'kn' (did you mean"),
-    ("iris", "{kind: scikit_learn, method: knn, n_neighbor: 3}", "unknown key (did you mean 'n_neighbors'?)"),
     (LOOKUP, "{kind: hash_table, similarity: [idw, dot]}", "6:42: grid[0].similarity[1]: unknown similarity 'dot'"),
     (LOOKUP, "{kind: hash_table, similarity: idw, weighting: [softmax, top_k], k: 2}", "6:73: grid[0].k: similarity"),
     ("[lookup, digits]", "{kind: hash_table, similarity: idw}", "a hash table needs the data set lookup, not digits"),
-    (TEXT, "{kind: transformer_lm, method: idw, width: 8, heads: 3}", "expected a divisor of the width 8, got 3"),
-    (TEXT, "{kind: transformer_lm, method: fc_relu}", "the weights of fc_relu are not a softmax, as attention layers"),
-    (TEXT, "{kind: transformer_lm, method: idw, context: 0}", "input should be greater than or equal to 1, got 0"),
     (TEXT, "{method: idw, prototypes: 2}", "own.txt is a text, which the kind"),
     ("{name: text, path: own.txt, tokens: word}", "{kind: lstm_lm}", "input should be 'characters' or 'words'"),
     (TEXT.replace("}", ", tokens: words}"), "{kind: transformer_lm, method: idw}", "transformer_lm predicts"),
@@ -200,3 +214,140 @@ def test_a_wrong_block_is_refused_at_its_place(tmp_path: Path, dataset: str, blo
     message = str(caught.value)
     assert message.startswith(f"{path}:") and "\n" not in message
     assert expected in message
+
+
+class Stopping(Observer):
+    """Interrupts after a number of epochs."""
+
+    def __init__(self, epochs: int = -1) -> None:
+        self.left = epochs
+
+    def epoch(self, configs, epoch: int) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+# Data that does not fit
+
+
+@pytest.mark.parametrize(
+    ("dataset", "block", "message"),
+    [
+        (MOONS, "{kind: network, encoder: conv}", "encoder 'conv' needs images"),
+        ("digits", "{kind: network, encoder: vit_tiny, patch: 3}", "patches of 3 x 3 pixels do not divide images of 8"),
+        ("iris", "{kind: scikit_learn, method: knn, n_neighbors: [1, 121]}", "at most 120, the number of training row"),
+        ("iris", "{kind: baseline, method: kmeans_per_class, prototypes: 121}", r"at most 1\d+, the number of dist"),
+        (
+            MOONS,
+            "{kind: patch_study, method: idw, prototypes: [2, 41], initialisation: samples}",
+            "prototypes: expected at most 20, the number of training inputs, got 41",
+        ),
+        (TEXT, "{kind: lstm_lm, context: 4000}", "the training text is too short: "),
+    ],
+)
+def test_data_that_does_not_fit_a_model_is_refused_before_anything_is_trained(tmp_path, db, dataset, block, message):
+    with pytest.raises(ConfigError, match=message):
+        run_sweep(sweep_file(tmp_path, dataset, block), db, jobs=1)
+    assert {run.state for run in Results(db).find_runs()} == {"planned"}
+
+
+# What is loaded again
+
+
+@pytest.mark.parametrize(("kind", "load"), [("network", load_network), ("mlp", load_mlp)])
+def test_a_loaded_network_has_the_stored_accuracies(moons, kind, load):
+    for run in of_kind(moons, kind)[::2]:
+        network = load(moons, run.run_key[:16])
+        assert not network.training
+        for name, split in load_dataset(run.config.dataset).splits.items():
+            assert (network.predict(split.inputs) == split.labels).mean() == run.metric("accuracy", name)
+
+
+@pytest.mark.parametrize(
+    ("load", "what"),
+    [(load_network, "no network"), (load_mlp, "no multilayer perceptron"), (stored_hash_table, "no hash table")],
+)
+def test_what_a_run_is_not_is_not_loaded(moons, load, what):
+    (plain, *_) = of_kind(moons, "prototypes")
+    with pytest.raises((TrainingError, ValueError), match=f"a run of kind prototypes has {what}"):
+        load(moons, plain if load is stored_hash_table else plain.run_key)
+
+
+# Tables and figures
+
+
+def test_the_columns_of_kinds_hold_what_they_have(moons):
+    frame = moons.to_frame().set_index("model")
+    kernels = frame.loc["kernel_regression"]
+    assert set(kernels["method"]) == {"gaussian_kernel", "boxcar_kernel"} and kernels["prototypes"].isna().all()
+    assert kernels[["test_queries_without_neighbours", "train_bandwidth"]].notna().all(axis=None)
+    assert {run.config.model.kind for run in moons.find_runs(methods=["boxcar_kernel"])} == {"kernel_regression"}
+    assert list(moons.to_frame(where="kernel == 'rbf'")["label"]) == ["svc · C=1, kernel=rbf"]
+    frame = frame.reset_index().set_index("method")
+    assert frame.loc["knn", "n_neighbors"].tolist() == [1, 3]
+    assert frame.loc["nearest_centroid", "train_coverage"] > 0
+    assert frame.loc[["svc", "knn"], "train_coverage"].isna().all()
+    arrays = moons.load_arrays(frame.loc["nearest_centroid", "run_key"])
+    assert (arrays["keys"].shape, arrays["values"].shape) == ((2, 2), (2, 2))
+    perceptrons = frame[frame["model"] == "mlp"]
+    assert perceptrons.test_output_if_right_2.notna().tolist() == (perceptrons.depth == 2).tolist()
+
+
+def test_tables_and_leaderboards_say_what_differs_and_what_the_seed_does_not_affect(moons):
+    usual = default_protocol("two_moons").learning_rate
+    runs = [run for run in moons.find_runs() if run.config.protocol.learning_rate == usual]
+    (summary,) = summarise([run for run in runs if run.config.model.kind != "patch_study"])
+    said = "The results of kernel regression, knn, nearest_centroid and svc do not depend on the seed"
+    assert any(note.startswith(said) for note in summary.notes), summary.notes
+    (table, *_) = section_tables([summary])
+    columns = {column.name: [cell.text for cell in column.cells] for column in table.columns}
+    learned = dict(zip(columns["setting"], columns["learned_parameters"], strict=True))
+    assert learned["width 4, depth 2, head p=2, ε=0.001"] == "50"  # (2·4 + 4) + (4·4 + 4) + 3·(4 + 2)
+    sizes = dict(zip(columns["setting"], columns["prototypes"], strict=True))
+    assert sizes["h=loo"] == "all" and sizes["p=2, ε=0.001"] == "2"
+    board = leaderboard(of_kind(moons, "scikit_learn"))
+    names = {column.name for column in board.columns}
+    assert {"method", "n_neighbors"} <= names and not {"metric", "weights", "tol", "max_iter"} & names
+    assert "n estimators 3" in board.title
+
+
+# Checkpoints and oracles
+
+
+def test_an_interrupted_run_goes_on_from_its_checkpoint(tmp_path, db):
+    path = sweep_file(tmp_path, MOONS, "{kind: network, encoder: mlp, width: 4, head: idw, prototypes: [3, 4]}")
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(path, db, jobs=1, observer=Stopping(3))  # after the first epoch of the second run
+    (file,) = (tmp_path / "results.db.checkpoints").iterdir()
+    observer = Stopping()
+    assert run_sweep(path, db, jobs=1, observer=observer).complete == 4
+    assert observer.left == -1 - (4 * 2 - 3)  # no epoch was trained twice
+    assert not file.parent.exists()
+
+
+def test_k_means_of_each_class_is_that_of_scikit_learn_and_its_labels(db):
+    config = run_config("iris", kind="baseline", method="kmeans_per_class", prototypes=3)
+    run, dataset = train(config, db), load_dataset(config.dataset)
+    arrays = Results(db).load_arrays(run.run_key)
+    means = [dataset.train.inputs[rows].mean(0) for rows in dataset.groups]  # one cluster each
+    np.testing.assert_allclose(arrays["keys"], means, atol=1e-5)
+    np.testing.assert_array_equal(arrays["values"], np.eye(3))
+    centroid = train(run_config("iris", kind="scikit_learn", method="nearest_centroid"), db)
+    assert run.metric("accuracy") == centroid.metric("accuracy")
+    more = train(run_config("iris", kind="baseline", method="kmeans_per_class", prototypes=6), db)
+    arrays = Results(db).load_arrays(more.run_key)
+    labels = arrays["values"].argmax(1)
+    assert np.bincount(labels).tolist() == [2, 2, 2]
+    for label, rows in enumerate(dataset.groups):
+        own = dataset.train.inputs[rows]
+        inertias = [KMeans(2, n_init=1, random_state=seed).fit(own).inertia_ for seed in range(20)]
+        distances = ((own[:, None] - arrays["keys"][labels == label]) ** 2).sum(2).min(1)
+        assert any(distances.sum() == pytest.approx(inertia, rel=1e-4) for inertia in inertias)
+
+
+def test_the_page_of_kernel_regression_has_every_kernel():
+    from idwbench.attention.kernels import KERNELS
+
+    page = (Path(__file__).parents[2] / "docs/kernel_regression.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == [*KERNELS]
