@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from idwbench.claims import evidence
 from idwbench.claims.evidence import MNIST, PAPER_METHODS, RIVALS, TWO_MOONS, Evidence
 
 ACCURACY = {("holdout", "accuracy"): 0.9, ("test", "accuracy"): 0.8}
@@ -42,19 +40,19 @@ def test_runs_with_other_settings_do_not_count(runs):
         assert seeds_of(runs) == {1}, other
 
 
-@pytest.mark.parametrize(
-    ("model", "other"),
-    [
-        ({"power": 4.0}, {}),
-        ({"method": "scaled_dot", "scale": "prototypes"}, {"method": "scaled_dot", "scale": "features"}),
-        ({"kind": "patch_study", "cases": "special"}, {"kind": "patch_study", "cases": "wrong"}),
-        ({"kind": "baseline", "method": "kmeans"}, {"kind": "baseline", "method": "samples"}),
-    ],
-)
-def test_what_is_given_selects_other_runs_than_its_default(runs, model, other):
-    runs.add(ACCURACY, seeds=[1], **{**IDW, **other}).add(ACCURACY, seeds=[2], **{**IDW, **model})
-    given = {name: value for name, value in model.items() if name != "scale"}  # of scaled dot that of the authors
-    assert seeds_of(runs, **given) == {2}
+def test_what_is_given_selects_other_runs_than_its_default(runs):
+    for method in ("kmeans", "samples"):
+        runs.add(ACCURACY, seeds=[1], **{**IDW, "kind": "baseline", "method": method})
+    runs.add(ACCURACY, seeds=[2], **IDW, power=4.0).add(ACCURACY, seeds=[3], **IDW, kind="patch_study", cases="wrong")
+    for scale, seed in (("prototypes", 4), ("features", 5)):
+        runs.add(ACCURACY, seeds=[seed], **{**IDW, "method": "scaled_dot", "scale": scale})
+    for model, seed in (
+        ({"kind": "baseline", "method": "kmeans"}, 1),
+        ({"power": 4.0}, 2),
+        ({"kind": "patch_study", "cases": "wrong"}, 3),
+        ({"method": "scaled_dot"}, 4),  # with the scale of the authors
+    ):
+        assert seeds_of(runs, **model) == {seed}
 
 
 def test_of_studies_with_one_seed_that_with_the_most_cases_counts(runs):
@@ -81,23 +79,9 @@ def test_older_runs_lack_a_metric_or_arrays_and_say_so(runs):
     assert (series.values, series.lack) == ({3: 1.0}, "3 runs without keys")
 
 
-def test_diverged_runs_are_finished_but_have_no_values(runs):
-    runs.add(ACCURACY, seeds=[0], **IDW).add(seeds=[1], state="diverged", **IDW)
-    assert seeds_of(runs) == {0}
-    assert runs.evidence.finished(TWO_MOONS, **IDW).seed.tolist() == [0, 1]
-
-
-def test_evidence_can_be_that_of_some_runs(runs):
-    runs.add(ACCURACY, seeds=[0, 1], **IDW)
-    some = Evidence(runs, [runs.runs[1].run_key])
-    assert set(some.metric(TWO_MOONS, "accuracy", **IDW).values) == {1}
-
-
-def test_each_further_question_looks_at_no_stored_setting_again(runs, monkeypatch):
-    runs.add(ACCURACY, seeds=[1, 2], **IDW).add(ACCURACY, seeds=[1], **IDW, power=4.0)
-    asked = runs.evidence
-    asked.metric(TWO_MOONS, "accuracy", **IDW)
-    compared, identity = [], evidence._identity
-    monkeypatch.setattr(evidence, "_identity", lambda config: compared.append(config) or identity(config))
-    assert {*asked.metric(TWO_MOONS, "accuracy", **IDW, power=4.0).values} == {1}
-    assert len(compared) == 1  # the settings that are asked for
+def test_diverged_runs_are_finished_but_have_no_values_and_evidence_can_be_that_of_some_runs(runs):
+    runs.add(ACCURACY, seeds=[0], **IDW).add(seeds=[1], state="diverged", **IDW).add(ACCURACY, seeds=[2], **IDW)
+    assert seeds_of(runs) == {0, 2}
+    assert runs.evidence.finished(TWO_MOONS, **IDW).seed.tolist() == [0, 1, 2]
+    some = Evidence(runs, [runs.runs[2].run_key])
+    assert set(some.metric(TWO_MOONS, "accuracy", **IDW).values) == {2}

@@ -27,92 +27,76 @@ def verdict(*items):
     return judge(Runs().evidence, [claim])[0]
 
 
+EVERY_SEED = {"above": 87.0, "below": 89.0, "test": "every seed"}
+
+
 @pytest.mark.parametrize(
-    ("mean", "bounds", "expected", "words"),
+    ("values", "bounds", "outcome", "words"),
     [
-        (5.0, {"above": 0.0, "unit": "points"}, "supported", ""),
-        (0.0, {"above": 0.0, "unit": "points"}, "not supported", "not distinguishable from 0"),
-        (-5.0, {"above": 0.0, "unit": "points"}, "not supported", "opposite"),
-        (-5.0, {"below": 1.0}, "supported", ""),
-        (1.0, {"below": 1.0}, "not supported", "not distinguishable from 1"),
-        (5.0, {"below": 1.0}, "not supported", "opposite"),
-        (-0.3, {"above": -1.0}, "supported", ""),  # a certain loss, but within its margin
+        (spread_about(5.0), {"above": 0.0, "unit": "points"}, "supported", ""),
+        (spread_about(0.0), {"above": 0.0, "unit": "points"}, "not supported", "not distinguishable from 0"),
+        (spread_about(-5.0), {"above": 0.0, "unit": "points"}, "not supported", "opposite"),
+        (spread_about(-5.0), {"below": 1.0}, "supported", ""),
+        (spread_about(1.0), {"below": 1.0}, "not supported", "not distinguishable from 1"),
+        (spread_about(5.0), {"below": 1.0}, "not supported", "opposite"),
+        (spread_about(-0.3, std=0.01), {"above": -1.0}, "supported", ""),  # a certain loss, but within its margin
+        (series([]), {"above": 0.0}, "not enough runs", "first − second: 0 of 6 seeds"),
+        (series(range(1, 6)), {"above": 0.0}, "not enough runs", "first − second: 5 of 6 seeds"),
+        (series(range(1, 7)), {"above": 0.0}, "supported", ""),
+        (series([88.1, 87.9, 88.0, 88.2, 87.5]), EVERY_SEED, "supported", ""),
+        (series([88.1, 87.9, 88.0, 88.2, 86.9]), EVERY_SEED, "not supported", "in 4 of 5 seeds"),
+        (series([88.1, 87.9, 88.0, 89.2, 88.0]), EVERY_SEED, "not supported", "in 4 of 5 seeds"),
+        (series([88.0] * 4), EVERY_SEED, "not enough runs", "first − second: 4 of 5 seeds"),
     ],
 )
-def test_a_difference_beyond_a_bound_is_supported_or_not(mean, bounds, expected, words):
-    (found,) = correct([compare(spread_about(mean, std=0.01 if mean == -0.3 else 1.0), **bounds)])
-    assert found.outcome == expected
-    assert words in found.reason
-    assert found.effect == pytest.approx(mean)
-    assert found.interval[0] < mean < found.interval[1]
+def test_a_comparison_is_supported_or_not_or_has_not_enough_runs(values, bounds, outcome, words):
+    (found,) = correct([compare(values, **bounds)])
+    assert found.outcome == outcome
+    assert words in found.reason + "".join(found.missing)
+    assert (found.p_value is None) == (outcome == "not enough runs" or bounds is EVERY_SEED)
+    if found.interval is not None:
+        assert found.effect == pytest.approx(np.mean([*values.values.values()]))
+        assert found.interval[0] <= found.effect <= found.interval[1]
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 5])
-def test_fewer_than_six_pairs_are_not_enough(n):
-    (found,) = correct([compare(series(range(1, n + 1)), above=0.0)])
-    assert found.outcome == "not enough runs"
-    assert found.missing == (f"first − second: {n} of 6 seeds",)
-    assert found.p_value is None
-
-
-def test_six_pairs_are_enough_alone_but_not_among_many_comparisons():
-    six = compare(series(range(1, 7)), above=0.0)
-    assert correct([six])[0].outcome == "supported"
+def test_the_correction_counts_every_comparison():
+    weak, six = (compare(series(one), above=0.0) for one in ([1, 2, 3, 4, 5, 6, 7, -1.5], range(1, 7)))
+    alone, together = correct([weak])[0], correct([weak] * 10)[0]
+    assert (alone.outcome, together.outcome) == ("supported", "not supported")
+    assert together.adjusted_p_value == pytest.approx(10 * alone.p_value)
     found = correct([six, *[compare(spread_about(0.0), above=0.0)] * 9])[0]
     assert found.outcome == "not enough runs"
     assert found.missing == ("first − second: 6 seeds cannot be significant among 10 comparisons",)
 
 
-def test_the_correction_counts_every_comparison():
-    weak = compare(series([1, 2, 3, 4, 5, 6, 7, -1.5]), above=0.0)
-    alone, together = correct([weak])[0], correct([weak] * 10)[0]
-    assert alone.outcome == "supported"
-    assert together.adjusted_p_value == pytest.approx(10 * alone.p_value)
-    assert together.outcome != "supported"
-
-
-@pytest.mark.parametrize(
-    ("values", "expected", "words"),
-    [
-        ([88.1, 87.9, 88.0, 88.2, 87.5], "supported", ""),
-        ([88.1, 87.9, 88.0, 88.2, 86.9], "not supported", "in 4 of 5 seeds"),
-        ([88.1, 87.9, 88.0, 89.2, 88.0], "not supported", "in 4 of 5 seeds"),
-        ([95.0] * 5, "not supported", "in 0 of 5 seeds"),
-        ([88.0] * 4, "not enough runs", ""),
-    ],
-)
-def test_a_bound_for_every_seed_needs_five_that_agree(values, expected, words):
-    found = compare(series(values), above=87.0, below=89.0, test="every seed")
-    assert (found.outcome, found.p_value) == (expected, None)
-    assert words in found.reason
-
-
 def test_a_check_holds_at_every_point_or_not():
     assert bounded("error", [1e-15, 1e-13], "≤", 1e-12).outcome == "supported"
     failed = bounded("weight", [0.5, 1.0, 1.0], "≥", 0.99)
-    assert failed.outcome == "not supported"
-    assert failed.reason == "weight: 0.5, claimed ≥ 0.99 (at 1 of 3 points)"
+    assert (failed.outcome, failed.reason) == ("not supported", "weight: 0.5, claimed ≥ 0.99 (at 1 of 3 points)")
 
 
-def test_a_claim_holds_only_if_every_comparison_does_and_remarks_do_not_decide():
-    good, bad = (compare(spread_about(mean), above=0.0) for mean in (5.0, -5.0))
-    few = compare(series([1.0], "few"), above=0.0)
-    judged = verdict(good, good, "Beside.")
-    assert (judged.verdict, judged.remarks, len(judged.findings)) == ("holds", ("Beside.",), 2)
-    judged = verdict(good, few)
-    assert (judged.verdict, judged.reason) == ("not enough runs", "few: 1 of 6 seeds")
-    # One failure is enough, whatever the missing runs would show.
-    assert verdict(good, few, bad).verdict == "does not hold"
-    judged = verdict(computed("cases", 0.0, "≥ 1", 0, 0, ("idw: 0 of 5 seeds",)))
-    assert (judged.verdict, judged.reason) == ("not enough runs", "idw: 0 of 5 seeds")
+GOOD, CLOSE, BAD, WORSE = (compare(spread_about(mean), above=0.0) for mean in (9.0, 3.0, -5.0, -7.0))
+FEW = compare(series([1.0], "few"), above=0.0)
+LACKING = computed("cases", 0.0, "≥ 1", 0, 0, ("idw: 0 of 5 seeds",))
 
 
-def test_the_decisive_finding_speaks_most_against_the_claim_or_is_the_least_clear():
-    clear, close = compare(spread_about(9.0), above=0.0), compare(spread_about(3.0), above=0.0)
-    bad, worse = (compare(spread_about(mean), above=0.0) for mean in (-5.0, -7.0))
-    for items, effect in (((clear, close), 3.0), ((clear, bad, close), -5.0), ((clear, bad, worse), -7.0)):
-        assert verdict(*items).decisive.effect == pytest.approx(effect)
-    assert verdict(clear, bad, worse).reason.startswith("first − second: −7 ")
+@pytest.mark.parametrize(
+    ("items", "expected", "decisive", "reason"),
+    [
+        ((GOOD, CLOSE, "Beside."), "holds", CLOSE, ""),
+        ((GOOD, FEW), "not enough runs", FEW, "few: 1 of 6 seeds"),
+        ((GOOD, FEW, BAD), "does not hold", BAD, "first − second: −5 "),  # whatever the missing runs would show
+        ((GOOD, BAD, WORSE), "does not hold", WORSE, "first − second: −7 "),
+        ((LACKING,), "not enough runs", LACKING, "idw: 0 of 5 seeds"),
+    ],
+)
+def test_a_claim_holds_only_if_every_comparison_does_and_the_decisive_one_stands_in_tables(
+    items, expected, decisive, reason
+):
+    judged = verdict(*items)
+    assert (judged.verdict, judged.decisive.effect) == (expected, decisive.effect)
+    assert judged.reason.startswith(reason) and bool(judged.reason) == bool(reason)
+    assert judged.remarks == tuple(item for item in items if isinstance(item, str))
 
 
 def test_series_are_paired_by_seed_and_name_what_is_missing():
@@ -127,15 +111,12 @@ def test_series_are_paired_by_seed_and_name_what_is_missing():
         "inv_dist: 3 of 4 seeds (2 runs without coverage)",
     )
     ratio = combine("ratio", lambda one: float("nan") if one == 1 else one, series([0.0, 1.0, 2.0]))
-    assert ratio.values == {0: 0, 2: 2}
+    assert ratio.values == {0: 0.0, 2: 2.0}
 
 
-@pytest.mark.parametrize("n", [5, 6, 20])
-def test_no_values_give_a_smaller_p_value_than_the_best(n):
-    assert signed_rank_p_value(np.arange(1.0, n + 1).tolist(), 1e-12, "greater") == pytest.approx(0.5**n)
-
-
-def test_holm_is_that_of_statsmodels_and_the_calculation_by_hand():
+def test_the_smallest_p_value_is_that_of_positive_differences_and_holm_is_that_of_statsmodels():
+    for n in (5, 6, 20):
+        assert signed_rank_p_value(np.arange(1.0, n + 1).tolist(), 1e-12, "greater") == pytest.approx(0.5**n)
     # 4 · 0.005, 3 · 0.01, 2 · 0.03, and 1 · 0.04 raised to the one before
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert (holm([0.6, 0.5]), holm([])) == ((1.0, 1.0), ())

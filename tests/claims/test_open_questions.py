@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ from stored_runs import Runs, jitter
 SEEDS = range(10)
 DIGITS = {"name": "digits", "validation": 0.2}
 VIT: dict[str, Any] = {"kind": "network", "encoder": "vit_tiny", "dataset": DIGITS, "seeds": SEEDS}
-HEAD: dict[str, Any] = {"kind": "network", "dataset": DIGITS, "seeds": SEEDS, "prototypes": 20}
 TEXT: dict[str, Any] = {"kind": "transformer_lm", "dataset": "aesop", "seeds": SEEDS}
 
 
@@ -52,50 +52,43 @@ def test_a_language_model_may_lose_a_twentieth_of_a_bit(runs, mean, verdict):
     assert runs.judge(26).verdict == verdict
 
 
-def head(runs: Runs, name: str, metrics: dict[Any, Any]) -> None:
-    for encoder in ("mlp", "conv"):
-        settings = HEAD if name != "linear" else {key: value for key, value in HEAD.items() if key != "prototypes"}
-        runs.add(metrics, **settings, encoder=encoder, head=name)
-
-
-@pytest.mark.parametrize(("idw", "verdict"), [(0.961, "holds"), (0.93, "does not hold")])
-def test_a_prototype_head_is_compared_with_a_linear_head(runs, idw, verdict):
-    head(runs, "idw", accuracies(idw, "idw"))
-    head(runs, "linear", accuracies(0.96, "linear"))
-    assert runs.judge(27).verdict == verdict
-
-
-@pytest.mark.parametrize(("distance", "verdict"), [(1.0, "holds"), (4.0, "does not hold")])
-def test_keys_look_like_data_that_are_as_near_to_it_as_it_is_to_itself(runs, distance, verdict):
-    """Coverage 4 is twice the distance between neighbours, which is 2."""
-    noise = {("train", "key_distance"): lambda seed: distance + jitter(seed, "idw")}
+def key_metrics(distance: float) -> dict[Any, Any]:
+    """Return metrics of keys; coverage 4 is twice the distance between neighbours, which is 2."""
     shared = {("train", "coverage"): 4.0, ("train", "relative_coverage"): 2.0}
-    head(runs, "idw", {**noise, **shared, ("train", "key_agreement"): lambda seed: 0.97 + jitter(seed, "idw") / 10})
-    assert runs.judge(28).verdict == verdict
+    agreement = {("train", "key_agreement"): lambda seed: 0.97 + jitter(seed, "idw") / 10}
+    return {**shared, **agreement, ("train", "key_distance"): lambda seed: distance + jitter(seed, "idw")}
 
 
-def test_the_coverage_of_idw_is_compared_with_that_of_scaled_dot(runs):
-    for name, mean in (("idw", 1.5), ("scaled_dot", 3.0)):
-        head(runs, name, {("train", "relative_coverage"): lambda seed, m=mean, n=name: m + jitter(seed, n)})
-    assert runs.judge(29).verdict == "holds"
+def coverages(mean: float, name: str) -> dict[Any, Any]:
+    return {("train", "relative_coverage"): lambda seed: mean + jitter(seed, name)}
 
 
-@pytest.mark.parametrize(("changed", "verdict"), [(0.01, "holds"), (5.0, "does not hold")])
-def test_a_patch_may_change_a_thousandth_of_the_other_predictions(runs, changed, verdict):
-    """18 wrong inputs of 360."""
-    head(
-        runs,
-        "idw",
-        {
-            ("test", "accuracy"): 0.95,
-            ("cases", "patched"): 18,
-            ("test", "changed_exact"): lambda seed: changed + abs(jitter(seed, "idw")),
-        },
-    )
-    judged = runs.judge(30)
+def changes(mean: float) -> dict[Any, Any]:
+    """Return how many of 342 right test predictions a patch changes; 18 of 360 inputs are wrong."""
+    changed = {("test", "changed_exact"): lambda seed: mean + abs(jitter(seed, "idw"))}
+    return {("test", "accuracy"): 0.95, ("cases", "patched"): 18, **changed}
+
+
+@pytest.mark.parametrize(
+    ("number", "metrics", "verdict"),
+    [
+        (27, {"idw": accuracies(0.961, "idw"), "linear": accuracies(0.96, "linear")}, "holds"),
+        (27, {"idw": accuracies(0.93, "idw"), "linear": accuracies(0.96, "linear")}, "does not hold"),
+        (28, {"idw": key_metrics(1.0)}, "holds"),
+        (28, {"idw": key_metrics(4.0)}, "does not hold"),
+        (29, {"idw": coverages(1.5, "idw"), "scaled_dot": coverages(3.0, "scaled_dot")}, "holds"),
+        (30, {"idw": changes(0.01)}, "holds"),
+        (30, {"idw": changes(5.0)}, "does not hold"),
+    ],
+)
+def test_heads_are_judged_with_both_encoders(runs, number, metrics, verdict):
+    for encoder, (name, measured) in product(("mlp", "conv"), metrics.items()):
+        prototypes = {} if name == "linear" else {"prototypes": 20}
+        runs.add(measured, kind="network", dataset=DIGITS, seeds=SEEDS, encoder=encoder, head=name, **prototypes)
+    judged = runs.judge(number)
     assert judged.verdict == verdict
-    if verdict == "does not hold":
-        assert judged.decisive.effect == pytest.approx(100 * changed / 360, rel=0.1)
+    if number == 30 and verdict == "does not hold":
+        assert judged.decisive.effect == pytest.approx(100 * 5.0 / 360, rel=0.1)
 
 
 def test_a_power_that_costs_accuracy_in_depth_is_found(runs):
