@@ -6,18 +6,21 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import altair as alt
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 
 from idwbench.figures.lines import Line, line_spread
 from idwbench.figures.power_epsilon_heatmap import HeatMap, number_label
 
-__all__ = ["bar_chart", "curve_chart", "heat_map_chart", "packed", "plane_chart", "round_number", "vega_dash"]
+__all__ = ["DASHES", "bar_chart", "curve_chart", "heat_map_chart", "plane_chart", "round_number"]
 
 _HEIGHT, _CELL = 190, 30  # pixels
 _POINTS = 40  # the most epochs of a curve
 _BRIGHT = 0.55  # brightness of a cell from which its text is dark
-_DASHES: dict[str, list[float]] = {"-": [1, 0], "--": [6, 3], "-.": [6, 2, 1.5, 2], ":": [1.5, 2.5]}
+# The dashes of Matplotlib's lines in Vega and in SVG.
+DASHES: dict[str, list[float]] = {"-": [1, 0], "--": [6, 3], "-.": [6, 2, 1.5, 2], ":": [1.5, 2.5]}
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -27,11 +30,6 @@ def round_number(value: float, digits: int = 4) -> float | None:
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
-def vega_dash(dash: str) -> list[float]:
-    """Return the dashes of a line of Matplotlib as those of Vega."""
-    return _DASHES[dash]
-
-
 def curve_chart(
     curves: Sequence[Line], label: str, *, percent: bool, logarithmic: bool, domain: tuple[float, float]
 ) -> dict[str, Any]:
@@ -39,18 +37,20 @@ def curve_chart(
 
     `domain` is the range of values of all panels that share the axis.
     """
-    import altair as alt
-
-    rows = [row for curve in curves for row in _points(curve, 100.0 if percent else 1.0)]
+    rows = [_points(curve, 100.0 if percent else 1.0) for curve in curves]
     names = [curve.label for curve in curves]
-    dashes = alt.Scale(domain=names, range=[vega_dash(curve.dash) for curve in curves])
+    dashes = alt.Scale(domain=names, range=[DASHES[curve.dash] for curve in curves])
     kind = {"type": "log"} if logarithmic and domain[0] > 0 else {"zero": False}
     scale = alt.Scale(**kind, domain=list(domain), nice=False)
     axis = alt.Axis(title=None, tickCount=5, format="~r")
     epochs = alt.Axis(title="epoch", values=_ticks(curves), format="d")
-    base = _base(rows).encode(
-        x=alt.X("e:Q", axis=epochs, scale=alt.Scale(nice=False, zero=False)),
-        color=_colour("c", names, [curve.colour for curve in curves]),
+    base = (
+        _base(rows)
+        .transform_flatten([*"emlhsn"])
+        .encode(
+            x=alt.X("e:Q", axis=epochs, scale=alt.Scale(nice=False, zero=False)),
+            color=_colour("c", names, [curve.colour for curve in curves]),
+        )
     )
     y = alt.Y("m:Q", scale=scale, axis=axis)
     tooltip = _tooltip({"c:N": "setting", "e:Q": "epoch", "m:Q": label, "s:Q": "std", "n:Q": "seeds"})
@@ -66,8 +66,6 @@ def curve_chart(
 
 def heat_map_chart(heat_map: HeatMap) -> dict[str, Any]:
     """Return a cell for each power and epsilon, dark (worst) to light (best), with mean and spread as text."""
-    import altair as alt
-
     scale, cells = heat_map.colours, heat_map.cells.sort_index()
     rows = []
     for (power, epsilon), cell in cells.iterrows():
@@ -102,17 +100,14 @@ def plane_chart(
     colours: Sequence[str],
 ) -> dict[str, Any]:
     """Return training points and, larger, keys with their `numbers` in the colour of the class of their value."""
-    import altair as alt
 
-    def point(place: NDArray[np.floating], label: int) -> dict[str, Any]:
-        x, y = map(float, place)
-        return {"x": round_number(x), "y": round_number(y), "c": class_names[label]}
+    def places(points: NDArray[np.floating], classes: NDArray[np.integer]) -> list[dict[str, Any]]:
+        pairs = zip(points.tolist(), classes, strict=True)
+        return [{"x": round_number(x), "y": round_number(y), "c": class_names[label]} for (x, y), label in pairs]
 
-    points = [point(*pair) for pair in zip(train, labels, strict=True)]
-    found = [
-        {**point(key, value.argmax()), "k": f"{number}", "v": ", ".join(f"{one:.3g}" for one in value)}
-        for number, key, value in zip(numbers, keys, values, strict=True)
-    ]
+    points, found = places(train, labels), places(keys, values.argmax(axis=1))
+    for row, number, value in zip(found, numbers, values, strict=True):
+        row |= {"k": f"{number}", "v": ", ".join(f"{one:.3g}" for one in value)}
     axis, scale = alt.Axis(title=None, tickCount=4), alt.Scale(zero=False)
     encoding = {
         "x": alt.X("x:Q", axis=axis, scale=scale),
@@ -129,8 +124,6 @@ def plane_chart(
 
 def bar_chart(values: Mapping[str, float], marked: str | None, label: str) -> dict[str, Any]:
     """Return a bar for each name; that of `marked` is in the colour of the answer."""
-    import altair as alt
-
     rows = [{"n": name, "v": round_number(value), "m": name == marked} for name, value in values.items()]
     angle = 0 if max(map(len, values), default=0) <= 3 else -40
     chart = _base(rows).mark_bar()
@@ -144,20 +137,14 @@ def bar_chart(values: Mapping[str, float], marked: str | None, label: str) -> di
 
 
 def _base(rows: Rows) -> Any:
-    import altair as alt
-
     return alt.Chart(alt.InlineData(values=list(rows)))
 
 
 def _colour(field: str, domain: Sequence[Any], colours: Sequence[str]) -> Any:
-    import altair as alt
-
     return alt.Color(f"{field}:N", scale=alt.Scale(domain=list(domain), range=list(colours)), legend=None)
 
 
 def _tooltip(titles: Mapping[str, str]) -> list[Any]:
-    import altair as alt
-
     return [alt.Tooltip(field, title=title) for field, title in titles.items()]
 
 
@@ -170,41 +157,20 @@ def _ticks(curves: Sequence[Line]) -> list[int]:
     return [int(number) for number in found if low <= number <= high]
 
 
-def _points(line: Line, factor: float) -> list[dict[str, Any]]:
-    """Return the mean, its band and the number of seeds at no more than `_POINTS` epochs, the last among them."""
+def _points(line: Line, factor: float) -> dict[str, Any]:
+    """Return epoch, mean, its band, standard deviation and number of seeds, at no more than `_POINTS` epochs."""
     x, *spread, counts = line_spread(line)
-    chosen = np.unique(np.linspace(0, len(x) - 1, min(len(x), _POINTS)).round().astype(int)) if len(x) else ()
-    rows = []
-    for place in chosen:
-        mean, low, high = (round_number(factor * float(numbers[place])) for numbers in spread)
-        values = line.values[:, line.x == x[place]]
-        std = factor * float(values[np.isfinite(values)].std(ddof=1)) if counts[place] > 1 else 0.0
-        numbers = {"m": mean, "l": low, "h": high, "s": round_number(std, 2), "n": int(counts[place])}
-        rows.append({"c": line.label, "e": int(x[place]), **numbers})
-    return rows
+    chosen = np.unique(np.linspace(0, len(x) - 1, min(len(x), _POINTS)).round().astype(int)) if len(x) else np.arange(0)
+    values = pandas.DataFrame(np.asarray(line.values, np.float64), columns=line.x)[x[chosen]]
+    stds = values.replace([np.inf, -np.inf], np.nan).std().fillna(0.0)
+    row: dict[str, Any] = {"c": line.label, "e": [int(epoch) for epoch in x[chosen]]}
+    for name, numbers in zip("mlh", spread, strict=True):
+        row[name] = [round_number(factor * float(number)) for number in numbers[chosen]]
+    row["s"] = [round_number(factor * float(std), 2) for std in stds]
+    return {**row, "n": [int(count) for count in counts[chosen]]}
 
 
 def _spec(chart: Any, height: int) -> dict[str, Any]:
+    """Return a chart as JSON; the page embeds charts of one version, and sets colours and sizes of text."""
     spec: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
-    # The page embeds charts of one version, and sets colours and sizes of text.
-    for name in ("$schema", "config"):
-        spec.pop(name, None)
-    datasets = spec.pop("datasets", {})
-    for part in (spec, *spec.get("layer", ())):
-        if "data" in part:
-            part["data"] = {"columns": packed(datasets[part["data"]["name"]])}
-    return spec
-
-
-def packed(rows: Rows) -> dict[str, Any]:
-    """Return rows as columns, which are shorter; texts are places in a list of ``words``. The script undoes it."""
-    columns: dict[str, Any] = {}
-    for name in rows[0] if rows else ():
-        found = [row[name] for row in rows]
-        if all(isinstance(value, str) for value in found) and len({*found}) < len(found):
-            words = [*dict.fromkeys(found)]
-            places = {word: place for place, word in enumerate(words)}
-            columns[name] = {"words": words, "places": [places[word] for word in found]}
-        else:
-            columns[name] = found
-    return columns
+    return {name: part for name, part in spec.items() if name not in ("$schema", "config")}

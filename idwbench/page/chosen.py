@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from idwbench.report.frame import Row, rows, run_table
-from idwbench.report.statistics import SPLITS, higher_is_better
+from idwbench.report.statistics import SPLITS
 from idwbench.results.records import StoredRun
 from idwbench.runs.metrics import headline_metric
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["RankedSetting", "choose_grid", "choose_runs", "rank_settings"]
+__all__ = ["best_run", "choose_grid", "choose_runs", "rank_settings"]
 
 _OF_A_METHOD, _OF_ONE_METHOD = 4, 10  # settings with one number of prototypes
 _COUNTS = 4  # numbers of prototypes
@@ -24,52 +23,40 @@ _MOST = 80  # settings in all
 _MOST_CELLS = 200  # of a heat map
 
 
-@dataclass(frozen=True)
-class RankedSetting:
-    """The complete runs of one setting, with the metric and the split that it is ranked by."""
-
-    row: Row
-    metric: str
-    split: str
-
-    @property
-    def loss(self) -> float:
-        """The mean of the metric, negative if a higher one is better."""
-        return self._sign * self.row.statistics[self.split].mean
-
-    @cached_property
-    def best(self) -> StoredRun:
-        """The run whose metric is best, of several that with the lowest seed."""
-
-        def score(run: StoredRun) -> tuple[float, int]:
-            value = run.metric(self.metric, self.split)
-            return (float("inf") if value is None else self._sign * value, run.seed)
-
-        return min(self.row.complete, key=score)
-
-    @property
-    def _sign(self) -> int:
-        return -1 if higher_is_better(self.metric) else 1
-
-
-def rank_settings(runs: pandas.DataFrame) -> list[RankedSetting]:
+def rank_settings(runs: pandas.DataFrame) -> list[Row]:
     """Return the settings with complete runs, the best mean of the headline metric first."""
     table = run_table(runs[runs.state == "complete"])
-    found = []
-    for metric, part in table.groupby(
-        table.config.map(lambda config: headline_metric(config.dataset.task).name), sort=False
-    ):
-        for row in rows(part, str(metric)):
-            splits = [split for split in SPLITS if split in row.statistics]
-            found += [RankedSetting(row, str(metric), split) for split in splits[:1]]
-    return sorted(found, key=lambda setting: setting.loss)
+    tasks = table.config.map(lambda config: headline_metric(config.dataset.task).name)
+    found = [row for metric, part in table.groupby(tasks, sort=False) for row in rows(part, str(metric))]
+    return sorted((row for row in found if _split(row)), key=_loss)
 
 
-def choose_runs(ranked: Sequence[RankedSetting]) -> tuple[list[str], list[str]]:
+def best_run(row: Row) -> StoredRun:
+    """Return the run whose headline metric is best, of several that with the lowest seed."""
+    metric = headline_metric(row.config.dataset.task)
+
+    def rank(run: StoredRun) -> tuple[float, int]:
+        value = run.metric(metric.name, _split(row))
+        return (math.inf if value is None else -value if metric.higher_is_better else value, run.seed)
+
+    return min(row.complete, key=rank)
+
+
+def _split(row: Row) -> str:
+    """Return the split that a setting is ranked by; an empty text if none was measured."""
+    return next((split for split in SPLITS if split in row.statistics), "")
+
+
+def _loss(row: Row) -> float:
+    mean = row.statistics[_split(row)].mean
+    return -mean if headline_metric(row.config.dataset.task).higher_is_better else mean
+
+
+def choose_runs(ranked: Sequence[Row]) -> tuple[list[str], list[str]]:
     """Return the keys of runs of the best settings of each method and number of prototypes, and what is left out."""
-    cells: dict[tuple[int, str], list[RankedSetting]] = defaultdict(list)
+    cells: dict[tuple[int, str], list[Row]] = defaultdict(list)
     for setting in ranked:
-        model = setting.row.config.model
+        model = setting.config.model
         cells[model.prototypes, model.method].append(setting)
     counts = _spread(sorted({count for count, _ in cells}))
     limit = _OF_ONE_METHOD if len({method for _, method in cells}) == 1 else _OF_A_METHOD
@@ -84,21 +71,21 @@ def choose_runs(ranked: Sequence[RankedSetting]) -> tuple[list[str], list[str]]:
     return _keys(kept), [words] if len(kept) < len(ranked) else []
 
 
-def choose_grid(ranked: Sequence[RankedSetting]) -> tuple[list[str], list[str]]:
+def choose_grid(ranked: Sequence[Row]) -> tuple[list[str], list[str]]:
     """Return the runs of the data set, method and number of prototypes with the most pairs of power and epsilon."""
-    grids: dict[tuple[str, str, int, str], list[RankedSetting]] = defaultdict(list)
+    grids: dict[tuple[str, str, int, str], list[Row]] = defaultdict(list)
     for setting in ranked:
-        config = setting.row.config
+        config = setting.config
         model = config.model
         if all(isinstance(model.parameters.get(name), float) for name in ("power", "epsilon")):
-            data = setting.row.settings["dataset"] + config.dataset.identity("path")
+            data = setting.settings["dataset"] + config.dataset.identity("path")
             grids[data, model.method, model.prototypes, config.protocol.identity()].append(setting)
     words = f"not drawn: {len(grids) - 1:,} other combinations of data set, method, number of prototypes and protocol"
     return _keys(max(grids.values(), key=len, default=[])[:_MOST_CELLS]), [words] if len(grids) > 1 else []
 
 
-def _keys(settings: Sequence[RankedSetting]) -> list[str]:
-    return [key for setting in settings for key in setting.row.run_keys]
+def _keys(settings: Sequence[Row]) -> list[str]:
+    return [key for setting in settings for key in setting.run_keys]
 
 
 def _spread(counts: Sequence[int]) -> set[int]:

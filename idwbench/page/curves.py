@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.figures.lines import Line, Panel, PanelRow
-from idwbench.page.charts import curve_chart, heat_map_chart, vega_dash
+from idwbench.figures.lines import Panel, PanelRow, line_spread
+from idwbench.page.charts import DASHES, curve_chart, heat_map_chart
 from idwbench.page.parts import Chart, Legend, Panels, Part, sentences
 from idwbench.results.records import StoredRun
 
@@ -91,25 +90,15 @@ def _panels(row: PanelRow, heading: str) -> Panels:
         spec = curve_chart(panel.lines, label, percent=percent, logarithmic=row.y.base is not None, domain=domain)
         words = (f"{label} against the epoch", panel.title, f"{len(panel.lines)} settings")
         charts.append(Chart(panel.title, ", ".join(filter(None, words)), spec))
-    lines = {line.label: Legend(line.label, line.colour, _dashes(line)) for panel in shown for line in panel.lines}
+    lines = {line.label: line for panel in shown for line in panel.lines}
+    legend = (Legend(name, line.colour, " ".join(map(str, DASHES[line.dash]))) for name, line in lines.items())
     title = f"{label[:1].upper()}{label[1:]}{' in %' if percent and '%' not in label else ''}"
-    return Panels(f"{title} · {heading}" if heading else title, tuple(charts), tuple(lines.values()))
-
-
-def _dashes(line: Line) -> str:
-    """Return the dashes of a line in SVG; an empty text for a solid line."""
-    return "" if line.dash == "-" else " ".join(f"{length:g}" for length in vega_dash(line.dash))
+    return Panels(f"{title} · {heading}" if heading else title, tuple(charts), tuple(legend))
 
 
 def _domain(panels: Sequence[Panel], factor: float) -> tuple[float, float]:
     """Return the range of the means with a margin, which the panels of a row share."""
-    means = np.concatenate([np.nanmean(_seen(curve.values), axis=0) for panel in panels for curve in panel.lines])
+    means = np.concatenate([line_spread(line)[1] for panel in panels for line in panel.lines])
     low, high = factor * float(means.min()), factor * float(means.max())
     margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
     return (low - margin if low - margin > 0 or low <= 0 else 0.8 * low, high + margin)
-
-
-def _seen(values: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Return the columns in which a seed has a finite value."""
-    finite = np.where(np.isfinite(values), values, np.nan)
-    return finite[:, np.isfinite(finite).any(axis=0)]

@@ -13,6 +13,7 @@ from idwbench.report.frame import metric_names
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.selection import select_runs
 from idwbench.results.records import RESULT_STATES, FailedRun
+from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import METRICS, headline_metric
 
 if TYPE_CHECKING:
@@ -66,21 +67,16 @@ def find_groups(
         runs = results.run_table(dataset=dataset)
         outside = runs[~runs.run_key.isin(in_sweeps)]
         tables += [] if outside.empty else [(dataset, None, outside)]
-    groups = [_group(results, label, words, _selected(runs, methods, prototypes)) for label, words, runs in tables]
+
+    def is_selected(config: RunConfig) -> bool:
+        model = config.model
+        return (not methods or model.method in methods) and (not prototypes or model.prototypes in prototypes)
+
+    groups = [_group(results, label, words, runs[[*map(is_selected, runs.config)]]) for label, words, runs in tables]
     selected = [group for group in groups if len(group.runs)] if methods or prototypes else groups
     if groups and not selected:
         raise ConfigError("no runs have that method and number of prototypes", location=("method",))
     return selected
-
-
-def _selected(runs: pandas.DataFrame, methods: Collection[str], prototypes: Collection[int]) -> pandas.DataFrame:
-    models = [config.model for config in runs.config]
-    return runs[
-        [
-            (not methods or model.method in methods) and (not prototypes or model.prototypes in prototypes)
-            for model in models
-        ]
-    ]
 
 
 def _group(results: Results, name: str, description: str | None, runs: pandas.DataFrame) -> RunGroup:
@@ -119,10 +115,9 @@ def _by_metric(runs: pandas.DataFrame, metric: str | None) -> dict[str, pandas.D
     if metric is not None:
         return {metric: runs} if len(runs) else {}
     headlines = runs.config.map(lambda config: headline_metric(config.dataset.task).name)
-    chosen = {}
+    chosen, order = {}, {name: place for place, name in enumerate(METRICS)}
     for headline, part in runs.groupby(headlines, sort=False):
         names = metric_names(part)
-        others = [name for name in METRICS if name in names]
-        of_patches = [name for name in others if name.startswith("changed_")]
-        chosen[headline] = headline if headline in names else next(iter([*of_patches, *others]), headline)
+        others = sorted(names.intersection(METRICS), key=lambda name: (not name.startswith("changed_"), order[name]))
+        chosen[headline] = headline if headline in names else next(iter(others), headline)
     return {str(name): part for name, part in runs.groupby(headlines.map(chosen), sort=False)}

@@ -36,7 +36,7 @@ class Legend(NamedTuple):
 
     text: str
     colour: str
-    dash: str = ""
+    dash: str
 
 
 class Panels(NamedTuple):

@@ -16,9 +16,10 @@ from idwbench.figures.keys import key_order
 from idwbench.figures.style import class_colour
 from idwbench.models.neighbours import several_nearest
 from idwbench.page.charts import plane_chart, round_number
-from idwbench.page.chosen import RankedSetting
+from idwbench.page.chosen import best_run
 from idwbench.page.parts import Chart, Part, PrototypeGrid, sentences
 from idwbench.page.pictures import image_picture, key_picture
+from idwbench.report.frame import Row
 from idwbench.report.labels import value_label
 from idwbench.report.tables import Column, Table, text_column
 from idwbench.results.records import StoredRun
@@ -46,16 +47,16 @@ _PLANE = "Training points and, as diamonds, the keys of the best seed in the col
 Keys = NDArray[np.float32]
 
 
-def prototypes_part(results: Results, ranked: Sequence[RankedSetting], data_dir: Path | None) -> Part | None:
+def prototypes_part(results: Results, ranked: Sequence[Row], data_dir: Path | None) -> Part | None:
     """Return the section of keys: the best setting of each method; None if no run has keys that can be drawn."""
-    candidates = [setting for setting in ranked if _has_keys(setting.row.config)]
-    best: dict[str, RankedSetting] = {}
+    candidates = [setting for setting in ranked if _has_keys(setting.config)]
+    best: dict[str, Row] = {}
     for setting in candidates:
-        best.setdefault(setting.row.config.model.method, setting)
+        best.setdefault(setting.config.model.method, setting)
     grids, notes, problems = [], [], list[str]()
     data = _reader(data_dir, problems)
     # Those with nearest training images first.
-    runs = [setting.best for setting in [*best.values()][:_NETWORKS]]
+    runs = [best_run(setting) for setting in [*best.values()][:_NETWORKS]]
     for run in sorted(runs, key=lambda run: not _are_points(run)):
         try:
             grid = _grid(results, run, data(run.config.dataset))

@@ -1,22 +1,26 @@
-"""`write_page`: a results database as one HTML file."""
+"""`write_page`: a results database as one HTML file, by Jinja2, which escapes every text."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
+import idwbench
+from idwbench.claims.verdicts import claims_table, judge_claims
+from idwbench.figures.style import CLASS_COLOURS
 from idwbench.files import check_output, write_file
 from idwbench.machine import require_package
+from idwbench.page.chosen import choose_grid, choose_runs, rank_settings
+from idwbench.page.groups import RunGroup, find_groups, leaderboard_part
+from idwbench.page.parts import Part, sentences, size_of, table_data
+from idwbench.results.store import Results
 
-if TYPE_CHECKING:
-    from idwbench.page.groups import RunGroup
-    from idwbench.page.parts import Part
-    from idwbench.results.store import Results
-
-__all__ = ["TOP", "Claims", "PageContent", "page_content", "write_page"]
+__all__ = ["TOP", "PageContent", "page_content", "write_page"]
 
 TOP = 500  # rows of a leaderboard
 _EXTRA = {"altair": "html", "jinja2": "html", "vl_convert": "html"}
@@ -26,31 +30,28 @@ _HEAD = 20  # rows of the leaderboards beyond it
 _LEFT_OUT = "Curves and pictures of this sweep are left out, to keep the page small. A page of it alone has them."
 # Kinds of runs with a section of their own, which has few of them.
 _OTHERS, _MOST_OTHERS = ("patch_study", "mlp"), 500
+# For each colour of the figures one of the same hue that has enough contrast on a dark background.
+_CLASSES_ON_DARK = (
+    *("#58A6E0", "#F0883E", "#3FC08F", "#E29BC2", "#E3B341"),
+    *("#8CCBF2", "#E07A55", "#B392F0", "#A8A8A8", "#6CC27A"),
+)
+_ON_DARK = {**dict(zip(CLASS_COLOURS, _CLASSES_ON_DARK, strict=True)), "#1F2933": "#D5DCE4"}
 
 
-@dataclass(frozen=True)
-class Claims:
-    """The claims, each as texts by column, and notes."""
-
-    rows: tuple[Mapping[str, str], ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class PageContent:
+class PageContent(NamedTuple):
     """All of a page.
 
     Attributes:
         title: The database, or the sweep or data set.
         groups: Groups of runs with their sections, in the order of the page.
-        claims: The claims; None if no run bears on one, or a sweep or data set was selected.
-        claims_note: Why there are none, or an empty text.
+        claims: Each claim as texts by column; None if no run bears on one, or a sweep or data set was selected.
+        claims_notes: Lines below the claims, or why there are none.
     """
 
     title: str
     groups: tuple[tuple[RunGroup, tuple[Part, ...]], ...]
-    claims: Claims | None = None
-    claims_note: str = ""
+    claims: tuple[Mapping[str, str], ...] | None = None
+    claims_notes: tuple[str, ...] = ()
 
 
 def write_page(
@@ -92,12 +93,10 @@ def write_page(
         require_package(package, extra)
     target = Path(path)
     check_output(target, overwrite=overwrite)
-    from idwbench.page.rendering import render_page
-
     content = page_content(
         results, name, methods=methods, prototypes=prototypes, metric=metric, top=top, data_dir=data_dir
     )
-    write_file(target, render_page(content).encode(), overwrite=overwrite)
+    write_file(target, _html(content).encode(), overwrite=overwrite)
     return target
 
 
@@ -112,25 +111,27 @@ def page_content(
     data_dir: Path | None = None,
 ) -> PageContent:
     """Return what `write_page` shows; it raises the same errors."""
-    from idwbench.page.groups import find_groups
-
     groups = find_groups(results, name, methods, prototypes)
     shown = tuple(_with_parts(results, groups, metric, top, data_dir))
     if name is not None or methods or prototypes:
         return PageContent(name or "Results", shown)
     if sum(len(group.runs) for group in groups) > _MOST_RUNS_FOR_CLAIMS:
         note = f"Claims are judged here for at most {_MOST_RUNS_FOR_CLAIMS:,} runs."
-        return PageContent("Results", shown, claims_note=note)
-    return PageContent("Results", shown, _claims(results))
+        return PageContent("Results", shown, None, (note,))
+    judgements = judge_claims(results)
+    if not any(judgement.n and judgement.claim.sweeps for judgement in judgements):
+        return PageContent("Results", shown)
+    table = claims_table(judgements)
+    rows = zip(*([cell.text for cell in column.cells] for column in table.columns), strict=True)
+    names = [column.name for column in table.columns]
+    claims = tuple(dict(zip(names, row, strict=True)) for row in rows)
+    return PageContent("Results", shown, claims, sentences(table.notes))
 
 
 def _with_parts(
     results: Results, groups: Sequence[RunGroup], metric: str | None, top: int, data_dir: Path | None
 ) -> Iterator[tuple[RunGroup, tuple[Part, ...]]]:
     """Yield the groups; of several, those from the first beyond `_BUDGET` have the head of their leaderboard alone."""
-    from idwbench.page.groups import leaderboard_part
-    from idwbench.page.parts import Part, size_of
-
     used = 0
     for group in groups:
         parts = tuple(_parts(results, group, metric, top, data_dir)) if used < _BUDGET else ()
@@ -141,10 +142,9 @@ def _with_parts(
 
 
 def _parts(results: Results, group: RunGroup, metric: str | None, top: int, data_dir: Path | None) -> Iterator[Part]:
+    # These import packages of the extra.
     from idwbench.page.attention import attention_part
-    from idwbench.page.chosen import choose_grid, choose_runs, rank_settings
     from idwbench.page.curves import curves_part, heat_maps_part
-    from idwbench.page.groups import leaderboard_part
     from idwbench.page.patches import patches_part
     from idwbench.page.prototypes import prototypes_part
 
@@ -163,15 +163,49 @@ def _parts(results: Results, group: RunGroup, metric: str | None, top: int, data
     yield from filter(None, found)
 
 
-def _claims(results: Results) -> Claims | None:
-    """Return the claims of the paper and the open questions; None if no run of the database bears on one."""
-    from idwbench.claims.verdicts import claims_table, judge_claims
-    from idwbench.page.parts import sentences
+def _html(content: PageContent) -> str:
+    """Return the page with its styles, its scripts and the libraries that draw its charts."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    judgements = judge_claims(results)
-    if not any(judgement.n and judgement.claim.sweeps for judgement in judgements):
-        return None
-    table = claims_table(judgements)
-    names = [column.name for column in table.columns]
-    rows = zip(*([cell.text for cell in column.cells] for column in table.columns), strict=True)
-    return Claims(tuple(dict(zip(names, row, strict=True)) for row in rows), sentences(table.notes))
+    environment = Environment(
+        loader=PackageLoader("idwbench.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # In the order of the data, without spaces, and with ± and ε as they are.
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
+    environment.filters["table_data"] = table_data
+    # What the script of a page reads, by the ID of the element that shows it.
+    data: dict[str, dict[str, Any]] = defaultdict(dict)
+
+    def add(kind: str, item: Any) -> str:
+        """Add what an element shows and return the ID of the element."""
+        name = f"{kind}-{len(data[kind])}"
+        data[kind][name] = item
+        return name
+
+    body = environment.get_template("body.html.j2").render(content=content, add=add)
+    return environment.get_template("page.html.j2").render(
+        title=content.title,
+        version=idwbench.__version__,
+        body=body,
+        data={kind: data[kind] for kind in ("chart", "table", "keys")} | {"onDark": _ON_DARK},
+        style=_asset("page.css"),
+        script=_asset("page.js"),
+        libraries=_libraries() if data["chart"] else "",
+    )
+
+
+def _asset(name: str) -> str:
+    return files("idwbench.page").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+@cache
+def _libraries() -> str:
+    """Return Vega, Vega-Lite and Vega-Embed as one script, which must not end the element that holds it."""
+    import vl_convert
+
+    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")

@@ -6,6 +6,7 @@ import base64
 import io
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from PIL import Image
 from idwbench.errors import ConfigError, OutputError, OutputExistsError
 from idwbench.figures.power_epsilon_heatmap import HeatMap
 from idwbench.page import charts, chosen, patches, prototypes, writing
-from idwbench.page.charts import heat_map_chart, packed
+from idwbench.page.charts import heat_map_chart
 from idwbench.page.chosen import choose_runs, rank_settings
 from idwbench.page.parts import Part, size_of
 from idwbench.page.pictures import image_picture, key_picture
@@ -38,6 +39,11 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Results:
 def part(results: Results, group: str, name: str, **selection: Any) -> Part:
     [(_, parts)] = page_content(results, group, **selection).groups
     return next(found for found in parts if found.name == name)
+
+
+def rows_of(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    (rows,) = spec["datasets"].values()
+    return rows
 
 
 def unpacked(picture: str) -> np.ndarray:
@@ -85,32 +91,29 @@ def test_a_selection_leaves_out_the_other_runs(filled: Results) -> None:
 def test_a_heat_map_has_a_cell_for_each_power_and_epsilon(filled: Results) -> None:
     (panels,) = part(filled, "moons", "heat-maps").panels
     (chart,) = panels.charts
-    cells = chart.spec["data"]["columns"]
-    assert cells["n"] == [2, 2, 2, 2]
-    assert {*cells["p"]["words"]} == {"2", "8"}
-    assert [float(text) for text in cells["t"]] == pytest.approx([98.35, 96.35, 94.35, 92.35], abs=0.06)
+    cells = rows_of(chart.spec)
+    assert [cell["n"] for cell in cells] == [2, 2, 2, 2]
+    assert {cell["p"] for cell in cells} == {"2", "8"}
+    assert [float(cell["t"]) for cell in cells] == pytest.approx([98.35, 96.35, 94.35, 92.35], abs=0.06)
 
 
 def test_a_cell_of_a_heat_map_without_a_number_says_why() -> None:
     mean, std = [0.95, None, None, None], [0.05, None, None, None]
     facts = {"mean": mean, "std": std, "n": [2, 0, 0, 0], "note": ["n=2", "not measured", "2 diverged", "no run"]}
     cells = pandas.DataFrame(facts, pandas.MultiIndex.from_product([(2.0, 8.0), (0.0, 0.1)]))
-    columns = heat_map_chart(HeatMap("accuracy in %", True, True, cells))["data"]["columns"]
-    assert columns["t"] == ["95.0", "not measured", "2 diverged", "no run"]
-    assert columns["b"][1:] == [None] * 3
+    rows = rows_of(heat_map_chart(HeatMap("accuracy in %", True, True, cells)))
+    assert [row["t"] for row in rows] == ["95.0", "not measured", "2 diverged", "no run"]
+    assert [row["b"] for row in rows[1:]] == [None] * 3
 
 
 def test_curves_are_means_over_seeds_with_a_band(filled: Results) -> None:
     accuracy = part(filled, "moons", "curves").panels[0]
     four = next(chart for chart in accuracy.charts if chart.title == "4 prototypes")
-    columns = four.spec["data"]["columns"]
-    words, places = columns["c"]["words"], columns["c"]["places"]
-    of_best = [row for row, place in enumerate(places) if words[place] == "idw p=2, ε=0.001"]
-    assert [columns["e"][row] for row in of_best] == [1, 2, 3]
+    best = next(row for row in rows_of(four.spec) if row["c"] == "idw p=2, ε=0.001")
+    assert best["e"] == [1, 2, 3]
     # The seeds of the first setting have accuracies 0.99 and 0.977 after the last epoch.
-    last = of_best[-1]
-    assert (columns["m"][last], columns["n"][last]) == (pytest.approx(98.35), 2)
-    assert (columns["l"][last], columns["h"][last]) == (pytest.approx(97.7), pytest.approx(99.0))
+    assert (best["m"][-1], best["n"][-1]) == (pytest.approx(98.35), 2)
+    assert (best["l"][-1], best["h"][-1], best["s"][-1]) == (97.7, 99.0, pytest.approx(0.92, abs=0.005))
 
 
 def test_the_nearest_training_images_are_those_of_a_search_by_brute_force(filled: Results) -> None:
@@ -158,20 +161,11 @@ def test_pictures_of_keys_are_white_at_zero_and_those_of_images_at_the_lowest_va
     assert 100 < image[1, 0, 0] < 150
 
 
-def test_packed_rows_hold_the_same_values() -> None:
-    rows = [{"c": "a", "v": 1.5}, {"c": "b", "v": None}, {"c": "a", "v": 2.0}]
-    columns = packed(rows)
-    words = columns["c"]["words"]
-    assert [words[place] for place in columns["c"]["places"]] == ["a", "b", "a"]
-    assert columns["v"] == [1.5, None, 2.0]
-    assert packed([]) == {}
-
-
 def test_charts_show_a_limited_number_of_settings(filled: Results) -> None:
     ranked = rank_settings(filled.run_table(sweep="moons"))
-    losses = [setting.loss for setting in ranked]
-    assert losses == sorted(losses)
-    one_method = [setting for setting in ranked if setting.row.config.model.method == "idw"] * 20
+    means = [setting.statistics["test"].mean for setting in ranked]
+    assert means == sorted(means, reverse=True)
+    one_method = [setting for setting in ranked if setting.config.model.method == "idw"] * 20
     run_keys, left_out = choose_runs(one_method)
     assert len(run_keys) == 10 * 2
     assert left_out == ["10 of 80 settings: the best of each method and number of prototypes"]

@@ -47,16 +47,6 @@
       view: { stroke: null },
     };
   }
-  function unpacked(columns) {
-    const full = Object.entries(columns).map(([name, column]) =>
-      [name, Array.isArray(column) ? column : column.places.map((place) => column.words[place])]);
-    return (full[0]?.[1] ?? []).map((_, row) => Object.fromEntries(full.map(([name, column]) => [name, column[row]])));
-  }
-  const filled = (spec) => ({
-    ...spec,
-    ...(spec.data?.columns && { data: { values: unpacked(spec.data.columns) } }),
-    ...(spec.layer && { layer: spec.layer.map(filled) }),
-  });
   function themed(spec) {
     if (!isDark()) return spec;
     const text = JSON.stringify(spec).replace(/"#[0-9A-F]{6}"/g, (found) => `"${colour(found.slice(1, -1))}"`);
@@ -64,7 +54,7 @@
   }
   function draw(element) {
     element.dataset.drawn = "";
-    vegaEmbed(element, themed(filled(data.chart[element.id])), {
+    vegaEmbed(element, themed(data.chart[element.id]), {
       actions: false, ast: true, renderer: "svg", config: chartConfig(), tooltip: { theme: "custom", disableDefaultStyle: true },
     }).catch((error) => {
       element.textContent = `This chart cannot be drawn: ${error.message}`;
