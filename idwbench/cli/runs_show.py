@@ -49,7 +49,7 @@ def _facts(results: idwbench.Results, run: StoredRun, recording: Path | None) ->
         "config": run.config.model_dump(mode="json"),
         "metrics": {f"{split}_{name}": value for (split, name), value in run.metrics.items()},
         "curve": [{"epoch": p.epoch, **{f"{s}_{n}": v for (s, n), v in p.values.items()}} for p in curve],
-        "arrays": {name: array._asdict() for name, array in results.array_facts(run.run_key).items()},
+        "arrays": results.array_facts(run.run_key),
         "recording": None if recording is None else str(recording),
     }
 
@@ -66,7 +66,7 @@ def _print_run(results: idwbench.Results, run: StoredRun, recording: Path | None
     _print_metrics(run)
     _print_curve(results.load_curve(run.run_key))
     arrays = results.array_facts(run.run_key)
-    shapes = {name: f"{array.dtype} ({', '.join(map(str, array.shape))})" for name, array in arrays.items()}
+    shapes = {name: f"{array['dtype']} ({', '.join(map(str, array['shape']))})" for name, array in arrays.items()}
     print_facts(shapes, title="arrays", indent=2)
     print_facts({"folder": recording}, title="recording", indent=2)
     about = {name: plain_value(value) for name, value in environment(run).items()}

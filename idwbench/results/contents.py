@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, select
 
@@ -19,16 +19,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["ArrayFacts", "array_facts", "load_arrays", "load_curve", "load_curves", "pack_array", "unpack_array"]
+__all__ = ["array_facts", "load_arrays", "load_curve", "load_curves"]
 
 _SHORT = 12
-
-
-class ArrayFacts(NamedTuple):
-    """Type and shape of a stored array."""
-
-    dtype: str
-    shape: tuple[int, ...]
 
 
 def load_curves(connection: Connection, run_keys: Sequence[str]) -> dict[str, list[CurvePoint]]:
@@ -61,12 +54,17 @@ def load_arrays(connection: Connection, run_key: str) -> dict[str, NDArray[np.ge
     Raises:
         ResultsError: no run has that key, or an array is missing or cannot be read.
     """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
     run_id = stored_id(connection, run_key)
     query = select(arrays.c.name, arrays.c.data).where(arrays.c.run_id == run_id).order_by(arrays.c.name)
-    try:
-        by_name = {name: unpack_array(name, data) for name, data in connection.execute(query)}
-    except ResultsError as error:
-        raise ResultsError(f"run {run_key[:_SHORT]}: {error.problem}") from None
+    by_name = {}
+    for name, data in connection.execute(query):
+        try:
+            by_name[name] = load(data)[name]
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise ResultsError(f"run {run_key[:_SHORT]}: the stored array '{name}' cannot be read: {error}") from None
     state, model = connection.execute(select(runs.c.state, runs.c.model).where(runs.c.id == run_id)).one()
     required: Sequence[str] = MODELS[model].array_names if model in MODELS else ()
     missing = [name for name in required if name not in by_name]
@@ -76,8 +74,8 @@ def load_arrays(connection: Connection, run_key: str) -> dict[str, NDArray[np.ge
     return by_name
 
 
-def array_facts(connection: Connection, run_key: str) -> dict[str, ArrayFacts]:
-    """Return type and shape of the arrays of a run by name, without reading them.
+def array_facts(connection: Connection, run_key: str) -> dict[str, dict[str, Any]]:
+    """Return ``dtype`` and ``shape`` of the arrays of a run by name, without reading them.
 
     Raises:
         ResultsError: no run has that key.
@@ -85,7 +83,7 @@ def array_facts(connection: Connection, run_key: str) -> dict[str, ArrayFacts]:
     of_run = arrays.c.run_id == stored_id(connection, run_key)
     query = select(arrays.c.name, arrays.c.dtype, raw(arrays.c.shape)).where(of_run).order_by(arrays.c.name)
     return {
-        name: ArrayFacts(dtype, converted(run_key, f"array {name}", _shape, shape))
+        name: {"dtype": dtype, "shape": converted(run_key, f"array {name}", _shape, shape)}
         for name, dtype, shape in connection.execute(query)
     }
 
@@ -95,26 +93,3 @@ def _shape(text: str) -> tuple[int, ...]:
     if not isinstance(content, list) or not all(isinstance(size, int) for size in content):
         raise ValueError(f"expected a shape, got {shortened(text)}")
     return tuple(content)
-
-
-def pack_array(name: str, array: NDArray[np.generic]) -> bytes:
-    """Return `array` as the bytes of a safetensors file with this one array."""
-    import numpy as np
-    from safetensors.numpy import save
-
-    return save({name: np.asarray(array, order="C")})
-
-
-def unpack_array(name: str, data: bytes) -> NDArray[np.generic]:
-    """Return the array that `pack_array` wrote.
-
-    Raises:
-        ResultsError: the bytes are not a safetensors file with an array of that name.
-    """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    try:
-        return load(data)[name]
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise ResultsError(f"the stored array '{name}' cannot be read: {error}") from None

@@ -78,16 +78,10 @@ def in_states(frame: pandas.DataFrame, states: Collection[str]) -> pandas.DataFr
         if state not in LISTED_STATES:
             hint = did_you_mean(state, LISTED_STATES)
             raise ConfigError(f"no state is called '{_shortened(state)}'", location=("state",), hint=hint)
-    in_work = (frame["state"] == "running") | frame["retraining"]
-    words = {
-        "stale": frame["stale"],
-        "running": in_work & ~frame["stale"],
-        "retraining": frame["retraining"] & ~frame["stale"],
-    }
-    holds = frame["state"].isin({*states} - {*words})
-    for word in words.keys() & {*states}:
-        holds |= words[word]
-    return frame[holds]
+    in_work, is_stale = (frame["state"] == "running") | frame["retraining"], frame["stale"]
+    holds: dict[str, Any] = {state: frame["state"] == state for state in LISTED_STATES}
+    holds |= {"stale": is_stale, "running": in_work & ~is_stale, "retraining": frame["retraining"] & ~is_stale}
+    return frame[reduce(operators.or_, (holds[state] for state in states), pandas.Series(False, frame.index))]
 
 
 def sorted_runs(frame: pandas.DataFrame, column: str | None) -> pandas.DataFrame:

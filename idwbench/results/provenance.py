@@ -8,7 +8,7 @@ import platform
 import re
 from functools import cache
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 from idwbench import __version__
 from idwbench.errors import ResultsError
@@ -28,27 +28,18 @@ _TIMEOUT_SECONDS = 5.0
 _PACKAGE = Path(__file__).parents[1]
 
 
-class Provenance(TypedDict):
-    """What produced results, apart from the settings; JSON.
-
-    Attributes:
-        host: The computer; with `pid` the process that trained.
-        platform: Operating system, processor architecture and C library.
-        cpu: Model of the processor.
-        versions: Of Python and packages, by name.
-        git: The `checkout_of` this package, or None if it was installed.
-    """
-
-    host: str
-    pid: int
-    platform: str
-    cpu: str
-    versions: dict[str, str]
-    git: dict[str, str | bool | int] | None
+# What produced results, apart from the settings, as the columns of a run; JSON.
+Provenance = dict[str, Any]
 
 
 def collect_provenance() -> Provenance:
-    """Return the provenance of what this process trains; git is asked once in a process."""
+    """Return the provenance of what this process trains; git is asked once in a process.
+
+    Returns:
+        ``host`` and ``pid`` of this process, ``platform`` (operating system, processor architecture and C library),
+        ``cpu`` (the model of the processor), ``versions`` of Python and packages by name, and ``git``, the
+        `checkout_of` this package, or None if it was installed.
+    """
     host, pid = this_process()
     return {
         "host": host,

@@ -11,7 +11,6 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, case, delete, update
 
 from idwbench.errors import ConfigError
-from idwbench.results.contents import pack_array
 from idwbench.results.leases import Reopened, is_reopened
 from idwbench.results.planning import plan_runs
 from idwbench.results.provenance import Provenance
@@ -132,6 +131,10 @@ def _curve_rows(result: RunResult) -> Iterable[dict[str, Any]]:
 
 
 def _array_rows(result: RunResult) -> Iterable[dict[str, Any]]:
+    """Return the rows of arrays, whose bytes are those of a safetensors file with this one array."""
+    import numpy as np
+    from safetensors.numpy import save
+
     for name, array in result.arrays.items():
-        data = pack_array(name, array)
+        data = save({name: np.asarray(array, order="C")})
         yield {"name": name, "dtype": str(array.dtype), "shape": array.shape, "data": data}

@@ -214,17 +214,8 @@ class Results:
         seed alone), ``setting`` (the number of that object), ``seed``, ``state``, ``retraining``, ``stale``,
         ``(split, name)`` for each metric, and the scalar attributes of `StoredRun`.
 
-        Args:
-            sweep: As `to_frame`.
-            dataset: As `to_frame`.
-            where: As `to_frame`.
-            states: As `to_frame`.
-            metrics: Names of the metrics that become columns, for all splits; all if None.
-            facts: Names of the attributes that become columns; all if None.
-
-        Raises:
-            ConfigError: a wrong expression, an unknown column or state.
-            ResultsError: no sweep has that name, or a row cannot be read.
+        Runs are selected as by `to_frame`, which raises the same errors. The names in `metrics` (for all splits) and
+        `facts` become columns; all if None.
         """
         from idwbench.results.filters import in_states, matching
         from idwbench.results.frame import FACTS, run_table, with_settings

@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 
 from idwbench.errors import ResultsError
-from idwbench.results.contents import ArrayFacts
 from idwbench.results.store import results_to_read
 
 
@@ -84,7 +83,7 @@ def test_sweeps_and_data_sets_are_listed(filled):
 def test_arrays_are_known_without_being_read(filled, make_config, statements):
     statements.clear()
     facts = filled.array_facts(make_config(0).run_key)
-    assert facts == {"keys": ArrayFacts("float32", (16, 2)), "values": ArrayFacts("float32", (16, 2))}
+    assert facts == {name: {"dtype": "float32", "shape": (16, 2)} for name in ("keys", "values")}
     assert not any("arrays.data" in statement for statement in statements)
     assert filled.sweeps_of(make_config(0).run_key) == ["moons"]
     assert filled.sweeps_of(make_config(9).run_key) == []
