@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from torture_database import contents, query, states
 
 from idwbench.sweep.execution import run_sweep
+
+pytestmark = pytest.mark.slow
 
 SWEEP = """
 name: kills
@@ -23,23 +26,7 @@ seeds: 100
 grid: {method: [idw, fc_relu], prototypes: [4, 8]}
 """
 RUNS = 400
-ARRAYS = "select run_key, name, data from runs join arrays on run_id = id order by 1, 2"
-METRICS = "select run_key, split, name, value from runs join metrics on run_id = id order by 1, 2, 3"
-CURVES = "select run_key, epoch, split, name, value from runs join curves on run_id = id order by 1, 2, 3, 4"
-STATES = "select state, count(*) from runs group by state"
 ENDED = "select run_key, attempt, finished_at from runs where state = 'complete'"
-
-
-def rows(database: Path, query: str) -> list[tuple[object, ...]]:
-    with sqlite3.connect(database) as connection:
-        return connection.execute(query).fetchall()
-
-
-@pytest.fixture
-def sweep(tmp_path: Path) -> Path:
-    path = tmp_path / "kills.yaml"
-    path.write_text(SWEEP)
-    return path
 
 
 class Driver:
@@ -61,11 +48,11 @@ class Driver:
             if (found := re.match(r"\[ *(\d+)/", line)) and int(found[1]) >= runs:
                 break
         self.process.send_signal(signal.SIGSTOP)
-        return self.workers()
-
-    def workers(self) -> list[psutil.Process]:
-        children = psutil.Process(self.process.pid).children(recursive=True)
-        return [child for child in children if is_worker(child)]
+        workers = []
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # a killed one, whose parent has not noticed
+                workers += [child] if "spawn_main" in " ".join(child.cmdline()) else []
+        return workers
 
     def end(self) -> int:
         assert self.process.stderr is not None
@@ -74,15 +61,8 @@ class Driver:
         return self.process.returncode
 
 
-def is_worker(process: psutil.Process) -> bool:
-    try:
-        return "spawn_main" in " ".join(process.cmdline())
-    except psutil.NoSuchProcess:  # a killed one, whose parent has not noticed
-        return False
-
-
-@pytest.mark.slow
 def test_a_worker_and_then_the_driver_are_killed_and_the_same_command_completes_the_sweep(sweep, tmp_path):
+    sweep.write_text(SWEEP)
     local, dask = tmp_path / "local.db", tmp_path / "dask.db"
     run_sweep(sweep, local)
     first = Driver(sweep, dask, "--dask", "local:2")
@@ -93,16 +73,15 @@ def test_a_worker_and_then_the_driver_are_killed_and_the_same_command_completes_
     first.process.kill()
     first.end()
     assert psutil.wait_procs(workers, timeout=60)[1] == []
-    stored = set(rows(dask, ENDED))
+    stored = set(query(dask, ENDED))
     assert 150 <= len(stored) < RUNS
     assert {attempt for _, attempt, _ in stored} == {1}
 
     second = Driver(sweep, dask, "--dask", "local:2")
     assert second.end() == 0
-    assert rows(dask, STATES) == [("complete", RUNS)]
-    assert stored <= set(rows(dask, ENDED))
-    for query in (ARRAYS, METRICS, CURVES):
-        assert rows(dask, query) == rows(local, query)
+    assert states(dask) == {"complete": RUNS}
+    assert stored <= set(query(dask, ENDED))
+    assert contents(dask) == contents(local)
     lines += second.lines
     assert not any("distributed" in line or "Traceback" in line for line in lines), "".join(lines)
 
@@ -121,9 +100,8 @@ def crash(inputs, keys, *, now):
 """
 
 
-@pytest.mark.slow
-def test_a_run_that_ends_each_of_its_workers_fails_and_all_others_complete(tmp_path):
-    sweep, plugin, database = tmp_path / "crash.yaml", tmp_path / "crash.py", tmp_path / "crash.db"
+def test_a_run_that_ends_each_of_its_workers_fails_and_all_others_complete(sweep, tmp_path):
+    plugin, database = tmp_path / "crash.py", tmp_path / "crash.db"
     plugin.write_text(CRASH)
     sweep.write_text(
         "name: crash\ndataset: {name: two_moons, holdout_per_class: 0}\nprotocol: {epochs: 2}\nseeds: [1]\n"
@@ -131,14 +109,14 @@ def test_a_run_that_ends_each_of_its_workers_fails_and_all_others_complete(tmp_p
     )
     driver = Driver(sweep, database, "--dask", "local:2", "--plugin", str(plugin))
     assert driver.end() == 1
-    assert sorted(rows(database, STATES)) == [("complete", 4), ("failed", 1)]
-    ((parameters, error),) = rows(database, "select parameters, error from runs where state = 'failed'")
+    assert states(database) == {"complete": 4, "failed": 1}
+    ((parameters, error),) = query(database, "select parameters, error from runs where state = 'failed'")
     assert parameters == '{"now":1.0}'
     assert "2 workers ended while they trained this run" in error
 
 
-@pytest.mark.slow
 def test_a_local_cluster_listens_on_loopback_and_ctrl_c_ends_it_without_a_run_in_work(sweep, tmp_path):
+    sweep.write_text(SWEEP)
     database = tmp_path / "interrupted.db"
     driver = Driver(sweep, database, "--dask", "local:2")
     workers = driver.stopped_after(20)
@@ -150,6 +128,6 @@ def test_a_local_cluster_listens_on_loopback_and_ctrl_c_ends_it_without_a_run_in
     driver.process.send_signal(signal.SIGCONT)
     assert driver.end() == 130, driver.lines
     assert psutil.wait_procs(workers, timeout=60)[1] == []
-    assert {state for state, _ in rows(database, STATES)} == {"complete", "planned"}
+    assert states(database).keys() == {"complete", "planned"}
     assert "interrupted: " in driver.lines[-1]
     assert not [line for line in driver.lines if "distributed" in line or "Traceback" in line]

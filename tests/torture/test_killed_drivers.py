@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from torture_database import contents, is_sound, most_written, query, record_results, states
-from torture_drivers import start
-from torture_sweeps import FULL, sweep_text
+from torture_drivers import FULL, start, sweep_text
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,7 @@ from multiprocessing import get_context
 
 import pytest
 from torture_database import record_results, states
-from torture_drivers import WAIT_SECONDS, start
-from torture_sweeps import sweep_text
+from torture_drivers import WAIT_SECONDS, start, sweep_text
 
 pytestmark = pytest.mark.slow
 
@@ -34,14 +33,19 @@ def events():
     return [get_context("forkserver").Event() for _ in range(3)]
 
 
-def hear_signals():
-    """A caller in the background of a shell ignores SIGINT, and its children with it."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+@pytest.fixture
+def begin(tmp_path, events):
+    """A function that starts a command which `prepare` lets train until the first event, and waits for the second."""
+
+    def begin(prepare, command=COMMAND):
+        driver = start(tmp_path / "log", *command, prepare=partial(prepare, *events))
+        assert events[1].wait(WAIT_SECONDS)
+        return driver
+
+    return begin
 
 
-def train_until(may_end, is_training, at_every_epoch, noted):
+def train_until(may_end, is_training, noted, at_every_epoch=True):
     """Let trainings wait, either at every epoch, where they can be stopped, or within one."""
     from idwbench.cli.progress import SweepProgress
     from idwbench.training.fused_engine import ENGINES
@@ -62,7 +66,10 @@ def train_until(may_end, is_training, at_every_epoch, noted):
         if "another interruption" in text:
             noted.set()
 
-    hear_signals()
+    # A caller in the background of a shell ignores SIGINT, and its children with it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
     ENGINES["fused"], SweepProgress.note = replace(engine, train=wait_for_the_end), noting
 
 
@@ -71,32 +78,21 @@ def last_line(driver):
     return driver.output.splitlines()[-1]
 
 
-def send(driver, number):
+def assert_interrupted(driver, number, db):
+    assert driver.wait() == SIGNALS[number]
+    assert last_line(driver) == "interrupted: 0 of 4 done; the same command continues"
+    assert states(db) == {"planned": 4}
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("is_second", [False, True])
+def test_a_signal_releases_the_runs_and_a_second_one_does_not_wait_for_the_epoch(begin, db, events, number, is_second):
+    driver = begin(partial(train_until, at_every_epoch=not is_second))
     os.kill(driver.process.pid, number)
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_releases_the_runs_and_ends_in_one_line(tmp_path, db, events, number):
-    may_end, is_training, noted = events
-    driver = start(tmp_path / "log", *COMMAND, prepare=partial(train_until, may_end, is_training, True, noted))
-    assert is_training.wait(WAIT_SECONDS)
-    send(driver, number)
-    assert driver.wait() == SIGNALS[number]
-    assert last_line(driver) == "interrupted: 0 of 4 done; the same command continues"
-    assert states(db) == {"planned": 4}
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_second_signal_does_not_wait_for_the_epoch_and_the_count_is_right(tmp_path, db, events, number):
-    may_end, is_training, noted = events
-    driver = start(tmp_path / "log", *COMMAND, prepare=partial(train_until, may_end, is_training, False, noted))
-    assert is_training.wait(WAIT_SECONDS)
-    send(driver, number)
-    assert noted.wait(WAIT_SECONDS)
-    send(driver, number)
-    assert driver.wait() == SIGNALS[number]
-    assert last_line(driver) == "interrupted: 0 of 4 done; the same command continues"
-    assert states(db) == {"planned": 4}
+    if is_second:
+        assert events[2].wait(WAIT_SECONDS)
+        os.kill(driver.process.pid, number)
+    assert_interrupted(driver, number, db)
 
 
 def slow_release(may_end, is_training, releasing):
@@ -110,48 +106,40 @@ def slow_release(may_end, is_training, releasing):
         threading.Event().wait(0.5)
         release(self, keys)
 
-    train_until(may_end, is_training, True, releasing)
+    train_until(may_end, is_training, releasing)
     Results.release = released
 
 
-def test_signals_while_the_first_is_handled_leave_no_run_running(tmp_path, db, events):
-    may_end, is_training, releasing = events
-    driver = start(tmp_path / "log", *COMMAND, prepare=partial(slow_release, may_end, is_training, releasing))
-    assert is_training.wait(WAIT_SECONDS)
+def test_signals_while_the_first_is_handled_leave_no_run_running(begin, db, events):
+    driver = begin(slow_release)
     for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):
-        send(driver, number)
-    assert releasing.wait(WAIT_SECONDS)
+        os.kill(driver.process.pid, number)
+    assert events[2].wait(WAIT_SECONDS)
     for _ in range(5):
         threading.Event().wait(0.1)
-        send(driver, signal.SIGINT)
-    assert driver.wait() == 130
-    assert last_line(driver) == "interrupted: 0 of 4 done; the same command continues"
-    assert states(db) == {"planned": 4}
+        os.kill(driver.process.pid, signal.SIGINT)
+    assert_interrupted(driver, signal.SIGINT, db)
 
 
-def ignore(number, may_end, is_training, noted):
-    train_until(may_end, is_training, True, noted)
+def ignore(number, *events):
+    train_until(*events)
     signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
-def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path, db, events, number):
-    may_end, is_training, noted = events
-    driver = start(tmp_path / "log", *COMMAND, prepare=partial(ignore, number, may_end, is_training, noted))
-    assert is_training.wait(WAIT_SECONDS)
-    send(driver, number)
-    may_end.set()
+def test_a_signal_that_the_caller_ignores_stays_ignored(begin, db, events, number):
+    driver = begin(partial(ignore, number))
+    os.kill(driver.process.pid, number)
+    events[0].set()
     assert driver.wait() == 0, driver.output
     assert states(db) == {"complete": 4}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_training_of_one_run(tmp_path, events, number):
-    may_end, is_training, noted = events
+def test_a_signal_ends_the_training_of_one_run(begin, tmp_path, number):
     command = ("train", "--dataset", "two_moons", "--prototypes", 2, "--epochs", 1, "--db", "torture.db")
-    driver = start(tmp_path / "log", *command, prepare=partial(train_until, may_end, is_training, True, noted))
-    assert is_training.wait(WAIT_SECONDS)
-    send(driver, number)
+    driver = begin(train_until, command)
+    os.kill(driver.process.pid, number)
     assert driver.wait() == SIGNALS[number]
     assert last_line(driver) == "interrupted: nothing new was stored"
     assert states(tmp_path / "torture.db") == {"planned": 1}

@@ -7,15 +7,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+_TABLES = ("metrics", "curves", "arrays")
 _RECORD = """
 CREATE TABLE IF NOT EXISTS written (run_key TEXT, state TEXT);
 CREATE TRIGGER IF NOT EXISTS record_results AFTER UPDATE OF state ON runs
 WHEN NEW.state IN ('complete', 'diverged', 'failed') AND OLD.state IS NOT NEW.state
 BEGIN INSERT INTO written VALUES (NEW.run_key, NEW.state); END;
 """
-_METRICS = "SELECT r.run_key, m.split, m.name, m.value FROM runs r JOIN metrics m ON m.run_id = r.id"
-_CURVES = "SELECT r.run_key, c.epoch, c.split, c.name, c.value FROM runs r JOIN curves c ON c.run_id = r.id"
-_ARRAYS = "SELECT r.run_key, a.name, a.dtype, a.shape, a.data FROM runs r JOIN arrays a ON a.run_id = r.id"
 
 
 def record_results(db: Path) -> None:
@@ -34,8 +32,8 @@ def query(db: Path, text: str) -> list[tuple[Any, ...]]:
 
 def contents(db: Path) -> dict[str, list[tuple[Any, ...]]]:
     """All metrics, curves and arrays, to the byte."""
-    tables = {"metrics": _METRICS, "curves": _CURVES, "arrays": _ARRAYS}
-    return {name: sorted(query(db, text), key=str) for name, text in tables.items()}
+    rows = {name: query(db, f"SELECT run_key, {name}.* FROM {name} JOIN runs ON id = run_id") for name in _TABLES}
+    return {name: sorted(((key, *row) for key, _, *row in rows[name]), key=str) for name in _TABLES}
 
 
 def results_by_run(db: Path) -> dict[str, list[tuple[Any, ...]]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
-from collections.abc import Callable
 from pathlib import Path
 
 _CLONE_NEWNS, _CLONE_NEWUSER, _MS_REC_PRIVATE = 0x20000, 0x10000000, 0x44000
@@ -52,9 +51,6 @@ class FileSizeLimit:
 
     def make_room(self) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-
-
-Disk = Callable[[Path, int], TmpfsDisk | FileSizeLimit]
 
 
 def can_mount(folder: Path) -> bool:

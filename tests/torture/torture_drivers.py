@@ -16,31 +16,31 @@ from multiprocessing.forkserver import _forkserver  # type: ignore[attr-defined]
 from pathlib import Path
 
 WAIT_SECONDS = 1200.0  # far more than any driver needs: only a test that fails waits for it
-_own_server: list[int] = []
+FULL = os.environ.get("IDWBENCH_TORTURE") == "1"  # `make torture` runs the full sizes
+
+
+def sweep_text(settings: int, seeds: int, epochs: int = 2) -> str:
+    """A sweep of tiny runs; each number of prototypes is a stack of its own."""
+    return (
+        "name: torture\n"
+        "dataset: {name: two_moons, train_per_class: 10, test_per_class: 5, holdout_per_class: 0}\n"
+        f"protocol: {{epochs: {epochs}, batch_size: 10}}\n"
+        f"seeds: {seeds}\n"
+        f"grid: {{method: idw, prototypes: {[*range(1, settings + 1)]}}}\n"
+    )
 
 
 def start_warm_server() -> None:
-    """Let drivers be forked from a process that has loaded `torture_warm`, unless they are already."""
-    if _own_server and _forkserver._forkserver_pid == _own_server[-1]:
-        return
+    """Let drivers be forked from a process that has loaded `torture_warm`; no other tests have such a server."""
     _forkserver._stop()
     context, path = get_context("forkserver"), os.environ.get("PYTHONPATH", "")
     context.set_forkserver_preload(["torture_warm"])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), path]))
-    try:
-        check = context.Process(target=_check_is_warm)
-        check.start()  # starts the server, which inherits the path
-        check.join()
-    finally:
-        os.environ["PYTHONPATH"] = path
+    check = context.Process(target=_check_is_warm)
+    check.start()  # starts the server, which inherits the path
+    check.join()
+    os.environ["PYTHONPATH"] = path
     assert check.exitcode == 0
-    _own_server[:] = [_forkserver._forkserver_pid]
-
-
-def stop_server() -> None:
-    """End the process that drivers are forked from."""
-    _forkserver._stop()
-    get_context("forkserver").set_forkserver_preload(["__main__"])
 
 
 def _check_is_warm() -> None:

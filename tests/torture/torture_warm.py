@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from torture_sweeps import sweep_text
+from torture_drivers import sweep_text
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
