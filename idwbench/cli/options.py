@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -160,8 +160,9 @@ def _parameters() -> Iterator[inspect.Parameter]:
     from idwbench.attention.scores import METHODS, all_parameters
 
     for name, parameter in all_parameters().items():
-        users = [method.name for method in METHODS.values() if name in {one.name for one in method.parameters}]
-        yield _generated(name, str if parameter.choices else float, f"{parameter.help} For {_joined(users)}.", "Model")
+        *others, last = (method.name for method in METHODS.values() if name in {one.name for one in method.parameters})
+        text = f"{parameter.help} For {', '.join(others)}{' and ' if others else ''}{last}."
+        yield _parameter(name, str if parameter.choices else float, option(text, panel="Model"))
 
 
 def _settings() -> Iterator[inspect.Parameter]:
@@ -176,33 +177,18 @@ def _settings() -> Iterator[inspect.Parameter]:
         (TableFileConfig, DATASET_SETTINGS, "Data"),
     )
     for settings, names, panel in places:
+        properties = settings.model_json_schema()["properties"]
         for name in names:
-            field = settings.model_fields[name]
-            yield _generated(name, field.annotation, field.description or "", panel)
-
-
-def _generated(name: str, annotation: Any, text: str, panel: Panel) -> inspect.Parameter:
-    kinds = set(_plain_types(annotation))
-    kind: Any = float if float in kinds else int if kinds == {int} else str
-    return _parameter(name, kind, option(text, panel=panel, parser=number if kinds == {int, float} else None))
+            field = properties[name]
+            kinds = {one["type"] for one in field.get("anyOf", [field])}
+            kind: Any = float if "number" in kinds else int if "integer" in kinds else str
+            parser = number if {"integer", "number"} <= kinds else None
+            yield _parameter(name, kind, option(field["description"], panel=panel, parser=parser))
 
 
 def number(text: str) -> int | float:
     """Return a whole number as it is and any other as a float: 1 is one row, 1.0 is no fraction below 1."""
     return int(text) if text.strip().isdigit() else float(text)
-
-
-def _joined(names: list[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def _plain_types(annotation: Any) -> Iterable[Any]:
-    if get_origin(annotation) is Annotated:
-        return _plain_types(get_args(annotation)[0])
-    if get_origin(annotation) is Literal:
-        return [str]
-    arguments = get_args(annotation)
-    return [kind for part in arguments for kind in _plain_types(part)] if arguments else [annotation]
 
 
 def _load_plugins(paths: list[Path] | None) -> None:

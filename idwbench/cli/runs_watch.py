@@ -108,9 +108,8 @@ def view_of(shown: Sequence[SweepProgress]) -> RenderableType:
             Text(_pace(one), style="dim"),
         )
         states = [(f"  {words}", _COLOURS[state]) for state, words in _counts(one)]
-        lines = [*((line, "") for line in _process_lines(one)), *((line, "red") for line in _failure_lines(one))]
         parts += [head, Text.assemble(f"  {one.status.complete:,} complete", *states)]
-        parts += [Text(printable(line), style, overflow="ellipsis", no_wrap=True) for line, style in lines]
+        parts += [Text(printable(line), style, overflow="ellipsis", no_wrap=True) for line, style in _details(one)]
         parts.append(Text())
     return Group(*parts[:-1])
 
@@ -122,7 +121,7 @@ def plain_lines(shown: Sequence[SweepProgress]) -> Iterator[str]:
     for one in shown:
         words = [f"{one.ended:,} of {one.status.total:,} runs ended", *(words for _, words in _counts(one))]
         yield " · ".join(filter(None, (f"{one.name}: {', '.join(words)}", _pace(one))))
-        yield from (*_process_lines(one), *_failure_lines(one))
+        yield from (line for line, _ in _details(one))
 
 
 def _facts(one: SweepProgress) -> dict[str, Any]:
@@ -155,13 +154,11 @@ def _pace(one: SweepProgress) -> str:
     return ", ".join(filter(None, (pace, time_left_label(one.seconds_left))))
 
 
-def _process_lines(one: SweepProgress) -> Iterator[str]:
+def _details(one: SweepProgress) -> Iterator[tuple[str, str]]:
+    """Yield a line, and its style in a view, for each process and each of the last failures."""
     for process in one.processes:
         seconds = max(0, round((datetime.now(UTC) - process.since).total_seconds()))
         runs = count_label(process.runs, "run")
-        yield f"  {process.host} process {process.pid}: {runs}, {process.label}, since {seconds:,} s"
-
-
-def _failure_lines(one: SweepProgress) -> Iterator[str]:
+        yield f"  {process.host} process {process.pid}: {runs}, {process.label}, since {seconds:,} s", ""
     for failure in one.failures:
-        yield f"  failed: {failure.label} · seed {failure.seed}: {failure.error or 'no message'}"
+        yield f"  failed: {failure.label} · seed {failure.seed}: {failure.error or 'no message'}", "red"
