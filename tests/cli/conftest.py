@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import functools
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-import typer.testing
 from recorded_mlp import store_recorded
 from typed import SMALL_SWEEP, typed, wrong_label
 from typer.testing import Result
@@ -16,14 +14,6 @@ from idwbench.results.store import Results
 from idwbench.runs.config import run_config
 
 MODEL = "train --dataset two_moons --epochs 3 --prototypes 6 -o model.pt --db models.db"
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _the_command_is_built_once() -> Iterator[None]:
-    """Building it from the signatures takes Typer longer than most commands take to run."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(typer.testing, "_get_command", functools.cache(typer.testing._get_command))
-        yield
 
 
 @pytest.fixture

@@ -41,25 +41,16 @@ def test_handlers_are_restored_at_the_end_and_an_ignored_signal_stays_ignored():
     assert {number: signal.getsignal(number) for number in SIGNALS} == before
 
 
-def test_a_status_that_cannot_be_read_is_no_error(capsys):
-    def status():
-        raise NoResultsError("does not exist")
-
-    with pytest.raises(typer.Exit), interruptible(status):
-        raise Interruption
-    assert capsys.readouterr().err == "interrupted: nothing was stored\n"
-
-
-def test_signals_while_the_status_is_read_do_not_cut_the_line(capsys):
+def test_the_line_is_whole_after_another_signal_and_if_the_status_cannot_be_read(capsys):
     def status():
         os.kill(os.getpid(), signal.SIGTERM)
-        return "2 of 6 done"
+        raise NoResultsError("does not exist")
 
     with pytest.raises(typer.Exit) as ended, interruptible(status):
         os.kill(os.getpid(), signal.SIGINT)
         threading.Event().wait(60)
     assert ended.value.exit_code == 130
-    assert capsys.readouterr().err == "interrupted: 2 of 6 done\n"
+    assert capsys.readouterr().err == "interrupted: nothing was stored\n"
 
 
 def test_another_thread_may_use_it_without_signals_and_one_of_the_caller_does_not_end_its_process(capsys):

@@ -55,25 +55,19 @@ def without_quality(tmp_path):
         connection.execute("DELETE FROM metrics WHERE name <> 'accuracy'")
 
 
-def test_measure_stores_what_is_missing_and_prints_the_table(swept, tmp_path):
+def test_runs_of_an_older_version_that_lack_a_metric_are_measured_on_request(swept, tmp_path):
     plain = swept("report --table small --format csv").stdout
-    without_quality(tmp_path)
-    result = swept("report --table small --method idw --measure --json")
-    assert (result.stderr, len(json.loads(result.stdout))) == ("measured 6 of 6 runs\n", 2)
-    for words in ("measured 9 of 9 runs\n", "all runs are measured already\n"):
-        result = swept("report --table small --measure --format csv")
-        assert (result.stderr, result.stdout) == (words, plain)
-
-
-def test_a_metric_that_runs_of_an_older_version_lack_comes_with_advice_to_measure_them(swept, tmp_path):
     without_quality(tmp_path)
     for option in ("--table", "--leaderboard"):
         refused = swept(f"report {option} small --metric coverage")
         assert_one_line(refused, 2, "--metric: all 15 complete runs lack the metric 'coverage' (--measure computes it")
-    assert swept("report --table small --metric coverage --measure --method idw").exit_code == 0
+    result = swept("report --table small --method idw --measure --json")
+    assert (result.stderr, len(json.loads(result.stdout))) == ("measured 6 of 6 runs\n", 2)
     result = swept("report --leaderboard small --metric coverage")
     assert result.stderr.startswith("9 runs without the quality of prototypes: --measure computes it")
-    assert swept("report --table small --metric accuracy").stderr == ""
+    for words in ("measured 9 of 9 runs\n", "all runs are measured already\n"):
+        result = swept("report --table small --measure --format csv")
+        assert (result.stderr, result.stdout) == (words, plain)
 
 
 def test_there_is_a_verdict_on_each_claim(run, tmp_path):
@@ -117,22 +111,16 @@ def test_a_figure_of_formulas_and_the_list_need_no_database(run, tmp_path):
     assert files(tmp_path) == {"weights.png"}
 
 
-def test_a_figure_is_shown_in_a_window_and_a_file_is_written_only_on_request(run, tmp_path, monkeypatch):
-    opened = []
+def test_a_figure_is_shown_in_a_window_and_what_it_leaves_out_is_named(swept, tmp_path, monkeypatch):
+    opened, line, before = [], "not drawn: 2 runs of kind 'other'", files(tmp_path)
     monkeypatch.setattr("idwbench.figures.style.window_backend", lambda: "qtagg")
     monkeypatch.setattr("idwbench.figures.style.open_window", opened.append)
-    result = run("figure weights --show")
-    assert (result.exit_code, result.output, files(tmp_path)) == (0, "", set())
-    assert isinstance(opened[0], Figure)
-    written = run("figure weights --show -o weights.svg")
-    assert (written.stdout, written.stderr) == ("", "weights.svg\n")
-
-
-def test_what_a_figure_leaves_out_is_named_on_stderr(swept, monkeypatch):
-    line = "not drawn: 2 runs of kind 'other'"
     monkeypatch.setitem(FIGURES, "moons", lambda selection: selection.left_out.append(line) or Figure())
-    result = swept("figure moons --table small")
-    assert (result.stdout, result.stderr) == ("results/two_moons_moons.png\n", f"{line}\n")
+    result = swept("figure moons --table small --show")
+    assert (result.stdout, result.stderr, files(tmp_path)) == ("", f"{line}\n", before)
+    assert isinstance(opened[0], Figure)
+    written = swept("figure moons --table small --show -o moons.svg")
+    assert (written.stdout, written.stderr) == ("", f"{line}\nmoons.svg\n")
 
 
 @pytest.mark.slow
