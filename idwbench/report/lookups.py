@@ -140,7 +140,7 @@ class LookupRuns:
     label: str
     data: str
     config: LookupConfig
-    runs: Mapping[tuple[int, int], Mapping[int, StoredRun]] = field(repr=False)
+    runs: defaultdict[tuple[int, int], dict[int, StoredRun]] = field(repr=False)
 
     @property
     def dimensions(self) -> list[int]:
@@ -162,7 +162,6 @@ class Capacities:
     """The capacities of one model by dimensions and seed, and their law; None if there are too few to fit."""
 
     of: LookupRuns
-    threshold: float
     by_dimensions: Mapping[int, Mapping[int, Capacity]]
     fit: CapacityFit | None
 
@@ -173,32 +172,23 @@ def lookup_runs(runs: Iterable[StoredRun]) -> list[LookupRuns]:
     Raises:
         ConfigError: there is no complete run on ``lookup``.
     """
-    groups: dict[tuple[str, str], list[StoredRun]] = defaultdict(list)
+    found: dict[tuple[str, str], LookupRuns] = {}
     for run in {run.run_key: run for run in runs}.values():
-        if run.state == "complete" and isinstance(run.config.dataset, LookupConfig):
-            protocol = run.config.protocol.identity() if run.n_parameters else ""
-            groups[f"{run.config.model.identity()}{protocol}", _data_label(run.config.dataset)].append(run)
-    if not groups:
+        dataset, model = run.config.dataset, run.config.model
+        if run.state != "complete" or not isinstance(dataset, LookupConfig):
+            continue
+        data = " · ".join(setting_label(name, getattr(dataset, name)) for name in ("noise", "mean", "queries"))
+        label = " ".join(filter(None, (model.method, model.parameters_label)))
+        protocol = ""
+        if run.n_parameters:
+            label += f", {setting_label('learning_rate', run.config.protocol.learning_rate)}"
+            protocol = run.config.protocol.identity()
+        group = LookupRuns(model, label, data, dataset, defaultdict(dict))
+        group = found.setdefault((model.identity() + protocol, data), group)
+        group.runs[dataset.dimensions, dataset.items].setdefault(run.config.seed, run)
+    if not found:
         raise ConfigError("no run on the data set lookup is complete", hint="run the sweep hash_table_capacity")
-    return [_lookup_runs(found, data) for (_, data), found in groups.items()]
-
-
-def _lookup_runs(runs: Sequence[StoredRun], data: str) -> LookupRuns:
-    by_size: dict[tuple[int, int], dict[int, StoredRun]] = defaultdict(dict)
-    for run in runs:
-        dataset = run.config.dataset
-        assert isinstance(dataset, LookupConfig)
-        by_size[dataset.dimensions, dataset.items].setdefault(run.config.seed, run)
-    config = runs[0].config
-    assert isinstance(config.dataset, LookupConfig)
-    label = " ".join(filter(None, (config.model.method, config.model.parameters_label)))
-    if runs[0].n_parameters:
-        label += f", {setting_label('learning_rate', config.protocol.learning_rate)}"
-    return LookupRuns(config.model, label, data, config.dataset, by_size)
-
-
-def _data_label(dataset: LookupConfig) -> str:
-    return " · ".join(setting_label(name, getattr(dataset, name)) for name in ("noise", "mean", "queries"))
+    return [*found.values()]
 
 
 def lookup_capacities(runs: Iterable[StoredRun], threshold: float = 0.99) -> list[Capacities]:
@@ -211,18 +201,16 @@ def lookup_capacities(runs: Iterable[StoredRun], threshold: float = 0.99) -> lis
     """
     found = []
     for each in lookup_runs(runs):
+        recalls: dict[int, dict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+        for d, items in each.runs:
+            for seed, value in each.values("recall", d, items).items():
+                recalls[d][seed][items] = value
         # With fewer numbers of items, in an unfinished sweep, recall would be interpolated over a gap.
         most = max(len(each.items(d)) for d in each.dimensions)
-        whole = [d for d in each.dimensions if len(each.items(d)) == most]
-        by_dimensions = {d: _by_seed(each, d, threshold) for d in whole}
-        found.append(Capacities(each, threshold, by_dimensions, fit_capacity(by_dimensions)))
+        by_dimensions = {
+            d: {seed: capacity(own, threshold) for seed, own in recalls[d].items() if len(own) == most}
+            for d in each.dimensions
+            if len(each.items(d)) == most
+        }
+        found.append(Capacities(each, by_dimensions, fit_capacity(by_dimensions)))
     return found
-
-
-def _by_seed(runs: LookupRuns, dimensions: int, threshold: float) -> dict[int, Capacity]:
-    recalls: dict[int, dict[int, float]] = defaultdict(dict)
-    for items in runs.items(dimensions):
-        for seed, value in runs.values("recall", dimensions, items).items():
-            recalls[seed][items] = value
-    numbers = len(runs.items(dimensions))
-    return {seed: capacity(found, threshold) for seed, found in recalls.items() if len(found) == numbers}

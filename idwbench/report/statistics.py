@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +46,7 @@ _LEVEL, _RESAMPLES, _MIN_VALUES = 0.95, 9_999, 3
 _BATCH_ELEMENTS = 2**22
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """An interval of a mean, and the bootstrap method that gave it."""
 
     low: float
@@ -139,20 +138,13 @@ def with_intervals(
     """
     present = present_splits(rows)
     splits = {*([split for split in present if split in ("test", "holdout")] or present), *chosen}
-    found = [
-        {
-            split: replace(one, interval=mean_interval(one.values)) if split in splits else one
-            for split, one in row.items()
-        }
-        for row in rows
-    ]
+    found = [dict(row) for row in rows]
+    for row in found:
+        row |= {split: replace(row[split], interval=mean_interval(row[split].values)) for split in splits & row.keys()}
     methods = {one.interval.method for row in found for one in row.values() if one.interval is not None}
-    notes = []
-    if methods:
-        where = "; percentile method where BCa is undefined, such as for equal values" * ("percentile" in methods)
-        notes.append(
-            f"95 % interval: of the mean over seeds, BCa bootstrap with {_RESAMPLES:,} resamples (SciPy){where}."
-        )
+    where = "; percentile method where BCa is undefined, such as for equal values" * ("percentile" in methods)
+    how = f"95 % interval: of the mean over seeds, BCa bootstrap with {_RESAMPLES:,} resamples (SciPy){where}."
+    notes = [how] if methods else []
     if any(one.n < _MIN_VALUES for row in found for one in row.values()):
         notes.append(f"n < {_MIN_VALUES}: no interval.")
     return found, notes
@@ -220,17 +212,13 @@ def compare(
         sign = 1 if METRICS[metric].higher_is_better else -1
         # Of equal means that with the most seeds.
         top = max(sign * marked[place][split].mean for place in places)
-        equal = [place for place in places if _is_equal(sign * marked[place][split].mean, top)]
+        equal = [place for place in places if math.isclose(sign * marked[place][split].mean, top, rel_tol=_TIE)]
         first = max(equal, key=lambda place: marked[place][split].n)
         best = marked[first][split]
         for place in places:
             marked[place][split], n = _against(best, marked[place][split])
             n_pairs |= {n} if place != first else set()
     return marked, [*_test_notes(n_pairs)]
-
-
-def _is_equal(first: float, second: float) -> bool:
-    return math.isclose(first, second, rel_tol=_TIE)
 
 
 def _against(best: Statistic, other: Statistic) -> tuple[Statistic, int]:
@@ -240,7 +228,7 @@ def _against(best: Statistic, other: Statistic) -> tuple[Statistic, int]:
     if other is not best and len(pairs) >= _MIN_PAIRS:
         tie = _TIE * max(max(abs(first), abs(second)) for first, second in pairs)
         p_value = signed_rank_p_value((first - second for first, second in pairs), tie)
-    is_best = _is_equal(best.mean, other.mean) or (p_value is not None and p_value > ALPHA)
+    is_best = math.isclose(best.mean, other.mean, rel_tol=_TIE) or (p_value is not None and p_value > ALPHA)
     return replace(other, best=is_best, p_value=p_value), len(pairs)
 
 
@@ -261,13 +249,10 @@ def rounded(mean: float) -> float:
 
 
 def _test_notes(n_pairs: Iterable[int]) -> Iterator[str]:
-    too_few = [n for n in n_pairs if n < _MIN_PAIRS]
+    too_few = sorted(n for n in n_pairs if n < _MIN_PAIRS)
     if any(n >= _MIN_PAIRS for n in n_pairs):
-        yield (
-            f"Test: two-sided Wilcoxon signed-rank test against the best mean, paired by seed, α = {ALPHA}, not "
-            "corrected for the number of comparisons."
-        )
+        test = f"two-sided Wilcoxon signed-rank test against the best mean, paired by seed, α = {ALPHA}"
+        yield f"Test: {test}, not corrected for the number of comparisons."
     if too_few:
-        low, high = min(too_few), max(too_few)
-        n = f"n = {low}" if low == high else f"n = {low} to {high}"
-        yield f"{n}: too few seeds for a paired test ({_MIN_PAIRS} are needed)."
+        counts = " to ".join(map(str, dict.fromkeys((too_few[0], too_few[-1]))))
+        yield f"n = {counts}: too few seeds for a paired test ({_MIN_PAIRS} are needed)."
