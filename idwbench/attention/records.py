@@ -140,7 +140,7 @@ class Record:
     def label(self, values: Mapping[str, ParameterValue]) -> str:
         """Return ``p=2, ε=0.001`` for the values of its parameters, in their order."""
         known = [p for p in self.parameters if p.name in values]
-        unknown = [Parameter(name, 0.0) for name in sorted(values) if not self.takes(name)]
+        unknown = [Parameter(name, 0.0) for name in sorted(values.keys() - {p.name for p in known})]
         if self.labelled is not None:
             known = [p for p in known if p.name in self.labelled or values[p.name] != p.default]
         return ", ".join(p.label(values[p.name]) for p in [*known, *unknown])

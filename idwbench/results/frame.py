@@ -82,15 +82,15 @@ def records(table: pandas.DataFrame) -> list[StoredRun]:
 
 def _table(columns: Mapping[Any, Sequence[Any]]) -> pandas.DataFrame:
     """Return a table of columns; one of times is in UTC, even if it is empty."""
-    return pandas.DataFrame({name: _column(name, values) for name, values in columns.items()})
-
-
-def _column(name: Any, values: Sequence[Any]) -> Any:
-    if isinstance(name, tuple):
-        return pandas.Series(values, dtype=float)
-    if name.endswith("_at"):
-        return pandas.to_datetime(pandas.Series(values, dtype=object), utc=True)
-    return pandas.Series(values, dtype=object) if name == "config" else values
+    typed: dict[Any, Any] = {}
+    for name, values in columns.items():
+        if isinstance(name, tuple):
+            typed[name] = pandas.Series(values, dtype=float)
+        elif name.endswith("_at"):
+            typed[name] = pandas.to_datetime(pandas.Series(values, dtype=object), utc=True)
+        else:
+            typed[name] = pandas.Series(values, dtype=object) if name == "config" else values
+    return pandas.DataFrame(typed)
 
 
 def with_settings(table: pandas.DataFrame) -> pandas.DataFrame:

@@ -131,14 +131,6 @@ def shortened(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-def _conversion(column: Column[Any]) -> Callable[[Any], Any]:
-    if isinstance(column.type, Json):
-        return _durations if column.name == "durations" else _mapping
-    if isinstance(column.type, UtcDateTime):
-        return _moment
-    return number if isinstance(column.type, Integer | Float) else _text
-
-
 _COLUMNS = tuple(f.name for f in fields(StoredRun) if f.name not in ("config", "metrics", "retraining"))
 _AT_ONCE = 10_000
 
@@ -199,7 +191,9 @@ def read_columns(
     if metric_names is not None:
         measured = measured.where(metrics.c.name.in_(metric_names))
     pairs = sorted((tuple(pair) for pair in connection.execute(measured)), key=metric_order)
-    values = (*(raw(runs.c[name]) for name in names), *map(_metric, pairs))
+    value = select(raw(metrics.c.value)).where(metrics.c.run_id == runs.c.id)
+    measures = [value.where(metrics.c.split == split, metrics.c.name == name) for split, name in pairs]
+    values = (*(raw(runs.c[name]) for name in names), *(measure.scalar_subquery() for measure in measures))
     query = query.with_only_columns(setting_text(connection), *values, maintain_column_froms=True)
     columns: dict[Any, list[Any]] = {name: [] for name in (*names, *pairs)}
     places: dict[str, int] = {}
@@ -217,12 +211,6 @@ def read_columns(
     return columns | {"config": [configs[code] for code in codes], "setting": codes}
 
 
-def _metric(pair: tuple[str, str]) -> ColumnElement[Any]:
-    """Return the value of a metric of each run."""
-    of_run = and_(metrics.c.run_id == runs.c.id, metrics.c.split == pair[0], metrics.c.name == pair[1])
-    return select(raw(metrics.c.value)).where(of_run).scalar_subquery()
-
-
 def metric_order(pair: tuple[str, str]) -> tuple[Any, ...]:
     """Return a key that sorts splits and names of metrics as in tables, and unknown ones after these."""
     split, name = pair
@@ -232,9 +220,16 @@ def metric_order(pair: tuple[str, str]) -> tuple[Any, ...]:
 
 def _converted_column(run_keys: Sequence[str], name: Any, values: list[Any]) -> list[Any]:
     """Return the values of a column; what many runs share is converted once."""
-    convert = number if isinstance(name, tuple) else _conversion(runs.c[name])
-    if convert is number and {*map(type, values)} <= {int, float, type(None)}:
-        return values
+    kind = Float() if isinstance(name, tuple) else runs.c[name].type
+    convert: Callable[[Any], Any]
+    if isinstance(kind, Json):
+        convert = _durations if name == "durations" else _mapping
+    elif isinstance(kind, Integer | Float):
+        if {*map(type, values)} <= {int, float, type(None)}:
+            return values
+        convert = number
+    else:
+        convert = _moment if isinstance(kind, UtcDateTime) else _text
     label = f"metric {'_'.join(name)}" if isinstance(name, tuple) else name
     distinct = dict(zip(values, run_keys, strict=True))
     known = {value: converted(key, label, convert, value) for value, key in distinct.items()}

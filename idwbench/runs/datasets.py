@@ -400,7 +400,7 @@ def parse_dataset(content: Any) -> DatasetConfig:
         ConfigError: unknown data set or key, or a value of the wrong type; `location` is the key.
     """
     if isinstance(content, str):
-        content = _named(content)
+        content = {"name": content}
     if not isinstance(content, dict):
         raise ConfigError(f"expected a name or a mapping, got {content!r}")
     name = content.get("name")
@@ -408,9 +408,8 @@ def parse_dataset(content: Any) -> DatasetConfig:
         raise ConfigError("'name' is missing", hint=did_you_mean("", DATASETS))
     if not isinstance(name, str):
         raise ConfigError(f"expected the name of a data set, got {name!r}", location=("name",))
-    if "path" not in content:
-        content = {**content, **_named(name)}
-        name = content["name"]
+    if "path" not in content and (suffix := Path(name).suffix.lower()) in _KINDS:
+        content = {**content, "name": (name := _KINDS[suffix]), "path": content["name"]}
     if name not in DATASETS:
         raise ConfigError(f"unknown data set '{name}'", location=("name",), hint=_expected(name))
     kind = DATASETS[name]
@@ -418,12 +417,6 @@ def parse_dataset(content: Any) -> DatasetConfig:
         problem = f"'path' is missing: the data set {name} is a file of your own"
         raise ConfigError(problem, hint=f"give its path, such as data{kind.suffixes[0]}")
     return validated(kind, content)
-
-
-def _named(name: str) -> dict[str, Any]:
-    """Return ``{"name": name}``, or the name and path of a file."""
-    kind = _KINDS.get(Path(name).suffix.lower())
-    return {"name": kind, "path": name} if kind else {"name": name}
 
 
 def _expected(name: str) -> str:
