@@ -109,12 +109,14 @@ def run_table(runs: Runs) -> pandas.DataFrame:
 
         runs = runs_frame(runs)
     settings = runs.drop_duplicates("setting").set_index("setting").config
+    data = [_identity(config.dataset, "path", "seed") for config in settings]
+    seeds = [data_seed(config.dataset) for config in settings]
     facts = {
         "kind": [config.model.kind for config in settings],
         "is_deterministic": [config.model.is_deterministic for config in settings],
-        "data": [_identity(config.dataset, "path") for config in settings],
-        "data_without_seed": [_identity(config.dataset, "path", "seed") for config in settings],
-        "data_seed": [data_seed(config.dataset) for config in settings],
+        "data": [f"{text} {seed}" for text, seed in zip(data, seeds, strict=True)],
+        "data_without_seed": data,
+        "data_seed": seeds,
         "model": [_identity(config.model) for config in settings],
         "protocol": [_identity(config.protocol) for config in settings],
     }

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from idwbench.runs.metrics import METRICS
 
@@ -150,13 +149,13 @@ def with_intervals(
     return found, notes
 
 
-@lru_cache(maxsize=4096)  # large tables have few different ranks
-def _rank_sums(ranks: tuple[float, ...]) -> NDArray[np.float64]:
-    """Return the sum of the positive ranks for each choice of their signs."""
+@lru_cache(maxsize=4096)  # large tables have few different sums
+def _tails(ranks: tuple[float, ...], positive: float) -> tuple[float, float]:
+    """Return the probabilities of a sum of positive ranks that is at least, and at most, the given one."""
     sums = np.zeros(1)
     for rank in ranks:
         sums = np.concatenate([sums, sums + rank])
-    return sums
+    return float((sums >= positive).mean()), float((sums <= positive).mean())
 
 
 def signed_rank_p_value(
@@ -170,17 +169,16 @@ def signed_rank_p_value(
     ranks without ties, and the normal approximation otherwise (Wilcoxon 1945, *Individual comparisons by ranking
     methods*).
     """
-    kept = np.array(sorted((d for d in differences if abs(d) > tie), key=abs))
-    if not kept.size:
-        return 1.0
-    group = np.cumsum(np.diff(abs(kept), prepend=0.0) > tie)
-    ranks = (np.bincount(group, np.arange(1, kept.size + 1)) / np.maximum(np.bincount(group), 1))[group]
-    if kept.size > _MOST_ENUMERATED:
+    kept = sorted((d for d in differences if abs(d) > tie), key=abs)
+    ranks: list[float] = []
+    for place, difference in enumerate(kept, start=1):
+        if place == len(kept) or abs(kept[place]) - abs(difference) > tie:
+            ranks += [(len(ranks) + 1 + place) / 2] * (place - len(ranks))
+    if len(ranks) > _MOST_ENUMERATED:
         from scipy.stats import wilcoxon
 
         return float(wilcoxon(np.copysign(ranks, kept), alternative=alternative).pvalue)
-    sums, positive = _rank_sums(tuple(ranks.tolist())), ranks[kept > 0].sum()
-    above, below = float((sums >= positive).mean()), float((sums <= positive).mean())
+    above, below = _tails(tuple(ranks), sum(rank for rank, d in zip(ranks, kept, strict=True) if d > 0))
     return above if alternative == "greater" else min(1.0, 2 * min(above, below))
 
 
@@ -229,7 +227,7 @@ def _against(best: Statistic, other: Statistic) -> tuple[Statistic, int]:
         tie = _TIE * max(max(abs(first), abs(second)) for first, second in pairs)
         p_value = signed_rank_p_value((first - second for first, second in pairs), tie)
     is_best = math.isclose(best.mean, other.mean, rel_tol=_TIE) or (p_value is not None and p_value > ALPHA)
-    return replace(other, best=is_best, p_value=p_value), len(pairs)
+    return Statistic(other.mean, other.std, other.values, is_best, p_value, other.interval), len(pairs)
 
 
 def compared_splits(splits: Iterable[str]) -> set[str]:
