@@ -42,14 +42,6 @@ def db(backend: str, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def new_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database as it is made; copying it is much faster than migrating."""
-    path = tmp_path_factory.mktemp("new") / "idwbench.db"
-    Results(str(path))
-    return path
-
-
-@pytest.fixture(scope="session")
 def tables_on_postgresql(postgresql_server: Server) -> str:
     """The name of a database with the tables, which tests share one after the other."""
     name = postgresql_server.create()
@@ -65,10 +57,7 @@ def emptied_database(postgresql_server: Server, tables_on_postgresql: str) -> st
 
 
 @pytest.fixture
-def store(db: str, backend: str, request: pytest.FixtureRequest) -> Results:
-    if backend == "sqlite":
-        Path(db).parent.mkdir()
-        shutil.copy(request.getfixturevalue("new_database"), db)
+def store(db: str) -> Results:
     return Results(db)
 
 

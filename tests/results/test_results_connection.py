@@ -82,7 +82,7 @@ def test_a_folder_that_cannot_be_entered_is_refused(tmp_path, monkeypatch, read_
             "postgresql://localhost:abc/x",
             r"^postgresql://localhost:abc/x: is not a valid URL \(expected postgresql://user",
         ),
-        ("postgresql://[::1/x", "^postgresql://.*: is not a valid URL"),
+        ("postgresql://me:se:cr@et@[::1/x", r"^postgresql://me:\*\*\*@\[::1/x: is not a valid URL"),
         ("sqlite:///x.db?foo=1", r"^sqlite:///x\.db\?foo=1: a URL of SQLite has a path only"),
         ("sqlite://host/x.db", "a URL of SQLite has a path only"),
         ("a\0b.db", "^the name of the database has a NUL character"),
@@ -120,13 +120,6 @@ def test_the_package_of_a_missing_driver_is_suggested_without_a_password(monkeyp
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["postgresql://me:secret@host:abc/x", "postgresql://me:se:cr@et@[::1/x"])
-def test_a_url_that_cannot_be_parsed_is_shown_without_its_password(url):
-    with pytest.raises(ResultsError, match=r"^postgresql://me:\*\*\*@.*: is not a valid URL") as caught:
-        Results(url)
-    assert "se" not in caught.value.file.removeprefix("postgresql")
-
-
 def test_a_path_may_hold_any_characters(tmp_path, make_config):
     path = tmp_path / "a folder" / "50% ?#é.db"
     Results(str(path)).plan([make_config(0)])
@@ -135,13 +128,6 @@ def test_a_path_may_hold_any_characters(tmp_path, make_config):
     plain = path.with_name("plain.db")
     Results(f"sqlite:///{plain}").plan([make_config(0)])
     assert len(Results(plain).find_runs()) == 1
-
-
-def test_a_store_for_reading_refuses_to_write(store, db, make_config, make_result):
-    reader = Results(db, read_only=True)
-    for write in (lambda: reader.plan([make_config(0)]), lambda: reader.finish([make_result(make_config(0))])):
-        with pytest.raises(ResultsError, match="was opened read-only"):
-            write()
 
 
 def test_a_reader_is_not_kept_waiting_by_a_writer_and_sees_what_is_written_later(store, db, make_config):

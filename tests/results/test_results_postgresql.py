@@ -25,11 +25,6 @@ def backend():
 PAGE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
 
 
-@pytest.fixture
-def server(postgresql_server):
-    return postgresql_server
-
-
 def name_of(url):
     """Return the database of a URL."""
     return make_url(url).database
@@ -53,38 +48,38 @@ def failing(code, message="told so"):
         ("postgresql://a\ud800b@/postgres?host={folder}", "is not a valid URL"),
     ],
 )
-def test_a_database_that_cannot_be_reached_is_one_line(server, place, message):
+def test_a_database_that_cannot_be_reached_is_one_line(postgresql_server, place, message):
     with pytest.raises(ResultsError, match=message) as caught:
-        Results(place.format(folder=server.folder))
+        Results(place.format(folder=postgresql_server.folder))
     assert "\n" not in str(caught.value)
 
 
-def test_reading_an_empty_database_is_refused_and_creates_nothing(server, db):
+def test_reading_an_empty_database_is_refused_and_creates_nothing(postgresql_server, db):
     with pytest.raises(ResultsError) as caught:
         Results(db, read_only=True)
     assert (caught.value.problem, caught.value.hint) == ("is empty", "no results are stored there yet")
     tables = "SELECT * FROM pg_tables WHERE schemaname = 'public'"
-    assert server.execute(tables, database=name_of(db)) == []
+    assert postgresql_server.execute(tables, database=name_of(db)) == []
 
 
-def test_the_roles_of_the_page_can_do_what_it_says(server, make_config):
+def test_the_roles_of_the_page_can_do_what_it_says(postgresql_server, make_config):
     set_up, reading = (block.split(";\n")[:-1] for block in re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL))
     try:
-        server.execute(*set_up)
-        written = Results(server.url("results", user="trainer"))
+        postgresql_server.execute(*set_up)
+        written = Results(postgresql_server.url("results", user="trainer"))
         written.register_sweep("moons", "", "", [make_config(0)])
-        server.execute(*reading, database="results")
-        read = Results(server.url("results", user="reader"), read_only=True)
+        postgresql_server.execute(*reading, database="results")
+        read = Results(postgresql_server.url("results", user="reader"), read_only=True)
         assert read.find_runs() == written.find_runs(sweep="moons")
-        reader, keys = Results(server.url("results", user="reader")), [make_config(0).run_key]
+        reader, keys = Results(postgresql_server.url("results", user="reader")), [make_config(0).run_key]
         for write in (lambda: reader.plan([make_config(1)]), lambda: reader.lease(keys)):
             with pytest.raises(ResultsError, match="cannot be used: permission denied for table") as caught:
                 write()
             assert "\n" not in str(caught.value)
         with pytest.raises(ResultsError, match=r"was left unchanged: .*permission denied for schema public"):
-            Results(server.url(server.create(), user="reader"))
+            Results(postgresql_server.url(postgresql_server.create(), user="reader"))
     finally:
-        server.execute("DROP DATABASE results", "DROP ROLE reader", "DROP ROLE trainer")
+        postgresql_server.execute("DROP DATABASE results", "DROP ROLE reader", "DROP ROLE trainer")
 
 
 def test_a_read_only_server_is_one_line(store, db, make_config):
@@ -174,13 +169,13 @@ def test_a_reader_sees_one_state_and_the_isolation_does_not_depend_on_the_server
             store.plan([make_config(0)])
 
 
-def test_of_two_that_create_a_sweep_the_later_waits_and_replaces_its_plan(store, db, server, make_config):
+def test_of_two_that_create_a_sweep_the_later_waits_and_replaces_its_plan(store, db, postgresql_server, make_config):
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     later = threading.Thread(target=Results(db).register_sweep, args=("moons", "later", "", [make_config(1)]))
     with store._database.write() as connection:
         planning.register_sweep(connection, "moons", "first", "", [make_config(0)])
         later.start()
-        while server.execute(waiting, database=name_of(db)) == [(0,)]:
+        while postgresql_server.execute(waiting, database=name_of(db)) == [(0,)]:
             assert later.is_alive()
     later.join(60)
     (sweep,) = store.list_sweeps()
@@ -188,16 +183,16 @@ def test_of_two_that_create_a_sweep_the_later_waits_and_replaces_its_plan(store,
     assert [run.config for run in store.find_runs(sweep="moons")] == [make_config(1)]
 
 
-def test_tables_in_another_schema_are_not_taken_for_ours(server, make_config):
-    name = server.create()
-    Results(server.url(name)).plan([make_config(0)])
-    server.execute("CREATE SCHEMA second", database=name)
-    second = Results(server.url(name, options="-csearch_path%3Dsecond"))
+def test_tables_in_another_schema_are_not_taken_for_ours(postgresql_server, make_config):
+    name = postgresql_server.create()
+    Results(postgresql_server.url(name)).plan([make_config(0)])
+    postgresql_server.execute("CREATE SCHEMA second", database=name)
+    second = Results(postgresql_server.url(name, options="-csearch_path%3Dsecond"))
     assert second.find_runs() == []
-    assert len(Results(server.url(name)).find_runs()) == 1
+    assert len(Results(postgresql_server.url(name)).find_runs()) == 1
 
 
-def test_tables_of_version_0_1_0_are_upgraded_with_all_they_hold(server, db, old_db):
+def test_tables_of_version_0_1_0_are_upgraded_with_all_they_hold(postgresql_server, db, old_db):
     """The rows of the SQLite file that version 0.1.0 wrote, in the tables that it made on PostgreSQL."""
     made = Results(old_db)  # the same rows, upgraded on SQLite
     with closing(sqlite3.connect(next(iter(sorted(made._database.path.parent.glob("*.bak")))))) as old:
@@ -233,10 +228,12 @@ def test_tables_of_version_0_1_0_are_upgraded_with_all_they_hold(server, db, old
         for name, array in made.load_arrays(run.run_key).items():
             assert upgraded.load_arrays(run.run_key)[name].tobytes() == array.tobytes()
     assert upgraded.sweep_status("moons") == made.sweep_status("moons")
-    assert server.execute("SELECT version_num FROM idwbench_version", database=name_of(db)) == [(VERSION,)]
+    assert postgresql_server.execute("SELECT version_num FROM idwbench_version", database=name_of(db)) == [(VERSION,)]
 
 
-def test_tables_of_a_development_version_are_upgraded_with_all_they_hold(server, db, make_config, make_result):
+def test_tables_of_a_development_version_are_upgraded_with_all_they_hold(
+    postgresql_server, db, make_config, make_result
+):
     results, run = Results(db), make_config(0)
     results.finish([make_result(run)])
     for statement in (
@@ -249,9 +246,11 @@ def test_tables_of_a_development_version_are_upgraded_with_all_they_hold(server,
         "INSERT INTO attempts SELECT id, 1 FROM runs",
         "UPDATE idwbench_version SET version_num = '0003'",
     ):
-        server.execute(statement, database=name_of(db))
+        postgresql_server.execute(statement, database=name_of(db))
     upgraded = Results(db)
     upgraded.tag([run.run_key], "kept")
     assert upgraded.find_run(run.run_key).metric("accuracy") == 0.975
     assert list(upgraded.to_frame()["tags"]) == ["kept"]
-    assert server.execute("SELECT run_key, tags FROM runs_wide", database=name_of(db)) == [(run.run_key, "kept")]
+    assert postgresql_server.execute("SELECT run_key, tags FROM runs_wide", database=name_of(db)) == [
+        (run.run_key, "kept")
+    ]

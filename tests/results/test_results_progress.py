@@ -29,22 +29,14 @@ def results(tmp_path, configs):
     return found
 
 
-@pytest.fixture
-def finish(results, make_diverged):
-    def finish(configs):
-        results.finish([make_diverged(config) for config in configs])
-
-    return finish
-
-
-def set_times(results, configs, started: datetime, finished: datetime | None):
+def set_times(results, configs, started, finished):
     with results._database.write() as connection:
         chosen = runs.c.run_key.in_([config.run_key for config in configs])
         connection.execute(update(runs).where(chosen).values(started_at=started, finished_at=finished))
 
 
-def test_the_rate_is_that_of_the_last_ten_minutes(finish, results, configs):
-    finish(configs[:4])
+def test_the_rate_is_that_of_the_last_ten_minutes(results, configs, make_diverged):
+    results.finish([make_diverged(config) for config in configs[:4]])
     set_times(results, configs[:1], NOW - timedelta(hours=2), NOW - timedelta(hours=1))
     set_times(results, configs[1:4], NOW - timedelta(seconds=60), NOW - timedelta(seconds=5))
     found = results.sweep_progress("long", NOW)
@@ -56,9 +48,9 @@ def test_the_rate_is_that_of_the_last_ten_minutes(finish, results, configs):
     assert results.sweep_progress("long", NOW).rate == pytest.approx(3 / 600)
 
 
-def test_without_a_recent_end_the_time_left_is_not_known(finish, results, configs):
+def test_without_a_recent_end_the_time_left_is_not_known(results, configs, make_diverged):
     assert results.sweep_progress("long", NOW).seconds_left is None
-    finish(configs)
+    results.finish([make_diverged(config) for config in configs])
     set_times(results, configs, NOW - timedelta(days=2), NOW - timedelta(days=1))
     done = results.sweep_progress("long", NOW)
     assert (done.rate, done.seconds_left, done.to_do) == (None, 0.0, 0)

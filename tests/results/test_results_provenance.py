@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-import json
-import os
-import pickle
-import platform
 import shutil
-import socket
 import subprocess
 
 import pytest
 
 from idwbench.results import provenance
-from idwbench.results.provenance import checkout_of, collect_provenance, cpu_model
+from idwbench.results.provenance import checkout_of, cpu_model
 
 
 def git(folder, *words):
@@ -86,15 +81,6 @@ def test_the_provenance_of_a_worker_is_stored_with_what_it_trained(store, make_c
     assert run.cpu == {"model": "Example CPU", "instruction_set": "AVX2"}
     assert run.durations == {"set_up": 0.25, "training": 0.5, "metrics": 0.125}
     assert (run.attempt, run.data_sha256) == (1, "c0ffee")
-
-
-def test_what_is_collected_describes_this_process():
-    found = collect_provenance()
-    assert (found["host"], found["pid"]) == (socket.gethostname(), os.getpid())
-    assert found["platform"] == platform.platform()
-    assert found["cpu"] == cpu_model()
-    assert found["versions"]["python"] == platform.python_version()
-    assert pickle.loads(pickle.dumps(found)) == json.loads(json.dumps(found)) == found
 
 
 def test_changes_are_counted_and_known_by_a_checksum_of_their_content(package):

@@ -49,8 +49,9 @@ def test_results_to_read_are_those_given_or_those_of_a_path(filled, db, tmp_path
     assert results_to_read(filled) is filled
     read = results_to_read(db)
     assert len(read.find_runs()) == len(filled.find_runs())
-    with pytest.raises(ResultsError):
-        read.plan([])
+    for write in (lambda: read.plan([]), lambda: read.finish([])):
+        with pytest.raises(ResultsError, match="was opened read-only"):
+            write()
     with pytest.raises(ResultsError, match="does not exist"):
         results_to_read(tmp_path / "none.db")
     assert not (tmp_path / "none.db").exists()
