@@ -197,9 +197,9 @@ def test_the_nearest_are_in_the_order_of_their_distances_and_of_equally_near_poi
     generator = np.random.default_rng(3)
     points, queries = generator.normal(size=(60, 12)).astype(np.float32), generator.normal(size=(4, 12))
     exact = distances(queries, points)
-    rows, found = several_nearest(queries, points, 5)
+    rows, nearest_distances = several_nearest(queries, points, 5)
     np.testing.assert_array_equal(rows, exact.argsort(1)[:, :5])
-    np.testing.assert_allclose(found, np.sort(exact)[:, :5], rtol=1e-12)
+    np.testing.assert_allclose(nearest_distances, np.sort(exact)[:, :5], rtol=1e-12)
     assert nearest(points[:1], points[:1], np.array([0]))[1].tolist() == [np.inf]
     many = generator.normal(size=(500, 12)).astype(np.float32) * 3
     index, _ = nearest(many, np.concatenate([points, points[::-1]]))  # however the product rounds

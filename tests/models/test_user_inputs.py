@@ -263,7 +263,7 @@ LABELS = {"labels": [0, 1, 1]}
 LOOKUP = {"dataset": {"name": "lookup", "items": 2, "dimensions": 2, "queries": 2}}
 TEXTS = "a text has a NUL or a lone surrogate$"
 NO_CODE_POINTS = np.array([0x110000, 97, 98], np.uint32).view("<U1")
-OF_MOONS, FRIEDMAN = {"dataset": MOONS}, {"dataset": {"name": "friedman1", "train_size": 9}}
+ON_MOONS, FRIEDMAN = {"dataset": MOONS}, {"dataset": {"name": "friedman1", "train_size": 9}}
 TWO, FLOWERS = np.ones((3, 2)), np.ones((2, 4))
 TWO_OF_THREE = {"class_names": ["setosa", "versicolor"], "dataset": "iris"}
 OF_THE_DATA = "class_names: expected those of the data set, "
@@ -278,7 +278,7 @@ REFUSED = [
     (KEYS, {"labels": NO_CODE_POINTS}, "labels: a text is not valid Unicode$"),
     (
         KEYS,
-        {"labels": ["upper", "lower", "mid"], **OF_MOONS},
+        {"labels": ["upper", "lower", "mid"], **ON_MOONS},
         r"labels\[2\]: no class is called 'mid' \(expected",
     ),
     (KEYS, {**LABELS, **LOOKUP}, "labels: the data set is a regression; expected values"),
@@ -288,10 +288,10 @@ REFUSED = [
     (KEYS, {**LABELS, "class_names": ["a", "a"]}, "class_names: expected at least two names, all different"),
     (
         KEYS,
-        {"values": TWO, "class_names": ["upper", "lover"], **OF_MOONS},
+        {"values": TWO, "class_names": ["upper", "lover"], **ON_MOONS},
         OF_THE_DATA + "which has no class 'lover'",
     ),
-    (KEYS, {"class_names": ["0", "1"], **OF_MOONS}, OF_THE_DATA + "which has no class '0'"),
+    (KEYS, {"class_names": ["0", "1"], **ON_MOONS}, OF_THE_DATA + "which has no class '0'"),
     (KEYS, {"values": TWO, "class_names": ["a", "b"], **LOOKUP}, OF_THE_DATA + "which is a regression and has none"),
     (FLOWERS, {"values": np.eye(2, 3), **TWO_OF_THREE}, OF_THE_DATA + "of which 'virginica' is missing"),
     (FLOWERS, {"values": np.eye(2), **TWO_OF_THREE}, "values: expected 3 columns, the classes, got 2"),

@@ -54,8 +54,8 @@ def test_epochs_in_one_call_equal_one_call_an_epoch_also_of_data_that_may_not_be
 
 def test_arrays_that_kernels_would_misread_are_refused(blobs):
     inputs, labels = blobs.train.inputs, blobs.train.labels
-    of_inputs = inputs[:5], inputs.astype(np.float64), np.asfortranarray(inputs), np.ascontiguousarray(inputs[:, :2])
-    misread = [*((one, labels) for one in of_inputs), (inputs, labels.astype(np.int32)), (inputs, labels + 1)]
+    wrong_inputs = inputs[:5], inputs.astype(np.float64), np.asfortranarray(inputs), np.ascontiguousarray(inputs[:, :2])
+    misread = [*((one, labels) for one in wrong_inputs), (inputs, labels.astype(np.int32)), (inputs, labels + 1)]
     for one, other in (*misread, (inputs[:0], labels[:0])):
         for split in blobs.splits:
             with pytest.raises(ValueError, match=r"split|expected"):

@@ -61,8 +61,8 @@ def test_a_replay_arrives_at_the_stored_bytes_with_the_same_shares_by_both_engin
 
 def test_shares_by_epoch_and_class_are_sums_of_those_of_samples_in_blocks_of_any_size(blobs, monkeypatch):
     two = history(blobs, epochs=2)
-    of_classes = [two.shares[blobs.train.labels == label].sum(0) for label in range(3)]
-    np.testing.assert_allclose(two.class_shares.sum(0), of_classes, rtol=0, atol=1e-12)
+    class_sums = [two.shares[blobs.train.labels == label].sum(0) for label in range(3)]
+    np.testing.assert_allclose(two.class_shares.sum(0), class_sums, rtol=0, atol=1e-12)
     np.testing.assert_allclose(sum(two.own_class_shares()), two.class_shares.sum(1), rtol=0, atol=1e-12)
     monkeypatch.setattr(replay_module, "_BLOCK_NUMBERS", 1)
     np.testing.assert_allclose(history(blobs, epochs=2).class_shares, two.class_shares, rtol=0, atol=1e-12)

@@ -59,13 +59,13 @@ def float64_training(config: RunConfig, dataset: Dataset) -> Float64Training:
     inputs, labels = torch.from_numpy(dataset.train.inputs).double(), torch.from_numpy(dataset.train.labels)
     keys, losses = [], []
     for some in rows:
-        of_layers, outputs = network.layer_inputs(inputs[some])
+        layer_inputs, outputs = network.layer_inputs(inputs[some])
         losses.append(cross_entropy(outputs, labels[some], reduction="none"))
         optimizer.zero_grad()
         losses[-1].mean().backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), protocol.gradient_clip)
         optimizer.step()
-        keys.append(of_layers)
+        keys.append(layer_inputs)
     layers = [torch.cat(parts).detach().numpy() for parts in zip(*keys, strict=True)]
     return Float64Training(labels[np.concatenate(rows)].numpy(), layers, network, torch.cat(losses).detach().numpy())
 
