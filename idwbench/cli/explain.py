@@ -11,6 +11,7 @@ import idwbench
 from idwbench.cli.options import option, refuse
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.errors import ExplanationError
+from idwbench.files import check_output
 from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
@@ -60,7 +61,6 @@ def explain(
         raise ExplanationError("give --x, or --prompt for a language model")
     if output is not None:
         from idwbench.figures.style import check_figure_path
-        from idwbench.files import check_output
 
         check_figure_path(output)
         check_output(output, overwrite=force)

@@ -9,6 +9,7 @@ import idwbench
 from idwbench.cli.options import argument, option, refuse
 from idwbench.cli.output import echo, echo_json
 from idwbench.errors import ConfigError
+from idwbench.files import check_output
 from idwbench.results import DEFAULT_DATABASE
 
 __all__ = ["OPTIONS", "figure"]
@@ -54,7 +55,6 @@ def figure(
         raise ConfigError("missing argument 'NAME': a figure, see --list")
     from idwbench.figures.stored import FORMULAS, Drawing, check_figure_name, stored_drawing
     from idwbench.figures.style import check_figure_path, open_window, save_figure, window_backend
-    from idwbench.files import check_output
     from idwbench.training.threads import limited_threads
 
     if show and window_backend() is None:

@@ -9,6 +9,9 @@ import idwbench
 from idwbench.attention.scores import METHODS
 from idwbench.cli.options import argument, key_values, option
 from idwbench.cli.output import echo, echo_json, print_facts, print_model
+from idwbench.errors import ConfigError
+from idwbench.files import check_model_path, check_output
+from idwbench.machine import readable_bytes
 from idwbench.results import DEFAULT_DATABASE
 
 __all__ = ["OPTIONS", "card", "export_model", "import_model"]
@@ -82,7 +85,6 @@ def export_model(
     card. Methods of plugins cannot be exported.
     """
     from idwbench.exports.model import model_format
-    from idwbench.machine import readable_bytes
 
     format = model_format(output)
     idwbench.export_model(model, output, overwrite=force, results=db, data_dir=data_dir)
@@ -113,9 +115,6 @@ def import_model(
     frequencies, or the mean target, of the training inputs nearest to each prototype. With a data set the accuracies
     are measured.
     """
-    from idwbench.errors import ConfigError
-    from idwbench.files import check_model_path, check_output
-
     check_model_path(output)
     check_output(output, overwrite=force)
     options = key_values("dataset_option", dataset_option)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+import idwbench
 from idwbench.errors import ConfigError, IdwbenchError
 from idwbench.results import DEFAULT_DATABASE
 
@@ -64,10 +65,8 @@ def dataset_names() -> list[str]:
 
 def complete_table(ctx: typer.Context) -> list[str]:
     """Return the names of the sweeps in the database of the command line, and of data sets, for a shell."""
-    from idwbench.results.store import Results
-
     try:
-        sweeps = Results(ctx.params.get("db") or DEFAULT_DATABASE, read_only=True).list_sweeps()
+        sweeps = idwbench.Results(ctx.params.get("db") or DEFAULT_DATABASE, read_only=True).list_sweeps()
     except IdwbenchError:
         return []
     return sorted({*(sweep.name for sweep in sweeps), *dataset_names()})

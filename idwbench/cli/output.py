@@ -10,12 +10,15 @@ import os
 import sys
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from idwbench.errors import printable
+from idwbench.files import write_file
+from idwbench.runs.metrics import METRICS, SPLITS
 
 if TYPE_CHECKING:
     from idwbench.report.tables import Table
@@ -94,8 +97,6 @@ def print_model(metrics: Metrics, model: Path | None, facts: Mapping[str, Any] |
 
     With `facts`, all metrics are printed as JSON after these.
     """
-    from idwbench.runs.metrics import METRICS, SPLITS
-
     if facts is not None:
         named = {f"{split}_{name}": value for (split, name), value in metrics.items()}
         echo_json({**facts, **named, "model": str(model) if model else None})
@@ -121,8 +122,6 @@ def print_table(
     Columns in `texts` stand on the left, and may be wrapped between words; in a terminal those in `below` stand below
     the table. `pipe` is the width of a pipe; None for the heading and a line for each row.
     """
-    from dataclasses import replace
-
     from idwbench.report.tables import Table, text_column
 
     shown = (text_column(name, name, column, numeric=name not in texts) for name, column in columns.items())
@@ -136,8 +135,6 @@ def write_tables(tables: Sequence[Table], table_format: str, output: Path | None
     from idwbench.report.render import render
 
     if output is not None:
-        from idwbench.files import write_file
-
         write_file(output, render(tables, table_format).encode(), overwrite=force)
         echo(str(output))
     elif table_format == "rich":

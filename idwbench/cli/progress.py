@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from idwbench.cli.output import echo, print_line
 from idwbench.errors import error_summary, printable
-from idwbench.report.labels import count_label, setting_label, value_label
+from idwbench.report.labels import count_label, dataset_words, setting_label, value_label
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DatasetConfig
@@ -73,8 +73,6 @@ def run_labels(
     names: dict[DatasetConfig, str] = {}
     datasets = [] if spec is None else [dataset for dataset, _ in spec.datasets]
     if len(datasets) > 1:
-        from idwbench.report.labels import dataset_words
-
         words = dataset_words(datasets)
         names = {dataset: " · ".join(parts) for dataset, parts in zip(datasets, words, strict=True)}
 

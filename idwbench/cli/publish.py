@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 import idwbench
+from idwbench.cli.interruption import interruptible
 from idwbench.cli.options import TableFormat, argument, check_format, complete_table, option
 from idwbench.cli.output import echo, echo_json, write_tables
+from idwbench.files import check_output
 from idwbench.results import DEFAULT_DATABASE
 
 __all__ = ["OPTIONS", "claims", "page", "publish"]
@@ -40,7 +42,6 @@ def claims(
     """Judge the claims of the papers by all runs with their data and protocol."""
     table_format = check_format(format, output, json)
     from idwbench.cli.quality import advise, measured_runs, opened
-    from idwbench.files import check_output
 
     results = opened(db, measure)
     if output is not None:
@@ -105,7 +106,6 @@ def publish(
 
     Names of files go to stdout; what is missing, and the sweeps that would fill the gaps, to stderr.
     """
-    from idwbench.cli.interruption import interruptible
     from idwbench.cli.quality import advise, measured_runs, opened
     from idwbench.publications.publication import publications
     from idwbench.training.threads import limited_threads

@@ -7,41 +7,43 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import idwbench
 from idwbench.cli.interruption import interruptible
 from idwbench.cli.output import echo
+from idwbench.errors import ConfigError
 from idwbench.report.labels import count_label
+from idwbench.runs.metrics import QUALITY_METRICS
 
 if TYPE_CHECKING:
     import pandas
 
     from idwbench.results.records import StoredRun
-    from idwbench.results.store import Results
 
 __all__ = ["advise", "advised", "measure", "measured_runs", "opened"]
 
 _ADVICE = "--measure computes it from their keys, without training"
 
 
-def opened(db: str, measure: bool) -> Results:
+def opened(db: str, measure: bool) -> idwbench.Results:
     """Return the database, writable if runs are to be measured; one that does not exist is not created."""
-    from idwbench.results.store import Results
-
-    return Results(db, read_only=not (measure and ("://" in db or Path(db).exists())))
+    return idwbench.Results(db, read_only=not (measure and ("://" in db or Path(db).exists())))
 
 
-def measure(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) -> int:
+def measure(results: idwbench.Results, runs: Sequence[StoredRun], data_dir: Path | None) -> int:
     """Store the quality of prototypes of the runs that lack it; print progress, and return their number."""
-    from idwbench.sweep.measurement import measure_runs, unmeasured_runs
+    from idwbench.sweep.measurement import unmeasured_runs
 
     n = len(unmeasured_runs(runs))
     if n == 0:
         echo("all runs are measured already", err=True)
         return 0
     with interruptible(lambda: "what was measured is stored; the same command continues"):
-        return measure_runs(results, runs, data_dir, lambda done: echo(f"measured {done} of {n} runs", err=True))
+        return idwbench.measure_runs(
+            results, runs, data_dir, lambda done: echo(f"measured {done} of {n} runs", err=True)
+        )
 
 
-def measured_runs(results: Results, data_dir: Path | None, measured: bool) -> list[StoredRun]:
+def measured_runs(results: idwbench.Results, data_dir: Path | None, measured: bool) -> list[StoredRun]:
     """Return the finished runs of the paper's data sets; with `measured` they are measured first."""
     from idwbench.publications.publication import publications
 
@@ -62,9 +64,6 @@ def advise(runs: Sequence[StoredRun]) -> None:
 @contextmanager
 def advised(table: pandas.DataFrame, metric: str | None) -> Iterator[None]:
     """Advise to measure if a metric of quality is shown that runs of a table lack; of an error it is the hint."""
-    from idwbench.errors import ConfigError
-    from idwbench.runs.metrics import QUALITY_METRICS
-
     if metric not in QUALITY_METRICS:
         yield
         return

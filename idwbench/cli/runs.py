@@ -12,6 +12,7 @@ import idwbench
 from idwbench.cli.options import argument, option
 from idwbench.cli.output import echo, echo_json
 from idwbench.errors import ConfigError
+from idwbench.report.labels import count_label
 from idwbench.results import DEFAULT_DATABASE
 
 __all__ = ["OPTIONS", "runs_export", "runs_note", "runs_rm", "runs_tag"]
@@ -56,8 +57,6 @@ def runs_rm(
     Runs are selected by keys or by conditions. Runs in the plan of a sweep stay in the plan and are planned again. If
     a process trains one of the runs, nothing is removed.
     """
-    from idwbench.report.labels import count_label
-
     if not runs and where is None and sweep is None and not state:
         raise ConfigError("give keys of runs, or conditions", hint="--where, --sweep or --state")
     keys = _selected_keys(idwbench.Results(db, read_only=True), runs, where, sweep, state)
@@ -98,7 +97,6 @@ def runs_export(
     `idwbench export` writes the model of a run.
     """
     from idwbench.exports import tables, trackers
-    from idwbench.report.labels import count_label
 
     suffix, files = output.suffix.lower(), (".csv", ".parquet")
     kind = format or suffix.removeprefix(".")

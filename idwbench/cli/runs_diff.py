@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import idwbench
+from idwbench.cli.interruption import interruptible
 from idwbench.cli.options import argument
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.report.labels import plain_value
@@ -47,7 +48,6 @@ def runs_replay(
     Prints `identical` if the state, all metrics, the curve and the bytes of all arrays are equal, else how far they are
     apart and what differs in the environment; the exit code is then 1. The stored result does not change.
     """
-    from idwbench.cli.interruption import interruptible
     from idwbench.cli.progress import RunProgress
     from idwbench.sweep.execution import replay_run
 

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import idwbench
 from idwbench.cli.output import echo, echo_json, print_facts, print_line, print_table
+from idwbench.cli.runs_list import time_label
 from idwbench.errors import printable
+from idwbench.report.labels import plain_value, value_label
 from idwbench.results import DEFAULT_DATABASE
+from idwbench.runs.metrics import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +58,6 @@ def _facts(results: idwbench.Results, run: StoredRun, recording: Path | None) ->
 
 
 def _print_run(results: idwbench.Results, run: StoredRun, recording: Path | None) -> None:
-    from idwbench.report.labels import plain_value
     from idwbench.results.comparison import environment, run_settings
 
     print_line(f"run {run.run_key}")
@@ -79,8 +81,6 @@ def _print_run(results: idwbench.Results, run: StoredRun, recording: Path | None
 
 def _state_facts(run: StoredRun) -> dict[str, Any]:
     """Return the state, times and notes of a run."""
-    from idwbench.cli.runs_list import time_label
-
     state = f"{run.state} in epoch {run.diverged_epoch}" if run.diverged_epoch else run.state
     state += ", being trained again" if run.retraining else ""
     others = {name: seconds for name, seconds in (run.durations or {}).items() if name != "training"}
@@ -99,9 +99,7 @@ def _state_facts(run: StoredRun) -> dict[str, Any]:
 
 def _print_metrics(run: StoredRun) -> None:
     """Print a row for each metric, with a column for each split."""
-    from idwbench.report.labels import value_label
     from idwbench.results.reading import metric_order
-    from idwbench.runs.metrics import METRICS
 
     pairs = sorted(run.metrics, key=metric_order)
     names = list(dict.fromkeys(name for _, name in pairs))
@@ -119,8 +117,6 @@ def _print_curve(curve: Sequence[CurvePoint]) -> None:
     """Print a table of at most eight epochs, and for each quantity a line of blocks over all epochs."""
     if not curve:
         return
-    from idwbench.report.labels import value_label
-
     names = list(dict.fromkeys(key for point in curve for key in point.values))
     shown = [curve[place] for place in shown_epochs(len(curve))]
     columns, lines = {"epoch": [str(point.epoch) for point in shown]}, {}

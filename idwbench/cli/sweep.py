@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 import idwbench
+from idwbench.cli.interruption import interruptible
 from idwbench.cli.options import EngineName, argument, option, refuse
 from idwbench.cli.output import echo, echo_json, print_facts, print_line
 from idwbench.errors import ConfigError
+from idwbench.report.labels import count_label
 from idwbench.results import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
@@ -87,7 +89,6 @@ def sweep(
         refuse("cannot be combined with --fail-fast", max_failures=max_failures)
         max_failures = 1
 
-    from idwbench.cli.interruption import interruptible
     from idwbench.cli.progress import SweepProgress
     from idwbench.cli.sweep_output import print_plan
     from idwbench.sweep.execution import RETRIED
@@ -161,8 +162,6 @@ def _print_status(progress: SweepProgress, status: SweepStatus, as_json: bool) -
 
 def _exit_code(status: SweepStatus, n_failed: int, most: int | None) -> int:
     """Say why runs are left, if there are any, and return the exit code; `n_failed` runs failed in this command."""
-    from idwbench.report.labels import count_label
-
     left = status.planned + status.running + status.stale
     if most is not None and n_failed >= most:
         stopped = f"stopped after {count_label(n_failed, 'failure')}"

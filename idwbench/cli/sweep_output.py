@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+import idwbench
 from idwbench.cli.output import echo, echo_json, print_line
 from idwbench.cli.progress import run_labels
-from idwbench.errors import last_line, printable
+from idwbench.errors import NoResultsError, OldResultsError, last_line, printable
 from idwbench.report.labels import count_label
 
 if TYPE_CHECKING:
@@ -55,8 +57,6 @@ def print_plan(spec: SweepSpec, db: str, retried: Collection[str], as_json: bool
 
 
 def _print_space(spec: SweepSpec, sampler: SamplerSettings, as_json: bool) -> None:
-    from dataclasses import asdict
-
     from idwbench.sweep.sampler import Range
 
     if as_json:
@@ -75,11 +75,8 @@ def _print_space(spec: SweepSpec, sampler: SamplerSettings, as_json: bool) -> No
 
 def _stored_states(db: str, run_keys: Sequence[str]) -> tuple[Mapping[str, str], str, str]:
     """Return the states of the runs that the database has, the state of others, and why it is unknown."""
-    from idwbench.errors import NoResultsError, OldResultsError
-    from idwbench.results.store import Results
-
     try:
-        return Results(db, read_only=True).run_states(run_keys), "missing", ""
+        return idwbench.Results(db, read_only=True).run_states(run_keys), "missing", ""
     except NoResultsError:
         return {}, "missing", ""
     except OldResultsError as error:  # the tables are read after an upgrade only

@@ -7,8 +7,10 @@ from typing import Any
 
 import idwbench
 from idwbench.attention.scores import METHODS
+from idwbench.cli.interruption import interruptible
 from idwbench.cli.options import DATASET_SETTINGS, EngineName, dataset_names, key_values, option
 from idwbench.cli.output import echo, print_model
+from idwbench.files import check_model_path, check_output
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.runs.datasets import DATASETS, FileConfig, LanguageConfig
 
@@ -55,8 +57,6 @@ def train(
     configuration and seed give the same result.
     """
     if output is not None:
-        from idwbench.files import check_model_path, check_output
-
         check_model_path(output)
         check_output(output, overwrite=force)
     own_options = {name: settings.pop(name) for name in DATASET_SETTINGS if name in settings}
@@ -66,7 +66,6 @@ def train(
 
     config = idwbench.run_config({"name": dataset, **options} if options else dataset, seed=seed, **settings)
 
-    from idwbench.cli.interruption import interruptible
     from idwbench.cli.progress import RunProgress
 
     with interruptible(lambda: "nothing new was stored"), RunProgress() as progress:
