@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from idwbench.errors import ConfigError, IdwbenchError, did_you_mean
 from idwbench.files import check_output, make_folder, write_file
 from idwbench.publications.publication import Item, Publication, SweepRuns, publications
 from idwbench.results.records import StoredRun
 from idwbench.results.store import Results
+
+if TYPE_CHECKING:
+    from idwbench.report.tables import Table
 
 __all__ = ["Gap", "Published", "write_publication"]
 
@@ -109,33 +113,31 @@ def _write_item(
         save_figure(stored_drawing(item.figure, results, runs, data_dir).figure, paths[0], overwrite=True)
         return paths
     from idwbench.report.leaderboard import leaderboard
-    from idwbench.report.render import render
     from idwbench.report.selection import has_only_perceptrons, report_tables
-    from idwbench.report.tables import Table
 
     if item.ranked is not None:
-        tables: Sequence[Table] = [
-            leaderboard(runs, item.metric, split=item.ranked, best_over=item.best_over, intervals=True)
-        ]
-    else:
-        intervals = item.metric is None and not item.by_dataset and not has_only_perceptrons(runs)
-        tables = report_tables(runs, item.metric, by_dataset=item.by_dataset, intervals=intervals)
-    for path, text in zip(paths, (render(tables, "markdown"), render(tables, "csv")), strict=True):
-        write_file(path, text.encode(), overwrite=True)
-    return paths
+        board = leaderboard(runs, item.metric, split=item.ranked, best_over=item.best_over, intervals=True)
+        return _write_tables([board], paths)
+    intervals = item.metric is None and not item.by_dataset and not has_only_perceptrons(runs)
+    tables = report_tables(runs, item.metric, by_dataset=item.by_dataset, intervals=intervals)
+    return _write_tables(tables, paths)
 
 
 def _write_claims(
     publication: Publication, results: Results, runs: Sequence[StoredRun] | None, target: Path
 ) -> list[Path]:
     from idwbench.claims.verdicts import claims_table, judge_claims
-    from idwbench.report.render import render
 
     judgements = [one for one in judge_claims(results, runs) if one.claim.origin == publication.claims]
-    table = claims_table(judgements)
-    paths = [target / "claims.md", target / "claims.json"]
-    for path, table_format in zip(paths, ("markdown", "json"), strict=True):
-        write_file(path, render([table], table_format).encode(), overwrite=True)
+    return _write_tables([claims_table(judgements)], [target / "claims.md", target / "claims.json"])
+
+
+def _write_tables(tables: Sequence[Table], paths: list[Path]) -> list[Path]:
+    """Write tables in the formats of the files, and return these."""
+    from idwbench.report.render import format_of, render
+
+    for path in paths:
+        write_file(path, render(tables, format_of(path)).encode(), overwrite=True)
     return paths
 
 

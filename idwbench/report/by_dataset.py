@@ -8,7 +8,6 @@ from dataclasses import replace
 import pandas
 
 from idwbench.errors import ConfigError
-from idwbench.report.frame import Row
 from idwbench.report.labels import count_label, metric_label, protocol_label
 from idwbench.report.leaderboard import chosen_split
 from idwbench.report.statistics import Statistic, compare, higher_is_better, rounded
@@ -42,7 +41,8 @@ def by_dataset(sections: Sequence[Section], split: str | None = None) -> tuple[T
     split = chosen_split((row for section in sections for row in section.rows), metric, split)
     models = list({row.model.identity(): row for section in sections for row in section.rows}.values())
     headers = _headers(sections)
-    measured = [_measured(section, models, split) for section in sections]
+    by_model = [{row.model.identity(): row.statistics.get(split) for row in section.rows} for section in sections]
+    measured = [[own.get(row.model.identity()) for row in models] for own in by_model]
     cells = [(place, {split: one} if one else {}) for place, column in enumerate(measured) for one in column]
     compared, tests = compare(cells, metric)
     columns = []
@@ -79,12 +79,6 @@ def _headers(sections: Sequence[Section]) -> list[str]:
         telling = [word for word in own[1:] if not all(word in of for of in alike)]
         headers.append(" · ".join([own[0], *telling]))
     return headers
-
-
-def _measured(section: Section, models: Sequence[Row], split: str) -> list[Statistic | None]:
-    """Return the statistic of each model in a section, None where there is none."""
-    statistics = {row.model.identity(): row.statistics.get(split) for row in section.rows}
-    return [statistics.get(row.model.identity()) for row in models]
 
 
 def _ranks(columns: Sequence[Sequence[Statistic | None]], metric: str) -> list[str]:

@@ -5,7 +5,7 @@ by linear interpolation of recall against log(items) between the last number abo
 recall is below t at the smallest number of items, or at least t at the largest, has no capacity: it is *censored*.
 
 Two laws are fitted by least squares to log(capacity) of all seeds: C = a · d^b (``power``) and C = a · exp(b·d)
-(``exponential``). The one with the larger R² is chosen.
+(``exponential``). The one with the larger R² is chosen. The interval of b is the 95 % percentile bootstrap over seeds.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import geometric_mean
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.errors import ConfigError
-from idwbench.report.labels import setting_label
+from idwbench.report.labels import plain_value, setting_label
+from idwbench.report.tables import MISSING, Table, text_column
 from idwbench.results.records import StoredRun
 from idwbench.runs.datasets import LookupConfig
 from idwbench.runs.kinds.models import ModelConfig
@@ -33,6 +35,7 @@ __all__ = [
     "Law",
     "LookupRuns",
     "capacity",
+    "capacity_table",
     "fit_capacity",
     "law_label",
     "lookup_capacities",
@@ -42,6 +45,7 @@ __all__ = [
 
 Law = Literal["power", "exponential"]
 LAWS: tuple[Law, ...] = ("power", "exponential")
+_RESAMPLES = 2000
 _FEWEST_DIMENSIONS = 3
 
 
@@ -59,6 +63,7 @@ class CapacityFit:
 
     Attributes:
         law: ``power``, C = factor · d^exponent, or ``exponential``, C = factor · exp(exponent · d).
+        interval: 95 % bootstrap interval of the exponent over seeds.
         r_squared: R² of log C by law: 1 − Σ residual² / Σ deviation² over all seeds, and 1 if all are equal.
         dimensions: The dimensions that were fitted: those at which no seed is censored.
         n_seeds: Number of seeds.
@@ -67,6 +72,7 @@ class CapacityFit:
     law: Law
     factor: float
     exponent: float
+    interval: tuple[float, float]
     r_squared: Mapping[Law, float]
     dimensions: tuple[int, ...]
     n_seeds: int
@@ -111,7 +117,10 @@ def fit_capacity(capacities: Mapping[int, Mapping[int, Capacity]]) -> CapacityFi
         r_squared[law] = 1 - residual / total if total > 1e-20 * logs.size else 1.0  # equal but for rounding
     law = max(LAWS, key=lambda name: r_squared[name])
     slope, intercept = map(float, fits[law])
-    return CapacityFit(law, math.exp(intercept), slope, r_squared, tuple(fitted), len(seeds))
+    chosen = np.random.default_rng(0).integers(len(logs), size=(_RESAMPLES, len(logs)))
+    centred = abscissas[law] - abscissas[law].mean()
+    low, high = np.percentile(logs[chosen].mean(1) @ centred / (centred @ centred), (2.5, 97.5)).tolist()
+    return CapacityFit(law, math.exp(intercept), slope, (low, high), r_squared, tuple(fitted), len(seeds))
 
 
 def predicted_capacity(fit: CapacityFit, dimensions: Sequence[float] | NDArray[np.floating]) -> NDArray[np.float64]:
@@ -162,6 +171,7 @@ class Capacities:
     """The capacities of one model by dimensions and seed, and their law; None if there are too few to fit."""
 
     of: LookupRuns
+    threshold: float
     by_dimensions: Mapping[int, Mapping[int, Capacity]]
     fit: CapacityFit | None
 
@@ -212,5 +222,66 @@ def lookup_capacities(runs: Iterable[StoredRun], threshold: float = 0.99) -> lis
             for d in each.dimensions
             if len(each.items(d)) == most
         }
-        found.append(Capacities(each, by_dimensions, fit_capacity(by_dimensions)))
+        found.append(Capacities(each, threshold, by_dimensions, fit_capacity(by_dimensions)))
     return found
+
+
+def capacity_table(capacities: Sequence[Capacities]) -> Table:
+    """Return the table of laws and of capacities by dimensions, for `idwbench.report.render.render`."""
+    dimensions = sorted({d for each in capacities for d in each.by_dimensions})
+    data, fits = [each.of.data for each in capacities], [each.fit for each in capacities]
+    columns = [
+        text_column("model", "model", (each.of.label for each in capacities)),
+        *([text_column("data", "data", data)] if len(set(data)) > 1 else []),
+        *(
+            text_column(f"d={d}", f"d={d}", (_cell(each.by_dimensions.get(d, {})) for each in capacities), numeric=True)
+            for d in dimensions
+        ),
+        text_column("law", "law", (MISSING if fit is None else law_label(fit) for fit in fits)),
+        text_column("interval", "95 % interval of b", map(_interval_label, fits)),
+        text_column("r_squared", "R² (power, exponential)", map(_r_squared_label, fits)),
+    ]
+    threshold = capacities[0].threshold if capacities else 0.99
+    seeds = sorted({len(found) for each in capacities for found in each.by_dimensions.values()})
+    return Table(
+        title=f"Capacity at {100 * threshold:g} % recall" + (f" · {data[0]}" if len(set(data)) == 1 else ""),
+        columns=tuple(columns),
+        groups=tuple(data),
+        metric=f"Items, geometric mean over seeds (smallest to largest); {_seeds(seeds)}",
+        marked="",
+        notes=(
+            "< and >: some seeds are below at the smallest, or not below at the largest number of items that was run.",
+            "The law is fitted to all seeds at the dimensions without < or >.",
+        ),
+    )
+
+
+def _seeds(counts: Sequence[int]) -> str:
+    return " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) + " seeds" if counts else ""
+
+
+def _cell(found: Mapping[int, Capacity]) -> str:
+    """Return ``28 (21 to 35)``; a bound as ``<2`` or ``>2048``."""
+    if not found:
+        return MISSING
+    values = [each.items for each in found.values()]
+    sides = {each.censored for each in found.values()}
+    mark = "<" if "below" in sides else ">" if "above" in sides else ""
+    if len(sides) == 1 and mark:
+        return f"{mark}{_number(values[0])}"
+    return f"{mark}{_number(geometric_mean(values))} ({_number(min(values))} to {_number(max(values))})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else plain_value(round(value, 1))
+
+
+def _interval_label(fit: CapacityFit | None) -> str:
+    if fit is None:
+        return MISSING
+    digits = 2 if fit.law == "power" else 3
+    return " to ".join(f"{bound:.{digits}f}" for bound in fit.interval)
+
+
+def _r_squared_label(fit: CapacityFit | None) -> str:
+    return MISSING if fit is None else ", ".join(f"{value:.3f}" for value in fit.r_squared.values())

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 
-from idwbench.report.lookups import Capacity, capacity, fit_capacity, predicted_capacity
+from idwbench.report.lookups import (
+    Capacity,
+    capacity,
+    capacity_table,
+    fit_capacity,
+    lookup_capacities,
+    predicted_capacity,
+)
+from idwbench.report.render import render
+from idwbench.results.records import StoredRun
+from idwbench.runs.config import run_config
 
 ITEMS = [2**power for power in range(1, 12)]
 
@@ -53,6 +64,7 @@ def test_a_power_law_and_an_exponential_law_are_found_again() -> None:
     power = fit_capacity(known_capacities(lambda d: 0.5 * d**1.7))
     assert power is not None and power.law == "power"
     assert (power.factor, power.exponent, power.r_squared["power"]) == pytest.approx((0.5, 1.7, 1))
+    assert power.interval == pytest.approx((1.7, 1.7))
     exponential = fit_capacity(known_capacities(lambda d: 3 * math.exp(0.21 * d)))
     assert exponential is not None and exponential.law == "exponential"
     assert (exponential.factor, exponential.exponent) == pytest.approx((3, 0.21))
@@ -60,7 +72,7 @@ def test_a_power_law_and_an_exponential_law_are_found_again() -> None:
     assert predicted_capacity(power, [4]) == pytest.approx([0.5 * 4**1.7])
 
 
-def test_the_fit_is_that_of_numpy() -> None:
+def test_the_fit_is_that_of_numpy_and_the_interval_covers_the_noise() -> None:
     found = known_capacities(lambda d: 2 * d**1.2, seeds=20, noise=0.3)
     fit = fit_capacity(found)
     assert fit is not None
@@ -69,6 +81,11 @@ def test_the_fit_is_that_of_numpy() -> None:
     slope, intercept = np.polyfit(x, y, 1)
     assert (fit.exponent, math.log(fit.factor)) == pytest.approx((slope, intercept))
     assert fit.r_squared["power"] == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
+    low, high = fit.interval
+    assert low < fit.exponent < high
+    # The standard error of the slope, seeds being independent.
+    error = 0.3 / math.sqrt(20 * np.var([math.log(d) for d in found]) * len(found))
+    assert high - low == pytest.approx(2 * 1.96 * error, rel=0.5)
 
 
 def test_dimensions_with_a_censored_seed_and_seeds_that_are_missing_somewhere_are_not_fitted() -> None:
@@ -86,3 +103,20 @@ def test_few_dimensions_are_not_fitted_and_equal_capacities_have_a_law_without_g
     fit = fit_capacity(known_capacities(lambda d: 7.0))
     assert fit is not None
     assert (fit.exponent, fit.factor, fit.r_squared["power"]) == pytest.approx((0, 7, 1))
+
+
+def test_the_table_has_capacities_bounds_and_laws() -> None:
+    def stored(similarity: str, d: int, n: int, seed: int) -> StoredRun:
+        dataset = {"name": "lookup", "dimensions": d, "items": n, "noise": 0.0}
+        config = run_config(dataset, kind="hash_table", similarity=similarity, seed=seed)
+        capacity = d * 1.1**seed if similarity == "inner_product" else 1e9
+        recall = min(1.0, 0.99 - 0.1 * math.log(n / capacity))
+        return StoredRun(config.run_key, config, "lookup", "complete", {("test", "recall"): recall})
+
+    places = product(("inner_product", "idw"), (4, 8, 16), (2, 8, 32, 128), range(3))
+    text = render([capacity_table(lookup_capacities(stored(*place) for place in places))], "markdown")
+    assert "### Capacity at 99 % recall · noise 0 · mean 0 · queries 256" in text
+    idw = next(line for line in text.splitlines() if line.startswith("| idw"))
+    assert [cell.strip() for cell in idw.split("|")][2:5] == [r"\>128"] * 3
+    inner = next(line for line in text.splitlines() if line.startswith("| inner_product"))
+    assert "d^" in inner and " to " in inner and "3 seeds" in text
