@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from idwbench.claims import formulas, grid, methods, open_questions, patches
+from idwbench.claims import formulas, idw, methods, open_questions
 from idwbench.claims.definitions import Claim, Origin
 from idwbench.claims.evidence import Evidence
 from idwbench.claims.findings import Finding, Outcome, correct, interval_label, number_label
@@ -32,7 +32,7 @@ _METHOD = (
 )
 _COLOURS = {"holds": "green", "does not hold": "red", "not enough runs": "bright_black"}
 
-_THEMES = (formulas, grid, methods, open_questions, patches)
+_THEMES = (formulas, idw, methods, open_questions)
 _BY_THEME = (member for theme in _THEMES for member in vars(theme).values() if isinstance(member, Claim))
 CLAIMS = tuple(sorted(_BY_THEME, key=lambda claim: claim.number))
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from idwbench.figures.lines import Line, line_spread
 from idwbench.figures.power_epsilon_heatmap import HeatMap, number_label
+from idwbench.figures.style import class_colour
 
 __all__ = ["DASHES", "bar_chart", "curve_chart", "heat_map_chart", "plane_chart", "round_number"]
 
@@ -97,7 +98,6 @@ def plane_chart(
     values: NDArray[np.floating],
     numbers: NDArray[np.integer],
     class_names: Sequence[str],
-    colours: Sequence[str],
 ) -> dict[str, Any]:
     """Return training points and, larger, keys with their `numbers` in the colour of the class of their value."""
 
@@ -112,7 +112,7 @@ def plane_chart(
     encoding = {
         "x": alt.X("x:Q", axis=axis, scale=scale),
         "y": alt.Y("y:Q", axis=axis, scale=scale),
-        "color": _colour("c", class_names, colours),
+        "color": _colour("c", class_names, [class_colour(label) for label in range(len(class_names))]),
     }
     tooltip = _tooltip({"k:N": "key", "c:N": "class of its value", "v:N": "values"})
     dots = _base(points).mark_point(filled=True, size=12, opacity=0.35)

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from idwbench.errors import ConfigError
+from idwbench.figures.curves import collect_curves
 from idwbench.figures.lines import Panel, PanelRow, line_spread
+from idwbench.figures.power_epsilon_heatmap import collect_heat_maps
+from idwbench.figures.runs import Selection
 from idwbench.page.charts import DASHES, curve_chart, heat_map_chart
 from idwbench.page.parts import Chart, Legend, Panels, Part, sentences
 from idwbench.results.records import StoredRun
@@ -27,9 +30,6 @@ _HEAT = "Mean over seeds for each power p and each ε. Light is better; a cell h
 
 def curves_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> Part | None:
     """Return the section of learning curves; None if no run has one."""
-    from idwbench.figures.curves import collect_curves
-    from idwbench.figures.runs import Selection
-
     selection = Selection(results, runs)
     try:
         rows, _ = collect_curves(selection)
@@ -53,9 +53,6 @@ def curves_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[
 
 def heat_maps_part(results: Results, runs: Sequence[StoredRun], left_out: Sequence[str] = ()) -> Part | None:
     """Return the section of heat maps; None with fewer than two powers and two values of ε."""
-    from idwbench.figures.power_epsilon_heatmap import collect_heat_maps
-    from idwbench.figures.runs import Selection
-
     selection = Selection(results, runs)
     try:
         maps, source = collect_heat_maps(selection)

@@ -1,12 +1,23 @@
-"""What a page consists of: tables, charts, prototypes and pictures, as values that a template can print."""
+"""What a page consists of: tables, charts, prototypes and pictures, as values that a template can print.
+
+Pictures are files within the page: PNG by Pillow, and the SVG of figures.
+"""
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from idwbench.figures.style import render_figure
+from idwbench.figures.tiles import KEY_COLOURS, scale_limit
 from idwbench.report.tables import Table
 
 __all__ = [
@@ -17,10 +28,17 @@ __all__ = [
     "Part",
     "Picture",
     "PrototypeGrid",
+    "image_picture",
+    "key_picture",
     "sentences",
     "size_of",
+    "svg_picture",
     "table_data",
 ]
+
+_LEVELS = 31  # colours of a key: few, so that the files are small
+_GREYS = 16
+_DPI = 72  # of the predictions in the plane
 
 
 class Chart(NamedTuple):
@@ -125,3 +143,37 @@ def sentences(lines: Sequence[str]) -> tuple[str, ...]:
     """Return the lines with a capital letter and a full stop, each once."""
     found = dict.fromkeys(line.strip() for line in lines if line.strip())
     return tuple(f"{line[0].upper()}{line[1:]}{'' if line.endswith('.') else '.'}" for line in found)
+
+
+def key_picture(key: NDArray[np.floating]) -> str:
+    """Return a key (height, width) in its own scale: white is 0, black positive, blue negative."""
+    exact = np.asarray(key, np.float64)
+    share = np.clip(exact / scale_limit(exact), -1, 1)
+    levels = np.rint((share + 1) / 2 * (_LEVELS - 1)).astype(np.uint8)
+    palette = KEY_COLOURS(np.linspace(0, 1, _LEVELS))[:, :3]
+    palette[_LEVELS // 2] = 1  # the colour map has no entry for its very middle
+    return _with_palette(levels, palette)
+
+
+def image_picture(image: NDArray[np.floating]) -> str:
+    """Return an image (height, width) in shades of grey: white is its lowest value, black its highest."""
+    exact = np.asarray(image, np.float64)
+    low, high = float(exact.min()), float(exact.max())
+    share = (exact - low) / (high - low) if high > low else np.zeros_like(exact)
+    grey = np.linspace(1, 0, _GREYS)[:, None] * np.ones(3)
+    return _with_palette(np.rint(share * (_GREYS - 1)).astype(np.uint8), grey)
+
+
+def svg_picture(figure: Figure) -> str:
+    """Return a figure as SVG."""
+    return "data:image/svg+xml;base64," + base64.b64encode(render_figure(figure, ".svg", _DPI)).decode()
+
+
+def _with_palette(levels: NDArray[np.uint8], palette: NDArray[np.floating]) -> str:
+    from PIL import Image
+
+    picture = Image.frombytes("P", levels.shape[::-1], np.ascontiguousarray(levels).tobytes())
+    picture.putpalette(np.rint(255 * palette).astype(np.uint8).tobytes())
+    file = io.BytesIO()
+    picture.save(file, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from idwbench.attention.scores import METHODS
 from idwbench.errors import IdwbenchError
 from idwbench.figures.keys import key_order
-from idwbench.figures.style import class_colour
 from idwbench.models.neighbours import several_nearest
 from idwbench.page.charts import plane_chart, round_number
-from idwbench.page.chosen import best_run
-from idwbench.page.parts import Chart, Part, PrototypeGrid, sentences
-from idwbench.page.pictures import image_picture, key_picture
+from idwbench.page.groups import best_run
+from idwbench.page.parts import Chart, Part, PrototypeGrid, image_picture, key_picture, sentences
 from idwbench.report.frame import Row
 from idwbench.report.labels import value_label
-from idwbench.report.tables import Column, Table, text_column
+from idwbench.report.tables import Table, text_column
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import dataset_label
@@ -112,7 +110,6 @@ def _grid(results: Results, run: StoredRun, dataset: Dataset | None) -> Prototyp
         values[chosen],
         chosen,
         names,
-        [class_colour(label) for label in range(len(names))],
     )
     chart = Chart("", f"Keys among the training points: {_title(run)}", spec)
     return PrototypeGrid(_title(run), note, chart=chart, table=_table(own, values[chosen], chosen, names))
@@ -179,18 +176,14 @@ def _in_view(run: StoredRun, keys: Keys, dataset: Dataset) -> NDArray[np.intp]:
 def _table(keys: NDArray[np.floating], values: Keys, numbers: NDArray[np.intp], class_names: Sequence[str]) -> Table:
     """Return the shown keys, in the data's own units, with their values."""
 
-    def column(name: str, header: str, column: NDArray[np.floating]) -> Column:
-        texts = (f"{number:.3f}".replace("-", "−") for number in column)
-        return text_column(name, header, texts, numeric=True)
+    def texts(numbers: NDArray[np.floating]) -> list[str]:
+        return [f"{number:.3f}".replace("-", "−") for number in numbers]
 
-    classes = (class_names[label] for label in values.argmax(axis=1))
-    columns = (
-        text_column("key", "key", map(str, numbers), numeric=True),
-        *(column(name, name, keys[:, place]) for place, name in enumerate(("x", "y"))),
-        text_column("class", "class", classes),
-        *(column(f"value {name}", f"value of {name}", values[:, place]) for place, name in enumerate(class_names)),
-    )
-    return Table("", columns, (None,) * len(numbers))
+    columns = {"key": [*map(str, numbers)], "x": texts(keys[:, 0]), "y": texts(keys[:, 1])}
+    columns["class"] = [class_names[label] for label in values.argmax(axis=1)]
+    columns |= {f"value of {name}": texts(column) for name, column in zip(class_names, values.T, strict=True)}
+    shown = (text_column(name, name, column, numeric=name != "class") for name, column in columns.items())
+    return Table("", tuple(shown), (None,) * len(numbers))
 
 
 def _title(run: StoredRun) -> str:

@@ -15,8 +15,7 @@ from idwbench.claims.verdicts import claims_table, judge_claims
 from idwbench.figures.style import CLASS_COLOURS
 from idwbench.files import check_output, write_file
 from idwbench.machine import require_package
-from idwbench.page.chosen import choose_grid, choose_runs, rank_settings
-from idwbench.page.groups import RunGroup, find_groups, leaderboard_part
+from idwbench.page.groups import RunGroup, choose_grid, choose_runs, find_groups, leaderboard_part, rank_settings
 from idwbench.page.parts import Part, sentences, size_of, table_data
 from idwbench.results.store import Results
 
@@ -143,9 +142,8 @@ def _with_parts(
 
 def _parts(results: Results, group: RunGroup, metric: str | None, top: int, data_dir: Path | None) -> Iterator[Part]:
     # These import packages of the extra.
-    from idwbench.page.attention import attention_part
+    from idwbench.page.cases import attention_part, patches_part
     from idwbench.page.curves import curves_part, heat_maps_part
-    from idwbench.page.patches import patches_part
     from idwbench.page.prototypes import prototypes_part
 
     yield leaderboard_part(group, metric, top)

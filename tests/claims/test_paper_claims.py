@@ -13,9 +13,8 @@ import pytest
 from scipy.stats import spearmanr
 from stored_runs import METHODS, jitter
 
-from idwbench.claims.grid import EPSILONS, POWERS, rank_correlation
+from idwbench.claims.idw import EPSILONS, POWERS, far_influence_ratio, rank_correlation, reach
 from idwbench.claims.methods import NEIGHBOURS, neighbour_distance, uniform_neighbour_distance
-from idwbench.claims.patches import far_influence_ratio, reach
 from idwbench.data.loading import load_dataset
 from idwbench.runs.datasets import TwoMoonsConfig
 

@@ -19,11 +19,10 @@ from PIL import Image
 
 from idwbench.errors import ConfigError, OutputError, OutputExistsError
 from idwbench.figures.power_epsilon_heatmap import HeatMap
-from idwbench.page import charts, chosen, patches, prototypes, writing
+from idwbench.page import cases, charts, groups, prototypes, writing
 from idwbench.page.charts import heat_map_chart
-from idwbench.page.chosen import choose_runs, rank_settings
-from idwbench.page.parts import Part, size_of
-from idwbench.page.pictures import image_picture, key_picture
+from idwbench.page.groups import choose_runs, rank_settings
+from idwbench.page.parts import Part, image_picture, key_picture, size_of
 from idwbench.page.writing import page_content, write_page
 from idwbench.results.store import Results
 
@@ -189,11 +188,11 @@ def test_groups_beyond_the_budget_keep_the_head_of_their_leaderboard(
 def test_the_limits_in_the_documentation_are_those_of_the_page() -> None:
     for limit in (
         f"{writing.TOP}, or `--top`",
-        f"{chosen._OF_A_METHOD}; {chosen._OF_ONE_METHOD} if it is the only method",
-        f"numbers of prototypes with curves | {chosen._COUNTS} |",
+        f"{groups._OF_A_METHOD}; {groups._OF_ONE_METHOD} if it is the only method",
+        f"numbers of prototypes with curves | {groups._COUNTS} |",
         f"{charts._POINTS}, evenly spaced",
         f"{prototypes._NETWORKS}, the best setting of each method; {prototypes._KEYS} keys of each",
-        f"cases of patches | {patches._MOST} |",
+        f"cases of patches | {cases._MOST} |",
         f"at most {writing._MOST_RUNS_FOR_CLAIMS:,} runs",
         f"{writing._BUDGET / 1e6:.1f} MB; later sweeps have the first {writing._HEAD} rows",
     ):

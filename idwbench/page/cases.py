@@ -1,4 +1,7 @@
-"""Patched inputs before and after, from studies of patches."""
+"""The sections of cases: patched inputs before and after, and what the layers of a perceptron attend to.
+
+The first are from studies of patches, the second from the dual form of gradient descent.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from idwbench.errors import IdwbenchError
 from idwbench.figures.style import percent_label
-from idwbench.page.parts import Case, Part, Picture, sentences
-from idwbench.page.pictures import image_picture, svg_picture
+from idwbench.page.charts import bar_chart
+from idwbench.page.parts import Case, Chart, Panels, Part, Picture, image_picture, sentences, svg_picture
 from idwbench.report.labels import count_label
 from idwbench.results.records import StoredRun
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
 if TYPE_CHECKING:
+    from idwbench.explanations.explanation import Explanation
     from idwbench.figures.patches import PatchPanel
     from idwbench.figures.plane import PlaneData, PlanePicture
     from idwbench.results.store import Results
 
-__all__ = ["patches_part"]
+__all__ = ["attention_part", "patches_part"]
 
 _MOST = 12
 _WIDTH = 3.75  # inches of a picture of the plane
@@ -31,6 +36,11 @@ _PLANE = (
     "Accuracies are means ± sample standard deviation over the seeds that needed the patch; the pictures show the "
     "lowest of these seeds."
 )
+_ATTENTION = (
+    "A linear layer attends to all inputs of its training by unnormalised dot products. The table shows how often the "
+    "class with the largest total attention is the target or the output."
+)
+_LARGEST = 6  # training images with the largest attention
 _IMAGES = "The first test images that were answered wrongly: the answer before and after one added prototype."
 
 
@@ -84,8 +94,6 @@ def _plane_case(panel: PatchPanel, data: PlaneData) -> Case:
 
 def _plane_svg(panel: PatchPanel, shown: PlanePicture, data: PlaneData) -> str:
     """Return what the figure of patches draws of a state: regions, training points, keys and the patched point."""
-    from matplotlib.figure import Figure
-
     from idwbench.figures.patches import draw_patch
     from idwbench.figures.plane import draw_plane
 
@@ -120,3 +128,45 @@ def _of_images(
     label = f"{study.config.model.label} · seed {study.config.seed}"
     left = len(labels) - len(cases)
     return cases, [f"shown: {label}", f"not drawn: {count_label(left, 'other case')}" if left else ""]
+
+
+def attention_part(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) -> Part | None:
+    """Return the section of the dual form; None without complete runs of kind ``mlp``."""
+    from idwbench.figures.attention_by_class import collect_attention
+    from idwbench.figures.runs import Selection
+    from idwbench.report.dual_form import dual_form
+
+    perceptrons = [run for run in runs if run.config.model.kind == "mlp" and run.state == "complete"]
+    if not perceptrons:
+        return None
+    selection = Selection(results, perceptrons, data_dir)
+    try:
+        found, _ = collect_attention(selection, _LARGEST)
+        left_out = selection.left_out
+    except IdwbenchError as error:
+        found, left_out = [], [f"no recorded training is drawn: {error.problem}"]
+    panels, cases = tuple(map(_attention_panels, found)), tuple(map(_attended_images, found))
+    tables = dual_form(perceptrons)
+    return Part("attention", "Attention to the training", _ATTENTION, sentences(left_out), tables, panels, cases=cases)
+
+
+def _attention_panels(explained: Explanation) -> Panels:
+    target, answer = (explained.class_name(one.label) for one in (explained.query, explained.answer))
+    charts = []
+    for layer in explained.layers:
+        totals = dict(zip(explained.class_names, map(float, layer.totals), strict=True))
+        spec = bar_chart(totals, answer, "total attention")
+        charts.append(Chart(layer.name, f"Total attention of {layer.name} to each class", spec))
+    return Panels(f"{explained.model} · {explained.query.text}: target {target}, answer {answer}", tuple(charts))
+
+
+def _attended_images(explained: Explanation) -> Case:
+    """Return the test image, and the training images that the last layer attends to most."""
+    shape = explained.image_shape
+    assert shape is not None  # checked when it was collected
+    shown = [Picture(image_picture(explained.query.picture.reshape(shape)), "test image", explained.query.text)]
+    layer = explained.layers[-1]
+    for item in layer.items[:_LARGEST]:
+        text = f"attention {item.weight:.3g}, class {explained.class_name(item.label)}"
+        shown.append(Picture(image_picture(item.picture.reshape(shape)), item.source, text))
+    return Case(f"What {layer.name} attends to most", tuple(shown), small=True)
