@@ -16,7 +16,7 @@ from typing import Any
 
 from idwbench.errors import ClusterError, ConfigError, first_line
 
-__all__ = ["Cluster", "connected", "local_workers", "needed_resources"]
+__all__ = ["Cluster", "connected", "local_workers"]
 
 CONNECT_SECONDS = 4.0
 _LOGGERS = ("distributed", "distributed.client", "distributed.gc", "tornado", "tornado.application", "asyncio")
@@ -58,15 +58,12 @@ class Cluster:
     Attributes:
         client: The `distributed.Client`.
         address: As it was given.
+        resources: What each task needs of its worker: on a GPU the resource ``GPU``.
     """
 
     client: Any
     address: str
-
-
-def needed_resources(device: str) -> dict[str, float]:
-    """Return what each task needs of its worker: on a GPU the resource ``GPU``."""
-    return {} if device == "cpu" else {"GPU": 1.0}
+    resources: dict[str, float]
 
 
 @contextmanager
@@ -77,13 +74,13 @@ def connected(address: str, device: str = "cpu") -> Iterator[Cluster]:
         ClusterError: the package `distributed` is missing, or nothing answers at the address as a scheduler does.
         ConfigError: as `local_workers`.
     """
-    workers = local_workers(address)
+    workers, resources = local_workers(address), {} if device == "cpu" else {"GPU": 1.0}
     try:
         import distributed
     except ModuleNotFoundError as error:
         problem = f"needs the Python package '{error.name}'"
         raise ClusterError(problem, location=("dask",), hint="pip install 'idwbench[cluster]'") from None
-    with _quiet(), _local_cluster(workers, device) if workers else nullcontext(address) as scheduler:
+    with _quiet(), _local_cluster(workers, resources) if workers else nullcontext(address) as scheduler:
         if not workers:
             _check_scheduler(address, distributed)
         try:
@@ -91,11 +88,11 @@ def connected(address: str, device: str = "cpu") -> Iterator[Cluster]:
         except Exception as error:  # what a server of another kind answers can raise any exception
             raise _unreachable(address, error) from None
         with client:
-            yield Cluster(client, address)
+            yield Cluster(client, address, resources)
 
 
 @contextmanager
-def _local_cluster(workers: int, device: str) -> Iterator[Any]:
+def _local_cluster(workers: int, resources: dict[str, float]) -> Iterator[Any]:
     """Start worker processes with one thread each, on the loopback interface only."""
     import dask
     from distributed import LocalCluster
@@ -112,7 +109,7 @@ def _local_cluster(workers: int, device: str) -> Iterator[Any]:
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             memory_limit=0,
-            resources=needed_resources(device),
+            resources=resources,
             silence_logs=logging.CRITICAL,
         )
 

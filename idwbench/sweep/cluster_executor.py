@@ -19,9 +19,8 @@ from idwbench.errors import ClusterError, error_summary
 from idwbench.plugins import plugin_code
 from idwbench.results.provenance import package_versions
 from idwbench.runs.config import RunConfig
-from idwbench.sweep.cluster_connection import Cluster, needed_resources
+from idwbench.sweep.cluster_connection import Cluster
 from idwbench.sweep.cluster_worker import PluginSource, Task, train_task, version_problem
-from idwbench.sweep.observer import Observer
 from idwbench.sweep.threads import Answer
 from idwbench.training.engine import Context
 
@@ -38,15 +37,9 @@ class ClusterExecutor:
     ahead = 2  # for each thread of the workers: a stack that trains, and the next
 
     def __init__(
-        self,
-        cluster: Cluster,
-        configs: Sequence[RunConfig],
-        dataset: Dataset,
-        data_dir: Path | None,
-        context: Context,
-        observer: Observer,
+        self, cluster: Cluster, configs: Sequence[RunConfig], dataset: Dataset, data_dir: Path | None, context: Context
     ) -> None:
-        self.cluster, self.observer, self.resources = cluster, observer, needed_resources(context.device)
+        self.cluster, self.report = cluster, context.report
         # The workers that are there; tasks check again, for workers that come later.
         answers = cluster.client.run(version_problem, package_versions(), on_error="return")
         for worker, problem in answers.items():
@@ -77,10 +70,11 @@ class ClusterExecutor:
             ClusterError: the connection is lost.
         """
         workers = self._connected(self.cluster.client.scheduler_info, n_workers=-1)["workers"].values()
-        threads = [worker["nthreads"] for worker in workers if self.resources.keys() <= worker["resources"].keys()]
+        needed = self.cluster.resources.keys()
+        threads = [worker["nthreads"] for worker in workers if needed <= worker["resources"].keys()]
         if self.has_workers and not threads:
-            kind = f" with the resource {next(iter(self.resources))}" if self.resources else ""
-            self.observer.note(f"{self.cluster.address} has no worker{kind}: waiting for one")
+            kind = f" with the resource {next(iter(self.cluster.resources))}" if self.cluster.resources else ""
+            self.report(f"{self.cluster.address} has no worker{kind}: waiting for one")
         self.has_workers = bool(threads)
         return sum(threads)
 
@@ -90,7 +84,7 @@ class ClusterExecutor:
         This is a `ClusterError`: the connection is lost, or a worker has other versions or data.
         """
         task: Task = {**self.task, "stack": [config.model_dump_json() for config in stack]}
-        options = {"key": f"idwbench-{uuid.uuid4().hex}", "pure": False, "resources": self.resources or None}
+        options = {"key": f"idwbench-{uuid.uuid4().hex}", "pure": False, "resources": self.cluster.resources or None}
         sent = self._connected(self.cluster.client.submit, train_task, task, **options)
         ended: Future[Answer] = Future()
         self.in_work[ended] = sent
@@ -161,8 +155,7 @@ def plugin_sources(configs: Sequence[RunConfig]) -> list[PluginSource]:
 
 def _source(name: str, sha256: str) -> PluginSource:
     if (file := plugin_code(sha256)) is not None:
-        path, code = file
-        return {"methods": [], "sha256": sha256, "path": str(path), "code": code, "module": ""}
+        return {"methods": [], "sha256": sha256, "path": str(file[0]), "code": file[1], "module": ""}
     module = str(getattr(METHODS[name].score, "__module__", "__main__"))
     spec = getattr(sys.modules.get(module), "__spec__", None)
     if module == "__main__" or spec is None:

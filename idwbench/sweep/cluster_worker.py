@@ -188,10 +188,7 @@ def _prepared(task: Task, data: DatasetConfig) -> _Setup:
 
 def _checkpoints(shared: tuple[str, int] | None) -> Path | None:
     """Return the folder of checkpoints if this worker sees the driver's."""
-    if shared is None:
-        return None
-    path, inode = Path(shared[0]), shared[1]
     try:
-        return path if path.parent.stat().st_ino == inode else None
+        return Path(shared[0]) if shared and Path(shared[0]).parent.stat().st_ino == shared[1] else None
     except OSError:
         return None

@@ -91,8 +91,7 @@ def train(
         runner.observer.planned(len(to_do), len(to_do), 0, 0)
         if len(to_do) == 1:
             runner.threads = useful_threads(config, dataset, runner.context)
-        runner.prepare(to_do)
-        runner.train(to_do, dataset)
+        runner.train_all(to_do, dataset)
         if runner.outcome["failed"]:
             error = (results.find_run(key).error or "").strip().splitlines()
             raise TrainingError(f"run {key[:12]} failed: {error[-1] if error else 'no reason was stored'}")

@@ -19,11 +19,10 @@ __all__ = [
     "Cell",
     "DataProtocol",
     "Setting",
-    "as_axis",
     "block_settings",
     "cells",
-    "check_axes",
     "check_distinct",
+    "read_blocks",
     "read_datasets",
     "read_grid",
     "within",
@@ -77,11 +76,7 @@ def read_grid(
             support a data set, or more than `MAX_RUNS` runs; `location` is the index of the block, the axis and the
             index of the value.
     """
-    blocks = content if isinstance(content, list) and content else [content]
-    for index, block in enumerate(blocks):
-        with within(index):
-            check_axes(block)
-    grid = [{name: as_axis(values) for name, values in block.items()} for block in blocks]
+    grid = read_blocks(content)
     n_runs = n_seeds * len(datasets) * sum(math.prod(map(len, block.values())) for block in grid)
     if n_runs > MAX_RUNS:
         raise ConfigError(f"expected at most {MAX_RUNS:,} runs, got {n_runs:,}")
@@ -92,12 +87,23 @@ def read_grid(
     return tuple(grid), tuple(settings)
 
 
-def check_axes(content: Any, *, ranges: bool = False) -> None:
-    """Check the names of the axes of one block; a range, a mapping, is refused unless `ranges`.
+def read_blocks(content: Any, *, ranges: bool = False) -> list[Block]:
+    """Return the axes of a list of mappings, or of one mapping, with a single value as an axis of length one.
 
     Raises:
-        ConfigError: an unknown setting, an empty axis, or a range.
+        ConfigError: an unknown setting, an empty axis, or unless `ranges` a range, which is a mapping.
     """
+    blocks = content if isinstance(content, list) and content else [content]
+    for index, block in enumerate(blocks):
+        with within(index):
+            _check_axes(block, ranges)
+    return [
+        {name: tuple(values) if isinstance(values, list) else (values,) for name, values in block.items()}
+        for block in blocks
+    ]
+
+
+def _check_axes(content: Any, ranges: bool) -> None:
     if not isinstance(content, dict) or not content:
         raise ConfigError("expected a mapping of axes, such as {method: [idw], prototypes: [16]}")
     known = {*model_setting_names(), *Protocol.model_fields}
@@ -109,11 +115,6 @@ def check_axes(content: Any, *, ranges: bool = False) -> None:
         if isinstance(values, dict) and not ranges:
             hint = "list the values, or add a sampler"
             raise ConfigError("a range needs a sampler", location=(name,), hint=hint)
-
-
-def as_axis(values: Any) -> tuple[Any, ...]:
-    """Return the values of an axis; a single value stands for itself."""
-    return tuple(values) if isinstance(values, list) else (values,)
 
 
 def block_settings(block: Block, datasets: Sequence[DataProtocol]) -> list[Setting]:

@@ -61,10 +61,9 @@ def measure_runs(
             for run in group[start : start + _AT_ONCE]:
                 if run.data_sha256 not in (None, dataset.sha256):
                     raise ResultsError(f"run {run.run_key[:12]} was trained on other data: the checksums differ")
-                arrays = results.load_arrays(run.run_key)
-                measured[run.run_key] = quality.metrics(
-                    *(arrays[name].astype("float32") for name in ("keys", "values"))
-                )
+                stored = results.load_arrays(run.run_key)
+                keys, values = (stored[name].astype("float32") for name in ("keys", "values"))
+                measured[run.run_key] = quality.metrics(keys, values)
             results.add_metrics(measured)
             done += len(measured)
             on_measured(done)

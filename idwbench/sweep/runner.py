@@ -98,8 +98,11 @@ class Runner:
             return self.context
         return replace(self.context, engine="torch", device="cpu")
 
-    def train_all(self, configs: Sequence[RunConfig]) -> None:
-        """Train runs data set by data set, in the order of the first run of each; only one data set is in memory."""
+    def train_all(self, configs: Sequence[RunConfig], loaded: Dataset | None = None) -> None:
+        """Train runs data set by data set, in the order of the first run of each; only one data set is in memory.
+
+        Its engines are imported and reported first. A data set that is `loaded` is that of all runs.
+        """
         from idwbench.data.loading import load_dataset
 
         groups: dict[str, list[RunConfig]] = {}
@@ -108,19 +111,13 @@ class Runner:
         for place, group in enumerate(groups.values()):
             if self.has_failed:
                 return
-            dataset = load_dataset(group[0].dataset, self.data_dir)
+            dataset = loaded or load_dataset(group[0].dataset, self.data_dir)
             for config in {run.setting_key: run for run in group}.values():  # no check depends on the seed
                 check_run(config, dataset, self.planning_context)
-            if place == 0:
-                self.prepare(configs)
+            if place == 0 and (line := prepare_engines(configs, self.planning_context)) != self._reported:
+                self.observer.note(line)  # once: a search trains batch by batch
+                self._reported = line
             self.train(group, dataset)
-
-    def prepare(self, configs: Sequence[RunConfig]) -> None:
-        """Import the engines of runs, compile kernels, and report the engines unless the last call did."""
-        line = prepare_engines(configs, self.planning_context)
-        if line != self._reported:  # a search prepares batch by batch
-            self.observer.note(line)
-            self._reported = line
 
     def train(self, configs: Sequence[RunConfig], dataset: Dataset) -> None:
         """Train runs on one data set, first those that others need; then the others whose needed run has ended.
@@ -143,7 +140,7 @@ class Runner:
                 if self.cluster is not None and (there := [run for run in ready if not _needs_database(run)]):
                     from idwbench.sweep.cluster_executor import ClusterExecutor
 
-                    executor = ClusterExecutor(self.cluster, there, dataset, self.data_dir, self.context, self.observer)
+                    executor = ClusterExecutor(self.cluster, there, dataset, self.data_dir, self.context)
                     self._run(there, executor, dataset)
                 if here and not self.has_failed:
                     self._run(here, self._threads(len(here), dataset), dataset)
@@ -288,9 +285,8 @@ def stacks(configs: Sequence[RunConfig], limit: Callable[[RunConfig], int], jobs
     groups: dict[str, list[RunConfig]] = {}
     stack_keys: dict[str, str] = {}  # by setting
     for config in configs:
-        if (setting := config.setting_key) not in stack_keys:
-            stack_keys[setting] = stack_key(config)
-        groups.setdefault(stack_keys[setting], []).append(config)
+        key = stack_keys.get(config.setting_key) or stack_keys.setdefault(config.setting_key, stack_key(config))
+        groups.setdefault(key, []).append(config)
     for group in groups.values():
         share = len(group) if len(groups) >= jobs else math.ceil(len(group) / jobs)
         size = min(limit(group[0]), share)

@@ -3,9 +3,9 @@
 # No postponed annotations: pydantic would compile each of them again.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from idwbench.attention.kernels import KERNELS
 from idwbench.attention.scores import METHODS
@@ -15,7 +15,7 @@ from idwbench.runs.kinds.scikit_learn import SCIKIT_LEARN_METHODS
 from idwbench.runs.metrics import METRICS, SPLITS
 from idwbench.runs.protocol import Protocol
 from idwbench.runs.settings import Count, Seed, Settings, validated
-from idwbench.sweep.grid import MAX_RUNS, Block, DataProtocol, as_axis, block_settings, check_axes, within
+from idwbench.sweep.grid import MAX_RUNS, Block, DataProtocol, block_settings, read_blocks, within
 
 __all__ = ["Range", "SamplerSettings", "SearchBlock", "read_sampler", "read_space"]
 
@@ -40,19 +40,6 @@ class SamplerSettings(Settings):
     def metric(self) -> str:
         """The name of the metric, of the validation rows."""
         return self.objective.removeprefix(f"{_SPLIT}_")
-
-    @model_validator(mode="after")
-    def _check_objective(self) -> Self:
-        split, _, metric = self.objective.partition("_")
-        if split in SPLITS and split != _SPLIT and metric in METRICS:
-            problem = f"a search chooses by validation rows, not by {split} rows"
-            raise ConfigError(problem, location=("objective",), hint=f"did you mean '{_SPLIT}_{metric}'?")
-        if self.objective.removeprefix(f"{_SPLIT}_") not in METRICS or split != _SPLIT:
-            usual = [f"{_SPLIT}_{name}" for name, found in METRICS.items() if found.task is not None]
-            meant = f"{_SPLIT}_{self.objective}" if self.objective in METRICS else self.objective
-            hint = f"did you mean '{meant}'?" if meant != self.objective else did_you_mean(meant, usual)
-            raise ConfigError(f"unknown objective '{self.objective}'", location=("objective",), hint=hint)
-        return self
 
 
 class _RangeSettings(Settings):
@@ -87,6 +74,15 @@ def read_sampler(content: Any, datasets: Sequence[DataProtocol], n_seeds: int) -
             `location` is the key.
     """
     sampler = validated(SamplerSettings, content)
+    split, _, name = sampler.objective.partition("_")
+    if split in SPLITS and split != _SPLIT and name in METRICS:
+        problem = f"a search chooses by validation rows, not by {split} rows"
+        raise ConfigError(problem, location=("objective",), hint=f"did you mean '{_SPLIT}_{name}'?")
+    if split != _SPLIT or name not in METRICS:
+        usual = [f"{_SPLIT}_{metric}" for metric, known in METRICS.items() if known.task is not None]
+        meant = f"{_SPLIT}_{sampler.objective}"
+        hint = f"did you mean '{meant}'?" if sampler.objective in METRICS else did_you_mean(sampler.objective, usual)
+        raise ConfigError(f"unknown objective '{sampler.objective}'", location=("objective",), hint=hint)
     if len(datasets) > 1:
         raise ConfigError(f"a search needs one data set, got {len(datasets)}")
     if sampler.trials * n_seeds > MAX_RUNS:
@@ -94,7 +90,7 @@ def read_sampler(content: Any, datasets: Sequence[DataProtocol], n_seeds: int) -
     dataset, _ = datasets[0]
     metric = METRICS[sampler.metric]
     if metric.task not in (None, dataset.task):
-        names = [f"{_SPLIT}_{name}" for name, found in METRICS.items() if found.task == dataset.task]
+        names = [f"{_SPLIT}_{other}" for other, known in METRICS.items() if known.task == dataset.task]
         problem = f"{metric.name} is a metric of {metric.task}, and {dataset.name} is {dataset.task}"
         raise ConfigError(problem, location=("objective",), hint=did_you_mean(sampler.objective, names))
     if not dataset.validation:
@@ -112,10 +108,8 @@ def read_space(content: Any, datasets: Sequence[DataProtocol]) -> tuple[SearchBl
         ConfigError: as `idwbench.sweep.grid.read_grid`, and for a range that is empty, or a step with a logarithm.
     """
     space: list[SearchBlock] = []
-    for index, block in enumerate(content if isinstance(content, list) and content else [content]):
+    for index, axes in enumerate(read_blocks(content, ranges=True)):
         with within(index):
-            check_axes(block, ranges=True)
-            axes = {name: as_axis(values) for name, values in block.items()}
             space.append(_block(axes, datasets))
     return tuple(space)
 
@@ -150,11 +144,11 @@ def _is_whole(name: str, axes: Block) -> bool:
 
 
 def _range(content: Any) -> _RangeSettings:
-    found = validated(_RangeSettings, content)
-    if not found.low < found.high:
-        raise ConfigError(f"expected more than low ({found.low}), got {found.high}", location=("high",))
-    if found.log and found.low <= 0:
-        raise ConfigError(f"a logarithm needs numbers above 0, got {found.low}", location=("low",))
-    if found.log and found.step is not None:
+    one = validated(_RangeSettings, content)
+    if not one.low < one.high:
+        raise ConfigError(f"expected more than low ({one.low}), got {one.high}", location=("high",))
+    if one.log and one.low <= 0:
+        raise ConfigError(f"a logarithm needs numbers above 0, got {one.low}", location=("low",))
+    if one.log and one.step is not None:
         raise ConfigError("has no meaning with log", location=("step",))
-    return found
+    return one

@@ -90,8 +90,7 @@ class _Search:
         cell = {name: _suggested(asked, prefix + name, block[name]) for name in sorted(block)}
         of_protocol = {name: value for name, value in cell.items() if name in Protocol.model_fields}
         dataset, protocol = self.spec.datasets[0]
-        if of_protocol:
-            protocol = parse_protocol(of_protocol, protocol)
+        protocol = parse_protocol(of_protocol, protocol) if of_protocol else protocol
         model = parse_model({name: value for name, value in cell.items() if name not in of_protocol})
         seeds = self.spec.seeds[:1] if model.is_deterministic else self.spec.seeds
         return asked, [RunConfig(dataset=dataset, model=model, protocol=protocol, seed=seed) for seed in seeds]

@@ -62,8 +62,8 @@ class FakeClient:
         return {"workers": {f"w{i}": {"nthreads": 1, "resources": {"GPU": 1}} for i in range(self.n_workers)}}
 
 
-def cluster(client: FakeClient) -> Cluster:
-    return Cluster(client, "tcp://10.0.0.1:8786")
+def cluster(client: FakeClient, **resources: float) -> Cluster:
+    return Cluster(client, "tcp://10.0.0.1:8786", resources)
 
 
 def killed() -> KilledWorker:

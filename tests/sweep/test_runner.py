@@ -298,7 +298,7 @@ def test_workers_without_a_package_or_with_another_version_are_found_before_anyt
 def test_tasks_for_a_gpu_need_its_resource(store, log):
     client = FakeClient(trained)
     store.plan(seeds(1))
-    own = Runner(store, log, "torch", "cuda", cluster=cluster(client))
+    own = Runner(store, log, "torch", "cuda", cluster=cluster(client, GPU=1.0))
     own.train(seeds(1), DATASET)
     assert own.outcome["complete"] == 1
     assert client.resources == [{"GPU": 1.0}]
@@ -308,7 +308,7 @@ def test_tasks_for_a_gpu_need_its_resource(store, log):
 def test_answers_of_a_cluster_are_not_kept_in_memory_after_they_are_stored(store, log):
     store.plan(seeds(40))
     own = Runner(store, log, cluster=cluster(FakeClient(trained)))
-    executor = ClusterExecutor(own.cluster, seeds(40), DATASET, None, own.context, log)
+    executor = ClusterExecutor(own.cluster, seeds(40), DATASET, None, own.context)
     assert all(executor.submit([config]).result().results for config in seeds(40))
     assert executor.in_work == {}
 
