@@ -115,24 +115,23 @@ def test_each_kind_is_here_and_a_run_that_the_seed_does_not_affect_is_planned_on
     assert kinds == MODELS.keys()
 
 
-class Interrupting(Observer):
-    """Interrupts in the first epoch after a stack was stored."""
+class Stopping(Observer):
+    """Interrupts after a number of epochs."""
 
-    is_stored = False
+    def __init__(self, epochs: int = -1) -> None:
+        self.left = epochs
 
-    def epoch(self, configs: object, epoch: int) -> None:
-        if self.is_stored:
+    def epoch(self, configs, epoch: int) -> None:
+        self.left -= 1
+        if self.left == 0:
             raise KeyboardInterrupt
-
-    def finished(self, results: object) -> None:
-        self.is_stored = True
 
 
 def test_an_interrupted_sweep_goes_on_to_the_same_bytes_and_trains_nothing_twice(stored, tmp_path: Path) -> None:
     path, whole = stored
     db = tmp_path / "other.db"
     with pytest.raises(KeyboardInterrupt):
-        run_sweep(path, db, jobs=1, observer=Interrupting())
+        run_sweep(path, db, jobs=1, observer=Stopping(3))
     part = Results(db)
     assert not {"running", "failed"} & {run.state for run in part.find_runs()}
     run_sweep(path, db, jobs=1)
@@ -153,19 +152,6 @@ def timeless(run) -> dict[tuple[str, str], float]:
 
 def contents(results: Results, run_key: str) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in results.load_arrays(run_key).items()}
-
-
-def test_columns_of_data_frames_hold_settings_and_metrics(stored) -> None:
-    path, results = stored
-    frame = results.to_frame().set_index("model")
-    for block in read_sweep(path).grid:
-        (kind,) = block.get("kind", ("prototypes",))
-        assert block.keys() - {"kind"} <= set(frame.columns)
-        metric = {"hash_table": "recall", "transformer_lm": "bits_per_character", "lstm_lm": "bits_per_character"}
-        if kind != "patch_study":
-            assert frame.loc[kind, f"test_{metric.get(kind, 'accuracy')}"].notna().all()
-        if kind in ("prototypes", "baseline"):
-            assert frame.loc[kind, "train_coverage"].notna().all()
 
 
 def test_only_prototypes_have_a_model_file_and_no_run_lacks_a_measure(stored) -> None:
@@ -214,18 +200,6 @@ def test_a_wrong_block_is_refused_at_its_place(tmp_path: Path, dataset: str, blo
     message = str(caught.value)
     assert message.startswith(f"{path}:") and "\n" not in message
     assert expected in message
-
-
-class Stopping(Observer):
-    """Interrupts after a number of epochs."""
-
-    def __init__(self, epochs: int = -1) -> None:
-        self.left = epochs
-
-    def epoch(self, configs, epoch: int) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
 
 
 # Data that does not fit

@@ -15,16 +15,9 @@ from idwbench.runs.config import RunConfig, run_config
 from idwbench.sweep.execution import run_sweep, train
 
 DATA = {"name": "two_moons", "train_per_class": 10, "test_per_class": 8, "holdout_per_class": 10}
-HEAD = """\
-name: kinds
-dataset: {name: two_moons, train_per_class: 10, test_per_class: 8, holdout_per_class: 10}
-protocol: {epochs: 2}
-seeds: 2
-grid:
-"""
+HEAD = f"name: kinds\ndataset: {DATA}\nprotocol: {{epochs: 2}}\nseeds: 2\ngrid:\n"
 STUDY = "  - {kind: patch_study, cases: wrong, method: idw, prototypes: 2}\n"
 NETWORK = "  - {method: idw, prototypes: 2}\n"
-BASELINES = "  - {kind: baseline, method: [kmeans, samples], prototypes: 3}\n"
 
 
 def a_study(seed: int = 0, **settings: object) -> RunConfig:
@@ -44,9 +37,9 @@ def db(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write(tmp_path: Path):
-    def write(grid: str, head: str = HEAD) -> Path:
+    def write(grid: str) -> Path:
         path = tmp_path / "kinds.yaml"
-        path.write_text(head + grid)
+        path.write_text(HEAD + grid)
         return path
 
     return write

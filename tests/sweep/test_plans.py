@@ -62,15 +62,6 @@ def test_data_sets_are_outermost_and_the_runs_are_those_of_single_sweeps(write) 
     assert [run.run_key for run in runs] == expected
 
 
-def test_files_may_be_an_axis(write, tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / f"{name}.csv").write_text(f"x,label\n1,0\n2,{name}\n")
-    spec = read_sweep(write("{name: csv, path: [a.csv, b.csv]}"))
-    assert [Path(dataset.path).name for dataset, _ in spec.datasets] == ["a.csv", "b.csv"]
-    message = error_of(write("{name: csv, path: [a.csv, c.csv]}"))
-    assert message.startswith("2:36: dataset.path[1]: ") and "no such file" in message
-
-
 MANY = ", ".join(str(size) for size in range(1, 1001))
 
 

@@ -7,11 +7,12 @@ import threading
 from concurrent.futures import wait
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from blob_data import make_dataset
-from fake_cluster import ADDRESS, FakeClient, cluster, killed
+from distributed import KilledWorker
 
 from idwbench.errors import ClusterError, IdwbenchError, ResultsError
 from idwbench.models.neighbours import PrototypeQuality
@@ -20,6 +21,7 @@ from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.results import RunResult
 from idwbench.sweep import cluster_connection, cluster_worker, runner, threads
+from idwbench.sweep.cluster_connection import Cluster
 from idwbench.sweep.cluster_executor import ClusterExecutor
 from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.observer import Observer
@@ -53,6 +55,59 @@ class FakeEngine:
 def result(config):
     arrays = {name: np.zeros((config.model.prototypes, 3), np.float32) for name in ("keys", "values")}
     return RunResult(config, "complete", (), {("test", "accuracy"): 0.5}, arrays, 12, None, 0.1, "fake", "cpu", 1)
+
+
+ADDRESS = "tcp://10.0.0.1:4000"
+
+
+class FakeFuture:
+    def __init__(self, answer):
+        self.answer = answer
+        self.status = "lost" if answer is None else "error" if isinstance(answer, Exception) else "finished"
+
+    def result(self):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def release(self):
+        self.answer = None
+
+    def add_done_callback(self, callback):
+        callback(self)
+
+
+class FakeClient:
+    """Answers each task by `train`, with an answer, an exception, or None for a lost connection."""
+
+    def __init__(self, train=None, workers=2):
+        self.train, self.n_workers = train, workers
+        self.tasks, self.resources, self.versions, self.is_cancelled = [], [], {}, False
+
+    def submit(self, function, task, *, key, pure, resources):
+        self.tasks.append(task)
+        self.resources.append(resources)
+        try:
+            return FakeFuture((self.train or function)(task))
+        except Exception as error:
+            return FakeFuture(error)
+
+    def run(self, function, *arguments, on_error):
+        return self.versions or {ADDRESS: function(*arguments)}
+
+    def cancel(self, futures, force):
+        self.is_cancelled = True
+
+    def scheduler_info(self, n_workers):
+        return {"workers": {f"w{i}": {"nthreads": 1, "resources": {"GPU": 1}} for i in range(self.n_workers)}}
+
+
+def cluster(client, **resources):
+    return Cluster(client, "tcp://10.0.0.1:8786", resources)
+
+
+def killed():
+    return KilledWorker("key", SimpleNamespace(address=ADDRESS), 1)
 
 
 class Log(Observer):
@@ -196,29 +251,22 @@ def test_the_time_of_a_stack_is_divided_into_set_up_training_and_metrics(store, 
         assert stored.metric("coverage", "train") is not None
 
 
-@pytest.fixture
-def interrupted(monkeypatch):
-    """Let the wait for the end of a stack be interrupted, as by Ctrl-C, when the training has started."""
-    started = threading.Event()
+def test_an_interruption_starts_no_other_run_and_releases_what_fails_at_the_end(store, log, monkeypatch):
+    started, held = threading.Event(), threading.Event()
 
     def interrupt(futures, **options):
+        """Interrupt the wait for the end of a stack, as by Ctrl-C, when the training has started."""
         if "return_when" not in options:
             return wait(futures, **options)
         assert started.wait(60)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runner, "wait", interrupt)
-    monkeypatch.setattr(threads, "_PATIENCE_SECONDS", 0)
-    return started
-
-
-def test_an_interruption_starts_no_other_run_and_releases_what_fails_at_the_end(store, log, interrupted):
-    held = threading.Event()
-
     def hold(configs):
-        interrupted.set()
+        started.set()
         held.wait(60)
 
+    monkeypatch.setattr(runner, "wait", interrupt)
+    monkeypatch.setattr(threads, "_PATIENCE_SECONDS", 0)
     log.note = lambda text: held.set()
     engine = FakeEngine(range(9), stack=1, before=hold)
     with pytest.raises(KeyboardInterrupt):

@@ -130,17 +130,6 @@ def test_the_runs_of_version_0_1_0_have_the_keys_they_had(name: str) -> None:
     assert hashlib.sha256("".join(keys).encode()).hexdigest() == KEYS_OF_0_1_0[name]
 
 
-def test_dual_form_has_three_scenarios_near_the_published_protocol() -> None:
-    runs, recorded = shipped("dual_form"), shipped("dual_history")
-    assert Counter(run.dataset.name for run in runs) == {"mnist": 5, "joint": 5, "sequence": 5}
-    assert {run.protocol for run in runs} == {default_protocol("joint")}
-    assert not any(run.model.record for run in runs) and all(run.model.record for run in recorded)
-    first = [run.model_dump() for run in runs if run.seed == 0]
-    for settings in first:
-        settings["model"] |= {"record": True, "record_dtype": "float16"}
-    assert [run.model_dump() for run in recorded] == first
-
-
 def test_the_examples_in_the_docs_are_good_sweeps(tmp_path: Path) -> None:
     file = tmp_path / "example.yaml"
     n_runs = []
