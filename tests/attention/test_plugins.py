@@ -111,11 +111,7 @@ BAD = [
     ('"sharpness": 2', '"sharpness": True', f":4:2: {SHARPNESS}, got True"),
     ('"sharpness": 2', '"sharpness": float("nan")', f":4:2: {SHARPNESS}, got nan"),
     ("*, sharpness, norm", "*, norm", ":4:2: method.half_dot: the score must take (inputs, keys, *, sharpness, norm)"),
-    (
-        '"half_dot", ',
-        '"half_dot", weighting="soft", ',
-        ":4:2: weighting: 'soft' is not valid (did you mean 'softmax'?)",
-    ),
+    ("parameters=", 'weighting="soft", parameters=', ":4:2: weighting: 'soft' is not valid (did you mean 'softmax'?)"),
 ]
 
 

@@ -34,27 +34,21 @@ POLY: dict[str, Any] = {"kernel": "poly", "degree": 2, "coef0": 1, "C": 0.1}
 NCA: dict[str, Any] = {"n_components": 2, "init": "random", "max_iter": 4}
 RANDOM = {"random_state": SEED}
 
+COMPONENTS = neighbors.NeighborhoodComponentsAnalysis(**NCA, **RANDOM)
+BOOSTED_CLASSES = ensemble.HistGradientBoostingClassifier(**BOOSTING, learning_rate=0.3, **RANDOM)
 # A method, its settings, and the estimator that it must equal.
 CLASSIFIERS: list[tuple[str, dict[str, Any], Any]] = [
     ("knn", {}, neighbors.KNeighborsClassifier()),
     ("knn", {"weights": "distance", "p": 1}, neighbors.KNeighborsClassifier(weights="distance", p=1)),
     ("knn", {"metric": "cosine"}, neighbors.KNeighborsClassifier(metric="cosine")),
     ("nearest_centroid", {"metric": "manhattan"}, neighbors.NearestCentroid(metric="manhattan")),
-    (
-        "nca_knn",
-        {**NCA, "n_neighbors": 2},
-        make_pipeline(neighbors.NeighborhoodComponentsAnalysis(**NCA, **RANDOM), neighbors.KNeighborsClassifier(2)),
-    ),
+    ("nca_knn", {**NCA, "n_neighbors": 2}, make_pipeline(COMPONENTS, neighbors.KNeighborsClassifier(2))),
     ("svc", POLY, svm.SVC(**POLY)),
     ("svc", {"gamma": 0.5, "class_weight": "balanced"}, svm.SVC(gamma=0.5, class_weight="balanced")),
     ("svc", {"standardise": True, "kernel": "linear"}, make_pipeline(StandardScaler(), svm.SVC(kernel="linear"))),
     ("logistic_regression", {"C": 0.2}, linear_model.LogisticRegression(C=0.2)),
     ("random_forest", FOREST, ensemble.RandomForestClassifier(**FOREST, **RANDOM)),
-    (
-        "hist_gradient_boosting",
-        {**BOOSTING, "shrinkage": 0.3},
-        ensemble.HistGradientBoostingClassifier(**BOOSTING, learning_rate=0.3, **RANDOM),
-    ),
+    ("hist_gradient_boosting", {**BOOSTING, "shrinkage": 0.3}, BOOSTED_CLASSES),
 ]
 BOOSTED = ensemble.HistGradientBoostingRegressor(**WHOLE, **RANDOM)
 # Numbers of targets, and as above.
