@@ -1,21 +1,27 @@
-"""Images of the MNIST family: archives, scaling and validation rows; two of these data sets as one."""
+"""Images of the MNIST family: archives and their download, scaling, validation rows; two of these data sets as one."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib.util
+import sys
+import threading
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from idwbench.data import images
 from idwbench.data.dataset import Dataset, Scaling, array_sha256
+from idwbench.data.folder import download
 from idwbench.data.images import ARCHIVES, FILES, UNIT_SCALING
 from idwbench.data.loading import LOADERS, load_dataset
 from idwbench.data.preparation import RawData, RawSplit
 from idwbench.errors import DatasetError
-from idwbench.runs.datasets import ImageConfig, PartsConfig, parse_dataset
+from idwbench.runs.datasets import ImageConfig, parse_dataset
 
 OF = ["mnist", "fashion_mnist"]
 CONSTANTS = {"mnist": (0.1307, 0.3081), "fashion_mnist": (0.2860, 0.3530)}
@@ -40,15 +46,11 @@ def small(monkeypatch, tmp_path):
     return tmp_path / "data", arrays
 
 
-@pytest.mark.parametrize("name", OF)
-def test_every_byte_is_scaled_exactly_as_the_formula_in_float64(name):
-    mean, std = CONSTANTS[name]
-    scaled = ARCHIVES[name].scaling.apply(np.arange(256, dtype=np.uint8).reshape(1, 256))
-    np.testing.assert_array_equal(scaled[0], ((np.arange(256) / 255 - mean) / std).astype(np.float32))
-
-
 def test_archives_are_read_in_torchvisions_layout_and_scaled_by_the_constants(small):
     folder, arrays = small
+    for name, (mean, std) in CONSTANTS.items():
+        scaled = ARCHIVES[name].scaling.apply(np.arange(256, dtype=np.uint8))
+        np.testing.assert_array_equal(scaled, ((np.arange(256) / 255 - mean) / std).astype(np.float32))
     data = load_dataset(ImageConfig(name="mnist"), folder)
     parts = load_dataset(ImageConfig(name="mnist", validation=5, seed=2), folder)
     expected = ((arrays["train_images"].reshape(20, -1) / 255 - 0.1307) / 0.3081).astype(np.float32)
@@ -187,7 +189,64 @@ def test_parts_that_do_not_fit_or_lack_rows_for_validation_are_refused(parts):
             load()
 
 
-def test_settings_are_frozen_and_those_of_the_parts():
-    config = parse_dataset({"name": "joint", "of": OF, "validation": 5})
-    assert isinstance(config, PartsConfig) and len({config, parse_dataset(config.model_dump(mode="json"))}) == 1
-    assert config.parts == tuple(ImageConfig(name=name, scaling="unit", validation=5) for name in OF)
+# Downloads, from a server on this machine in place of the mirrors
+
+CONTENT = b"official content" * 100_000
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+class _Mirrors(BaseHTTPRequestHandler):
+    """Each folder is a mirror of its own."""
+
+    def do_GET(self) -> None:
+        mirror = self.path.split("/")[1]
+        content = {"good": CONTENT, "altered": b"altered" + CONTENT[7:], "cut": CONTENT[:1000]}.get(mirror, b"")
+        self.send_response({"missing": 404, "moved": 301}.get(mirror, 200))
+        self.send_header("Location", self.path.replace("moved", "good"))
+        self.send_header("Content-Length", str(len(CONTENT) if content else 0))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Mirrors) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{served.server_port}"
+        served.shutdown()
+
+
+@pytest.mark.parametrize("mirrors", ["good", "moved", "missing good", "altered good", "cut good"])
+def test_the_first_mirror_with_the_official_file_serves_it(mirrors, server, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "raw"
+    for is_terminal, end in ((False, ""), (True, "\r100%\n")):  # a terminal sees how far it is
+        monkeypatch.setattr(sys.stderr, "isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
+        download([f"{server}/{mirror}/" for mirror in mirrors.split()], folder / "labels.gz", SHA256)
+        assert (folder / "labels.gz").read_bytes() == CONTENT and len([*folder.iterdir()]) == 1
+        output = capsys.readouterr()
+        assert output.out == "" and "downloading http://127.0.0.1" in output.err and output.err.endswith(end)
+
+
+@pytest.mark.parametrize(
+    ("mirrors", "reasons"),
+    [
+        ("{server}/missing/", ["/missing/: HTTP Error 404"]),
+        ("{server}/altered/ {server}/cut/", ["/altered/: sent a file whose SHA-256 begins with", "/cut/: "]),
+        ("http://127.0.0.1:1/x/", ["http://127.0.0.1:1/x/: ", "refused"]),
+    ],
+)
+def test_a_failed_download_gives_one_line_with_each_reason_and_leaves_no_file(mirrors, reasons, server, tmp_path):
+    with pytest.raises(DatasetError) as caught:
+        download(mirrors.format(server=server).split(), tmp_path / "raw" / "labels.gz", SHA256)
+    assert "\n" not in str(caught.value) and all(reason in str(caught.value) for reason in reasons)
+    assert not (tmp_path / "raw").exists()
+
+
+def test_the_mirrors_are_those_of_torchvision():
+    spec = importlib.util.find_spec("torchvision")
+    assert spec is not None and spec.origin is not None
+    source = (Path(spec.origin).with_name("datasets") / "mnist.py").read_text(encoding="utf-8")
+    assert all(f'"{mirror}"' in source for archives in ARCHIVES.values() for mirror in archives.mirrors)
