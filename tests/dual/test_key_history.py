@@ -54,11 +54,11 @@ class Float64Replay(AbstractReplay):
             self.taken += 1
 
     def prototypes(self) -> Prototypes:
-        state, squares = self.optimizer.state[self.parameters[0]], None
-        if self.protocol.optimizer != "sgd":
-            name = "max_exp_avg_sq" if self.protocol.optimizer == "adam_amsgrad" else "exp_avg_sq"
-            squares = state[name].numpy().copy() if state else np.zeros(self.parameters[0].shape)
-        return Prototypes(*(parameter.detach().numpy().copy() for parameter in self.parameters), squares)
+        names = {"adam": "exp_avg_sq", "adam_amsgrad": "max_exp_avg_sq"}
+        state, name = self.optimizer.state[self.parameters[0]], names.get(self.protocol.optimizer)
+        keys, values = (parameter.detach().numpy().copy() for parameter in self.parameters)
+        squares = state[name].numpy().copy() if state and name else np.zeros(keys.shape)
+        return Prototypes(keys, values, squares if name else None)
 
     def snapshot(self) -> Snapshot:
         now = self.prototypes()

@@ -178,13 +178,9 @@ def test_contributions_to_each_layer_and_the_initial_weights_make_the_answer(tra
         answer += sum(by_bias for later, by_bias in added.items() if later > name)
         # In half precision a key and a gradient have three digits.
         np.testing.assert_allclose(answer, answers, atol=1e-10 if error < 1e-10 else 2e-2)
-
-
-def test_own_contributions_are_those_of_each_row_to_itself(trained):
-    training, recording, error = trained
-    queries_of_rows = layer_queries(training.module, training.layers, training.inputs, training.labels.numpy())
-    for layer, queries in queries_of_rows.items():
+    own = layer_queries(training.module, training.layers, training.inputs, training.labels.numpy())
+    for layer, queries_of_rows in own.items():  # contributions of each row to itself
         memory = recording.layers[layer]
-        everything = row_contributions(memory, recording.rows, training.n_train, queries)
-        own = own_contributions(memory, recording.rows, queries)
-        np.testing.assert_allclose(own, np.diag(everything), rtol=error, atol=error)
+        everything = row_contributions(memory, recording.rows, training.n_train, queries_of_rows)
+        of_themselves = own_contributions(memory, recording.rows, queries_of_rows)
+        np.testing.assert_allclose(of_themselves, np.diag(everything), rtol=error, atol=error)
