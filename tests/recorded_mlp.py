@@ -14,14 +14,12 @@ from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import DatasetConfig, parse_dataset
 
 OF = ["mnist", "fashion_mnist"]
-SEQUENCE = {"name": "sequence", "of": OF}
 SETTINGS = {"width": 5, "depth": 1, "batch_size": 4, "optimizer": "sgd", "schedule": "constant"}
 PROTOCOL = {"epochs": 2, "learning_rate": 0.1, "momentum": 0.9, "gradient_clip": 1.0}
-
 SCALING = Scaling(np.zeros(()), np.full((), 255.0))
 
 
-def made_parts(dataset: object = SEQUENCE) -> Dataset:
+def made_parts() -> Dataset:
     """Images of 2 x 3 pixels from 0 to 1 in 3 classes; even rows are of the first part."""
     generator = np.random.default_rng(0)
 
@@ -29,12 +27,10 @@ def made_parts(dataset: object = SEQUENCE) -> Dataset:
         labels, tasks = np.arange(n) % 3, np.arange(n) % 2
         bright = np.eye(6)[(labels + 3 * tasks) % 6]
         pixels = (150 * bright + generator.integers(0, 100, (n, 6))).astype(np.float64)
-        inputs = SCALING.apply(pixels)
-        return Split(inputs, labels.astype(np.int64), tasks.astype(np.int64))
+        return Split(SCALING.apply(pixels), labels.astype(np.int64), tasks.astype(np.int64))
 
-    config = parse_dataset(dataset)
-    made = Dataset(
-        config=config,
+    return Dataset(
+        config=parse_dataset({"name": "sequence", "of": OF}),
         train=split(21),
         test=split(12),
         holdout=None,
@@ -43,34 +39,28 @@ def made_parts(dataset: object = SEQUENCE) -> Dataset:
         class_names=("0", "1", "2"),
         sha256="0" * 64,
     )
-    return made if config.name == "sequence" else replace(made, **_splits(made, None))
 
 
 def load_made(config: DatasetConfig, data_dir: Path | None = None) -> Dataset:
-    """Return the data, or for the name of a part its rows."""
+    """Return the data, or for the name of a part its rows without tasks."""
     made = made_parts()
     if config.name == "sequence":
         return made
-    return replace(made, config=config, **_splits(made, OF.index(config.name)))
-
-
-def _splits(made: Dataset, part: int | None) -> dict[str, Split]:
-    """Return the splits of one part, or of all, without tasks."""
-    found = {}
+    part, splits = OF.index(config.name), {}
     for name, split in made.splits.items():
-        rows = slice(None) if part is None or split.tasks is None else np.flatnonzero(split.tasks == part)
-        found[name] = Split(np.ascontiguousarray(split.inputs[rows]), np.ascontiguousarray(split.targets[rows]))
-    return found
+        rows = split.tasks == part
+        splits[name] = Split(split.inputs[rows], split.targets[rows])
+    return replace(made, config=config, **splits)
 
 
-def recorded_config(dataset: object = SEQUENCE, **settings: object) -> RunConfig:
+def recorded_config(**settings: object) -> RunConfig:
+    dataset = {"name": "sequence", "of": OF}
     return run_config(dataset, kind="mlp", record=True, **{**SETTINGS, **PROTOCOL, **settings})
 
 
 def store_recorded(db: Path, config: RunConfig | None = None) -> RunConfig:
     """Train a run with a recording, and store both."""
-    chosen, results = config or recorded_config(), Results(db)
-    dataset = load_made(chosen.dataset)
+    chosen, results, dataset = config or recorded_config(), Results(db), made_parts()
     result = train_run(chosen, dataset, recording_folder=results.recording_folder)
     results.finish([result], dataset.sha256)
     return chosen

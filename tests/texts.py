@@ -37,16 +37,17 @@ def text_dataset(path: Path, **settings: Any) -> Dataset:
     return load_dataset(TextConfig(path=str(path), **settings))
 
 
-def lstm_run(path: Path, seed: int = 0, tokens: str = "characters", **settings: Any) -> RunConfig:
+def lstm_run(
+    path: Path, seed: int = 0, tokens: str = "characters", vocabulary_size: int = 0, **settings: Any
+) -> RunConfig:
     """A tiny LSTM on a text file, with the checksum of the file."""
     sizes = {"embedding": 4, "width": 6, "context": 8}
     protocol = {"epochs": 2, "batch_size": 4, "optimizer": "sgd", "learning_rate": 0.5, "momentum": 0.9}
-    config = run_config(
-        {"name": "text", "path": str(path), "tokens": tokens},
-        seed=seed,
-        **{"kind": "lstm_lm", **sizes, **protocol, "gradient_clip": 0.5, **settings},
+    given = {"kind": "lstm_lm", **sizes, **protocol, "gradient_clip": 0.5, **settings}
+    data = text_dataset(path, tokens=tokens, vocabulary_size=vocabulary_size).config
+    return run_config({"name": "text", "path": str(path), "tokens": tokens}, seed=seed, **given).model_copy(
+        update={"dataset": data}
     )
-    return config.model_copy(update={"dataset": text_dataset(path, tokens=tokens).config})
 
 
 def random_model(vocabulary_size: int = 7, score: str = "idw", **settings: Any) -> LanguageModel:

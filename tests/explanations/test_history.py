@@ -159,8 +159,6 @@ def test_unvisited_samples_are_left_out_other_data_refused_and_a_residual_is_sai
     ("arguments", "message"),
     [
         ({"layer": "layer_9"}, r"layer: unknown layer 'layer_9' \(did you mean 'layer_"),
-        ({"mask": ["task=digits"]}, r"mask: no task is called 'digits' \(expected one of: fashion_mnist, mnist\)"),
-        ({"top": 0}, "top: expected at least 1, got 0"),
         ({"x": "sequence:test:12"}, r"x: sequence:test has inputs 0 to 11, got '12'"),
         ({"x": "1,2"}, "x: expected 6 numbers, got 2"),
     ],

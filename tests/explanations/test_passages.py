@@ -26,12 +26,9 @@ LAYERS = ("lstm.input", "lstm.recurrent", "head")
 class Trained:
     """A recorded run on a text file, and its data."""
 
-    def __init__(self, folder: Path, tokens: str, vocabulary_size: int | None = None, **settings: Any) -> None:
+    def __init__(self, folder: Path, tokens: str, **settings: Any) -> None:
         self.path = text_file(folder)
         config = lstm_run(self.path, tokens=tokens, record=True, **settings)
-        if vocabulary_size is not None:
-            data = config.dataset.model_copy(update={"vocabulary_size": vocabulary_size})
-            config = config.model_copy(update={"dataset": data})
         self.run: StoredRun = train(config, folder / "results.db")
         self.results = Results(folder / "results.db")
         self.recording = open_recording(self.results, self.run)

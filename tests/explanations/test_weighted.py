@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import ExplanationError, ResultsError, TrainingError
 from idwbench.explanations.explain import explain, explain_memory
 from idwbench.explanations.explanation import Explanation
-from idwbench.explanations.memory import Memory, Request
+from idwbench.explanations.memory import Memory, Request, masked_entries
 from idwbench.explanations.prototypes import head_memory, prototype_memory
 from idwbench.explanations.training_data import kernel_memory
 from idwbench.models.networks import initial_network
@@ -28,11 +30,13 @@ DATA = replace(make_dataset(), scaling=SCALING)
 NUMBERS = replace(make_regression(), scaling=SCALING)
 
 
-def model(dataset: Dataset = DATA, name: object = "two_moons") -> SavedModel:
+def model(dataset: Dataset = DATA, name: object = "two_moons") -> tuple[SavedModel, np.ndarray, np.ndarray]:
+    """Return a model, its keys and its values."""
     generator = np.random.default_rng(4)
     config = run_config(name, method="idw", prototypes=6, power=2, epsilon=0.1)
     keys, values = (generator.normal(size=(6, n)).astype(np.float32) for n in (3, dataset.n_outputs))
-    return saved_array_model(config, dataset, {"keys": keys, "values": values})
+    saved = saved_array_model(config, dataset, {"keys": keys, "values": values})
+    return saved, keys.astype(np.float64), values.astype(np.float64)
 
 
 def explained(memory: Memory, x: str, dataset: Dataset = DATA, **options) -> Explanation:
@@ -51,13 +55,8 @@ def idw_weights(query: np.ndarray, keys: np.ndarray) -> np.ndarray:
     return inverse / inverse.sum(-1, keepdims=True)
 
 
-def arrays(saved: SavedModel) -> tuple[np.ndarray, np.ndarray]:
-    return tuple(part.detach().numpy().astype(np.float64) for part in (saved.network.keys, saved.network.values))
-
-
 def test_prototypes_come_with_weights_values_and_what_they_add():
-    saved = model()
-    keys, values = arrays(saved)
+    saved, keys, values = model()
     shown = explained(prototype_memory(saved), "two_moons:test:2", top=4)
     weights = idw_weights(DATA.test.inputs[2], keys)
     np.testing.assert_allclose(shown.answer.outputs, weights @ values, atol=1e-6)
@@ -79,9 +78,8 @@ def test_prototypes_come_with_weights_values_and_what_they_add():
 def test_a_mask_of_prototypes_removes_those_of_a_class_and_normalises_the_rest(names):
     tasks = np.arange(len(DATA.test)) % 2 if names else None
     data = replace(DATA, test=replace(DATA.test, tasks=tasks))
-    saved = model(data, {"name": "joint", "of": names} if names else "two_moons")
+    saved, keys, values = model(data, {"name": "joint", "of": names} if names else "two_moons")
     effect = explained(prototype_memory(saved), "11,12,13", data, masks=["label=b"]).effect
-    keys, values = arrays(saved)
     kept = values.argmax(1) != 1
     assert effect is not None and (effect.removed, effect.size) == ((~kept).sum(), 6)
     query = SCALING.apply(np.array([11.0, 12, 13]))
@@ -97,20 +95,19 @@ def test_a_mask_of_prototypes_removes_those_of_a_class_and_normalises_the_rest(n
 
 def test_a_mask_changes_the_answer_alone_without_the_training_data():
     other = replace(DATA, sha256="1" * 64)
-    shown = explained(prototype_memory(model()), "1,2,3", other, masks=["label=b"])
+    shown = explained(prototype_memory(model()[0]), "1,2,3", other, masks=["label=b"])
     assert shown.effect is not None and shown.effect.accuracy == ()
     assert shown.warnings[0].startswith("the effect on the test data is not measured: the data two_moons is not what")
 
 
 def test_the_prototype_of_a_patch_is_called_so():
-    label = (explained(prototype_memory(model()), "12,9,11").answer.label + 1) % 3
-    shown = explained(prototype_memory(model().patch([12.0, 9.0, 11.0], label)), "12,9,11", top=1)
+    label = (explained(prototype_memory(model()[0]), "12,9,11").answer.label + 1) % 3
+    shown = explained(prototype_memory(model()[0].patch([12.0, 9.0, 11.0], label)), "12,9,11", top=1)
     assert (shown.layers[0].items[0].source, shown.answer.label) == ("prototype 6 (patch 1)", label)
 
 
 def test_a_regression_has_values_in_its_own_units_and_no_classes():
-    saved = model(NUMBERS, "sine")
-    keys, values = arrays(saved)
+    saved, keys, values = model(NUMBERS, "sine")
     shown = explained(prototype_memory(saved), "sine:test:1", NUMBERS)
     weights = idw_weights(NUMBERS.test.inputs[1], keys)
     np.testing.assert_allclose(shown.answer.outputs, 5 + 3 * weights @ values, rtol=1e-5)
@@ -184,8 +181,9 @@ def test_what_has_no_memory_is_refused(settings, message, tmp_path):
 
 def test_a_stored_run_and_its_model_file_are_explained_alike_and_others_are_not_known(tmp_path, monkeypatch):
     monkeypatch.setattr("idwbench.models.saved_model.load_dataset", lambda config, data_dir: DATA)
-    saved, path, results = model(), str(tmp_path / "model.pt"), Results(tmp_path / "results.db")
-    parts = {name: getattr(saved.network, name).detach().numpy() for name in ("keys", "values")}
+    saved, keys, values = model()
+    parts = {"keys": keys.astype(np.float32), "values": values.astype(np.float32)}
+    path, results = str(tmp_path / "model.pt"), Results(tmp_path / "results.db")
     results.finish([RunResult(saved.config, "complete", (), {}, parts, 36, None, 1.0, "torch", "cpu", 1)], DATA.sha256)
     saved.save(tmp_path / "model.pt")
     key = saved.config.run_key
@@ -198,3 +196,55 @@ def test_a_stored_run_and_its_model_file_are_explained_alike_and_others_are_not_
         explain("abc", "0,1", results)
     with pytest.raises(ExplanationError, match=r"model: 'model.txt' is neither a model file \(.pt, .safetensors\) nor"):
         explain("model.txt", "0,1", "absent.db")
+
+
+# Masks
+
+NAMES = ("shirt", "shoe", "bag")
+LABELS, TASKS = np.array([0, 1, 2, 0, 1, 2]), np.array([0, 0, 0, 1, 1, 1])
+PARTS = {"name": "joint", "of": ["mnist", "fashion_mnist"]}
+
+
+def named_memory(dataset: object = PARTS, names=NAMES, labels=LABELS, tasks=TASKS) -> Memory:
+    """Entries with classes and tasks, and nothing that answers."""
+    data = SimpleNamespace(class_names=names)
+    return Memory(run_config(dataset), "training data", data, {}, None, None, None, labels, tasks)
+
+
+@pytest.mark.parametrize(
+    ("texts", "removed"),
+    [
+        (["label=shoe"], [1, 4]),
+        (["label=2"], [2, 5]),
+        (["label=shoe", "label=bag"], [1, 2, 4, 5]),
+        (["task=fashion_mnist"], [3, 4, 5]),
+        (["label=shoe", "task=mnist", "label=shirt"], [0, 1]),
+    ],
+)
+def test_one_word_means_any_of_its_values_and_two_words_mean_both(texts, removed):
+    assert np.flatnonzero(masked_entries(texts, named_memory())).tolist() == removed
+    assert masked_entries([], named_memory()) is None
+
+
+LEARNED = "mask: a prototype has a class but no task: it is learned from all parts of the data (expected label=CLASS)"
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "message"),
+    [
+        ("shoe", {}, "mask: expected label=CLASS or task=NAME, got 'shoe'"),
+        ("label=", {}, "expected label=CLASS or task=NAME, got 'label='"),
+        ("lable=1", {}, "mask: unknown 'lable' (did you mean 'label'?)"),
+        ("label=sho", {}, "mask: no class is called 'sho' (did you mean 'shoe'?)"),
+        ("label=3", {}, "mask: expected 0 to 2, got 3"),
+        ("task=mnst", {}, "mask: no task is called 'mnst' (did you mean 'mnist'?)"),
+        ("task=mnist", {"dataset": "digits", "tasks": None}, "the data set digits has no tasks"),
+        ("label=0", {"dataset": "sine", "names": (), "labels": None}, "the data set sine has no classes"),
+        ("task=mnist", {"tasks": None}, LEARNED),
+        ("label=bag", {"labels": np.array([0, 1])}, "no part of the memory has label=bag"),
+        ("label=bag", {"labels": np.array([2, 2])}, "the whole memory has label=bag; nothing is left to answer with"),
+    ],
+)
+def test_a_mask_that_is_none_or_that_the_memory_has_no_use_for_is_refused(text, given, message):
+    with pytest.raises(ExplanationError, match=re.escape(message)):
+        masked_entries([text], named_memory(**given))
