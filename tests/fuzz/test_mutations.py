@@ -16,9 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from array_models import saved_array_model
-from mutations import mutated_model, mutated_text
+from mutations import mutated_model, mutated_text, wrong_command
 from typer.testing import CliRunner, Result
-from wrong_commands import wrong_command
 
 from idwbench.cli.app import app
 from idwbench.data.loading import load_dataset
