@@ -171,7 +171,6 @@ def test_a_protocol_option_is_declared_once_and_used_by_the_engines_alone(option
 
 
 def test_an_optimiser_is_its_name_its_step_in_torch_and_its_loop_in_the_kernels():
-    # A recording keeps its name, and coefficients of the dual form and the history of keys have a rule for each family.
     files = {file for file in mentioning("sgd") if not file.startswith("dual/")} - {"training/replay.py"}
     assert files == {"runs/protocol.py", "training/optimizers.py", "training/kernels/updates.py"}
 

@@ -36,8 +36,7 @@ def test_a_symbolic_link_that_leads_nowhere_or_in_a_circle_is_refused(tmp_path):
 
 def test_pipes_devices_and_folders_are_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "to_null").symlink_to("/dev/null")
-    for name, message in {"pipe": "a pipe or a device", "to_null": "a pipe or a device", ".": "is a folder"}.items():
+    for name, message in {"pipe": "a pipe or a device", ".": "is a folder"}.items():
         with pytest.raises(OutputError, match=message):
             write_file(tmp_path / name, b"", overwrite=True)
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)

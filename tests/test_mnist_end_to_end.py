@@ -48,16 +48,11 @@ def mnist(data_dir: Path) -> Iterator[Dataset]:
 def folder(mnist: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which an `idw` model was trained on MNIST for one epoch."""
     folder = tmp_path_factory.mktemp("mnist")
+    words = "train --dataset mnist --prototypes 20 -o model.pt --epochs 1 --batch-size 16 --learning-rate 0.1"
     with contextlib.chdir(folder):
-        result = CliRunner().invoke(app, TRAIN)
+        result = CliRunner().invoke(app, words.split())
     assert result.exit_code == 0, result.output
     return folder
-
-
-TRAIN = [
-    *("train", "--dataset", "mnist", "--prototypes", "20", "-o", "model.pt"),
-    *("--epochs", "1", "--batch-size", "16", "--learning-rate", "0.1"),
-]
 
 
 @pytest.fixture(scope="module")
