@@ -1,25 +1,36 @@
-"""Storage of results: states, metrics, curves and arrays of many runs in one transaction."""
+"""Storage and removal of results: states, metrics, curves and arrays of many runs in one transaction."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, delete, update
+from sqlalchemy import Connection, Row, bindparam, case, delete, select, update
 
-from idwbench.errors import ConfigError
-from idwbench.results.leases import Reopened, is_reopened
+from idwbench.errors import ConfigError, ResultsError
+from idwbench.results.leases import Reopened, is_reopened, is_stale
 from idwbench.results.planning import plan_runs
 from idwbench.results.provenance import Provenance
 from idwbench.results.records import RESULT_STATES
-from idwbench.results.tables import arrays, check_known, chunks, curves, insert_rows, metrics, rows_by_key, runs
+from idwbench.results.tables import (
+    arrays,
+    check_known,
+    chunks,
+    curves,
+    insert_rows,
+    metrics,
+    rows_by_key,
+    runs,
+    sweep_runs,
+)
 from idwbench.runs.metrics import Metrics
 from idwbench.runs.results import RunResult
 
-__all__ = ["add_metrics", "finish_runs", "note_runs", "tag_runs"]
+__all__ = ["Removal", "add_metrics", "finish_runs", "note_runs", "remove_runs", "tag_runs"]
 
 
 def finish_runs(
@@ -93,6 +104,44 @@ def note_runs(connection: Connection, run_keys: Sequence[str], text: str) -> Non
     check_known(run_keys, rows_by_key(connection, run_keys, lock=True))
     for keys in chunks(run_keys):
         connection.execute(update(runs).where(runs.c.run_key.in_(keys)).values(note=text.strip() or None))
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The keys of runs that are gone, and of those that are planned again since they are in the plan of a sweep."""
+
+    removed: tuple[str, ...]
+    planned: tuple[str, ...]
+
+
+def remove_runs(connection: Connection, run_keys: Sequence[str]) -> Removal:
+    """Remove runs with their metrics, curves and arrays; those in the plan of a sweep become planned.
+
+    Raises:
+        ResultsError: no run has one of the keys, or a process trains one of the runs; then none is removed.
+    """
+    stored = rows_by_key(connection, run_keys, runs.c.state, runs.c.host, runs.c.pid, runs.c.heartbeat_at, lock=True)
+    check_known(run_keys, stored)
+    _check_idle(stored.values())
+    names = runs.columns.keys()  # first those of the configuration, from the state on those of the outcome
+    outcome = dict.fromkeys({*names[names.index("state") :]} - {"created_at"}) | {"state": "planned", "attempt": 0}
+    for part in chunks([row.id for row in stored.values()]):
+        for table in (metrics, curves, arrays):
+            connection.execute(delete(table).where(table.c.run_id.in_(part)))
+        in_no_plan = runs.c.id.not_in(select(sweep_runs.c.run_id))
+        connection.execute(delete(runs).where(runs.c.id.in_(part), in_no_plan))
+        connection.execute(update(runs).where(runs.c.id.in_(part)).values(outcome))
+    planned, keys = rows_by_key(connection, stored), dict.fromkeys(run_keys)
+    return Removal(tuple(key for key in keys if key not in planned), tuple(key for key in keys if key in planned))
+
+
+def _check_idle(found: Iterable[Row[*tuple[Any, ...]]]) -> None:
+    in_work = [row for row in found if row.state == "running" and not is_stale(row.host, row.pid, row.heartbeat_at)]
+    if in_work:
+        first = in_work[0]
+        others = f" and {len(in_work) - 1} more are" if len(in_work) > 1 else " is"
+        problem = f"run {first.run_key[:12]}{others} being trained by process {first.pid} on {first.host}"
+        raise ResultsError(f"{problem}: nothing was removed", hint="stop that process first")
 
 
 def _outcome(result: RunResult, cpu: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
-from idwbench.results import contents, leases, planning, progress, reading, recording, removal
+from idwbench.errors import OutputError
+from idwbench.results import contents, leases, planning, progress, reading, recording
 from idwbench.results.database import Database
 from idwbench.results.provenance import Provenance, collect_provenance
 from idwbench.results.records import EndedState
@@ -152,7 +154,7 @@ class Results:
         for key in run_keys:
             self._reopened.pop(key, None)
 
-    def remove_runs(self, run_keys: Sequence[str]) -> removal.Removal:
+    def remove_runs(self, run_keys: Sequence[str]) -> recording.Removal:
         """Remove runs with all that is stored of them, their recordings and checkpoints, and return what was done.
 
         Runs in the plan of a sweep stay there and are planned again, so that the sweep does not seem complete.
@@ -162,9 +164,13 @@ class Results:
             OutputError: the runs were removed, but a file was not.
         """
         with self._database.write() as connection:
-            removed = removal.remove_runs(connection, run_keys)
-        removal.remove_files((self.recording_folder, self.checkpoint_folder), [*removed.removed, *removed.planned])
-        return removed
+            removal = recording.remove_runs(connection, run_keys)
+        gone = {*removal.removed, *removal.planned}
+        for folder in (self.recording_folder, self.checkpoint_folder):
+            for path in sorted(folder.iterdir()) if folder is not None and folder.is_dir() else ():
+                if path.name.partition(".")[0] in gone:
+                    _delete(path)
+        return removal
 
     def to_frame(
         self,
@@ -225,6 +231,13 @@ class Results:
         table = table if states is None else in_states(table, states)
         table = table if where is None else table.loc[matching(with_settings(table), where).index]
         return table.reset_index(drop=True)
+
+
+def _delete(path: Path) -> None:
+    try:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot be deleted ({error.strerror or error}); the run was removed", file=path) from None
 
 
 def results_to_read(results: Results | str | PathLike[str]) -> Results:
