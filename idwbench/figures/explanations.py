@@ -1,8 +1,13 @@
-"""An explained answer: the input, the answer, and for each layer the memory that it attends to."""
+"""An explained answer: the input, the answer, and for each layer the memory that it attends to.
+
+The figure of stored runs shows the attention by class in each layer of recorded networks, for one test image of each.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,12 +16,22 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from idwbench.data.dataset import Dataset
+from idwbench.data.loading import load_dataset
+from idwbench.errors import ConfigError, RecordingError
 from idwbench.explanations.explanation import CURVE_SIZE, Answer, Explanation, LayerAttention, MemoryItem
+from idwbench.explanations.memory import Outputs, Request, task_names
+from idwbench.figures.runs import Selection, first_run
 from idwbench.figures.style import INK, QUIET, RULE, class_colour, clean_text, new_page, style_axes
 from idwbench.figures.tiles import WRONG, Picture, Tile, TileGrid, Words, draw_tiles
+from idwbench.report.labels import count_label
+from idwbench.results.records import StoredRun
+from idwbench.runs.kinds.mlp import MlpConfig
 
-__all__ = ["draw_class_bars", "draw_class_curves", "draw_explanation", "draw_query"]
+__all__ = ["attention_by_class_figure", "collect_attention", "draw_explanation", "first_wrong_row"]
 
+_MOST_PANELS = 4
+_BLOCK, _SIDE = 3.4, 1.5  # inches: height of a block of attention by class, and width of its image
 _WIDTH, _TILES, _CHARTS = 10.0, 5.5, 4.5  # inches
 _ANSWER, _TITLE, _PANEL = 2.1, 0.35, 1.75  # inches: heights of the first block, of titles, and of bars and curves
 _FEW = 10  # number of entries up to which they are large
@@ -83,7 +98,7 @@ def _draw_answer(part: SubFigure, explained: Explanation) -> None:
     part.suptitle(explained.model, x=0.01, ha="left", fontsize=11.5, weight="bold", color=INK)
     left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_TILES, _CHARTS))[0]
     image, text = left.subplots(1, 2, width_ratios=(1.4, _TILES - 1.4))
-    draw_query(image, explained)
+    _draw_query(image, explained)
     text.set_axis_off()
     for number, (line, colour) in enumerate(_answer_lines(explained)):
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
@@ -93,12 +108,12 @@ def _draw_answer(part: SubFigure, explained: Explanation) -> None:
     bars = right.subplots()
     after = None if explained.effect is None else explained.effect.answer.probabilities
     names, marked = explained.class_names, explained.answer.label
-    draw_class_bars(bars, explained.answer.probabilities, names, marked, after)
+    _draw_class_bars(bars, explained.answer.probabilities, names, marked, after)
     title = "probability" if after is None else "probability: hollow before, filled after"
     bars.set_title(title, fontsize=8.5, color=INK, loc="left")
 
 
-def draw_query(axes: Axes, explained: Explanation) -> None:
+def _draw_query(axes: Axes, explained: Explanation) -> None:
     """Draw the input."""
     tile = Tile((_picture(explained, explained.query.picture, INK),))
     draw_tiles(axes, TileGrid([tile], 1, _aspect(explained)))
@@ -134,8 +149,8 @@ def _draw_layer(part: SubFigure, explained: Explanation, layer: LayerAttention, 
     if not explained.class_names:
         return
     bars, curves = right.subplots(1, 2)
-    draw_class_bars(bars, layer.totals, explained.class_names, explained.answer.label)
-    draw_class_curves(curves, layer.curves)
+    _draw_class_bars(bars, layer.totals, explained.class_names, explained.answer.label)
+    _draw_class_curves(curves, layer.curves)
     for axes, word in ((bars, f"total {explained.weight_name}"), (curves, f"largest {explained.weight_name}s")):
         axes.set_title(word, fontsize=8.5, color=INK, loc="left")
         axes.set_box_aspect(0.6)
@@ -159,7 +174,7 @@ def _numbers(numbers: Sequence[float] | NDArray[np.floating]) -> str:
     return ", ".join(f"{number:.4g}" for number in numbers[:3]) + (", …" if len(numbers) > 3 else "")
 
 
-def draw_class_bars(
+def _draw_class_bars(
     axes: Axes,
     heights: NDArray[np.floating],
     names: Sequence[str],
@@ -193,7 +208,7 @@ def draw_class_bars(
         label.set(color=colours[place], weight="bold" if place == marked else "normal")
 
 
-def draw_class_curves(axes: Axes, curves: Sequence[NDArray[np.floating]]) -> None:
+def _draw_class_curves(axes: Axes, curves: Sequence[NDArray[np.floating]]) -> None:
     """Draw for each class its largest attentions, (n,) in decreasing order, in its colour."""
     for label, curve in enumerate(curves):
         marker = "o" if len(curve) <= 20 else ""
@@ -210,3 +225,102 @@ def _style(axes: Axes) -> None:
     if max(map(abs, axes.get_ylim())) >= 1000:
         axes.yaxis.set_major_formatter(EngFormatter(sep=""))
     axes.tick_params(axis="x", colors=INK, length=0)
+
+
+def attention_by_class_figure(selection: Selection) -> Figure:
+    """The largest attentions and the total attention of each class in each layer, for the lowest seed of each setting.
+
+    The test image is the first one of the first part of the data that is answered wrongly.
+
+    Raises:
+        ConfigError: no complete run of kind ``mlp`` has a recording, or the inputs are not images.
+    """
+    panels, sources = collect_attention(selection)
+    if any(explained.image_shape is None for explained in panels):
+        raise ConfigError("the figure needs images")
+    return _draw_attention_by_class(panels, sources)
+
+
+def collect_attention(selection: Selection, top: int = 1) -> tuple[list[Explanation], list[str]]:
+    """Return an explained answer of each recorded network, and their data sets and protocols.
+
+    An answer has the `top` training samples with the largest attention of each layer.
+
+    Raises:
+        ConfigError: no complete run of kind ``mlp`` has a recording.
+    """
+    sections = selection.sections(selection.of_kind("mlp"))
+    rows = [(section, row) for section in sections for row in section.rows if row.n]
+    rows = [(section, row) for section, row in rows if isinstance(row.model, MlpConfig) and row.model.record]
+    if len(rows) > _MOST_PANELS:
+        selection.leave_out(count_label(len(rows) - _MOST_PANELS, "other setting"))
+    panels, missing = [], []
+    for section, row in rows[:_MOST_PANELS]:
+        try:
+            panels.append(_explained(selection, first_run(row), top))
+        except RecordingError as error:
+            missing.append(f"{section.config.dataset_label}: {error}")
+    if not panels:
+        problem = missing[0] if missing else "no complete run of kind 'mlp' was recorded"
+        raise ConfigError(problem)
+    selection.leave_out(*missing)
+    return panels, list(dict.fromkeys(section.title for section, _ in rows[:_MOST_PANELS]))
+
+
+def _explained(selection: Selection, run: StoredRun, top: int) -> Explanation:
+    from idwbench.dual.recording import open_recording
+    from idwbench.explanations.explain import explain_memory
+    from idwbench.explanations.training_data import history_memory
+
+    recording = open_recording(selection.store, run)
+    data_dir, load = selection.data_dir, cache(load_dataset)
+    dataset = load(run.config.dataset, data_dir)
+    memory = history_memory(run.config, recording, dataset)
+    row = first_wrong_row(dataset, memory.outputs)
+    request = Request(f"{run.config.dataset_label}:test:{row}", top=top, data_dir=data_dir, load=load)
+    explained = explain_memory(memory, request)
+    parts = ", ".join(task_names(run.config))  # of the data: sequence (mnist, fashion_mnist)
+    label = f"{run.config.dataset_label} ({parts})" if parts else run.config.dataset_label
+    return replace(explained, model=f"{label} · {explained.model}")
+
+
+def first_wrong_row(dataset: Dataset, outputs: Outputs) -> int:
+    """Return the first test row of the first part of the data that is answered wrongly; the first row if none is."""
+    test = dataset.test
+    wrong = outputs(test.inputs).argmax(1) != test.labels
+    if test.tasks is not None:
+        wrong &= test.tasks == 0
+    return int(np.argmax(wrong))
+
+
+def _draw_attention_by_class(panels: Sequence[Explanation], sources: Sequence[str] = ()) -> Figure:
+    """Return a figure with a block for each answer: the image, and for each layer curves and totals by class."""
+    note = (
+        f"curves: the largest attentions of single slots of each class, at most {CURVE_SIZE}, in decreasing order; "
+        "bars: total attention of each class; bold: the class that is answered"
+    )
+    figure, body = new_page(_WIDTH, len(panels) * _BLOCK, [note, *sources])
+    parts = body.subfigures(len(panels), 1, squeeze=False)
+    for part, explained in zip(parts[:, 0], panels, strict=True):
+        part.suptitle(explained.model, x=0.01, ha="left", fontsize=11, weight="bold", color=INK)
+        left, right = part.subfigures(1, 2, squeeze=False, width_ratios=(_SIDE, _WIDTH - _SIDE))[0]
+        _draw_answered_query(left.subplots(), explained)
+        grid = right.subplots(2, len(explained.layers), squeeze=False)
+        for (above, below), layer in zip(grid.T, explained.layers, strict=True):
+            _draw_class_curves(above, layer.curves)
+            above.set_title(layer.name, fontsize=9.5, color=INK, loc="left")
+            _draw_class_bars(below, layer.totals, explained.class_names, explained.answer.label)
+    return figure
+
+
+def _draw_answered_query(axes: Axes, explained: Explanation) -> None:
+    _draw_query(axes, explained)
+    query, bottom = explained.query, axes.get_ylim()[0]
+    is_wrong = query.label != explained.answer.label
+    lines = [
+        (query.text, QUIET),
+        (f"target {explained.class_name(query.label)}", WRONG if is_wrong else INK),
+        (f"answer {explained.class_name(explained.answer.label)}", INK),
+    ]
+    for number, (text, colour) in enumerate(lines):
+        axes.text(0, bottom + 0.19 * number, text, va="top", fontsize=8.5, color=colour).set_in_layout(False)

@@ -98,7 +98,10 @@ def key_history_figure(selection: Selection) -> Figure:
     history = key_history(selection.store, model.run.run_key, data_dir=selection.data_dir)
     if not (chosen := _chosen(history, _MOST_KEYS[dataset.image_shape is not None])):
         raise ConfigError("no key moved")
-    moved = _Moved(model, dataset, history, chosen, _typical_rows(model, dataset, chosen))
+    inputs, keys = dataset.test.inputs, model.keys[chosen]
+    # A key that is a direction has the largest product with its test row.
+    typical = nearest(keys, inputs)[0] if model.has_points else np.asarray((inputs @ keys.T).argmax(0), np.int64)
+    moved = _Moved(model, dataset, history, chosen, typical)
     attention = _attention(selection, dataset, dataset.scaling.invert(dataset.test.inputs[moved.typical]))
     draw, captions = (_draw_images if dataset.image_shape else _draw_plane), [*_captions(moved), *attention.captions]
     return draw(moved, attention, model.title(section.metric), [*captions, section.title])
@@ -110,13 +113,6 @@ def _chosen(history: KeyHistory, most: int) -> list[int]:
     first = list({int(history.classes[key]): key for key in reversed(farthest)}.values())
     chosen = sorted(farthest, key=lambda key: key not in first)[:most]
     return sorted(chosen, key=lambda key: (history.classes[key], key))
-
-
-def _typical_rows(model: Model, dataset: Dataset, chosen: Sequence[int]) -> NDArray[np.int64]:
-    """Return the test row nearest to each key, or with the largest product with a key that is a direction."""
-    if model.has_points:
-        return nearest(model.keys[chosen], dataset.test.inputs)[0]
-    return np.asarray((dataset.test.inputs @ model.keys[chosen].T).argmax(0), np.int64)
 
 
 def _attention(selection: Selection, dataset: Dataset, queries: Floats) -> _Attention:
@@ -132,7 +128,10 @@ def _attention(selection: Selection, dataset: Dataset, queries: Floats) -> _Atte
             own = dataset if run.config.dataset == dataset.config else selection.dataset(run.config.dataset)
             if own.class_names == dataset.class_names and own.n_features == dataset.n_features:
                 layers = _layer_attention(selection, run, own, queries)
-                return _Attention((_MEMORY_CAPTION, _network_caption(run)), own, layers)
+                protocol = f"{run.config.protocol.optimizer}, {run.config.protocol.epochs} epochs"
+                accuracy = f"test accuracy {100 * (run.metric('accuracy') or 0.0):.2f} %"
+                network = f"{run.config.model.label} · {protocol} · seed {run.config.seed} · {accuracy}"
+                return _Attention((_MEMORY_CAPTION, network), own, layers)
         except IdwbenchError as error:
             problems.append(str(error))
     problems.append(f"the database has no run of kind 'mlp' with record: true on {name}")
@@ -155,12 +154,6 @@ def _layer_attention(selection: Selection, run: StoredRun, dataset: Dataset, que
         name: row_attention(recording.layers[name], recording.rows, len(dataset.train), layers[name].numpy())
         for name in dict.fromkeys((network.layer_names[0], network.layer_names[-1]))
     }
-
-
-def _network_caption(run: StoredRun) -> str:
-    config, accuracy = run.config, 100 * (run.metric("accuracy") or 0.0)
-    protocol = f"{config.protocol.optimizer}, {config.protocol.epochs} epochs"
-    return f"{config.model.label} · {protocol} · seed {config.seed} · test accuracy {accuracy:.2f} %"
 
 
 def _captions(moved: _Moved) -> list[str]:

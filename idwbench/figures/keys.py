@@ -21,7 +21,6 @@ from idwbench.figures.tiles import SCALE_CAPTION, WRONG, Picture, Tile, TileGrid
 from idwbench.models.neighbours import mean_neighbour_distance, nearest, several_nearest
 from idwbench.report.frame import Row
 from idwbench.report.summaries import Section
-from idwbench.results.records import StoredRun
 from idwbench.runs.datasets import dataset_label
 from idwbench.runs.kinds.network import NetworkConfig
 
@@ -73,7 +72,8 @@ def _image_models(selection: Selection) -> tuple[Section, Dataset, list[Model]]:
     Raises:
         ConfigError: no complete run, or the inputs are not images of classes.
     """
-    chosen = [run for run in selection.runs if _is_baseline(run)]
+    by_model = [(run, run.config.model) for run in selection.runs]
+    chosen = [run for run, model in by_model if model.kind == "baseline" or model.method == "nearest_centroid"]
     has_networks = any(run.config.model.kind == "prototypes" for run in selection.runs)
     if has_networks or not any(run.state == "complete" for run in chosen):
         chosen = selection.of_kind()
@@ -81,11 +81,6 @@ def _image_models(selection: Selection) -> tuple[Section, Dataset, list[Model]]:
     models, dataset = selection.models(section), selection.dataset(section.config.dataset)
     _image_shape(dataset)
     return section, dataset, models
-
-
-def _is_baseline(run: StoredRun) -> bool:
-    model = run.config.model
-    return model.kind == "baseline" or (model.kind == "scikit_learn" and model.method == "nearest_centroid")
 
 
 def _image_shape(dataset: Dataset) -> tuple[int, int]:

@@ -131,7 +131,8 @@ def _draw_line(axes: Axes, line: Line, factor: float = 1.0, *, with_range: bool 
     """Draw the mean over seeds with a band, or with error bars; `with_range` adds a light band of all seeds."""
     x, mean, below, above, n = line_spread(line)
     mean, below, above = (factor * numbers for numbers in (mean, below, above))
-    style: dict[str, Any] = {"color": line.colour, "linestyle": line.dash, "label": line.label, "markersize": 4}
+    size = 2.5 if line.quartiles else 4
+    style: dict[str, Any] = {"color": line.colour, "linestyle": line.dash, "label": line.label, "markersize": size}
     if line.markers:
         errors = np.stack([mean - below, above - mean])
         axes.errorbar(x, mean, errors, elinewidth=1, linewidth=1.8, marker="o", capsize=2, **style)
@@ -147,7 +148,7 @@ def _draw_line(axes: Axes, line: Line, factor: float = 1.0, *, with_range: bool 
         axes.fill_between(x, below, above, several, color=line.colour, alpha=0.18, linewidth=0)
         if (lone := alone & several).any():
             axes.vlines(x[lone], below[lone], above[lone], color=line.colour, alpha=0.4, linewidth=2)
-    axes.plot(x, mean, linewidth=1.6, marker="o" if alone.any() else None, **style)
+    axes.plot(x, mean, linewidth=1.6, marker="o" if alone.any() or line.quartiles else None, **style)
 
 
 def legend_handles(lines: Sequence[Line]) -> list[Line2D]:

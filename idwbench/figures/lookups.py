@@ -50,17 +50,11 @@ def recall_figure(selection: Selection) -> Figure:
     shown = dimensions[:: -(-len(dimensions) // _MOST_PANELS)]
     omitted = ", ".join(str(d) for d in dimensions if d not in shown)
     selection.leave_out(f"dimensions {omitted}" if omitted else "")
-    panels = [
-        Panel(
-            f"{d} dimensions",
-            [
-                _line(each, place, {n / d: each.values("recall", d, n) for n in each.items(d)})
-                for place, each in enumerate(models)
-                if each.items(d)
-            ],
-        )
-        for d in shown
-    ]
+    panels = []
+    for d in shown:
+        recalls = [{n / d: each.values("recall", d, n) for n in each.items(d)} for each in models]
+        lines = [_line(models[place], place, values) for place, values in enumerate(recalls) if values]
+        panels.append(Panel(f"{d} dimensions", lines))
     x, y = Axis("load: items / dimensions", base=2), Axis("recall in %", percent=True)
     return _draw(panels, x, y, [f"line: mean over {_seeds(models)}; band: {_SPREAD}", data])
 

@@ -1,23 +1,46 @@
-"""Predictions, points and keys in the plane: the paper's Figure 2, and its Figure 5 over power and epsilon."""
+"""Predictions in the plane (the paper's Figure 2, and Figure 5 over power and epsilon), and heat maps over the same."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import matplotlib
+import numpy as np
+import pandas
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from idwbench.errors import ConfigError
 from idwbench.figures import plane
 from idwbench.figures.runs import Selection, first_run
-from idwbench.figures.style import INK, QUIET, percent_label, seeds_label
+from idwbench.figures.style import INK, PAPER, QUIET, new_page, percent_label, seeds_label
 from idwbench.report.frame import Row
 from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic
 from idwbench.report.summaries import Section
 from idwbench.runs.kinds.models import ModelConfig
+from idwbench.runs.metrics import METRICS, headline_metric
 
-__all__ = ["Place", "absence_label", "collect_grid", "moons_figure", "power_epsilon_figure"]
+__all__ = [
+    "HeatMap",
+    "collect_heat_maps",
+    "moons_figure",
+    "number_label",
+    "power_epsilon_figure",
+    "power_epsilon_heatmap_figure",
+]
+
+# Metrics of the quality of prototypes, on the training data.
+_QUALITY = ("relative_coverage", "key_distance", "dead_keys")
+_CELL_WIDTH, _CELL_HEIGHT = 0.88, 0.48  # inches
+_BRIGHT = 0.5  # lightness of a cell from which its words are dark
+_LOGARITHMIC = 50.0  # ratio of the largest to the smallest mean from which colours are logarithmic
+_CAPTION = "mean ± sample standard deviation over n seeds; light: better"
 
 Place = tuple[float, float]
 _Panel = tuple[Row, plane.PlanePicture]
@@ -74,12 +97,12 @@ def power_epsilon_figure(selection: Selection) -> Figure:
     Raises:
         ConfigError: fewer than two pairs of power and epsilon, or the data does not have two classes in two dimensions.
     """
-    section, source, grid = collect_grid(selection)
+    section, source, grid = _collect_grid(selection)
     data = plane.plane_data(selection.dataset(section.config.dataset))
 
     def draw(axes: Axes, row: Row) -> None:
         if not row.n:
-            plane.draw_empty(axes, absence_label(row.n_diverged))
+            plane.draw_empty(axes, _absence_label(row.n_diverged))
             return
         picture = plane.plane_picture(row.model, *selection.arrays(first_run(row).run_key), data, points=100)
         outside = plane.draw_plane(axes, picture, data, test=False, scale=0.4)
@@ -97,7 +120,7 @@ def power_epsilon_figure(selection: Selection) -> Figure:
     return plane.draw_plane_grid(grid, rows, columns, draw, data.extent, captions, legend, widest=2.6, title=0.24)
 
 
-def collect_grid(selection: Selection) -> tuple[Section, str, dict[Place, Row]]:
+def _collect_grid(selection: Selection) -> tuple[Section, str, dict[Place, Row]]:
     """Return the first section, a model of it with data set and protocol, and its rows by power and epsilon.
 
     It is the method and number of prototypes with the most pairs.
@@ -130,6 +153,136 @@ def _label(model: ModelConfig) -> str:
     return " · ".join(words)
 
 
-def absence_label(n_diverged: int) -> str:
+def _absence_label(n_diverged: int) -> str:
     """Return why a place has no result: ``no run``, or ``10 diverged``."""
     return f"{n_diverged} diverged" if n_diverged else "no run"
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """One metric.
+
+    Attributes:
+        percent: Whether numbers are shown times 100.
+        cells: By power and epsilon ``mean``, ``std`` and ``n`` over seeds, NaN where there are too few, and a ``note``:
+            numbers of seeds and of diverged runs, or why there is no mean.
+    """
+
+    title: str
+    percent: bool
+    higher_is_better: bool
+    cells: pandas.DataFrame
+
+    @property
+    def colours(self) -> Normalize:
+        """The function from means to 0 … 1; it is logarithmic if they differ by a factor of 50."""
+        means = self.cells["mean"].dropna()
+        low, high = (means.min(), means.max()) if len(means) else (0.0, 1.0)
+        if low > 0 and high / low > _LOGARITHMIC:
+            return LogNorm(low, high)
+        # Equal values are in the middle of the colours.
+        return Normalize(low, high) if high > low else Normalize(low - 1, low + 1)
+
+
+def power_epsilon_heatmap_figure(selection: Selection) -> Figure:
+    """The headline metric and the quality of prototypes over power and epsilon, mean ± std over seeds.
+
+    Raises:
+        ConfigError: fewer than two pairs of power and epsilon.
+    """
+    return _draw_heat_maps(*collect_heat_maps(selection))
+
+
+def collect_heat_maps(selection: Selection) -> tuple[list[HeatMap], str]:
+    """Return a heat map for each metric, and the model with its data set and protocol.
+
+    Raises:
+        ConfigError: fewer than two pairs of power and epsilon.
+    """
+    section, source, rows = _collect_grid(selection)
+    headline = headline_metric(section.config.dataset.task).name
+    stored = {key for row in rows.values() for run in row.complete for key in run.metrics}
+    split = "holdout" if ("holdout", headline) in stored else "test"
+    shown = [(split, headline), *(("train", name) for name in _QUALITY if ("train", name) in stored)]
+    missing = ", ".join(name for name in _QUALITY if ("train", name) not in stored)
+    selection.leave_out(f"{missing}, which no run has" if missing else "")
+    return [_heat_map(rows, split, name) for split, name in shown], source
+
+
+def _heat_map(rows: Mapping[Place, Row], split: str, name: str) -> HeatMap:
+    cells = []
+    for row in rows.values():
+        values = pandas.Series([run.metric(name, split) for run in row.complete], dtype=np.float64).dropna()
+        diverged = f", {row.n_diverged} diverged" if row.n_diverged else ""
+        absence = "not measured" if row.n else _absence_label(row.n_diverged)
+        note = f"n={len(values)}{diverged}" if len(values) else absence
+        cells.append({"mean": values.mean(), "std": values.std(), "n": len(values), "note": note})
+    metric = METRICS[name]
+    words = name.replace("_", " ") + (" in %" if metric.percent else "")
+    title = words if name in _QUALITY else f"{split} {words}"
+    table = pandas.DataFrame(cells, pandas.MultiIndex.from_tuples(rows, names=("power", "epsilon")))
+    return HeatMap(title, metric.percent, metric.higher_is_better, table)
+
+
+def _draw_heat_maps(maps: Sequence[HeatMap], source: str = "") -> Figure:
+    """Return the maps in two columns, with a row for each power and a column for each epsilon.
+
+    Colours go from dark (worst) to light (best).
+    """
+    places = pandas.MultiIndex.from_product(maps[0].cells.index.remove_unused_levels().levels)
+    n_powers, n_epsilons = map(len, places.levels)
+    columns = min(2, len(maps))
+    rows = -(-len(maps) // columns)
+    width = max(columns * (_CELL_WIDTH * n_epsilons + 0.75), 5.0)
+    figure, body = new_page(width, rows * (_CELL_HEIGHT * n_powers + 0.8), [_CAPTION, source])
+    grid = body.subplots(rows, columns, squeeze=False).flat
+    for axes, one in zip(grid, maps, strict=False):
+        _draw_map(axes, one, places)
+    for axes in list(grid)[len(maps) :]:
+        axes.set_visible(False)
+    return figure
+
+
+def _draw_map(axes: Axes, one: HeatMap, places: pandas.MultiIndex) -> None:
+    powers, epsilons = places.levels
+    cells = one.cells.reindex(places).fillna({"note": _absence_label(0)})
+    means, norm = cells["mean"].to_numpy().reshape(len(powers), len(epsilons)), one.colours
+    colours = matplotlib.colormaps["cividis" if one.higher_is_better else "cividis_r"].with_extremes(bad="#F7F7F7")
+    # The page of a figure is white: edges are gaps between cells.
+    axes.pcolormesh(np.ma.masked_invalid(means), cmap=colours, norm=norm, edgecolors=PAPER, linewidth=1)
+    axes.invert_yaxis()
+    for number, cell in enumerate(cells.itertuples()):
+        share = float(norm(cell.mean))
+        is_light = (share if one.higher_is_better else 1 - share) > _BRIGHT
+        row, column = divmod(number, len(epsilons))
+        place: dict[str, Any] = {"xy": (column + 0.5, row + 0.5), "textcoords": "offset points"}
+        place |= {"ha": "center", "va": "center"}
+        if math.isnan(cell.mean):
+            axes.annotate(cell.note, xytext=(0, 0), fontsize=7.5, color=QUIET, **place)
+        else:
+            place |= {"color": INK if is_light else PAPER}
+            axes.annotate(number_label(cell.mean, cell.std, one.percent), xytext=(0, 5), fontsize=8, **place)
+            axes.annotate(cell.note, xytext=(0, -7), fontsize=6.5, **place)
+    axes.set_xticks(np.arange(len(epsilons)) + 0.5, [f"{epsilon:g}" for epsilon in epsilons])
+    axes.set_yticks(np.arange(len(powers)) + 0.5, [f"{power:g}" for power in powers])
+    axes.tick_params(length=0, labelsize=9, colors=INK)
+    axes.set_xlabel("ε", fontsize=10, color=INK, labelpad=2)
+    axes.set_ylabel("power p", fontsize=10, color=INK)
+    axes.set_title(one.title, loc="left", fontsize=10.5, weight="bold", color=INK)
+    notes = ["lower is better"] * (not one.higher_is_better) + ["logarithmic colours"] * isinstance(norm, LogNorm)
+    axes.set_title(", ".join(notes), loc="right", fontsize=8, color=QUIET)
+    axes.spines[:].set_visible(False)
+
+
+def number_label(mean: float, std: float, percent: bool) -> str:
+    """Return ``97.5 ± 1.2``; about three digits of the mean, and as many decimals of the standard deviation.
+
+    Without a standard deviation, NaN, it is the mean alone.
+    """
+    numbers = [number * (100 if percent else 1) for number in (mean, std) if not math.isnan(number)]
+    largest = max(map(abs, numbers))
+    form = ".1f"
+    if not percent and largest:
+        magnitude = math.floor(math.log10(largest))
+        form = f".{max(2 - magnitude, 0) if magnitude >= 0 else 1 - magnitude}f" if -4 <= magnitude < 5 else ".1e"
+    return " ± ".join(f"{number:{form}}" for number in numbers)

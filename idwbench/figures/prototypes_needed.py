@@ -51,10 +51,17 @@ def prototypes_needed_figure(selection: Selection) -> Figure:
     lines = _lines([(row.config.model, row.statistics[split]) for row in chosen])
     counts = sorted({int(count) for line in lines for count in line.x})
     limit = memory.statistics[split]
-    all_data = line_of_seeds(f"all data: {_name(memory)}", QUIET, "--", {count: limit.values for count in counts})
+    kernel = memory.config.model
+    names = (kernel.method.replace("_kernel", " kernel"), kernel.parameters_label.split(", initialisation")[0])
+    all_data = line_of_seeds(
+        f"all data: {', '.join(filter(None, names))}", QUIET, "--", {count: limit.values for count in counts}
+    )
+    seeds = seeds_label({int(n) for line in lines for n in line_spread(line)[-1]})
+    over = f"{seeds}{' of the data' if memory.data_seeds else ''}"
+    spread = f"Mean ± sample standard deviation over {over}, within the range of the seeds"
     varying = varying_settings([group.settings for group in networks])
     constants = constants_title([group.config for group in networks], (*varying, "prototypes", "dataset_seed"))
-    captions = (_answer(lines, limit.mean, metric.higher_is_better), _spread(lines, memory), constants)
+    captions = (_answer(lines, limit.mean, metric.higher_is_better), spread, constants)
     # Points of equal counts stand beside each other.
     shifts = [1.02 ** (2 * place - len(lines) + 1) for place in range(len(lines))]
     drawn = [replace(line, x=shift * line.x, markers=True) for line, shift in zip(lines, shifts, strict=True)]
@@ -73,12 +80,6 @@ def _chosen(groups: list[Row], metric: str, axes: Sequence[str]) -> list[Row]:
     for group in groups:
         first.setdefault(tuple(group.settings.get(name) for name in varying if name not in axes), group)
     return list(first.values())
-
-
-def _name(group: Row) -> str:
-    model = group.config.model
-    method = model.method.replace("_kernel", " kernel")
-    return ", ".join(filter(None, (method, model.parameters_label.split(", initialisation")[0])))
 
 
 def _lines(measured: Sequence[tuple[ModelConfig, Statistic]]) -> list[Line]:
@@ -113,9 +114,3 @@ def _answer(lines: Sequence[Line], limit: float, higher_is_better: bool) -> str:
         enough = x[means >= limit if higher_is_better else means <= limit]
         words.append(f"{line.label}: {f'{enough[0]:g}' if enough.size else 'none of these'}")
     return "Fewest prototypes whose mean is at least as good as with all data: " + "; ".join(words)
-
-
-def _spread(lines: Sequence[Line], memory: Row) -> str:
-    counts = {int(n) for line in lines for n in line_spread(line)[-1]}
-    over = f"{seeds_label(counts)}{' of the data' if memory.data_seeds else ''}"
-    return f"Mean ± sample standard deviation over {over}, within the range of the seeds"

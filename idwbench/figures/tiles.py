@@ -154,10 +154,12 @@ def draw_tiles(axes: Axes, grid: TileGrid) -> None:
 
 
 def _write(axes: Axes, words: Words, left: float, y: float) -> None:
-    weight = "bold" if words.bold else "normal"
-    axes.text(
-        left + 0.5, y, words.text, ha="center", va="center", fontsize=words.size, color=words.colour, weight=weight
-    )
+    style: dict[str, Any] = {
+        "fontsize": words.size,
+        "color": words.colour,
+        "weight": "bold" if words.bold else "normal",
+    }
+    axes.text(left + 0.5, y, words.text, ha="center", va="center", **style)
 
 
 def _draw_picture(axes: Axes, picture: Picture, left: float, top: float, aspect: float) -> None:

@@ -132,7 +132,7 @@ def _of_images(
 
 def attention_part(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) -> Part | None:
     """Return the section of the dual form; None without complete runs of kind ``mlp``."""
-    from idwbench.figures.attention_by_class import collect_attention
+    from idwbench.figures.explanations import collect_attention
     from idwbench.figures.runs import Selection
     from idwbench.report.dual_form import dual_form
 

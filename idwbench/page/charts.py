@@ -12,7 +12,7 @@ import pandas
 from numpy.typing import NDArray
 
 from idwbench.figures.lines import Line, line_spread
-from idwbench.figures.power_epsilon_heatmap import HeatMap, number_label
+from idwbench.figures.moons import HeatMap, number_label
 from idwbench.figures.style import class_colour
 
 __all__ = ["DASHES", "bar_chart", "curve_chart", "heat_map_chart", "plane_chart", "round_number"]

@@ -10,7 +10,7 @@ import numpy as np
 from idwbench.errors import ConfigError
 from idwbench.figures.curves import collect_curves
 from idwbench.figures.lines import Panel, PanelRow, line_spread
-from idwbench.figures.power_epsilon_heatmap import collect_heat_maps
+from idwbench.figures.moons import collect_heat_maps
 from idwbench.figures.runs import Selection
 from idwbench.page.charts import DASHES, curve_chart, heat_map_chart
 from idwbench.page.parts import Chart, Legend, Panels, Part, sentences

@@ -19,9 +19,8 @@ from idwbench.explanations.explanation import (
     MemoryItem,
     Query,
 )
-from idwbench.figures import attention_by_class
-from idwbench.figures.attention_by_class import draw_attention_by_class, first_wrong_row
-from idwbench.figures.explanations import draw_explanation
+from idwbench.figures import explanations
+from idwbench.figures.explanations import draw_explanation, first_wrong_row
 from idwbench.figures.stored import stored_drawing
 from idwbench.figures.style import class_colour
 from idwbench.results.store import Results
@@ -108,17 +107,7 @@ def test_inputs_that_are_no_images_are_numbers_and_a_regression_has_no_classes()
     assert_no_words_overlap(figure)
 
 
-def test_attention_by_class_has_curves_and_totals_for_each_layer():
-    figure = draw_attention_by_class([history(model="sequence"), history(model="joint")])
-    assert len(figure.axes) == 2 * (1 + 2 * 2)
-    found = words(figure)
-    assert [found.count(word) for word in ("layer_0", "layer_1", "sequence", "joint", "target 3")] == [2, 2, 1, 1, 2]
-    assert_no_words_overlap(figure)
-
-
-def test_the_first_wrong_image_of_the_first_part_is_explained_and_a_recording_that_is_gone_is_left_out(
-    tmp_path, monkeypatch
-):
+def test_attention_by_class_is_that_of_the_first_wrong_image_in_each_recorded_network(tmp_path, monkeypatch):
     data = load_made(recorded_config().dataset)
 
     def constant(inputs):
@@ -128,13 +117,17 @@ def test_the_first_wrong_image_of_the_first_part_is_explained_and_a_recording_th
     right = replace(data, test=replace(data.test, targets=np.zeros(12, np.int64)))
     assert first_wrong_row(right, constant) == 0
 
-    monkeypatch.setattr(attention_by_class, "load_dataset", load_made)
+    monkeypatch.setattr(explanations, "load_dataset", load_made)
     store_recorded(tmp_path / "results.db")
+    store_recorded(tmp_path / "results.db", recorded_config(width=4))
     other = store_recorded(tmp_path / "results.db", recorded_config(epochs=1))
     store = Results(tmp_path / "results.db")
     (store.recording_folder / other.run_key).rename(tmp_path / "elsewhere")
     figure, left_out = stored_drawing("attention_by_class", store, store.find_runs())
+    assert len(figure.axes) == 2 * (1 + 2 * 2)
+    assert words(figure).count("layer_1") == 2
     assert "sequence (mnist, fashion_mnist) · mlp · width 5, depth 1, recorded in float32" in words(figure)
+    assert_no_words_overlap(figure)
     assert len(left_out) == 1 and "there is no recording" in left_out[0]
     with pytest.raises(ConfigError, match="there is no recording"):
         stored_drawing("attention_by_class", store, [store.find_run(other.run_key)])

@@ -11,24 +11,11 @@ from matplotlib.patches import Rectangle
 
 from idwbench.errors import ConfigError
 from idwbench.figures.keys import KeysPanel, draw_keys, key_order
-from idwbench.figures.stored import stored_drawing
 from idwbench.models.networks import initial_network
-from idwbench.results.store import Results
 from idwbench.runs.config import run_config
-from idwbench.sweep.execution import run_sweep
 
 DIGITS = [str(digit) for digit in range(10)]
 CLOTHES = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
-SWEEP = """\
-name: images
-dataset: digits
-seeds: 1
-protocol: {epochs: 1}
-grid:
-  - {kind: scikit_learn, method: [nearest_centroid, knn]}
-  - {kind: baseline, method: kmeans_per_class, prototypes: 20}
-  - {method: idw, prototypes: 3}
-"""
 
 
 def panel(prototypes: int = 20, title: str = "idw") -> KeysPanel:
@@ -41,24 +28,18 @@ def texts(axes) -> list[str]:
     return [text.get_text() for text in axes.texts if text.get_text()]
 
 
-def test_keys_are_sorted_by_the_class_of_their_values_and_keep_their_order_within_it() -> None:
-    drawn = panel()
-    (axes,) = draw_keys([drawn], (4, 3), DIGITS).axes
-    order = key_order(drawn.values)
-    shown = [np.asarray(image.get_array()) for image in axes.images]
-    np.testing.assert_array_equal(shown, drawn.keys[order].reshape(20, 4, 3))
-    assert texts(axes) == [str(label) for label in np.argmax(drawn.values, axis=1)[order]]
-
+def test_keys_are_sorted_by_the_class_of_their_values_and_each_has_its_own_scale_symmetric_about_zero() -> None:
     assert key_order(np.eye(4)[[2, 0, 3, 0, 2, 2]]).tolist() == [1, 3, 0, 4, 5, 2]
-
-
-def test_each_key_has_its_own_scale_symmetric_about_zero() -> None:
-    keys = np.random.default_rng(0).normal(size=(4, 12)) * np.array([[1.0], [1000.0], [0.001], [0.0]])
-    figure = draw_keys([KeysPanel("idw", keys, np.eye(10)[:4])], (4, 3), DIGITS)
-    for image, key in zip(figure.axes[0].images, keys, strict=True):
-        low, high = image.get_clim()
-        assert low == -high
-        assert high == (np.quantile(abs(key), 0.95) or 1)
+    drawn = panel()
+    drawn.keys[:3] *= [[1000.0], [0.001], [0.0]]
+    figure = draw_keys([drawn], (4, 3), DIGITS)
+    (axes,) = figure.axes
+    order = key_order(drawn.values)
+    np.testing.assert_array_equal([image.get_array() for image in axes.images], drawn.keys[order].reshape(20, 4, 3))
+    assert texts(axes) == [str(label) for label in np.argmax(drawn.values, axis=1)[order]]
+    for image, key in zip(axes.images, drawn.keys[order], strict=True):
+        high = np.quantile(abs(key), 0.95) or 1
+        assert image.get_clim() == (-high, high)
     assert any("own scale" in text and "95th percentile" in text for text in words(figure))
 
 
@@ -75,13 +56,23 @@ def test_grids_stand_one_above_the_other_and_no_words_overlap_however_long_a_tit
 
 def test_keys_are_in_the_datas_own_units_if_they_are_points(monkeypatch) -> None:
     use_dataset(monkeypatch)
-    runs = [made_run(run_config("two_moons", prototypes=3, method=method)) for method in ("idw", "fc_relu")]
-    figure = draw("keys", runs).figure
-    directions, points = figure.axes
+    configs = [run_config("two_moons", prototypes=3, method=method) for method in ("idw", "fc_relu")]
+    for kind, method in (("scikit_learn", "nearest_centroid"), ("scikit_learn", "knn"), ("baseline", "samples")):
+        prototypes = {"prototypes": 3} if kind == "baseline" else {}
+        configs.append(run_config("two_moons", kind=kind, method=method, **prototypes))
+    runs = [made_run(config) for config in configs]
+    networks, left_out = draw("keys", runs)
+    assert left_out == ("not drawn: 1 run of kind 'baseline'", "not drawn: 2 runs of kind 'scikit_learn'")
+    others, left_out = draw("keys", runs[2:])
+    assert left_out == ("not drawn: 1 run of kind 'scikit_learn'",), "the keys of baselines, if there are no networks"
+    directions, points = networks.axes
     assert directions.get_title(loc="left") == "fc_relu · 3 prototypes · seed 0 · test accuracy 90.00 %"
     assert points.get_title(loc="left") == "idw · p=2, ε=0.001 · 3 prototypes · seed 0 · test accuracy 90.00 %"
-    for scaled, own in zip(directions.images, points.images, strict=True):
-        np.testing.assert_allclose(own.get_array(), 10 + 2 * np.asarray(scaled.get_array()), rtol=1e-6)
+    titles = {axes.get_title(loc="left").split(" · seed")[0] for axes in others.axes}
+    assert titles == {"nearest_centroid · 3 prototypes", "samples · 3 prototypes"}
+    for axes in (points, *others.axes):
+        for scaled, own in zip(directions.images, axes.images, strict=True):
+            np.testing.assert_allclose(own.get_array(), 10 + 2 * np.asarray(scaled.get_array()), rtol=1e-6)
 
 
 @pytest.mark.parametrize("names", [DIGITS[:2], CLOTHES[:2]])
@@ -91,9 +82,9 @@ def test_a_key_stands_above_its_nearest_image_with_both_labels_and_the_distance(
     keys = dataset.train.inputs[[3, 5, 0]] + np.float32(1e-3)
     arrays = {"keys": keys, "values": np.eye(2, dtype=np.float32)[[1, 0, 0]]}
     runs = [made_run(run_config("two_moons", prototypes=3, method=method)) for method in ("fc_relu", "idw")]
-    drawing = draw("keys_nearest", runs, default=arrays)
-    assert drawing.left_out == ("not drawn: fc_relu, whose keys are directions, not points",)
-    (axes,) = drawing.figure.axes
+    figure, left_out = draw("keys_nearest", runs, default=arrays)
+    assert left_out == ("not drawn: fc_relu, whose keys are directions, not points",)
+    (axes,) = figure.axes
     shown = [image.get_array().ravel() for image in axes.images]
     rows = [5, 0, 3]  # of the keys sorted by the class of their values
     np.testing.assert_allclose(shown[1::2], SCALING.invert(dataset.train.inputs[rows]))
@@ -105,8 +96,8 @@ def test_a_key_stands_above_its_nearest_image_with_both_labels_and_the_distance(
     assert differs == set(first[:-1]), "only the pair whose labels differ is marked"
     widths = sorted(patch.get_linewidth() for patch in axes.patches if isinstance(patch, Rectangle))
     assert widths[-1] > widths[-2]
-    assert "mean distance 0.00141, label agrees for 2 of 3 keys; 3 different images" in words(drawing.figure)
-    assert_no_words_overlap(drawing.figure)
+    assert "mean distance 0.00141, label agrees for 2 of 3 keys; 3 different images" in words(figure)
+    assert_no_words_overlap(figure)
     with pytest.raises(ConfigError, match="the keys of fc_relu are directions"):
         draw("keys_nearest", runs[:1], default=arrays)
 
@@ -118,9 +109,9 @@ def test_keys_of_a_network_are_the_training_images_with_the_nearest_features(mon
     network = initial_network(configs[0].model, dataset, np.random.default_rng(0))
     arrays = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
     runs = [made_run(config) for config in configs]
-    drawing = draw("network_keys", runs, default=arrays)
-    assert drawing.left_out == ("not drawn: mlp+linear, whose heads have no keys that are points",)
-    (axes,) = drawing.figure.axes
+    figure, left_out = draw("network_keys", runs, default=arrays)
+    assert left_out == ("not drawn: mlp+linear, whose heads have no keys that are points",)
+    (axes,) = figure.axes
     features, classes = network.features(dataset.train.inputs), arrays["head.values"].argmax(1)
     frames = [patch.get_linewidth() for patch in axes.patches if isinstance(patch, Rectangle)]
     agree = 0
@@ -132,29 +123,7 @@ def test_keys_of_a_network_are_the_training_images_with_the_nearest_features(mon
         differs = dataset.train.labels[rows] != classes[key]
         assert frames[3 * place : 3 * place + 3] == np.where(differs, 1.6, 0.6).tolist()
         agree += not differs[0]
-    assert any(f"label agrees for {agree} of 3 keys" in text for text in words(drawing.figure))
-    assert_no_words_overlap(drawing.figure)
+    assert any(f"label agrees for {agree} of 3 keys" in text for text in words(figure))
+    assert_no_words_overlap(figure)
     with pytest.raises(ConfigError, match=r"the heads of mlp\+linear have no keys that are points"):
         draw("network_keys", runs[1:], default=arrays)
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    folder = tmp_path_factory.mktemp("images")
-    (folder / "images.yaml").write_text(SWEEP)
-    run_sweep(folder / "images.yaml", folder / "results.db", engine="torch", jobs=1)
-    return Results(folder / "results.db", read_only=True)
-
-
-def test_class_means_and_centres_are_drawn_in_the_units_of_the_data_if_there_are_no_networks(results) -> None:
-    runs = [run for run in results.find_runs() if run.config.model.kind != "prototypes"]
-    drawing = stored_drawing("keys", results, runs)
-    assert drawing.left_out == ("not drawn: 1 run of kind 'scikit_learn'",)
-    means, centres = drawing.figure.axes
-    assert means.get_title(loc="left").startswith("nearest_centroid · 10 prototypes · seed 0 · test accuracy ")
-    assert centres.get_title(loc="left").startswith("kmeans_per_class · 20 prototypes · seed 0 · test accuracy ")
-    pixels = np.concatenate([image.get_array() for image in means.images])
-    assert pixels.min() >= -1e-4 and pixels.max() <= 16 + 1e-4
-    networks = stored_drawing("keys", results, results.find_runs())
-    assert [axes.get_title(loc="left").split(" ·")[0] for axes in networks.figure.axes] == ["idw"]
-    assert "not drawn: 1 run of kind 'baseline'" in networks.left_out

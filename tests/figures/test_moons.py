@@ -6,14 +6,11 @@ from dataclasses import replace
 
 import matplotlib
 import numpy as np
-import pandas
 import pytest
-from made import SCALING, Store, assert_no_words_overlap, draw, made_dataset, made_run, use_dataset, words
+from made import SCALING, assert_no_words_overlap, draw, made_dataset, made_run, use_dataset, words
 from matplotlib.collections import PathCollection
 
 from idwbench.figures.plane import GRID, plane_data, plane_picture
-from idwbench.figures.power_epsilon_heatmap import HeatMap, collect_heat_maps, draw_heat_maps
-from idwbench.figures.runs import Selection
 from idwbench.figures.stored import Drawing
 from idwbench.figures.style import class_colour
 from idwbench.results.records import StoredRun
@@ -109,48 +106,34 @@ def test_rows_are_powers_and_columns_epsilons_with_accuracies_over_seeds_and_div
     assert_no_words_overlap(figure)
 
 
-def heat_map(means: list[float], higher: bool = True, percent: bool = False, **columns: object) -> HeatMap:
-    """A map of one power, or two, and two values of epsilon."""
-    index = pandas.MultiIndex.from_product([(1.0, 2.0), (0.0, 0.1)])[: len(means)]
-    facts = {"mean": means, "std": np.nan, "n": 1, "note": "n=1", **columns}
-    return HeatMap("a metric", percent, higher, pandas.DataFrame(facts, index))
-
-
 def test_each_cell_of_a_heat_map_has_mean_spread_and_number_or_why_it_has_none() -> None:
-    notes = ["n=2, 2 diverged", "5 diverged", "n=1"]
-    maps = [heat_map([mean, np.nan, 0.5], percent=percent, note=notes, std=[0.0707, *[np.nan] * 2], higher=percent)
-            for mean, percent in ((0.95, True), (0.95, False))]  # fmt: skip
-    figure = draw_heat_maps(maps, source="two_moons")
+    given = with_metric(grid(powers=(1,)), "dead_keys", 2.0) + runs(power=2, epsilon=0.1)
+    given += runs((0, 1, 2), power=2, epsilon=0.0)
+    given = [replace(run, state="diverged", metrics={}) if n in (0, 2, 3) else run for n, run in enumerate(given)]
+    figure, left_out = drawn("power_epsilon_heatmap", given + runs((0,), power=3, epsilon=0.1))
     first, second = ([text.get_text() for text in axes.texts] for axes in figure.axes)
-    assert first == ["95.0 ± 7.1", "n=2, 2 diverged", "5 diverged", "50.0", "n=1", "no run"]
-    assert second == ["0.95 ± 0.07", "n=2, 2 diverged", "5 diverged", "0.50", "n=1", "no run"]
+    assert first[:3] == ["90.0", "n=1, 1 diverged", "2 diverged"]
+    assert first[3:] == ["90.0 ± 10.0", "n=3", "85.0 ± 7.1", "n=2", "no run", "80.0", "n=1"]
+    assert second == ["2.00", "n=1, 1 diverged", "2 diverged", "not measured", "not measured", "no run", "not measured"]
     assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["0", "0.1"]
-    assert [axes.get_title(loc="right") for axes in figure.axes] == ["", "lower is better"]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["test accuracy in %", "dead keys"]
+    assert left_out == ("not drawn: relative_coverage, key_distance, which no run has",)
     assert_no_words_overlap(figure)
 
 
-@pytest.mark.parametrize("higher", [True, False])
-def test_the_best_cell_is_the_lightest_and_wide_ranges_are_logarithmic(higher: bool) -> None:
-    figure = draw_heat_maps([heat_map([0.01, 0.1, 1.0, 10.0], higher)])
+def test_the_best_cell_is_the_lightest_and_wide_ranges_are_logarithmic() -> None:
+    given = [
+        run
+        for epsilon, value in ((0.0, 0.01), (0.1, 0.1), (1.0, 0.9))
+        for run in with_metric(with_metric(runs(epsilon=epsilon), "accuracy", value, "holdout"), "key_distance", value)
+    ]
+    figure = drawn("power_epsilon_heatmap", given).figure
     figure.draw_without_rendering()
-    (axes,) = figure.axes
-    light = axes.collections[0].get_facecolor()[:, :3].sum(1)  # type: ignore[index]
-    assert light.tolist() == sorted(light, reverse=not higher)
-    assert "logarithmic colours" in axes.get_title(loc="right")
-
-
-def test_heat_maps_show_the_metrics_that_runs_have_and_name_the_others() -> None:
-    stored = with_metric(with_metric(grid(), "relative_coverage", 2.5), "accuracy", 0.75, "holdout")
-    figure, left_out = drawn("power_epsilon_heatmap", stored)
-    titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert titles == ["holdout accuracy in %", "relative coverage"]
-    assert words(figure).count("75.0 ± 0.0") == 4
-    assert left_out == ("not drawn: key_distance, dead_keys, which no run has",)
-    diverged = [replace(run, state="diverged", metrics={}) for run in runs(power=3, epsilon=0.1)]
-    given = [*with_metric(grid(powers=(1,)), "dead_keys", 2.0), *grid(powers=(2,)), *diverged]
-    maps, _ = collect_heat_maps(Selection(Store(), given))  # type: ignore[arg-type]
-    (dead,) = [one for one in maps if one.title == "dead keys"]
-    assert dead.cells.note.tolist() == ["n=2"] * 2 + ["not measured"] * 2 + ["2 diverged"]
+    titles, sides = ([axes.get_title(loc=side) for axes in figure.axes] for side in ("left", "right"))
+    assert titles == ["holdout accuracy in %", "key distance"]
+    assert sides == ["logarithmic colours", "lower is better, logarithmic colours"]
+    accuracy, distance = (axes.collections[0].get_facecolor()[:, :3].sum(1).tolist() for axes in figure.axes)
+    assert accuracy == sorted(accuracy) and distance == sorted(distance, reverse=True)
 
 
 def test_the_model_with_the_most_places_is_drawn_and_others_are_counted() -> None:

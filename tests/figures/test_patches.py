@@ -12,40 +12,17 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
 
-from idwbench.figures.patches import PatchPanel, collect_patches, draw_patches
-from idwbench.figures.plane import PlanePicture, plane_data, plane_picture
+from idwbench.figures.patches import collect_patches, draw_patches
+from idwbench.figures.plane import plane_picture
 from idwbench.figures.runs import Selection
 from idwbench.figures.stored import Drawing
 from idwbench.figures.style import class_colour
-from idwbench.report.statistics import statistic
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
 KEYS = np.array([[-0.6, 0.1], [0.7, -0.2]], np.float32)
 VALUES = np.eye(2, dtype=np.float32)
-GRID = np.tile(np.linspace(0, 1, 8), (6, 1))
-BEFORE, AFTER = PlanePicture(KEYS, VALUES, GRID), PlanePicture(KEYS, VALUES, GRID**2)
-
-
-def panel(label: int = 1, prototypes: int = 2, **changes: object) -> PatchPanel:
-    before, after = statistic({0: 0.9, 1: 1.0}), statistic({0: 0.8, 1: 0.9})
-    assert before and after
-    made = PatchPanel((-1.0, 1.0), label, prototypes, 2, 2, (before, after), (before, before), BEFORE, AFTER)
-    return replace(made, **changes)  # type: ignore[arg-type]
-
-
-def test_a_panel_has_accuracies_before_and_after_and_the_patch() -> None:
-    others = [panel(0, n_patched=0, after=None), panel(0, 16, n_patched=1)]
-    figure = draw_patches([panel(), *others], plane_data(made_dataset()), "two_moons · epochs 25")
-    found = set(words(figure))
-    assert {"train 95.0 ± 7.1 → 85.0 ± 7.1", "test 95.0 ± 7.1 → 95.0 ± 7.1", "(−1, 1)", "→ class lower"} <= found
-    assert {"no patch needed", "test 95.0 ± 7.1", "patched in 1 of 2"} <= found
-    star = [each for each in figure.axes[0].collections if type(each) is PathCollection][-1]
-    np.testing.assert_array_equal(star.get_offsets(), [[-1, 1]])
-    assert to_hex(star.get_facecolor()[0]) == class_colour(1).lower()
-    assert "mean ± std over the seeds that needed it, of 2 seeds" in " ".join(words(figure)).replace("\n", " ")
-    assert_no_words_overlap(figure)
 
 
 def special(seed: int, prototypes: int = 2, **settings: object) -> StoredRun:
@@ -80,7 +57,7 @@ def trained_network(run: StoredRun) -> str:
 
 
 @pytest.mark.usefixtures("_data")
-def test_accuracies_are_over_the_seeds_that_needed_the_patch() -> None:
+def test_a_panel_has_the_patch_and_accuracies_before_and_after_over_the_seeds_that_needed_it() -> None:
     studies = [special(seed) for seed in (2, 0, 1)]
     eta = {0: [np.nan, np.nan], 1: [np.nan, 0.5], 2: [np.nan, 2.0]}
     arrays = {run.run_key: eta_arrays(eta[run.config.seed]) for run in studies}
@@ -88,19 +65,28 @@ def test_accuracies_are_over_the_seeds_that_needed_the_patch() -> None:
     # A network is that of the study's settings; that of seed 2 is not asked for, since seed 1 was patched.
     assert trained_network(special(3, power=4)) == run_config("two_moons", prototypes=2, seed=3, power=4).run_key
     selection = Selection(Store(arrays | networks, default=None), studies)  # type: ignore[arg-type]
-    (unpatched, patched), _, _ = collect_patches(selection)
+    panels, data, _ = collect_patches(selection)
+    unpatched, patched = panels
     assert not selection.left_out
     assert (unpatched.n, unpatched.n_patched, unpatched.point) == (3, 0, (-1.0, 1.0))
     assert unpatched.train[0].mean == pytest.approx(0.6) and unpatched.after is None
     assert (patched.n_patched, patched.label) == (2, 1)
     assert [one.mean for one in patched.train] == pytest.approx([0.65, 0.25])
-    inputs = SCALING.apply(np.array([[-1.0, 1.0]]))
-    data, model = plane_data(made_dataset()), run_config("two_moons", prototypes=2).model
-    before = plane_picture(model, KEYS, VALUES, data)
+    inputs, model = SCALING.apply(np.array([[-1.0, 1.0]])), run_config("two_moons", prototypes=2).model
     values = np.concatenate([VALUES, [[0, 0.5]]]).astype(np.float32)
     after = plane_picture(model, np.concatenate([KEYS, inputs]).astype(np.float32), values, data)
+    before = plane_picture(model, KEYS, VALUES, data)
     np.testing.assert_array_equal(patched.before.probability, before.probability)
     np.testing.assert_array_equal(patched.after.probability, after.probability)
+
+    figure = draw_patches(panels, data)
+    texts = {"train 65.0 ± 7.1 → 25.0 ± 0.0", "test 75.0 ± 0.0", "(−1, 1)", "→ class lower"}
+    assert texts | {"no patch needed", "patched in 2 of 3"} <= set(words(figure))
+    star = [each for each in figure.axes[1].collections if type(each) is PathCollection][-1]
+    np.testing.assert_array_equal(star.get_offsets(), [[-1, 1]])
+    assert to_hex(star.get_facecolor()[0]) == class_colour(1).lower()
+    assert "mean ± std over the seeds that needed it, of 3 seeds" in " ".join(words(figure)).replace("\n", " ")
+    assert_no_words_overlap(figure)
 
 
 @pytest.mark.usefixtures("_data")
@@ -176,6 +162,7 @@ def test_the_calibration_error_is_the_mean_over_the_seeds_with_that_many_patches
     figure = drawn([study(seed) for seed in range(3)], arrays).figure
     np.testing.assert_allclose(lines(figure.axes[2])[class_colour(0)], [0.5 / 3, 0.7 / 3, 0.9 / 3, 0.6])
     assert list(figure.axes[2].get_xticks()) == [0, 1, 5, 20]
+    assert_no_words_overlap(figure)
     texts = " ".join(words(figure))
     assert "mean ± std over 3 seeds (0, 1, 5 patches), 1 seed (20 patches)" in texts
     changed = "other predictions that one patch changes, mean: 1 (exact η), 4 (logit margin 1), 1,250 (authors' η)"
@@ -183,34 +170,33 @@ def test_the_calibration_error_is_the_mean_over_the_seeds_with_that_many_patches
     assert "right labels after 20 patches, mean: 19 (exact η), 20 (logit margin 1), 20 (authors' η)" in texts
 
 
-def test_lines_are_epsilons_at_the_setting_that_has_most_in_common_with_others() -> None:
-    studies = [study(prototypes=count) for count in (2, 16, 128)]
-    studies += [study(epsilon=epsilon) for epsilon in (1e-2, 1.0)]
-    figure, left_out = drawn(studies, [arrays_of([place / 10] * 3, (0, 1, 5, 20, 100)) for place in range(5)])
-    one, two, _ = figure.axes
-    assert [float(line.get_ydata()[0]) for line in one.lines] == pytest.approx([0.1, 0.3, 0.4])
-    np.testing.assert_allclose(lines(two)[class_colour(0)], [0.1] * 3)
-    assert one.get_title() == "exact η, by ε"
-    assert {"ε = 0.001", "ε = 0.01", "ε = 1"} <= set(words(figure))
-    assert left_out == ("not drawn: patch studies of 2 prototypes with ε=0.001, 128 prototypes with ε=0.001",)
-    assert_no_words_overlap(figure)
-
-
-def test_lines_are_numbers_of_prototypes_if_nothing_else_varies() -> None:
-    studies = [study(prototypes=count) for count in (128, 2, 16)]
-    figure, left_out = drawn(studies, [arrays_of([place / 10] * 3) for place in (3, 1, 2)])
-    one, two, _ = figure.axes
-    assert [float(line.get_ydata()[0]) for line in one.lines] == pytest.approx([0.1, 0.2, 0.3])
-    np.testing.assert_allclose(lines(two)[class_colour(0)], [0.2] * 3)
-    assert one.get_title() == "exact η, by prototypes" and left_out == ()
-
-
-def test_the_largest_group_of_studies_is_drawn_and_the_others_are_counted() -> None:
-    studies = [study(power=4), study(0), study(1), study(cases="wrong")]
-    figure, left_out = drawn(studies, [arrays_of([0.1] * 3)] * 4)
-    assert left_out == ("not drawn: 2 other patch studies",)
-    title = "patches of idw · 16 prototypes · p=2, ε=0.001, special cases · two_moons"
-    assert any(title in text for text in words(figure))
+@pytest.mark.parametrize(
+    ("settings", "default", "shown", "title", "left_out"),
+    [
+        (
+            [{}, {"prototypes": 2}, {"prototypes": 128}, {"epsilon": 1e-2}, {"epsilon": 1.0}],
+            0,
+            [0, 3, 4],
+            "exact η, by ε",
+            ("not drawn: patch studies of 2 prototypes with ε=0.001, 128 prototypes with ε=0.001",),
+        ),
+        ([{"prototypes": 128}, {"prototypes": 2}, {}], 2, [1, 2, 0], "exact η, by prototypes", ()),
+        ([{"power": 4}, {}, {"seed": 1}, {"cases": "wrong"}], 1, [1], "exact η", ("not drawn: 2 other patch studies",)),
+    ],
+    ids=["epsilons", "prototypes", "the most studies of which all else is equal"],
+)
+def test_lines_are_epsilons_or_else_prototypes_at_the_setting_that_has_most_in_common_with_others(
+    settings, default, shown, title, left_out
+) -> None:
+    studies = [study(**one) for one in settings]
+    tops = [place / 10 if "seed" not in one else 0.1 for place, one in enumerate(settings)]
+    drawing = drawn(studies, [arrays_of([top] * 3) for top in tops])
+    one, two, _ = drawing.figure.axes
+    assert [float(line.get_ydata()[0]) for line in one.lines] == pytest.approx([tops[place] for place in shown])
+    np.testing.assert_allclose(lines(two)[class_colour(0)], [tops[default]] * 3)
+    assert one.get_title() == title and drawing.left_out == left_out
+    source = "patches of idw · 16 prototypes · p=2, ε=0.001, special cases · two_moons"
+    assert any(source in text for text in words(drawing.figure))
 
 
 def test_one_seed_without_patches_has_no_spread_and_no_line() -> None:

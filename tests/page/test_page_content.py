@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from idwbench.errors import ConfigError, OutputError, OutputExistsError
-from idwbench.figures.power_epsilon_heatmap import HeatMap
+from idwbench.figures.moons import HeatMap
 from idwbench.page import cases, charts, groups, prototypes, writing
 from idwbench.page.charts import heat_map_chart
 from idwbench.page.groups import choose_runs, rank_settings
