@@ -13,28 +13,14 @@ from pathlib import Path
 import pytest
 import torch
 from engine_runs import replace_train
-from sweep_specs import sweep_spec
 
 import idwbench
 from idwbench.errors import ConfigError, ResultsError, TrainingError
 from idwbench.plugins import load_plugin
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
-from idwbench.runs.datasets import TwoMoonsConfig
-from idwbench.runs.protocol import Protocol
 from idwbench.sweep.execution import replay_run, run_sweep, train
 from idwbench.sweep.measurement import measure_runs, unmeasured_runs
-
-
-@pytest.mark.parametrize("initialisation", ["samples", "kmeans"])
-def test_more_prototypes_than_training_inputs_are_refused_before_any_run(tmp_path: Path, initialisation: str) -> None:
-    data = TwoMoonsConfig(train_per_class=2, test_per_class=1, holdout_per_class=0)
-    block = {"method": "idw", "prototypes": [2, 5], "initialisation": initialisation}
-    spec = sweep_spec("test", (data, Protocol(epochs=1, batch_size=2, learning_rate=0.1)), grid=[block])
-    with pytest.raises(ConfigError, match=r"^prototypes: expected at most 4, the number of .*, got 5$"):
-        run_sweep(spec, tmp_path / "runs.db")
-    assert [run.state for run in Results(tmp_path / "runs.db").find_runs()] == ["planned", "planned"]
-
 
 ADDRESSES = "expected local:N, tcp://host:port or tls://host:port"
 CONFIG = run_config("two_moons", epochs=1)

@@ -42,6 +42,8 @@ def error_of(tmp_path: Path, text: str) -> str:
     return message.removeprefix(f"{tmp_path / 'x.yaml'}:")
 
 
+DATA_ONLY = "a sweep file is data and runs no code"
+NONE = " (it takes no parameters)"
 ROWS = "expected a number of rows, or a fraction between 0 and 1"
 STORABLE = "expected text without NUL and lone surrogates"
 TWO_MOONS = "expected one of: " + ", ".join(sorted(TwoMoonsConfig.model_fields))
@@ -112,19 +114,12 @@ def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path
         # missing keys
         ("name: small\n", "", "1:1: 'name' is missing"),
         # unknown words
-        ("two_moons", "two_moon", "3:17: dataset.name: unknown data set 'two_moon' (did you mean 'two_moons'?)"),
         ("method: idw", "method: iwd", "8:14: grid[1].method: unknown method 'iwd' (did you mean 'idw'?)"),
         # out of range
         ("2.5", "0", "8:46: grid[1].power[1]: must be > 0, got 0"),
         ("2.5", ".nan", "8:46: grid[1].power[1]: expected a finite number, got nan"),
-        ("0.2", "-0.2", "3:35: dataset.noise: input should be greater than or equal to 0, got -0.2"),
-        ("seeds: 3", "seeds: [-1]", "5:9: seeds[0]: input should be greater than or equal to 0, got -1"),
         # a parameter that one of the block's methods does not take
-        (
-            "[2, 16]}",
-            "[2, 16], power: [2]}",
-            "7:64: grid[0].power[0]: method 'fc_relu' does not take 'power' (it takes no parameters)",
-        ),
+        ("[2, 16]}", "[2, 16], power: [2]}", "7:64: grid[0].power[0]: method 'fc_relu' does not take 'power'" + NONE),
         # twice
         ("seeds: 3", "seeds: 3\nseeds: 4", "6:1: the key 'seeds' is already in line 5"),
         ("power: [1, 2.5]", "power: 1, power: 2", "8:45: the key 'power' is already in line 8"),
@@ -132,31 +127,21 @@ def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path
         ("seeds: 3", "seeds: [1, 2, 1]", "5:15: seeds[2]: seed 1 is already in the list, at [0]"),
         # empty
         ("[2, 16]", "[]", "7:47: grid[0].prototypes: the axis is empty, expected at least one value"),
-        ("name: small", "name: ''", "1:7: name: expected one line of text, got ''"),
         ("name: small", 'name: "a\\nb"', r"1:7: name: expected one line of text, got 'a\nb'"),
         ("name: small", 'name: "a\\0b"', f"1:7: name: {STORABLE}, got 'a\\x00b'"),
         ("A test", '"a\\ud800b"', f"2:14: description: {STORABLE}, got 'a\\ud800b'"),
         # of the wrong type
-        ("name: small", "name: 3", "1:7: name: input should be a valid string, got 3"),
         ("seeds: 3", "seeds: true", "5:8: seeds: expected a count from 1 to 1,000,000, or a list of seeds, got True"),
         ("[2, 16]", "['16']", "7:48: grid[0].prototypes[0]: input should be a valid integer, got '16'"),
-        ("[1, 2.5]", "[true]", "8:43: grid[1].power[0]: expected a number, got True"),
         ("method: idw", "method: [[idw]]", "8:15: grid[1].method[0]: expected the name of a method, got ['idw']"),
-        ("name: two_moons", "name: [a]", "3:17: dataset.name: expected the name of a data set, got ['a']"),
         ("{name: two_moons, noise: 0.2}", "7", "3:10: dataset: expected a name or a mapping, got 7"),
         ("{epochs: 5, learning_rate: 1e-3}", "fast", "4:11: protocol: expected a mapping, got 'fast'"),
-        ("1e-3}", "true}", "4:38: protocol.learning_rate: input should be a valid number, got True"),
         # too much
         ("seeds: 3", "seeds: 100001", "7:3: grid: expected at most 1,000,000 runs, got 1,000,010"),
         ("2.5", "1" + "0" * 400, f"8:46: grid[1].power[1]: expected a finite number, got 1{'0' * 400}"),
         ("2.5", "1" + "0" * 5000, f"8:46: cannot read '1{'0' * 39}'"),
         # not plain data
-        (
-            "name: small",
-            "name: !!python/object/apply:os.getcwd []",
-            "1:7: the tag !!python/object/apply:os.getcwd is refused: a sweep file is data and runs no code",
-        ),
-        ("2.5", "!!int x", "8:46: cannot read 'x'"),
+        ("name: small", "name: !!python/x:os.getcwd []", "1:7: the tag !!python/x:os.getcwd is refused: " + DATA_ONLY),
         ("2.5", "!!timestamp [1]", "8:46: expected a scalar node, but found sequence"),
         ("2.5", "!!set {a}", "8:46: the tag !!set is refused: a sweep file is data and runs no code"),
         ("name: two_moons", "<<: {noise: 1}, name: two_moons", "3:11: dataset.<<: unknown key (" + TWO_MOONS + ")"),
@@ -174,7 +159,6 @@ def test_an_error_names_line_column_and_key(tmp_path: Path, old: str, new: str, 
     ("text", "expected"),
     [
         ("", "1:1: the file is empty"),
-        ("- a\n- b\n", "1:1: expected a mapping, got ['a', 'b']"),
         ("a: [1\nb: 2\n", "2:2: not valid YAML: while parsing a flow sequence, expected ',' or ']', but got ':'"),
         ("a: b: c\n", "1:5: not valid YAML: mapping values are not allowed here"),
         ("a: *nowhere\n", "1:4: not valid YAML: found undefined alias 'nowhere'"),
@@ -185,7 +169,6 @@ def test_an_error_names_line_column_and_key(tmp_path: Path, old: str, new: str, 
         ("a: 1\nb: \x00\n", "2:4: not valid YAML: unacceptable character #x0000: special characters are not allowed"),
         ("- &a\n  b: [*a]\n", "1:3: [0].b[0]: contains itself"),
         ("[" * 1_000, "1:1: nested too deeply"),
-        (grid("idw"), "4:7: grid: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
         (grid("[idw]"), "4:8: grid[0]: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
     ],
 )
