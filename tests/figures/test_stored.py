@@ -13,16 +13,11 @@ from idwbench.errors import ConfigError
 from idwbench.figures.stored import FIGURES, collect_figures, draw_stored
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import run_config
-from idwbench.runs.kinds.patch_study import PatchStudyConfig
 
 RUN = made_run(run_config("two_moons", prototypes=3))
 UNFINISHED = replace(RUN, state="diverged", metrics={})
 NETWORK = made_run(run_config("two_moons", kind="network", encoder="mlp"))
 KNN = made_run(run_config("two_moons", kind="scikit_learn", method="knn"))
-
-
-def changed(run: StoredRun, **model: object) -> StoredRun:
-    return replace(run, config=run.config.model_copy(update={"model": run.config.model.model_copy(update=model)}))
 
 
 def test_the_first_section_is_drawn_and_the_others_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,15 +29,6 @@ def test_the_first_section_is_drawn_and_the_others_are_named(monkeypatch: pytest
         assert "; two_moons · epochs 3 " in line
 
 
-def test_runs_of_other_kinds_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_dataset(monkeypatch)
-    model = PatchStudyConfig(**RUN.config.model.model_dump(exclude={"kind"}))
-    study = replace(RUN, config=RUN.config.model_copy(update={"model": model}))
-    figure, left_out = draw("moons", [study, RUN])
-    assert left_out == ("not drawn: 1 run of kind 'patch_study'",)
-    assert len(figure.axes) == 1
-
-
 @pytest.mark.parametrize(
     ("name", "runs", "problem", "hint"),
     [
@@ -51,10 +37,8 @@ def test_runs_of_other_kinds_are_left_out_and_counted(monkeypatch: pytest.Monkey
         ("network_keys", [NETWORK], "needs images of classes; two_moons has no such inputs", ""),
         ("moons", [RUN], "needs 2 features and 2 classes, two_moons has 3 and 2", ""),
         ("key_history", [RUN], "needs classes, and images or two features; two_moons has no such", ""),
-        *(
-            (name, [UNFINISHED], "no run of kind 'prototypes' is complete", "")
-            for name in ("moons", "prototypes_needed")
-        ),
+        ("moons", [UNFINISHED], "no run of kind 'prototypes' is complete", ""),
+        ("prototypes_needed", [UNFINISHED], "no run of kind 'prototypes' is complete", ""),
         ("keys", [KNN], "no run of kind 'prototypes' is complete", ""),
         ("network_keys", [RUN], "no run of kind 'network' is complete", ""),
         ("attention_by_class", [RUN], "no run of kind 'mlp' is complete", ""),
@@ -84,7 +68,8 @@ def test_a_method_must_be_registered_as_it_was_trained(
 ) -> None:
     use_dataset(monkeypatch)
     with pytest.raises(ConfigError, match=problem) as caught:
-        draw_stored("moons", Store(), [changed(RUN, **model)])
+        changed = RUN.config.model.model_copy(update=model)
+        draw_stored("moons", Store(), [replace(RUN, config=RUN.config.model_copy(update={"model": changed}))])
     assert caught.value.location == ("plugin",)
 
 
