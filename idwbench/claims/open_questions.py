@@ -45,8 +45,8 @@ def attention_keeps_accuracy(evidence: Evidence) -> list[Finding]:
 
     Test accuracy on digits with equal parameters, {_CHOSEN}: idw less than {_POINTS:g} point below scaled_dot.
     """
-    idw, dot = (evidence.best_metric(name, "digits", "accuracy", **model) for name, model in _VITS.items())
-    return [_keeps_accuracy("idw − scaled_dot, ViT on digits", idw, dot)]
+    pair = (evidence.best_metric(name, "digits", "accuracy", **model) for name, model in _VITS.items())
+    return [_keeps_accuracy("idw − scaled_dot, ViT on digits", *pair)]
 
 
 @claim(26, "open: depth", "language_model")

@@ -62,8 +62,7 @@ class Graph:
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._names:
             self._names[key] = name or f"constant_{len(self.constants)}"
-            contiguous = np.ascontiguousarray(array).reshape(array.shape)
-            self.constants.append(numpy_helper.from_array(contiguous, self._names[key]))
+            self.constants.append(numpy_helper.from_array(array.copy(), self._names[key]))  # it is contiguous
         return GraphArray(self, self._names[key], array.shape)
 
 

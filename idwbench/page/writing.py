@@ -121,10 +121,8 @@ def page_content(
     if not any(judgement.n and judgement.claim.sweeps for judgement in judgements):
         return PageContent("Results", shown)
     table = claims_table(judgements)
-    rows = zip(*([cell.text for cell in column.cells] for column in table.columns), strict=True)
-    names = [column.name for column in table.columns]
-    claims = tuple(dict(zip(names, row, strict=True)) for row in rows)
-    return PageContent("Results", shown, claims, sentences(table.notes))
+    columns = [[(column.name, cell.text) for cell in column.cells] for column in table.columns]
+    return PageContent("Results", shown, tuple(map(dict, zip(*columns, strict=True))), sentences(table.notes))
 
 
 def _with_parts(
