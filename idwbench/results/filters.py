@@ -168,9 +168,9 @@ def _compared(frame: pandas.DataFrame, one: ast.expr, other: ast.expr, operator:
             return _value(frame, one).isna()
         case ((ast.NotEq() | ast.IsNot()), ast.Constant(None)):
             return _value(frame, one).notna()
-        case ast.In(), _:
+        case (ast.In(), _) | (ast.Eq(), ast.List() | ast.Tuple()):
             return _contained(frame, one, other)
-        case ast.NotIn(), _:
+        case (ast.NotIn(), _) | (ast.NotEq(), ast.List() | ast.Tuple()):
             return ~_contained(frame, one, other)
     left, compare = _value(frame, one), _OPERATORS[type(operator)]
     if isinstance(getattr(left, "dtype", None), pandas.DatetimeTZDtype) and isinstance(other, ast.Constant):

@@ -80,6 +80,7 @@ def test_an_expression_selects_the_rows_for_which_python_says_that_it_holds(fill
         ("finished_at == None", 5),
         ("test_rmse > 0", 0),
         ("kernel == 'rbf'", 0),
+        ("seed == [1, 2] and method != ['idw']", 2),
     ],
 )
 def test_numbers_among_words_times_tags_and_metrics_that_no_run_has(filled, where, n):
