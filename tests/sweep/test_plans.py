@@ -88,9 +88,7 @@ def test_an_error_names_the_data_set_the_key_and_the_value(write, dataset: str, 
 
 def test_each_data_set_is_loaded_once_and_only_if_runs_are_missing(write, tmp_path: Path, monkeypatch) -> None:
     loaded, load = [], loading.load_dataset
-    monkeypatch.setattr(
-        loading, "load_dataset", lambda config, data_dir: loaded.append(config) or load(config, data_dir)
-    )
+    monkeypatch.setattr(loading, "load_dataset", lambda *given: loaded.append(given[0]) or load(*given))
     sizes = f"{{name: two_moons, train_per_class: [4, 6], {TINY}}}"
     db = tmp_path / "runs.db"
     assert run_sweep(write(sizes, "{method: idw, prototypes: 2}"), db).complete == 4
