@@ -47,6 +47,7 @@ WRONG = {
     "patch 2.pt --list --undo 1": "--list: cannot be combined with --undo",
     "patch 2.pt --list -o new.pt": "--output: cannot be combined with --list",
     "patch 2.pt --undo 1 --margin 1 -o new.pt": "--margin: cannot be combined with --undo",
+    "patch model.pt --file bad.csv -o new.pt": "bad.csv:3: x: 'zero' is not a finite number",
     f"{PATCH} picture.png": "not trained on images",
     f"{PATCH} two_moons:tset:1": "did you mean 'test'?",
     f"{PATCH} 0,1 --margin 1 --confidence 0.9": "--confidence: cannot be combined with margin",
@@ -111,6 +112,7 @@ def place(bench, tmp_path_factory):
         (folder / name).write_text("not what the ending says, and long enough to be a database or a table of numbers")
     for name, grid in GRIDS.items():
         (folder / f"{name}.yaml").write_text(f"name: {name}\ndataset: two_moons\ngrid: {grid}\nseeds: 2\n")
+    (folder / "bad.csv").write_text('x,label\n"0,1",1\n"zero,1",0\n')
     (folder / "zero.csv").symlink_to("/dev/zero")
     return folder
 
