@@ -63,6 +63,30 @@ def test_a_sweep_trains_stores_and_goes_on_where_it_stopped(run, small_sweep, tm
     assert rows(tmp_path / DB, "select run_id, split, name, value from metrics order by 1, 2, 3") == before
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["fused", "torch"])
+def test_results_do_not_depend_on_jobs_order_or_what_was_trained_together(run, small_sweep, tmp_path, engine):
+    backwards = SMALL_SWEEP.replace("seeds: 3", "seeds: [2, 1, 0]").replace("[idw, inv_dist]", "[inv_dist, idw]")
+    (tmp_path / "backwards.yaml").write_text(backwards)
+    query = "select r.run_key, t.name, t.data from runs r join arrays t on t.run_id = r.id order by 1, 2"
+    stored = []
+    for name, jobs in (("small", 1), ("backwards", 2)):
+        assert run(f"sweep {name}.yaml --db {name}.db -j {jobs} --engine {engine}").exit_code == 0
+        stored.append(rows(tmp_path / f"{name}.db", query))
+    assert stored[0] == stored[1] and len(stored[0]) == 30
+
+
+def test_a_diverged_run_is_a_result_and_the_sweep_goes_on(run, tmp_path):
+    (tmp_path / "wild.yaml").write_text(
+        "name: wild\ndataset: two_moons\nprotocol: {epochs: 2}\nseeds: 2\n"
+        "grid: {method: fc_relu, prototypes: 4, learning_rate: [1.0e+30, 0.01]}\n"
+    )
+    result = run("sweep wild.yaml")
+    assert result.exit_code == 0 and "2 diverged" in result.stderr
+    states = rows(tmp_path / DB, "select learning_rate, state, diverged_epoch is not null from runs order by 1, 2")
+    assert states == [(0.01, "complete", 0)] * 2 + [(1e30, "diverged", 1)] * 2
+
+
 def test_the_report_that_is_suggested_reads_the_same_database(swept, small_sweep):
     shutil.copy(DB, "my runs.db")
     for db, words in {DB: "", "my runs.db": " --db 'my runs.db'", f"sqlite:///{DB}": " --db URL"}.items():

@@ -184,6 +184,19 @@ def tracked(trained, keys, tmp_path_factory):
     return target
 
 
+@pytest.mark.slow
+def test_what_mlflow_refuses_in_the_middle_is_one_line_and_nothing_is_written(trained, keys, tmp_path, monkeypatch):
+    import mlflow
+
+    def refuse(*given, **named):
+        raise mlflow.exceptions.MlflowException("the database is locked")
+
+    monkeypatch.setattr(mlflow.MlflowClient, "log_batch", refuse)
+    with pytest.raises(OutputError, match="MLflow cannot write it: the database is locked"):
+        export_mlflow(trained, keys, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture(scope="module")
 def client(tracked):
     with warnings.catch_warnings():
