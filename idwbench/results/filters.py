@@ -168,6 +168,8 @@ def _compared(frame: pandas.DataFrame, one: ast.expr, other: ast.expr, operator:
             return _value(frame, one).isna()
         case ((ast.NotEq() | ast.IsNot()), ast.Constant(None)):
             return _value(frame, one).notna()
+        case ((ast.Is() | ast.IsNot()), _):
+            raise _refused(f"'{_shortened(ast.unparse(other))}' is not None, which alone 'is' compares: use == or !=")
         case (ast.In(), _) | (ast.Eq(), ast.List() | ast.Tuple()):
             return _contained(frame, one, other)
         case (ast.NotIn(), _) | (ast.NotEq(), ast.List() | ast.Tuple()):

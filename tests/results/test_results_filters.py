@@ -101,6 +101,8 @@ def test_numbers_among_words_times_tags_and_metrics_that_no_run_has(filled, wher
         ("prototypes", "is not a condition on a column"),
         ("1 == 1", "is not a condition on a column"),
         ("method in 'idw'", "'in' needs a list"),
+        ("seed is 0", "'0' is not None, which alone 'is' compares: use == or !="),
+        ("seed is not 0", "'0' is not None"),
         ("finished_at > 'soon'", "expected a date or time such as 2026-01-31T12:00, got 'soon'"),
         ("2 ** 99 > seed", "got '2 ** 99'"),
         ("'a' * 99 == method", "'a' is not a number"),
