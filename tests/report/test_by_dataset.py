@@ -57,6 +57,14 @@ def test_a_cell_is_the_mean_and_spread_of_a_model_on_a_data_set(report, accuraci
         assert found[name] == [f"{values.mean():.2f} ± {values.std(ddof=1):.2f}" for values in of_models]
 
 
+def test_the_best_of_each_data_set_is_marked_whatever_the_number_of_prototypes(report, accuracies):
+    marked = {
+        column.name: [cell.best for cell in column.cells] for table in by_dataset(report) for column in table.columns
+    }
+    for name, means in zip(SETS, accuracies.mean(2), strict=True):
+        assert marked[name] == np.isclose(means, means.max(), rtol=1e-12).tolist()
+
+
 def test_the_mean_rank_is_over_all_data_sets_and_ties_share_theirs(report, accuracies):
     ranks = rankdata(-accuracies.mean(2), axis=1).mean(0)
     assert columns(by_dataset(report))["rank"] == [f"{rank:.1f}" for rank in ranks]

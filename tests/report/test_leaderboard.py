@@ -74,6 +74,7 @@ def test_rows_are_sorted_and_ranked_as_pandas_does(grid: list[StoredRun]) -> Non
     assert ranks == sorted(ranks)
     assert len(set(ranks)) < len(ranks)  # some are equal
     assert len(board.groups) == 18
+    assert f"{sum(row['n'] == 2 for row in shown)} rows of 18 with fewer than 3 seeds; see n." in board.notes
 
 
 def test_equal_means_share_a_rank_and_stand_in_the_order_of_their_settings(stored_run: Make) -> None:

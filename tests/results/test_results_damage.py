@@ -109,15 +109,22 @@ def test_a_damaged_lease_is_taken_over(store, db, make_config):
     assert store.find_run(keys[0]).attempt == 1
 
 
-@pytest.mark.parametrize(("free", "kind"), [(0, DatabaseFullError), (10, ResultsError)])
-def test_an_error_of_reading_and_writing_on_a_full_disk_is_a_full_disk(store, db, monkeypatch, free, kind):
+@pytest.mark.parametrize(
+    ("code", "free", "kind"),
+    [
+        (sqlite3.SQLITE_FULL, 10, DatabaseFullError),
+        (sqlite3.SQLITE_IOERR_WRITE, 0, DatabaseFullError),
+        (sqlite3.SQLITE_IOERR_WRITE, 10, ResultsError),
+    ],
+)
+def test_an_error_of_writing_on_a_full_disk_is_a_full_disk(store, db, monkeypatch, code, free, kind):
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=free))
     failure = sqlite3.OperationalError("disk I/O error")
-    failure.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
+    failure.sqlite_errorcode = code
     with pytest.raises(ResultsError) as caught, store._database.write():
         raise OperationalError("INSERT", {}, failure)
     assert type(caught.value) is kind
-    if not free:
+    if kind is DatabaseFullError:
         assert (caught.value.file, caught.value.problem, caught.value.exit_code) == (db, "the disk is full", 1)
         hint = f"what was stored is kept; make room in {Path(db).parent} and start again"
         assert caught.value.hint == hint
