@@ -61,7 +61,8 @@ def finish_runs(
     attempt = runs.c.attempt + case((runs.c.state == "running", 0), else_=1)
     if outcomes := [{"run": run_id, **process, **_outcome(by_key[key], cpu)} for key, run_id in ids.items()]:
         connection.execute(update(runs).where(runs.c.id == bindparam("run")).values(attempt=attempt), outcomes)
-    for table, rows_of in ((metrics, _metric_rows), (curves, _curve_rows), (arrays, _array_rows)):
+    parts = ((metrics, lambda result: _finite(result.metrics)), (curves, _curve_rows), (arrays, _array_rows))
+    for table, rows_of in parts:
         rows = [{"run_id": run_id, **row} for key, run_id in ids.items() for row in rows_of(by_key[key])]
         insert_rows(connection, table, rows)
     return list(ids)
@@ -169,10 +170,6 @@ def _finite(values: Metrics) -> Iterable[dict[str, Any]]:
 def _values(values: Metrics) -> Iterable[dict[str, Any]]:
     for (split, name), value in values.items():
         yield {"split": split, "name": name, "value": float(value) if math.isfinite(value) else None}
-
-
-def _metric_rows(result: RunResult) -> Iterable[dict[str, Any]]:
-    return _finite(result.metrics)
 
 
 def _curve_rows(result: RunResult) -> Iterable[dict[str, Any]]:

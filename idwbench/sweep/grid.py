@@ -209,13 +209,9 @@ def _datasets(entry: Any, folder: Path) -> list[DatasetConfig]:
     datasets = []
     for cell in cells(axes):
         with _at_axis(axes, cell):
-            datasets.append(_read({**entry, **cell} if cell else entry, folder))
+            try:
+                datasets.append(resolve_files(parse_dataset({**entry, **cell} if cell else entry), folder))
+            except DatasetError as error:
+                raise ConfigError(str(error), location=("path",)) from None
     _check_axes_distinct(axes)
     return datasets
-
-
-def _read(content: Any, folder: Path) -> DatasetConfig:
-    try:
-        return resolve_files(parse_dataset(content), folder)
-    except DatasetError as error:
-        raise ConfigError(str(error), location=("path",)) from None
