@@ -99,6 +99,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is(empty: Results, tm
     with pytest.raises(OutputError, match="is a file, expected a folder"):
         write_publication("paper", empty, tmp_path / "file")
     assert {path.name for path in tmp_path.rglob("*")} == {"empty.db", "file", "mine", "table1_mnist.csv"}
+    assert (folder / "table1_mnist.csv").read_text() == "mine"
 
 
 def test_make_family_runs_the_sweeps_of_the_family() -> None:
