@@ -75,6 +75,17 @@ def test_metrics_curves_and_arrays_of_any_name_and_layout_are_stored(store, make
     assert first == curve[0] and math.isnan(second.values[AWKWARD])
 
 
+def test_metrics_are_added_to_complete_runs_and_those_that_a_run_has_stay(store, make_config, make_result):
+    result, planned = make_result(make_config(1)), make_config(2)
+    store.finish([result], None)
+    (other,) = store.plan([planned])
+    key = result.config.run_key
+    measured = {("test", "accuracy"): 0.125, ("train", "chamfer"): 7.0, ("train", "coverage"): math.nan}
+    store.add_metrics({key: measured, other: measured})
+    assert store.find_run(key).metrics == {**result.metrics, ("train", "chamfer"): 7.0}
+    assert store.find_run(other).metrics == {}
+
+
 def test_many_results_are_one_transaction(store, make_config, make_result):
     good, bad = make_result(make_config(0)), make_result(make_config(1))
     point = bad.curve[0]
