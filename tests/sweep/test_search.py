@@ -202,6 +202,24 @@ def test_a_search_waits_for_stored_runs_that_another_process_trains_again(
     assert len(released) == 1
 
 
+def test_a_search_waits_for_a_run_that_another_process_trains_for_the_first_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = read(tmp_path, text("{optuna: random, trials: 2, objective: validation_accuracy}"))
+    run_sweep(spec, tmp_path / "first.db")
+    other, (run, *_) = Results(tmp_path / "runs.db"), Results(tmp_path / "first.db").find_runs(sweep="s")
+    other.lease(other.plan([run.config]))
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        other.release([run.run_key])
+
+    monkeypatch.setattr("idwbench.sweep.runner.time", SimpleNamespace(sleep=sleep))
+    status = run_sweep(spec, tmp_path / "runs.db")
+    assert (status.complete, len(pauses)) == (status.total, 1)
+
+
 def test_blocks_of_a_search_are_alternatives(tmp_path: Path) -> None:
     grid = "\n  - {method: idw, prototypes: {low: 2, high: 8}}"
     grid += "\n  - {kind: kernel_regression, kernel: gaussian, bandwidth: {low: 0.1, high: 2}}"
