@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from idwbench.results.store import Results
 
 __all__ = [
-    "_FAILURES",
     "RunGroup",
     "best_run",
     "choose_grid",
