@@ -43,10 +43,10 @@ class _Shown:
             texts = [text + (" ", "*")[cell.best] for text, cell in zip(texts, column.cells, strict=True)]
         header = [printable(column.header)]
         if wrap:  # if cells are narrower
-            width = max(map(cell_len, texts), default=0)
+            width = max(map(_width, texts), default=0)
             words = " ".join(_NARROW.get(w, w) if len(w) > width else w for w in header[0].split())
             header = _wrapped(words, max(width, *map(cell_len, words.split())))
-        return cls(column, header, texts, max(map(cell_len, header + texts)))
+        return cls(column, header, texts, max(map(_width, header + texts)))
 
     @property
     def narrowest(self) -> int:
@@ -56,8 +56,14 @@ class _Shown:
 
     def padded(self, text: str) -> str:
         """Return a text in the width of the column."""
-        fill = " " * (self.width - cell_len(text))
+        fill = " " * (self.width - _width(text))
         return fill + text if self.column.numeric else text + fill
+
+    def cells(self) -> Iterator[list[str]]:
+        """Yield the lines of each cell, in the width of the column."""
+        fits = max(map(_width, self.texts), default=0) <= self.width and all(map(str.isprintable, self.texts))
+        lines = ([text] for text in self.texts) if fits else (_wrapped(text, self.width) for text in self.texts)
+        return ([*map(self.padded, cell)] for cell in lines)
 
 
 def render_text(tables: Sequence[Table], width: int | None = 100, style: Style | None = None) -> str:
@@ -101,8 +107,12 @@ def _lines(table: Table, width: int, style: Style | None) -> Iterator[str]:
         yield style(line, "dim") if style else line
 
 
+def _width(text: str) -> int:
+    return len(text) if text.isascii() else cell_len(text)
+
+
 def _wrapped(text: str, width: int) -> list[str]:
-    if cell_len(text) <= width and text.isprintable():
+    if _width(text) <= width and text.isprintable():
         return [text]
     return textwrap.wrap(printable(text), width, break_long_words=False, break_on_hyphens=False) or [""]
 
@@ -149,13 +159,13 @@ def _block(block: Sequence[_Shown], table: Table, style: Style | None) -> Iterat
         texts = [one.padded(text) for one, text in zip(block, line, strict=True)]
         yield f" {'  '.join(style(text, 'bold') if style else text for text in texts)}".rstrip()
     yield f" {'─' * (sum(one.width + _GAP for one in block) - _GAP)}"
+    rows = zip(*(one.cells() for one in block), strict=True)
     for place, group in enumerate(table.groups):
         if place and group != table.groups[place - 1]:
             yield ""
-        cells = [one.column.cells[place] for one in block]
-        for line in zip_longest(*(_wrapped(one.texts[place], one.width) for one in block), fillvalue=""):
-            texts = [one.padded(text) for one, text in zip(block, line, strict=True)]
-            for column, cell in enumerate(cells):
+        for line in zip_longest(*next(rows)):
+            texts = [text or " " * one.width for one, text in zip(block, line, strict=True)]
+            for column, cell in enumerate(one.column.cells[place] for one in block) if style else ():
                 if style and (how := "bold" if cell.best else cell.colour) and texts[column].strip():
                     texts[column] = style(texts[column], how)
             yield f" {'  '.join(texts)}".rstrip()
