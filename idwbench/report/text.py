@@ -165,8 +165,11 @@ def _block(block: Sequence[_Shown], table: Table, style: Style | None) -> Iterat
             yield ""
         for line in zip_longest(*next(rows)):
             texts = [text or " " * one.width for one, text in zip(block, line, strict=True)]
-            for column, cell in enumerate(one.column.cells[place] for one in block) if style else ():
-                if style and (how := "bold" if cell.best else cell.colour) and texts[column].strip():
-                    texts[column] = style(texts[column], how)
+            if style:
+                cells = [one.column.cells[place] for one in block]
+                hows = ["bold" if cell.best else cell.colour for cell in cells]
+                texts = [
+                    style(text, how) if how and text.strip() else text for text, how in zip(texts, hows, strict=True)
+                ]
             yield f" {'  '.join(texts)}".rstrip()
     yield ""
