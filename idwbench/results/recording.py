@@ -45,7 +45,7 @@ def finish_runs(
     `provenance` is that of the process that trained, which need not be this one, which holds the leases.
     """
     by_key = {result.config.run_key: result for result in results}
-    lease = (runs.c.state, runs.c.finished_at)
+    lease = (runs.c.state, runs.c.previous_state, runs.c.finished_at)
     stored = rows_by_key(connection, by_key, *lease, lock=True)
     missing = [result.config for key, result in by_key.items() if key not in stored]
     stored |= rows_by_key(connection, plan_runs(connection, missing), *lease, lock=True)
@@ -53,7 +53,10 @@ def finish_runs(
         key: row.id for key in by_key if (row := stored[key]).state not in RESULT_STATES or is_reopened(row, reopened)
     }
     # A run that is trained again has kept its old result.
-    for part, table in product(chunks([*ids.values()]), (metrics, curves, arrays)):
+    again = [
+        run_id for key, run_id in ids.items() if {stored[key].state, stored[key].previous_state} & {*RESULT_STATES}
+    ]
+    for part, table in product(chunks(again), (metrics, curves, arrays)):
         connection.execute(delete(table).where(table.c.run_id.in_(part)))
     process: dict[str, Any] = {**provenance, "data_sha256": data_sha256, "finished_at": datetime.now(UTC)}
     cpu = process.pop("cpu")
