@@ -60,7 +60,7 @@ ROOMS = [
     ("idwbench.sweep.execution", "numpy urllib.request torch matplotlib alembic sklearn scipy numba pandas"),
     ("idwbench.results.store", "torch matplotlib alembic sklearn scipy numba pandas safetensors"),
     ("idwbench.attention.weightings, idwbench.models.modules", "typer matplotlib pandas sklearn alembic numba"),
-    ("idwbench.models.patching, idwbench.models.saved_model", "typer matplotlib pandas sklearn alembic numba"),
+    ("idwbench.models.repair, idwbench.models.saved_model", "typer matplotlib pandas sklearn alembic numba"),
     (
         "idwbench.explanations.explain, idwbench.explanations.training_data",
         "typer matplotlib pandas sklearn alembic numba",

@@ -42,6 +42,7 @@ __all__ = [
     "is_number",
     "log_distance_power",
     "log_inv_dist",
+    "log_patch_weight",
     "matrix_product",
     "neg_dist",
     "register_method",
@@ -189,6 +190,17 @@ def log_inv_dist(sq_dist: Array, *, power: Number, epsilon: Number) -> Array:
     larger, smaller = xp.where(is_power, log_power, log_epsilon), xp.where(is_power, log_epsilon, log_power)
     # The last bit of torch.logaddexp depends on the position in memory, and so on the size of the stack.
     return -larger - xp.log1p(xp.exp(smaller - larger))
+
+
+def log_patch_weight(sq_dist: Array, log_peak: Array, radius: Array, steepness: Array) -> Array:
+    """Return log w₀ − log(1 + (d/r)^s): the score of `idw` with p = s and ε = r^s, scaled to w₀ at d = 0.
+
+    Within the radius r the weight is at least w₀/2, and at 2r it is about w₀·2⁻ˢ. Shapes: squared distances
+    (batch, patches), the others (patches,).
+    """
+    xp = array_namespace(sq_dist)
+    exponent = log_distance_power(sq_dist, steepness) - steepness * xp.log(radius)
+    return log_peak - xp.where(exponent > 0.0, exponent, 0.0) - xp.log1p(xp.exp(-xp.abs(exponent)))
 
 
 idw = DistanceScore(log_inv_dist)

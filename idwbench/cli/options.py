@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # The panels of a command's help, in the order of its parameters; options without one come first.
-Panel = Literal["Data", "Model", "Protocol", "Selection of runs", "Training", "Criterion", "Leaderboard", "Storage"]
+Panel = Literal["Data", "Model", "Protocol", "Patch", "Selection of runs", "Training", "Leaderboard", "Storage"]
 # Settings of data sets with an option of their own; the others are given as KEY=VALUE.
 DATASET_SETTINGS = ("validation", "task")
 

@@ -14,6 +14,8 @@ from idwbench.files import check_model_path, check_output
 from idwbench.report.labels import count_label
 
 if TYPE_CHECKING:
+    from idwbench.models.effects import SplitEffect
+    from idwbench.models.patch_records import PatchRecord
     from idwbench.models.repair import Repair
     from idwbench.models.saved_model import SavedModel
 
@@ -22,18 +24,21 @@ __all__ = ["OPTIONS", "patch"]
 _LONGEST_INPUT = 30
 
 OPTIONS = {
-    "model": argument("The model file (.pt or .safetensors) of an idw model."),
-    "label": option("Target class of --x: its name or number.", panel="Data"),
-    "file": option("CSV file with the columns x and label: patches that hold together.", panel="Data"),
+    "model": argument("The model file (.pt or .safetensors)."),
+    "label": option("Wanted class of --x: its name or number.", panel="Data"),
+    "target": option("Wanted outputs of --x for a regression, such as 3.5 or 1,2.", panel="Data"),
+    "file": option("CSV file with the columns x and label (or target): patches that hold together.", panel="Data"),
+    "keep": option("CSV file with the column x: inputs whose answers must stay.", panel="Data"),
     "list_patches": option("List the patches of the model.", "--list"),
-    "undo": option("Remove the patch with this number in --list."),
+    "undo": option("Remove the patch with this number in --list.", panel="Data"),
     "output": option("Model file to write; required without --dry-run or --list.", "-o", "--output"),
-    "margin": option("Relative margin over the exact tie (default: 0.001).", panel="Criterion"),
-    "logit_margin": option("Required difference of logits.", panel="Criterion"),
-    "confidence": option("Required probability.", panel="Criterion"),
-    "keep_logits": option(
-        "The new value is z(q) + η e_c, which keeps the logits at the input.", "--keep-logits", panel="Criterion"
-    ),
+    "radius": option("Radius in scaled units; auto: no right training prediction changes.", panel="Patch"),
+    "steepness": option("How steeply the weight falls beyond the radius.", panel="Patch"),
+    "margin": option("Lead over the next logit (default: 2; with --exact the least that wins).", panel="Patch"),
+    "confidence": option("Probability of the label, in place of --margin.", panel="Patch"),
+    "exact": option("The paper's patch of this exact input, of the weight of the others.", "--exact", panel="Patch"),
+    "eta": option("Its value: exact, printed (Eq. 7) or authors (their code).", panel="Patch"),
+    "merge": option("Inputs of one label share a patch where all still hold.", "--merge", panel="Patch"),
     "dry_run": option("Print the effect without writing a file.", "--dry-run"),
 }
 
@@ -42,59 +47,63 @@ def patch(
     model: Path,
     x: str | None = None,
     label: str | None = None,
+    target: str | None = None,
     file: Path | None = None,
+    keep: Path | None = None,
     list_patches: bool = False,
     undo: int | None = None,
     output: Path | None = None,
+    radius: str = "auto",
+    steepness: float = 32.0,
     margin: float | None = None,
-    logit_margin: float | None = None,
     confidence: float | None = None,
-    keep_logits: bool = False,
+    exact: bool = False,
+    eta: str | None = None,
+    merge: bool = False,
     dry_run: bool = False,
     data_dir: Path | None = None,
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Add prototypes to a model so that inputs get their target labels, and report the effect on other inputs.
+    """Add prototypes to a model so that inputs get the wanted labels or targets, and report what that does.
 
-    The new key is the input; its value is the smallest sufficient η for the target class and 0 for the others. Patches
-    that the model has already still hold afterwards. Predictions on the train and test data of the model are compared
-    before and after.
+    Each patch acts within a radius around its input: by default the largest with which no right prediction of the
+    training data changes. All patches of the model are solved as a whole, so that all hold. The report has what is
+    certain of each patch, the predictions that become right and wrong, and how many perturbed copies keep the label.
     """
-    given = {"x": x, "label": label, "file": file, "undo": undo, "list": list_patches or None}
-    action = _action([name for name, value in given.items() if value is not None])
-    amounts = {"margin": margin, "logit_margin": logit_margin, "confidence": confidence}
+    given = {"x": x, "file": file, "undo": undo, "list": list_patches or None}
+    action = _action([name for name, value in given.items() if value is not None], label, target)
+    settings = {"margin": margin, "confidence": confidence, "exact": exact, "eta": eta, "merge": merge, "keep": keep}
     if action in ("undo", "list"):
-        refuse(f"cannot be combined with --{action}", **amounts, keep_logits=keep_logits)
+        shape = {"radius": radius != "auto", "steepness": steepness != 32.0}
+        refuse(f"cannot be combined with --{action}", **settings, **shape)
     if action == "list":
         refuse("cannot be combined with --list", output=output, dry_run=dry_run)
     elif output is None and not dry_run:
         raise PatchError("give -o FILE to write the patched model, or --dry-run")
-    target = None if dry_run else output
-    if target is not None:
-        check_model_path(target)
-        check_output(target, overwrite=force)
+    written = None if dry_run else output
+    if written is not None:
+        check_model_path(written)
+        check_output(written, overwrite=force)
 
     from idwbench.models import repair
-    from idwbench.models.criteria import Criterion
     from idwbench.models.model_file import load_model
-    from idwbench.training.threads import limited_threads
 
-    criterion = Criterion.of(**amounts)
-    # For many small chunks several threads have more overhead than gain.
-    with limited_threads(1), _naming(model):
+    with _naming(model):
         loaded = load_model(model)
         if action == "list":
             return _print_patches(loaded, model, json)
+        kind = (eta or "exact") if exact or eta else "local"
+        options = repair.PatchOptions.of(kind, radius, steepness, margin, confidence, merge=merge)
         if undo is not None:
             made = repair.undo(loaded, undo, data_dir=data_dir)
         elif file is not None:
-            made = repair.repair_file(loaded, file, criterion, keep_logits=keep_logits, data_dir=data_dir)
+            made = repair.repair_file(loaded, file, options, keep=keep, data_dir=data_dir)
         else:
-            made = repair.repair(loaded, x or "", label or "", criterion, keep_logits=keep_logits, data_dir=data_dir)
-        if target is not None:
-            made.save(target, overwrite=force)
-    _print_repair(made, undo, target, json)
+            made = repair.repair(loaded, x or "", label, options, target=target, keep=keep, data_dir=data_dir)
+        if written is not None:
+            made.save(written, overwrite=force)
+    _print_repair(made, undo, written, json)
 
 
 @contextmanager
@@ -108,26 +117,32 @@ def _naming(model: Path) -> Iterator[None]:
         raise ModelFileError(error.problem, hint=error.hint, file=error.file or model) from None
 
 
-def _action(asked: list[str]) -> str:
+def _action(asked: list[str], label: str | None, target: str | None) -> str:
     """Return the one action that is asked for: x, file, undo or list.
 
     Raises:
-        PatchError: none or several.
+        PatchError: none or several, or an input without a label or target.
     """
+    wish = "label" if label is not None else "target" if target is not None else None
     if not asked:
-        raise PatchError("give --x and --label, --file, --undo or --list")
-    if asked in (["x"], ["label"]):
-        raise PatchError(f"--{'label' if asked == ['x'] else 'x'} is missing", hint="each input needs a label")
-    if len(asked) > 1 and asked != ["x", "label"]:
+        hint = "each label needs an input" if wish else ""
+        raise PatchError("--x is missing" if wish else "give --x and --label, --file, --undo or --list", hint=hint)
+    if len(asked) > 1:
         name = "list_patches" if asked[-1] == "list" else asked[-1]
         raise PatchError(f"cannot be combined with --{asked[0]}", location=(name,))
+    if asked[0] == "x" and wish is None:
+        raise PatchError("--label is missing", hint="each input needs a label, or a target of a regression")
+    if asked[0] != "x" and wish is not None:
+        raise PatchError(f"cannot be combined with --{asked[0]}", location=(wish,))
+    if label is not None and target is not None:
+        raise PatchError("cannot be combined with --label", location=("target",))
     return asked[0]
 
 
 def _print_repair(made: Repair, undone: int | None, output: Path | None, as_json: bool) -> None:
     """Print what a repair changed; `output` is the file written, `undone` the number of a patch removed."""
     for warning in made.warnings:
-        print_line(f"warning: {warning.replace('keep_logits', '--keep-logits')}", err=True)
+        print_line(f"warning: {warning}", err=True)
     if as_json:
         undone_facts = {} if undone is None else {"undone": undone}
         echo_json({**made.facts(), **undone_facts, "model": str(output) if output and made.is_changed else None})
@@ -135,59 +150,92 @@ def _print_repair(made: Repair, undone: int | None, output: Path | None, as_json
     print_line(_summary(made, undone))
     if not made.is_changed:
         return
-    if len(made.patches) == 1 and (patch := made.patches[0]) is not None:
-        used = patch.criterion_used
-        echo(f"eta {patch.eta:.6g} ({used.kind.replace('_', ' ')} {used.amount:g})")
-        echo(f"at this input: probability {patch.confidence:.4f}, logit margin {patch.logit_margin:.4g}")
-    if made.solved_again:
-        numbers = ", ".join(map(str, made.solved_again))
-        reason = "earlier patches would have been broken, " if undone is None else ""
-        echo(f"{reason}new eta for patch {numbers}{'' if undone is None else ' of those left'}")
-    for name, effect in made.effects.items():
-        echo(
-            f"{name}: {effect.changed} of {effect.n} predictions changed, "
-            f"accuracy {100 * effect.accuracy_before:.2f} -> {100 * effect.accuracy_after:.2f} %"
-        )
+    for line in [*_patch_lines(made), *(_effect_line(name, effect) for name, effect in made.effects.items())]:
+        print_line(line)
     echo(f"model {output}" if output else "nothing was written")
+
+
+def _patch_lines(made: Repair) -> Iterator[str]:
+    """Yield what is known of the new patches: of one its own numbers, of several their ranges."""
+    records = [record for record in made.records if record.has_prototype]
+    if made.probabilities:
+        yield f"probability {_range(made.probabilities, '.4f')}"
+    if radii := [record.radius for record in records if record.radius is not None]:
+        steepness = {f"{record.steepness:g}" for record in records}
+        yield f"radius {_range(radii, '.4g')}, steepness {', '.join(sorted(steepness))} (scaled units)"
+    if certified := [record.certified_radius for record in records if record.certified_radius is not None]:
+        yield f"certified: the label within {_range(certified, '.4g')}"
+    if reaches := [record.reach for record in records if record.reach is not None]:
+        output = "logit" if made.before.class_names else "output, in scaled units,"
+        yield f"certified: no {output} changes by more than 0.01 beyond {_range(reaches, '.4g')}"
+    if made.kept:
+        names = {"noise": "of the copies with noise", "shifts": "of the copies moved by a pixel"}
+        yield "the label stays for " + " and ".join(f"{100 * made.kept[one]:.0f} % {names[one]}" for one in made.kept)
+
+
+def _range(numbers: Sequence[float], form: str) -> str:
+    low, high = format(min(numbers), form), format(max(numbers), form)
+    return low if low == high else f"{low} to {high}"
+
+
+def _effect_line(name: str, effect: SplitEffect) -> str:
+    accuracy = f"accuracy {100 * effect.accuracy_before:.2f} -> {100 * effect.accuracy_after:.2f} %"
+    calibration = f"calibration error {effect.calibration_before:.3f} -> {effect.calibration_after:.3f}"
+    return f"{name}: of {effect.n} others {effect.better} better, {effect.worse} worse; {accuracy}; {calibration}"
 
 
 def _summary(made: Repair, undone: int | None) -> str:
     """Return the first line on a repair."""
-    names, n = made.before.class_names, len(made.patches)
+    names, n = made.before.class_names, len(made.wanted)
     if not made.is_changed:
-        right = f"all {n} inputs get their labels"
-        if n == 1:
-            right = f"the model answers {names[made.inputs[0].label]} as requested"
+        right = f"all {n} inputs get what is wanted"
+        if n == 1 and (label := made.wanted[0].label) is not None:
+            right = f"the model answers {names[label]} as requested"
         return f"already right: {right}; nothing was changed or written"
     if undone is not None:
-        return f"patch {undone} undone, {len(made.after.patches)} left"
-    if n == 1 and (patch := made.patches[0]) is not None:
-        return f"label {names[patch.label_before]} -> {names[patch.label]}"
-    n_made = sum(patch is not None for patch in made.patches)
-    right = f", {count_label(n - n_made, 'input')} needed none" if n > n_made else ""
-    return f"{n_made} patch{'' if n_made == 1 else 'es'}{right}; all {n} inputs get their labels"
+        return f"patch {undone} undone, {len(made.after.repairs)} left"
+    record = made.records[0]
+    if n == 1 and record.label is not None and record.label_before is not None:
+        return f"label {names[record.label_before]} -> {names[record.label]}"
+    n_made = sum(record.has_prototype for record in made.records)
+    return (
+        f"{count_label(n_made, 'new prototype')}; {'the input gets its target' if n == 1 else f'all {n} inputs hold'}"
+    )
 
 
 def _print_patches(model: SavedModel, path: Path, as_json: bool) -> None:
     """Print the patches of a model, and whether each still holds."""
-    patches = model.recorded_patches()
+    records = model.repairs.records
+    holds = [demand.holds(row) for demand, row in zip(model.repairs.demands(), model.demanded_outputs(), strict=True)]
     if as_json:
-        echo_json({"model": str(path), "patches": [patch.facts(model.class_names) for patch in patches]})
+        patches = [record.model_dump() | {"holds": held} for record, held in zip(records, holds, strict=True)]
+        echo_json({"model": str(path), "patches": patches})
         return
-    if not patches:
+    if not records:
         echo("no patches")
         return
-    records, names = [patch.record for patch in patches], model.class_names
-    columns = {
-        "patch": [str(patch.number) for patch in patches],
+    columns: dict[str, Sequence[str]] = {
+        "patch": [str(number) for number in range(1, len(records) + 1)],
         "x": [_input(record.x) for record in records],
-        "label": [f"{names[record.label_before]} -> {names[record.label]}" for record in records],
-        "criterion": [f"{record.criterion.replace('_', ' ')} {record.amount:g}" for record in records],
-        "eta": [f"{record.eta:.6g}" for record in records],
-        "value": ["z + eta e_c" if record.keep_logits else "eta e_c" for record in records],
-        "holds": ["yes" if patch.holds else "no" for patch in patches],
+        "wanted": [_wish(record, model) for record in records],
+        "kind": [record.kind for record in records],
+        "radius": ["" if record.radius is None else f"{record.radius:.4g}" for record in records],
+        "certified": ["" if one.certified_radius is None else f"{one.certified_radius:.4g}" for one in records],
+        "reach": ["" if one.reach is None else f"{one.reach:.4g}" for one in records],
+        "holds": ["yes" if held else "no" for held in holds],
     }
-    print_table(columns, texts=columns.keys() - {"patch", "eta"})
+    print_table(columns, texts={"x", "wanted", "kind", "holds"})
+
+
+def _wish(record: PatchRecord, model: SavedModel) -> str:
+    if record.label is None:
+        import numpy as np
+
+        target = model.target_scaling.invert(np.array(record.target))
+        return ",".join(f"{number:g}" for number in target.reshape(-1))
+    names = model.class_names
+    before = "" if record.label_before is None else f"{names[record.label_before]} -> "
+    return f"{before}{names[record.label]}"
 
 
 def _input(x: str | Sequence[float]) -> str:

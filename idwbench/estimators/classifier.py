@@ -9,15 +9,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from idwbench.errors import PatchError
-from idwbench.estimators.patches import added_prototype, solve_patch
 from idwbench.estimators.prototypes import AbstractPrototypeEstimator
 from idwbench.estimators.training import Rows, plain
 from idwbench.models.array_weights import softmax
-from idwbench.models.criteria import Criterion
-from idwbench.models.patch_solution import Patch
+from idwbench.models.demands import DEFAULT_STEEPNESS, Criterion, Demand, Kind
+from idwbench.models.patch_records import added_repairs
+from idwbench.models.radii import Rows as PatchRows
 
 __all__ = ["PrototypeClassifier"]
 
@@ -57,7 +58,7 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         classes_: The labels, in ascending order.
         prototypes_: The keys k, (n_prototypes, features), float32, in the units of the inputs.
         values_: The values v, (n_prototypes, classes).
-        patches_: Position and class of the prototypes that `patch` added; only after a patch.
+        patches_: The demands and prototypes that `patch` added, as plain arrays and values; only after a patch.
         method_: The method of the fitted prototypes.
         parameters_: All parameters of the method.
         loss_curve_: Mean loss of each epoch.
@@ -143,56 +144,63 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         x: Any,
         label: Any,
         *,
+        X: Any = None,
+        y: Any = None,
+        kind: Kind = "local",
+        radius: float | None = None,
+        steepness: float = DEFAULT_STEEPNESS,
         margin: float | None = None,
-        logit_margin: float | None = None,
         confidence: float | None = None,
-        keep_logits: bool = False,
     ) -> Self:
         """Return a classifier with one more prototype, which predicts `label` for the input `x`; this one is unchanged.
 
-        The key of the new prototype is x, and its value η e_c is the smallest that meets the criterion, in closed form
-        (see `idwbench.models.patching`); with `keep_logits` z(x) + η e_c. If the criterion is met without, a copy is
-        returned. Only for the method ``idw``.
+        A local patch acts within a radius around x: there the label wins, and beyond it hardly anything changes (see
+        `idwbench.models.patches`). All patches are solved again as a whole, so that their order does not matter. If the
+        prototypes give the label already, a copy is returned. Not for the method ``fc_relu``.
 
         Args:
             x: One input, as for `explain`.
             label: One of `classes_`.
-            margin: The part of the former lead by which η exceeds that of the tie; 0.001 unless another one is given.
-            logit_margin: Lead over the logit of the next class.
-            confidence: Probability of the label.
-            keep_logits: Whether the value keeps the logits at x, which changes the probabilities there less.
+            X: Training inputs (n, features), for a radius that is not given: the largest that changes no right
+                prediction of them.
+            y: Their labels (n,).
+            kind: ``local``; or ``exact``, ``printed`` or ``authors`` of `idw` (arXiv 2310.18805), which need no radius.
+            radius: Radius of a local patch, in the units of the inputs.
+            steepness: Steepness of a local patch.
+            margin: Lead over the logit of the next class; 2 for local patches, otherwise the smallest that wins.
+            confidence: Probability of the label, in place of a margin.
 
         Raises:
-            ValueError: another method, not one valid input, an unknown label, a criterion that cannot be met, or one
-                that would break an earlier patch.
+            ValueError: not one valid input, an unknown label, or a patch that cannot hold together with earlier ones.
         """
         query = self._one_row(x)[0]
-        if self.method_ != "idw":
-            raise ValueError(f"only classifiers with method 'idw' can be patched, this one has {self.method_!r}")
-        places = np.flatnonzero(self.classes_ == label)
-        if len(places) != 1 or len(self.classes_) < 2:
-            raise ValueError(f"label: expected one of {self.classes_}, got {label!r}")
         try:
-            criterion = Criterion.of(margin=margin, logit_margin=logit_margin, confidence=confidence)
-            prototypes = (self.prototypes_, self.values_)
-            patch = solve_patch(query, int(places[0]), prototypes, self.parameters_, criterion, keep_logits=keep_logits)
+            rows = None
+            if X is not None and y is not None:
+                check_consistent_length(X, y)
+                rows = PatchRows(self._inputs(X), self._numbers(column_or_1d(y)))
+            criterion = Criterion.of(kind, margin=margin, confidence=confidence)
+            demand = Demand(query, int(self._numbers([label])[0]), None, kind, criterion, radius, steepness, "x")
+            repairs = added_repairs(self._base(), self._repairs(), demand, rows)
         except PatchError as error:
             raise ValueError(error.render(".".join(map(str, error.location)))) from None
-        return copy.deepcopy(self) if patch is None else self._patched(patch)
-
-    def _patched(self, patch: Patch) -> Self:
         patched = copy.deepcopy(self)
-        patched._set_prototypes(*added_prototype((self.prototypes_, self.values_), patch))
-        patched.patches_ = [
-            *getattr(self, "patches_", []),
-            {"prototype": len(self.prototypes_), "label": patch.label},
-        ]
-        for record in patched.patches_:
-            place = record["prototype"]
-            weights = patched._weights(patched.prototypes_[place][None])
-            if (weights @ patched.values_.astype(np.float64)).argmax() != record["label"]:
-                raise ValueError(f"x: the patch would change the answer at that of prototype {place}; patch both again")
+        if repairs is not None:
+            patched.patches_ = repairs.content()
         return patched
+
+    def _numbers(self, labels: Any) -> NDArray[np.int64]:
+        """Return the positions (n,) of labels in `classes_`."""
+        given = np.asarray(labels)
+        try:
+            places = np.searchsorted(self.classes_, given)
+        except TypeError:
+            raise ValueError(f"label: expected one of {self.classes_}, got {plain(given[0])!r}") from None
+        places[places == len(self.classes_)] = 0
+        if (unknown := given[self.classes_[places] != given]).size or len(self.classes_) < 2:
+            got = plain(unknown[0]) if unknown.size else plain(given[0])
+            raise ValueError(f"label: expected one of {self.classes_}, got {got!r}")
+        return places.astype(np.int64)
 
     @classmethod
     def from_prototypes(

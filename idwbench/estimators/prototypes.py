@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Regress
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from idwbench.attention.records import ParameterValue
+from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Split
 from idwbench.errors import ConfigError
 from idwbench.estimators.training import (
@@ -28,6 +29,8 @@ from idwbench.estimators.training import (
     training_seed,
 )
 from idwbench.models.array_weights import AnswerTerms, array_weights
+from idwbench.models.patch_records import Repairs
+from idwbench.models.patches import Base, PatchPrototypes
 
 __all__ = ["AbstractPrototypeEstimator", "MemoryEstimator", "MemoryRegressor"]
 
@@ -57,10 +60,10 @@ class MemoryEstimator(BaseEstimator):  # type: ignore[misc]
         if top is not None and top < 1:
             raise ValueError(f"top: expected a number above 0, got {top}")
         order = np.argsort(-weights, kind="stable")[:top]
-        values = self.values_[order]
+        keys, values = (part[order] for part in self._pairs())
         labels = self.classes_[values.argmax(1)] if hasattr(self, "classes_") else None
         prediction = self._answers(outputs[None])[0]
-        return AnswerTerms(prediction, outputs, order, weights[order], self.prototypes_[order], values, labels)
+        return AnswerTerms(prediction, outputs, order, weights[order], keys, values, labels)
 
     @abstractmethod
     def _weights(self, inputs: NDArray[Any]) -> AnyFloats:
@@ -68,7 +71,11 @@ class MemoryEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _sums(self, weights: NDArray[Any]) -> AnyFloats:
         """Return the outputs (…, outputs) for weights (…, prototypes)."""
-        return np.asarray(weights @ self.values_)
+        return np.asarray(weights @ self._pairs()[1])
+
+    def _pairs(self) -> tuple[AnyFloats, NDArray[Any]]:
+        """Return keys (prototypes, features) and values (prototypes, outputs)."""
+        return self.prototypes_, self.values_
 
     @abstractmethod
     def _answers(self, outputs: NDArray[Any]) -> NDArray[Any]:
@@ -199,15 +206,35 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
     def transform(self, X: Any) -> Floats:
         """Return the attention weights (n, prototypes) of the prototypes for inputs (n, features).
 
-        The softmax of the scores, whose rows sum to 1; with the method ``fc_relu`` max(0, score).
+        The softmax of the scores, whose rows sum to 1; with the method ``fc_relu`` max(0, score). Patches come last.
         """
         return self._weights(self._inputs(X))
 
     def _weights(self, inputs: NDArray[np.float32]) -> Floats:
-        return array_weights(self.method_, self.parameters_, inputs, self.prototypes_)
+        if not hasattr(self, "patches_"):
+            return array_weights(self.method_, self.parameters_, inputs, self.prototypes_)
+        return np.asarray(self._patches().weights(self._base(), inputs))
+
+    def _base(self) -> Base:
+        """Return the network without patches; raises `PatchError` for a method whose weights are no softmax."""
+        values = np.asarray(self.values_, np.float32)
+        return Base(get_method(self.method_), self.parameters_, self.prototypes_, values)
+
+    def _repairs(self) -> Repairs:
+        content = getattr(self, "patches_", None)
+        return Repairs() if content is None else Repairs.parse(**content)
+
+    def _patches(self) -> PatchPrototypes:
+        return self._repairs().prototypes(self.prototypes_.shape[1], self.values_.shape[1])
 
     def _sums(self, weights: Floats) -> Floats:
-        return np.asarray(weights @ self.values_.astype(np.float64))
+        return np.asarray(weights @ self._pairs()[1].astype(np.float64))
+
+    def _pairs(self) -> tuple[AnyFloats, NDArray[Any]]:
+        if not hasattr(self, "patches_"):
+            return self.prototypes_, self.values_
+        patches = self._patches()
+        return np.concatenate([self.prototypes_, patches.keys]), np.concatenate([self.values_, patches.values])
 
     def _outputs(self, X: Any) -> Floats:
         """Return Σ_j a_j v_j, (n, outputs)."""
@@ -215,7 +242,7 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @property
     def _n_features_out(self) -> int:
-        return len(self.prototypes_)
+        return len(self._pairs()[0])
 
     def _train(self, rows: Rows, *, warm: bool = False, one_epoch: bool = False) -> None:
         """Train on rows with labels, or targets (n, outputs) in their own units, and set the fitted attributes.

@@ -23,14 +23,14 @@ PROTOTYPES, HEAD = "prototypes", "head"
 
 def prototype_memory(model: SavedModel) -> Memory:
     """Return the prototypes of a model; the class of each is that of its largest value."""
-    keys = model.network.keys.detach().numpy()
-    n_learned = len(keys) - len(model.patches)
+    keys, n_learned = model.keys, len(model.network.keys)
+    numbers = [number for number, record in enumerate(model.repairs.records, start=1) if record.has_prototype]
 
     def item(place: int) -> MemoryItem:
-        patched = f" (patch {place - n_learned + 1})" if place >= n_learned else ""
+        patched = f" (patch {numbers[place - n_learned]})" if place >= n_learned else ""
         return MemoryItem(f"prototype {place}{patched}", 0.0, None, model.scaling.invert(keys[place]))
 
-    return _memory(model.config, PROTOTYPES, model.network, lambda inputs: inputs, model, item)
+    return _memory(model.config, PROTOTYPES, model, lambda inputs: inputs, model, item)
 
 
 def head_memory(config: RunConfig, network: Network, nearest: NDArray[np.int64], dataset: Dataset) -> Memory:
@@ -56,21 +56,21 @@ def head_memory(config: RunConfig, network: Network, nearest: NDArray[np.int64],
 def _memory(
     config: RunConfig,
     layer: str,
-    network: PrototypeNetwork,
+    network: SavedModel | PrototypeNetwork,
     features: Outputs,
     data: SavedModel | Dataset,
     item: Callable[[int], MemoryItem],
 ) -> Memory:
-    values = network.values.detach().numpy()
+    values = network.values if isinstance(network, SavedModel) else network.values.detach().numpy()
 
     def weights(inputs: NDArray[np.float32], _: OnSlots) -> NDArray[np.floating]:
+        if isinstance(network, SavedModel):
+            return np.asarray(network.weights(features(inputs))[0])
         with torch.no_grad():
             return np.asarray(network.weights(torch.from_numpy(features(inputs)))[0].numpy())
 
     def without(where: NDArray[np.bool_]) -> Outputs:
-        kept = torch.from_numpy(~where)
-        keys, others = (part.detach()[kept] for part in (network.keys, network.values))
-        rest = PrototypeNetwork(network.method, network.parameters_of_method, keys, others)
+        rest = network.without(where)
         return lambda inputs: rest.outputs(features(inputs))
 
     return Memory(

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention.records import ParameterValue
-from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore
+from idwbench.attention.scores import BUILT_IN_METHODS, DistanceScore, log_patch_weight
 from idwbench.errors import OutputError
 from idwbench.models.array_weights import array_weighting
 from idwbench.models.modules import PrototypeNetwork
+from idwbench.models.patches import PatchPrototypes
 
 __all__ = ["Array", "ArrayModel", "array_model", "squared_distances"]
 
@@ -35,12 +36,24 @@ class ArrayModel:
         parameters: All its parameters.
         keys: (prototypes, features), in scaled units.
         values: (prototypes, outputs).
+        patches: Those of its patches; None without any.
     """
 
     method: str
     parameters: Mapping[str, ParameterValue]
     keys: NDArray[np.float32]
     values: NDArray[np.float32]
+    patches: PatchPrototypes | None = None
+
+    @property
+    def all_keys(self) -> NDArray[np.float32]:
+        """The keys of prototypes and patches."""
+        return self.keys if self.patches is None else np.concatenate([self.keys, self.patches.keys])
+
+    @property
+    def all_values(self) -> NDArray[np.floating[Any]]:
+        """The values of prototypes and patches."""
+        return self.values if self.patches is None else np.concatenate([self.values, self.patches.values])
 
     @property
     def compares_distances(self) -> bool:
@@ -59,13 +72,18 @@ class ArrayModel:
         return array_weighting(self.method, self.parameters)
 
     def weights(self, inputs: Any, keys: Any) -> Any:
-        """Return the weights (n, prototypes) for scaled inputs (n, features) and keys in float64."""
+        """Return the weights (n, prototypes + patches) for scaled inputs (n, features) and keys in float64."""
         compared = (squared_distances(inputs, keys),) if self.compares_distances else (inputs, keys)
-        return self.weighting(self.score(*compared, **self.parameters))
+        scores = self.score(*compared, **self.parameters)
+        if self.patches is not None:
+            distances = squared_distances(inputs, self.patches.keys.astype(np.float64))
+            shapes = self.patches.log_peaks, self.patches.radii, self.patches.steepness
+            scores = np.concatenate([scores, log_patch_weight(distances, *shapes)], axis=-1)
+        return self.weighting(scores)
 
 
-def array_model(network: PrototypeNetwork) -> ArrayModel:
-    """Return the arrays of a network, or of a head, whose inputs are features.
+def array_model(network: PrototypeNetwork, patches: PatchPrototypes | None = None) -> ArrayModel:
+    """Return the arrays of a network, or of a head, whose inputs are features, with patches if there are any.
 
     Raises:
         OutputError: its method is not built in.
@@ -75,4 +93,6 @@ def array_model(network: PrototypeNetwork) -> ArrayModel:
         problem = f"the method '{name}' cannot be exported: a plugin defines it"
         raise OutputError(problem, hint=f"supported are {', '.join(BUILT_IN_METHODS)}")
     keys, values = (part.detach().cpu().numpy() for part in (network.keys, network.values))
-    return ArrayModel(name, network.parameters_of_method, keys, values)
+    return ArrayModel(
+        name, network.parameters_of_method, keys, values, patches if patches is not None and len(patches) else None
+    )

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention import scores
+from idwbench.attention.scores import log_patch_weight
 from idwbench.exports.array_model import ArrayModel, array_model, squared_distances
 from idwbench.models.array_weights import softmax
 from idwbench.models.model_card import CARD_NAME, card_text, saved_model_card
@@ -22,6 +23,8 @@ __all__ = ["numpy_source"]
 
 _LONGEST_LIST = 64  # numbers; larger arrays are in base64
 _LINE = 100
+# Of patches: what they have beside keys and values.
+_SHAPES = ("log_peaks", "radii", "steepness")
 _CONSTANTS = ("HIT_SQ_DIST", "EXP_BOUND")
 # What tells NumPy from torch in the functions of scores, as regular expressions, and what NumPy alone needs.
 _REPLACED = ("array_namespace", "matrix_product", "is_number")
@@ -47,7 +50,7 @@ def numpy_source(model: SavedModel) -> str:
     own units. All of it is computed in float64 from the model's float32 arrays; inputs are scaled to float32 first, as
     the model does. Names of classes and of the data, which can hold any character, are written as ASCII.
     """
-    arrays, card = array_model(model.network), saved_model_card(model)
+    arrays, card = array_model(model.network, model.patch_prototypes), saved_model_card(model)
     functions = _needed(arrays)
     used = {name for function in functions for name in function.__code__.co_names}
     targets = () if model.class_names else (("TARGET_MEAN", "mean"), ("TARGET_STD", "std"))
@@ -67,8 +70,9 @@ def numpy_source(model: SavedModel) -> str:
             _array("MEAN", model.scaling.mean),
             _array("STD", model.scaling.std),
             *(_array(name, getattr(model.target_scaling, part)) for name, part in targets),
-            _array("KEYS", arrays.keys),
-            _array("VALUES", arrays.values),
+            _array("KEYS", arrays.all_keys),
+            _array("VALUES", arrays.all_values),
+            *(_array(name.upper(), getattr(arrays.patches, name)) for name in _SHAPES if arrays.patches is not None),
             *(f"{name} = {getattr(scores, name)!r}" for name in _CONSTANTS if name in used),
             "",
             *(f"\n{_plain(inspect.getsource(function))}" for function in functions),
@@ -85,16 +89,22 @@ def _template(name: str) -> str:
 
 
 def _score(model: ArrayModel) -> str:
-    """Return the call of the score as text."""
-    compared = "squared_distances(inputs, KEYS)" if model.compares_distances else "inputs, KEYS"
+    """Return the expression of the scores as text."""
+    keys = "KEYS" if model.patches is None else f"KEYS[:{len(model.keys)}]"
+    compared = f"squared_distances(inputs, {keys})" if model.compares_distances else f"inputs, {keys}"
     numbers = "".join(f", {name}={value!r}" for name, value in model.parameters.items())
-    return f"{model.score.__name__}({compared}{numbers})"
+    score = f"{model.score.__name__}({compared}{numbers})"
+    if model.patches is None:
+        return score
+    distances = f"squared_distances(inputs, KEYS[{len(model.keys)}:])"
+    return f"np.concatenate([{score}, log_patch_weight({distances}, {', '.join(_SHAPES).upper()})], axis=-1)"
 
 
 def _needed(model: ArrayModel) -> list[Callable[..., Any]]:
     """Return the functions of the formulas that a module needs."""
-    waiting: list[Callable[..., Any]] = [squared_distances] if model.compares_distances else []
-    waiting += [model.score, model.weighting, softmax]
+    by_distance = model.compares_distances or model.patches is not None
+    waiting: list[Callable[..., Any]] = [squared_distances] if by_distance else []
+    waiting += [model.score, model.weighting, softmax, *([] if model.patches is None else [log_patch_weight])]
     functions: dict[str, Callable[..., Any]] = {}
     while waiting:
         function = waiting.pop(0)

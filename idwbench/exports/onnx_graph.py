@@ -27,6 +27,7 @@ _OPERATORS: dict[Any, str] = {
     np.exp: "Exp",
     np.log: "Log",
     np.sqrt: "Sqrt",
+    np.absolute: "Abs",
     np.equal: "Equal",
     np.greater: "Greater",
     np.greater_equal: "GreaterOrEqual",
@@ -118,4 +119,5 @@ _FUNCTIONS: dict[Any, Callable[..., GraphArray]] = {
     ),
     np.where: lambda graph, condition, left, right: graph.add("Where", condition, left, right),
     np.expand_dims: lambda graph, array, axis: graph.add("Unsqueeze", array, _axes(axis)),
+    np.concatenate: lambda graph, arrays, axis: graph.add("Concat", *arrays, axis=axis),
 }

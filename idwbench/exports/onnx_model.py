@@ -11,7 +11,7 @@ from torch import nn
 import idwbench
 from idwbench.data.dataset import Dataset, Scaling
 from idwbench.errors import OutputError
-from idwbench.exports.array_model import array_model
+from idwbench.exports.array_model import ArrayModel, array_model
 from idwbench.exports.onnx_graph import Graph, GraphArray
 from idwbench.models.array_weights import softmax
 from idwbench.models.model_card import CARD_NAME, card_text
@@ -52,8 +52,9 @@ def onnx_content(network: PrototypeNetwork | Network, units: SavedModel | Datase
     if isinstance(network, Network):
         inputs, head = _encoded(graph, network.encoder, inputs), network.head
     if isinstance(head, PrototypeNetwork):
-        answers, weights = _prototype_answers(graph, head, inputs)
-        outputs = [_output(graph, "weights", weights, len(head.keys))]
+        model = array_model(head, units.patch_prototypes if isinstance(units, SavedModel) else None)
+        answers, weights = _prototype_answers(graph, model, inputs)
+        outputs = [_output(graph, "weights", weights, len(model.all_keys))]
     else:
         assert isinstance(head, nn.Linear)
         answers, outputs = _linear(graph, head, inputs), []
@@ -101,10 +102,10 @@ def _encoded(graph: Graph, encoder: nn.Module, inputs: GraphArray) -> GraphArray
     return graph.add("ReduceMean", images, axes=[2, 3], keepdims=0).astype(np.float64)
 
 
-def _prototype_answers(graph: Graph, network: PrototypeNetwork, inputs: GraphArray) -> tuple[GraphArray, GraphArray]:
+def _prototype_answers(graph: Graph, model: ArrayModel, inputs: GraphArray) -> tuple[GraphArray, GraphArray]:
     """Return outputs and weights of prototypes for scaled inputs, or for features."""
-    model = array_model(network)
-    keys, values = (graph.constant(getattr(model, name), name).astype(np.float64) for name in ("keys", "values"))
+    keys = graph.constant(model.keys, "keys").astype(np.float64)
+    values = graph.constant(model.all_values, "values").astype(np.float64)
     weights = model.weights(inputs, keys)
     return weights @ values, weights
 

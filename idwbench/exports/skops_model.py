@@ -56,6 +56,12 @@ def fitted_estimator(model: SavedModel) -> Any:
         targets = model.target_scaling
         values, mean = arrays.values.astype(np.float64) * targets.std, np.broadcast_to(targets.mean, model.n_outputs)
         fitted = PrototypeRegressor.from_prototypes(arrays.keys, values, intercept=mean, **given)
+    if len(model.repairs):
+        if model.class_names:
+            repairs = model.repairs.reordered(order)
+        else:  # what is not the intercept is part of the values, since weights sum to 1
+            repairs = model.repairs.scaled(targets.std, mean - fitted.intercept_)
+        fitted.patches_ = repairs.content()
     fitted.model_card_ = card_text(saved_model_card(model))
     return _behind_scaler(fitted, model.scaling)
 

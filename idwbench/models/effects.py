@@ -1,118 +1,131 @@
-"""The effect of patches on the predictions for the data that a model was trained on."""
+"""What patches do to the predictions of a model: for other inputs, and for perturbed copies of the patched ones."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from idwbench.attention.distances import squared_distances
-from idwbench.data.dataset import Dataset, Split
-from idwbench.data.loading import load_dataset
-from idwbench.errors import DatasetError
-from idwbench.models.inputs import LoadDataset
-from idwbench.models.joint_patches import CONFLICT_DISTANCE
-from idwbench.models.modules import PrototypeNetwork
-from idwbench.models.saved_model import SavedModel
+from idwbench.data.dataset import Split
+from idwbench.models.patches import Base, Floats, PatchPrototypes, States
 
-__all__ = ["LARGE_EFFECT", "SplitEffect", "data_difference", "large_effect", "measured_effects", "split_effect"]
+__all__ = ["NOISE", "SplitEffect", "calibration_error", "kept_under_noise", "kept_under_shifts", "split_effect"]
 
-# A warning is given if more than this fraction of a split changes that was not patched.
-LARGE_EFFECT = 0.01
+# The standard deviation of the noise, as a part of the range of each feature.
+NOISE = 0.05
+_COPIES = 100
 
 
 @dataclass(frozen=True)
 class SplitEffect:
-    """The effect of patches on a split: number of changed predictions, and accuracy before and after.
+    """The effect of patches on the predictions for a split.
 
-    `changed_others` leaves out the inputs that were patched.
+    Attributes:
+        n: Its inputs.
+        changed: Predictions that changed; those of the patched inputs among them.
+        better: Other predictions that became right.
+        worse: Other predictions that became wrong.
+        classes: For each class, by number, how many of its other inputs became right and wrong; if any did.
+        accuracy_before: Accuracy before, of all inputs.
+        accuracy_after: Accuracy after.
+        calibration_before: Expected calibration error before.
+        calibration_after: Expected calibration error after.
     """
 
     n: int
     changed: int
-    changed_others: int
+    better: int
+    worse: int
+    classes: dict[int, tuple[int, int]]
     accuracy_before: float
     accuracy_after: float
+    calibration_before: float
+    calibration_after: float
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as values for JSON."""
+        return asdict(self)
 
 
-def measured_effects(
-    before: SavedModel, after: SavedModel, data_dir: Path | None = None, load: LoadDataset = load_dataset
-) -> tuple[dict[str, SplitEffect], str]:
-    """Return the effect of patches on the train and test data of the model by split, and why there is none, if so.
+def split_effect(
+    states: States, split: Split, before: PatchPrototypes, after: PatchPrototypes, patched: NDArray[np.float32]
+) -> SplitEffect:
+    """Return how the predictions for a split differ with one list of patches and with another.
 
-    Nothing is measured on other data than the model was trained on, which the SHA-256 in its provenance tells.
+    Args:
+        states: The network without patches at the inputs of the split.
+        split: Inputs and labels.
+        before: The patches before.
+        after: The patches after.
+        patched: Inputs (n, features) that are not counted as others.
     """
-    unmeasured = "the effect on other inputs is not measured"
-    try:
-        dataset = load(before.config.dataset, data_dir)
-    except DatasetError as error:
-        return {}, f"{unmeasured}: {error}"
-    problem = data_difference(before, dataset)
-    if problem:
-        return {}, f"{unmeasured}: {problem}"
-    splits = {name: dataset.splits[name] for name in ("train", "test")}
-    return {name: split_effect(before.network, after.network, split) for name, split in splits.items()}, ""
-
-
-def split_effect(before: PrototypeNetwork, after: PrototypeNetwork, split: Split) -> SplitEffect:
-    """Return how the predictions on `split` differ between a network and the same with more or fewer patches."""
-    old, new = before.predict(split.inputs), after.predict(split.inputs)
-    changed = np.flatnonzero(old != new)
-    counts = [Counter(key.tobytes() for key in network.keys.detach().cpu().numpy()) for network in (before, after)]
-    patched = (counts[1] - counts[0]) + (counts[0] - counts[1])
+    old, new = (states.patched(one.log_weights(split.inputs), one.values) for one in (before, after))
+    labels = split.labels
+    right = [logits.argmax(1) == labels for logits in (old, new)]
+    keys = {row.tobytes() for row in patched}
+    changed = np.flatnonzero(old.argmax(1) != new.argmax(1))
+    others = np.array([row for row in changed if split.inputs[row].tobytes() not in keys], np.int64)
+    better, worse = others[right[1][others]], others[right[0][others]]
+    counts = [Counter(labels[rows].tolist()) for rows in (better, worse)]
     return SplitEffect(
-        n=len(split),
+        n=len(labels),
         changed=len(changed),
-        changed_others=sum(split.inputs[row].tobytes() not in patched for row in changed),
-        accuracy_before=float((old == split.labels).mean()),
-        accuracy_after=float((new == split.labels).mean()),
+        better=len(better),
+        worse=len(worse),
+        classes={label: (counts[0][label], counts[1][label]) for label in sorted(counts[0] | counts[1])},
+        accuracy_before=float(right[0].mean()),
+        accuracy_after=float(right[1].mean()),
+        calibration_before=calibration_error(old, labels),
+        calibration_after=calibration_error(new, labels),
     )
 
 
-def large_effect(before: SavedModel, after: SavedModel, effects: dict[str, SplitEffect]) -> str:
-    """Return a warning if more than one prediction and 1 % of a split changed that was not patched, or an empty text.
+def calibration_error(logits: Floats, labels: NDArray[np.int64], bins: int = 15) -> float:
+    """Return the expected calibration error of `logits` (n, classes).
 
-    It names the existing key that is nearest to a new one, and its distance in scaled units.
+    Σ_b (n_b/n)·|accuracy_b − confidence_b| over bins b of equal width of the largest probability (Guo et al. 2017, *On
+    Calibration of Modern Neural Networks*, Eq. 3).
     """
-    large = {name: one for name, one in effects.items() if one.changed_others > max(1, LARGE_EFFECT * one.n)}
-    keys = before.network.keys.detach().cpu().double()
-    new = after.network.keys.detach().cpu().double()[len(keys) :]
-    if not large or not len(new):
-        return ""
-    parts = [f"{effect.changed_others} of {effect.n} other {name} predictions" for name, effect in large.items()]
-    distances = squared_distances(new, keys).sqrt()
-    place = int(distances.argmin())
-    distance, nearest = float(distances.flatten()[place]), place % len(keys)
-    text = f"{' and '.join(parts)} changed; the nearest key, of prototype {nearest}, is at distance {distance:.3g}"
-    hint = _hint(after, after.patches[len(before.patches) :], distance)
-    return f"{text} ({hint})" if hint else text
+    confidence = np.exp(logits.max(1) - np.logaddexp.reduce(logits, axis=1))
+    right = (logits.argmax(1) == labels).astype(np.float64)
+    place = np.minimum((confidence * bins).astype(np.int64), bins - 1)
+    gap = np.bincount(place, right - confidence, bins)
+    return float(np.abs(gap).sum() / len(labels))
 
 
-def _hint(model: SavedModel, patches: Sequence[dict[str, Any]], distance: float) -> str:
-    if model.n_outputs > 2 and any(patch.get("keep_logits") for patch in patches):
-        return "without keep_logits fewer may change"
-    if any(patch["criterion"] != "margin" for patch in patches):
-        return "a smaller amount changes fewer"
-    power, epsilon = (float(model.network.parameters_of_method[name]) for name in ("power", "epsilon"))
-    radius = epsilon ** (1 / power)
-    return f"within about {radius:.3g} of a key a patch outweighs it" if distance < CONFLICT_DISTANCE * radius else ""
+def kept_under_noise(
+    base: Base,
+    patches: PatchPrototypes,
+    query: NDArray[np.float32],
+    label: int,
+    spread: NDArray[np.floating],
+    seed: int,
+) -> float:
+    """Return the share of copies of an input with normal noise that get its label.
+
+    Args:
+        base: The network.
+        patches: Its patches.
+        query: (features,), scaled.
+        label: The label.
+        spread: Range (features,) of each feature, of which 5 % is the standard deviation of the noise.
+        seed: Seed of the noise.
+    """
+    noise = np.random.default_rng(seed).normal(0, NOISE, (_COPIES, len(query))) * spread
+    return float((patches.outputs(base, query + noise).argmax(1) == label).mean())
 
 
-def data_difference(model: SavedModel, dataset: Dataset) -> str:
-    """Return how the data differs from what the model was trained on, or an empty text."""
-    name = model.config.dataset_label
-    expected, found = model.provenance.get("data_sha256"), dataset.sha256
-    if not isinstance(expected, str):
-        return f"the model file has no checksum of its data, {name}"
-    if expected != found:
-        return (
-            f"the data {name} is not what the model was trained on "
-            f"(its SHA-256 starts with {found[:12]}, that of the training data with {expected[:12]})"
-        )
-    if (dataset.n_features, dataset.n_outputs) != (model.n_features, model.n_outputs):
-        return f"the data {name} does not fit the model"
-    return ""
+def kept_under_shifts(
+    base: Base, patches: PatchPrototypes, query: NDArray[np.float32], label: int, image_shape: tuple[int, int]
+) -> float:
+    """Return the share of the four copies of an image, moved by one pixel, that get its label; borders are repeated."""
+    image = np.pad(query.reshape(image_shape), 1, mode="edge")
+    rows, columns = image_shape
+    moved = [image[1 + down : 1 + down + rows, 1 + right : 1 + right + columns] for down, right in _STEPS]
+    return float((patches.outputs(base, np.stack(moved).reshape(4, -1)).argmax(1) == label).mean())
+
+
+_STEPS = ((0, 1), (0, -1), (1, 0), (-1, 0))

@@ -5,7 +5,7 @@ The card in a model file has the whole configuration too, so that the model is r
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AliasChoices,
@@ -20,7 +20,6 @@ from pydantic import (
 
 from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset
-from idwbench.errors import ModelFileError
 from idwbench.models.saved_model import SavedModel, SplitMetrics, task_metrics
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
@@ -31,12 +30,9 @@ from idwbench.runs.settings import Count, validated
 __all__ = [
     "CARD_NAME",
     "ModelFacts",
-    "PatchRecord",
-    "ReplacedEta",
     "card_text",
     "network_card",
     "parse_facts",
-    "parse_patch",
     "saved_model_card",
 ]
 
@@ -53,10 +49,10 @@ def saved_model_card(model: SavedModel) -> dict[str, Any]:
     that were made elsewhere, and ``dataset`` if no data set was named.
     """
     network = model.network
-    card = _card(model.config, model, model.provenance, model.metrics, network.method.formula, len(network.keys))
+    card = _card(model.config, model, model.provenance, model.metrics, network.method.formula, len(model.keys))
     return card | {
         "metrics_with_patches": dict(model.patched_metrics) or None,
-        "patches": [dict(patch) for patch in model.patches],
+        "patches": [record.model_dump(exclude_none=True) for record in model.repairs.records],
     }
 
 
@@ -171,57 +167,3 @@ def parse_facts(card: dict[str, Any]) -> ModelFacts:
         if first["type"] == "missing":
             raise ValueError(f"'{first['loc'][0]}' is missing") from None
         raise ValueError(": ".join([".".join(map(str, first["loc"])), first["msg"]]).removeprefix(": ")) from None
-
-
-class ReplacedEta(BaseModel):
-    """The η, the amount and the value of an earlier patch before it was solved again for a new one."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
-
-    number: Annotated[int, Field(ge=1)]
-    eta: float
-    amount: float
-    value: list[float]
-
-
-class PatchRecord(BaseModel):
-    """What a model file records of a patch; version 0.1.0 had other names for the criterion and the amount requested.
-
-    Attributes:
-        x: The input as the user gave it.
-        label: The target class.
-        eta: η of the value.
-        criterion: Kind of the criterion.
-        amount_requested: Its amount.
-        amount: The amount that η was computed for.
-        label_before: The model's answer before the patch.
-        keep_logits: Whether the value is z(q) + η e_c; recorded only if it is.
-        replaced: What earlier patches had before they were solved again for this one; recorded only if any were.
-    """
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
-
-    x: str | list[float]
-    label: Annotated[int, Field(ge=0)]
-    eta: float
-    criterion: Literal["margin", "logit_margin", "confidence"] = Field(
-        validation_alias=AliasChoices("criterion", "demand")
-    )
-    amount_requested: float = Field(validation_alias=AliasChoices("amount_requested", "amount_asked"))
-    amount: float
-    label_before: int
-    keep_logits: bool = False
-    replaced: list[ReplacedEta] = []
-
-
-def parse_patch(number: int, content: dict[str, Any]) -> PatchRecord:
-    """Return the record of the patch `number`, from 1.
-
-    Raises:
-        ModelFileError: a field is missing or of a wrong type.
-    """
-    try:
-        return PatchRecord.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ModelFileError(f"damaged record of patch {number}: {first['loc'][0]}: {first['msg']}") from None

@@ -12,7 +12,7 @@ import math
 import pickletools
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -25,18 +25,22 @@ from torch import Tensor
 from idwbench.attention.records import Method
 from idwbench.attention.scores import get_method
 from idwbench.data.dataset import Scaling, array_sha256
-from idwbench.errors import ConfigError, ModelFileError
+from idwbench.errors import ConfigError, ModelFileError, PatchError
 from idwbench.files import check_model_path, read_file, write_file
 from idwbench.models.model_card import CARD_NAME, ModelFacts, card_text, parse_facts, saved_model_card
 from idwbench.models.modules import PrototypeNetwork
+from idwbench.models.patch_records import Repairs, earlier_repairs
+from idwbench.models.patches import Base
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import RunConfig
 
 __all__ = ["load_model", "model_content", "save_model"]
 
 FORMAT = "idwbench-model"
-# 3: a card. In 1 (classification) and 2 (regression) the facts were entries of .pt, or the metadata of the name FORMAT.
-VERSION = 3
+# 4: patches have tensors of their own; a model without any is a file of version 3, which has a card. Before 4 patches
+# were the last keys and values. In 1 (classification) and 2 (regression) the facts were entries of .pt, or the metadata
+# of the name FORMAT.
+VERSION = 4
 CHECKSUM = "sha256"
 _DTYPES = {
     "keys": torch.float32,
@@ -46,6 +50,7 @@ _DTYPES = {
     "target_mean": torch.float64,
     "target_std": torch.float64,
 }
+_PATCH_DTYPES = {"patch_inputs": torch.float32, "patch_values": torch.float64}
 # What the pickle of tensors of these types calls.
 _PARTS_OF_TENSORS = {
     "collections OrderedDict",
@@ -62,7 +67,6 @@ def save_model(
     path: str | PathLike[str],
     *,
     overwrite: bool = False,
-    check: Callable[[SavedModel], None] | None = None,
 ) -> None:
     """Write `model` atomically, in the format given by the suffix of `path`; the content is read back before.
 
@@ -70,7 +74,6 @@ def save_model(
         model: The model.
         path: A ``.pt`` or ``.safetensors`` file.
         overwrite: Whether an existing file may be replaced.
-        check: Called with the model as read back; if it raises, nothing is written.
 
     Raises:
         ModelFileError: unknown suffix, or the content cannot be read back.
@@ -79,9 +82,7 @@ def save_model(
     target = Path(path)
     check_model_path(target)
     content = model_content(model, target.suffix.lower())
-    again = _read_model(content, target)
-    if check is not None:
-        check(again)
+    _read_model(content, target)
     write_file(target, content, overwrite=overwrite)
 
 
@@ -105,9 +106,12 @@ def model_content(model: SavedModel, suffix: str) -> bytes:
     for name, scaling in scalings.items():
         tensors[f"{name}_mean"] = torch.from_numpy(np.array(scaling.mean, dtype=np.float64))
         tensors[f"{name}_std"] = torch.from_numpy(np.array(scaling.std, dtype=np.float64))
+    if len(model.repairs):
+        tensors["patch_inputs"] = torch.from_numpy(model.repairs.inputs)
+        tensors["patch_values"] = torch.from_numpy(model.repairs.values)
     card = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSION if len(model.repairs) else 3,
         **saved_model_card(model),
         "provenance": dict(model.provenance),
         "config": model.config.model_dump(mode="json"),
@@ -143,10 +147,12 @@ def _read_model(content: bytes, path: Path) -> SavedModel:
         if type(version) is not int or not 1 <= version <= VERSION:
             raise ValueError(f"version: expected a number from 1 to {VERSION}")
         facts = parse_facts(card)
-        _check_tensors(tensors, facts)
-        return _model(facts, tensors, _method(facts.config, path))
-    except (ValueError, ConfigError) as error:
+        _check_tensors(tensors, facts, version)
+        return _model(facts, tensors, _method(facts.config, path), version)
+    except (ValueError, ConfigError, PatchError) as error:
         raise ModelFileError(f"damaged model file: {_one_line(error)}", file=path) from None
+    except ModelFileError as error:
+        raise ModelFileError(error.problem, hint=error.hint, file=path) from None
 
 
 def _pt_fields(content: bytes) -> Fields:
@@ -212,18 +218,21 @@ def _checksum(card: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     return array_sha256(np.frombuffer(json.dumps([card, names]).encode(), np.uint8), *arrays)
 
 
-def _check_tensors(tensors: Mapping[str, Tensor], facts: ModelFacts) -> None:
+def _check_tensors(tensors: Mapping[str, Tensor], facts: ModelFacts, version: int) -> None:
     """Check types, shapes and values of the tensors of a model file.
 
     Raises:
         ValueError: a tensor is missing, does not fit the facts, or has an invalid value.
     """
     names = [name for name in _DTYPES if not (facts.class_names and name.startswith("target"))]
+    if version == VERSION:
+        names += ["patch_inputs", "patch_values"]
     for name in names:
         if name not in tensors:
             raise ValueError(f"'{name}' is missing")
-        if tensors[name].dtype != _DTYPES[name]:
-            raise ValueError(f"{name} is not {str(_DTYPES[name]).removeprefix('torch.')}")
+        dtype = (_DTYPES | _PATCH_DTYPES)[name]
+        if tensors[name].dtype != dtype:
+            raise ValueError(f"{name} is not {str(dtype).removeprefix('torch.')}")
         if not tensors[name].isfinite().all():
             raise ValueError(f"{name} is not finite")
     keys, values = tensors["keys"], tensors["values"]
@@ -235,7 +244,10 @@ def _check_tensors(tensors: Mapping[str, Tensor], facts: ModelFacts) -> None:
         raise ValueError(f"{len(facts.class_names)} class names for {values.shape[1]} classes")
     if facts.image_shape and math.prod(facts.image_shape) != keys.shape[1]:
         raise ValueError(f"image_shape {facts.image_shape} does not fit {keys.shape[1]} features")
-    for name in names[2:]:
+    for name, columns in (("patch_inputs", keys.shape[1]), ("patch_values", values.shape[1])):
+        if name in names and (tensors[name].ndim != 2 or tensors[name].shape[1] != columns):
+            raise ValueError(f"{name} {tuple(tensors[name].shape)} does not fit {columns} columns")
+    for name in (name for name in names if name.startswith(("scaling", "target"))):
         columns = (keys if name.startswith("scaling") else values).shape[1]
         if tensors[name].shape not in {(), (columns,)}:
             raise ValueError(f"{name} {tuple(tensors[name].shape)} does not fit {columns} columns")
@@ -243,13 +255,27 @@ def _check_tensors(tensors: Mapping[str, Tensor], facts: ModelFacts) -> None:
             raise ValueError(f"{name} is not positive")
 
 
-def _model(facts: ModelFacts, tensors: Mapping[str, Tensor], method: Method) -> SavedModel:
+def _model(facts: ModelFacts, tensors: Mapping[str, Tensor], method: Method, version: int) -> SavedModel:
     keys, values = (tensors[name].detach() for name in ("keys", "values"))
     given: dict[str, Any] = dict(facts)
     for name in ["scaling"] if facts.class_names else ["scaling", "target"]:
         scaling = Scaling(*(tensors[f"{name}_{part}"].detach().numpy() for part in ("mean", "std")))
         given["scaling" if name == "scaling" else "target_scaling"] = scaling
-    return SavedModel(network=PrototypeNetwork(method, facts.config.model.parameters, keys, values), **given)
+    parameters, patches = facts.config.model.parameters, given.pop("patches")
+    if patches and version < VERSION:
+        n_learned = facts.config.model.prototypes
+        if len(keys) != n_learned + len(patches):
+            expected = f"{n_learned} learned prototypes and {len(patches)} patches"
+            raise ValueError(f"{expected} are recorded, but {len(keys)} prototypes found")
+        base = Base(method, parameters, keys[:n_learned].numpy(), values[:n_learned].numpy())
+        given["repairs"] = earlier_repairs(base, patches, keys[n_learned:].numpy(), values[n_learned:].double().numpy())
+        keys, values = keys[:n_learned].clone(), values[:n_learned].clone()
+    elif patches:
+        given["repairs"] = Repairs.parse(patches, tensors["patch_inputs"].numpy(), tensors["patch_values"].numpy())
+    model = SavedModel(network=PrototypeNetwork(method, parameters, keys, values), **given)
+    if len(model.repairs):
+        model.repairs.check_outputs(model.base.values.shape[1], is_classification=bool(facts.class_names))
+    return model
 
 
 def _method(config: RunConfig, path: Path) -> Method:

@@ -86,6 +86,12 @@ class PrototypeNetwork(RowModule):
         outputs = stacked_outputs(self.method, self.parameters_of_method, on_device, *stack)[0]
         return np.asarray(outputs.cpu().numpy(), np.float32)
 
+    def without(self, where: NDArray[np.bool_]) -> PrototypeNetwork:
+        """Return the network without some of its prototypes, `where` (prototypes,) is true."""
+        kept = torch.from_numpy(~where)
+        keys, values = (part.detach()[kept] for part in (self.keys, self.values))
+        return PrototypeNetwork(self.method, self.parameters_of_method, keys, values)
+
 
 @torch.no_grad()
 def stacked_outputs(

@@ -1,4 +1,4 @@
-"""Files of patches: CSV with the columns ``x`` and ``label``."""
+"""Files of patches: CSV with a column ``x``, and ``label`` or ``target``."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from idwbench.files import read_file
 
 __all__ = ["PatchLine", "read_patch_file"]
 
-_COLUMNS = ("x", "label")
-
 
 @dataclass(frozen=True)
 class PatchLine:
-    """An input and a label as text, and the line of the file, from 1, where they are."""
+    """The cells of a row by column, and the line of the file, from 1, where it is."""
 
-    x: str
-    label: str
+    cells: dict[str, str]
     line: int
 
+    def __getitem__(self, column: str) -> str:
+        return self.cells[column]
 
-def read_patch_file(path: Path) -> list[PatchLine]:
-    """Return the rows of a CSV file with a header and the columns ``x`` and ``label`` in any order.
+
+def read_patch_file(path: Path, columns: tuple[str, ...] = ("x", "label")) -> list[PatchLine]:
+    """Return the rows of a CSV file with a header and the given columns in any order.
 
     Numbers in ``x`` must be quoted, since they are separated by commas: ``"0.0,1.0",upper``; not so in a file whose
     columns are separated by semicolons or tabs. Empty lines are ignored.
@@ -40,13 +40,18 @@ def read_patch_file(path: Path) -> list[PatchLine]:
         raise PatchError("not a text file in UTF-8", file=path) from None
     rows = _rows(text, path)
     if not rows:
-        raise PatchError("is empty, expected the columns x and label", file=path)
+        raise PatchError(f"is empty, expected {_named(columns)}", file=path)
     line, header = rows[0]
-    if sorted(header) != sorted(_COLUMNS):
-        raise PatchError(f"expected the columns x and label, got {', '.join(header)}", file=path, position=(line,))
+    if sorted(header) != sorted(columns):
+        problem = f"expected {_named(columns)}, got {', '.join(header)}"
+        raise PatchError(problem, file=path, position=(line,))
     if len(rows) == 1:
         raise PatchError("has a header but no rows", file=path)
     return [_patch_line(row, header, line, path) for line, row in rows[1:]]
+
+
+def _named(columns: tuple[str, ...]) -> str:
+    return f"the column{'s' if len(columns) > 1 else ''} {' and '.join(columns)}"
 
 
 def _rows(text: str, path: Path) -> list[tuple[int, list[str]]]:
@@ -68,9 +73,10 @@ def _rows(text: str, path: Path) -> list[tuple[int, list[str]]]:
 def _patch_line(row: list[str], header: list[str], line: int, path: Path) -> PatchLine:
     if len(row) != len(header):
         hint = 'numbers need quotes: "0.0,1.0",label' if len(row) > len(header) else ""
-        raise PatchError(f"expected 2 columns, got {len(row)}", file=path, position=(line,), hint=hint)
+        expected = f"{len(header)} column{'s' if len(header) > 1 else ''}"
+        raise PatchError(f"expected {expected}, got {len(row)}", file=path, position=(line,), hint=hint)
     cells = dict(zip(header, row, strict=True))
-    for name in _COLUMNS:
-        if not cells[name]:
+    for name, cell in cells.items():
+        if not cell:
             raise PatchError(f"{name} is missing", file=path, position=(line,))
-    return PatchLine(cells["x"], cells["label"], line)
+    return PatchLine(cells, line)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,19 +19,20 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from idwbench.attention.scores import get_method
-from idwbench.data.dataset import Scaling
+from idwbench.data.dataset import Dataset, Scaling
 from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError, TrainingError
 from idwbench.files import MODEL_SUFFIXES
 from idwbench.models.array_weights import AnswerTerms
-from idwbench.models.criteria import Criterion
-from idwbench.models.inputs import find_label, scaled_input
+from idwbench.models.demands import DEFAULT_STEEPNESS, Criterion, Kind
+from idwbench.models.inputs import scaled_input
 from idwbench.models.modules import PrototypeNetwork
+from idwbench.models.patch_records import Repairs
+from idwbench.models.patches import Base, PatchPrototypes
 from idwbench.runs.config import RunConfig
 from idwbench.runs.metrics import METRICS, SPLITS, Metrics
 
 if TYPE_CHECKING:
-    from idwbench.models.patch_records import RecordedPatch
     from idwbench.results.records import StoredRun
     from idwbench.results.store import Results
 
@@ -51,14 +53,14 @@ class SavedModel:
     """A trained prototype network with scaling and provenance.
 
     Attributes:
-        network: Keys and values, in scaled units.
+        network: Keys and values without patches, in scaled units.
         config: The run that trained it.
         scaling: Scaling of the inputs.
         image_shape: (height, width) if an input is an image, or None.
         class_names: One name for each class; empty for a regression.
         target_scaling: Scaling of the targets of a regression.
         provenance: Run key, engine, device, checksum of the data, versions.
-        patches: Input, label, η and criterion of each patch, oldest first.
+        repairs: Its patches, oldest first.
         metrics: By split and name, without the patches; empty if they are not known.
         patched_metrics: The same with all patches; empty if there are none or they were not measured.
     """
@@ -70,7 +72,7 @@ class SavedModel:
     class_names: tuple[str, ...]
     target_scaling: Scaling = field(default_factory=Scaling.identity)
     provenance: dict[str, Any] = field(default_factory=dict)
-    patches: tuple[dict[str, Any], ...] = ()
+    repairs: Repairs = field(default_factory=Repairs)
     metrics: SplitMetrics = field(default_factory=dict)
     patched_metrics: SplitMetrics = field(default_factory=dict)
 
@@ -83,6 +85,42 @@ class SavedModel:
     def n_outputs(self) -> int:
         """Columns of the values."""
         return self.network.values.shape[1]
+
+    @cached_property
+    def base(self) -> Base:
+        """The network without patches in float64; raises `PatchError` for a method whose weights are no softmax."""
+        keys, values = (part.detach().cpu().numpy() for part in (self.network.keys, self.network.values))
+        return Base(self.network.method, self.network.parameters_of_method, keys, values)
+
+    @cached_property
+    def patch_prototypes(self) -> PatchPrototypes:
+        """The prototypes of the patches."""
+        return self.repairs.prototypes(self.n_features, self.n_outputs)
+
+    @property
+    def keys(self) -> NDArray[np.float32]:
+        """All keys (prototypes + patches, features), in scaled units."""
+        return np.concatenate([self.network.keys.detach().cpu().numpy(), self.patch_prototypes.keys])
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """All values (prototypes + patches, outputs)."""
+        values = self.network.values.detach().cpu().numpy()
+        patches = self.patch_prototypes.values
+        return np.asarray(np.concatenate([values, patches]) if len(patches) else values, np.float64)
+
+    def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+        """Return the outputs (n, outputs) for scaled inputs (n, features); with patches in float64."""
+        if not len(self.patch_prototypes):
+            return self.network.outputs(inputs)
+        return self.patch_prototypes.outputs(self.base, inputs)
+
+    def weights(self, inputs: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+        """Return the weights (n, prototypes + patches) for scaled inputs (n, features)."""
+        if not len(self.patch_prototypes):
+            with torch.no_grad():
+                return np.asarray(self.network.weights(torch.from_numpy(inputs)).numpy(), np.float32)
+        return self.patch_prototypes.weights(self.base, inputs)
 
     def scale(self, x: ArrayLike) -> NDArray[np.float32]:
         """Return one input (in the data's own units, of any shape) scaled and flattened, (features,).
@@ -98,18 +136,20 @@ class SavedModel:
         rows = np.empty((len(raw), self.n_features), np.float32)
         for place, row in enumerate(raw):
             rows[place] = self.scale(row)
+        outputs = self.outputs(rows)
         if self.class_names:
-            return np.array(self.class_names)[self.network.predict(rows)]
-        return self.target_scaling.invert(self.network.outputs(rows))
+            return np.asarray(np.array(self.class_names)[outputs.argmax(1)])
+        return self.target_scaling.invert(outputs)
 
     def explain(self, x: ArrayLike) -> AnswerTerms:
-        """Return the weight of each prototype in the answer to one input, in the data's own units."""
-        query = torch.from_numpy(self.scale(x))[None]
-        with torch.no_grad():
-            weights = self.network.weights(query)[0].numpy()
-            outputs = self.network(query)[0].numpy()
+        """Return the weight of each prototype in the answer to one input, in the data's own units.
+
+        Patches come after the learned prototypes.
+        """
+        query = self.scale(x)[None]
+        weights, outputs = self.weights(query)[0], self.outputs(query)[0]
         order = np.argsort(-weights, kind="stable")
-        keys, values = (tensor.detach().numpy() for tensor in (self.network.keys, self.network.values))
+        keys, values = self.keys, self.values
         outputs, names = self.target_scaling.invert(outputs), np.array(self.class_names)
         return AnswerTerms(
             prediction=names[outputs.argmax()] if self.class_names else outputs,
@@ -121,84 +161,99 @@ class SavedModel:
             labels=names[values[order].argmax(1)] if self.class_names else None,
         )
 
-    def patch(
-        self,
-        x: ArrayLike,
-        label: int | str,
-        criterion: Criterion | None = None,
-        *,
-        keep_logits: bool = False,
-        **amount: float,
-    ) -> SavedModel:
-        """Return a model with one more prototype that predicts `label` for the input `x`, in the data's own units.
+    def demanded_outputs(self) -> NDArray[np.float64]:
+        """Return the outputs (demands, outputs) at the inputs of the patches."""
+        rows = self.repairs.inputs.reshape(-1, self.n_features)
+        return self.outputs(rows).astype(np.float64)
 
-        A text as `label` is read by `idwbench.models.inputs.find_label`. The criterion may be given as `margin`,
-        `logit_margin` or `confidence`, see `Criterion`. With `keep_logits` the new value is z(q) + η e_c. Returns the
-        same model if it already meets the criterion. If the patch would break earlier ones, all are solved again
-        together.
+    def without(self, where: NDArray[np.bool_]) -> SavedModel:
+        """Return the model without some prototypes, `where` (prototypes + patches,) is true; none is solved again."""
+        n_learned = len(self.network.keys)
+        network, repairs = self.network.without(where[:n_learned]), self.repairs.without(where[n_learned:])
+        return replace(self, network=network, repairs=repairs)
+
+    def patch(
+        self, x: ArrayLike, label: int | str | None = None, *, target: ArrayLike | None = None, **options: Any
+    ) -> SavedModel:
+        """Return a model that predicts `label`, or a `target`, for the input `x`, in the data's own units.
+
+        See `patch_all` for the options. Returns the same model if it already meets the demand without patches.
 
         Raises:
             PatchConflictError: the patch and earlier ones cannot hold together.
-            PatchError: not an `idw` classifier, an invalid input or class, or a criterion that float32 cannot meet.
+            PatchError: an invalid input, class or option, or a demand that this model cannot meet.
         """
-        from idwbench.models.patch_changes import PatchInput, add_patches
-
-        given = PatchInput(np.asarray(x).reshape(-1).tolist(), self.scale(x), self._label(label))
-        return add_patches(self, [given], criterion or Criterion.of(**amount), keep_logits=keep_logits).model
+        labels, targets = None if label is None else [label], None if target is None else [target]
+        return self.patch_all([x], labels, targets=targets, **options)
 
     def patch_all(
         self,
-        inputs: ArrayLike,
-        labels: Sequence[int | str],
-        criterion: Criterion | None = None,
+        inputs: ArrayLike | Sequence[ArrayLike],
+        labels: Sequence[int | str] | None = None,
         *,
-        keep_logits: bool = False,
-        **amount: float,
+        targets: Sequence[ArrayLike] | None = None,
+        kind: Kind = "local",
+        radius: float | None = None,
+        steepness: float = DEFAULT_STEEPNESS,
+        margin: float | None = None,
+        confidence: float | None = None,
+        merge: bool = False,
+        dataset: Dataset | None = None,
+        data_dir: Path | None = None,
     ) -> SavedModel:
-        """Return a model that predicts `labels` (n,) for the `inputs` (n, features), in the data's own units.
+        """Return a model that predicts `labels` (n,) or `targets` (n, outputs) for `inputs` (n, features).
 
-        The patches are solved together and all hold, with those that the model has already; arguments as for `patch`.
+        They are in the data's own units. All patches of the model, these and earlier ones, are solved as a whole; their
+        solution does not depend on their order.
+
+        Args:
+            inputs: The inputs.
+            labels: Names or numbers of classes, of a classifier.
+            targets: Wanted outputs, of a regression.
+            kind: ``local``, ``exact``, ``printed`` or ``authors``, see `Demand`.
+            radius: Radius of local patches, in scaled units; None for the largest that changes no right prediction of
+                the training data.
+            steepness: Of local patches.
+            margin: Lead of the label's logit over the next; 2 for local patches, otherwise the smallest that wins.
+            confidence: Probability of the label, in place of a margin.
+            merge: Whether demands for one label share a prototype where all still hold.
+            dataset: The training data; loaded if it is left out.
+            data_dir: Folder of the image archives.
 
         Raises:
             PatchConflictError: they cannot hold together.
             PatchError: as `patch`; `location` has the row.
         """
-        from idwbench.models.patch_changes import PatchInput, add_patches
+        from idwbench.models.repair import PatchOptions, changed_model, own_data, wanted
 
-        rows = list(np.asarray(inputs))
-        if len(rows) != len(labels):
-            raise PatchError(f"expected {len(rows)}, one for each input, got {len(labels)}", location=("labels",))
+        rows = list(np.asarray(inputs)) if not isinstance(inputs, list) else inputs
+        wishes = labels if labels is not None else targets
+        if wishes is None or len(rows) != len(wishes):
+            got = 0 if wishes is None else len(wishes)
+            name = "targets" if labels is None and targets is not None else "labels"
+            raise PatchError(f"expected {len(rows)}, one for each input, got {got}", location=(name,))
         given = []
-        for row, (x, label) in enumerate(zip(rows, labels, strict=True)):
+        for row, (x, wish) in enumerate(zip(rows, wishes, strict=True)):
+            wish_of: dict[str, Any] = {"label" if labels is not None else "target": wish}
             try:
-                given.append(PatchInput(x.reshape(-1).tolist(), self.scale(x), self._label(label), f"input {row}"))
+                query, numbers = self.scale(x), np.asarray(x, np.float64).reshape(-1).tolist()
+                given.append(wanted(self, numbers, query, name=f"input {row}", **wish_of))
             except PatchError as error:
-                raise error.at(row) from None
-        return add_patches(self, given, criterion or Criterion.of(**amount), keep_logits=keep_logits).model
+                raise (error.at(row) if len(rows) > 1 else error) from None
+        options = PatchOptions(kind, radius, steepness, Criterion.of(kind, margin=margin, confidence=confidence), merge)
+        is_widest = kind == "local" and radius is None
+        needs_data = dataset is None and (is_widest or any(record.is_widest for record in self.repairs.records))
+        return changed_model(self, given, options, dataset=own_data(self, data_dir)[0] if needs_data else dataset)
 
-    def recorded_patches(self) -> tuple[RecordedPatch, ...]:
-        """Return the patches, oldest first, and whether each still holds.
-
-        Raises:
-            ModelFileError: the records do not fit the prototypes.
-        """
-        from idwbench.models.patch_records import recorded_patches
-
-        return recorded_patches(self)
-
-    def undo_patch(self, number: int) -> SavedModel:
-        """Return the model without the patch `number`, from 1 and oldest first; see `without_patch`.
+    def undo_patch(self, number: int, *, dataset: Dataset | None = None, data_dir: Path | None = None) -> SavedModel:
+        """Return the model without the patch `number`, from 1 and oldest first; the others are solved again.
 
         Raises:
-            PatchError: there is no such patch.
-            ModelFileError: the records do not fit the prototypes.
+            PatchError: there is no such patch, or the others cannot be solved again without the training data.
         """
-        from idwbench.models.patch_changes import without_patch
+        from idwbench.models.repair import changed_model, own_data
 
-        return without_patch(self, number).model
-
-    def _label(self, label: int | str) -> int:
-        return find_label(label, self.class_names) if isinstance(label, str) else label
+        return changed_model(self, (), removed=number, dataset=dataset or own_data(self, data_dir)[0])
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model to a ``.pt`` or ``.safetensors`` file, see `idwbench.models.model_file.save_model`."""

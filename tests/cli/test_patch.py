@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from pathlib import Path
 
 import pytest
-import torch
-from typed import assert_one_line, files, wrong_label
+from typed import files, wrong_label
 
-from idwbench.models import model_file
 from idwbench.models.model_file import load_model
-from idwbench.models.modules import PrototypeNetwork
 
 ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
 
@@ -29,12 +25,21 @@ def test_patch_writes_a_model_that_answers_as_requested(run, folder, wrong):
     assert result.exit_code == 0, result.output
     patched = load_model(folder / "patched.pt")
     assert wrong_label(folder / "patched.pt", "0,1") == 1 - wrong
-    assert len(patched.network.keys) == 7
-    assert [patch["label"] for patch in patched.patches] == [wrong]
+    assert (len(patched.network.keys), len(patched.keys)) == (6, 7)
+    assert [record.label for record in patched.repairs.records] == [wrong]
+    starts = [
+        "label ",
+        "probability 0.",
+        "radius ",
+        "certified: the label",
+        "certified: no logit",
+        "the label stays for",
+    ]
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("label ") and lines[1].startswith("eta ") and lines[-1] == "model patched.pt"
-    assert "of 200 predictions changed" in lines[3] and "of 40 predictions changed" in lines[4]
-    right = run(f"patch model.pt --x 0.0,1.0 --label {1 - wrong} -o right.pt")
+    assert all(line.startswith(start) for line, start in zip(lines, starts, strict=False))
+    assert lines[6].startswith("train: of 200 others ") and lines[7].startswith("test: of 40 others ")
+    assert " 0 worse" in lines[6] and lines[-1] == "model patched.pt"
+    right = run(f"patch model.pt --x 0.0,1.0 --label {1 - wrong} --margin 1e-9 -o right.pt")
     assert (right.exit_code, (folder / "right.pt").exists()) == (0, False)
     assert right.stdout.startswith("already right: the model answers ")
     before = (folder / "model.pt").read_bytes()
@@ -42,31 +47,24 @@ def test_patch_writes_a_model_that_answers_as_requested(run, folder, wrong):
     assert (folder / "model.pt").read_bytes() != before
 
 
-def test_patch_predicts_in_one_thread(run, folder, wrong, monkeypatch):
-    seen, predict = [], PrototypeNetwork.predict
-    monkeypatch.setattr(
-        PrototypeNetwork, "predict", lambda *given: seen.append(torch.get_num_threads()) or predict(*given)
-    )
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        assert run(f"patch model.pt --x 0,1 --label {wrong} --dry-run").exit_code == 0
-        assert (set(seen), torch.get_num_threads()) == ({1}, 2)
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_a_model_that_does_not_meet_the_criterion_when_read_back_is_not_written(run, folder, wrong, monkeypatch):
-    network, original = load_model(folder / "model.pt").network, model_file.model_content
-
-    def forgetful(saved, suffix):
-        return original(dataclasses.replace(saved, network=network if saved.patches else saved.network), suffix)
-
-    monkeypatch.setattr(model_file, "model_content", forgetful)
+def test_a_dry_run_prints_the_same_numbers_and_writes_nothing(run, folder, wrong):
     before = files(folder)
-    result = run(f"patch model.pt --x 0,1 --label {wrong} -o patched.pt")
-    assert_one_line(result, 2, "float32 cannot hold a patch that meets")
+    dry = run(f"patch model.pt --x 0,1 --label {wrong} --dry-run --json")
     assert files(folder) == before
+    written = json.loads(run(f"patch model.pt --x 0,1 --label {wrong} -o patched.pt --json").stdout)
+    assert {**json.loads(dry.stdout), "model": "patched.pt"} == written
+    assert written["patches"][0]["certified_radius"] > 0 and written["effects"]["train"]["worse"] == 0
+
+
+def test_a_radius_that_is_given_is_used_and_exact_patches_are_those_of_the_paper(run, folder, wrong):
+    given = json.loads(
+        run(f"patch model.pt --x 0,1 --label {wrong} --radius 0.25 --steepness 8 --dry-run --json").stdout
+    )
+    assert (given["patches"][0]["radius"], given["patches"][0]["steepness"]) == (0.25, 8)
+    for words in ("--exact", "--eta exact", "--exact --margin 1"):
+        exact = json.loads(run(f"patch model.pt --x 0,1 --label {wrong} {words} --dry-run --json").stdout)["patches"][0]
+        assert (exact["radius"], exact["steepness"]) == (pytest.approx(1e-3**0.5), 2)
+        assert exact["probability"] > 0.5
 
 
 def listed(run, model):
@@ -75,9 +73,10 @@ def listed(run, model):
 
 def test_patches_are_listed_with_whether_they_hold(run, folder):
     lines = [line.split() for line in run("patch 2.pt --list").stdout.splitlines() if line.strip()]
-    assert lines[0] == ["patch", "x", "label", "criterion", "eta", "value", "holds"]
+    assert lines[0] == ["patch", "x", "wanted", "kind", "radius", "certified", "reach", "holds"]
     assert [line[:2] + line[-1:] for line in lines[2:]] == [["1", "0,1", "yes"], ["2", "1,0", "yes"]]
-    assert listed(run, "2.pt")[0]["criterion"] == {"kind": "margin", "amount": 0.001}
+    first = listed(run, "2.pt")[0]
+    assert (first["kind"], first["criterion"], first["amount"]) == ("local", "margin", 2.0)
     assert run("patch model.pt --list").stdout == "no patches\n" and listed(run, "model.pt") == []
 
 
@@ -86,7 +85,9 @@ def test_undoing_restores_the_file_before(run, folder):
     assert result.stdout.splitlines()[0] == "patch 2 undone, 1 left"
     assert (folder / "undone.pt").read_bytes() == (folder / "1.pt").read_bytes()
     facts = json.loads(run("patch 2.pt --undo 1 -o first.pt --json").stdout)
-    assert (facts["undone"], facts["broken"], facts["model"]) == (1, [], "first.pt")
+    assert (facts["undone"], facts["model"]) == (1, "first.pt")
+    run("patch first.pt --undo 1 -o none.pt")
+    assert (folder / "none.pt").read_bytes() == (folder / "model.pt").read_bytes()
 
 
 def test_a_file_of_patches_holds_with_those_before(run, folder):
@@ -95,26 +96,16 @@ def test_a_file_of_patches_holds_with_those_before(run, folder):
     ]
     (folder / "patches.csv").write_text("x,label\n" + "".join(rows))
     result = run("patch 2.pt --file patches.csv -o 4.pt")
-    assert result.stdout.splitlines()[0] == "2 patches; all 2 inputs get their labels"
+    assert result.stdout.splitlines()[0] == "2 new prototypes; all 2 inputs hold"
     expected = [(point, True) for point in ("0,1", "1,0", "-1,1", "0.5,0.4")]
     assert [(one["x"], one["holds"]) for one in listed(run, "4.pt")] == expected
-    again = run("patch 4.pt --file patches.csv -o 5.pt")
-    assert again.stdout == "already right: all 2 inputs get their labels; nothing was changed or written\n"
-    assert not (folder / "5.pt").exists()
-
-
-def test_a_patch_that_breaks_an_earlier_one_gives_it_a_new_eta(run, folder, wrong):
-    result = run(f"patch 1.pt --x 0,1.01 --label {1 - wrong} --logit-margin 1 --keep-logits -o again.pt")
-    assert "earlier patches would have been broken, new eta for patch 1" in result.stdout
-    assert [(one["holds"], one["keep_logits"]) for one in listed(run, "again.pt")] == [(True, False), (True, True)]
-    assert "z + eta e_c" in run("patch again.pt --list").stdout
 
 
 @pytest.mark.parametrize(("name", "x", "label"), [("idw.pt", "0,1", 1), ("digits.safetensors", "digits:test:5", 1)])
 def test_a_model_of_version_0_1_0_is_patched(run, tmp_path, name, x, label):
     before = load_model(shutil.copy(ASSETS / name, tmp_path))
-    result = run(f"patch {name} --x {x} --label {label} --logit-margin 1 -o new-{name}")
+    result = run(f"patch {name} --x {x} --label {label} --margin 1 -o new-{name}")
     assert result.exit_code == 0, result.output
     after = load_model(tmp_path / f"new-{name}")
-    assert len(after.network.keys) == len(before.network.keys) + 1
+    assert len(after.keys) == len(before.keys) + 1
     assert after.config.run_key == before.provenance["run_key"] == after.provenance["run_key"]

@@ -44,4 +44,4 @@ def assert_one_line(result: Result, exit_code: int, *words: str) -> None:
 
 def wrong_label(model: Path, point: str) -> int:
     """The class, of two, that a model does not give to numbers such as ``0,1``."""
-    return 1 - int(load_model(model).network.predict(np.float32([point.split(",")]))[0])
+    return 1 - int(load_model(model).outputs(np.float32([point.split(",")]))[0].argmax())

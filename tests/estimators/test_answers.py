@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from sklearn.datasets import load_digits
 from tables import WORDS, X
 
 from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor, kernel_regression
-from idwbench.attention.scores import METHODS
-from idwbench.models.criteria import Criterion
-from idwbench.models.modules import PrototypeNetwork
-from idwbench.models.patching import apply_patch, make_patch
 
 FAST = {"n_prototypes": 5, "epochs": 40, "random_state": 0}
 
@@ -74,50 +69,47 @@ def test_the_terms_of_an_explanation_add_up_to_the_prediction(made):
             model.explain(wrong, top=top)
 
 
-CRITERIA = [({}, 1e-3), ({"margin": 1e-8}, 0.0), ({"logit_margin": 0.5}, 1e-3), ({"confidence": 0.9}, 0.0)]
+@pytest.mark.parametrize("method", ["idw", "neg_dist", "gaussian", "inv_dist", "cosine", "scaled_dot"])
+def test_a_patch_gives_the_label_and_changes_no_right_prediction(method):
+    model = PrototypeClassifier(**FAST, method=method).fit(X, WORDS)
+    wanted = next(label for label in model.classes_ if label != model.predict(X[2:3])[0])
+    labels = WORDS.copy()
+    labels[2] = wanted
+    patched = model.patch(X[2], wanted, X=X, y=labels)
+    assert patched.predict(X[2:3]) == wanted
+    right = model.predict(X) == labels
+    assert (patched.predict(X) == labels)[right].all()
+    assert len(patched.prototypes_) == len(model.prototypes_) == 5
+    assert patched.transform(X[:3]).shape == (3, 6)
+    answer = patched.explain(X[2])
+    np.testing.assert_allclose(answer.keys[0], X[2].astype(np.float32))
+    np.testing.assert_allclose(answer.weights @ answer.values, answer.outputs)
 
 
-@pytest.mark.parametrize(("criterion", "epsilon"), CRITERIA)
-@pytest.mark.parametrize("keep_logits", [False, True])
-def test_a_patch_is_that_of_the_model_on_torch(criterion, keep_logits, epsilon):
-    model = PrototypeClassifier(**FAST, epsilon=epsilon).fit(X, WORDS)
-    query = X[2].astype(np.float32)
-    wanted = next(label for label in model.classes_ if label != model.predict([query])[0])
-    patched = model.patch(X[2], wanted, keep_logits=keep_logits, **criterion)
-    assert patched.predict(X[2:3]) == wanted and model.predict(X[2:3]) != wanted
-    assert patched.n_prototypes == len(patched.prototypes_) == 6 and len(model.prototypes_) == 5
-    np.testing.assert_array_equal(patched.prototypes_[5], query)
-    tensors = torch.from_numpy(model.prototypes_), torch.from_numpy(model.values_)
-    network = PrototypeNetwork(METHODS["idw"], {"power": 2.0, "epsilon": epsilon}, *tensors)
-    label, needed = [*model.classes_].index(wanted), Criterion.of(**criterion)
-    expected = apply_patch(network, make_patch(network, query, label, needed, keep_logits=keep_logits))
-    # float32 predictions need a larger margin than those in float64.
-    tolerance = 1e-2 if "margin" in criterion else 1e-5
-    np.testing.assert_allclose(patched.values_, expected.values.detach().numpy(), rtol=tolerance, atol=1e-6)
-
-
-def test_a_patch_that_is_not_needed_is_a_copy_and_a_broken_one_an_error():
+def test_a_patch_that_is_not_needed_is_a_copy_and_a_wrong_one_an_error():
     model = PrototypeClassifier(**FAST).fit(X, WORDS)
-    same = model.patch(X[0], model.predict(X[:1])[0])
-    assert same is not model and len(same.prototypes_) == 5
-    first = model.patch(X[0], "top")
-    second = first.patch(X[1], "low")
+    same = model.patch(X[0], model.predict(X[:1])[0], margin=1e-6)
+    assert same is not model and not hasattr(same, "patches_")
+    first = model.patch(X[0], "top", radius=1e-3)
+    second = first.patch(X[1], "low", radius=1e-3)
     assert second.predict(X[:2]).tolist() == ["top", "low"]
     assert not hasattr(second.partial_fit(X, WORDS), "patches_")
     gaussian = PrototypeClassifier(**FAST, method="gaussian").fit(X, WORDS)
+    relu = PrototypeClassifier(**FAST, method="fc_relu").fit(X, WORDS)
     for patched, change, message in (
-        (
-            first,
-            {"x": X[0] + 1e-6, "label": "middle", "confidence": 0.99},
-            "would change the answer at that of prototype 5",
-        ),
+        (first, {"label": "middle"}, "different labels for"),
         (model, {"label": "new"}, "label: expected one of"),
         (model, {"x": [1.0]}, "x: expected 3 features"),
-        (model, {"margin": 0.1, "logit_margin": 1.0}, "logit_margin: cannot be combined with margin"),
-        (gaussian, {}, "only classifiers with method 'idw'"),
+        (model, {"radius": None}, "radius: the largest radius needs the training data"),
+        (model, {"margin": 0.1, "confidence": 0.9}, "confidence: cannot be combined with margin"),
+        (gaussian, {"kind": "exact"}, "only 'idw' models have an exact patch"),
+        (relu, {}, "a network with method 'fc_relu' cannot be patched"),
+        (first, {"kind": "keep"}, "kind: expected local"),
+        (first, {"label": None}, "label: expected one of"),
+        (first, {"radius": None, "X": X, "y": WORDS[:3]}, "inconsistent numbers of samples"),
     ):
         with pytest.raises(ValueError, match=message):
-            patched.patch(**{"x": X[0], "label": "top", **change})
+            patched.patch(**{"x": X[0], "label": "top", "radius": 1e-3, **change})
 
 
 def test_notebooks_show_the_prototypes_once_there_are_some():

@@ -27,7 +27,7 @@ from idwbench.estimators import classifier, kernel_regressor, regressor
 
 FAST = {"n_prototypes": 4, "epochs": 30, "random_state": 0}
 SAVED = [
-    lambda: PrototypeClassifier(**FAST).fit(X, WORDS).patch(X[0], "top"),
+    lambda: PrototypeClassifier(**FAST).fit(X, WORDS).patch(X[0], "top", X=X, y=WORDS),
     lambda: PrototypeRegressor(**FAST).fit(X, X[:, :2]),
     lambda: KernelRegressor().fit(X, X[:, 0], sample_weight=np.arange(len(X))),
     lambda: KernelRegressor("shepard", power="loo").fit(X, X[:, 0]),
@@ -106,7 +106,7 @@ import joblib, numpy as np
 from idwbench import KernelRegressor, PrototypeClassifier, PrototypeRegressor
 X = np.random.default_rng(0).normal(size=(40, 3)); y = X[:, 0] > 0
 model = PrototypeClassifier(4, epochs=2, random_state=0).fit(X, y)
-model = model.patch(X[0], not y[0], confidence=0.9).partial_fit(X, y)
+model = model.patch(X[0], not y[0], confidence=0.9, radius=0.1).partial_fit(X, y)
 for made in (model, PrototypeRegressor(4, epochs=2).fit(X, X), KernelRegressor("shepard", power="loo").fit(X, X)):
     made.predict(X), str(made.explain(X[0]))
     joblib.dump(made, io.BytesIO())

@@ -102,8 +102,19 @@ def test_a_mask_changes_the_answer_alone_without_the_training_data():
 
 def test_the_prototype_of_a_patch_is_called_so():
     label = (explained(prototype_memory(model()[0]), "12,9,11").answer.label + 1) % 3
-    shown = explained(prototype_memory(model()[0].patch([12.0, 9.0, 11.0], label)), "12,9,11", top=1)
+    shown = explained(prototype_memory(model()[0].patch([12.0, 9.0, 11.0], label, radius=1.0)), "12,9,11", top=1)
     assert (shown.layers[0].items[0].source, shown.answer.label) == ("prototype 6 (patch 1)", label)
+
+
+def test_a_patch_has_the_number_of_the_list_of_patches_where_others_need_no_prototype():
+    saved, label = model()[0], (explained(prototype_memory(model()[0]), "12,9,11").answer.label + 1) % 3
+    answer = explained(prototype_memory(saved), "11,12,13").answer.label
+    patched = saved.patch_all(
+        [[11.0, 12.0, 13.0], [12.0, 9.0, 11.0]], [answer, label], radius=0.5, steepness=64, margin=1e-6
+    )
+    assert [record.has_prototype for record in patched.repairs.records] == [False, True]
+    shown = explained(prototype_memory(patched), "12,9,11", top=1)
+    assert shown.layers[0].items[0].source == "prototype 6 (patch 2)"
 
 
 def test_a_regression_has_values_in_its_own_units_and_no_classes():

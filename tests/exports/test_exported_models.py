@@ -100,6 +100,33 @@ def test_a_regression_predicts_in_the_units_of_its_targets(method: str, suffix: 
     np.testing.assert_allclose(predictions, model.predict(inputs), rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize(("method", "parameters"), METHODS[1:], ids=NAMES[1:])
+def test_an_exported_model_has_its_patches(
+    method: str, parameters: dict[str, Any], suffix: str, tmp_path: Path
+) -> None:
+    model = made_model(method, **parameters)
+    inputs = float32(hard_inputs(model))
+    label = (int(model.outputs(model.scale(inputs[0])[None]).argmax()) + 1) % model.n_outputs
+    patched = model.patch(inputs[0], label, radius=0.5)
+    exact = patched.outputs(np.stack([patched.scale(x) for x in inputs]))
+    terms = np.exp(exact - exact.max(1, keepdims=True))
+    export_model(patched, tmp_path / f"model.{suffix}")
+    labels, probabilities = FORMATS[suffix](tmp_path / f"model.{suffix}")[0](inputs)
+    np.testing.assert_allclose(probabilities, terms / terms.sum(1, keepdims=True), rtol=0, atol=1e-5)
+    assert labels[0] == model.class_names[label]
+
+
+def test_an_exported_regression_has_its_patches(suffix: str, tmp_path: Path) -> None:
+    model = made_model(regression=True)
+    inputs = float32(hard_inputs(model))
+    wanted = model.predict(inputs[:1])[0] + 7
+    patched = model.patch(inputs[0], target=wanted, radius=0.5)
+    export_model(patched, tmp_path / f"model.{suffix}")
+    predictions, _ = FORMATS[suffix](tmp_path / f"model.{suffix}")[0](inputs)
+    np.testing.assert_allclose(predictions[0], wanted, atol=1e-6)
+    np.testing.assert_allclose(predictions, patched.predict(inputs), atol=1e-6)
+
+
 def test_the_same_model_gives_the_same_file(suffix: str, tmp_path: Path) -> None:
     first, second = (tmp_path / f"{name}.{suffix}" for name in ("first", "second"))
     for path in (first, second):

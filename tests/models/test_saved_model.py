@@ -75,9 +75,9 @@ def test_an_explanation_adds_up_to_the_answer_heaviest_first():
 )
 def test_wrong_arguments_of_a_patch_are_named_and_none_is_made_where_none_is_needed(x, label, amounts, location):
     saved = model()
-    assert saved.patch([10.0, 20.0], "cold") is saved
+    assert saved.patch([10.0, 20.0], "cold", radius=1.0, margin=1e-6) is saved
     with pytest.raises(PatchError) as error:
-        saved.patch(x, label, **amounts)
+        saved.patch(x, label, **{"radius": 1.0, **amounts})
     assert error.value.location == (location,)
 
 
@@ -150,7 +150,7 @@ def test_a_card_has_the_patches_and_the_accuracies_that_were_measured_with_just_
     assert saved_model_card(load_model(tmp_path / "patched.pt")) == card
     assert saved_model_card(undo(patched.after, 1).after) == saved_model_card(trained)
     again = patched.after.patch([-5.0, 5.0], other[patched.after.predict([[-5.0, 5.0]])[0]])
-    assert len(again.patches) == 2 and saved_model_card(again)["metrics_with_patches"] is None
+    assert len(again.repairs) == 2 and saved_model_card(again)["metrics_with_patches"] is None
 
 
 def test_provenance_is_that_of_the_run_and_not_of_the_process_that_saves(results, trained):

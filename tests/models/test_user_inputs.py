@@ -23,12 +23,12 @@ from idwbench.attention.scores import METHODS
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.data.loading import load_dataset
 from idwbench.errors import ConfigError, ModelFileError, PatchError
-from idwbench.models.effects import measured_effects
 from idwbench.models.imported import import_prototypes
 from idwbench.models.inputs import find_input, find_label
 from idwbench.models.model_file import load_model
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import nearest
+from idwbench.models.repair import own_data
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 from idwbench.runs.datasets import DatasetConfig, parse_dataset
@@ -236,10 +236,10 @@ def test_an_imported_model_is_saved_read_and_patched(tmp_path):
     model.save(tmp_path / "model.pt")
     again = load_model(tmp_path / "model.pt")
     assert (again.provenance, again.config) == (model.provenance, model.config)
-    patched = again.patch([5.0, 5.0], "2")
+    patched = again.patch([5.0, 5.0], "2", radius=1.0)
     assert patched.predict([[5, 5], [0, 0.1]]).tolist() == ["2", "0"]
-    reason = "the effect on other inputs is not measured: the data set of the prototypes is not known"
-    assert measured_effects(again, patched) == ({}, reason)
+    reason = "the data set of the prototypes is not known"
+    assert own_data(again, None) == (None, reason)
 
 
 @pytest.mark.parametrize("settings", [{"method": "cosine", "parameters": {"temperature": 0.1}}, {"method": "fc_relu"}])

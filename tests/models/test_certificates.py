@@ -1,0 +1,94 @@
+"""What is certain of a patch, against searches for counterexamples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_patch_solution import METHODS, demands_of, network, rows_of
+
+from idwbench.attention.scores import BUILT_IN_METHODS
+from idwbench.models.certificates import SMALL_CHANGE, Box, certified_radius, reach
+from idwbench.models.patch_solution import solve
+from idwbench.models.patches import Base, PatchPrototypes
+
+
+def directions(n: int, features: int, seed: int) -> np.ndarray:
+    vectors = np.random.default_rng(seed).normal(size=(n, features))
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_input_within_the_certified_radius_loses_the_label(method):
+    base = network(method)
+    rows = rows_of(base)
+    demands = demands_of(rows)
+    patches = solve(base, demands, rows).prototypes
+    for seed, demand in enumerate(demands):
+        radius = certified_radius(base, patches, demand.query, demand.label)
+        assert radius > 0
+        # On the sphere, where counterexamples would be first; also towards and away from each key.
+        keys = np.concatenate([base.keys, patches.keys]) - demand.query
+        lengths = np.maximum(np.linalg.norm(keys, axis=1, keepdims=True), 1e-12)
+        steps = np.concatenate([directions(500, 4, seed), keys / lengths, -keys / lengths])
+        logits = patches.outputs(base, demand.query + radius * steps)
+        assert (logits.argmax(1) == demand.label).all()
+
+
+def test_the_certified_radius_is_near_the_distance_at_which_the_label_is_lost():
+    base = network()
+    rows = rows_of(base)
+    demands = demands_of(rows)
+    patches = solve(base, demands, rows).prototypes
+    ratios = []
+    for demand in demands:
+        radius = certified_radius(base, patches, demand.query, demand.label)
+        steps = directions(300, 4, 0)
+        lost = [
+            factor
+            for factor in np.linspace(1, 4, 31)
+            if (patches.outputs(base, demand.query + factor * radius * steps).argmax(1) != demand.label).any()
+        ]
+        ratios.append(lost[0] if lost else np.inf)
+    assert np.median(ratios) < 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_beyond_its_reach_a_patch_changes_no_logit_by_more_than_a_hundredth(method):
+    base = network(method)
+    rows = rows_of(base)
+    patches = solve(base, demands_of(rows), rows).prototypes
+    box = Box.of(rows.inputs)
+    inputs = np.random.default_rng(4).uniform(box.low, box.high, (2000, 4))
+    reaches = [reach(base, patches, place, box) for place in range(len(patches))]
+    assert any(one is not None for one in reaches)
+    for place, distance in enumerate(reaches):
+        if distance is not None:
+            far = inputs[np.linalg.norm(inputs - patches.keys[place], axis=1) >= distance]
+            others = patches.take(np.arange(len(patches)) != place)
+            assert np.abs(patches.outputs(base, far) - others.outputs(base, far)).max(initial=0) <= SMALL_CHANGE
+
+
+def test_the_reach_lies_beyond_the_last_distance_at_which_a_patch_matters():
+    # A narrow patch of a network whose weights fall faster than the patch's: small within, and large again beyond.
+    keys = np.zeros((1, 1), np.float32)
+    base = Base(BUILT_IN_METHODS["neg_dist"], {"power": 2.0}, keys, np.float32([[1.0, 0.0]]))
+    one = np.ones(1)
+    patches = PatchPrototypes(keys, np.array([[0.0, 1.0]]), -20 * one, one, 8 * one)
+    inputs = np.linspace(-6, 6, 4001)[:, None]
+    changes = np.abs(patches.outputs(base, inputs) - base.states(inputs).outputs).max(1)
+    distances = np.abs(inputs[:, 0])
+    assert changes[distances < 2].max() < SMALL_CHANGE < changes[distances > 5].max()
+    distance = reach(base, patches, 0, Box.of(inputs))
+    assert distance is None or changes[distances >= distance].max(initial=0) <= SMALL_CHANGE
+
+
+def test_the_scores_of_a_plugin_have_no_certificate(monkeypatch):
+    base = network()
+    rows = rows_of(base)
+    patches = solve(base, demands_of(rows)[:1], rows).prototypes
+    from dataclasses import replace
+
+    other = replace(base, method=replace(base.method, sha256="0" * 64))
+    demand = demands_of(rows)[0]
+    assert certified_radius(other, patches, demand.query, demand.label) is None
+    assert reach(other, patches, 0, Box.of(rows.inputs)) is None

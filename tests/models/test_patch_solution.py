@@ -1,0 +1,301 @@
+"""Patches that meet demands, against float64 NumPy written from the formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from idwbench.attention.scores import BUILT_IN_METHODS
+from idwbench.errors import PatchConflictError, PatchError
+from idwbench.models.demands import Criterion, Demand
+from idwbench.models.patch_solution import solve
+from idwbench.models.patches import Base
+from idwbench.models.radii import Rows
+
+METHODS = {
+    "idw": {"power": 2.0, "epsilon": 1e-3},
+    "inv_dist": {"power": 2.0, "epsilon": 1e-3},
+    "neg_dist": {"power": 2.0},
+    "gaussian": {"sigma_squared": 2.0},
+    "cosine": {"temperature": 0.1},
+    "scaled_dot": {"scale": "features"},
+}
+
+
+def network(method: str = "idw", classes: int = 3, **parameters: float) -> Base:
+    rng = np.random.default_rng(0)
+    keys, values = rng.normal(size=(20, 4)), 3 * rng.normal(size=(20, classes))
+    given = METHODS[method] | parameters
+    return Base(BUILT_IN_METHODS[method], given, keys.astype(np.float32), values.astype(np.float32))
+
+
+def rows_of(base: Base, wrong: int = 20) -> Rows:
+    """Return 300 rows, of which the last few have another label than the network gives them."""
+    rng = np.random.default_rng(1)
+    inputs = rng.normal(size=(300, 4)).astype(np.float32)
+    labels = base.states(inputs).outputs.argmax(1)
+    labels[-wrong:] = (labels[-wrong:] + rng.integers(1, base.values.shape[1], wrong)) % base.values.shape[1]
+    return Rows(inputs, labels)
+
+
+def demands_of(rows: Rows, n: int = 20, **settings: object) -> list[Demand]:
+    """Return demands for the labels of the last rows, which the network gets wrong."""
+    pairs = zip(rows.inputs[-n:], rows.targets[-n:].tolist(), strict=True)
+    return [Demand(query, label, name=f"row {row}", **settings) for row, (query, label) in enumerate(pairs)]
+
+
+def plain_logits(base: Base, patches, inputs: np.ndarray) -> np.ndarray:
+    """Return the patched logits of an idw network, straight from the formulas in float64."""
+    logits = []
+    for x in inputs.astype(float):
+        distances = np.sqrt(np.square(x - base.keys.astype(float)).sum(1))
+        weights = 1 / (base.parameters["epsilon"] + distances ** base.parameters["power"])
+        distances = np.sqrt(np.square(x - patches.keys.astype(float)).sum(1))
+        added = np.exp(patches.log_peaks) / (1 + (distances / patches.radii) ** patches.steepness)
+        sums = weights @ base.values.astype(float) + added @ patches.values
+        logits.append(sums / (weights.sum() + added.sum()))
+    return np.array(logits)
+
+
+def test_the_outputs_are_those_of_the_formulas():
+    base = network()
+    rows = rows_of(base)
+    patches = solve(base, demands_of(rows), rows).prototypes
+    np.testing.assert_allclose(patches.outputs(base, rows.inputs), plain_logits(base, patches, rows.inputs), rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_patches_hold_and_no_right_prediction_changes_for_every_method(method):
+    base = network(method)
+    rows = rows_of(base)
+    demands = demands_of(rows)
+    solution = solve(base, demands, rows)
+    logits = solution.prototypes.outputs(base, rows.inputs)
+    np.testing.assert_array_equal(logits.argmax(1), rows.targets)
+    leads = [row[one.label] - np.delete(row, one.label).max() for row, one in zip(logits[-20:], demands, strict=True)]
+    assert min(leads) >= 2 - 1e-6
+
+
+def test_the_radius_alone_is_the_largest_that_bisection_finds():
+    base = network()
+    rows = rows_of(base)
+    right = Rows(rows.inputs[:-20], rows.targets[:-20])
+    for demand in demands_of(rows)[:5]:
+        radius = solve(base, [demand], right).prototypes.radii[0]
+
+        def harms(factor: float, demand: Demand = demand, radius: float = radius) -> bool:
+            given = Demand(demand.query, demand.label, radius=factor * radius)
+            patched = solve(base, [given]).prototypes.outputs(base, right.inputs)
+            return bool((patched.argmax(1) != right.targets).any())
+
+        distances = np.sqrt(np.square(right.inputs[:, None].astype(float) - right.inputs).sum(2))
+        np.fill_diagonal(distances, np.inf)
+        assert not harms(1 - 1e-6)
+        assert harms(1 + 1e-6) or radius <= np.quantile(distances.min(1), 1.0)
+
+
+def test_the_value_keeps_what_the_network_says_but_for_the_label():
+    base = network()
+    rows = rows_of(base)
+    demand = demands_of(rows)[0]
+    logits = base.states(demand.query[None]).outputs[0]
+    patched = solve(base, [demand], rows).prototypes.outputs(base, demand.query[None])[0]
+    others = np.arange(3) != demand.label
+    np.testing.assert_allclose(patched[others], logits[others], rtol=1e-9)
+    assert patched[demand.label] == pytest.approx(logits[others].max() + 2, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["local", "exact"])
+@pytest.mark.parametrize("criterion", [Criterion("margin", 0.5), Criterion("confidence", 0.8), Criterion("wins", 0.0)])
+def test_criteria_are_met_by_all_patches_at_once(kind, criterion):
+    base = network()
+    rows = rows_of(base)
+    demands = demands_of(rows, 8, kind=kind, criterion=criterion)
+    logits = solve(base, demands, rows).prototypes.outputs(base, np.stack([one.query for one in demands]))
+    for row, demand in zip(logits, demands, strict=True):
+        others = np.delete(row, demand.label)
+        if criterion.kind == "confidence":
+            assert np.exp(row[demand.label] - np.logaddexp.reduce(row)) >= 0.8 - 1e-6
+        else:
+            assert row[demand.label] - others.max() >= (0.5 - 1e-6 if criterion.kind == "margin" else 0)
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0, 8.0])
+def test_exact_patches_have_the_values_of_the_paper_and_of_the_authors(power):
+    base = network(power=power)
+    rows = rows_of(base)
+    query, label = demands_of(rows)[0].query, demands_of(rows)[0].label
+    epsilon = 1e-3
+    distances = np.sqrt(np.square(query.astype(float) - base.keys.astype(float)).sum(1))
+    total = (1 / (epsilon + distances**power)).sum()
+    logits = base.states(query[None]).outputs[0]
+    gap = np.delete(logits, label).max() - logits[label]
+    etas = {
+        "exact": 1.001 * epsilon * total * gap,
+        "printed": (epsilon + epsilon**power) * total * gap,
+        "authors": (1 + epsilon * total) * gap,
+    }
+    for kind, eta in etas.items():
+        patches = solve(base, [Demand(query, label, kind=kind, criterion=Criterion("wins", 0.0))]).prototypes
+        np.testing.assert_allclose(patches.values[0], eta * np.eye(3)[label], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["local", "exact"])
+def test_the_solution_does_not_depend_on_the_order_of_the_demands(kind):
+    base = network()
+    rows = rows_of(base)
+    demands = demands_of(rows, 10, kind=kind)
+    order = np.random.default_rng(2).permutation(10)
+    one, other = solve(base, demands, rows), solve(base, [demands[place] for place in order], rows)
+    for name in ("keys", "values", "radii"):
+        np.testing.assert_array_equal(getattr(one.prototypes, name)[order], getattr(other.prototypes, name))
+
+
+def test_an_input_that_has_its_label_gets_no_prototype():
+    base = network()
+    rows = rows_of(base)
+    right = Demand(rows.inputs[0], int(rows.targets[0]), criterion=Criterion("wins", 0.0))
+    solution = solve(base, [right, demands_of(rows)[0]], rows)
+    assert solution.has_prototype.tolist() == [False, True]
+
+
+def test_equal_demands_share_a_prototype_and_merged_ones_too():
+    base = network()
+    rows = rows_of(base)
+    demand = demands_of(rows)[0]
+    assert solve(base, [demand, demand], rows).has_prototype.sum() == 1
+    radius = solve(base, [demand], rows).prototypes.radii[0]
+    near = Demand((demand.query + 0.1 * radius).astype(np.float32), demand.label, name="near")
+    merged = solve(base, [demand, near], rows, merge=True)
+    assert merged.has_prototype.sum() == 1 < solve(base, [demand, near], rows).has_prototype.sum()
+    logits = merged.prototypes.outputs(base, np.stack([demand.query, near.query]))
+    assert all(one.is_met(row) for one, row in zip([demand, near], logits, strict=True))
+
+
+def test_kept_inputs_keep_their_answers_within_reach_of_a_patch():
+    base = network()
+    rows = rows_of(base)
+    demand = demands_of(rows)[0]
+    radius = solve(base, [demand], rows).prototypes.radii[0]
+    near = (demand.query + np.float32(0.5 * radius / 2)).astype(np.float32)
+    answer = int(base.states(near[None]).outputs[0].argmax())
+    assert answer != demand.label
+    patches = solve(base, [demand, Demand(near, answer, kind="keep")], rows).prototypes
+    assert patches.radii[0] < radius
+    assert int(patches.outputs(base, near[None])[0].argmax()) == answer
+
+
+def test_a_right_training_row_can_be_patched_itself():
+    base = network()
+    rows = rows_of(base)
+    demand = Demand(rows.inputs[0], (int(rows.targets[0]) + 1) % 3)
+    logits = solve(base, [demand], rows).prototypes.outputs(base, rows.inputs)
+    assert logits[0].argmax() == demand.label
+    np.testing.assert_array_equal(logits[1:-20].argmax(1), rows.targets[1:-20])
+
+
+def test_two_labels_for_one_input_are_a_conflict_that_names_both_and_their_distance():
+    base = network()
+    rows = rows_of(base)
+    demand = demands_of(rows)[0]
+    answer = int(base.states(demand.query[None]).outputs[0].argmax())
+    other = ({0, 1, 2} - {demand.label, answer}).pop()
+    with pytest.raises(PatchConflictError, match=r"row 0 and row 7 \(distance 0\)|row 7 and row 0 \(distance 0\)"):
+        solve(base, [demand, Demand(demand.query, other, name="row 7")], rows)
+
+
+def test_a_regression_gets_its_targets_and_no_prediction_gets_worse_than_the_tolerance():
+    base = network(classes=2)
+    inputs = rows_of(base).inputs
+    outputs = base.states(inputs).outputs
+    targets = outputs + np.random.default_rng(3).normal(0, 0.3, outputs.shape)
+    demands = [Demand(query, target=target + 1) for query, target in zip(inputs[-5:], targets[-5:], strict=True)]
+    patches = solve(base, demands, Rows(inputs[:-5], targets[:-5])).prototypes
+    patched = patches.outputs(base, inputs)
+    np.testing.assert_allclose(patched[-5:], targets[-5:] + 1, atol=1e-9)
+    growth = np.abs(patched - targets) - np.abs(outputs - targets)
+    assert growth[:-5].max() <= 0.01 * targets[:-5].std() + 1e-9
+
+
+def test_a_regression_keeps_an_answer_within_the_tolerance_while_another_is_patched():
+    base = network(classes=2)
+    inputs = rows_of(base).inputs
+    outputs = base.states(inputs).outputs
+    demands = [Demand(inputs[0], target=outputs[0] + 1), Demand(inputs[1], target=outputs[1], kind="keep")]
+    patched = solve(base, demands, Rows(inputs[2:], outputs[2:])).prototypes.outputs(base, inputs[:2])
+    np.testing.assert_allclose(patched[0], outputs[0] + 1, atol=1e-9)
+    assert np.abs(patched[1] - outputs[1]).max() <= 0.01 * outputs[2:].std()
+
+
+def test_rows_that_occur_many_times_do_not_make_the_largest_radius_zero():
+    base = network()
+    rows = rows_of(base)
+    right = Rows(np.repeat(rows.inputs[:20], 20, 0), np.repeat(rows.targets[:20], 20))
+    once = Rows(rows.inputs[:20], rows.targets[:20])
+    demand = demands_of(rows)[0]
+    radius = solve(base, [demand], right).prototypes.radii[0]
+    assert radius == pytest.approx(solve(base, [demand], once).prototypes.radii[0], rel=0.2)
+
+
+def test_a_row_of_equal_logits_stands_in_the_way_of_no_patch():
+    base = network()
+    rows = rows_of(base)
+    tied = Base(base.method, base.parameters, base.keys, base.values.copy())
+    tied.values[0] = 5.0
+    far = np.full((1, 4), 30, np.float32)
+    tied.keys[0] = far
+    tied = Base(tied.method, tied.parameters | {"epsilon": 0.0}, tied.keys, tied.values)
+    assert len(set(tied.states(far).outputs[0])) == 1
+    with_tie = Rows(np.concatenate([rows.inputs, far]), np.append(rows.targets, 0))
+    demand = demands_of(rows)[0]
+    wanted = (int(tied.states(demand.query[None]).outputs.argmax()) + 1) % 3
+    assert solve(tied, [Demand(demand.query, wanted)], with_tie).prototypes.radii[0] > 0
+
+
+def test_a_training_row_with_minus_zero_is_the_input_with_zero():
+    base = network()
+    rows = rows_of(base)
+    inputs = rows.inputs.copy()
+    inputs[0] = [-0.0, 0.0, 0.0, 0.0]
+    labels = base.states(inputs).outputs.argmax(1)
+    demand = Demand(np.zeros(4, np.float32), (int(labels[0]) + 1) % 3)
+    assert solve(base, [demand], Rows(inputs, labels)).prototypes.radii[0] > 0
+
+
+def test_a_demand_that_a_formula_cannot_serve_is_not_merged_with_it():
+    base = network()
+    demand = demands_of(rows_of(base))[0]
+    formula = Demand(demand.query, demand.label, kind="authors", criterion=Criterion("wins", 0.0))
+    larger = Demand(demand.query, demand.label, kind="exact", criterion=Criterion("margin", 50.0))
+    solution = solve(base, [formula, larger], merge=True)
+    assert solution.has_prototype.all()
+    assert larger.is_met(solution.prototypes.outputs(base, demand.query[None])[0])
+
+
+def refusals():
+    base = network()
+    rows = rows_of(base)
+    query, label = rows.inputs[-1], int(rows.targets[-1])
+    yield "the largest radius needs the training data", lambda: solve(base, [Demand(query, label)])
+    for radius in (0.0, -1.0, np.nan, np.inf):
+        yield "expected a finite number above 0", lambda radius=radius: Demand(query, label, radius=radius)
+    yield "must lie between 0 and 1", lambda: Criterion("confidence", 1.0)
+    yield "must be above 0 and finite", lambda: Criterion("margin", np.nan)
+    yield "only 'idw' models have an exact", lambda: solve(network("cosine"), [Demand(query, label, kind="exact")])
+    relu = lambda: Base(BUILT_IN_METHODS["fc_relu"], {}, base.keys, base.values)  # noqa: E731
+    yield "a network with method 'fc_relu' cannot be patched", relu
+    for kind in ("local", "exact"):
+        key = Demand(network(epsilon=0.0).keys[0], 1, radius=1.0, kind=kind)
+        yield "is a key, which outweighs every patch", lambda key=key: solve(network(epsilon=0.0), [key])
+    yield "expected wins, margin or confidence, got 'hope'", lambda: Criterion("hope")
+    yield "expected at most 1e\\+12", lambda: Demand(query, label, steepness=1e308)
+    large = Demand(query, label, criterion=Criterion("margin", 1e308))
+    yield "a value that is too large", lambda: solve(base, [large], rows)
+    wrong = Rows(rows.inputs[-20:], rows.targets[-20:])
+    yield "needs right predictions of different rows", lambda: solve(base, [Demand(query, label)], wrong)
+
+
+@pytest.mark.parametrize(("message", "call"), list(refusals()))
+def test_what_cannot_be_patched_is_refused(message, call):
+    with pytest.raises(PatchError, match=message):
+        call()

@@ -1,0 +1,311 @@
+"""The patches of a model: they hold together, are undone without a trace, measured, stored, and read from files."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from array_models import saved_array_model
+
+from idwbench.data.loading import load_dataset
+from idwbench.errors import DatasetError, ModelFileError, PatchConflictError, PatchError
+from idwbench.models.model_file import load_model
+from idwbench.models.patch_files import PatchLine, read_patch_file
+from idwbench.models.patch_records import Repairs
+from idwbench.models.repair import PatchOptions, Wanted, changed_model, own_data, repair, repair_file, undo
+from idwbench.models.saved_model import SavedModel
+from idwbench.runs.config import run_config
+
+ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
+
+
+@pytest.fixture(scope="module")
+def moons() -> SavedModel:
+    """An `idw` model of Two Moons with 16 prototypes on the data."""
+    config = run_config("two_moons", prototypes=16)
+    dataset = load_dataset(config.dataset)
+    rows = np.concatenate([np.flatnonzero(dataset.train.labels == label)[::13] for label in (0, 1)])
+    arrays = {"keys": dataset.train.inputs[rows], "values": 4 * np.eye(2, dtype=np.float32)[dataset.train.labels[rows]]}
+    return saved_array_model(config, dataset, arrays)
+
+
+@pytest.fixture(scope="module")
+def data(moons):
+    return load_dataset(moons.config.dataset)
+
+
+@pytest.fixture(scope="module")
+def cases(moons) -> list[tuple[list[float], int]]:
+    """Eight points with the label that the model does not give them."""
+    points = np.random.default_rng(3).uniform([-1, -0.5], [2, 1], size=(8, 2)).round(3)
+    wrong = 1 - moons.network.predict(points.astype(np.float32))
+    return [(point.tolist(), int(label)) for point, label in zip(points, wrong, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def regression() -> SavedModel:
+    return load_model(Path(__file__).parents[1] / "assets" / "model_files" / "sine.pt")
+
+
+def answers(model: SavedModel, cases: list[tuple[list[float], int]]) -> list[int]:
+    return model.outputs(np.float32([point for point, _ in cases])).argmax(1).tolist()
+
+
+def test_patches_one_after_the_other_are_those_of_all_at_once_in_any_order(moons, data, cases):
+    labels = [label for _, label in cases]
+    model = moons
+    for point, label in cases:
+        model = model.patch(point, label)
+    assert answers(model, cases) == labels
+    at_once = moons.patch_all([point for point, _ in reversed(cases)], labels[::-1])
+    np.testing.assert_allclose(at_once.outputs(data.test.inputs), model.outputs(data.test.inputs), atol=1e-9)
+    right = moons.outputs(data.train.inputs).argmax(1) == data.train.labels
+    assert (model.outputs(data.train.inputs).argmax(1) == data.train.labels)[right].all()
+
+
+def test_without_the_third_patch_the_model_is_that_of_the_others(moons, data, cases):
+    points, labels = ([case[place] for case in cases] for place in (0, 1))
+    undone = moons.patch_all(points, labels).undo_patch(3)
+    others = moons.patch_all(points[:2] + points[3:], labels[:2] + labels[3:])
+    np.testing.assert_allclose(undone.outputs(data.test.inputs), others.outputs(data.test.inputs), atol=1e-9)
+
+
+@pytest.mark.parametrize("ending", ["pt", "safetensors"])
+def test_files_give_the_same_answers_and_undoing_all_restores_the_bytes_of_the_first(moons, data, tmp_path, ending):
+    paths = [tmp_path / f"{number}.{ending}" for number in range(3)]
+    moons.save(tmp_path / f"new.{ending}")
+    load_model(tmp_path / f"new.{ending}").save(paths[0])
+    patched = load_model(paths[0]).patch([0.0, 1.0], 1)
+    patched.save(paths[1])
+    both = patched.patch([0.5, 0.4], 1, kind="exact", confidence=0.9)
+    both.save(paths[2])
+    read = load_model(paths[2])
+    np.testing.assert_array_equal(read.outputs(data.test.inputs), both.outputs(data.test.inputs))
+    assert read.repairs.records == both.repairs.records
+    read.undo_patch(1).undo_patch(1).save(tmp_path / f"undone.{ending}")
+    assert (tmp_path / f"undone.{ending}").read_bytes() == paths[0].read_bytes()
+
+
+def test_an_input_with_its_label_changes_nothing(moons):
+    assert moons.patch([1.0, 1.0], int(moons.outputs(np.float32([[1.0, 1.0]])).argmax()), margin=1e-6) is moons
+
+
+@pytest.mark.parametrize("amounts", [{}, {"margin": 1.0}, {"confidence": 0.9}])
+def test_a_patch_that_contradicts_an_earlier_one_is_refused_and_names_it(moons, amounts):
+    model = moons.patch([0.0, 1.0], 1, **amounts)
+    with pytest.raises(PatchConflictError, match=r"(patch 1 and this input|this input and patch 1) \(distance 0\)"):
+        changed_model(
+            model,
+            [Wanted("0,1", np.float32([0.0, 1.0]), 0)],
+            PatchOptions(radius=1.0),
+            dataset=own_data(model, None)[0],
+        )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "labels", "message"),
+    [
+        ([[0.0, 1.0]], [0, 1], r"labels: expected 1, one for each input, got 2"),
+        ([[0.0, 1.0], [0.0, np.nan]], [0, 1], r"\[1\]\.x: expected finite numbers"),
+        ([[0.0, 1.0], [0.0, 1.0]], [0, "lowr"], r"\[1\]\.label: no class is called 'lowr'"),
+        ([[0.0, 1.0], [1.0, 0.0]], [0, 7], r"\[1\]\.label: expected 0 to 1, got 7"),
+        ([[0.0, 1.0], [1.0, 0.0]], [0, np.nan], r"\[1\]\.label: expected the name or number of a class, got nan"),
+    ],
+)
+def test_wrong_rows_are_named(moons, inputs, labels, message):
+    with pytest.raises(PatchError, match=message):
+        moons.patch_all(inputs, labels)
+
+
+@pytest.mark.parametrize("kind", ["keep", "hope"])
+def test_an_unknown_kind_of_patch_is_refused(moons, kind):
+    with pytest.raises(PatchError, match=f"kind: expected local, exact, printed or authors, got '{kind}'"):
+        moons.patch([0.0, 1.0], 1, kind=kind)
+
+
+@pytest.mark.parametrize("number", [-1, 0, 2, 99])
+def test_a_patch_that_does_not_exist_is_not_undone(moons, number):
+    with pytest.raises(PatchError, match=rf"no patch has the number {number} \(expected 1 to 1\)"):
+        moons.patch([0.0, 1.0], 1).undo_patch(number)
+    with pytest.raises(PatchError, match="the model has no patches"):
+        moons.undo_patch(1)
+
+
+def test_a_regression_gets_a_target_and_needs_one(regression):
+    x = np.zeros(regression.n_features)
+    wanted = regression.predict(x[None])[0] + 0.5
+    patched = regression.patch(x, target=wanted, radius=0.1)
+    np.testing.assert_allclose(patched.predict(x[None])[0], wanted, rtol=1e-9)
+    np.testing.assert_allclose(patched.predict(x[None] + 5), regression.predict(x[None] + 5), rtol=1e-5)
+    for wrong, message in (
+        ({"label": 1}, "a regression needs a target"),
+        ({"target": [1.0, 2.0]}, "1 finite numbers"),
+        ({"target": "high"}, "expected numbers"),
+    ):
+        with pytest.raises(PatchError, match=message):
+            regression.patch(x, radius=0.1, **wrong)
+
+
+def test_a_patch_of_version_0_1_0_keeps_working_and_is_undone(moons):
+    model, plain = (load_model(ASSETS / f"{name}.safetensors") for name in ("digits-patched", "digits"))
+    (record,) = model.repairs.records
+    assert (record.x, record.label, record.kind, record.criterion) == ("digits:test:3", 8, "exact", "wins")
+    assert [one.is_met(row) for one, row in zip(model.repairs.demands(), model.demanded_outputs(), strict=True)] == [
+        True
+    ]
+    undone = model.undo_patch(1)
+    assert torch.equal(undone.network.keys, plain.network.keys)
+    assert torch.equal(undone.network.values, plain.network.values)
+    assert len(undone.repairs) == len(plain.repairs) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"label": 7}, "damaged record of patch 1: label: there are 2 classes"),
+        ({"label": "1"}, "damaged record of patch 1: label"),
+        ({"kind": "hope"}, "damaged record of patch 1: kind"),
+        ({"radius": None}, "1 patches with 0 prototypes are recorded, but 1 inputs and 1 values found"),
+        ({"radius": -1.0}, "damaged record of patch 1: radius"),
+        ({"amount": -1.0}, "damaged record of patch 1: margin: must be above 0"),
+    ],
+)
+def test_records_that_do_not_fit_are_refused(moons, change, message):
+    content = moons.patch([0.0, 1.0], 1).repairs.content()
+    with pytest.raises(ModelFileError, match=message):
+        Repairs.parse([{**content["contents"][0], **change}], content["inputs"], content["values"])
+
+
+@pytest.mark.parametrize(
+    "change", [{"label": None}, {"label": 2}, {"label_before": 9}, {"label_before": -1}, {"target": [1.0, 2.0]}]
+)
+def test_a_model_file_whose_records_do_not_fit_its_outputs_is_damaged(moons, tmp_path, change):
+    patched = moons.patch([0.0, 1.0], 1)
+    records = (patched.repairs.records[0].model_copy(update=change),)
+    damaged = dataclasses.replace(patched, repairs=dataclasses.replace(patched.repairs, records=records))
+    with pytest.raises(ModelFileError, match="damaged record of patch 1"):
+        damaged.save(tmp_path / "model.pt")
+
+
+# What a repair reports
+
+
+def test_the_effect_is_measured_on_the_data_of_the_training(moons, data):
+    label = 1 - int(moons.network.predict(data.test.inputs[:1])[0])
+    made = repair(moons, "two_moons:test:0", str(label), PatchOptions(radius=0.8))
+    old, new = (model.outputs(data.test.inputs).argmax(1) for model in (moons, made.after))
+    others = np.arange(40) != 0
+    effect = made.effects["test"]
+    assert effect.changed == (old != new).sum() > 1
+    assert effect.better == ((old != data.test.labels) & (new == data.test.labels))[others].sum()
+    assert effect.worse == ((old == data.test.labels) & (new != data.test.labels))[others].sum() > 0
+    assert sum(worse for _, worse in effect.classes.values()) == effect.worse
+    assert effect.accuracy_after == pytest.approx((new == data.test.labels).mean())
+    assert made.probabilities[0] > 0.5 and made.kept["noise"] == 1.0
+    assert made.after.patched_metrics["test"] == {"accuracy": effect.accuracy_after}
+    assert undo(made.after, 1).after.patched_metrics == {}
+
+
+def test_nothing_is_measured_on_other_or_unknown_or_missing_data_which_is_said(moons, data):
+    def missing(config, folder):
+        raise DatasetError("no such file", file="mine.csv")
+
+    other = dataclasses.replace(data, sha256="f" * 64)
+    assert own_data(moons, None, missing) == (None, "mine.csv: no such file")
+    found, problem = own_data(moons, None, lambda config, folder: other)
+    assert found is None and problem.startswith("the data two_moons is not what the model")
+    assert "f" * 12 in problem and data.sha256[:12] in problem
+    unknown = dataclasses.replace(moons, provenance={})
+    assert "has no checksum of its data" in own_data(unknown, None)[1]
+    made = repair(unknown, "0,1", "1", PatchOptions(radius=0.1))
+    assert made.effects == {} and made.warnings[0].startswith("the effect on other inputs is not measured: ")
+    with pytest.raises(PatchError, match="radius: the largest radius needs the training data"):
+        repair(unknown, "0,1", "1")
+
+
+def test_kept_inputs_of_a_file_keep_their_answers(moons, tmp_path):
+    (tmp_path / "keep.csv").write_text('x\n"0.05,1"\n')
+    before = moons.predict([[0.05, 1.0]])
+    assert repair(moons, "0,1", "1", PatchOptions(radius=0.2)).after.predict([[0.05, 1.0]]) != before
+    made = repair(moons, "0,1", "1", keep=tmp_path / "keep.csv")
+    assert made.after.predict([[0.05, 1.0]]) == before
+    again = made.after.patch([-0.5, 1.0], 1)
+    assert again.predict([[0.05, 1.0]]) == before
+
+
+def test_a_wrong_row_of_kept_inputs_is_named(moons, tmp_path):
+    (tmp_path / "keep.csv").write_text('x\n"0.05,1"\n"0,1,2"\n')
+    with pytest.raises(PatchError, match=r"keep\.csv:3: .*expected 2 numbers, got 3"):
+        repair(moons, "0,1", "1", keep=tmp_path / "keep.csv")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "location"),
+    [
+        (("exact", "3", 32.0, None, None), "radius"),
+        (("authors", "auto", 8.0, None, None), "steepness"),
+        (("printed", "auto", 32.0, 1.0, None), "margin"),
+        (("authors", "auto", 32.0, None, 0.9), "confidence"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(arguments, location):
+    with pytest.raises(PatchError, match=r"an exact patch has its own|has none") as error:
+        PatchOptions.of(*arguments)
+    assert error.value.location == (location,)
+
+
+# Files of patches
+
+
+def test_all_rows_of_a_file_are_patched_and_a_wrong_one_is_named(moons, tmp_path):
+    path = tmp_path / "patches.csv"
+    path.write_text('x,label\n"0.0,1.0",1\n"0.5,0.4",1\n')
+    assert answers(repair_file(moons, path).after, [([0.0, 1.0], 1), ([0.5, 0.4], 1)]) == [1, 1]
+    path.write_text('x,label\n"0.0,1.0",1\n"0.5",1\n')
+    with pytest.raises(PatchError, match=r"patches\.csv:3: "):
+        repair_file(moons, path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '\nx,label\n\n"0.0,1.0",upper\n,\nmnist:test:17,5\n',
+        '\ufeff\r\nx,label\r\n\r\n"0.0,1.0",upper\r\n\r\nmnist:test:17,5',
+        '\nlabel, x\n\nupper, "0.0,1.0"\n\n5 , mnist:test:17 \n',
+        "\nx;label\n\n0.0,1.0;upper\n\nmnist:test:17;5\n",
+        "\nx\tlabel\n\n0.0,1.0\tupper\n\nmnist:test:17\t5\n",
+    ],
+)
+def test_rows_are_texts_with_their_line(tmp_path, content):
+    (tmp_path / "patches.csv").write_bytes(content.encode())
+    rows = read_patch_file(tmp_path / "patches.csv")
+    assert [(row["x"], row["label"], row.line) for row in rows] == [("0.0,1.0", "upper", 4), ("mnist:test:17", "5", 6)]
+    assert all(isinstance(row, PatchLine) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, ": no such file"),
+        (b"", ": is empty, expected the columns x and label"),
+        (b"x,label\n", ": has a header but no rows"),
+        (b"x,lable\n1,1\n", ":1: expected the columns x and label, got x, lable"),
+        (b"x,label,x\n1,1,1\n", ":1: expected the columns x and label, got x, label, x"),
+        (b"x,label\n0,1,upper\n", ':2: expected 2 columns, got 3 (numbers need quotes: "0.0,1.0",label)'),
+        (b"x,label\na.png,1\nb.png\n", ":3: expected 2 columns, got 1"),
+        (b"x,label\na.png,\n", ":2: label is missing"),
+        (b"x,label\n,1\n", ":2: x is missing"),
+        (b'x,label\na.png,1\n"0.0,1.0\n', ":3: not comma-separated values (unexpected end of data)"),
+        (b"\xff\xfe\x00", ": not a text file in UTF-8"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_with_the_line(tmp_path, content, message):
+    path = tmp_path / "patches.csv"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(PatchError) as error:
+        read_patch_file(path)
+    assert str(error.value) == f"{path}{message}"
