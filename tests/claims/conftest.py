@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from stored_runs import Runs
+from claimed_runs import Runs
 
 from idwbench.report import statistics
 

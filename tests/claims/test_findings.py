@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from claimed_runs import Runs
 from statsmodels.stats.multitest import multipletests
-from stored_runs import Runs
 
 from idwbench.claims.definitions import Claim, Series, combine, difference
 from idwbench.claims.findings import bounded, compare, computed, correct, holm

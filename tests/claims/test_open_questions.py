@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from stored_runs import Runs, jitter
+from claimed_runs import Runs, jitter
 
 SEEDS = range(10)
 DIGITS = {"name": "digits", "validation": 0.2}

@@ -10,8 +10,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from claimed_runs import METHODS, jitter
 from scipy.stats import spearmanr
-from stored_runs import METHODS, jitter
 
 from idwbench.claims.idw import EPSILONS, POWERS, far_influence_ratio, rank_correlation, reach
 from idwbench.claims.methods import NEIGHBOURS, neighbour_distance, uniform_neighbour_distance

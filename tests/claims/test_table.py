@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from stored_runs import COMPUTED, METHODS, Runs
+from claimed_runs import COMPUTED, METHODS, Runs
 
 from idwbench.claims.verdicts import CLAIMS, claims_table, judge
 from idwbench.report.render import TABLE_FORMATS, escape_markdown, render

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from stored_runs import run_result
 from typed import assert_one_line
 from typer.testing import CliRunner
 
@@ -25,7 +26,6 @@ from idwbench.results.progress import SweepProgress, TrainingProcess
 from idwbench.results.records import FailedRun, SweepStatus
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
-from idwbench.runs.results import RunResult
 
 
 @pytest.fixture
@@ -91,8 +91,7 @@ def test_the_metric_of_a_list_follows_from_the_task(tmp_path):
     kinds = {"lookup": {"kind": "hash_table", "similarity": "idw"}, "aesop": {"kind": "lstm_lm"}}
     for dataset, name in metrics.items():
         config = run_config(dataset, **kinds.get(dataset, {}))
-        values = {("test", name): 0.25, ("test", "loss"): 1.0}
-        results.finish([RunResult(config, "complete", (), values, {}, 8, None, 0.1, "torch", "cpu", 1, "AVX2")])
+        results.finish([run_result(config, metrics={("test", name): 0.25, ("test", "loss"): 1.0})])
     facts = row_facts(results.run_table())
     assert (facts["metric"], facts["value"]) == ([*metrics.values()], [0.25] * 3)
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from engine_runs import replace_train
+from stored_runs import run_result
 from typed import SMALL_SWEEP, assert_one_line, files
 
 import idwbench
@@ -20,7 +21,6 @@ from idwbench.plugins import load_plugin
 from idwbench.results import leases
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
-from idwbench.runs.results import RunResult
 from idwbench.sweep.spec import plan, read_sweep
 
 DB = "results/idwbench.db"
@@ -226,8 +226,9 @@ CONFIGS = [run_config("two_moons", prototypes=2, seed=seed) for seed in range(4)
 
 
 def ended(config, accuracy):
-    state, metrics = ("diverged", {}) if accuracy is None else ("complete", {("test", "accuracy"): accuracy})
-    return RunResult(config, state, (), metrics, {}, 12, None, 0.5, "fake", "cpu", 1)
+    if accuracy is None:
+        return run_result(config, state="diverged")
+    return run_result(config, metrics={("test", "accuracy"): accuracy})
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from numpy.typing import NDArray
+from stored_runs import stored_run
 
 from idwbench.data.dataset import Dataset, Scaling, Split
 from idwbench.errors import ResultsError
@@ -48,10 +49,8 @@ def draw(name: str, runs: Sequence[StoredRun], **facts: Any) -> Drawing:
 
 def made_run(config: RunConfig, test: float = 0.9, state: str = "complete", **metrics: float) -> StoredRun:
     """A stored run; `metrics` are those of the training data."""
-    found = {("test", "accuracy"): test, ("train", "accuracy"): 1.0}
-    found |= {("train", name): value for name, value in metrics.items()}
-    given = found if state == "complete" else {}
-    return StoredRun(config.run_key, config, config.dataset_label, state, given)  # type: ignore[arg-type]
+    given = {("train", name): value for name, value in metrics.items()}
+    return stored_run(test, config=config, state=state, train=1.0, metrics=given)
 
 
 def made_dataset(

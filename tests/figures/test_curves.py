@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from made import assert_no_words_overlap, draw, made_run, words
 from matplotlib.colors import to_hex
+from stored_runs import stored_run
 
 from idwbench.errors import ConfigError
 from idwbench.figures.stored import Drawing
@@ -81,10 +82,8 @@ def test_a_curve_has_two_epochs() -> None:
 
 
 def measured(test: float, validation: float | None, data_seed: int, **settings) -> StoredRun:
-    config = run_config({"name": "digits", "seed": data_seed, "validation": 0.1}, **settings)
-    metrics = {("test", "accuracy"): test}
-    metrics |= {} if validation is None else {("validation", "accuracy"): validation}
-    return StoredRun(config.run_key, config, "digits", "complete", metrics)
+    data = {"name": "digits", "seed": data_seed, "validation": 0.1}
+    return stored_run(test, validation=validation, dataset=data, train=None, **settings)
 
 
 def needed(validated: bool = True) -> list[StoredRun]:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from made import assert_no_words_overlap, draw, words
+from stored_runs import stored_run
 
 from idwbench.errors import ConfigError
 from idwbench.report.lookups import lookup_capacities, lookup_runs
 from idwbench.results.records import StoredRun
-from idwbench.runs.config import run_config
 
 ITEMS = (2, 8, 32, 128)
 
@@ -30,10 +30,10 @@ def lookups(
     runs = []
     for d, n, seed in ((d, n, seed) for d in dimensions for n in items for seed in range(seeds)):
         dataset = {"name": "lookup", "dimensions": d, "items": n, "noise": 0.0, **(data or {})}
-        config = run_config(dataset, seed=seed, **settings)
         measured = {("test", name): value for name, value in metrics(d, n, seed).items()}
-        n_learned = int(config.model.projections != "none")
-        runs.append(StoredRun(config.run_key, config, "lookup", "complete", measured, n_learned))
+        n_learned = int(settings.get("projections", "none") != "none")
+        facts = {"metrics": measured, "n_parameters": n_learned, "train": None}
+        runs.append(stored_run(None, dataset=dataset, seed=seed, **facts, **settings))
     return runs
 
 

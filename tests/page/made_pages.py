@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from stored_runs import run_result
 
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
@@ -22,24 +23,16 @@ def result(config: RunConfig, accuracy: float, features: int, *, state: str = "c
     prototypes = config.model.prototypes
     classes = 2 if features == 2 else 10
     loss = [{("train", "loss"): 1 / epoch, ("test", "accuracy"): accuracy * epoch / _EPOCHS} for epoch in (1, 2, 3)]
-    return RunResult(
-        config=config,
-        state=state,  # type: ignore[arg-type]
-        curve=tuple(CurvePoint(epoch, values) for epoch, values in enumerate(loss, 1)),
-        metrics={("test", "accuracy"): accuracy, ("train", "accuracy"): 1.0} if state == "complete" else {},
-        arrays={
-            "keys": generator.normal(size=(prototypes, features)).astype(np.float32),
-            "values": generator.normal(size=(prototypes, classes)).astype(np.float32),
-        }
-        if state == "complete"
-        else {},
-        n_parameters=prototypes * (features + classes),
-        diverged_epoch=None if state == "complete" else 2,
-        seconds=0.1,
-        engine="fused",
-        device="cpu",
-        threads=1,
-        instruction_set="AVX2",
+    curve = tuple(CurvePoint(epoch, values) for epoch, values in enumerate(loss, 1))
+    if state == "diverged":
+        return run_result(config, state=state, curve=curve)
+    arrays = {
+        name: generator.normal(size=(prototypes, size)).astype(np.float32)
+        for name, size in (("keys", features), ("values", classes))
+    }
+    metrics = {("test", "accuracy"): accuracy, ("train", "accuracy"): 1.0}
+    return run_result(
+        config, curve=curve, metrics=metrics, arrays=arrays, n_parameters=prototypes * (features + classes)
     )
 
 

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from scipy.stats import rankdata
+from stored_runs import stored_run
 
 from idwbench.errors import ConfigError
 from idwbench.report.by_dataset import by_dataset
@@ -31,7 +32,7 @@ def accuracies() -> np.ndarray:
 
 
 @pytest.fixture
-def report(stored_run, accuracies):
+def report(accuracies):
     runs = [
         stored_run(value, dataset={"name": name, "seed": seed}, train=0.9, **settings_of(model))
         for name, of_models in zip(SETS, accuracies, strict=True)
@@ -70,7 +71,7 @@ def test_the_mean_rank_is_over_all_data_sets_and_ties_share_theirs(report, accur
     assert columns(by_dataset(report))["rank"] == [f"{rank:.1f}" for rank in ranks]
 
 
-def test_a_model_that_a_data_set_lacks_has_no_mean_rank(stored_run):
+def test_a_model_that_a_data_set_lacks_has_no_mean_rank():
     runs = [
         stored_run(0.8, dataset=name, **settings_of(model))
         for name in SETS[:2]
@@ -91,7 +92,7 @@ def test_the_split_can_be_chosen_and_is_named(report):
     assert str(caught.value) == "split: no run has accuracy on a split 'tset' (did you mean 'test'?)"
 
 
-def test_settings_of_data_sets_that_are_not_the_default_are_noted(stored_run):
+def test_settings_of_data_sets_that_are_not_the_default_are_noted():
     runs = [
         stored_run(0.8, dataset={"name": name, "seed": seed, **extra}, **settings_of(MODELS[0]))
         for name, extra in (("two_moons", {"noise": 0.3}), ("iris", {}))
@@ -107,7 +108,7 @@ def test_records_are_those_of_the_report(report):
     assert len(json.loads(render(by_dataset(report), "json"))) == len(SETS) * len(MODELS)
 
 
-def test_columns_of_one_data_set_are_named_by_what_differs_and_notes_are_about_what_is_shown(stored_run):
+def test_columns_of_one_data_set_are_named_by_what_differs_and_notes_are_about_what_is_shown():
     runs = [
         stored_run(0.8, dataset="mnist", method=method, seed=seed, epochs=epochs)
         for method in ("idw", "fc_relu")

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from stored_runs import stored_run
 
 from idwbench.report.lookups import (
     Capacity,
@@ -18,7 +19,6 @@ from idwbench.report.lookups import (
 )
 from idwbench.report.render import render
 from idwbench.results.records import StoredRun
-from idwbench.runs.config import run_config
 
 ITEMS = [2**power for power in range(1, 12)]
 
@@ -108,10 +108,9 @@ def test_few_dimensions_are_not_fitted_and_equal_capacities_have_a_law_without_g
 def test_the_table_has_capacities_bounds_and_laws() -> None:
     def stored(similarity: str, d: int, n: int, seed: int) -> StoredRun:
         dataset = {"name": "lookup", "dimensions": d, "items": n, "noise": 0.0}
-        config = run_config(dataset, kind="hash_table", similarity=similarity, seed=seed)
         capacity = d * 1.1**seed if similarity == "inner_product" else 1e9
         recall = min(1.0, 0.99 - 0.1 * math.log(n / capacity))
-        return StoredRun(config.run_key, config, "lookup", "complete", {("test", "recall"): recall})
+        return stored_run(recall, dataset=dataset, kind="hash_table", similarity=similarity, seed=seed, train=None)
 
     places = product(("inner_product", "idw"), (4, 8, 16), (2, 8, 32, 128), range(3))
     text = render([capacity_table(lookup_capacities(stored(*place) for place in places))], "markdown")

@@ -8,12 +8,12 @@ import json
 import statistics
 
 import pytest
+from stored_runs import stored_run
 
 from idwbench.report.dual_form import dual_form
 from idwbench.report.render import render
 from idwbench.report.tables import Table
 from idwbench.results.records import StoredRun
-from idwbench.runs.config import run_config
 
 OF = ["mnist", "fashion_mnist"]
 MNIST = {"name": "mnist", "scaling": "unit"}
@@ -31,21 +31,21 @@ def share(place: int, layer: int, seed: int) -> float:
 
 
 PROTOCOL = {"epochs": 8, "batch_size": 128, "learning_rate": 0.003, "optimizer": "sgd", "schedule": "constant"}
+PROTOCOL |= {"momentum": 0.9, "gradient_clip": 1.0}
 
 
-def perceptron(dataset=SEQUENCE, seed: int = 0, state: str = "complete", **settings) -> StoredRun:
+def perceptron(dataset=SEQUENCE, seed: int = 0, state: str = "complete", depth: int = 2, **settings) -> StoredRun:
     """Return a run whose metrics are functions of its seed."""
-    config = run_config(
-        dataset, seed=seed, kind="mlp", **{**PROTOCOL, "momentum": 0.9, "gradient_clip": 1.0, **settings}
-    )
-    metrics = {("test", "accuracy"): 0.97 - seed / 100, ("test", "wrong_inputs"): 300.0 + seed}
-    for place, name in enumerate(SHARES):
-        metrics |= {("test", f"{name}_{layer}"): share(place, layer, seed) for layer in range(config.model.n_layers)}
-    if config.dataset.name in ("joint", "sequence"):
+    name = dataset if isinstance(dataset, str) else dataset["name"]
+    metrics = {("test", "wrong_inputs"): 300.0 + seed}
+    for place, share_name in enumerate(SHARES):
+        metrics |= {("test", f"{share_name}_{layer}"): share(place, layer, seed) for layer in range(depth + 1)}
+    if name in ("joint", "sequence"):
         metrics |= {("test", "accuracy_1"): 0.5 + seed / 100, ("test", "accuracy_2"): 0.8 + seed / 100}
-    if config.dataset.name == "sequence":
+    if name == "sequence":
         metrics["test", "accuracy_1_before"] = 0.9 + seed / 100
-    return StoredRun(config.run_key, config, config.dataset_label, state, metrics if state == "complete" else {})
+    facts = {"dataset": dataset, "seed": seed, "state": state, "metrics": metrics, "train": None}
+    return stored_run(0.97 - seed / 100, **facts, kind="mlp", depth=depth, **{**PROTOCOL, **settings})
 
 
 @pytest.fixture

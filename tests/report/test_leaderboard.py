@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from stored_runs import stored_run
 
 from idwbench.errors import ConfigError
 from idwbench.report.leaderboard import leaderboard
@@ -12,11 +12,9 @@ from idwbench.report.render import render
 from idwbench.report.text import render_text
 from idwbench.results.records import StoredRun
 
-Make = Callable[..., StoredRun]
-
 
 @pytest.fixture
-def grid(stored_run: Make) -> list[StoredRun]:
+def grid() -> list[StoredRun]:
     """Methods with different parameters, prototypes, learning rates and numbers of seeds; random metrics."""
     rng = np.random.default_rng(0)
     axes = [
@@ -77,7 +75,7 @@ def test_rows_are_sorted_and_ranked_as_pandas_does(grid: list[StoredRun]) -> Non
     assert f"{sum(row['n'] == 2 for row in shown)} rows of 18 with fewer than 3 seeds; see n." in board.notes
 
 
-def test_equal_means_share_a_rank_and_stand_in_the_order_of_their_settings(stored_run: Make) -> None:
+def test_equal_means_share_a_rank_and_stand_in_the_order_of_their_settings() -> None:
     first, second = (0.95, 0.975, 1.0), (1.0, 0.975, 0.95)
     runs = [stored_run(a, seed=s, method="idw", prototypes=16) for s, a in enumerate(first)]
     runs += [stored_run(a, seed=s, method="idw", prototypes=2) for s, a in enumerate(second)]
@@ -89,14 +87,14 @@ def test_equal_means_share_a_rank_and_stand_in_the_order_of_their_settings(store
     ]
 
 
-def test_of_an_error_the_lowest_comes_first(stored_run: Make) -> None:
+def test_of_an_error_the_lowest_comes_first() -> None:
     runs = [stored_run(value, dataset="diabetes", power=power) for value, power in ((60.0, 1), (50.0, 2), (55.0, 4))]
     board = leaderboard(runs)
     assert [row["power"] for row in board.records()] == [2, 4, 1]
     assert "sorted by test, lowest first" in render([board], "markdown")
 
 
-def test_of_an_unknown_metric_the_highest_comes_first_and_a_note_says_so(stored_run: Make) -> None:
+def test_of_an_unknown_metric_the_highest_comes_first_and_a_note_says_so() -> None:
     runs = [stored_run(power=power, metrics={("test", "depth"): float(power)}) for power in (1, 4, 2)]
     board = leaderboard(runs, "depth")
     assert [row["power"] for row in board.records()] == [4, 2, 1]
@@ -104,14 +102,14 @@ def test_of_an_unknown_metric_the_highest_comes_first_and_a_note_says_so(stored_
     assert "sorted by test, highest first" in render([board], "markdown")
 
 
-def test_another_split_may_sort(stored_run: Make) -> None:
+def test_another_split_may_sort() -> None:
     runs = [stored_run(0.9, power=1, train=0.91), stored_run(0.8, power=2, train=0.92)]
     board = leaderboard(runs, split="train")
     assert [row["power"] for row in board.records()] == [2, 1]
     assert [column.name for column in board.columns][3:5] == ["train", "test"]
 
 
-def test_rows_of_diverged_runs_only_come_last_without_a_rank(grid: list[StoredRun], stored_run: Make) -> None:
+def test_rows_of_diverged_runs_only_come_last_without_a_rank(grid: list[StoredRun]) -> None:
     without_test = stored_run(None, dataset="two_moons", prototypes=99)
     rows = leaderboard([*grid, without_test]).records()
     assert [(row["rank"], row["n"]) for row in rows[-4:]] == [(None, 1), (None, 0), (None, 0), (None, 0)]
@@ -126,7 +124,7 @@ def test_top_keeps_the_first_rows_with_their_ranks_and_marks(grid: list[StoredRu
     assert leaderboard(grid, top=100).records() == board.records()
 
 
-def test_the_best_is_marked_on_the_whole_board(stored_run: Make) -> None:
+def test_the_best_is_marked_on_the_whole_board() -> None:
     seeds = [0.5 + s / 100 for s in range(10)]
     runs = [stored_run(a, seed=s, prototypes=2) for s, a in enumerate(seeds)]
     runs += [stored_run(a - 0.001, seed=s, prototypes=16) for s, a in enumerate(seeds)]
@@ -137,7 +135,7 @@ def test_the_best_is_marked_on_the_whole_board(stored_run: Make) -> None:
     assert "best mean, or not distinguishable from it." in render([board], "markdown")
 
 
-def test_rows_on_different_data_are_not_compared(stored_run: Make) -> None:
+def test_rows_on_different_data_are_not_compared() -> None:
     runs = [
         stored_run(0.5 + seed / 100 + noise, seed=seed, dataset={"name": "two_moons", "noise": noise})
         for seed in range(10)
@@ -148,7 +146,7 @@ def test_rows_on_different_data_are_not_compared(stored_run: Make) -> None:
     assert "bold: best mean on the same data." in render([board], "markdown")
 
 
-def test_data_sets_of_several_tasks_need_a_metric(stored_run: Make) -> None:
+def test_data_sets_of_several_tasks_need_a_metric() -> None:
     runs = [stored_run(0.9, dataset="digits"), stored_run(50.0, dataset="diabetes")]
     with pytest.raises(ConfigError, match="have different metrics") as caught:
         leaderboard(runs)
@@ -175,7 +173,7 @@ def test_data_sets_of_several_tasks_need_a_metric(stored_run: Make) -> None:
         ),
     ],
 )
-def test_what_no_run_has_is_refused(stored_run: Make, options: dict[str, object], message: str) -> None:
+def test_what_no_run_has_is_refused(options: dict[str, object], message: str) -> None:
     runs = [stored_run(power=power, validation=value) for power, value in ((1, 0.9), (2, None))]
     with pytest.raises(ConfigError) as caught:
         leaderboard(runs, **options)  # type: ignore[arg-type]
@@ -183,7 +181,7 @@ def test_what_no_run_has_is_refused(stored_run: Make, options: dict[str, object]
 
 
 @pytest.mark.parametrize(("validation", "hint"), [(0, "add `validation: 0.1` to the data set of the sweep"), (0.1, "")])
-def test_validation_data_is_asked_for_where_there_is_none(stored_run: Make, validation: float, hint: str) -> None:
+def test_validation_data_is_asked_for_where_there_is_none(validation: float, hint: str) -> None:
     data = {"name": "mnist", "validation": validation}
     with pytest.raises(ConfigError, match="1 of 1 complete run have no validation accuracy") as caught:
         leaderboard([stored_run(dataset=data)], best_over=["learning_rate"])
@@ -206,7 +204,7 @@ def test_the_best_over_axes_is_what_pandas_finds_by_the_validation_mean(grid: li
     assert any(line.startswith(note) for line in board.notes)
 
 
-def test_of_an_error_the_lowest_validation_is_chosen(stored_run: Make) -> None:
+def test_of_an_error_the_lowest_validation_is_chosen() -> None:
     runs = [
         stored_run(1.0, dataset="diabetes", learning_rate=rate, validation=value)
         for rate, value in ((0.01, 3.0), (0.1, 2.0))
@@ -215,7 +213,7 @@ def test_of_an_error_the_lowest_validation_is_chosen(stored_run: Make) -> None:
     assert row["learning_rate"] == 0.1
 
 
-def test_a_metric_without_validation_is_shown_for_the_best_headline_metric(stored_run: Make) -> None:
+def test_a_metric_without_validation_is_shown_for_the_best_headline_metric() -> None:
     runs = [
         stored_run(learning_rate=rate, validation=value, metrics={("train", "depth"): depth})
         for rate, value, depth in ((0.01, 0.9, 1.0), (0.1, 0.8, 2.0))
@@ -225,7 +223,7 @@ def test_a_metric_without_validation_is_shown_for_the_best_headline_metric(store
     assert any("of accuracy on the validation split" in note for note in board.notes)
 
 
-def test_diverged_settings_are_chosen_only_if_nothing_else_is_left(stored_run: Make) -> None:
+def test_diverged_settings_are_chosen_only_if_nothing_else_is_left() -> None:
     runs = [
         stored_run(learning_rate=0.01, prototypes=2, state="diverged"),
         stored_run(learning_rate=0.1, prototypes=2, validation=0.5),
@@ -238,7 +236,7 @@ def test_diverged_settings_are_chosen_only_if_nothing_else_is_left(stored_run: M
     ]
 
 
-def test_a_choice_among_different_numbers_of_seeds_is_noted(stored_run: Make) -> None:
+def test_a_choice_among_different_numbers_of_seeds_is_noted() -> None:
     runs = [stored_run(learning_rate=0.01, seed=seed, validation=0.5) for seed in range(5)]
     runs += [stored_run(learning_rate=0.1, validation=0.6)]
     board = leaderboard(runs, best_over=["learning_rate"])
@@ -246,7 +244,7 @@ def test_a_choice_among_different_numbers_of_seeds_is_noted(stored_run: Make) ->
     assert "Some were chosen among settings with different numbers of seeds (1 to 5)." in board.notes
 
 
-def test_an_axis_that_does_not_vary_is_accepted_with_a_note(stored_run: Make) -> None:
+def test_an_axis_that_does_not_vary_is_accepted_with_a_note() -> None:
     board = leaderboard([stored_run(validation=0.5)], best_over=["epsilon", "epsilon"])
     assert board.notes[1] == "epsilon does not vary."
 
@@ -260,7 +258,7 @@ def test_the_terminal_table_keeps_the_sorted_split(grid: list[StoredRun], width:
     assert not any(" train" in line for line in left_out)
 
 
-def test_kinds_of_one_method_are_told_apart(stored_run: Make) -> None:
+def test_kinds_of_one_method_are_told_apart() -> None:
     run = stored_run()
     model = run.config.model.model_copy(update={"plugin_sha256": "a" * 64})
     other = replace(run, run_key="b", config=run.config.model_copy(update={"model": model}))

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from stored_runs import stored_run
 
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.render import TABLE_FORMATS, render
 from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.records import StoredRun
-from idwbench.runs.config import run_config
 from idwbench.runs.metrics import METRICS, MetricDefinition
 
-Make = Callable[..., StoredRun]
 
-
-def of_kind(run: StoredRun, kind: str, method: str = "kmeans") -> StoredRun:
-    cases = {"cases": "wrong"} if kind == "patch_study" else {}
-    config = run_config("mnist", seed=run.seed, kind=kind, method=method, prototypes=20, **cases)
-    return replace(run, config=config, run_key=config.run_key)
+def study(gap: float) -> StoredRun:
+    metrics = {("cases", "gap"): gap}
+    return stored_run(None, train=None, metrics=metrics, kind="patch_study", cases="wrong", prototypes=20)
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +25,7 @@ def _distance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(METRICS, lower.name, lower)
 
 
-def test_a_metric_of_the_training_data_alone_is_marked_there(stored_run: Make) -> None:
+def test_a_metric_of_the_training_data_alone_is_marked_there() -> None:
     runs = [stored_run(method="idw", seed=s, metrics={("train", "gap"): 0.1234 + s / 1e4}) for s in range(3)]
     runs += [stored_run(method="neg_dist", seed=s, metrics={("train", "gap"): 12.34 + s}) for s in range(3)]
     report = summarise(runs, "gap")
@@ -47,7 +42,7 @@ def test_a_metric_of_the_training_data_alone_is_marked_there(stored_run: Make) -
     assert [record["best_train"] for record in table.records()] == [False, True]
 
 
-def test_runs_without_the_metric_are_counted_in_a_note(stored_run: Make) -> None:
+def test_runs_without_the_metric_are_counted_in_a_note() -> None:
     runs = [stored_run(seed=0, metrics={("train", "gap"): 0.5}), stored_run(seed=1), stored_run(method="neg_dist")]
     for shown in (summarise(runs, "gap")[0], leaderboard(runs, "gap")):
         assert "2 complete runs without the metric 'gap'; not in the means." in shown.notes
@@ -58,16 +53,16 @@ def test_runs_without_the_metric_are_counted_in_a_note(stored_run: Make) -> None
     ]
 
 
-def test_a_table_without_the_metric_is_left_out_and_its_runs_are_counted(stored_run: Make) -> None:
+def test_a_table_without_the_metric_is_left_out_and_its_runs_are_counted() -> None:
     runs = [stored_run(metrics={("train", "gap"): 0.5}), stored_run(epochs=2), stored_run(dataset="diabetes")]
     (section,) = summarise(runs, "gap")
     # The regression has another task, which cannot have the metric.
     assert section.notes[-1] == "1 complete run of other tables without the metric 'gap'; not shown."
 
 
-def test_baselines_are_rows_like_other_methods(stored_run: Make) -> None:
+def test_baselines_are_rows_like_other_methods() -> None:
     runs = [stored_run(0.8, seed=seed) for seed in range(3)]
-    runs += [of_kind(stored_run(0.9, seed=seed), "baseline") for seed in range(3)]
+    runs += [stored_run(0.9, seed=seed, kind="baseline", method="kmeans") for seed in range(3)]
     report = summarise(runs)
     assert [(row.model.method, row.n) for row in report[0].rows] == [("idw", 3), ("kmeans", 3)]
     board = leaderboard(runs)
@@ -82,16 +77,15 @@ def test_baselines_are_rows_like_other_methods(stored_run: Make) -> None:
     )
 
 
-def test_old_networks_keep_their_row_beside_measured_baselines(stored_run: Make) -> None:
-    measured = of_kind(stored_run(metrics={("train", "gap"): 0.5}), "baseline")
+def test_old_networks_keep_their_row_beside_measured_baselines() -> None:
+    measured = stored_run(metrics={("train", "gap"): 0.5}, kind="baseline", method="kmeans")
     (section,) = summarise([stored_run(), measured], "gap")
     assert [row.model.method for row in section.rows] == ["idw", "kmeans"]
     assert "1 complete run without the metric 'gap'; not in the means." in section.notes
 
 
-def test_a_kind_of_run_without_the_metric_is_not_shown(stored_run: Make) -> None:
-    study = of_kind(stored_run(None, train=None, metrics={("cases", "gap"): 0.5}), "patch_study", "idw")
-    runs = [stored_run(0.9), study]
+def test_a_kind_of_run_without_the_metric_is_not_shown() -> None:
+    runs = [stored_run(0.9), study(0.5)]
     (section,) = summarise(runs)
     assert [row.model.kind for row in section.rows] == ["prototypes"]
     note = "1 run of kind patch_study, which has no metric 'accuracy'; not shown."
@@ -99,11 +93,10 @@ def test_a_kind_of_run_without_the_metric_is_not_shown(stored_run: Make) -> None
     assert note in leaderboard(runs).notes
 
 
-def test_a_metric_of_a_study_leaves_the_networks_out_and_shows_its_own_split(stored_run: Make) -> None:
-    study = of_kind(stored_run(None, train=None, metrics={("cases", "gap"): 0.5}), "patch_study", "idw")
-    report = summarise([stored_run(0.9), study], "gap")
+def test_a_metric_of_a_study_leaves_the_networks_out_and_shows_its_own_split() -> None:
+    report = summarise([stored_run(0.9), study(0.5)], "gap")
     (row,) = report[0].rows
     assert (row.model.kind, row.statistics["cases"].mean) == ("patch_study", 0.5)
     assert json.loads(render(section_tables(report), "json"))[0]["cases_mean"] == 0.5
     assert "cases" in render(section_tables(report), "markdown")
-    assert "sorted by cases" in leaderboard([study], "gap").metric
+    assert "sorted by cases" in leaderboard([study(0.5)], "gap").metric

@@ -7,23 +7,20 @@ from dataclasses import replace
 from statistics import stdev
 
 import pytest
+from stored_runs import stored_run
 
 from idwbench.report.frame import rows, run_table
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.render import render
 from idwbench.report.summaries import section_tables, summarise
 from idwbench.results.records import StoredRun
-from idwbench.runs.config import run_config
 
 NOTE = "The result of kernel regression does not depend on the seed; it counts once and has no spread."
 
 
-def stored(
-    accuracy: float, *, data_seed: int = 0, noise: float = 0.1, state: str = "complete", **settings
-) -> StoredRun:
-    config = run_config({"name": "two_moons", "noise": noise, "seed": data_seed}, **settings)
-    metrics = {("test", "accuracy"): accuracy, ("validation", "accuracy"): accuracy} if state == "complete" else {}
-    return StoredRun(config.run_key, config, "two_moons", state, metrics)  # type: ignore[arg-type]
+def stored(accuracy: float, *, data_seed: int = 0, noise: float = 0.1, **settings) -> StoredRun:
+    data = {"name": "two_moons", "noise": noise, "seed": data_seed}
+    return stored_run(accuracy, dataset=data, validation=accuracy, train=None, **settings)
 
 
 def networks(n: int = 6, **settings) -> list[StoredRun]:

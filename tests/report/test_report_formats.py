@@ -6,10 +6,10 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from stored_runs import stored_run
 
 from idwbench.attention.scores import BUILT_IN_METHODS
 from idwbench.report.labels import value_label
@@ -18,13 +18,10 @@ from idwbench.report.render import TABLE_FORMATS, escape_latex, render
 from idwbench.report.summaries import Section, section_tables, summarise
 from idwbench.report.tables import ROW_COLUMNS, Cell, Column, Table
 from idwbench.report.text import render_text
-from idwbench.results.records import StoredRun
-
-Make = Callable[..., StoredRun]
 
 
 @pytest.fixture
-def sections(stored_run: Make) -> tuple[Section, ...]:
+def sections() -> tuple[Section, ...]:
     """Three sections: moons with holdout, ten seeds and divergence; MNIST with n = 1; a regression."""
     runs = []
     for place, method in enumerate(("scaled_dot", "gaussian", "inv_dist", "idw")):
@@ -105,7 +102,7 @@ def test_numbers_have_sensible_digits(metric: str, mean: float, std: float | Non
     assert value_label(metric, mean, std) == expected
 
 
-def test_markdown_and_latex_escape_what_would_break_them(stored_run: Make) -> None:
+def test_markdown_and_latex_escape_what_would_break_them() -> None:
     run = stored_run(dataset={"name": "csv", "path": "a|b*<i>_c_.csv"})
     assert r"### a\|b\*\<i\>\_c\_.csv" in render(section_tables(summarise([run])), "markdown")
     assert escape_latex("a_b & 5% #1 {x} ~^ \\ $") == (
@@ -129,7 +126,7 @@ def test_latex_is_balanced_and_escaped(tables) -> None:
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 100, 140])
-def test_no_line_is_longer_than_the_terminal_and_no_word_or_number_is_broken(tables, stored_run, width: int) -> None:
+def test_no_line_is_longer_than_the_terminal_and_no_word_or_number_is_broken(tables, width: int) -> None:
     rates = [
         stored_run(0.9 - r / 10, dataset="two_moons", learning_rate=r, prototypes=n) for r in (0.1, 1) for n in (2, 4)
     ]
@@ -165,7 +162,7 @@ def test_control_characters_and_wide_letters_do_not_shift_columns() -> None:
 
 
 @pytest.mark.parametrize("table_format", TABLE_FORMATS)
-def test_every_format_can_say_that_there_is_nothing(table_format: str, stored_run: Make) -> None:
+def test_every_format_can_say_that_there_is_nothing(table_format: str) -> None:
     assert render(section_tables(summarise([])), table_format).endswith("\n")
     unfinished = render([leaderboard([stored_run(state="planned")])], table_format)
     assert unfinished.endswith("\n")
@@ -175,7 +172,7 @@ def test_every_format_can_say_that_there_is_nothing(table_format: str, stored_ru
 
 
 @pytest.mark.parametrize("table_format", TABLE_FORMATS)
-def test_a_column_is_one_entry(stored_run: Make, request: pytest.FixtureRequest, table_format: str) -> None:
+def test_a_column_is_one_entry(request: pytest.FixtureRequest, table_format: str) -> None:
     extra = ("first_seed", lambda row: min(run.seed for run in row.complete), "no. {}".format)
     runs = [stored_run(0.8, seed=seed) for seed in (70, 71)]
     ROW_COLUMNS.append(extra)

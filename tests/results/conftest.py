@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from postgresql import Server
 from sqlalchemy import Engine, event
+from stored_runs import run_result
 
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
@@ -92,31 +93,22 @@ def make_result() -> MakeResult:
         if holdout is not None:
             metrics["holdout", "accuracy"] = holdout
         shape = (config.model.prototypes, 2)
-        values: dict[str, Any] = {
-            "config": config,
-            "state": "complete",
+        facts: dict[str, Any] = {
             "curve": tuple(curve_point(epoch, 0.01 / epoch, 1 / epoch, 0.9) for epoch in range(1, 26)),
             "metrics": metrics,
             "arrays": {name: generator.normal(size=shape).astype(np.float32) for name in ("keys", "values")},
             "n_parameters": config.model.prototypes * 4,
-            "diverged_epoch": None,
-            "seconds": 0.5,
-            "engine": "torch",
-            "device": "cpu",
-            "threads": 1,
-            "instruction_set": "AVX2",
         }
-        return RunResult(**(values | changes))
+        return run_result(config, **(facts | changes))
 
     return make
 
 
 @pytest.fixture
-def make_diverged(make_result: MakeResult) -> MakeResult:
+def make_diverged() -> MakeResult:
     def make(config: RunConfig) -> RunResult:
         curve = (curve_point(1, 0.01, 0.7, 0.5), curve_point(2, 0.009, float("nan"), 0.5))
-        nothing: dict[str, Any] = {"metrics": {}, "arrays": {}, "n_parameters": None}
-        return make_result(config, state="diverged", curve=curve, diverged_epoch=2, **nothing)
+        return run_result(config, state="diverged", curve=curve)
 
     return make
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from blob_data import make_dataset
 from distributed import KilledWorker
+from stored_runs import run_result
 
 from idwbench.errors import ClusterError, IdwbenchError, ResultsError
 from idwbench.models.neighbours import PrototypeQuality
 from idwbench.results.provenance import collect_provenance
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.runs.results import RunResult
 from idwbench.sweep import cluster_connection, cluster_worker, runner, threads
 from idwbench.sweep.cluster_connection import Cluster
 from idwbench.sweep.cluster_executor import ClusterExecutor
@@ -54,7 +54,7 @@ class FakeEngine:
 
 def result(config):
     arrays = {name: np.zeros((config.model.prototypes, 3), np.float32) for name in ("keys", "values")}
-    return RunResult(config, "complete", (), {("test", "accuracy"): 0.5}, arrays, 12, None, 0.1, "fake", "cpu", 1)
+    return run_result(config, arrays=arrays, seconds=0.1)
 
 
 ADDRESS = "tcp://10.0.0.1:4000"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas
+from stored_runs import stored_run
 
 from idwbench.claims.evidence import Evidence
 from idwbench.claims.verdicts import CLAIMS, Judgement, judge
@@ -45,8 +47,8 @@ class Runs:
             config = _config(seed, data, tuple(settings.items()))
             key = f"{len(self.runs):064x}"
             found = {name: float(value(seed) if callable(value) else value) for name, value in (metrics or {}).items()}
-            found = found if state == "complete" else {}
-            self.runs.append(StoredRun(key, config, config.dataset_label, state, found))  # type: ignore[arg-type]
+            run = stored_run(None, config=config, state=state, train=None, metrics=found)
+            self.runs.append(replace(run, run_key=key))
             if arrays is not None:
                 self.stored_arrays[key] = arrays(seed)
         return self

@@ -1,0 +1,64 @@
+"""Runs with chosen results, without training: as an engine returns them, and as the database does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from idwbench.results.records import StoredRun
+from idwbench.runs.config import RunConfig, run_config
+from idwbench.runs.metrics import headline_metric
+from idwbench.runs.results import RunResult
+
+
+def run_result(config: RunConfig, **facts: Any) -> RunResult:
+    """Return the result of a run, by default a complete one without curve and arrays; a diverged one has no metrics."""
+    values: dict[str, Any] = {
+        "state": "complete",
+        "curve": (),
+        "metrics": {("test", "accuracy"): 0.5},
+        "arrays": {},
+        "n_parameters": 12,
+        "diverged_epoch": None,
+        "seconds": 0.5,
+        "engine": "torch",
+        "device": "cpu",
+        "threads": 1,
+        "instruction_set": "AVX2",
+    }
+    if facts.get("state") == "diverged":
+        values |= {"metrics": {}, "n_parameters": None, "diverged_epoch": 2}
+    return RunResult(config, **(values | facts))
+
+
+def stored_run(
+    test: float | None = 0.9,
+    *,
+    config: RunConfig | None = None,
+    dataset: Any = "mnist",
+    seed: int = 0,
+    state: str = "complete",
+    train: float | None = 0.95,
+    holdout: float | None = None,
+    validation: float | None = None,
+    metrics: Mapping[tuple[str, str], float] | None = None,
+    n_parameters: int | None = 15_880,
+    **settings: Any,
+) -> StoredRun:
+    """Return a run with its headline metric by split, and other metrics; None means that it has no such metric."""
+    if config is None:
+        counts = {} if settings.get("kind", "prototypes") not in ("prototypes", "baseline") else {"prototypes": 20}
+        config = run_config(dataset, seed=seed, **{**counts, **settings})
+    name = headline_metric(config.dataset.task).name
+    values = {"test": test, "holdout": holdout, "train": train, "validation": validation}
+    headline = {(split, name): value for split, value in values.items() if value is not None}
+    complete = state == "complete"
+    return StoredRun(
+        run_key=config.run_key,
+        config=config,
+        dataset=config.dataset_label,
+        state=state,  # type: ignore[arg-type]
+        metrics={**headline, **(metrics or {})} if complete else {},
+        n_parameters=n_parameters if complete else None,
+        diverged_epoch=3 if state == "diverged" else None,
+    )
