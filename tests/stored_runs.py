@@ -1,7 +1,5 @@
 """Runs with chosen results, without training: as an engine returns them, and as the database does."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

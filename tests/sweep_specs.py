@@ -1,7 +1,5 @@
 """Specifications of sweeps without a file."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from idwbench.runs.datasets import DatasetConfig

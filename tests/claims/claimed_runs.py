@@ -1,11 +1,9 @@
 """Stored runs with chosen results, without training."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas
@@ -38,7 +36,7 @@ class Runs:
         state: str = "complete",
         arrays: Callable[[int], Mapping[str, np.ndarray]] | None = None,
         **settings: Any,
-    ) -> Runs:
+    ) -> Self:
         """Add a run for each seed; scaled dot has the scale of the authors unless another is given."""
         if settings.get("method") == "scaled_dot" and "kind" not in settings:
             settings = {"scale": "prototypes", **settings}
@@ -55,7 +53,7 @@ class Runs:
 
     def measured(
         self, metric: str, means: Mapping[str, float | None], prototypes: Sequence[int] = (16,), **settings: Any
-    ) -> Runs:
+    ) -> Self:
         """Add runs of methods with a metric about its mean, no two of them equal; those without a mean are left out."""
         of_accuracy = "test" if settings.get("dataset") == "mnist" else "holdout"
         split = of_accuracy if metric == "accuracy" else "train"

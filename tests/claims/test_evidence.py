@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 
 from idwbench.claims.evidence import MNIST, PAPER_METHODS, RIVALS, TWO_MOONS, Evidence

@@ -1,7 +1,5 @@
 """Outcomes of comparisons, their statistics, and verdicts of claims, on series without runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from claimed_runs import Runs

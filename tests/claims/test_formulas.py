@@ -1,7 +1,5 @@
 """The claims on formulas: they need no runs, and a wrong score refutes them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The questions that the paper leaves open, judged by runs with chosen results."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

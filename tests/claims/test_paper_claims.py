@@ -3,8 +3,6 @@
 Without runs all of them lack runs, see `test_table`.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import product
 

@@ -1,7 +1,5 @@
 """The whole table: its records, its formats, and its documentation."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

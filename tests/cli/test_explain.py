@@ -1,7 +1,5 @@
 """`idwbench explain`: what it prints and writes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

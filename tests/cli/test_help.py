@@ -1,7 +1,5 @@
 """Help, the reference, completion by a shell, and what the program does around a command."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """What all commands print by, and whatever terminal, stream and locale it goes to."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """What cannot be done is refused in one line, with an exit code, and nothing is written."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import sys

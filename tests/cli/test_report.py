@@ -1,7 +1,5 @@
 """`idwbench report`, `claims`, `figure` and `page`: what is made of stored runs."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

@@ -1,7 +1,5 @@
 """`idwbench runs …`: what is stored, seen, compared, changed and watched."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

@@ -1,7 +1,5 @@
 """`idwbench sweep`: what it trains and stores, on SQLite and PostgreSQL, and what it says of runs and failures."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """`idwbench train`, and what is done with its model: import, export, card."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What tests of the command line share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The code blocks of README.md, CONTRIBUTING.md and docs/."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass

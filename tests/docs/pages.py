@@ -11,8 +11,6 @@
 - SHOWN: words of those lines of the page's text blocks that were printed, but for the width of their columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

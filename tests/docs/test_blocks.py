@@ -5,8 +5,6 @@ process; those that take minutes are only parsed. A sweep in a block is planned,
 train are marked `slow`.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import tomllib

@@ -3,8 +3,6 @@
 Whether other sites answer is checked by `make linkcheck`, which needs a network.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

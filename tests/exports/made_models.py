@@ -1,7 +1,5 @@
 """Models of all methods with scaled inputs, and the inputs that are hard for them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Exported models: their answers are those of the network in float64, whatever the inputs."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess
@@ -73,9 +71,7 @@ def suffix(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize(("method", "parameters"), METHODS, ids=NAMES)
-def test_an_exported_model_answers_as_the_network_does_in_float64(
-    method: str, parameters: dict[str, Any], suffix: str, tmp_path: Path
-) -> None:
+def test_an_exported_model_answers_as_the_network_does_in_float64(method, parameters, suffix, tmp_path):
     model = made_model(method, **parameters)
     inputs = float32(np.concatenate([hard_inputs(model), far_inputs(model)]))
     exact = exact_outputs(model, inputs)
@@ -91,7 +87,7 @@ def test_an_exported_model_answers_as_the_network_does_in_float64(
 
 
 @pytest.mark.parametrize("method", ["idw", "fc_relu"])
-def test_a_regression_predicts_in_the_units_of_its_targets(method: str, suffix: str, tmp_path: Path) -> None:
+def test_a_regression_predicts_in_the_units_of_its_targets(method, suffix, tmp_path):
     model = made_model(method, regression=True)
     inputs = float32(hard_inputs(model))
     export_model(model, tmp_path / f"model.{suffix}")
@@ -101,9 +97,7 @@ def test_a_regression_predicts_in_the_units_of_its_targets(method: str, suffix: 
 
 
 @pytest.mark.parametrize(("method", "parameters"), METHODS[1:], ids=NAMES[1:])
-def test_an_exported_model_has_its_patches(
-    method: str, parameters: dict[str, Any], suffix: str, tmp_path: Path
-) -> None:
+def test_an_exported_model_has_its_patches(method, parameters, suffix, tmp_path):
     model = made_model(method, **parameters)
     inputs = float32(hard_inputs(model))
     label = (int(model.outputs(model.scale(inputs[0])[None]).argmax()) + 1) % model.n_outputs
@@ -116,7 +110,7 @@ def test_an_exported_model_has_its_patches(
     assert labels[0] == model.class_names[label]
 
 
-def test_an_exported_regression_has_its_patches(suffix: str, tmp_path: Path) -> None:
+def test_an_exported_regression_has_its_patches(suffix, tmp_path):
     model = made_model(regression=True)
     inputs = float32(hard_inputs(model))
     wanted = model.predict(inputs[:1])[0] + 7
@@ -127,7 +121,7 @@ def test_an_exported_regression_has_its_patches(suffix: str, tmp_path: Path) -> 
     np.testing.assert_allclose(predictions, patched.predict(inputs), atol=1e-6)
 
 
-def test_the_same_model_gives_the_same_file(suffix: str, tmp_path: Path) -> None:
+def test_the_same_model_gives_the_same_file(suffix, tmp_path):
     first, second = (tmp_path / f"{name}.{suffix}" for name in ("first", "second"))
     for path in (first, second):
         export_model(made_model(power=3, epsilon=0), path)
@@ -142,9 +136,7 @@ def test_the_same_model_gives_the_same_file(suffix: str, tmp_path: Path) -> None
         ("large.onnx", OutputError, r"^the model is too large for one \.onnx file, which has at most 2 GiB$"),
     ],
 )
-def test_a_refused_export_writes_nothing(
-    name: str, error: type[OutputError], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_export_writes_nothing(name, error, message, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text("mine")
     monkeypatch.setattr(onnx_model, "_LARGEST", 100)
     with pytest.raises(error, match=message):
@@ -152,7 +144,7 @@ def test_a_refused_export_writes_nothing(
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_a_method_of_a_plugin_is_refused_in_one_line(suffix: str, tmp_path: Path) -> None:
+def test_a_method_of_a_plugin_is_refused_in_one_line(suffix, tmp_path):
     REGISTERED["laplace"] = Method("laplace", "-d", idw, sha256="0" * 64)
     with pytest.raises(OutputError, match=r"^the method 'laplace' cannot be exported: a plugin defines it \(supported"):
         export_model(made_model("laplace"), tmp_path / f"model.{suffix}")
@@ -162,7 +154,7 @@ def test_a_method_of_a_plugin_is_refused_in_one_line(suffix: str, tmp_path: Path
 # Modules of NumPy
 
 
-def test_a_module_explains_an_answer_as_the_model_does_and_says_its_formula() -> None:
+def test_a_module_explains_an_answer_as_the_model_does_and_says_its_formula():
     model = made_model(power=3, epsilon=0)
     source, x = numpy_source(model), hard_inputs(model)[3]
     found, expected = module_of(source)["explain"](x), model.explain(x)
@@ -173,7 +165,7 @@ def test_a_module_explains_an_answer_as_the_model_does_and_says_its_formula() ->
     assert "keys at distance 0 share the weight equally" in source
 
 
-def test_long_arrays_are_written_in_base64_and_are_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_arrays_are_written_in_base64_and_are_the_same_numbers(monkeypatch):
     short = module_of(numpy_source(made_model()))
     monkeypatch.setattr(numpy_module, "_LONGEST_LIST", 2)
     source = numpy_source(made_model())
@@ -183,7 +175,7 @@ def test_long_arrays_are_written_in_base64_and_are_the_same_numbers(monkeypatch:
     np.testing.assert_array_equal(short["KEYS"], made_model().network.keys.detach().numpy())
 
 
-def test_images_may_keep_their_shape_and_wrong_inputs_are_refused() -> None:
+def test_images_may_keep_their_shape_and_wrong_inputs_are_refused():
     module = module_of(numpy_source(made_model()))
     rows = hard_inputs(made_model())
     np.testing.assert_array_equal(module["predict"](rows[:, None, :]), module["predict"](rows))
@@ -207,7 +199,7 @@ print(json.dumps(model.logits(json.load(sys.stdin)).tolist()))
 """
 
 
-def test_a_module_is_imported_where_only_numpy_is(tmp_path: Path) -> None:
+def test_a_module_is_imported_where_only_numpy_is(tmp_path):
     model = made_model(power=3)
     export_model(model, tmp_path / "model.txt", format="numpy")  # whatever the suffix
     (tmp_path / "model.txt").rename(tmp_path / "model.py")
@@ -218,7 +210,7 @@ def test_a_module_is_imported_where_only_numpy_is(tmp_path: Path) -> None:
     np.testing.assert_allclose(json.loads(result.stdout), exact_outputs(model, inputs), rtol=1e-12, atol=1e-12)
 
 
-def test_names_of_classes_cannot_leave_the_text_of_the_module() -> None:
+def test_names_of_classes_cannot_leave_the_text_of_the_module():
     hostile = ('"""\nimport os\nos.system("x")\n\\', "\u202eevil\x7f\x1b[31m", "'); raise SystemExit #")
     model = replace(made_model(), class_names=hostile)
     source = numpy_source(model)
@@ -239,7 +231,7 @@ def estimator_of(model: SavedModel, path: Path) -> Any:
     return skops.io.load(path, trusted=TRUSTED_TYPES)
 
 
-def test_a_regressor_keeps_the_mean_of_its_targets_when_it_is_trained_further(tmp_path: Path) -> None:
+def test_a_regressor_keeps_the_mean_of_its_targets_when_it_is_trained_further(tmp_path):
     model = made_model("fc_relu", regression=True)
     model = replace(model, target_scaling=Scaling(np.array(1000.0), np.array(3.0)), scaling=Scaling.identity())
     regressor, inputs = estimator_of(model, tmp_path / "model.skops"), hard_inputs(model)
@@ -249,7 +241,7 @@ def test_a_regressor_keeps_the_mean_of_its_targets_when_it_is_trained_further(tm
     np.testing.assert_allclose(regressor.predict(inputs), before, atol=1e-2)
 
 
-def test_classes_are_sorted_and_a_model_that_scales_nothing_needs_no_pipeline(tmp_path: Path) -> None:
+def test_classes_are_sorted_and_a_model_that_scales_nothing_needs_no_pipeline(tmp_path):
     model = replace(made_model(), class_names=("9", "10", "1"), scaling=Scaling.identity())
     estimator = estimator_of(model, tmp_path / "model.skops")
     assert estimator.classes_.tolist() == ["1", "10", "9"]

@@ -1,7 +1,5 @@
 """What ONNX files have beside the answers of `test_exported_models`: shapes and types, and networks."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Stored runs as tables, and as folders for TensorBoard and MLflow."""
 
-from __future__ import annotations
-
 import warnings
 
 import pandas

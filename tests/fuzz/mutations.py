@@ -1,7 +1,5 @@
 """Mutated sweep files and model files, and command lines with one fault; the same for the same random generator."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

@@ -4,8 +4,6 @@ The long version (IDWBENCH_TORTURE=1) has 1,000 sweep files, 300 model files and
 each run; a case is repeated by its number.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import random

@@ -1,7 +1,5 @@
 """Databases for the tests of the page: their runs were not trained."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a page contains, without a browser."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re
@@ -51,7 +49,7 @@ def unpacked(picture: str) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(file)).convert("RGB"))
 
 
-def test_the_page_is_one_file_below_five_megabytes_that_may_load_nothing(filled_page: Path) -> None:
+def test_the_page_is_one_file_below_five_megabytes_that_may_load_nothing(filled_page):
     text = filled_page.read_text()
     assert len(text.encode()) < MOST
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
@@ -64,9 +62,7 @@ def test_the_page_is_one_file_below_five_megabytes_that_may_load_nothing(filled_
     assert text.count("</script>") == 3  # data, libraries, own script
 
 
-def test_the_same_runs_give_the_same_bytes_and_a_file_is_replaced_only_if_asked_for(
-    filled: Results, filled_page: Path, tmp_path: Path
-) -> None:
+def test_the_same_runs_give_the_same_bytes_and_a_file_is_replaced_only_if_asked_for(filled, filled_page, tmp_path):
     path = tmp_path / "page.html"
     path.write_text("mine")
     with pytest.raises(OutputExistsError):
@@ -75,7 +71,7 @@ def test_the_same_runs_give_the_same_bytes_and_a_file_is_replaced_only_if_asked_
     assert write_page(filled, path, overwrite=True).read_bytes() == filled_page.read_bytes()
 
 
-def test_the_leaderboard_of_the_page_is_that_of_the_report(filled: Results) -> None:
+def test_the_leaderboard_of_the_page_is_that_of_the_report(filled):
     (short,) = part(filled, "moons", "leaderboard", top=3).tables
     board = leaderboard(filled.find_runs(sweep="moons"), top=3)
     assert replace(short, records=board.records) == board
@@ -83,14 +79,14 @@ def test_the_leaderboard_of_the_page_is_that_of_the_report(filled: Results) -> N
     assert "The first 3 of 8 rows." in short.notes
 
 
-def test_a_selection_leaves_out_the_other_runs(filled: Results) -> None:
+def test_a_selection_leaves_out_the_other_runs(filled):
     [(group, _)] = page_content(filled, methods=["idw"], prototypes=[4]).groups
     assert (group.name, group.counts) == ("moons", {"complete": 8})
     with pytest.raises(ConfigError, match="no runs have that method and number of prototypes"):
         page_content(filled, methods=["idw"], prototypes=[77])
 
 
-def test_a_heat_map_has_a_cell_for_each_power_and_epsilon(filled: Results) -> None:
+def test_a_heat_map_has_a_cell_for_each_power_and_epsilon(filled):
     (panels,) = part(filled, "moons", "heat-maps").panels
     (chart,) = panels.charts
     cells = rows_of(chart.spec)
@@ -99,7 +95,7 @@ def test_a_heat_map_has_a_cell_for_each_power_and_epsilon(filled: Results) -> No
     assert [float(cell["t"]) for cell in cells] == pytest.approx([98.35, 96.35, 94.35, 92.35], abs=0.06)
 
 
-def test_a_cell_of_a_heat_map_without_a_number_says_why() -> None:
+def test_a_cell_of_a_heat_map_without_a_number_says_why():
     mean, std = [0.95, None, None, None], [0.05, None, None, None]
     facts = {"mean": mean, "std": std, "n": [2, 0, 0, 0], "note": ["n=2", "not measured", "2 diverged", "no run"]}
     cells = pandas.DataFrame(facts, pandas.MultiIndex.from_product([(2.0, 8.0), (0.0, 0.1)]))
@@ -108,7 +104,7 @@ def test_a_cell_of_a_heat_map_without_a_number_says_why() -> None:
     assert [row["b"] for row in rows[1:]] == [None] * 3
 
 
-def test_curves_are_means_over_seeds_with_a_band(filled: Results) -> None:
+def test_curves_are_means_over_seeds_with_a_band(filled):
     accuracy = part(filled, "moons", "curves").panels[0]
     four = next(chart for chart in accuracy.charts if chart.title == "4 prototypes")
     best = next(row for row in rows_of(four.spec) if row["c"] == "idw p=2, ε=0.001")
@@ -118,7 +114,7 @@ def test_curves_are_means_over_seeds_with_a_band(filled: Results) -> None:
     assert (best["l"][-1], best["h"][-1], best["s"][-1]) == (97.7, 99.0, pytest.approx(0.92, abs=0.005))
 
 
-def test_the_nearest_training_images_are_those_of_a_search_by_brute_force(filled: Results) -> None:
+def test_the_nearest_training_images_are_those_of_a_search_by_brute_force(filled):
     from idwbench.data.loading import load_dataset
 
     name = f"a{made_pages.EVIL}"
@@ -136,9 +132,7 @@ def test_the_nearest_training_images_are_those_of_a_search_by_brute_force(filled
         assert {*found} <= {*grid.data["images"]}
 
 
-def test_without_the_data_set_keys_are_drawn_without_training_images(
-    filled: Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_data_set_keys_are_drawn_without_training_images(filled, monkeypatch):
     from idwbench.data import loading
     from idwbench.errors import DatasetError
 
@@ -151,7 +145,7 @@ def test_without_the_data_set_keys_are_drawn_without_training_images(
     assert "Without training images, since digits is not available: no such folder." in found.notes
 
 
-def test_pictures_of_keys_are_white_at_zero_and_those_of_images_at_the_lowest_value() -> None:
+def test_pictures_of_keys_are_white_at_zero_and_those_of_images_at_the_lowest_value():
     key = np.array([[0.0, 1.0], [-1.0, 0.0]])
     picture = unpacked(key_picture(key))
     assert picture.shape == (2, 2, 3)
@@ -163,7 +157,7 @@ def test_pictures_of_keys_are_white_at_zero_and_those_of_images_at_the_lowest_va
     assert 100 < image[1, 0, 0] < 150
 
 
-def test_charts_show_a_limited_number_of_settings(filled: Results) -> None:
+def test_charts_show_a_limited_number_of_settings(filled):
     ranked = rank_settings(filled.run_table(sweep="moons"))
     means = [setting.statistics["test"].mean for setting in ranked]
     assert means == sorted(means, reverse=True)
@@ -173,9 +167,7 @@ def test_charts_show_a_limited_number_of_settings(filled: Results) -> None:
     assert left_out == ["10 of 80 settings: the best of each method and number of prototypes"]
 
 
-def test_groups_beyond_the_budget_keep_the_head_of_their_leaderboard(
-    filled: Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_groups_beyond_the_budget_keep_the_head_of_their_leaderboard(filled, monkeypatch):
     def names(group: str | None = None) -> list[list[str]]:
         return [[part.name for part in parts] for _, parts in page_content(filled, group).groups]
 
@@ -188,7 +180,7 @@ def test_groups_beyond_the_budget_keep_the_head_of_their_leaderboard(
     assert names(first.name) == [whole]
 
 
-def test_the_limits_in_the_documentation_are_those_of_the_page() -> None:
+def test_the_limits_in_the_documentation_are_those_of_the_page():
     for limit in (
         f"{writing.TOP}, or `--top`",
         f"{groups._OF_A_METHOD}; {groups._OF_ONE_METHOD} if it is the only method",
@@ -202,7 +194,7 @@ def test_the_limits_in_the_documentation_are_those_of_the_page() -> None:
         assert limit in DOCS
 
 
-def test_a_page_without_charts_has_no_libraries(empty_page: Path) -> None:
+def test_a_page_without_charts_has_no_libraries(empty_page):
     assert len(empty_page.read_bytes()) < 60_000
     text = empty_page.read_text()
     assert "The database has no runs yet." in text
@@ -210,9 +202,7 @@ def test_a_page_without_charts_has_no_libraries(empty_page: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["altair", "jinja2", "vl_convert"])
-def test_a_missing_package_is_named_with_its_extra(
-    filled: Results, tmp_path: Path, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_named_with_its_extra(filled, tmp_path, package, monkeypatch):
     monkeypatch.delitem(sys.modules, package, raising=False)
     monkeypatch.setattr("idwbench.machine.find_spec", lambda name: None if name == package else name)
     with pytest.raises(OutputError, match=rf"needs the Python package '{package}' \(pip install 'idwbench\[html\]'\)"):

@@ -1,7 +1,5 @@
 """The page in a headless Chromium."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -93,9 +91,7 @@ def problems(browser: webdriver.Chrome) -> list[Any]:
     ("page", "scheme"),
     [("filled_page", "light"), ("filled_page", "dark"), ("half_filled_page", "dark"), ("empty_page", "light")],
 )
-def test_the_page_draws_all_charts_without_an_error_and_axe_finds_nothing_serious(
-    opened: Open, page: str, scheme: str, request: pytest.FixtureRequest
-) -> None:
+def test_the_page_draws_all_charts_without_an_error_and_axe_finds_nothing_serious(opened, page, scheme, request):
     browser = opened(request.getfixturevalue(page), scheme=scheme)
     assert browser.execute_script("return document.documentElement.dataset.theme") == scheme
     browser.execute_script(AXE)
@@ -111,9 +107,7 @@ def test_the_page_draws_all_charts_without_an_error_and_axe_finds_nothing_seriou
     assert (drawn > 0) == (page != "empty_page")
 
 
-def test_a_click_on_a_head_sorts_numbers_as_such_and_a_second_click_turns_the_order(
-    opened: Open, filled_page: Path
-) -> None:
+def test_a_click_on_a_head_sorts_numbers_as_such_and_a_second_click_turns_the_order(opened, filled_page):
     browser = opened(filled_page)
     show(browser, "moons")
     ranks = column(browser, "rank")
@@ -134,7 +128,7 @@ def test_a_click_on_a_head_sorts_numbers_as_such_and_a_second_click_turns_the_or
     assert found == sorted(found) and found[0] < 0 < found[-1]
 
 
-def test_the_keyboard_sorts_and_filters(opened: Open, filled_page: Path) -> None:
+def test_the_keyboard_sorts_and_filters(opened, filled_page):
     browser = opened(filled_page)
     show(browser, "moons")
     head = next(head for head in shown(browser, f"{BOARD} thead th") if head.text == "method")
@@ -154,7 +148,7 @@ def test_the_keyboard_sorts_and_filters(opened: Open, filled_page: Path) -> None
     assert column(browser, "method") == ["fc_relu", "fc_relu"]
 
 
-def test_a_key_shows_its_values_and_its_nearest_training_images(opened: Open, filled_page: Path) -> None:
+def test_a_key_shows_its_values_and_its_nearest_training_images(opened, filled_page):
     browser = opened(filled_page)
     show(browser, next(name for name in groups(browser) if name != "moons"))
     idw = next(part for part in shown(browser, ".network") if part.text.startswith("idw"))
@@ -170,9 +164,7 @@ def test_a_key_shows_its_values_and_its_nearest_training_images(opened: Open, fi
     assert "directions, not points" in directions.text
 
 
-def test_names_and_errors_of_users_are_text_and_not_html(
-    opened: Open, filled_page: Path, half_filled_page: Path
-) -> None:
+def test_names_and_errors_of_users_are_text_and_not_html(opened, filled_page, half_filled_page):
     browser = opened(filled_page)
     assert f"a{EVIL}" in groups(browser)
     show(browser, f"a{EVIL}")
@@ -185,7 +177,7 @@ def test_names_and_errors_of_users_are_text_and_not_html(
     assert browser.title == "Results · idwbench"
 
 
-def test_the_states_of_a_sweep_in_work_are_counted(opened: Open, half_filled_page: Path) -> None:
+def test_the_states_of_a_sweep_in_work_are_counted(opened, half_filled_page):
     browser = opened(half_filled_page)
     assert shown(browser, ".states p")[0].text.split("\n") == [
         *("3 complete", "2 running", "8 planned", "1 diverged", "2 failed", "of 16 runs")
@@ -193,9 +185,7 @@ def test_the_states_of_a_sweep_in_work_are_counted(opened: Open, half_filled_pag
 
 
 @pytest.mark.parametrize("width", [400, 1280])
-def test_the_page_fits_a_window_and_at_1280_pixels_with_the_last_column(
-    opened: Open, filled_page: Path, width: int
-) -> None:
+def test_the_page_fits_a_window_and_at_1280_pixels_with_the_last_column(opened, filled_page, width):
     browser = opened(filled_page, width=width)
     for name in groups(browser):
         show(browser, name)
@@ -206,7 +196,7 @@ def test_the_page_fits_a_window_and_at_1280_pixels_with_the_last_column(
             assert browser.execute_script("return arguments[0].scrollWidth <= arguments[0].clientWidth", board)
 
 
-def test_a_printed_page_has_all_charts_of_its_group(opened: Open, filled_page: Path) -> None:
+def test_a_printed_page_has_all_charts_of_its_group(opened, filled_page):
     """The file of a group that nobody has scrolled is as large as that of one whose charts are drawn."""
     browser = opened(filled_page)
     show(browser, "moons")
@@ -217,7 +207,7 @@ def test_a_printed_page_has_all_charts_of_its_group(opened: Open, filled_page: P
     assert unseen > 1.5 * len(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
 
 
-def test_the_switch_changes_the_colours_of_the_page_and_of_its_charts(opened: Open, filled_page: Path) -> None:
+def test_the_switch_changes_the_colours_of_the_page_and_of_its_charts(opened, filled_page):
     browser = opened(filled_page)
     show(browser, "moons")
     draw_all(browser)
@@ -232,7 +222,7 @@ def test_the_switch_changes_the_colours_of_the_page_and_of_its_charts(opened: Op
     assert problems(browser) == []
 
 
-def test_the_address_opens_a_group(opened: Open, filled_page: Path) -> None:
+def test_the_address_opens_a_group(opened, filled_page):
     browser = opened(filled_page)
     show(browser, "moons")
     address = browser.current_url

@@ -1,7 +1,5 @@
 """Reports with data sets as columns: means of each data set, marks in each column, and mean ranks by SciPy."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

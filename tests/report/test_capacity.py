@@ -1,7 +1,5 @@
 """Capacities and their laws, on recalls whose capacity is known."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 
@@ -34,7 +32,7 @@ def known_capacities(law, dimensions=(8, 16, 24, 32), seeds=5, noise=0.0) -> dic
 
 
 @pytest.mark.parametrize("known", [3.0, 17.5, 400.0, 64.0])
-def test_a_recall_that_is_linear_in_the_logarithm_has_its_exact_capacity(known: float) -> None:
+def test_a_recall_that_is_linear_in_the_logarithm_has_its_exact_capacity(known):
     recalls = {n: 0.99 - 0.05 * math.log(n / known) for n in ITEMS}
     assert capacity(recalls).items == pytest.approx(known)
     assert capacity(recalls).censored == ""
@@ -49,18 +47,18 @@ def test_a_recall_that_is_linear_in_the_logarithm_has_its_exact_capacity(known: 
         ({4: 0.9}, 0.99, Capacity(4.0, "below")),
     ],
 )
-def test_a_recall_at_the_threshold_is_enough_and_others_are_bounds(recalls, threshold, expected) -> None:
+def test_a_recall_at_the_threshold_is_enough_and_others_are_bounds(recalls, threshold, expected):
     assert capacity(recalls, threshold) == expected
     assert capacity({2: 1.0, 4: 0.98, 8: 1.0, 16: 0.9}).items < 4  # the first fall counts
 
 
 @pytest.mark.parametrize(("recalls", "threshold"), [({}, 0.99), ({2: 1.0}, 0.0), ({2: 1.0}, 1.5)])
-def test_a_capacity_needs_recalls_and_a_threshold(recalls: dict[int, float], threshold: float) -> None:
+def test_a_capacity_needs_recalls_and_a_threshold(recalls, threshold):
     with pytest.raises(ValueError, match="expected at least one recall"):
         capacity(recalls, threshold)
 
 
-def test_a_power_law_and_an_exponential_law_are_found_again() -> None:
+def test_a_power_law_and_an_exponential_law_are_found_again():
     power = fit_capacity(known_capacities(lambda d: 0.5 * d**1.7))
     assert power is not None and power.law == "power"
     assert (power.factor, power.exponent, power.r_squared["power"]) == pytest.approx((0.5, 1.7, 1))
@@ -72,7 +70,7 @@ def test_a_power_law_and_an_exponential_law_are_found_again() -> None:
     assert predicted_capacity(power, [4]) == pytest.approx([0.5 * 4**1.7])
 
 
-def test_the_fit_is_that_of_numpy_and_the_interval_covers_the_noise() -> None:
+def test_the_fit_is_that_of_numpy_and_the_interval_covers_the_noise():
     found = known_capacities(lambda d: 2 * d**1.2, seeds=20, noise=0.3)
     fit = fit_capacity(found)
     assert fit is not None
@@ -88,7 +86,7 @@ def test_the_fit_is_that_of_numpy_and_the_interval_covers_the_noise() -> None:
     assert high - low == pytest.approx(2 * 1.96 * error, rel=0.5)
 
 
-def test_dimensions_with_a_censored_seed_and_seeds_that_are_missing_somewhere_are_not_fitted() -> None:
+def test_dimensions_with_a_censored_seed_and_seeds_that_are_missing_somewhere_are_not_fitted():
     found = known_capacities(lambda d: 0.1 * d**2, dimensions=(8, 16, 24, 32, 64))
     found[64][3] = Capacity(2048.0, "above")
     del found[8][0]
@@ -98,14 +96,14 @@ def test_dimensions_with_a_censored_seed_and_seeds_that_are_missing_somewhere_ar
     assert fit.exponent == pytest.approx(2)
 
 
-def test_few_dimensions_are_not_fitted_and_equal_capacities_have_a_law_without_growth() -> None:
+def test_few_dimensions_are_not_fitted_and_equal_capacities_have_a_law_without_growth():
     assert fit_capacity(known_capacities(float, dimensions=(8, 16))) is fit_capacity({}) is None
     fit = fit_capacity(known_capacities(lambda d: 7.0))
     assert fit is not None
     assert (fit.exponent, fit.factor, fit.r_squared["power"]) == pytest.approx((0, 7, 1))
 
 
-def test_the_table_has_capacities_bounds_and_laws() -> None:
+def test_the_table_has_capacities_bounds_and_laws():
     def stored(similarity: str, d: int, n: int, seed: int) -> StoredRun:
         dataset = {"name": "lookup", "dimensions": d, "items": n, "noise": 0.0}
         capacity = d * 1.1**seed if similarity == "inner_product" else 1e9

@@ -1,7 +1,5 @@
 """The table of the dual form: means over seeds, published values beside them, and all formats."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -57,7 +55,7 @@ def columns(table: Table) -> dict[str, list[str]]:
     return {column.name: [cell.text for cell in column.cells] for column in table.columns}
 
 
-def test_accuracies_are_means_over_seeds_for_each_part_beside_the_published(table) -> None:
+def test_accuracies_are_means_over_seeds_for_each_part_beside_the_published(table):
     accuracies, _ = table
     assert columns(accuracies) == {
         "dataset": ["mnist", "joint", "joint", "sequence", "sequence"],
@@ -71,7 +69,7 @@ def test_accuracies_are_means_over_seeds_for_each_part_beside_the_published(tabl
     assert [column.header for column in accuracies.columns].count("paper") == 2
 
 
-def test_shares_of_each_layer_are_means_over_seeds_and_only_those_of_mnist_are_published(table) -> None:
+def test_shares_of_each_layer_are_means_over_seeds_and_only_those_of_mnist_are_published(table):
     found = columns(table[1])
     assert found["dataset"] == ["mnist"] * 3 + ["joint"] * 3 + ["sequence"] * 3
     assert found["layer"] == ["layer_0", "layer_1", "layer_2"] * 3 and found["wrong"] == ["301 ± 1"] * 9
@@ -81,7 +79,7 @@ def test_shares_of_each_layer_are_means_over_seeds_and_only_those_of_mnist_are_p
         assert found[f"paper {name}"] == [shares[place] for shares in PAPER.values()] + [""] * 6
 
 
-def test_other_networks_and_data_have_no_published_values() -> None:
+def test_other_networks_and_data_have_no_published_values():
     for dataset, settings in (
         (MNIST, {"width": 5}),
         (MNIST, {"depth": 3}),
@@ -94,7 +92,7 @@ def test_other_networks_and_data_have_no_published_values() -> None:
     assert any("arXiv 2202.05798" in note for note in dual_form([perceptron(MNIST)])[1].notes)
 
 
-def test_settings_that_vary_have_columns_and_the_others_are_in_the_title() -> None:
+def test_settings_that_vary_have_columns_and_the_others_are_in_the_title():
     runs = [perceptron(data, width=7, depth=depth) for data in (SEQUENCE, JOINT) for depth in (1, 2)]
     table = dual_form(runs)
     title = table[0].title
@@ -105,7 +103,7 @@ def test_settings_that_vary_have_columns_and_the_others_are_in_the_title() -> No
     assert shares["layer"] == ["layer_0", "layer_1", "layer_0", "layer_1", "layer_2"] * 2
 
 
-def test_diverged_and_unfinished_runs_are_counted_and_in_no_mean() -> None:
+def test_diverged_and_unfinished_runs_are_counted_and_in_no_mean():
     states = ("complete", "complete", "diverged", "planned", "failed")
     table = dual_form([perceptron(MNIST, seed, state) for seed, state in enumerate(states)])
     found = columns(table[0])
@@ -118,13 +116,13 @@ def test_diverged_and_unfinished_runs_are_counted_and_in_no_mean() -> None:
 
 
 @pytest.mark.parametrize("state", ["planned", "failed"])
-def test_perceptrons_that_have_not_ended_are_counted_as_in_other_tables(state: str) -> None:
+def test_perceptrons_that_have_not_ended_are_counted_as_in_other_tables(state):
     (table,) = dual_form([perceptron(MNIST, seed, state) for seed in range(2)])
     assert table.title.startswith("mnist · ") and not table.groups
     assert table.notes == (f"2 runs {'not finished' if state == 'planned' else state}; not shown.",)
 
 
-def test_csv_and_json_hold_the_same_rows_one_for_each_setting_and_layer(table) -> None:
+def test_csv_and_json_hold_the_same_rows_one_for_each_setting_and_layer(table):
     rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
     records = json.loads(render(table, "json"))
     assert len(rows) == len(records) == 9

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -49,7 +47,7 @@ def key(values: dict[str, object], names: list[str]) -> tuple[object, ...]:
 NAMES = ["method", "power", "prototypes", "learning_rate"]
 
 
-def test_the_columns_are_the_settings_that_vary_and_the_title_has_the_others(grid: list[StoredRun]) -> None:
+def test_the_columns_are_the_settings_that_vary_and_the_title_has_the_others(grid):
     board = leaderboard(grid)
     assert board.title == "two_moons · epsilon 0.001 · epochs 25 · batch size 10"
     assert [column.name for column in board.columns] == [
@@ -57,7 +55,7 @@ def test_the_columns_are_the_settings_that_vary_and_the_title_has_the_others(gri
     ]
 
 
-def test_rows_are_sorted_and_ranked_as_pandas_does(grid: list[StoredRun]) -> None:
+def test_rows_are_sorted_and_ranked_as_pandas_does(grid):
     board = leaderboard(grid[::-1])
     expected = frame(grid, NAMES)
     expected["rank"] = expected.test_accuracy.round(12).rank(method="min", ascending=False)
@@ -75,7 +73,7 @@ def test_rows_are_sorted_and_ranked_as_pandas_does(grid: list[StoredRun]) -> Non
     assert f"{sum(row['n'] == 2 for row in shown)} rows of 18 with fewer than 3 seeds; see n." in board.notes
 
 
-def test_equal_means_share_a_rank_and_stand_in_the_order_of_their_settings() -> None:
+def test_equal_means_share_a_rank_and_stand_in_the_order_of_their_settings():
     first, second = (0.95, 0.975, 1.0), (1.0, 0.975, 0.95)
     runs = [stored_run(a, seed=s, method="idw", prototypes=16) for s, a in enumerate(first)]
     runs += [stored_run(a, seed=s, method="idw", prototypes=2) for s, a in enumerate(second)]
@@ -87,14 +85,14 @@ def test_equal_means_share_a_rank_and_stand_in_the_order_of_their_settings() -> 
     ]
 
 
-def test_of_an_error_the_lowest_comes_first() -> None:
+def test_of_an_error_the_lowest_comes_first():
     runs = [stored_run(value, dataset="diabetes", power=power) for value, power in ((60.0, 1), (50.0, 2), (55.0, 4))]
     board = leaderboard(runs)
     assert [row["power"] for row in board.records()] == [2, 4, 1]
     assert "sorted by test, lowest first" in render([board], "markdown")
 
 
-def test_of_an_unknown_metric_the_highest_comes_first_and_a_note_says_so() -> None:
+def test_of_an_unknown_metric_the_highest_comes_first_and_a_note_says_so():
     runs = [stored_run(power=power, metrics={("test", "depth"): float(power)}) for power in (1, 4, 2)]
     board = leaderboard(runs, "depth")
     assert [row["power"] for row in board.records()] == [4, 2, 1]
@@ -102,14 +100,14 @@ def test_of_an_unknown_metric_the_highest_comes_first_and_a_note_says_so() -> No
     assert "sorted by test, highest first" in render([board], "markdown")
 
 
-def test_another_split_may_sort() -> None:
+def test_another_split_may_sort():
     runs = [stored_run(0.9, power=1, train=0.91), stored_run(0.8, power=2, train=0.92)]
     board = leaderboard(runs, split="train")
     assert [row["power"] for row in board.records()] == [2, 1]
     assert [column.name for column in board.columns][3:5] == ["train", "test"]
 
 
-def test_rows_of_diverged_runs_only_come_last_without_a_rank(grid: list[StoredRun]) -> None:
+def test_rows_of_diverged_runs_only_come_last_without_a_rank(grid):
     without_test = stored_run(None, dataset="two_moons", prototypes=99)
     rows = leaderboard([*grid, without_test]).records()
     assert [(row["rank"], row["n"]) for row in rows[-4:]] == [(None, 1), (None, 0), (None, 0), (None, 0)]
@@ -117,14 +115,14 @@ def test_rows_of_diverged_runs_only_come_last_without_a_rank(grid: list[StoredRu
     assert rows[-4]["prototypes"] == 99
 
 
-def test_top_keeps_the_first_rows_with_their_ranks_and_marks(grid: list[StoredRun]) -> None:
+def test_top_keeps_the_first_rows_with_their_ranks_and_marks(grid):
     board, first = leaderboard(grid), leaderboard(grid, top=4)
     assert first.records() == board.records()[:4]
     assert first.notes[0] == "The first 4 of 18 rows."
     assert leaderboard(grid, top=100).records() == board.records()
 
 
-def test_the_best_is_marked_on_the_whole_board() -> None:
+def test_the_best_is_marked_on_the_whole_board():
     seeds = [0.5 + s / 100 for s in range(10)]
     runs = [stored_run(a, seed=s, prototypes=2) for s, a in enumerate(seeds)]
     runs += [stored_run(a - 0.001, seed=s, prototypes=16) for s, a in enumerate(seeds)]
@@ -135,7 +133,7 @@ def test_the_best_is_marked_on_the_whole_board() -> None:
     assert "best mean, or not distinguishable from it." in render([board], "markdown")
 
 
-def test_rows_on_different_data_are_not_compared() -> None:
+def test_rows_on_different_data_are_not_compared():
     runs = [
         stored_run(0.5 + seed / 100 + noise, seed=seed, dataset={"name": "two_moons", "noise": noise})
         for seed in range(10)
@@ -146,7 +144,7 @@ def test_rows_on_different_data_are_not_compared() -> None:
     assert "bold: best mean on the same data." in render([board], "markdown")
 
 
-def test_data_sets_of_several_tasks_need_a_metric() -> None:
+def test_data_sets_of_several_tasks_need_a_metric():
     runs = [stored_run(0.9, dataset="digits"), stored_run(50.0, dataset="diabetes")]
     with pytest.raises(ConfigError, match="have different metrics") as caught:
         leaderboard(runs)
@@ -173,7 +171,7 @@ def test_data_sets_of_several_tasks_need_a_metric() -> None:
         ),
     ],
 )
-def test_what_no_run_has_is_refused(options: dict[str, object], message: str) -> None:
+def test_what_no_run_has_is_refused(options, message):
     runs = [stored_run(power=power, validation=value) for power, value in ((1, 0.9), (2, None))]
     with pytest.raises(ConfigError) as caught:
         leaderboard(runs, **options)  # type: ignore[arg-type]
@@ -181,14 +179,14 @@ def test_what_no_run_has_is_refused(options: dict[str, object], message: str) ->
 
 
 @pytest.mark.parametrize(("validation", "hint"), [(0, "add `validation: 0.1` to the data set of the sweep"), (0.1, "")])
-def test_validation_data_is_asked_for_where_there_is_none(validation: float, hint: str) -> None:
+def test_validation_data_is_asked_for_where_there_is_none(validation, hint):
     data = {"name": "mnist", "validation": validation}
     with pytest.raises(ConfigError, match="1 of 1 complete run have no validation accuracy") as caught:
         leaderboard([stored_run(dataset=data)], best_over=["learning_rate"])
     assert caught.value.hint == hint
 
 
-def test_the_best_over_axes_is_what_pandas_finds_by_the_validation_mean(grid: list[StoredRun]) -> None:
+def test_the_best_over_axes_is_what_pandas_finds_by_the_validation_mean(grid):
     board = leaderboard(grid, best_over=["learning_rate", "power"])
     found = {(row["method"], row["prototypes"]): row for row in board.records()}
     means = frame(grid, NAMES)
@@ -204,7 +202,7 @@ def test_the_best_over_axes_is_what_pandas_finds_by_the_validation_mean(grid: li
     assert any(line.startswith(note) for line in board.notes)
 
 
-def test_of_an_error_the_lowest_validation_is_chosen() -> None:
+def test_of_an_error_the_lowest_validation_is_chosen():
     runs = [
         stored_run(1.0, dataset="diabetes", learning_rate=rate, validation=value)
         for rate, value in ((0.01, 3.0), (0.1, 2.0))
@@ -213,7 +211,7 @@ def test_of_an_error_the_lowest_validation_is_chosen() -> None:
     assert row["learning_rate"] == 0.1
 
 
-def test_a_metric_without_validation_is_shown_for_the_best_headline_metric() -> None:
+def test_a_metric_without_validation_is_shown_for_the_best_headline_metric():
     runs = [
         stored_run(learning_rate=rate, validation=value, metrics={("train", "depth"): depth})
         for rate, value, depth in ((0.01, 0.9, 1.0), (0.1, 0.8, 2.0))
@@ -223,7 +221,7 @@ def test_a_metric_without_validation_is_shown_for_the_best_headline_metric() -> 
     assert any("of accuracy on the validation split" in note for note in board.notes)
 
 
-def test_diverged_settings_are_chosen_only_if_nothing_else_is_left() -> None:
+def test_diverged_settings_are_chosen_only_if_nothing_else_is_left():
     runs = [
         stored_run(learning_rate=0.01, prototypes=2, state="diverged"),
         stored_run(learning_rate=0.1, prototypes=2, validation=0.5),
@@ -236,7 +234,7 @@ def test_diverged_settings_are_chosen_only_if_nothing_else_is_left() -> None:
     ]
 
 
-def test_a_choice_among_different_numbers_of_seeds_is_noted() -> None:
+def test_a_choice_among_different_numbers_of_seeds_is_noted():
     runs = [stored_run(learning_rate=0.01, seed=seed, validation=0.5) for seed in range(5)]
     runs += [stored_run(learning_rate=0.1, validation=0.6)]
     board = leaderboard(runs, best_over=["learning_rate"])
@@ -244,13 +242,13 @@ def test_a_choice_among_different_numbers_of_seeds_is_noted() -> None:
     assert "Some were chosen among settings with different numbers of seeds (1 to 5)." in board.notes
 
 
-def test_an_axis_that_does_not_vary_is_accepted_with_a_note() -> None:
+def test_an_axis_that_does_not_vary_is_accepted_with_a_note():
     board = leaderboard([stored_run(validation=0.5)], best_over=["epsilon", "epsilon"])
     assert board.notes[1] == "epsilon does not vary."
 
 
 @pytest.mark.parametrize("width", [60, 100])
-def test_the_terminal_table_keeps_the_sorted_split(grid: list[StoredRun], width: int) -> None:
+def test_the_terminal_table_keeps_the_sorted_split(grid, width):
     text = render_text([leaderboard(grid, split="train")], width)
     assert max(map(len, text.splitlines())) <= width
     assert " ± " in text
@@ -258,7 +256,7 @@ def test_the_terminal_table_keeps_the_sorted_split(grid: list[StoredRun], width:
     assert not any(" train" in line for line in left_out)
 
 
-def test_kinds_of_one_method_are_told_apart() -> None:
+def test_kinds_of_one_method_are_told_apart():
     run = stored_run()
     model = run.config.model.model_copy(update={"plugin_sha256": "a" * 64})
     other = replace(run, run_key="b", config=run.config.model_copy(update={"model": model}))

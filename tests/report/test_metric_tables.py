@@ -1,7 +1,5 @@
 """Tables of metrics that only some runs, splits or kinds of runs have."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -25,7 +23,7 @@ def _distance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(METRICS, lower.name, lower)
 
 
-def test_a_metric_of_the_training_data_alone_is_marked_there() -> None:
+def test_a_metric_of_the_training_data_alone_is_marked_there():
     runs = [stored_run(method="idw", seed=s, metrics={("train", "gap"): 0.1234 + s / 1e4}) for s in range(3)]
     runs += [stored_run(method="neg_dist", seed=s, metrics={("train", "gap"): 12.34 + s}) for s in range(3)]
     report = summarise(runs, "gap")
@@ -42,7 +40,7 @@ def test_a_metric_of_the_training_data_alone_is_marked_there() -> None:
     assert [record["best_train"] for record in table.records()] == [False, True]
 
 
-def test_runs_without_the_metric_are_counted_in_a_note() -> None:
+def test_runs_without_the_metric_are_counted_in_a_note():
     runs = [stored_run(seed=0, metrics={("train", "gap"): 0.5}), stored_run(seed=1), stored_run(method="neg_dist")]
     for shown in (summarise(runs, "gap")[0], leaderboard(runs, "gap")):
         assert "2 complete runs without the metric 'gap'; not in the means." in shown.notes
@@ -53,14 +51,14 @@ def test_runs_without_the_metric_are_counted_in_a_note() -> None:
     ]
 
 
-def test_a_table_without_the_metric_is_left_out_and_its_runs_are_counted() -> None:
+def test_a_table_without_the_metric_is_left_out_and_its_runs_are_counted():
     runs = [stored_run(metrics={("train", "gap"): 0.5}), stored_run(epochs=2), stored_run(dataset="diabetes")]
     (section,) = summarise(runs, "gap")
     # The regression has another task, which cannot have the metric.
     assert section.notes[-1] == "1 complete run of other tables without the metric 'gap'; not shown."
 
 
-def test_baselines_are_rows_like_other_methods() -> None:
+def test_baselines_are_rows_like_other_methods():
     runs = [stored_run(0.8, seed=seed) for seed in range(3)]
     runs += [stored_run(0.9, seed=seed, kind="baseline", method="kmeans") for seed in range(3)]
     report = summarise(runs)
@@ -77,14 +75,14 @@ def test_baselines_are_rows_like_other_methods() -> None:
     )
 
 
-def test_old_networks_keep_their_row_beside_measured_baselines() -> None:
+def test_old_networks_keep_their_row_beside_measured_baselines():
     measured = stored_run(metrics={("train", "gap"): 0.5}, kind="baseline", method="kmeans")
     (section,) = summarise([stored_run(), measured], "gap")
     assert [row.model.method for row in section.rows] == ["idw", "kmeans"]
     assert "1 complete run without the metric 'gap'; not in the means." in section.notes
 
 
-def test_a_kind_of_run_without_the_metric_is_not_shown() -> None:
+def test_a_kind_of_run_without_the_metric_is_not_shown():
     runs = [stored_run(0.9), study(0.5)]
     (section,) = summarise(runs)
     assert [row.model.kind for row in section.rows] == ["prototypes"]
@@ -93,7 +91,7 @@ def test_a_kind_of_run_without_the_metric_is_not_shown() -> None:
     assert note in leaderboard(runs).notes
 
 
-def test_a_metric_of_a_study_leaves_the_networks_out_and_shows_its_own_split() -> None:
+def test_a_metric_of_a_study_leaves_the_networks_out_and_shows_its_own_split():
     report = summarise([stored_run(0.9), study(0.5)], "gap")
     (row,) = report[0].rows
     assert (row.model.kind, row.statistics["cases"].mean) == ("patch_study", 0.5)

@@ -1,7 +1,5 @@
 """The paired test, the bootstrap interval and the marks, against SciPy and counting."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
@@ -30,7 +28,7 @@ def by_enumeration(differences: list[float]) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2, 5, 6, 10, 13, 14, 25, 50])
 @pytest.mark.parametrize("alternative", ["two-sided", "greater"])
-def test_without_ties_it_is_scipys_exact_test(n: int, alternative) -> None:
+def test_without_ties_it_is_scipys_exact_test(n, alternative):
     from scipy import stats
 
     generator = np.random.default_rng(n)
@@ -51,7 +49,7 @@ def test_without_ties_it_is_scipys_exact_test(n: int, alternative) -> None:
         [3, 3, 3, -1, -1, 2, 0, 0, 4],
     ],
 )
-def test_with_ties_and_zeros_it_counts_all_signs(differences: list[int]) -> None:
+def test_with_ties_and_zeros_it_counts_all_signs(differences):
     # Accuracies on 40 points: the differences of fractions are equal only up to rounding.
     second = [(20 + place) / 40 for place in range(len(differences))]
     first = [(20 + place + difference) / 40 for place, difference in enumerate(differences)]
@@ -61,7 +59,7 @@ def test_with_ties_and_zeros_it_counts_all_signs(differences: list[int]) -> None
 
 
 @pytest.mark.slow
-def test_many_pairs_follow_scipys_normal_approximation() -> None:
+def test_many_pairs_follow_scipys_normal_approximation():
     from scipy import stats
 
     first, second = np.round(8 * np.random.default_rng(0).normal(0, 1, (2, 51))) / 8  # with exact ties and zeros
@@ -69,7 +67,7 @@ def test_many_pairs_follow_scipys_normal_approximation() -> None:
     assert p_value(first.tolist(), second.tolist()) == pytest.approx(expected, abs=2e-3)
 
 
-def test_six_pairs_are_the_fewest_that_can_differ_and_equal_values_have_p_value_one() -> None:
+def test_six_pairs_are_the_fewest_that_can_differ_and_equal_values_have_p_value_one():
     assert p_value(range(1, 7), [0.0] * 6) == 2 / 2**6 < ALPHA < p_value(range(1, 6), [0.0] * 5)
     assert p_value([0.9] * 8, [0.9] * 8) == p_value([], []) == 1
 
@@ -84,7 +82,7 @@ def scipys_interval(values: list[float], method: str) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("n", [3, 10, 20])
-def test_the_interval_of_a_mean_is_scipys_bca_interval_in_any_order(n: int) -> None:
+def test_the_interval_of_a_mean_is_scipys_bca_interval_in_any_order(n):
     values = np.random.default_rng(n).beta(20, 2, n).tolist()
     found = mean_interval(dict(enumerate(values)))
     assert found is not None
@@ -94,7 +92,7 @@ def test_the_interval_of_a_mean_is_scipys_bca_interval_in_any_order(n: int) -> N
     assert mean_interval(dict([*enumerate(values)][::-1])) == found
 
 
-def test_where_bca_is_undefined_the_percentile_interval_takes_its_place() -> None:
+def test_where_bca_is_undefined_the_percentile_interval_takes_its_place():
     equal = mean_interval({0: 0.1, 1: 0.1, 2: 0.1})
     assert equal is not None and (equal.low, equal.high, equal.method) == (0.1, 0.1, "percentile")
     # The difference is below the rounding of the means: SciPy returns NaN for BCa.

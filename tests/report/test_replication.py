@@ -1,7 +1,5 @@
 """What the spread of tables is over: seeds of runs or of the data; copies of one result count once."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from statistics import stdev
@@ -35,7 +33,7 @@ def over_data(n: int = 6, step: float = 0.01, **settings) -> list[StoredRun]:
     return [stored(0.8 + step * seed, data_seed=seed, **settings) for seed in range(n)]
 
 
-def test_copies_of_one_result_have_no_spread_and_no_test() -> None:
+def test_copies_of_one_result_have_no_spread_and_no_test():
     runs = networks() + kernels()
     (section,) = summarise(runs, intervals=True)
     copies, network = section.rows
@@ -50,14 +48,14 @@ def test_copies_of_one_result_have_no_spread_and_no_test() -> None:
     assert "± 0.00" not in render(section_tables(summarise(runs)), "markdown")
 
 
-def test_of_copies_the_first_complete_one_counts() -> None:
+def test_of_copies_the_first_complete_one_counts():
     first, second, third = kernels(3)
     first = replace(first, state="failed", metrics={})
     assert [*run_table([third, first, second, third]).run_key] == [second.run_key]
     assert [*run_table([*networks(2), *networks(2)]).run_key] == [run.run_key for run in networks(2)]
 
 
-def test_seeds_of_the_data_are_replicates_if_each_has_one_run() -> None:
+def test_seeds_of_the_data_are_replicates_if_each_has_one_run():
     runs = over_data(kind="kernel_regression") + over_data(step=0.02, method="idw")
     (section,) = summarise(runs, intervals=True)
     assert section.title.startswith("two_moons · 6 seeds of the data · epochs")
@@ -74,7 +72,7 @@ def test_seeds_of_the_data_are_replicates_if_each_has_one_run() -> None:
     assert NOTE not in section.notes
 
 
-def test_pairs_are_those_of_the_same_data() -> None:
+def test_pairs_are_those_of_the_same_data():
     low, high = over_data(7, kind="kernel_regression"), over_data(7, step=0.02, method="idw")
     found = rows(run_table(low[1:] + high[:-1]), "accuracy")
     values = {row.model.kind: {*row.statistics["test"].values} for row in found}
@@ -82,7 +80,7 @@ def test_pairs_are_those_of_the_same_data() -> None:
     assert any("n = 5: too few seeds" in note for note in leaderboard(low[1:] + high[:-1]).notes)
 
 
-def test_a_leaderboard_pools_the_same_and_chooses_by_all_data() -> None:
+def test_a_leaderboard_pools_the_same_and_chooses_by_all_data():
     runs = over_data(3, step=0.02, learning_rate=0.1) + over_data(3, learning_rate=0.01)
     board = leaderboard(runs + over_data(3, noise=0.3))
     assert [(row["n"], row.get("dataset_seed")) for row in board.records()] == [(3, None)] * 3
@@ -92,7 +90,7 @@ def test_a_leaderboard_pools_the_same_and_chooses_by_all_data() -> None:
     assert [row["learning_rate"] for row in chosen.records()] == [0.1]
 
 
-def test_several_runs_on_each_data_set_stay_apart() -> None:
+def test_several_runs_on_each_data_set_stay_apart():
     runs = networks() + networks(data_seed=1) + [stored(0.9, data_seed=1, kind="kernel_regression")]
     sections = summarise(runs)
     assert [(section.data_seeds, [row.n for row in section.rows]) for section in sections] == [((), [6]), ((), [1, 6])]
@@ -100,6 +98,6 @@ def test_several_runs_on_each_data_set_stay_apart() -> None:
     assert "dataset_seed" in [column.name for column in leaderboard(runs).columns]
 
 
-def test_json_has_the_seeds_of_the_data() -> None:
+def test_json_has_the_seeds_of_the_data():
     (record,) = json.loads(render(section_tables(summarise(over_data(3))), "json"))
     assert (record["dataset_config"]["seed"], record["n"]) == ([0, 1, 2], 3)

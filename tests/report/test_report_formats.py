@@ -1,7 +1,5 @@
 """Tables in all formats: numbers come back, special characters do no harm, and lines fit."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -43,7 +41,7 @@ def tables(sections: tuple[Section, ...]) -> tuple[Table, ...]:
     return section_tables(sections)
 
 
-def test_csv_comes_back_at_full_precision(sections, tables) -> None:
+def test_csv_comes_back_at_full_precision(sections, tables):
     lines = list(csv.DictReader(io.StringIO(render(tables, "csv"))))
     rows = [(section, row) for section in sections for row in section.rows]
     for line, (section, row) in zip(lines, rows, strict=True):
@@ -61,7 +59,7 @@ def test_csv_comes_back_at_full_precision(sections, tables) -> None:
     assert {len(line) for line in others} == {len(header)} == {len({*header})}
 
 
-def test_markdown_is_a_table_with_the_best_in_bold(tables) -> None:
+def test_markdown_is_a_table_with_the_best_in_bold(tables):
     text = render(tables, "markdown")
     found = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
     assert len(found) == 3
@@ -75,7 +73,7 @@ def test_markdown_is_a_table_with_the_best_in_bold(tables) -> None:
     assert ["diverged" in header for header in headers] == [True, False, False]  # columns without content are left out
 
 
-def test_the_caption_names_the_metric_and_what_is_marked(tables) -> None:
+def test_the_caption_names_the_metric_and_what_is_marked(tables):
     mean = ", mean ± sample standard deviation over n seeds"
     assert [table.caption() for table in tables] == [
         f"Metric: accuracy in %{mean}; bold: best mean, or not distinguishable from it, among equal numbers of "
@@ -98,11 +96,11 @@ def test_the_caption_names_the_metric_and_what_is_marked(tables) -> None:
         ("rmse", 0.0, 0.0, "0 ± 0"),
     ],
 )
-def test_numbers_have_sensible_digits(metric: str, mean: float, std: float | None, expected: str) -> None:
+def test_numbers_have_sensible_digits(metric, mean, std, expected):
     assert value_label(metric, mean, std) == expected
 
 
-def test_markdown_and_latex_escape_what_would_break_them() -> None:
+def test_markdown_and_latex_escape_what_would_break_them():
     run = stored_run(dataset={"name": "csv", "path": "a|b*<i>_c_.csv"})
     assert r"### a\|b\*\<i\>\_c\_.csv" in render(section_tables(summarise([run])), "markdown")
     assert escape_latex("a_b & 5% #1 {x} ~^ \\ $") == (
@@ -111,7 +109,7 @@ def test_markdown_and_latex_escape_what_would_break_them() -> None:
     assert escape_latex("p=2, ε=0.001 ± σ²") == r"p=2, $\varepsilon$=0.001 $\pm$ $\sigma$\textsuperscript{2}"
 
 
-def test_latex_is_balanced_and_escaped(tables) -> None:
+def test_latex_is_balanced_and_escaped(tables):
     text = render(tables, "latex")
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 3
     assert text.count(r"\toprule") == text.count(r"\midrule") == text.count(r"\bottomrule") == 3
@@ -126,7 +124,7 @@ def test_latex_is_balanced_and_escaped(tables) -> None:
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 100, 140])
-def test_no_line_is_longer_than_the_terminal_and_no_word_or_number_is_broken(tables, width: int) -> None:
+def test_no_line_is_longer_than_the_terminal_and_no_word_or_number_is_broken(tables, width):
     rates = [
         stored_run(0.9 - r / 10, dataset="two_moons", learning_rate=r, prototypes=n) for r in (0.1, 1) for n in (2, 4)
     ]
@@ -141,19 +139,19 @@ def test_no_line_is_longer_than_the_terminal_and_no_word_or_number_is_broken(tab
                     assert all(word in text for word in words)
 
 
-def test_a_narrow_terminal_lists_what_it_leaves_out(tables) -> None:
+def test_a_narrow_terminal_lists_what_it_leaves_out(tables):
     assert "Not shown in 80 columns: learned parameters, train" in render_text(tables, 80)
     assert "Not shown" not in render_text(tables, 140)
 
 
-def test_the_best_is_styled_on_a_terminal_and_starred_in_a_file(tables) -> None:
+def test_the_best_is_styled_on_a_terminal_and_starred_in_a_file(tables):
     shown = render_text(tables, 100, lambda text, how: f"<{how}>{text}</{how}>")
     assert re.search(r"<bold> *93\.68</bold>", shown)
     assert "*" not in shown
     assert "93.68*" in render(tables, "rich")
 
 
-def test_control_characters_and_wide_letters_do_not_shift_columns() -> None:
+def test_control_characters_and_wide_letters_do_not_shift_columns():
     cells = tuple(map(Cell, ("日本", "a\x1b[1m", "x")))
     text = render_text([Table("t", (Column("one", "one", False, cells), Column("n", "n", True, cells)), (1, 1, 1))])
     lines = [line for line in text.splitlines() if line.startswith(" ") and "─" not in line]
@@ -162,7 +160,7 @@ def test_control_characters_and_wide_letters_do_not_shift_columns() -> None:
 
 
 @pytest.mark.parametrize("table_format", TABLE_FORMATS)
-def test_every_format_can_say_that_there_is_nothing(table_format: str) -> None:
+def test_every_format_can_say_that_there_is_nothing(table_format):
     assert render(section_tables(summarise([])), table_format).endswith("\n")
     unfinished = render([leaderboard([stored_run(state="planned")])], table_format)
     assert unfinished.endswith("\n")
@@ -172,7 +170,7 @@ def test_every_format_can_say_that_there_is_nothing(table_format: str) -> None:
 
 
 @pytest.mark.parametrize("table_format", TABLE_FORMATS)
-def test_a_column_is_one_entry(request: pytest.FixtureRequest, table_format: str) -> None:
+def test_a_column_is_one_entry(request, table_format):
     extra = ("first_seed", lambda row: min(run.seed for run in row.complete), "no. {}".format)
     runs = [stored_run(0.8, seed=seed) for seed in (70, 71)]
     ROW_COLUMNS.append(extra)
@@ -183,7 +181,7 @@ def test_a_column_is_one_entry(request: pytest.FixtureRequest, table_format: str
         assert ("first_seed" if table_format in ("csv", "json") else "first") in text
 
 
-def test_the_page_of_methods_holds_the_registry() -> None:
+def test_the_page_of_methods_holds_the_registry():
     page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
     for method in BUILT_IN_METHODS.values():
         row = f"| `{method.name}` | {method.formula} | {method.weighting} | "

@@ -24,7 +24,7 @@ def references(section: Section, row: Row) -> dict[str, Reference]:
     return {source: found for source in SOURCES if (found := section.reference(source, row)) is not None}
 
 
-def test_means_and_deviations_are_those_of_numpy() -> None:
+def test_means_and_deviations_are_those_of_numpy():
     numbers = np.random.default_rng(0).random((3, 2, 7, 3))
     methods, counts, splits = ("neg_dist", "inv_dist", "idw"), (2, 16), ("test", "train", "holdout")
     runs = [
@@ -44,7 +44,7 @@ def test_means_and_deviations_are_those_of_numpy() -> None:
             assert statistic.n == 7
 
 
-def test_rows_stand_by_prototypes_then_the_papers_order_then_parameters() -> None:
+def test_rows_stand_by_prototypes_then_the_papers_order_then_parameters():
     runs = [stored_run(method=method, prototypes=count) for method in reversed(METHODS) for count in (16, 2)]
     runs += [stored_run(power=power, prototypes=2) for power in (16.0, 1.0, 4.0)]
     runs += [stored_run(initialisation="kmeans", prototypes=2)]
@@ -57,7 +57,7 @@ def test_rows_stand_by_prototypes_then_the_papers_order_then_parameters() -> Non
     assert labels == expected
 
 
-def test_the_best_is_chosen_among_equal_numbers_of_prototypes() -> None:
+def test_the_best_is_chosen_among_equal_numbers_of_prototypes():
     runs = [
         stored_run(0.8, method="idw", prototypes=2, holdout=0.7, validation=0.6),
         stored_run(0.7, method="fc_relu", prototypes=2, holdout=0.9, validation=0.5, train=0.99),
@@ -70,13 +70,13 @@ def test_the_best_is_chosen_among_equal_numbers_of_prototypes() -> None:
     assert (best(rows, "holdout"), best(rows, "validation"), best(rows, "train")) == (["fc_relu"], ["idw"], [])
 
 
-def test_equal_means_share_the_mark_whatever_seeds_they_come_from() -> None:
+def test_equal_means_share_the_mark_whatever_seeds_they_come_from():
     seeds = {"idw": (0.95, 0.975, 1.0), "inv_dist": (1.0, 0.975, 0.95), "fc_relu": (0.975,) * 3}
     runs = [stored_run(a, method=method, seed=s) for method, own in seeds.items() for s, a in enumerate(own)]
     assert best(summarise(runs)[0].rows) == ["fc_relu", "inv_dist", "idw"]
 
 
-def test_the_papers_table_1_stands_beside_its_six_methods() -> None:
+def test_the_papers_table_1_stands_beside_its_six_methods():
     published = {  # by the paper, and by the authors' code
         **{"fc_relu": (0.9599, 0.9549), "scaled_dot": (0.9315, 0.9338), "neg_dist": (0.8363, 0.9368)},
         **{"gaussian": (0.1135, 0.1135), "inv_dist": (0.1135, 0.1135), "idw": (0.8820, 0.8784)},
@@ -89,7 +89,7 @@ def test_the_papers_table_1_stands_beside_its_six_methods() -> None:
         assert (found["paper"].test_accuracy, found["authors"].test_accuracy) == published[row.model.method]
 
 
-def test_what_a_paired_test_does_not_distinguish_from_the_best_is_marked() -> None:
+def test_what_a_paired_test_does_not_distinguish_from_the_best_is_marked():
     seeds = [0.5 + s / 100 for s in TEN]
     runs = [stored_run(a, method="idw", seed=s) for s, a in enumerate(seeds)]
     # Always worse, by little: p = 2/2¹⁰. Worse by more on average, but for half of the seeds better: p > 0.05.
@@ -105,7 +105,7 @@ def test_what_a_paired_test_does_not_distinguish_from_the_best_is_marked() -> No
     assert not any("too few" in note for note in section.notes)
 
 
-def test_pairs_are_formed_by_seed_and_rows_without_enough_are_not_tested() -> None:
+def test_pairs_are_formed_by_seed_and_rows_without_enough_are_not_tested():
     seeds = [0.5 + s / 100 for s in TEN]
     runs = [stored_run(a, method="idw", seed=s) for s, a in enumerate(seeds)]
     # Given in reverse: paired by order, half the differences would have either sign.
@@ -118,7 +118,7 @@ def test_pairs_are_formed_by_seed_and_rows_without_enough_are_not_tested() -> No
     assert section.notes[1] == "n = 5: too few seeds for a paired test (6 are needed)."
 
 
-def test_a_diverged_run_is_counted_and_in_no_mean() -> None:
+def test_a_diverged_run_is_counted_and_in_no_mean():
     runs = [stored_run(0.8), stored_run(seed=1, state="diverged"), stored_run(method="gaussian", state="diverged")]
     (section,) = summarise(runs)
     gaussian, idw = section.rows
@@ -128,12 +128,12 @@ def test_a_diverged_run_is_counted_and_in_no_mean() -> None:
     assert "2 runs diverged; not in the means." in section.notes
 
 
-def test_an_accuracy_that_is_no_number_is_left_out() -> None:
+def test_an_accuracy_that_is_no_number_is_left_out():
     row = summarise([stored_run(math.nan), stored_run(0.5, seed=1)])[0].rows[0]
     assert (row.statistics["test"].mean, row.statistics["test"].n) == (0.5, 1)
 
 
-def test_two_protocols_give_two_tables_the_papers_first() -> None:
+def test_two_protocols_give_two_tables_the_papers_first():
     runs = [stored_run(epochs=2, batch_size=64), stored_run()]
     titles = [section.title for section in summarise(runs)]
     assert titles == [
@@ -142,7 +142,7 @@ def test_two_protocols_give_two_tables_the_papers_first() -> None:
     ]
 
 
-def test_titles_name_what_differs_from_the_default_or_between_sections() -> None:
+def test_titles_name_what_differs_from_the_default_or_between_sections():
     runs = [
         stored_run(dataset={"name": "two_moons", "noise": 0.2}),
         stored_run(dataset="two_moons", epochs=1, schedule="constant", optimizer="sgd", momentum=0.9),
@@ -158,7 +158,7 @@ def test_titles_name_what_differs_from_the_default_or_between_sections() -> None
     assert alone.title.startswith("two_moons · noise 0.2 ·")
 
 
-def test_a_users_file_is_named_by_itself_and_by_content_only_when_two_share_a_name() -> None:
+def test_a_users_file_is_named_by_itself_and_by_content_only_when_two_share_a_name():
     def file(folder: str, sha: str, seed: int) -> StoredRun:
         return stored_run(dataset={"name": "npz", "path": f"{folder}/mine.npz", "sha256": sha * 64}, seed=seed)
 
@@ -171,7 +171,7 @@ def test_a_users_file_is_named_by_itself_and_by_content_only_when_two_share_a_na
     assert [section.title.split(" · ")[1] for section in two] == ["sha256 aaaaaaaa", "sha256 bbbbbbbb"]
 
 
-def test_references_stand_beside_their_model_and_no_other() -> None:
+def test_references_stand_beside_their_model_and_no_other():
     runs = [
         stored_run(method="neg_dist"),
         stored_run(method="neg_dist", power=4.0),
@@ -194,7 +194,7 @@ def test_references_stand_beside_their_model_and_no_other() -> None:
     assert not any("did not" in note for note in section.notes)
 
 
-def test_another_protocol_is_stated_beside_a_reference() -> None:
+def test_another_protocol_is_stated_beside_a_reference():
     for changed in ({"epochs": 2}, {"weight_decay": 0.01}):
         (section,) = summarise([stored_run(**changed)])
         assert references(section, section.rows[0])["authors"].test_accuracy == 0.8784
@@ -211,19 +211,19 @@ def test_another_protocol_is_stated_beside_a_reference() -> None:
         ("fashion_mnist", {}),
     ],
 )
-def test_a_reference_belongs_to_the_same_data(dataset: object, expected: dict[str, float]) -> None:
+def test_a_reference_belongs_to_the_same_data(dataset, expected):
     (section,) = summarise([stored_run(dataset=dataset, prototypes=16)])
     found = references(section, section.rows[0])
     assert {source: reference.test_accuracy for source, reference in found.items()} == expected
 
 
-def test_every_reference_is_found_by_its_model() -> None:
+def test_every_reference_is_found_by_its_model():
     for reference in REFERENCES:
         dataset = stored_run(dataset=reference.dataset).config.dataset
         assert find_reference(reference.source, dataset, reference.model) is reference
 
 
-def test_intervals_stand_beside_test_and_holdout_and_need_three_seeds() -> None:
+def test_intervals_stand_beside_test_and_holdout_and_need_three_seeds():
     runs = [stored_run(0.8 + seed / 100, seed=seed, holdout=0.7 + seed / 50, validation=0.5) for seed in range(4)]
     runs += [stored_run(0.8 + seed / 100, seed=seed, method="neg_dist") for seed in range(2)]
     (section,) = summarise(runs, intervals=True)
@@ -235,7 +235,7 @@ def test_intervals_stand_beside_test_and_holdout_and_need_three_seeds() -> None:
     assert "interval" not in render(section_tables(summarise(runs)), "markdown")
 
 
-def test_every_format_shows_the_interval() -> None:
+def test_every_format_shows_the_interval():
     runs = [stored_run(value, seed=seed) for seed, value in enumerate((0.81, 0.84, 0.86, 0.79))]
     for tables in (section_tables(summarise(runs, intervals=True)), [leaderboard(runs, intervals=True)]):
         (record,) = tables[0].records()

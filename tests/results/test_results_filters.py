@@ -1,7 +1,5 @@
 """Expressions on runs, by an oracle: Python itself on each row of the table that `to_frame` returns."""
 
-from __future__ import annotations
-
 import pandas
 import pytest
 

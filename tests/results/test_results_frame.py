@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pandas
 import pytest
 from pandas.testing import assert_frame_equal

@@ -1,7 +1,5 @@
 """What concerns PostgreSQL alone: connecting, roles, isolation, deadlocks, and older tables."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 import threading

@@ -1,7 +1,5 @@
 """The progress of a sweep that other processes train."""
 
-from __future__ import annotations
-
 import os
 import socket
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """New tables, and upgrades: the database that version 0.1.0 wrote keeps every number, and its sweep goes on."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """The settings of the kinds of models: defaults, labels, and one line for each mistake."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import replace
 

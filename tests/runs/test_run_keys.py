@@ -1,7 +1,5 @@
 """Run keys are for ever: stored results are found by them. Curves are their points."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Clusters: their addresses, connections to real schedulers, and what a worker does with a task."""
 
-from __future__ import annotations
-
 import pickle
 import socket
 import socketserver
@@ -9,7 +7,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import dask
 import distributed
@@ -184,7 +181,7 @@ def test_a_method_of_a_notebook_is_refused_by_the_driver():
         plugin_sources([run(0, method="in_a_cell")])
 
 
-def test_checkpoints_are_kept_only_in_a_folder_that_the_worker_shares(tmp_path: Path):
+def test_checkpoints_are_kept_only_in_a_folder_that_the_worker_shares(tmp_path):
     folder = tmp_path / "results.db.checkpoints"
     inode = tmp_path.stat().st_ino
     assert worker._checkpoints((str(folder), inode)) == folder

@@ -1,7 +1,5 @@
 """What `train` and `run_sweep` refuse before the first run is trained; what is done with stored runs."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """What holds for runs of every kind in sweeps: their plans, training, interruption, tables, columns and refusals."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from functools import cache
@@ -103,7 +101,7 @@ def of_kind(results: Results, kind: str):
     return [run for run in results.find_runs() if run.config.model.kind == kind]
 
 
-def test_each_kind_is_here_and_a_run_that_the_seed_does_not_affect_is_planned_once(tmp_path: Path) -> None:
+def test_each_kind_is_here_and_a_run_that_the_seed_does_not_affect_is_planned_once(tmp_path):
     kinds = set()
     for dataset, blocks in SWEEPS.items():
         for block, n in blocks.items():
@@ -127,7 +125,7 @@ class Stopping(Observer):
             raise KeyboardInterrupt
 
 
-def test_an_interrupted_sweep_goes_on_to_the_same_bytes_and_trains_nothing_twice(stored, tmp_path: Path) -> None:
+def test_an_interrupted_sweep_goes_on_to_the_same_bytes_and_trains_nothing_twice(stored, tmp_path):
     path, whole = stored
     db = tmp_path / "other.db"
     with pytest.raises(KeyboardInterrupt):
@@ -154,7 +152,7 @@ def contents(results: Results, run_key: str) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in results.load_arrays(run_key).items()}
 
 
-def test_only_prototypes_have_a_model_file_and_no_run_lacks_a_measure(stored) -> None:
+def test_only_prototypes_have_a_model_file_and_no_run_lacks_a_measure(stored):
     results = stored[1]
     runs = {run.config.model.kind: run for run in results.find_runs()}
     assert unmeasured_runs(results.find_runs()) == []
@@ -193,7 +191,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("dataset", "block", "expected"), REFUSALS)
-def test_a_wrong_block_is_refused_at_its_place(tmp_path: Path, dataset: str, block: str, expected: str) -> None:
+def test_a_wrong_block_is_refused_at_its_place(tmp_path, dataset, block, expected):
     path = sweep_file(tmp_path, dataset, block)
     with pytest.raises(SpecError) as caught:
         read_sweep(path)

@@ -1,7 +1,5 @@
 """Sweeps with studies of patches: what they need is trained first."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The plan of a sweep: which runs, in which order, each once; and several data sets, each loaded once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -36,7 +34,7 @@ def error_of(path: Path) -> str:
     return str(caught.value).removeprefix(f"{path}:")
 
 
-def test_a_mapping_stands_for_the_product_of_its_lists_in_any_list_of_data_sets_each_once(write) -> None:
+def test_a_mapping_stands_for_the_product_of_its_lists_in_any_list_of_data_sets_each_once(write):
     spec = read_sweep(
         write("[digits, {name: two_moons, train_per_class: [8, 4], noise: [0.2, 0.1]}, two_moons, digits]")
     )
@@ -50,7 +48,7 @@ def test_a_mapping_stands_for_the_product_of_its_lists_in_any_list_of_data_sets_
     assert [(d.of, d.seed) for d, _ in joint.datasets] == [(("mnist", "fashion_mnist"), seed) for seed in (0, 1)]
 
 
-def test_data_sets_are_outermost_and_the_runs_are_those_of_single_sweeps(write) -> None:
+def test_data_sets_are_outermost_and_the_runs_are_those_of_single_sweeps(write):
     runs = plan(read_sweep(write("{name: two_moons, noise: [0.2, 0.1]}")))
     expected = [
         run_config({"name": "two_moons", "noise": noise}, seed=seed, method=method, prototypes=2, epochs=1).run_key
@@ -80,13 +78,13 @@ MANY = ", ".join(str(size) for size in range(1, 1001))
     ],
     ids=range(10),
 )
-def test_an_error_names_the_data_set_the_key_and_the_value(write, dataset: str, expected: str) -> None:
+def test_an_error_names_the_data_set_the_key_and_the_value(write, dataset, expected):
     grid = f"{{method: [idw, gaussian], prototypes: [{MANY}]}}" if MANY in dataset else "{method: idw, prototypes: 2}"
     found = error_of(write(dataset, grid))
     assert found.startswith(expected) and "\n" not in found
 
 
-def test_each_data_set_is_loaded_once_and_only_if_runs_are_missing(write, tmp_path: Path, monkeypatch) -> None:
+def test_each_data_set_is_loaded_once_and_only_if_runs_are_missing(write, tmp_path, monkeypatch):
     loaded, load = [], loading.load_dataset
     monkeypatch.setattr(loading, "load_dataset", lambda *given: loaded.append(given[0]) or load(*given))
     sizes = f"{{name: two_moons, train_per_class: [4, 6], {TINY}}}"
@@ -99,7 +97,7 @@ def test_each_data_set_is_loaded_once_and_only_if_runs_are_missing(write, tmp_pa
     assert [dataset.train_per_class for dataset in loaded] == [8]
 
 
-def test_a_data_set_that_is_too_small_ends_the_sweep_and_keeps_what_was_trained(tmp_path: Path) -> None:
+def test_a_data_set_that_is_too_small_ends_the_sweep_and_keeps_what_was_trained(tmp_path):
     large, small = (TwoMoonsConfig(train_per_class=n, test_per_class=1, holdout_per_class=0) for n in (4, 1))
     block = {"method": "idw", "prototypes": 3, "initialisation": "samples", "epochs": 1}
     protocol = default_protocol("two_moons")
@@ -115,7 +113,7 @@ def sweep(*blocks: Block, seeds: tuple[int, ...] = (0, 1)) -> SweepSpec:
 
 
 @pytest.mark.slow
-def test_cells_come_in_scikit_learns_order_with_seeds_innermost() -> None:
+def test_cells_come_in_scikit_learns_order_with_seeds_innermost():
     from sklearn.model_selection import ParameterGrid
 
     axes = {"prototypes": (16, 2), "method": ("inv_dist", "idw"), "power": (2.0, 1.0), "epsilon": (0.1, 0.0)}
@@ -129,7 +127,7 @@ def test_cells_come_in_scikit_learns_order_with_seeds_innermost() -> None:
     assert planned == [(*(cell[name] for name in names), seed) for cell in grid for seed in (5, 3)]
 
 
-def test_blocks_keep_their_order_and_a_shared_run_stays_at_its_first_place() -> None:
+def test_blocks_keep_their_order_and_a_shared_run_stays_at_its_first_place():
     wide = {"method": ("idw", "gaussian"), "prototypes": (2, 16)}
     again = {"method": ("neg_dist", "idw"), "prototypes": (16,), "power": (2.0, 3.0)}
     runs = plan(sweep(wide, again))

@@ -1,7 +1,5 @@
 """Recorded sweeps whose disk becomes full while they train, and which go on once there is room."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess
@@ -126,8 +124,8 @@ def _checkpoints(request, monkeypatch) -> None:
 @pytest.mark.usefixtures("_checkpoints")
 @pytest.mark.parametrize("share", [0, 0.05, 0.2, 0.49, 0.7])
 def test_a_recording_that_fills_the_disk_ends_the_sweep_which_goes_on_with_room(
-    tmp_path: Path, undisturbed, share: float, monkeypatch
-) -> None:
+    tmp_path, undisturbed, share, monkeypatch
+):
     room = int(share * sum(len(content) for files in undisturbed.values() for content in files.values()))
     (tmp_path / "disk").mkdir()
     with mounted(tmp_path / "disk") as folder:
@@ -141,8 +139,8 @@ def test_a_recording_that_fills_the_disk_ends_the_sweep_which_goes_on_with_room(
 @pytest.mark.slow
 @pytest.mark.usefixtures("_checkpoints")
 def test_a_recording_with_a_file_beyond_the_limit_ends_the_sweep_which_goes_on_without(
-    tmp_path: Path, undisturbed, monkeypatch
-) -> None:
+    tmp_path, undisturbed, monkeypatch
+):
     check_with_limit(tmp_path, undisturbed, 0.5, monkeypatch)
 
 

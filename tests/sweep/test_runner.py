@@ -1,7 +1,5 @@
 """The runner against a real database, with threads and with a cluster whose engine misbehaves on request."""
 
-from __future__ import annotations
-
 import errno
 import threading
 from concurrent.futures import wait

@@ -1,7 +1,5 @@
 """A search chooses settings by validation rows, stores nothing but runs, and goes on where it was interrupted."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 from idwbench.errors import ResultsError, SpecError, TrainingError
 from idwbench.results.store import Results
 from idwbench.runs.results import RunResult
-from idwbench.sweep.execution import Retry, run_sweep
+from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.runner import Runner
 from idwbench.sweep.sampler import Range
@@ -60,7 +58,7 @@ class Interruption(Observer):
             raise KeyboardInterrupt
 
 
-def test_ranges_have_whole_numbers_where_the_setting_has(tmp_path: Path) -> None:
+def test_ranges_have_whole_numbers_where_the_setting_has(tmp_path):
     (block,) = read(tmp_path, text()).space
     assert block["prototypes"] == Range(2, 8, log=False, step=None, whole=True)
     assert block["power"] == Range(1, 8, log=True, step=None, whole=False)
@@ -94,12 +92,12 @@ def test_ranges_have_whole_numbers_where_the_setting_has(tmp_path: Path) -> None
         (text().replace(f"sampler: {SAMPLER}\n", ""), "a range needs a sampler (list the values, or add a sampler)"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_in_one_line(tmp_path: Path, content: str, expected: str) -> None:
+def test_what_cannot_be_searched_is_refused_in_one_line(tmp_path, content, expected):
     assert expected in error_of(tmp_path, content)
 
 
 @pytest.mark.slow
-def test_an_interrupted_search_ends_with_the_same_runs_and_more_trials_continue_it(tmp_path: Path) -> None:
+def test_an_interrupted_search_ends_with_the_same_runs_and_more_trials_continue_it(tmp_path):
     spec = read(tmp_path, text())
     whole, part = tmp_path / "whole.db", tmp_path / "part.db"
     run_sweep(spec, whole)
@@ -119,7 +117,7 @@ def test_an_interrupted_search_ends_with_the_same_runs_and_more_trials_continue_
     assert all(run.attempt == 1 or run.run_key not in before for run in Results(part).find_runs())
 
 
-def test_a_search_reports_the_setting_with_the_best_mean_on_validation_rows(tmp_path: Path) -> None:
+def test_a_search_reports_the_setting_with_the_best_mean_on_validation_rows(tmp_path):
     spec = read(tmp_path, text("{optuna: random, trials: 6, objective: validation_accuracy}"))
     results = Results(tmp_path / "runs.db")
     counts = Counts()
@@ -155,7 +153,7 @@ class Counts(Observer):
         self.lines.append(text)
 
 
-def test_runs_of_a_search_that_are_trained_again_are_to_do(tmp_path: Path) -> None:
+def test_runs_of_a_search_that_are_trained_again_are_to_do(tmp_path):
     grid = "{method: idw, prototypes: 4, epsilon: {low: 1.0e-4, high: 0.1}, learning_rate: {low: 0.001, high: 0.1}}"
     spec = read(tmp_path, text("{optuna: random, trials: 4, batch: 2, objective: validation_accuracy}", grid))
     for retry in (None, "all"):
@@ -166,9 +164,7 @@ def test_runs_of_a_search_that_are_trained_again_are_to_do(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("retry", ["all", "failed"])
-def test_a_setting_that_is_drawn_twice_is_trained_again_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retry: Retry
-) -> None:
+def test_a_setting_that_is_drawn_twice_is_trained_again_once(tmp_path, monkeypatch, retry):
     grid = "{method: idw, prototypes: [2, 3], initialisation: mean}"
     spec = read(tmp_path, text("{optuna: random, trials: 6, batch: 2, objective: validation_accuracy}", grid))
     db = tmp_path / "runs.db"
@@ -180,9 +176,7 @@ def test_a_setting_that_is_drawn_twice_is_trained_again_once(
     assert [(run.state, run.attempt) for run in results.load_runs(keys)] == [("failed", 2)] * 4
 
 
-def test_a_search_waits_for_stored_runs_that_another_process_trains_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_waits_for_stored_runs_that_another_process_trains_again(tmp_path, monkeypatch):
     spec = read(tmp_path, text("{optuna: random, trials: 2, objective: validation_accuracy}"))
     db = tmp_path / "runs.db"
     run_sweep(spec, db)
@@ -202,9 +196,7 @@ def test_a_search_waits_for_stored_runs_that_another_process_trains_again(
     assert len(released) == 1
 
 
-def test_a_search_waits_for_a_run_that_another_process_trains_for_the_first_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_waits_for_a_run_that_another_process_trains_for_the_first_time(tmp_path, monkeypatch):
     spec = read(tmp_path, text("{optuna: random, trials: 2, objective: validation_accuracy}"))
     run_sweep(spec, tmp_path / "first.db")
     other, (run, *_) = Results(tmp_path / "runs.db"), Results(tmp_path / "first.db").find_runs(sweep="s")
@@ -220,7 +212,7 @@ def test_a_search_waits_for_a_run_that_another_process_trains_for_the_first_time
     assert (status.complete, len(pauses)) == (status.total, 1)
 
 
-def test_blocks_of_a_search_are_alternatives(tmp_path: Path) -> None:
+def test_blocks_of_a_search_are_alternatives(tmp_path):
     grid = "\n  - {method: idw, prototypes: {low: 2, high: 8}}"
     grid += "\n  - {kind: kernel_regression, kernel: gaussian, bandwidth: {low: 0.1, high: 2}}"
     spec = read(tmp_path, text("{optuna: random, trials: 8, objective: validation_accuracy}", grid))
@@ -231,19 +223,19 @@ def test_blocks_of_a_search_are_alternatives(tmp_path: Path) -> None:
     assert kinds.count("prototypes") % 2 == 0
 
 
-def test_runs_without_the_metric_of_the_objective_end_the_search_in_one_line(tmp_path: Path) -> None:
+def test_runs_without_the_metric_of_the_objective_end_the_search_in_one_line(tmp_path):
     spec = read(tmp_path, text("{optuna: random, trials: 2, objective: validation_coverage}"))
     with pytest.raises(TrainingError, match=r"have no validation_coverage; they have .*validation_accuracy"):
         run_sweep(spec, tmp_path / "runs.db")
 
 
-def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(ResultsError, match=r"needs the Python package 'optuna' \(pip install 'idwbench\[search\]'\)"):
         run_sweep(read(tmp_path, text()), tmp_path / "runs.db")
 
 
-def test_a_dry_run_prints_the_space_of_a_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_prints_the_space_of_a_search(tmp_path, capsys):
     from idwbench.cli.sweep_output import print_plan
 
     print_plan(read(tmp_path, text()), str(tmp_path / "runs.db"), (), False)

@@ -1,7 +1,5 @@
 """The sweeps that come with idwbench are found by name and plan what they promise; the page on sweep files is right."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -73,14 +71,14 @@ def test_the_list_has_each_shipped_sweep_with_its_description_on_a_line():
     assert {one["name"]: one["description"] for one in listed} == shipped_descriptions()
 
 
-def test_every_sweep_file_of_the_repository_has_a_name_of_its_own_and_is_found() -> None:
+def test_every_sweep_file_of_the_repository_has_a_name_of_its_own_and_is_found():
     files = sorted((ROOT / "sweeps").rglob("*.yaml"))
     assert sorted(shipped_sweeps().values()) == files
     assert shipped_sweeps().keys() == RUNS.keys() and len(RUNS) == len(files)
 
 
 @pytest.mark.parametrize(("name", "n_runs"), RUNS.items())
-def test_a_shipped_sweep_is_short_and_plans_what_it_promises(name: str, n_runs: int) -> None:
+def test_a_shipped_sweep_is_short_and_plans_what_it_promises(name, n_runs):
     spec = read_sweep(shipped_sweeps()[name])
     assert spec.name == name
     assert spec.description
@@ -91,14 +89,14 @@ def test_a_shipped_sweep_is_short_and_plans_what_it_promises(name: str, n_runs: 
 
 
 @pytest.mark.parametrize("name", PAPER)
-def test_the_sweeps_of_the_paper_use_its_data_and_protocol(name: str) -> None:
+def test_the_sweeps_of_the_paper_use_its_data_and_protocol(name):
     dataset = ImageConfig(name="mnist") if "mnist" in name else TwoMoonsConfig()
     assert {run.dataset for run in shipped(name)} == {dataset}
     assert {run.protocol for run in shipped(name)} == {default_protocol(dataset.name)}
 
 
 @pytest.mark.parametrize(("name", "sizes"), [("paper_two_moons", (2, 16, 128)), ("paper_mnist", (20,))])
-def test_the_paper_has_six_methods_and_two_baselines(name: str, sizes: tuple[int, ...]) -> None:
+def test_the_paper_has_six_methods_and_two_baselines(name, sizes):
     cells = Counter((run.model.kind, run.model.method, run.model.prototypes) for run in shipped(name))
     n_seeds = 20 if name == "paper_two_moons" else 5
     scales = 2 if name == "paper_two_moons" else 1
@@ -113,9 +111,7 @@ def test_the_paper_has_six_methods_and_two_baselines(name: str, sizes: tuple[int
         ("paper_patches_mnist", "wrong", ("paper_mnist",)),
     ],
 )
-def test_studies_of_patches_use_networks_of_the_other_sweeps(
-    studies: str, cases: str, trained: tuple[str, ...]
-) -> None:
+def test_studies_of_patches_use_networks_of_the_other_sweeps(studies, cases, trained):
     networks = {run.run_key for name in trained for run in shipped(name)}
     required = {run.run_key: run.required.run_key for run in shipped(studies) if run.required is not None}
     assert len(required) == RUNS[studies]
@@ -125,12 +121,12 @@ def test_studies_of_patches_use_networks_of_the_other_sweeps(
 
 
 @pytest.mark.parametrize("name", KEYS_OF_0_1_0)
-def test_the_runs_of_version_0_1_0_have_the_keys_they_had(name: str) -> None:
+def test_the_runs_of_version_0_1_0_have_the_keys_they_had(name):
     keys = sorted(run.run_key for run in shipped(name) if name != "two_moons" or run.model.parameters != PROTOTYPES)
     assert hashlib.sha256("".join(keys).encode()).hexdigest() == KEYS_OF_0_1_0[name]
 
 
-def test_the_examples_in_the_docs_are_good_sweeps(tmp_path: Path) -> None:
+def test_the_examples_in_the_docs_are_good_sweeps(tmp_path):
     file = tmp_path / "example.yaml"
     n_runs = []
     for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL):
@@ -147,7 +143,7 @@ def table(section: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[1].splitlines()]
 
 
-def test_the_docs_list_the_settings_of_every_data_set_with_their_defaults() -> None:
+def test_the_docs_list_the_settings_of_every_data_set_with_their_defaults():
     rows = table("dataset")
     assert [row[0].strip("`") for row in rows] == [*DATASETS]
     for (_, task, settings), declared in zip(rows, DATASETS.values(), strict=True):
@@ -164,7 +160,7 @@ def test_the_docs_list_the_settings_of_every_data_set_with_their_defaults() -> N
     assert "`validation` (0)" in PAGE and "`path`" in PAGE and "`sha256`" in PAGE
 
 
-def test_the_docs_list_the_settings_of_the_protocol_with_their_defaults() -> None:
+def test_the_docs_list_the_settings_of_the_protocol_with_their_defaults():
     rows = table("protocol")
     assert [row[0].strip("`") for row in rows] == [*Protocol.model_fields]
     defaults = [default_protocol(name) for name in ("two_moons", "mnist", "joint", "aesop", "digits")]
@@ -175,7 +171,7 @@ def test_the_docs_list_the_settings_of_the_protocol_with_their_defaults() -> Non
         assert documented == [str(getattr(protocol, name.strip("`"))) for protocol in defaults]
 
 
-def test_the_docs_name_every_kind_of_run_and_its_settings() -> None:
+def test_the_docs_name_every_kind_of_run_and_its_settings():
     section = PAGE.split("## Kinds of runs\n", 1)[1].split("\n## ", 1)[0]
     for kind, settings in MODELS.items():
         assert f"| `{kind}`" in section

@@ -1,7 +1,5 @@
 """A sweep file is checked completely before anything runs; each error says file, line, column and key."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 
@@ -54,7 +52,7 @@ def grid(text: str) -> str:
     return f"name: x\ndataset: two_moons\nseeds: 1\ngrid: {text}\n"
 
 
-def test_a_good_file_becomes_frozen_values(tmp_path: Path) -> None:
+def test_a_good_file_becomes_frozen_values(tmp_path):
     spec = read(tmp_path, GOOD)
     assert (spec.name, spec.description, spec.seeds) == ("small", "A test", (0, 1, 2))
     assert spec.datasets[0][0] == TwoMoonsConfig(noise=0.2)
@@ -64,12 +62,12 @@ def test_a_good_file_becomes_frozen_values(tmp_path: Path) -> None:
     assert spec.source == GOOD
 
 
-def test_of_many_keys_the_five_nearest_are_named(tmp_path: Path) -> None:
+def test_of_many_keys_the_five_nearest_are_named(tmp_path):
     with pytest.raises(SpecError, match=r"grid\.zzz: unknown key \(the nearest valid words: \w+(, \w+){4}\)$"):
         read(tmp_path, grid("{zzz: 1}"))
 
 
-def test_a_mapping_is_one_block_whose_scalars_are_axes_of_length_one(tmp_path: Path) -> None:
+def test_a_mapping_is_one_block_whose_scalars_are_axes_of_length_one(tmp_path):
     spec = read(tmp_path, grid("{method: idw, prototypes: 4, learning_rate: [1, 0.1], initialisation: [mean, kmeans]}"))
     axes = {"learning_rate": (1.0, 0.1), "initialisation": ("mean", "kmeans")}
     assert spec.grid == ({"method": ("idw",), "prototypes": (4,), **axes},)
@@ -78,7 +76,7 @@ def test_a_mapping_is_one_block_whose_scalars_are_axes_of_length_one(tmp_path: P
     assert read(tmp_path, grid(possible)).grid[0]["momentum"] == (0, 0.9)
 
 
-def test_comments_aliases_and_the_line_ends_of_other_systems_do_no_harm(tmp_path: Path) -> None:
+def test_comments_aliases_and_the_line_ends_of_other_systems_do_no_harm(tmp_path):
     text = "# a\nname: x # b\n# c\ndataset: two_moons\nseeds: [ # d\n 1, # e\n # f\n 4294967295\n]\ngrid: # g\n"
     text += "  # h\n  - method: idw # i\n\n    # j\n    prototypes: &p # k\n      - 2 # l\n      # m\n# n\n"
     text += "  - {method: gaussian, prototypes: *p}\n"
@@ -89,14 +87,14 @@ def test_comments_aliases_and_the_line_ends_of_other_systems_do_no_harm(tmp_path
     assert [block["prototypes"] for block in spec.grid] == [(2,), (2,)]
 
 
-def test_the_dialect_is_yaml_1_2(tmp_path: Path) -> None:
+def test_the_dialect_is_yaml_1_2(tmp_path):
     for name in ("yes", "2024-01-31", "=", "'<<'", "0o9", "1e"):
         assert read(tmp_path, GOOD.replace("name: small", f"name: {name}")).name == name.strip("'")
     for rate in ("1e-3", "1.0e-3", "1E-3", "+.001", "0.001_0"):
         assert read(tmp_path, GOOD.replace("1e-3}", f"{rate}}}", 1)).datasets[0][1].learning_rate == 1e-3
 
 
-def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path: Path) -> None:
+def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path):
     (tmp_path / "points.csv").write_text("a,label\n1,0\n", encoding="utf-8")
     spec = read(tmp_path, grid("{method: idw, prototypes: 4}").replace("two_moons", "points.csv"))
     assert spec.datasets[0][0].name == "csv"
@@ -150,7 +148,7 @@ def test_a_data_file_is_found_beside_the_sweep_and_known_by_its_content(tmp_path
         ("epochs: 5", "epochs: 5, momentum: 0.5", "4:33: protocol.momentum: needs optimizer sgd, not adam_amsgrad"),
     ],
 )
-def test_an_error_names_line_column_and_key(tmp_path: Path, old: str, new: str, expected: str) -> None:
+def test_an_error_names_line_column_and_key(tmp_path, old, new, expected):
     assert GOOD.count(old) >= 1
     assert error_of(tmp_path, GOOD.replace(old, new, 1)) == expected
 
@@ -172,11 +170,11 @@ def test_an_error_names_line_column_and_key(tmp_path: Path, old: str, new: str, 
         (grid("[idw]"), "4:8: grid[0]: expected a mapping of axes, such as {method: [idw], prototypes: [16]}"),
     ],
 )
-def test_a_file_that_is_no_sweep_is_one_line(tmp_path: Path, text: str, expected: str) -> None:
+def test_a_file_that_is_no_sweep_is_one_line(tmp_path, text, expected):
     assert error_of(tmp_path, text) == expected
 
 
-def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(yaml_source, "_MAX_VALUES", 2_000)
     levels = ["a: &l0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     levels += [f"b{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" for i in range(1, 10)]
@@ -185,7 +183,7 @@ def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path: Path, m
     assert error_of(tmp_path, twice) == "11:1: the key 'b9' is already in line 10"
 
 
-def test_a_file_that_is_not_there_a_folder_and_other_bytes_are_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_a_folder_and_other_bytes_are_one_line(tmp_path):
     missing, binary = tmp_path / "no.yaml", tmp_path / "binary.yaml"
     binary.write_bytes(b"name: x\nseeds: \xff\xfe\n")
     for file, expected in [
@@ -213,15 +211,13 @@ def test_a_file_that_is_not_there_a_folder_and_other_bytes_are_one_line(tmp_path
         ("epochs: [1, true]", "", "epochs[1]: input should be a valid integer, got True"),
     ],
 )
-def test_a_rule_on_several_settings_blames_the_value_that_breaks_it(
-    tmp_path: Path, axes: str, protocol: str, expected: str
-) -> None:
+def test_a_rule_on_several_settings_blames_the_value_that_breaks_it(tmp_path, axes, protocol, expected):
     text = grid(f"{{method: idw, prototypes: 4, {axes}}}") + f"protocol: {{{protocol}}}\n"
     message = error_of(tmp_path, text)
     assert message.split(": ", 1)[1].removeprefix("grid.").startswith(expected)
 
 
-def test_a_plugins_parameter_is_an_axis(tmp_path: Path) -> None:
+def test_a_plugins_parameter_is_an_axis(tmp_path):
     register_method(
         Method("scaled", "0", score=lambda inputs, keys: 0, parameters=(Parameter("gain", 1.0, minimum=0),))
     )

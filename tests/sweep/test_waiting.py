@@ -1,7 +1,5 @@
 """Sweeps of which other processes train a part."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

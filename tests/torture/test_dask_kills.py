@@ -1,7 +1,5 @@
 """Sweeps on a real local cluster whose worker and driver are killed."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Several drivers at once, on one SQLite file and on one PostgreSQL server; the first to come makes the tables."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 

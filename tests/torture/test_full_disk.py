@@ -1,7 +1,5 @@
 """A disk that is full in mid-sweep."""
 
-from __future__ import annotations
-
 import os
 from multiprocessing import get_context
 from pathlib import Path

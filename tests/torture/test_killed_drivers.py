@@ -1,7 +1,5 @@
 """`kill -9` of the driver at random moments; the same command is typed again each time."""
 
-from __future__ import annotations
-
 import random
 import signal
 import subprocess

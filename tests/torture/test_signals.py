@@ -1,7 +1,5 @@
 """Signals that end a command: one line, the right count and exit code, and no run that stays `running`."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """What a database holds, and a record that the database itself keeps of each result that is written."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A small disk: a tmpfs in a mount namespace of its own, or, where the system refuses that, a limit on file sizes."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import resource

@@ -1,7 +1,5 @@
 """Drivers: processes that type `idwbench sweep`, forked from one that has done its imports."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Loaded once by the server of processes: after one sweep all imports are done and the kernels are compiled."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 
