@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from idwbench.cli.options import argument, option, refuse
 from idwbench.cli.output import echo, echo_json, print_line, print_table
 from idwbench.errors import PatchError
-from idwbench.files import check_model_path, check_output
+from idwbench.files import MODEL_SUFFIXES, check_model_path, check_output
 from idwbench.report.labels import count_label
 
 if TYPE_CHECKING:
@@ -111,6 +111,9 @@ def _naming(model: Path) -> Iterator[None]:
     """Add the file's name to the errors of a model that do not have one."""
     from idwbench.errors import ModelFileError
 
+    if model.suffix.lower() not in MODEL_SUFFIXES and not model.exists():
+        hint = "a stored run becomes a file by 'idwbench export'; a network is patched by Network.patch in Python"
+        raise ModelFileError("no such file", hint=hint, file=model)
     try:
         yield
     except ModelFileError as error:

@@ -15,6 +15,7 @@ from idwbench.results.store import Results, results_to_read
 from idwbench.runs.kinds.network import NetworkConfig
 
 if TYPE_CHECKING:
+    from idwbench.models.patched_network import PatchedNetwork
     from idwbench.models.saved_model import SavedModel
 
 __all__ = ["MODEL_SUFFIXES", "ModelFormat", "export_model", "model_card", "model_format"]
@@ -31,7 +32,7 @@ Database = Results | str | PathLike[str]
 
 
 def export_model(
-    model: SavedModel | StoredRun | str | PathLike[str],
+    model: SavedModel | PatchedNetwork | StoredRun | str | PathLike[str],
     path: str | PathLike[str],
     *,
     format: ModelFormat | None = None,
@@ -41,8 +42,8 @@ def export_model(
 ) -> None:
     """Write a trained model as a file that other programs use without idwbench.
 
-    Prototype networks have all formats, and stored runs of kind ``network`` ``onnx``, if their encoder is ``mlp`` or
-    ``conv``.
+    Prototype networks have all formats. Stored runs of kind ``network``, and patched networks, have ``onnx``, if their
+    encoder is ``mlp`` or ``conv``.
 
     - ``onnx``: a graph from inputs in the data's own units to labels and probabilities, see `onnx_content`.
     - ``numpy``: a Python module of one file that needs only NumPy, see `numpy_source`.
@@ -50,7 +51,8 @@ def export_model(
     - ``pt``, ``safetensors``: a model file of idwbench.
 
     Args:
-        model: A model, a model file (.pt, .safetensors), a stored run, or its key or the beginning of it.
+        model: A model, a patched network, a model file (.pt, .safetensors), a stored run, or its key or the beginning
+            of it.
         path: The file to write.
         format: The format; by default that of the ending ``.onnx``, ``.py``, ``.skops``, ``.pt`` or ``.safetensors``.
         overwrite: Whether a file may be replaced.
@@ -64,12 +66,16 @@ def export_model(
         TrainingError: the run has no model.
         DatasetError: the data of the run cannot be loaded.
     """
+    from idwbench.models.patched_network import PatchedNetwork
+
     target = Path(path)
     chosen = model_format(target, format)
     check_output(target, overwrite=overwrite)
-    found = _found(model, results, data_dir)
-    if isinstance(found, StoredRun):
-        content = _network_content(results, found, chosen, data_dir)
+    found = model if isinstance(model, PatchedNetwork) else _found(model, results, data_dir)
+    if isinstance(found, StoredRun | PatchedNetwork):
+        if chosen != "onnx":
+            raise OutputError("a run of kind network can only be exported as .onnx")
+        content = _network_content(results, found, data_dir)
     else:
         content = _content(found, chosen)
     write_file(target, content, overwrite=overwrite)
@@ -159,17 +165,20 @@ def _content(model: SavedModel, format: ModelFormat) -> bytes:
     from idwbench.exports.onnx_model import onnx_content
     from idwbench.models.model_card import saved_model_card
 
-    return onnx_content(model.network, model, saved_model_card(model))
+    return onnx_content(model.network, model, saved_model_card(model), model.patch_prototypes)
 
 
-def _network_content(results: Database, run: StoredRun, format: ModelFormat, data_dir: Path | None) -> bytes:
-    if format != "onnx":
-        raise OutputError("a run of kind network can only be exported as .onnx")
+def _network_content(results: Database, run: StoredRun | PatchedNetwork, data_dir: Path | None) -> bytes:
     from idwbench.data.loading import load_dataset
     from idwbench.exports.onnx_model import onnx_content
-    from idwbench.models.model_card import network_card
+    from idwbench.models.model_card import network_card, saved_model_card
     from idwbench.models.networks import network_from_arrays
 
+    if not isinstance(run, StoredRun):
+        dataset, head = run.dataset, run.head
+        shape = list(dataset.image_shape) if dataset.image_shape else None
+        card = saved_model_card(head) | {"kind": "network", "features": dataset.n_features, "image_shape": shape}
+        return onnx_content(run.network, dataset, card, head.patch_prototypes)
     settings = run.config.model
     assert isinstance(settings, NetworkConfig)
     if run.state != "complete":

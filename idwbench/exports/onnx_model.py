@@ -17,6 +17,7 @@ from idwbench.models.array_weights import softmax
 from idwbench.models.model_card import CARD_NAME, card_text
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.networks import Conv, Mlp, Network
+from idwbench.models.patches import PatchPrototypes
 from idwbench.models.saved_model import SavedModel
 
 __all__ = ["onnx_content"]
@@ -25,7 +26,12 @@ _OPSET, _FORMAT = 17, 8  # of 2022, which the runtimes in use read
 _LARGEST = 2**31 - 2**24  # bytes; a message of protobuf cannot exceed 2 GiB
 
 
-def onnx_content(network: PrototypeNetwork | Network, units: SavedModel | Dataset, card: dict[str, Any]) -> bytes:
+def onnx_content(
+    network: PrototypeNetwork | Network,
+    units: SavedModel | Dataset,
+    card: dict[str, Any],
+    patches: PatchPrototypes | None = None,
+) -> bytes:
     """Return the bytes of an ONNX file.
 
     The input is ``inputs`` (batch, features), float32, in the data's own units; images are flattened row by row. The
@@ -42,6 +48,7 @@ def onnx_content(network: PrototypeNetwork | Network, units: SavedModel | Datase
         network: A prototype network, or a network with an encoder and a head.
         units: What has the scaling of inputs and targets, and the names of classes.
         card: The model card, which the file has too.
+        patches: Those of the prototype network, or of the head.
 
     Raises:
         OutputError: the encoder is ``vit_tiny``, a plugin defines the method, or the file would exceed 2 GiB.
@@ -52,7 +59,7 @@ def onnx_content(network: PrototypeNetwork | Network, units: SavedModel | Datase
     if isinstance(network, Network):
         inputs, head = _encoded(graph, network.encoder, inputs), network.head
     if isinstance(head, PrototypeNetwork):
-        model = array_model(head, units.patch_prototypes if isinstance(units, SavedModel) else None)
+        model = array_model(head, patches)
         answers, weights = _prototype_answers(graph, model, inputs)
         outputs = [_output(graph, "weights", weights, len(model.all_keys))]
     else:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from idwbench.attention.scores import get_method
@@ -23,6 +23,9 @@ from idwbench.models.perceptron import MultilayerPerceptron
 from idwbench.models.transformer import Transformer
 from idwbench.results.store import Results
 from idwbench.runs.kinds.network import LINEAR, NetworkConfig, check_encoder
+
+if TYPE_CHECKING:
+    from idwbench.models.patched_network import PatchedNetwork
 
 __all__ = [
     "Conv",
@@ -164,6 +167,25 @@ class Network(RowModule):
     def features(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the features (n, features) of scaled inputs, in parts of bounded memory."""
         return self.encoder.outputs(inputs)
+
+    def patch(
+        self, x: ArrayLike, label: int | str | None = None, *, dataset: Dataset, **options: Any
+    ) -> PatchedNetwork:
+        """Return the network with a patch of its head of prototypes, after which `x`, one scaled input, has `label`.
+
+        Args:
+            x: The input, (features of the data).
+            label: Name or number of a class.
+            dataset: The data that the network was trained on.
+            options: Those of `PatchedNetwork.patch`, which patches further inputs; the ``target`` of a regression.
+
+        Raises:
+            PatchConflictError: a training input with another label has the same features.
+            PatchError: a linear head, data that does not fit, or an invalid input, class or option.
+        """
+        from idwbench.models.patched_network import PatchedNetwork
+
+        return PatchedNetwork.of(self, dataset).patch(x, label, **options)
 
 
 def initial_network(model: NetworkConfig, dataset: Dataset, generator: np.random.Generator) -> Network:

@@ -50,6 +50,7 @@ WRONG = {
     f"{PATCH} two_moons:tset:1": "did you mean 'test'?",
     f"{PATCH} 0,1 --margin 1 --confidence 0.9": "--confidence: cannot be combined with margin",
     "patch notes.pt --x 0,1 --label 1 -o new.pt": "notes.pt: not an idwbench model",
+    "patch 0123ab --x 0,1 --label 1 -o new.pt": "a stored run becomes a file by 'idwbench export'",
     "explain model.pt": "give --x, or --prompt for a language model",
     f"{RUN} --prompt a": "--x: cannot be combined with --prompt",
     "explain model.pt --prompt a": "--prompt: a model file takes no prompt",

@@ -19,6 +19,7 @@ from idwbench.exports.model import export_model
 from idwbench.exports.onnx_graph import Graph, GraphArray
 from idwbench.exports.onnx_model import onnx_content
 from idwbench.models.networks import Network, initial_network, load_network
+from idwbench.models.patched_network import PatchedNetwork
 from idwbench.results.store import Results
 from idwbench.runs.kinds.models import parse_model
 
@@ -85,6 +86,25 @@ def test_an_onnx_file_computes_what_a_network_computes(encoder, head):
     np.testing.assert_allclose(found["logits"], exact, rtol=0, atol=bound)
     assert found["label"].tolist() == [dataset.class_names[label] for label in exact.argmax(1)]
     assert ("weights" in found) == (head != "linear")
+
+
+@pytest.mark.parametrize("encoder", ["mlp", "conv"])
+def test_a_patched_network_is_exported_with_its_patches(encoder, tmp_path):
+    dataset = image_data()
+    network = made_network(dataset, encoder=encoder, head="neg_dist", prototypes=4, width=5, depth=2)
+    inputs = dataset.test.inputs
+    wanted = (network.predict(inputs[:2]) + 1) % 3
+    patched = PatchedNetwork.of(network, dataset).patch_all(inputs[:2], wanted.tolist(), radius=0.5)
+    export_model(patched, tmp_path / "network.onnx")
+    [found] = run_onnx(tmp_path / "network.onnx", dataset.scaling.invert(inputs).astype(np.float32))
+    np.testing.assert_allclose(found["logits"], patched.outputs(inputs), rtol=1e-5, atol=1e-5)
+    assert found["label"][:2].tolist() == [dataset.class_names[label] for label in wanted]
+    assert found["weights"].shape == (len(inputs), 6)
+    card = json.loads(onnx.load(tmp_path / "network.onnx").metadata_props[0].value)
+    assert [patch["radius"] for patch in card["patches"]] == [0.5, 0.5]
+    assert (card["kind"], card["features"], card["image_shape"]) == ("network", 24, [4, 6])
+    with pytest.raises(OutputError, match=r"only be exported as \.onnx"):
+        export_model(patched, tmp_path / "network.py")
 
 
 def test_a_network_for_regression_predicts_in_the_units_of_its_targets():

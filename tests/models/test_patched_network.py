@@ -1,0 +1,164 @@
+"""Networks whose head of prototypes is patched in the space of features."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from blob_data import make_dataset, make_regression
+
+import idwbench
+from idwbench.data.dataset import Dataset
+from idwbench.data.loading import load_dataset
+from idwbench.errors import PatchConflictError, PatchError
+from idwbench.models.model_file import load_model
+from idwbench.models.networks import Network, initial_network, load_network
+from idwbench.models.patched_network import PatchedNetwork
+from idwbench.results.store import Results
+from idwbench.runs.kinds.models import parse_model
+
+Trained = tuple[Network, Dataset, np.ndarray]
+SETTINGS: dict[str, dict[str, Any]] = {
+    "mlp+idw": {"encoder": "mlp", "width": 16, "head": "idw"},
+    "conv+neg_dist": {"encoder": "conv", "width": 4, "depth": 2, "head": "neg_dist"},
+}
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def trained(request, tmp_path_factory) -> Trained:
+    """Return a network trained on digits, its data and the first five test rows that it gets wrong."""
+    database = tmp_path_factory.mktemp("networks") / "results.db"
+    settings = {"kind": "network", "prototypes": 10, "epochs": 2, "batch_size": 64, **SETTINGS[request.param]}
+    run = idwbench.train(idwbench.run_config("digits", **settings), database)
+    network, dataset = load_network(Results(database), run.run_key), load_dataset(run.config.dataset)
+    wrong = np.flatnonzero(network.predict(dataset.test.inputs) != dataset.test.labels)
+    return network, dataset, wrong[:5]
+
+
+def patched(trained: Trained, **options: Any) -> PatchedNetwork:
+    network, dataset, rows = trained
+    inputs, labels = dataset.test.inputs[rows], dataset.test.labels[rows].tolist()
+    return PatchedNetwork.of(network, dataset).patch_all(inputs, labels, **options)
+
+
+def test_patches_hold_and_right_answers_for_training_data_stay(trained):
+    network, dataset, rows = trained
+    one = patched(trained)
+    assert (one.predict(dataset.test.inputs[rows]) == dataset.test.labels[rows]).all()
+    answers = [model.predict(dataset.train.inputs) == dataset.train.labels for model in (network, one)]
+    assert (answers[1] >= answers[0]).all()
+    assert all(record.radius > 0 for record in one.repairs.records)
+    effects = one.effects()
+    assert effects["train"].worse == 0
+    assert effects["train"].accuracy_before == answers[0].mean()
+    assert effects["test"].accuracy_after == (one.predict(dataset.test.inputs) == dataset.test.labels).mean()
+
+
+def test_the_order_of_patches_does_not_matter_and_undoing_all_gives_the_same_outputs(trained):
+    network, dataset, rows = trained
+    inputs, labels = dataset.test.inputs, dataset.test.labels
+    one = network.patch(inputs[rows[-1]], int(labels[rows[-1]]), dataset=dataset)
+    for row in rows[:-1][::-1]:
+        one = one.patch(inputs[row], dataset.class_names[labels[row]])
+    # Features of one input and of many differ by rounding in float32.
+    np.testing.assert_allclose(one.outputs(inputs), patched(trained).outputs(inputs), rtol=1e-4, atol=1e-4)
+    for _ in rows:
+        one = one.undo_patch(1)
+    assert np.array_equal(one.outputs(inputs), network.outputs(inputs))
+
+
+def test_no_features_within_the_certified_radius_lose_the_label(trained):
+    one = patched(trained)
+    base, patches = one.head.base, one.head.patch_prototypes
+    generator = np.random.default_rng(0)
+    for record, query in zip(one.repairs.records, one.repairs.inputs.astype(np.float64), strict=True):
+        assert record.certified_radius > 0
+        keys = np.concatenate([base.keys, patches.keys]) - query
+        steps = np.concatenate([generator.normal(size=(500, len(query))), keys, -keys])
+        steps /= np.maximum(np.linalg.norm(steps, axis=1, keepdims=True), 1e-12)
+        assert (patches.outputs(base, query + record.certified_radius * steps).argmax(1) == record.label).all()
+
+
+def test_inputs_whose_features_lie_within_the_certified_radius_get_the_label(trained):
+    network, dataset, rows = trained
+    one = patched(trained)
+    noise = 0.05 * np.random.default_rng(0).normal(size=(200, dataset.n_features))
+    for row, record, features in zip(rows, one.repairs.records, one.repairs.inputs, strict=True):
+        copies = (dataset.test.inputs[row] + noise).astype(np.float32)
+        inside = np.linalg.norm(network.features(copies) - features, axis=1) < record.certified_radius
+        assert inside.any()
+        assert (one.predict(copies[inside]) == record.label).all()
+
+
+def test_a_head_that_is_saved_goes_on_with_its_network(trained, tmp_path):
+    network, dataset, _ = trained
+    one = patched(trained)
+    one.head.save(tmp_path / "head.pt")
+    again = PatchedNetwork.of(network, dataset, load_model(tmp_path / "head.pt"))
+    inputs = dataset.test.inputs
+    for same in (again, pickle.loads(pickle.dumps(one))):
+        assert np.array_equal(same.outputs(inputs), one.outputs(inputs))
+        assert len(same.undo_patch(1).repairs) == 4
+    others = ({"head": "idw", "prototypes": 10}, {"head": "cosine", "prototypes": 10})
+    for other in (made_network(dataset, **head) for head in others):
+        with pytest.raises(PatchError, match="another network"):
+            PatchedNetwork.of(other, dataset, one.head)
+
+
+RANDOM = np.random.default_rng(0)
+
+
+def made_network(dataset: Dataset, **head: Any) -> Network:
+    head = head or {"head": "idw", "prototypes": 4}
+    model = parse_model({"kind": "network", "encoder": "mlp", "width": 8, **head})
+    return initial_network(model, dataset, RANDOM).eval()
+
+
+def test_the_head_of_a_regression_gives_a_target_in_its_own_units():
+    dataset = make_regression()
+    network = made_network(dataset)
+    one = network.patch(dataset.test.inputs[0], target=[3.5, 6.0], dataset=dataset)
+    outputs = dataset.target_scaling.invert(one.outputs(dataset.test.inputs[:1]))
+    np.testing.assert_allclose(outputs, [[3.5, 6.0]], rtol=1e-6)
+
+
+def test_inputs_with_the_same_features_cannot_get_different_labels():
+    dataset = make_dataset()
+    x = dataset.test.inputs[0]
+    with pytest.raises(PatchConflictError):
+        PatchedNetwork.of(made_network(dataset), dataset).patch_all([x, x], [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("head", "x", "label", "options", "problem"),
+    [
+        ({"head": "linear"}, [0, 0, 0], 1, {}, "linear head"),
+        ({"head": "fc_relu", "prototypes": 4}, [0, 0, 0], 1, {}, "cannot be patched"),
+        ({}, [0, 0], 1, {}, "expected 3 numbers, got 2"),
+        ({}, [0, 0, np.nan], 1, {}, "expected finite numbers"),
+        ({}, [0, 0, 0], 3, {}, "expected 0 to 2, got 3"),
+        ({}, [0, 0, 0], "d", {}, "no class is called 'd'"),
+        ({}, [0, 0, 0], None, {"target": [1.0]}, "needs a label"),
+        ({}, [0, 0, 0], 1, {"radius": 0.0}, "above 0"),
+    ],
+)
+def test_what_cannot_be_patched_is_refused(head, x, label, options, problem):
+    dataset = make_dataset()
+    with pytest.raises(PatchError, match=problem):
+        made_network(dataset, **head).patch(x, label, dataset=dataset, **options)
+
+
+def test_data_of_another_number_of_classes_and_patches_that_do_not_exist_are_refused():
+    dataset = make_dataset()
+    network = made_network(dataset)
+    with pytest.raises(PatchError, match="expected 3 outputs, those of the network, got 2"):
+        PatchedNetwork.of(network, replace(dataset, class_names=("a", "b"), **two_classes(dataset)))
+    with pytest.raises(PatchError, match="no patch has the number 1"):
+        PatchedNetwork.of(network, dataset).undo_patch(1)
+
+
+def two_classes(dataset: Dataset) -> dict[str, Any]:
+    return {name: replace(part, targets=part.labels % 2) for name, part in dataset.splits.items()}
