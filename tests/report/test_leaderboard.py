@@ -85,26 +85,18 @@ def test_equal_means_share_a_rank_and_stand_in_the_order_of_their_settings():
     ]
 
 
-def test_of_an_error_the_lowest_comes_first():
-    runs = [stored_run(value, dataset="diabetes", power=power) for value, power in ((60.0, 1), (50.0, 2), (55.0, 4))]
-    board = leaderboard(runs)
-    assert [row["power"] for row in board.records()] == [2, 4, 1]
-    assert "sorted by test, lowest first" in render([board], "markdown")
-
-
-def test_of_an_unknown_metric_the_highest_comes_first_and_a_note_says_so():
-    runs = [stored_run(power=power, metrics={("test", "depth"): float(power)}) for power in (1, 4, 2)]
-    board = leaderboard(runs, "depth")
-    assert [row["power"] for row in board.records()] == [4, 2, 1]
-    assert "Whether a higher depth is better is not known." in board.notes
-    assert "sorted by test, highest first" in render([board], "markdown")
-
-
-def test_another_split_may_sort():
-    runs = [stored_run(0.9, power=1, train=0.91), stored_run(0.8, power=2, train=0.92)]
-    board = leaderboard(runs, split="train")
-    assert [row["power"] for row in board.records()] == [2, 1]
-    assert [column.name for column in board.columns][3:5] == ["train", "test"]
+def test_the_highest_comes_first_of_an_error_the_lowest_and_another_split_may_sort():
+    runs = [stored_run(test, dataset="diabetes", power=power) for test, power in ((60.0, 1), (50.0, 2), (55.0, 4))]
+    lowest = leaderboard(runs)
+    assert [row["power"] for row in lowest.records()] == [2, 4, 1]
+    assert "sorted by test, lowest first" in render([lowest], "markdown")
+    runs = [stored_run(power=n, train=1 / n, metrics={("test", "depth"): float(n)}) for n in (1, 4, 2)]
+    unknown, other = leaderboard(runs, "depth"), leaderboard(runs, split="train")
+    assert [row["power"] for row in unknown.records()] == [4, 2, 1]
+    assert "Whether a higher depth is better is not known." in unknown.notes
+    assert "sorted by test, highest first" in render([unknown], "markdown")
+    assert [row["power"] for row in other.records()] == [1, 2, 4]
+    assert [column.name for column in other.columns][3:5] == ["train", "test"]
 
 
 def test_rows_of_diverged_runs_only_come_last_without_a_rank(grid):
@@ -174,16 +166,15 @@ def test_data_sets_of_several_tasks_need_a_metric():
 def test_what_no_run_has_is_refused(options, message):
     runs = [stored_run(power=power, validation=value) for power, value in ((1, 0.9), (2, None))]
     with pytest.raises(ConfigError) as caught:
-        leaderboard(runs, **options)  # type: ignore[arg-type]
+        leaderboard(runs, **options)
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize(("validation", "hint"), [(0, "add `validation: 0.1` to the data set of the sweep"), (0.1, "")])
-def test_validation_data_is_asked_for_where_there_is_none(validation, hint):
-    data = {"name": "mnist", "validation": validation}
-    with pytest.raises(ConfigError, match="1 of 1 complete run have no validation accuracy") as caught:
-        leaderboard([stored_run(dataset=data)], best_over=["learning_rate"])
-    assert caught.value.hint == hint
+def test_data_for_validation_is_asked_for_where_there_is_none():
+    for validation, hint in ((0, "add `validation: 0.1` to the data set of the sweep"), (0.1, "")):
+        with pytest.raises(ConfigError, match="1 of 1 complete run have no validation accuracy") as caught:
+            leaderboard([stored_run(dataset={"name": "mnist", "validation": validation})], best_over=["learning_rate"])
+        assert caught.value.hint == hint
 
 
 def test_the_best_over_axes_is_what_pandas_finds_by_the_validation_mean(grid):
@@ -202,23 +193,15 @@ def test_the_best_over_axes_is_what_pandas_finds_by_the_validation_mean(grid):
     assert any(line.startswith(note) for line in board.notes)
 
 
-def test_of_an_error_the_lowest_validation_is_chosen():
-    runs = [
-        stored_run(1.0, dataset="diabetes", learning_rate=rate, validation=value)
-        for rate, value in ((0.01, 3.0), (0.1, 2.0))
-    ]
-    (row,) = leaderboard(runs, best_over=["learning_rate"]).records()
-    assert row["learning_rate"] == 0.1
-
-
-def test_a_metric_without_validation_is_shown_for_the_best_headline_metric():
-    runs = [
-        stored_run(learning_rate=rate, validation=value, metrics={("train", "depth"): depth})
-        for rate, value, depth in ((0.01, 0.9, 1.0), (0.1, 0.8, 2.0))
-    ]
-    board = leaderboard(runs, "depth", best_over=["learning_rate"])
-    assert [row["learning_rate"] for row in board.records()] == [0.01]
-    assert any("of accuracy on the validation split" in note for note in board.notes)
+def test_a_metric_without_validation_is_shown_for_the_best_headline_metric_which_of_an_error_is_the_lowest():
+    for dataset, validation, chosen in (("mnist", (0.9, 0.8), 0.01), ("diabetes", (3.0, 2.0), 0.1)):
+        runs = [
+            stored_run(dataset=dataset, learning_rate=rate, validation=value, metrics={("train", "depth"): rate})
+            for rate, value in zip((0.01, 0.1), validation, strict=True)
+        ]
+        board = leaderboard(runs, "depth", best_over=["learning_rate"])
+        assert [row["learning_rate"] for row in board.records()] == [chosen]
+        assert any(f"of {'rmse' if chosen == 0.1 else 'accuracy'} on the validation split" in n for n in board.notes)
 
 
 def test_diverged_settings_are_chosen_only_if_nothing_else_is_left():
@@ -234,17 +217,13 @@ def test_diverged_settings_are_chosen_only_if_nothing_else_is_left():
     ]
 
 
-def test_a_choice_among_different_numbers_of_seeds_is_noted():
+def test_a_choice_among_different_numbers_of_seeds_is_noted_and_an_axis_that_does_not_vary():
     runs = [stored_run(learning_rate=0.01, seed=seed, validation=0.5) for seed in range(5)]
     runs += [stored_run(learning_rate=0.1, validation=0.6)]
-    board = leaderboard(runs, best_over=["learning_rate"])
+    board = leaderboard(runs, best_over=["learning_rate", "epsilon", "epsilon"])
     assert board.records()[0]["n"] == 1
     assert "Some were chosen among settings with different numbers of seeds (1 to 5)." in board.notes
-
-
-def test_an_axis_that_does_not_vary_is_accepted_with_a_note():
-    board = leaderboard([stored_run(validation=0.5)], best_over=["epsilon", "epsilon"])
-    assert board.notes[1] == "epsilon does not vary."
+    assert "epsilon does not vary." in board.notes
 
 
 @pytest.mark.parametrize("width", [60, 100])

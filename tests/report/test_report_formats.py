@@ -139,9 +139,18 @@ def test_no_line_is_longer_than_the_terminal_and_no_word_or_number_is_broken(tab
                     assert all(word in text for word in words)
 
 
-def test_a_narrow_terminal_lists_what_it_leaves_out(tables):
+def test_a_narrow_terminal_lists_what_it_leaves_out_and_repeats_what_names_a_row(tables):
     assert "Not shown in 80 columns: learned parameters, train" in render_text(tables, 80)
     assert "Not shown" not in render_text(tables, 140)
+    rates = [
+        stored_run(0.9, validation=0.8, dataset="two_moons", method=m, learning_rate=r, epochs=e)
+        for m, r, e in (("idw", 0.1, 20), ("idw", 1, 20), ("idw", 1, 30), ("fc_relu", 1, 20))
+    ]
+    lines = render_text([leaderboard(rates)], 40).splitlines()
+    rules = [place for place, line in enumerate(lines) if set(line.strip()) == {"─"}]
+    # A method with a number of epochs may be that of several rows.
+    names = ["rank", "method", "epochs", "rate"]
+    assert [lines[place - 1].split() for place in rules] == [[*names, "n"], [*names, "test"]]
 
 
 def test_the_best_is_styled_on_a_terminal_and_starred_in_a_file(tables):

@@ -1,3 +1,6 @@
+"""Summaries: rows, means, marks, titles and references; and metrics that only some runs, splits or kinds have."""
+
+import json
 import math
 from dataclasses import replace
 
@@ -9,9 +12,10 @@ from idwbench.attention.scores import METHODS
 from idwbench.report.frame import Row
 from idwbench.report.leaderboard import leaderboard
 from idwbench.report.references import REFERENCES, SOURCES, Reference, find_reference
-from idwbench.report.render import render
+from idwbench.report.render import TABLE_FORMATS, render
 from idwbench.report.summaries import Section, section_tables, summarise
 from idwbench.results.records import StoredRun
+from idwbench.runs.metrics import METRICS, MetricDefinition
 
 TEN = range(10)
 
@@ -70,23 +74,14 @@ def test_the_best_is_chosen_among_equal_numbers_of_prototypes():
     assert (best(rows, "holdout"), best(rows, "validation"), best(rows, "train")) == (["fc_relu"], ["idw"], [])
 
 
-def test_equal_means_share_the_mark_whatever_seeds_they_come_from():
+def test_equal_means_share_the_mark_and_others_are_tested_against_that_with_the_most_seeds():
     seeds = {"idw": (0.95, 0.975, 1.0), "inv_dist": (1.0, 0.975, 0.95), "fc_relu": (0.975,) * 3}
     runs = [stored_run(a, method=method, seed=s) for method, own in seeds.items() for s, a in enumerate(own)]
     assert best(summarise(runs)[0].rows) == ["fc_relu", "inv_dist", "idw"]
-
-
-def test_the_papers_table_1_stands_beside_its_six_methods():
-    published = {  # by the paper, and by the authors' code
-        **{"fc_relu": (0.9599, 0.9549), "scaled_dot": (0.9315, 0.9338), "neg_dist": (0.8363, 0.9368)},
-        **{"gaussian": (0.1135, 0.1135), "inv_dist": (0.1135, 0.1135), "idw": (0.8820, 0.8784)},
-    }
-    scale = {"scaled_dot": {"scale": "prototypes"}}
-    (section,) = summarise([stored_run(method=method, **scale.get(method, {})) for method in published])
-    assert [row.model.method for row in section.rows] == list(published)
-    for row in section.rows:
-        found = references(section, row)
-        assert (found["paper"].test_accuracy, found["authors"].test_accuracy) == published[row.model.method]
+    runs += [stored_run(0.975, method="scaled_dot", seed=s) for s in range(6)]
+    runs += [stored_run(0.97 - s / 1000, method="neg_dist", seed=s) for s in range(6)]
+    p_values = {row.model.method: row.statistics["test"].p_value for row in summarise(runs)[0].rows}
+    assert p_values == dict.fromkeys((*seeds, "scaled_dot")) | {"neg_dist": 2 / 2**6}
 
 
 def test_what_a_paired_test_does_not_distinguish_from_the_best_is_marked():
@@ -118,32 +113,20 @@ def test_pairs_are_formed_by_seed_and_rows_without_enough_are_not_tested():
     assert section.notes[1] == "n = 5: too few seeds for a paired test (6 are needed)."
 
 
-def test_a_diverged_run_is_counted_and_in_no_mean():
+def test_a_diverged_run_is_counted_and_in_no_mean_nor_is_an_accuracy_that_is_no_number():
     runs = [stored_run(0.8), stored_run(seed=1, state="diverged"), stored_run(method="gaussian", state="diverged")]
-    (section,) = summarise(runs)
+    (section,) = summarise([*runs, stored_run(math.nan, seed=2)])
     gaussian, idw = section.rows
-    assert (idw.n, idw.n_diverged, idw.n_parameters) == (1, 1, 15_880)
-    assert idw.statistics["test"].mean == 0.8
+    assert (idw.n, idw.n_diverged, idw.n_parameters) == (2, 1, 15_880)
+    assert (idw.statistics["test"].mean, idw.statistics["test"].n) == (0.8, 1)
     assert (gaussian.n, gaussian.n_diverged, gaussian.statistics, gaussian.n_parameters) == (0, 1, {}, None)
     assert "2 runs diverged; not in the means." in section.notes
 
 
-def test_an_accuracy_that_is_no_number_is_left_out():
-    row = summarise([stored_run(math.nan), stored_run(0.5, seed=1)])[0].rows[0]
-    assert (row.statistics["test"].mean, row.statistics["test"].n) == (0.5, 1)
-
-
-def test_two_protocols_give_two_tables_the_papers_first():
-    runs = [stored_run(epochs=2, batch_size=64), stored_run()]
-    titles = [section.title for section in summarise(runs)]
-    assert titles == [
-        "mnist · epochs 50 · batch size 4 · learning rate 0.001",
-        "mnist · epochs 2 · batch size 64 · learning rate 0.001",
-    ]
-
-
-def test_titles_name_what_differs_from_the_default_or_between_sections():
+def test_titles_name_what_differs_from_the_default_or_between_sections_the_papers_protocol_first():
     runs = [
+        stored_run(epochs=2, batch_size=64),
+        stored_run(),
         stored_run(dataset={"name": "two_moons", "noise": 0.2}),
         stored_run(dataset="two_moons", epochs=1, schedule="constant", optimizer="sgd", momentum=0.9),
         stored_run(dataset={"name": "digits", "validation": 0.25}, gradient_clip=5.0),
@@ -153,9 +136,10 @@ def test_titles_name_what_differs_from_the_default_or_between_sections():
         "momentum 0.9",
         "two_moons · noise 0.2 · epochs 25 · batch size 10 · learning rate 0.01",
         "digits · validation 0.25 · epochs 50 · batch size 16 · learning rate 0.01 · gradient clip 5",
+        "mnist · epochs 50 · batch size 4 · learning rate 0.001",
+        "mnist · epochs 2 · batch size 64 · learning rate 0.001",
     ]
-    (alone,) = summarise(runs[:1])
-    assert alone.title.startswith("two_moons · noise 0.2 ·")
+    assert summarise(runs[2:3])[0].title.startswith("two_moons · noise 0.2 ·")
 
 
 def test_a_users_file_is_named_by_itself_and_by_content_only_when_two_share_a_name():
@@ -171,35 +155,22 @@ def test_a_users_file_is_named_by_itself_and_by_content_only_when_two_share_a_na
     assert [section.title.split(" · ")[1] for section in two] == ["sha256 aaaaaaaa", "sha256 bbbbbbbb"]
 
 
-def test_references_stand_beside_their_model_and_no_other():
-    runs = [
-        stored_run(method="neg_dist"),
-        stored_run(method="neg_dist", power=4.0),
-        stored_run(method="neg_dist", initialisation="samples"),
-        stored_run(method="scaled_dot"),
-        stored_run(method="scaled_dot", scale="prototypes"),
-        stored_run(method="idw", prototypes=10),
-    ]
-    (section,) = summarise(runs)
-    found = {
-        (row.model.method, row.model.parameters_label): {s: (r.test_accuracy, r.n) for s, r in found.items()}
-        for row in section.rows
-        if (found := references(section, row))
+def test_the_papers_table_1_stands_beside_its_six_methods_and_no_other_model():
+    published = {  # by the paper, and by the authors' code
+        **{"fc_relu": (0.9599, 0.9549), "scaled_dot": (0.9315, 0.9338), "neg_dist": (0.8363, 0.9368)},
+        **{"gaussian": (0.1135, 0.1135), "inv_dist": (0.1135, 0.1135), "idw": (0.8820, 0.8784)},
     }
-    assert found == {
-        ("neg_dist", "p=2"): {"paper": (0.8363, None), "authors": (0.9368, 1)},
-        ("scaled_dot", "1/√prototypes"): {"paper": (0.9315, None), "authors": (0.9338, 1)},
+    scale = {"scaled_dot": {"scale": "prototypes"}}
+    others = [{"power": 4.0}, {"initialisation": "samples"}, {"prototypes": 10}, {"method": "scaled_dot"}]
+    runs = [stored_run(method=method, **scale.get(method, {})) for method in published]
+    (section,) = summarise(runs + [stored_run(**other) for other in others])
+    found = {row.model.label: references(section, row) for row in section.rows if references(section, row)}
+    assert {label: (one["paper"].test_accuracy, one["authors"].test_accuracy) for label, one in found.items()} == {
+        run.config.model.label: published[run.config.model.method] for run in runs
     }
+    assert {one["authors"].n for one in found.values()} == {1}
     assert [note.split(":")[0] for note in section.notes if "accuracy" in note] == ["paper", "authors' code"]
     assert not any("did not" in note for note in section.notes)
-
-
-def test_another_protocol_is_stated_beside_a_reference():
-    for changed in ({"epochs": 2}, {"weight_decay": 0.01}):
-        (section,) = summarise([stored_run(**changed)])
-        assert references(section, section.rows[0])["authors"].test_accuracy == 0.8784
-        assert "epochs 50 · batch size 4" in section.notes[-1]
-        assert section.notes[-1].endswith("these runs did not.")
 
 
 @pytest.mark.parametrize(
@@ -211,10 +182,12 @@ def test_another_protocol_is_stated_beside_a_reference():
         ("fashion_mnist", {}),
     ],
 )
-def test_a_reference_belongs_to_the_same_data(dataset, expected):
+def test_a_reference_belongs_to_the_same_data_and_another_protocol_is_stated_beside_it(dataset, expected):
     (section,) = summarise([stored_run(dataset=dataset, prototypes=16)])
     found = references(section, section.rows[0])
     assert {source: reference.test_accuracy for source, reference in found.items()} == expected
+    (other,) = summarise([stored_run(dataset=dataset, prototypes=16, weight_decay=0.01)])
+    assert any("batch size 10" in n and n.endswith("these runs did not.") for n in other.notes) == bool(expected)
 
 
 def test_every_reference_is_found_by_its_model():
@@ -247,3 +220,81 @@ def test_every_format_shows_the_interval():
             assert "BCa bootstrap with 9,999 resamples" in " ".join(text.split())
         for table_format in ("json", "csv"):
             assert repr(record["test_low"]) in render(tables, table_format)
+
+
+def study(gap: float) -> StoredRun:
+    metrics = {("cases", "gap"): gap}
+    return stored_run(None, train=None, metrics=metrics, kind="patch_study", cases="wrong", prototypes=20)
+
+
+@pytest.fixture(autouse=True)
+def _gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    lower = MetricDefinition("gap", "classification", percent=False, higher_is_better=False)
+    monkeypatch.setitem(METRICS, lower.name, lower)
+
+
+def test_a_metric_of_the_training_data_alone_is_marked_there():
+    runs = [stored_run(method="idw", seed=s, metrics={("train", "gap"): 0.1234 + s / 1e4}) for s in range(3)]
+    runs += [stored_run(method="neg_dist", seed=s, metrics={("train", "gap"): 12.34 + s}) for s in range(3)]
+    report = summarise(runs, "gap")
+    (table,) = section_tables(report)
+    assert [column.name for column in table.columns] == [
+        *("method", "setting", "prototypes", "n", "train", "learned_parameters"),
+    ]
+    assert {row.model.method: row.statistics["train"].best for row in report[0].rows} == {
+        "idw": True,
+        "neg_dist": False,
+    }
+    assert "**0.1235 ± 0.0001**" in render(section_tables(report), "markdown")
+    assert "0.1235 ± 0.0001*" in render(section_tables(report), "rich")
+    assert [record["best_train"] for record in table.records()] == [False, True]
+
+
+def test_runs_without_the_metric_keep_their_row_and_are_counted_in_a_note():
+    runs = [stored_run(seed=0, metrics={("train", "gap"): 0.5}), stored_run(seed=1), stored_run(method="neg_dist")]
+    runs.append(stored_run(metrics={("train", "gap"): 0.5}, kind="baseline", method="kmeans"))
+    for shown in (summarise(runs, "gap")[0], leaderboard(runs, "gap")):
+        assert "2 complete runs without the metric 'gap'; not in the means." in shown.notes
+    rows = summarise(runs, "gap")[0].rows
+    assert [(row.model.method, row.n, list(row.statistics)) for row in rows] == [
+        *(("neg_dist", 1, []), ("idw", 2, ["train"]), ("kmeans", 1, ["train"])),
+    ]
+
+
+def test_a_table_without_the_metric_is_left_out_and_its_runs_are_counted():
+    runs = [stored_run(metrics={("train", "gap"): 0.5}), stored_run(epochs=2), stored_run(dataset="diabetes")]
+    (section,) = summarise(runs, "gap")
+    # The regression has another task, which cannot have the metric.
+    assert section.notes[-1] == "1 complete run of other tables without the metric 'gap'; not shown."
+
+
+def test_baselines_are_rows_like_other_methods():
+    runs = [stored_run(0.8, seed=seed) for seed in range(3)]
+    runs += [stored_run(0.9, seed=seed, kind="baseline", method="kmeans") for seed in range(3)]
+    report = summarise(runs)
+    assert [(row.model.method, row.n) for row in report[0].rows] == [("idw", 3), ("kmeans", 3)]
+    board = leaderboard(runs)
+    assert [column.name for column in board.columns[:3]] == ["rank", "method", "n"]
+    assert [(row["rank"], row["method"]) for row in board.records()] == [(1, "kmeans"), (2, "idw")]
+    for shown in (section_tables(report), [board]):
+        for table_format in TABLE_FORMATS:
+            assert "kmeans" in render(shown, table_format)
+    record = json.loads(render(section_tables(report), "json"))[1]
+    assert (record["model"], record["method"], record["parameters"], record["initialisation"]) == (
+        *("baseline", "kmeans", {}, None),
+    )
+
+
+def test_a_kind_of_run_without_the_metric_is_not_shown_and_one_of_a_study_has_its_own_split():
+    runs = [stored_run(0.9), study(0.5)]
+    (section,) = summarise(runs)
+    assert [row.model.kind for row in section.rows] == ["prototypes"]
+    note = "1 run of kind patch_study, which has no metric 'accuracy'; not shown."
+    assert note in section.notes
+    assert note in leaderboard(runs).notes
+    report = summarise(runs, "gap")
+    (row,) = report[0].rows
+    assert (row.model.kind, row.statistics["cases"].mean) == ("patch_study", 0.5)
+    assert json.loads(render(section_tables(report), "json"))[0]["cases_mean"] == 0.5
+    assert "cases" in render(section_tables(report), "markdown")
+    assert "sorted by cases" in leaderboard([study(0.5)], "gap").metric
