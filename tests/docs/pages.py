@@ -96,7 +96,7 @@ SHORTER: dict[tuple[str, str], list[str]] = {
     ("docs/patching.md", "idwbench train"): ["--epochs", "5"],
     ("docs/patching.md", "idwbench patch"): ["--force"],
 }
-# Languages of blocks that are not code, or are checked by other tests: SQL by tests/results/test_results_docs.py.
+# Languages of blocks that are not code, or are checked by other tests: SQL by tests/results/test_results_views.py.
 NOT_CODE = {"", "csv", "sql", "text", "toml", "{eval-rst}", "{toctree}", "{include}"}
 SHOWN = {"README.md": ("test", "code"), "docs/tutorial.md": ("test", "types"), "docs/reports.md": ("test", "two_moons")}
 HOLDS: dict[str, tuple[str, ...]] = {

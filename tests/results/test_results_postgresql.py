@@ -80,25 +80,17 @@ def test_the_roles_of_the_page_can_do_what_it_says(postgresql_server, make_confi
         postgresql_server.execute("DROP DATABASE results", "DROP ROLE reader", "DROP ROLE trainer")
 
 
-def test_a_read_only_server_is_one_line(store, db, make_config):
+def test_a_read_only_server_its_full_disk_and_a_text_that_is_too_long_are_one_line(store, db, make_config):
     read_only = Results(f"{db}&options=-cdefault_transaction_read_only%3Don")
     with pytest.raises(ResultsError, match="cannot be used: cannot execute INSERT in a read-only transaction"):
         read_only.plan([make_config(0)])
-
-
-def test_a_full_disk_of_the_server_is_one_line(store, db, make_config):
-    with pytest.raises(DatabaseFullError) as caught:
-        store._database.transact(lambda connection: connection.execute(text(failing("53100"))))
-    error = caught.value
-    assert (error.problem, error.exit_code) == ("the disk is full", 1)
-    assert error.hint == "what was stored is kept; make room on the server and start again"
-
-
-def test_text_that_is_too_long_for_its_column_is_one_line(store):
     with pytest.raises(ResultsError, match="value too long") as caught:
         store.register_sweep("x" * 201, "", "", [])
-    assert "\n" not in str(caught.value)
-    assert store.list_sweeps() == []
+    assert "\n" not in str(caught.value) and store.list_sweeps() == []
+    with pytest.raises(DatabaseFullError) as full:
+        store._database.transact(lambda connection: connection.execute(text(failing("53100"))))
+    assert (full.value.problem, full.value.exit_code) == ("the disk is full", 1)
+    assert full.value.hint == "what was stored is kept; make room on the server and start again"
 
 
 def test_a_violated_constraint_is_a_programming_error(store, make_config):

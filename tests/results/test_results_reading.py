@@ -1,0 +1,212 @@
+"""Reading: runs by condition and key, the tidy frame, arrays and curves; and two runs compared."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pandas
+import pytest
+from pandas.testing import assert_frame_equal
+
+from idwbench.errors import ResultsError
+from idwbench.report.selection import select_runs
+from idwbench.results.comparison import array_differences, compare_runs, curve_difference, environment
+from idwbench.results.frame import records, runs_frame, with_settings
+from idwbench.results.store import results_to_read
+from idwbench.runs.results import CurvePoint
+
+
+@pytest.fixture
+def filled(store, make_config, make_result, make_diverged):
+    store.register_sweep("moons", "", "", [make_config(1), make_config(0), make_config(2, "fc_relu")])
+    store.finish([make_result(make_config(0)), make_diverged(make_config(1))])
+    store.finish([make_result(make_config(5, weight_decay=0.5), metrics={("test", "recall"): 0.5})])
+    return store
+
+
+def test_runs_are_found_by_every_condition(filled):
+    assert [run.config.seed for run in filled.find_runs(sweep="moons")] == [1, 0, 2]
+    assert [run.config.seed for run in filled.find_runs(states=["complete"])] == [0, 5]
+    assert len(filled.find_runs(states=[])) == 0
+    assert len(filled.find_runs(methods=["fc_relu", "neg_dist"])) == 1
+    assert len(filled.find_runs(dataset="two_moons")) == 4
+    assert filled.find_runs(dataset="mnist") == []
+    assert len(filled.find_runs(sweep="moons", states=["complete"], methods=["idw"])) == 1
+
+
+def test_an_unknown_sweep_is_refused_with_the_nearest_name_as_hint(filled):
+    for read in (lambda: filled.find_runs(sweep="moon"), lambda: filled.sweep_status("moon")):
+        with pytest.raises(ResultsError) as caught:
+            read()
+        assert (caught.value.problem, caught.value.hint) == ("no sweep 'moon' is stored", "did you mean 'moons'?")
+
+
+def test_a_run_is_found_by_the_beginning_of_its_key(filled, make_config):
+    config = make_config(5, weight_decay=0.5)
+    key = config.run_key
+    assert filled.find_run(key).config == config
+    assert filled.find_run(key[:10].upper()).run_key == key
+
+
+def test_a_beginning_that_fits_several_runs_is_refused(store, make_config):
+    keys = store.plan([make_config(seed) for seed in range(40)])
+    digit, _ = Counter(key[0] for key in keys).most_common(1)[0]
+    with pytest.raises(ResultsError, match=f"several runs have a key that begins with '{digit}'"):
+        store.find_run(digit)
+
+
+def test_results_to_read_are_those_given_or_those_of_a_path(filled, db, tmp_path):
+    assert results_to_read(filled) is filled
+    read = results_to_read(db)
+    assert len(read.find_runs()) == len(filled.find_runs())
+    for write in (lambda: read.plan([]), lambda: read.finish([])):
+        with pytest.raises(ResultsError, match="was opened read-only"):
+            write()
+    with pytest.raises(ResultsError, match="does not exist"):
+        results_to_read(tmp_path / "none.db")
+    assert not (tmp_path / "none.db").exists()
+
+
+@pytest.mark.parametrize("key", ["", "zz", "%", "_", "0" * 64, "a\0", "\ud800", "a\udcff"])
+def test_a_key_that_fits_no_run_is_refused_in_one_line(filled, key):
+    for read in (filled.find_run, filled.load_curve, filled.load_arrays, filled.array_facts, filled.sweeps_of):
+        with pytest.raises(ResultsError, match=r"no run has|not valid Unicode|cannot be|NUL|surrogate") as caught:
+            read(key)
+        assert "\n" not in str(caught.value)
+
+
+def test_the_curves_of_many_runs_are_those_of_each_in_one_query(filled, make_config, statements):
+    keys = [make_config(5, weight_decay=0.5).run_key, make_config(1).run_key, make_config(0).run_key]
+    curves = filled.load_curves([*keys, "ab"])
+    assert sum("curves" in statement for statement in statements) == 1
+    assert list(curves) == [*keys, "ab"]
+    assert curves.pop("ab") == []
+    assert [repr(curve) for curve in curves.values()] == [repr(filled.load_curve(key)) for key in keys]
+    assert all(curve for key, curve in curves.items() if key != keys[1])
+
+
+def test_arrays_are_known_without_being_read(filled, make_config, statements):
+    statements.clear()
+    facts = filled.array_facts(make_config(0).run_key)
+    assert facts == {name: {"dtype": "float32", "shape": (16, 2)} for name in ("keys", "values")}
+    assert not any("arrays.data" in statement for statement in statements)
+    assert filled.sweeps_of(make_config(0).run_key) == ["moons"]
+    assert filled.sweeps_of(make_config(5, weight_decay=0.5).run_key) == []
+
+
+def test_many_runs_are_read_with_as_many_queries_as_few(store, make_config, make_result, statements):
+    executed = {}
+    for name, seeds in (("few", range(3)), ("many", range(100))):
+        configs = [make_config(seed) for seed in seeds]
+        keys = store.register_sweep(name, "", "", configs)
+        store.finish([make_result(config, curve=()) for config in configs])
+        assert [run.run_key for run in store.load_runs(keys[::-1])] == keys[::-1]
+        statements.clear()
+        store.sweep_status(name)
+        assert len(store.find_runs(sweep=name)) == len(store.to_frame(sweep=name)) == len(configs)
+        executed[name] = [*statements]
+    assert executed["few"] == executed["many"]
+    assert not any("arrays" in statement or "curves" in statement for statement in executed["many"])
+
+
+def test_a_frame_has_one_row_a_run_with_settings_and_metrics(filled):
+    frame = filled.to_frame(sweep="moons")
+    assert list(frame["seed"]) == [1, 0, 2]
+    assert list(frame["state"]) == ["diverged", "complete", "planned"]
+    complete = frame.iloc[1]
+    expected = {
+        "dataset": "two_moons",
+        "dataset_noise": 0.1,
+        "dataset_seed": 0,
+        "model": "prototypes",
+        "method": "idw",
+        "prototypes": 16,
+        "initialisation": "default",
+        "power": 2.0,
+        "epochs": 25,
+        "weight_decay": 0.0,
+        "train_accuracy": 0.99,
+        "test_accuracy": 0.975,
+        "holdout_accuracy": 0.995,
+        "n_parameters": 64,
+        "seconds": 0.5,
+    }
+    assert {name: complete[name] for name in expected} == expected
+    assert pandas.isna(frame.iloc[0]["test_accuracy"])
+    assert pandas.isna(frame.iloc[2]["power"])
+    assert filled.to_frame().set_index("seed").loc[5, "test_recall"] == 0.5
+
+
+def test_a_table_of_records_is_that_of_the_database_and_gives_them_back(filled):
+    stored = filled.find_runs()
+    columns = [*with_settings(runs_frame(stored)).columns]
+    assert_frame_equal(with_settings(runs_frame(stored)), filled.to_frame()[columns], check_dtype=False)
+    found = records(filled.run_table())
+    facts = ("run_key", "config", "dataset", "state", "metrics")
+    assert [[getattr(run, name) for name in facts] for run in found] == [
+        [getattr(run, name) for name in facts] for run in stored
+    ]
+
+
+def test_a_frame_says_which_runs_lost_their_process_and_which_are_trained_again(filled, make_config, as_other_process):
+    complete, planned = make_config(0).run_key, make_config(2, "fc_relu").run_key
+    filled.reset([complete], ["complete"])
+    filled.lease([complete])
+    as_other_process("elsewhere", 1)
+    filled.lease([planned])
+    frame = filled.to_frame().set_index("run_key")
+    assert (frame["state"][complete], frame["retraining"][complete]) == ("complete", True)
+    assert (frame["state"][planned], frame["stale"][planned]) == ("running", False)
+    assert not frame["retraining"][planned]
+
+
+def test_a_selection_for_a_metric_has_it_alone_unless_a_run_lacks_it(filled):
+    def names(metric):
+        table = select_runs(filled, "two_moons", ["idw"], [16], metric=metric)
+        return {name for name in table.columns if isinstance(name, tuple)}
+
+    assert ("test", "recall") in names("loss")  # which the message of a report names
+    filled.add_metrics({run.run_key: {("train", "loss"): 0.1} for run in filled.find_runs(states=["complete"])})
+    assert names("loss") == {(split, "accuracy") for split in ("train", "test", "holdout")} | {
+        ("train", "loss"),
+        ("test", "recall"),
+    }
+
+
+LOSS = ("train", "loss")
+
+
+def test_arrays_are_identical_by_bytes_and_else_have_a_largest_difference_as_curves_have():
+    curve, other = ([CurvePoint(1, {LOSS: loss}), CurvePoint(2, {LOSS: math.nan})] for loss in (0.5, 0.25))
+    assert (curve_difference(curve, [*curve]), curve_difference(curve, other)) == (0, 0.25)
+    assert curve_difference(curve, curve[:1]) is None
+    one = np.array([1.0, np.nan, np.inf], np.float32)
+    found = array_differences(
+        {"zero": np.array([0.0]), "same": one, "near": one, "wide": one, "gone": one, "words": np.array(["a"])},
+        {
+            "zero": np.array([-0.0]),
+            "same": one.copy(),
+            "near": one + np.float32(0.5),
+            "wide": one[:2],
+            "words": np.array(["b"]),
+        },
+    )
+    assert (found["zero"].identical, found["zero"].largest) == (False, 0)
+    assert found["same"].identical and found["same"].largest == 0
+    assert (found["near"].identical, found["near"].largest) == (False, 0.5)
+    assert (found["wide"].largest, found["wide"].shapes) == (None, ((3,), (2,)))
+    assert (found["gone"].largest, found["gone"].shapes) == (None, ((3,), None))
+    assert (found["words"].identical, found["words"].largest) == (False, None)
+
+
+def test_two_runs_are_compared_in_all_parts(store, make_config, make_result):
+    one, other = make_config(0), make_config(0, "inv_dist", weight_decay=0.5)
+    store.finish([make_result(one), make_result(other, test=0.95, instruction_set="SSE2")])
+    found = compare_runs(store, one.run_key[:12], other.run_key)
+    assert found.settings == {"method": ("idw", "inv_dist"), "weight_decay": (0.0, 0.5)}
+    assert found.metrics["test", "accuracy"] == (0.975, 0.95)
+    assert found.environment == {"cpu instruction set": ("AVX2", "SSE2")}
+    assert found.curve == 0 and found.arrays["keys"].identical
+    assert {"engine", "threads", "python version", "data sha256", "host"} - set(environment(found.runs[0])) == {
+        "data sha256"
+    }
