@@ -66,10 +66,10 @@ def dataset_names() -> list[str]:
 def complete_table(ctx: typer.Context) -> list[str]:
     """Return the names of the sweeps in the database of the command line, and of data sets, for a shell."""
     try:
-        sweeps = idwbench.Results(ctx.params.get("db") or DEFAULT_DATABASE, read_only=True).list_sweeps()
+        sweeps, _ = idwbench.Results(ctx.params.get("db") or DEFAULT_DATABASE, read_only=True).names()
     except IdwbenchError:
         return []
-    return sorted({*(sweep.name for sweep in sweeps), *dataset_names()})
+    return sorted({*sweeps, *dataset_names()})
 
 
 OPTIONS = {
@@ -139,7 +139,12 @@ def declared(command: Callable[..., None], name: str, own: Mapping[str, Any]) ->
 
     def run(**arguments: Any) -> None:
         if "data_dir" in arguments:
-            _load_plugins(arguments.pop("plugin"))
+            from idwbench.attention.scores import find_unknown_methods
+            from idwbench.plugins import load_entry_points, load_plugin
+
+            find_unknown_methods(load_entry_points)  # those of installed packages, if a method is unknown
+            for path in arguments.pop("plugin") or ():
+                load_plugin(path)
         command(**{name: value for name, value in arguments.items() if value is not None or name not in generated})
 
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -188,16 +193,6 @@ def _settings() -> Iterator[inspect.Parameter]:
 def number(text: str) -> int | float:
     """Return a whole number as it is and any other as a float: 1 is one row, 1.0 is no fraction below 1."""
     return int(text) if text.strip().isdigit() else float(text)
-
-
-def _load_plugins(paths: list[Path] | None) -> None:
-    """Register the methods of the given files, and later, if a method is unknown, those of installed packages."""
-    from idwbench.attention.scores import find_unknown_methods
-    from idwbench.plugins import load_entry_points, load_plugin
-
-    find_unknown_methods(load_entry_points)
-    for path in paths or ():
-        load_plugin(path)
 
 
 def refuse(problem: str, **options: object) -> None:

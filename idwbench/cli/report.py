@@ -97,11 +97,11 @@ def _print_contents(db: str, as_json: bool) -> None:
     from idwbench.results.store import Results
 
     results = Results(db, read_only=True)
-    statuses = {sweep.name: results.sweep_status(sweep.name) for sweep in results.list_sweeps()}
-    datasets = results.dataset_labels()
+    sweeps, datasets = results.names()
+    statuses = {name: results.sweep_status(name) for name in sweeps}
     if as_json:
-        sweeps = [{"name": name, **dataclasses.asdict(status)} for name, status in statuses.items()]
-        echo_json({"sweeps": sweeps, "datasets": datasets}, indent=1)
+        counts = [{"name": name, **dataclasses.asdict(status)} for name, status in statuses.items()]
+        echo_json({"sweeps": counts, "datasets": datasets}, indent=1)
         return
     for name, status in statuses.items():
         echo(f"sweep {status_line(name, status)}")

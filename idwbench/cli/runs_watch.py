@@ -45,7 +45,7 @@ def runs_watch(
     whenever a number changes; --json prints the progress once.
     """
     results = idwbench.Results(db, read_only=True)
-    names = [sweep] if sweep is not None else [stored.name for stored in results.list_sweeps()]
+    names = [sweep] if sweep is not None else results.names()[0]
     shown = [results.sweep_progress(name) for name in names]
     if sweep is None:
         shown = [one for one in shown if one.to_do] or shown

@@ -15,7 +15,7 @@ from idwbench.report.tables import Table
 from idwbench.results.store import Results
 from idwbench.runs.datasets import Task
 from idwbench.runs.kinds.models import MODELS
-from idwbench.runs.metrics import QUALITY_METRICS, headline_metric
+from idwbench.runs.metrics import HEADLINES, QUALITY_METRICS
 
 __all__ = ["has_only_perceptrons", "report_tables", "select_runs"]
 
@@ -44,7 +44,7 @@ def select_runs(
     Raises:
         ConfigError: unknown name, or no run is left; `location` is ``(setting,)`` or ``("method",)``.
     """
-    datasets, sweeps = results.dataset_labels(), [sweep.name for sweep in results.list_sweeps()]
+    sweeps, datasets = results.names()
     if name is None and len(datasets) != 1:
         known = ", ".join(sorted({*datasets, *sweeps}))
         hint = f"one of: {known}" if known else "nothing is stored"
@@ -73,7 +73,7 @@ def select_runs(
 def _read(results: Results, kind: str, name: str, metric: str | None) -> pandas.DataFrame:
     """Return the runs of a sweep or data set, without metrics that no table shows."""
     read = partial(results.run_table, facts=("n_parameters",), **{kind: name})
-    names = {headline_metric(task).name for task in get_args(Task)} | ({metric} if metric else set())
+    names = {HEADLINES[task].name for task in get_args(Task)} | ({metric} if metric else set())
     names |= {"coverage"} if metric in QUALITY_METRICS else set()  # tells whether the quality of a run was measured
     table = read(metrics=names)
     complete = table[table.state == "complete"]

@@ -31,6 +31,7 @@ def run_table(
     sweep: str | None,
     names: Collection[str] | None = None,
     facts: Collection[str] = FACTS,
+    split: str | None = None,
 ) -> pandas.DataFrame:
     """Return the runs of a data set or a sweep, in the order of the sweep or of planning.
 
@@ -40,11 +41,13 @@ def run_table(
         sweep: Name of a sweep, or None.
         names: Names of the metrics that become columns; None for all.
         facts: Those of `FACTS` that become columns.
+        split: The split of the metrics in `names`; None for all.
 
     Raises:
         ResultsError: no sweep has that name, or a row cannot be read.
     """
-    columns = read_columns(connection, (*_COLUMNS, "previous_state", *facts), names, dataset=dataset, sweep=sweep)
+    read = (*_COLUMNS, "previous_state", *facts)
+    columns = read_columns(connection, read, names, split, dataset=dataset, sweep=sweep)
     columns["state"], columns["retraining"] = result_states(columns)
     is_running = "running" in columns["state"] or any(columns["retraining"])
     stale = stale_keys(connection) if is_running else set()

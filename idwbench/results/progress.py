@@ -20,9 +20,9 @@ __all__ = [
     "StoredState",
     "SweepProgress",
     "TrainingProcess",
-    "dataset_labels",
     "list_sweeps",
     "metric_values",
+    "names",
     "run_states",
     "stale_keys",
     "sweep_progress",
@@ -134,9 +134,11 @@ def list_sweeps(connection: Connection) -> list[StoredSweep]:
     return [StoredSweep(*row) for row in connection.execute(query.order_by(sweeps.c.name))]
 
 
-def dataset_labels(connection: Connection) -> list[str]:
-    """Return the labels of the data sets of all runs, sorted."""
-    return list(connection.execute(select(runs.c.dataset).distinct().order_by(runs.c.dataset)).scalars())
+def names(connection: Connection) -> tuple[list[str], list[str]]:
+    """Return the names of all sweeps and the labels of the data sets of all runs, sorted."""
+    queries = select(sweeps.c.name).order_by(sweeps.c.name), select(runs.c.dataset).distinct().order_by(runs.c.dataset)
+    stored, datasets = ([*connection.execute(query).scalars()] for query in queries)
+    return stored, datasets
 
 
 def sweep_progress(connection: Connection, name: str, now: datetime | None = None) -> SweepProgress:

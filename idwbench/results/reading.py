@@ -157,26 +157,32 @@ def setting_text(connection: Connection) -> ColumnElement[str]:
     return case((func.json_valid(config) == 1, with_seed), else_=cast(config, Text))
 
 
-def _parsed(run_key: str, text: str) -> RunConfig:
+def _config(run_key: str, seed: int, text: str) -> RunConfig:
+    """Return a stored configuration; that of `text` has seed 0."""
     try:
-        return RunConfig.model_validate_json(text)
-    except ConfigError as error:
-        raise unreadable(run_key, "config", str(error)) from None
+        return RunConfig.stored(text, seed, run_key)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         reason = ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])
-        raise unreadable(run_key, "config", reason) from None
+    except (ConfigError, ValueError) as error:
+        reason = str(error)
+    raise unreadable(run_key, "config", reason)
 
 
 def read_columns(
-    connection: Connection, names: Sequence[str], metric_names: Collection[str] | None = None, **conditions: Any
+    connection: Connection,
+    names: Sequence[str],
+    metric_names: Collection[str] | None = None,
+    split: str | None = None,
+    **conditions: Any,
 ) -> dict[Any, list[Any]]:
     """Return columns of the runs that `selected` selects, each value checked and converted.
 
     Args:
         connection: Within a transaction.
-        names: Columns of ``runs``, with ``run_key``.
+        names: Columns of ``runs``, with ``run_key`` and ``seed``.
         metric_names: Names of metrics; all if None.
+        split: That of the metrics, whether runs have them or not; all that some run has if None.
         conditions: See `selected`.
 
     Returns:
@@ -187,10 +193,12 @@ def read_columns(
         ResultsError: no sweep has that name, or a value is damaged: names the run and the column.
     """
     query = selected(connection, select(runs.c.id), **conditions)
-    measured = select(metrics.c.split, metrics.c.name).where(metrics.c.run_id.in_(query.order_by(None))).distinct()
-    if metric_names is not None:
-        measured = measured.where(metrics.c.name.in_(metric_names))
-    pairs = sorted((tuple(pair) for pair in connection.execute(measured)), key=metric_order)
+    if split is None or metric_names is None:
+        measured = select(metrics.c.split, metrics.c.name).where(metrics.c.run_id.in_(query.order_by(None))).distinct()
+        measured = measured if metric_names is None else measured.where(metrics.c.name.in_(metric_names))
+        pairs = sorted((tuple(pair) for pair in connection.execute(measured)), key=metric_order)
+    else:
+        pairs = [(split, name) for name in metric_names]
     value = select(raw(metrics.c.value)).where(metrics.c.run_id == runs.c.id)
     measures = [value.where(metrics.c.split == split, metrics.c.name == name) for split, name in pairs]
     values = (*(raw(runs.c[name]) for name in names), *(measure.scalar_subquery() for measure in measures))
@@ -206,8 +214,8 @@ def read_columns(
     keys = columns["run_key"]
     for name, column in columns.items():
         columns[name] = _converted_column(keys, name, column)
-    firsts = dict(zip(reversed(codes), reversed(keys), strict=True))
-    configs = [_parsed(firsts[code], text) for text, code in places.items()]
+    firsts = dict(zip(reversed(codes), zip(reversed(keys), reversed(columns["seed"]), strict=True), strict=True))
+    configs = [_config(*firsts[code], text) for text, code in places.items()]
     return columns | {"config": [configs[code] for code in codes], "setting": codes}
 
 
@@ -222,14 +230,17 @@ def _converted_column(run_keys: Sequence[str], name: Any, values: list[Any]) -> 
     """Return the values of a column; what many runs share is converted once."""
     kind = Float() if isinstance(name, tuple) else runs.c[name].type
     convert: Callable[[Any], Any]
+    types: set[type]
     if isinstance(kind, Json):
-        convert = _durations if name == "durations" else _mapping
+        convert, types = (_durations if name == "durations" else _mapping), {type(None)}
+    elif isinstance(kind, UtcDateTime):
+        convert, types = _moment, {type(None)}
     elif isinstance(kind, Integer | Float):
-        if {*map(type, values)} <= {int, float, type(None)}:
-            return values
-        convert = number
+        convert, types = number, {int, float, type(None)}
     else:
-        convert = _moment if isinstance(kind, UtcDateTime) else _text
+        convert, types = _text, {str, type(None)}
+    if {*map(type, values)} <= types:
+        return values
     label = f"metric {'_'.join(name)}" if isinstance(name, tuple) else name
     distinct = dict(zip(values, run_keys, strict=True))
     known = {value: converted(key, label, convert, value) for value, key in distinct.items()}

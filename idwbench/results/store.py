@@ -92,7 +92,7 @@ class Results:
     sweep_status = _operation(progress.sweep_status)
     sweep_progress = _operation(progress.sweep_progress)
     list_sweeps = _operation(progress.list_sweeps)
-    dataset_labels = _operation(progress.dataset_labels)
+    names = _operation(progress.names)
 
     plan = _operation(planning.plan_runs, writes=True)
     register_sweep = _operation(planning.register_sweep, writes=True)
@@ -213,6 +213,7 @@ class Results:
         states: Collection[str] | None = None,
         metrics: Collection[str] | None = None,
         facts: Collection[str] | None = None,
+        split: str | None = None,
     ) -> pandas.DataFrame:
         """Return a table with one row for each run, in the order of the sweep or of planning.
 
@@ -220,14 +221,14 @@ class Results:
         seed alone), ``setting`` (the number of that object), ``seed``, ``state``, ``retraining``, ``stale``,
         ``(split, name)`` for each metric, and the scalar attributes of `StoredRun`.
 
-        Runs are selected as by `to_frame`, which raises the same errors. The names in `metrics` (for all splits) and
-        `facts` become columns; all if None.
+        Runs are selected as by `to_frame`, which raises the same errors. The names in `metrics` and `facts` become
+        columns, all if None; metrics on all splits, or on that of `split`.
         """
         from idwbench.results.filters import in_states, matching
         from idwbench.results.frame import FACTS, run_table, with_settings
 
         with self._database.read() as connection:
-            table = run_table(connection, dataset, sweep, metrics, FACTS if facts is None else facts)
+            table = run_table(connection, dataset, sweep, metrics, FACTS if facts is None else facts, split)
         table = table if states is None else in_states(table, states)
         table = table if where is None else table.loc[matching(with_settings(table), where).index]
         return table.reset_index(drop=True)

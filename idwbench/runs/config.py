@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import PlainValidator, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from idwbench.errors import ConfigError, UnknownSettingError, did_you_mean
-from idwbench.runs.datasets import DatasetConfig, PartsConfig, dataset_label, parse_dataset
+from idwbench.runs.datasets import DATASETS, DatasetConfig, PartsConfig, dataset_label, parse_dataset
 from idwbench.runs.kinds.models import MODELS, ModelConfig, model_setting_names, parse_model
 from idwbench.runs.kinds.patch_study import PatchStudyConfig
 from idwbench.runs.kinds.prototypes import PrototypesConfig
@@ -77,6 +77,36 @@ class RunConfig(Settings):
             content.update(content.pop("model"))
             del content["kind"]
         return content
+
+    @classmethod
+    def stored(cls, text: str, seed: int, run_key: str) -> RunConfig:
+        """Return a run from the JSON in which it is stored, whose seed may be another; the key is that with `seed`.
+
+        A run was checked before it got its key: if its settings still give this key, they are taken as they are.
+
+        Raises:
+            ValueError: no JSON, or settings that are not valid; or `ConfigError`.
+        """
+        try:
+            content = json.loads(text)
+        except ValueError:
+            content = None  # pydantic says what is wrong
+        if not isinstance(content, dict) or not isinstance(content.get("dataset"), dict):
+            return cls.model_validate_json(text)
+        dataset = {name: value for name, value in content["dataset"].items() if name != "path"}
+        digest = _KEY_START.copy()
+        digest.update(_json({**content, "dataset": dataset, "seed": seed}).encode())
+        if digest.hexdigest() != run_key:
+            return cls.model_validate_json(text)
+        flat = {name: value for name, value in content.items() if name in PrototypesConfig.model_fields}
+        parts = {"model": {"kind": "prototypes", **flat}, **content}
+        kinds = {"dataset": DATASETS.get(dataset["name"]), "model": MODELS.get(parts["model"]["kind"])}
+        for name, kind in (kinds | {"protocol": Protocol}).items():
+            if kind is None or not parts[name].keys() <= kind.model_fields.keys():  # of another version
+                return cls.model_validate_json(text)
+            values = ((key, tuple(value) if isinstance(value, list) else value) for key, value in parts[name].items())
+            parts[name] = kind.model_construct(None, **dict(values))
+        return cls.model_construct(**{name: parts[name] for name in cls.model_fields})
 
     @property
     def dataset_label(self) -> str:

@@ -74,7 +74,7 @@ class _Search:
         self.spec, self.sampler, self.runner, self.retried = spec, sampler, runner, retried
         self.results, self.study = runner.results, _study(sampler)
         self.plan: dict[str, RunConfig] = {}
-        is_stored = spec.name in {sweep.name for sweep in self.results.list_sweeps()}
+        is_stored = spec.name in self.results.names()[0]
         runs = self.results.find_runs(sweep=spec.name, metrics=()) if is_stored else []
         self.registered = {run.run_key for run in runs}
         self.best: tuple[float, RunConfig] | None = None
