@@ -5,7 +5,7 @@ from typing import Any
 
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig, run_config
-from idwbench.runs.metrics import headline_metric
+from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.results import RunResult
 
 
@@ -47,7 +47,7 @@ def stored_run(
     if config is None:
         counts = {} if settings.get("kind", "prototypes") not in ("prototypes", "baseline") else {"prototypes": 20}
         config = run_config(dataset, seed=seed, **{**counts, **settings})
-    name = headline_metric(config.dataset.task).name
+    name = HEADLINES[config.dataset.task].name
     values = {"test": test, "holdout": holdout, "train": train, "validation": validation}
     headline = {(split, name): value for split, value in values.items() if value is not None}
     complete = state == "complete"

@@ -21,7 +21,7 @@ from idwbench.cli.app import COMMANDS, RUNS
 PACKAGE = Path(idwbench.__file__).parent
 FILES = [path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts]
 # Building blocks of one module that others have no use for.
-INTERNAL = {"idwbench.cli.app": {"LazyCommands", "OneLineErrors", "options"}}
+INTERNAL = {"idwbench.cli.app": {"options"}}
 
 
 @functools.cache

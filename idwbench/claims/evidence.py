@@ -19,7 +19,7 @@ from idwbench.results.records import RESULT_STATES
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import parse_dataset
-from idwbench.runs.metrics import headline_metric
+from idwbench.runs.metrics import HEADLINES
 
 __all__ = ["MNIST", "PAPER_METHODS", "RIVALS", "SPLIT", "TWO_MOONS", "Arrays", "Evidence", "Model"]
 
@@ -87,7 +87,7 @@ class Evidence:
         open, and of the data, the combination with the most complete runs counts, of several that with the best mean
         validation metric.
         """
-        headline = headline_metric(parse_dataset(dataset).task)
+        headline = HEADLINES[parse_dataset(dataset).task]
         sign = 1 if headline.higher_is_better else -1
 
         def rank(rows: pandas.DataFrame) -> tuple[int, float]:

@@ -9,26 +9,29 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from functools import cache
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 import typer.main
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 import idwbench
-from idwbench.cli.errors import OneLineCommand, OneLineGroup, usage_line
-from idwbench.cli.options import declared
+from idwbench.cli.errors import error_line, usage_line
+from idwbench.cli.options import declared, option
 from idwbench.cli.output import echo
+from idwbench.errors import IdwbenchError
 
-__all__ = ["COMMANDS", "RUNS", "app", "run"]
+__all__ = ["COMMANDS", "RUNS", "OneLineCommand", "OneLineGroup", "RunsGroup", "app", "run"]
 
+_RUNS_HELP = "List, show, watch, compare, tag, remove, export and repeat the runs of a results database."
 # The function of each command as MODULE.FUNCTION of this package, whose module is imported when it is used; of `runs`,
 # a group, its help.
 COMMANDS = {
     **{name: f"{name}.{name}" for name in ("train", "sweep", "report", "figure")},
-    "runs": "List, show, watch, compare, tag, remove, export and repeat the runs of a results database.",
+    "runs": _RUNS_HELP,
     **{name: f"{name}.{name}" for name in ("explain", "patch")},
     **{"card": "models.card", "export": "models.export_model", "import": "models.import_model"},
     **{name: f"publish.{name}" for name in ("claims", "page", "publish")},
@@ -40,22 +43,55 @@ RUNS = {
 }
 
 
-@cache
-def _command(name: str, place: str) -> Any:
-    if name == "runs":
-        return OneLineGroup(RUNS, lambda one: _command(one, RUNS[one]), name=name, help=place, no_args_is_help=True)
-    module_name, _, function = place.partition(".")
-    module = import_module(f"idwbench.cli.{module_name}")
-    made = typer.Typer(add_completion=False)
-    made.command(name, cls=OneLineCommand)(declared(getattr(module, function), name, getattr(module, "OPTIONS", {})))
-    return typer.main.get_command(made)
+class _PlainFlags:
+    """Help of a command or group that names no type of flags."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters."""
+        parameters = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
 
 
-class OneLineErrors(OneLineGroup):
-    """The group of all commands, whose usage errors are one line on stderr."""
+class OneLineCommand(_PlainFlags, TyperCommand):
+    """A command whose errors are one line on stderr, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; the exit code follows the error's class."""
+        try:
+            return super().invoke(ctx)
+        except IdwbenchError as error:
+            options = {str(p.name): max(p.opts, key=len) for p in self.params if p.param_type_name == "option"}
+            echo(error_line(error, options), err=True)
+            raise typer.Exit(error.exit_code) from None
+        except EOFError as error:  # which Typer would take for the end of a user's input, and so for Ctrl-C
+            echo(f"idwbench: a file ends before its content does ({str(error) or 'EOFError'})", err=True)
+            raise typer.Exit(1) from None
+
+
+class OneLineGroup(_PlainFlags, TyperGroup):
+    """A group of commands, each imported when it is used, whose usage errors are one line on stderr."""
+
+    places: ClassVar[Mapping[str, str]] = COMMANDS
 
     def __init__(self, **attributes: Any) -> None:
-        super().__init__(COMMANDS, lambda name: _command(name, COMMANDS[name]), **attributes)
+        super().__init__(**{**attributes, "commands": dict.fromkeys(self.places)})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or None if there is none of this name."""
+        if self.commands.get(cmd_name) is None and (place := self.places.get(cmd_name)):
+            if place == _RUNS_HELP:
+                self.commands[cmd_name] = RunsGroup(name=cmd_name, help=place, no_args_is_help=True)
+            else:
+                module_name, _, function = place.partition(".")
+                module = import_module(f"idwbench.cli.{module_name}")
+                command = declared(getattr(module, function), cmd_name, getattr(module, "OPTIONS", {}))
+                parser = typer.Typer(add_completion=False)
+                parser.command(cmd_name, cls=OneLineCommand)(command)
+                self.commands[cmd_name] = typer.main.get_command(parser)
+        return self.commands.get(cmd_name)
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command line."""
@@ -84,28 +120,33 @@ class OneLineErrors(OneLineGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
 
+class RunsGroup(OneLineGroup):
+    """The commands of ``idwbench runs``."""
+
+    places: ClassVar[Mapping[str, str]] = RUNS
+
+
 app = typer.Typer(
     name="idwbench",
-    cls=OneLineErrors,
+    cls=OneLineGroup,
     no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _show_version(is_given: bool) -> None:
-    if is_given:
-        echo(f"idwbench {idwbench.__version__}")
-        raise typer.Exit
-
-
 @app.callback()
 def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
+    context: typer.Context,
+    version: Annotated[bool, option("Print the version and exit.", "--version")] = False,
 ) -> None:
     """Train, sweep, report, explain and patch prototype attention: small models that can be read and repaired."""
+    if version:
+        echo(f"idwbench {idwbench.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        context.fail("Missing command.")
 
 
 def run() -> None:

@@ -1,15 +1,10 @@
-"""Errors as one line and an exit code, with settings replaced by their options."""
+"""Errors as one line, with settings replaced by their options."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
-import typer
-from typer.core import TyperCommand, TyperGroup
-
-from idwbench.cli.output import echo
 from idwbench.errors import (
     DatasetError,
     IdwbenchError,
@@ -21,53 +16,13 @@ from idwbench.errors import (
     shortened,
 )
 
-__all__ = ["OneLineCommand", "OneLineGroup", "error_line", "usage_line"]
+__all__ = ["error_line", "usage_line"]
 
 # Options of `idwbench report` in version 0.1.0 that are commands now.
 _COMMANDS = {
     **{f"--{name}": f"publish {name}" for name in ("paper", "family", "dual")},
     **{"--figure": "figure NAME", "--claims": "claims", "--html": "page FILE"},
 }
-
-
-class _PlainFlags:
-    """Help of a command or group that names no type of flags."""
-
-    def get_params(self, ctx: Any) -> Any:
-        """Return the parameters."""
-        parameters = super().get_params(ctx)  # type: ignore[misc]
-        for parameter in parameters:
-            if getattr(parameter, "is_flag", False):
-                parameter.metavar = ""
-        return parameters
-
-
-class OneLineGroup(_PlainFlags, TyperGroup):
-    """A group of commands that `make` makes from their names when they are used."""
-
-    def __init__(self, names: Iterable[str], make: Callable[[str], Any], **attributes: Any) -> None:
-        super().__init__(**{**attributes, "commands": dict.fromkeys(names)})
-        self.make = make
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, or None if there is none of this name."""
-        return self.make(cmd_name) if cmd_name in self.commands else None
-
-
-class OneLineCommand(_PlainFlags, TyperCommand):
-    """A command whose errors are one line on stderr, without a traceback."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command; the exit code follows the error's class."""
-        try:
-            return super().invoke(ctx)
-        except IdwbenchError as error:
-            options = {str(p.name): max(p.opts, key=len) for p in self.params if p.param_type_name == "option"}
-            echo(error_line(error, options), err=True)
-            raise typer.Exit(error.exit_code) from None
-        except EOFError as error:  # which Typer would take for the end of a user's input, and so for Ctrl-C
-            echo(f"idwbench: a file ends before its content does ({str(error) or 'EOFError'})", err=True)
-            raise typer.Exit(1) from None
 
 
 def error_line(error: IdwbenchError, options: dict[str, str]) -> str:

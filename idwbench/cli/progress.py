@@ -18,7 +18,7 @@ from idwbench.report.labels import count_label, dataset_words, setting_label, va
 from idwbench.results.store import Results
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DatasetConfig
-from idwbench.runs.metrics import headline_metric
+from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.protocol import Protocol
 from idwbench.runs.results import RunResult
 from idwbench.sweep.observer import Observer
@@ -125,7 +125,7 @@ class RunProgress(Observer, AbstractContextManager["RunProgress"]):
     def finished(self, results: Sequence[RunResult]) -> None:
         """Print one line for a stack that is stored."""
         config = results[0].config
-        metric = headline_metric(config.dataset.task)
+        metric = HEADLINES[config.dataset.task]
         values = [value for result in results if (value := result.metric(metric.name)) is not None]
         parts = [self.label(config), count_label(len(results), "run")]
         if values:
@@ -186,7 +186,7 @@ class SettingProgress:
         """Add the result of a run."""
         self.to_do.discard(result.config.run_key)
         self.seconds += result.seconds
-        value = result.metric(headline_metric(result.config.dataset.task).name)
+        value = result.metric(HEADLINES[result.config.dataset.task].name)
         if result.state == "diverged":
             self.n_diverged += 1
         elif value is not None:
@@ -194,7 +194,7 @@ class SettingProgress:
 
     def describe(self) -> str:
         """Return ``test accuracy 97.51 ± 0.42 % (5 of 5 seeds) · 3.2 s``."""
-        metric, parts = headline_metric(self.config.dataset.task), []
+        metric, parts = HEADLINES[self.config.dataset.task], []
         if self.values:
             values = [*filter(math.isfinite, self.values.values())]
             std, words = statistics.stdev(values) if len(values) > 1 else None, "not finite"
@@ -238,7 +238,7 @@ class SweepProgress(RunProgress):
         self.settings = {key: setting for setting in unfinished for key in setting.run_keys}
         if stored := [key for key, setting in self.settings.items() if key not in setting.to_do]:
             results = Results(self.db, read_only=True)
-            for metric in {headline_metric(setting.config.dataset.task).name for setting in unfinished}:
+            for metric in {HEADLINES[setting.config.dataset.task].name for setting in unfinished}:
                 for key, value in results.metric_values(stored, metric).items():
                     self.settings[key].values[key] = value
 

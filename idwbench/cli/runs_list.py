@@ -12,7 +12,7 @@ from idwbench.errors import last_line
 from idwbench.report.labels import value_label
 from idwbench.results import DEFAULT_DATABASE
 from idwbench.runs.datasets import Task
-from idwbench.runs.metrics import METRICS, headline_metric
+from idwbench.runs.metrics import HEADLINES, METRICS
 
 if TYPE_CHECKING:
     import pandas
@@ -29,7 +29,7 @@ _LISTED = (
     *("run_key", "dataset", "model", "label", "method", "prototypes", "seed", "state", "retraining", "stale"),
     *("seconds", "tags", "note", "error", "metric", "value", "attempt"),
 )
-_METRICS = tuple(headline_metric(task).name for task in get_args(Task))
+_METRICS = tuple(HEADLINES[task].name for task in get_args(Task))
 
 
 def runs_list(
@@ -96,7 +96,7 @@ def row_facts(table: pandas.DataFrame) -> dict[str, list[Any]]:
     from idwbench.results.frame import with_settings
 
     configs = dict(zip(table["setting"], table["config"], strict=True))
-    metrics = {setting: headline_metric(config.dataset.task).name for setting, config in configs.items()}
+    metrics = {setting: HEADLINES[config.dataset.task].name for setting, config in configs.items()}
     metric = table["setting"].map(metrics)
     rows = with_settings(table).reindex(columns=_LISTED)
     rows["prototypes"] = rows["prototypes"].astype("Int64")

@@ -18,7 +18,7 @@ from idwbench.report.frame import Row
 from idwbench.report.labels import count_label, metric_label
 from idwbench.report.summaries import Section
 from idwbench.runs.kinds.models import ModelConfig
-from idwbench.runs.metrics import headline_metric
+from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.results import CurvePoint
 
 __all__ = ["collect_curves", "curves_figure"]
@@ -69,7 +69,7 @@ def _rows(selection: Selection, section: Section, points: Points, *, has_heading
     counts = sorted({row.model.prototypes for row in models})
     if counts[_MOST_COLUMNS:]:
         selection.leave_out(f"{', '.join(map(str, counts[_MOST_COLUMNS:]))} prototypes")
-    metric = headline_metric(section.config.dataset.task)
+    metric = HEADLINES[section.config.dataset.task]
     label = f"test {metric_label(metric.name).replace(' (lower is better)', '')}"
     rows: list[PanelRow] = []
     for which, axis in (

@@ -24,7 +24,7 @@ from idwbench.report.labels import count_label
 from idwbench.report.statistics import Statistic
 from idwbench.report.summaries import Section
 from idwbench.runs.kinds.models import ModelConfig
-from idwbench.runs.metrics import METRICS, headline_metric
+from idwbench.runs.metrics import HEADLINES, METRICS
 
 __all__ = [
     "HeatMap",
@@ -200,7 +200,7 @@ def collect_heat_maps(selection: Selection) -> tuple[list[HeatMap], str]:
         ConfigError: fewer than two pairs of power and epsilon.
     """
     section, source, rows = _collect_grid(selection)
-    headline = headline_metric(section.config.dataset.task).name
+    headline = HEADLINES[section.config.dataset.task].name
     stored = {key for row in rows.values() for run in row.complete for key in run.metrics}
     split = "holdout" if ("holdout", headline) in stored else "test"
     shown = [(split, headline), *(("train", name) for name in _QUALITY if ("train", name) in stored)]

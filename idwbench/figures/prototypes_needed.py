@@ -18,7 +18,7 @@ from idwbench.report.leaderboard import best_by_validation
 from idwbench.report.statistics import Statistic
 from idwbench.report.summaries import summarise
 from idwbench.runs.kinds.models import ModelConfig
-from idwbench.runs.metrics import headline_metric
+from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.protocol import Protocol
 
 __all__ = ["prototypes_needed_figure"]
@@ -39,7 +39,7 @@ def prototypes_needed_figure(selection: Selection) -> Figure:
     left_out = sorted({other.config.dataset_label for other in others if not section.has_data(other.config.dataset)})
     selection.leave_out(f"other data sets ({', '.join(left_out)})" if left_out else "")
     table = run_table(run for run in selection.runs if section.has_data(run.config.dataset) and run.state == "complete")
-    metric = headline_metric(section.config.dataset.task)
+    metric = HEADLINES[section.config.dataset.task]
     memories, networks = (rows(table[table.kind == kind], metric.name) for kind in ("kernel_regression", "prototypes"))
     if not memories:
         problem = "no run of kernel regression on the same data"

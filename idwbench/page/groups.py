@@ -20,7 +20,7 @@ from idwbench.report.selection import select_runs
 from idwbench.report.statistics import SPLITS
 from idwbench.results.records import RESULT_STATES, FailedRun, StoredRun
 from idwbench.runs.config import RunConfig
-from idwbench.runs.metrics import METRICS, headline_metric
+from idwbench.runs.metrics import HEADLINES, METRICS
 
 if TYPE_CHECKING:
     import pandas
@@ -81,7 +81,7 @@ def find_groups(
         (sweep, description, results.run_table(sweep=sweep)) for sweep, description in sweeps.items()
     ]
     in_sweeps = {key for _, _, runs in tables for key in runs.run_key}
-    for dataset in results.dataset_labels():
+    for dataset in results.names()[1]:
         runs = results.run_table(dataset=dataset)
         outside = runs[~runs.run_key.isin(in_sweeps)]
         tables += [] if outside.empty else [(dataset, None, outside)]
@@ -132,7 +132,7 @@ def _by_metric(runs: pandas.DataFrame, metric: str | None) -> dict[str, pandas.D
     runs = runs[runs.state.isin(RESULT_STATES)]
     if metric is not None:
         return {metric: runs} if len(runs) else {}
-    headlines = runs.config.map(lambda config: headline_metric(config.dataset.task).name)
+    headlines = runs.config.map(lambda config: HEADLINES[config.dataset.task].name)
     chosen, order = {}, {name: place for place, name in enumerate(METRICS)}
     for headline, part in runs.groupby(headlines, sort=False):
         names = metric_names(part)
@@ -144,14 +144,14 @@ def _by_metric(runs: pandas.DataFrame, metric: str | None) -> dict[str, pandas.D
 def rank_settings(runs: pandas.DataFrame) -> list[Row]:
     """Return the settings with complete runs, the best mean of the headline metric first."""
     table = run_table(runs[runs.state == "complete"])
-    tasks = table.config.map(lambda config: headline_metric(config.dataset.task).name)
+    tasks = table.config.map(lambda config: HEADLINES[config.dataset.task].name)
     found = [row for metric, part in table.groupby(tasks, sort=False) for row in rows(part, str(metric))]
     return sorted((row for row in found if _split(row)), key=_loss)
 
 
 def best_run(row: Row) -> StoredRun:
     """Return the run whose headline metric is best, of several that with the lowest seed."""
-    metric = headline_metric(row.config.dataset.task)
+    metric = HEADLINES[row.config.dataset.task]
 
     def rank(run: StoredRun) -> tuple[float, int]:
         value = run.metric(metric.name, _split(row))
@@ -167,7 +167,7 @@ def _split(row: Row) -> str:
 
 def _loss(row: Row) -> float:
     mean = row.statistics[_split(row)].mean
-    return -mean if headline_metric(row.config.dataset.task).higher_is_better else mean
+    return -mean if HEADLINES[row.config.dataset.task].higher_is_better else mean
 
 
 def choose_runs(ranked: Sequence[Row]) -> tuple[list[str], list[str]]:

@@ -24,7 +24,7 @@ from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import dataset_label
 from idwbench.runs.kinds.models import MODELS
-from idwbench.runs.metrics import headline_metric
+from idwbench.runs.metrics import HEADLINES
 
 if TYPE_CHECKING:
     from idwbench.data.dataset import Dataset
@@ -187,7 +187,7 @@ def _table(keys: NDArray[np.floating], values: Keys, numbers: NDArray[np.intp], 
 
 
 def _title(run: StoredRun) -> str:
-    metric = headline_metric(run.config.dataset.task)
+    metric = HEADLINES[run.config.dataset.task]
     value = run.metric(metric.name)
     measured = "" if value is None else f"test {metric.name} {value_label(metric.name, value)} %"
     return " · ".join(filter(None, (run.config.model.label, f"seed {run.seed}", measured)))

@@ -25,7 +25,7 @@ from idwbench.results.records import RESULT_STATES, StoredRun
 from idwbench.runs.config import RunConfig
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.kinds.models import ModelConfig
-from idwbench.runs.metrics import METRICS, headline_metric
+from idwbench.runs.metrics import HEADLINES, METRICS
 from idwbench.runs.settings import Settings
 
 __all__ = [
@@ -166,7 +166,7 @@ def metric_names(table: pandas.DataFrame) -> set[str]:
 
 def headlines(table: pandas.DataFrame) -> list[str]:
     """Return the headline metric of each task of the runs, sorted."""
-    return sorted({headline_metric(task).name for task in {config.dataset.task for config in table.config}})
+    return sorted({HEADLINES[task].name for task in {config.dataset.task for config in table.config}})
 
 
 def check_metric(table: pandas.DataFrame, metric: str) -> None:

@@ -11,13 +11,13 @@ from idwbench.runs.datasets import Task
 
 __all__ = [
     "ATTENTION_METRICS",
+    "HEADLINES",
     "METRICS",
     "QUALITY_METRICS",
     "SPLITS",
     "MetricDefinition",
     "Metrics",
     "evaluate",
-    "headline_metric",
 ]
 
 # In the order of tables.
@@ -66,7 +66,7 @@ def _shares(*names: str) -> list[MetricDefinition]:
     return [MetricDefinition(name, percent=True, higher_is_better=True) for name in names]
 
 
-# The first metric of a task is its headline metric.
+# The first metric of a task is its headline metric, see `HEADLINES`.
 METRICS: dict[str, MetricDefinition] = {
     metric.name: metric
     for metric in (
@@ -92,18 +92,14 @@ METRICS: dict[str, MetricDefinition] = {
         MetricDefinition("residual_share", percent=True),
     )
 }
-
+# The metric that curves and tables of a task show by default.
+HEADLINES: dict[Task, MetricDefinition] = {metric.task: metric for metric in reversed(METRICS.values()) if metric.task}
 
 # The quality of prototypes, see `idwbench.models.neighbours`.
 QUALITY_METRICS = (
     *("coverage", "relative_coverage", "chamfer", "dead_keys", "key_distance", "key_spacing", "key_agreement"),
     "nearest_key_accuracy",
 )
-
-
-def headline_metric(task: Task) -> MetricDefinition:
-    """Return the metric that curves and tables of a task show by default."""
-    return next(metric for metric in METRICS.values() if metric.task == task)
 
 
 def evaluate(task: Task, outputs: Any, targets: Any) -> dict[str, float]:

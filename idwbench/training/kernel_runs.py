@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from idwbench.data.dataset import FeatureMoments, Split, TrainingData
 from idwbench.models.initialisation import initial_prototypes
 from idwbench.runs.config import RunConfig
-from idwbench.runs.metrics import headline_metric
+from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import Curve
 from idwbench.training.engine import PrototypeTraining, batch_orders
@@ -83,7 +83,7 @@ class KernelRuns:
             holdout_outputs=self.outputs.get("holdout", no_outputs),
         )
         evaluated = [split for split in ("validation", "test") if split in dataset.splits]
-        headlines = [(split, headline_metric(dataset.task).name) for split in evaluated]
+        headlines = [(split, HEADLINES[dataset.task].name) for split in evaluated]
         self.curve_names = (("train", "learning_rate"), ("train", "loss"), *headlines)
         self.curve_values = np.zeros((len(configs), self.protocol.epochs, len(self.curve_names)))
 

@@ -22,7 +22,7 @@ from idwbench.models.perceptron import KeySums, MultilayerPerceptron, attention_
 from idwbench.runs.config import RunConfig
 from idwbench.runs.kinds.mlp import MlpConfig
 from idwbench.runs.kinds.network import LINEAR, NetworkConfig
-from idwbench.runs.metrics import headline_metric
+from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.results import CurvePoint
 from idwbench.training.engine import Context, Fitted
 from idwbench.training.module_training import (
@@ -179,7 +179,7 @@ def _losses_of_rows(dataset: Dataset, device: torch.device, losses: Loss) -> Cal
 
 def _watched(network: RowModule, dataset: Dataset) -> Values:
     """Return the headline metric on the test and validation data, of a perceptron on each part of them too."""
-    headline, watched = headline_metric(dataset.task).name, Values()
+    headline, watched = HEADLINES[dataset.task].name, Values()
     for name in sorted(dataset.splits.keys() & {"test", "validation"}):
         metrics = _metrics(network, dataset, name, network.outputs(dataset.splits[name].inputs))
         watched |= {key: value for key, value in metrics.items() if key[1].startswith(headline)}

@@ -19,7 +19,7 @@ from idwbench.errors import ConfigError, did_you_mean, first_line
 from idwbench.models.initialisation import check_prototypes, initial_prototypes
 from idwbench.models.modules import stacked_outputs
 from idwbench.runs.config import RunConfig
-from idwbench.runs.metrics import headline_metric
+from idwbench.runs.metrics import HEADLINES
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import CurvePoint, RunResult
 from idwbench.training.engine import Context, Engine, Fitted, batch_order, check_stack, run_result
@@ -155,7 +155,7 @@ class TorchStack:
         for run, is_finite in enumerate(finite):
             if self.diverged[run] is None and not is_finite:
                 self.diverged[run] = epoch + 1
-        headline = headline_metric(self.dataset.task).name
+        headline = HEADLINES[self.dataset.task].name
         watched = [self._metrics(split) for split in self.dataset.splits if split in ("test", "validation")]
         for run, (loss, metrics) in enumerate(zip(losses.tolist(), zip(*watched, strict=True), strict=True)):
             if self.diverged[run] is None:

@@ -16,7 +16,7 @@ from idwbench.attention.scores import METHODS
 from idwbench.errors import RecordingError
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.runs.config import RunConfig
-from idwbench.runs.metrics import METRICS, headline_metric
+from idwbench.runs.metrics import HEADLINES, METRICS
 from idwbench.runs.protocol import learning_rate
 from idwbench.runs.results import RunResult
 from idwbench.training.checkpoints import CheckpointFile
@@ -78,7 +78,7 @@ def test_a_run_says_how_it_was_trained_and_its_seed_alone_decides_the_bytes_also
     engine = engine_of(first.config, Context(engine=kind.engine))
     assert (first.state, first.diverged_epoch, first.engine, first.device) == ("complete", None, engine.name, "cpu")
     assert first.threads >= 1 and first.seconds > 0 and {name for _, name in first.metrics} <= {*METRICS, "bandwidth"}
-    headline = headline_metric(dataset.config.task).name
+    headline = HEADLINES[dataset.config.task].name
     assert {("test", headline), ("validation", headline)} <= first.metrics.keys()
     torch.manual_seed(2)
     stack = [first.config.with_seed(4), first.config]
@@ -95,7 +95,7 @@ def test_the_curve_has_every_epoch_and_ends_at_the_metrics(kind, folder, whole):
     protocol = config.protocol.model_copy(update={"epochs": config.n_epochs})
     rates = [point.values["train", "learning_rate"] for point in result.curve]
     assert rates == pytest.approx([learning_rate(protocol, epoch) for epoch in range(config.n_epochs)])
-    headline = headline_metric(dataset.config.task).name
+    headline = HEADLINES[dataset.config.task].name
     for point in result.curve:
         assert {("train", "loss"), ("test", headline), ("validation", headline)} <= point.values.keys()
     for key, value in result.curve[-1].values.items():
