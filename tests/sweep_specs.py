@@ -1,11 +1,16 @@
-"""Specifications of sweeps without a file."""
+"""Sweeps as text, as files, and as specifications without a file."""
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+from texts import text_file
+
+from idwbench.errors import SpecError
 from idwbench.runs.datasets import DatasetConfig
 from idwbench.runs.protocol import Protocol
 from idwbench.sweep.grid import read_grid
-from idwbench.sweep.spec import SweepSpec
+from idwbench.sweep.spec import SweepSpec, read_sweep
 
 
 def sweep_spec(
@@ -14,3 +19,33 @@ def sweep_spec(
     """Return the specification of a sweep over blocks of axes."""
     blocks, settings = read_grid(grid, datasets, len(seeds))
     return SweepSpec(name, "", datasets, seeds, blocks, settings)
+
+
+def sweep_text(dataset: str, *blocks: str, sampler: str = "", protocol: str = "{epochs: 2}") -> str:
+    """Return a sweep of two seeds: the data set on line 2 from column 10, the blocks from line 6, column 5."""
+    lines = ["name: small", f"dataset: {dataset}", f"protocol: {protocol}", "seeds: 2", "grid:"]
+    lines += [*(f"  - {block}" for block in blocks), *([f"sampler: {sampler}"] if sampler else [])]
+    return "\n".join([*lines, ""])
+
+
+def sweep_file(folder: Path, dataset: str, *blocks: str, **settings: str) -> Path:
+    """Write a sweep beside a text of one's own, and return its path."""
+    text_file(folder)
+    path = folder / "small.yaml"
+    path.write_text(sweep_text(dataset, *blocks, **settings), encoding="utf-8")
+    return path
+
+
+def read_text(folder: Path, text: str) -> SweepSpec:
+    """Read a sweep file with this text, beside a text of one's own."""
+    text_file(folder)
+    (folder / "small.yaml").write_text(text, encoding="utf-8")
+    return read_sweep(folder / "small.yaml")
+
+
+def error_of(folder: Path, text: str) -> str:
+    """Return the one line by which a sweep file is refused, without the name of the file."""
+    with pytest.raises(SpecError) as caught:
+        read_text(folder, text)
+    assert len(str(caught.value).splitlines()) == 1 and caught.value.exit_code == 2
+    return str(caught.value).removeprefix(f"{folder / 'small.yaml'}:")

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
-from texts import text_file
+from sweep_specs import sweep_file
 
 from idwbench.data.loading import load_dataset
-from idwbench.errors import ConfigError, SpecError, TrainingError
+from idwbench.errors import ConfigError, TrainingError
 from idwbench.models.hash_table import stored_hash_table
 from idwbench.models.networks import load_network
 from idwbench.models.perceptron import load_mlp
@@ -57,14 +57,6 @@ SWEEPS = {
 }
 # Metrics of the cost of a training, which differ from one to the next.
 COSTS = {"seconds_per_step", "activation_memory", "fit_seconds", "predict_seconds"}
-
-
-def sweep_file(folder: Path, dataset: str, *blocks: str) -> Path:
-    text_file(folder)
-    path = folder / "kinds.yaml"
-    lines = "".join(f"  - {block}\n" for block in blocks)
-    path.write_text(f"name: kinds\ndataset: {dataset}\nprotocol: {{epochs: 2}}\nseeds: 2\ngrid:\n{lines}")
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -163,41 +155,6 @@ def test_only_prototypes_have_a_model_file_and_no_run_lacks_a_measure(stored):
         else:
             with pytest.raises(TrainingError, match=f"a run of kind {kind} has no model"):
                 stored_model(results, run)
-
-
-# What each kind refuses is tested with its settings; here the place in the file, and what needs a sweep.
-REFUSALS = [
-    (MOONS, "{kind: basline, method: kmeans}", "6:12: grid[0].kind: unknown kind of model 'basline' (did you mean"),
-    (MOONS, "{kind: [baseline, 3], method: kmeans, prototypes: 3}", "6:23: grid[0].kind[1]: unknown kind of model 3"),
-    (MOONS, "{kind: baseline, method: kmeans, prototypes: 3, cases: wrong}", "grid[0].cases: unknown key"),
-    (MOONS, "{kind: patch_study, method: [idw, gaussian], prototypes: 3}", "6:39: grid[0].method[1]: only idw netw"),
-    (MOONS, "{kind: patch_study, method: idw, prototypes: 3, n_cases: 5}", "6:62: grid[0].n_cases: only wrong inputs"),
-    (MOONS, "{kind: kernel_regression, kernel: [gaussian, gausian]}", "6:50: grid[0].kernel[1]: unknown kernel"),
-    (MOONS, "{kind: kernel_regression, kernel: boxcar, bandwidth: [1, 0]}", "bandwidth[1]: must be >= 1e-12, got 0"),
-    (MOONS, "{kind: mlp, depth: [2, 5]}", "grid[0].depth[1]: input should be less than or equal to 4, got 5"),
-    (MOONS, "{kind: transformer_lm, method: idw}", "transformer_lm needs a text, and the data set two_moons is"),
-    (MOONS, "{kind: network, encoder: [mlp, cnn]}", "grid[0].encoder[1]: unknown encoder 'cnn'"),
-    (MOONS, "{kind: network, encoder: vit_tiny, heads: [4, 5]}", "grid[0].heads[1]: 5 heads do not divide a width"),
-    ("digits", "{kind: patch_study, method: idw, prototypes: 2}", "the special cases belong to the data set two_moons"),
-    ("sine", "{kind: patch_study, method: idw, prototypes: 2, cases: wrong}", "grid[0].kind: patches need classes"),
-    ("iris", "{kind: scikit_learn, method: [knn, kn]}", "6:40: grid[0].method[1]: unknown method 'kn' (did you mean"),
-    (LOOKUP, "{kind: hash_table, similarity: [idw, dot]}", "6:42: grid[0].similarity[1]: unknown similarity 'dot'"),
-    (LOOKUP, "{kind: hash_table, similarity: idw, weighting: [softmax, top_k], k: 2}", "6:73: grid[0].k: similarity"),
-    ("[lookup, digits]", "{kind: hash_table, similarity: idw}", "a hash table needs the data set lookup, not digits"),
-    (TEXT, "{method: idw, prototypes: 2}", "own.txt is a text, which the kind"),
-    ("{name: text, path: own.txt, tokens: word}", "{kind: lstm_lm}", "input should be 'characters' or 'words'"),
-    (TEXT.replace("}", ", tokens: words}"), "{kind: transformer_lm, method: idw}", "transformer_lm predicts"),
-]
-
-
-@pytest.mark.parametrize(("dataset", "block", "expected"), REFUSALS)
-def test_a_wrong_block_is_refused_at_its_place(tmp_path, dataset, block, expected):
-    path = sweep_file(tmp_path, dataset, block)
-    with pytest.raises(SpecError) as caught:
-        read_sweep(path)
-    message = str(caught.value)
-    assert message.startswith(f"{path}:") and "\n" not in message
-    assert expected in message
 
 
 # Data that does not fit

@@ -301,6 +301,20 @@ def test_a_run_that_ends_its_workers_fails_and_the_others_of_its_task_are_traine
     assert "2 workers ended" in store.find_runs(states=["failed"])[0].error
 
 
+def test_runs_that_are_lost_beside_others_are_trained_again_each_when_nothing_else_is_in_work(store, log):
+    lost, stored = [], []
+
+    def lose_once(task):
+        if sent_seeds(task) not in lost:
+            lost.append(sent_seeds(task))
+            return killed()
+        stored.append(len(store.find_runs(states=["complete"])))
+        return trained(task)
+
+    outcome = train(store, seeds(6), FakeEngine(stack=1), log, FakeClient(lose_once))
+    assert (outcome, log.failures, stored) == ({"complete": 6}, [], [*range(6)])
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
@@ -317,7 +331,7 @@ def test_a_worker_that_cannot_train_ends_the_sweep_and_frees_its_runs(store, log
     assert client.is_cancelled
 
 
-def test_the_number_of_tasks_on_the_cluster_is_bounded(store, log):
+def test_the_number_of_tasks_on_the_cluster_is_bounded_and_one_without_workers_is_waited_for(store, log):
     open_tasks = []
 
     def count(task):
@@ -327,6 +341,8 @@ def test_the_number_of_tasks_on_the_cluster_is_bounded(store, log):
     configs = [run(seed, prototypes=n) for n in range(1, 13) for seed in range(2)]
     assert train(store, configs, FakeEngine(), log, FakeClient(count))["complete"] == 24
     assert max(open_tasks) <= 2 * 2 * 2  # workers, tasks for each, runs of a stack
+    assert train(store, [run(9)], FakeEngine(), log, FakeClient(trained, workers=0))["complete"] == 1
+    assert log.notes == ["tcp://10.0.0.1:8786 has no worker: waiting for one"]
 
 
 def test_workers_without_a_package_or_with_another_version_are_found_before_anything_is_leased(store, log):
@@ -341,7 +357,7 @@ def test_workers_without_a_package_or_with_another_version_are_found_before_anyt
     assert {run.attempt for run in store.find_runs()} == {0}
 
 
-def test_tasks_for_a_gpu_need_its_resource(store, log):
+def test_tasks_for_a_gpu_need_its_resource_and_answers_are_not_kept_in_memory(store, log):
     client = FakeClient(trained)
     store.plan(seeds(1))
     own = Runner(store, log, "torch", "cuda", cluster=cluster(client, GPU=1.0))
@@ -349,19 +365,9 @@ def test_tasks_for_a_gpu_need_its_resource(store, log):
     assert own.outcome["complete"] == 1
     assert client.resources == [{"GPU": 1.0}]
     assert client.tasks[0]["device"] == "cuda"
-
-
-def test_answers_of_a_cluster_are_not_kept_in_memory_after_they_are_stored(store, log):
-    store.plan(seeds(40))
-    own = Runner(store, log, cluster=cluster(FakeClient(trained)))
     executor = ClusterExecutor(own.cluster, seeds(40), DATASET, None, own.context)
     assert all(executor.submit([config]).result().results for config in seeds(40))
     assert executor.in_work == {}
-
-
-def test_a_cluster_without_workers_is_waited_for_with_a_note(store, log):
-    assert train(store, seeds(1), FakeEngine(), log, FakeClient(trained, workers=0))["complete"] == 1
-    assert log.notes == ["tcp://10.0.0.1:8786 has no worker: waiting for one"]
 
 
 SWEEP = """

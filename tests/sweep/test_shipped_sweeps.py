@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from typer.testing import CliRunner
 
 from idwbench.cli.app import app
 from idwbench.errors import SpecError
-from idwbench.runs.datasets import DATASETS, CsvConfig, ImageConfig, NpzConfig, TwoMoonsConfig
+from idwbench.runs.datasets import DATASETS, CsvConfig, NpzConfig
 from idwbench.runs.kinds.models import MODELS
 from idwbench.runs.protocol import Protocol, default_protocol
 from idwbench.sweep.execution import run_sweep
@@ -21,10 +20,9 @@ from idwbench.sweep.spec import plan, read_sweep
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/sweeps.md").read_text(encoding="utf-8").split("## Searching beyond a grid")[0]
 PROTOTYPES = {"scale": "prototypes"}
-# The number of runs of each sweep, and the SHA-256 of the sorted run keys of version 0.1.0.
-RUNS, KEYS_OF_0_1_0 = json.loads((ROOT / "tests/assets/shipped_sweeps.json").read_text()).values()
+# The number of runs of each sweep, and the SHA-256 of sorted run keys: of version 0.1.0, and of the paper.
+RUNS, KEYS_OF_0_1_0, KEYS_OF_THE_PAPER = json.loads((ROOT / "tests/assets/shipped_sweeps.json").read_text()).values()
 PAPER = sorted(file.stem for file in (ROOT / "sweeps/paper").iterdir())
-SIX = {"fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw"}
 
 
 def shipped(name: str):
@@ -88,22 +86,6 @@ def test_a_shipped_sweep_is_short_and_plans_what_it_promises(name, n_runs):
     assert name not in PAPER or f" {n_runs} " in spec.source.split(f"name: {name}")[0]
 
 
-@pytest.mark.parametrize("name", PAPER)
-def test_the_sweeps_of_the_paper_use_its_data_and_protocol(name):
-    dataset = ImageConfig(name="mnist") if "mnist" in name else TwoMoonsConfig()
-    assert {run.dataset for run in shipped(name)} == {dataset}
-    assert {run.protocol for run in shipped(name)} == {default_protocol(dataset.name)}
-
-
-@pytest.mark.parametrize(("name", "sizes"), [("paper_two_moons", (2, 16, 128)), ("paper_mnist", (20,))])
-def test_the_paper_has_six_methods_and_two_baselines(name, sizes):
-    cells = Counter((run.model.kind, run.model.method, run.model.prototypes) for run in shipped(name))
-    n_seeds = 20 if name == "paper_two_moons" else 5
-    scales = 2 if name == "paper_two_moons" else 1
-    expected = {("prototypes", m, size): n_seeds * (scales if m == "scaled_dot" else 1) for m in SIX for size in sizes}
-    assert cells == expected | {("baseline", m, size): n_seeds for m in ("kmeans", "samples") for size in sizes}
-
-
 @pytest.mark.parametrize(
     ("studies", "cases", "trained"),
     [
@@ -120,10 +102,11 @@ def test_studies_of_patches_use_networks_of_the_other_sweeps(studies, cases, tra
     assert len(set(required.values()) - networks) == (30 if cases == "special" else 0)
 
 
-@pytest.mark.parametrize("name", KEYS_OF_0_1_0)
-def test_the_runs_of_version_0_1_0_have_the_keys_they_had(name):
+@pytest.mark.parametrize(("name", "expected"), [*KEYS_OF_0_1_0.items(), *KEYS_OF_THE_PAPER.items()])
+def test_the_runs_of_version_0_1_0_and_those_of_the_paper_have_the_keys_they_had(name, expected):
+    """So data, methods, prototypes, protocol and seeds are those of the published results."""
     keys = sorted(run.run_key for run in shipped(name) if name != "two_moons" or run.model.parameters != PROTOTYPES)
-    assert hashlib.sha256("".join(keys).encode()).hexdigest() == KEYS_OF_0_1_0[name]
+    assert hashlib.sha256("".join(keys).encode()).hexdigest() == expected
 
 
 def test_the_examples_in_the_docs_are_good_sweeps(tmp_path):
