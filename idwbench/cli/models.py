@@ -16,6 +16,8 @@ from idwbench.results import DEFAULT_DATABASE
 
 __all__ = ["OPTIONS", "card", "export_model", "import_model"]
 
+_LONGEST_INPUT = 30
+
 OPTIONS = {
     "export.output": option("File to write: .onnx, .py, .skops, .pt or .safetensors.", "-o", "--output"),
     "import.output": option("Model file to write: .pt or .safetensors.", "-o", "--output"),
@@ -59,11 +61,25 @@ def _card_facts(card: dict[str, Any]) -> dict[str, Any]:
         "seed": card["seed"],
         **{f"{split} metrics": _pairs(values) for split, values in card["metrics"].items()},
         "patches": len(card["patches"]),
+        **{f"patch {number}": _patch(patch, card["classes"]) for number, patch in enumerate(card["patches"], start=1)},
         **{f"{split}, patched": _pairs(values) for split, values in (card["metrics_with_patches"] or {}).items()},
         "run key": card["run_key"],
         **{name: text for name, text in card["provenance"].items() if name != "versions"},
         "versions": _pairs(card["provenance"].get("versions")),
     }
+
+
+def _patch(record: dict[str, Any], classes: list[str]) -> str:
+    """Return ``0.0,1.0 -> lower, radius 0.1, certified 0.08, reach 0.2`` of the record of a patch."""
+    x = record["x"] if isinstance(record["x"], str) else _numbers(record["x"])
+    wanted = classes[record["label"]] if classes else f"{_numbers(record['target'])} (scaled)"
+    names = {"radius": "radius", "certified_radius": "certified", "reach": "reach"}
+    solved = [f"{text} {record[name]:.4g}" for name, text in names.items() if name in record]
+    return ", ".join([f"{x if len(x) <= _LONGEST_INPUT else x[: _LONGEST_INPUT - 3] + '...'} -> {wanted}", *solved])
+
+
+def _numbers(numbers: list[float]) -> str:
+    return ",".join(f"{number:g}" for number in numbers)
 
 
 def _pairs(facts: dict[str, Any] | None) -> str:

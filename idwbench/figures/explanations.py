@@ -5,6 +5,7 @@ The figure of stored runs shows the attention by class in each layer of recorded
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -36,6 +37,7 @@ _WIDTH, _TILES, _CHARTS = 10.0, 5.5, 4.5  # inches
 _ANSWER, _TITLE, _PANEL = 2.1, 0.35, 1.75  # inches: heights of the first block, of titles, and of bars and curves
 _FEW = 10  # number of entries up to which they are large
 _SHORT = 20  # letters of all names of classes up to which they stand upright
+_PATCH = re.compile(r"\(patch \d+\)$")
 _NAMES = {"prototypes": "prototypes", "training data": "training samples", "history of training": "slots"}
 
 
@@ -163,6 +165,8 @@ def _item_lines(explained: Explanation, item: MemoryItem) -> list[str]:
     if not explained.class_names and item.value is not None:
         name = _numbers(item.value)
     weight = f"{item.weight:.4g}" + (f" ({item.visits}×)" if item.step is not None else "")
+    if patch := _PATCH.search(item.source):
+        weight += f" {patch[0]}"
     if explained.memory == "prototypes" and item.value is not None and explained.answer.label is not None:
         return [name, weight, f"value {item.value[explained.answer.label]:+.3g}"]
     if explained.memory == "history of training" and item.contribution is not None:

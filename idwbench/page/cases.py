@@ -31,17 +31,24 @@ __all__ = ["attention_part", "patches_part"]
 _MOST = 12
 _WIDTH = 3.75  # inches of a picture of the plane
 _EXACT = 0  # the place of the exact η among the criteria of a study
+_PAPER = (
+    "These are exact patches of the paper, of the smallest value that wins. 'idwbench patch' makes local patches "
+    "instead, whose label wins within a radius."
+)
 _PLANE = (
     "Regions of the two classes before and after one added prototype (star), with training points and keys (diamonds). "
-    "Accuracies are means ± sample standard deviation over the seeds that needed the patch; the pictures show the "
-    "lowest of these seeds."
+    f"{_PAPER} Accuracies are means ± sample standard deviation over the seeds that needed the patch; the pictures "
+    "show the lowest of these seeds."
 )
 _ATTENTION = (
     "A linear layer attends to all inputs of its training by unnormalised dot products. The table shows how often the "
     "class with the largest total attention is the target or the output."
 )
 _LARGEST = 6  # training images with the largest attention
-_IMAGES = "The first test images that were answered wrongly: the answer before and after one added prototype."
+_IMAGES = (
+    "The first test images that were answered wrongly: the answer before and after one added prototype, and how many "
+    f"other test answers it changed. {_PAPER}"
+)
 
 
 def patches_part(results: Results, runs: Sequence[StoredRun], data_dir: Path | None) -> Part | None:

@@ -64,3 +64,12 @@ def test_a_run_and_its_file_have_the_same_card_and_export(run, folder):
     lines = dict(line.split("  ", 1) for line in run("card model.pt").stdout.splitlines())
     assert lines["run key"].strip() == key
     assert lines["test metrics"].strip() == f"accuracy {card['metrics']['test']['accuracy']:.6g}"
+
+
+def test_a_card_lists_patches_with_their_labels_radii_and_certificates(run, folder):
+    assert run("patch model.pt --x 0.0,1.0 --label lower --radius 0.25 -o patched.pt").exit_code == 0
+    [record] = json.loads(run("card patched.pt --json").stdout)["patches"]
+    certified, reach = (f"{record[name]:.4g}" for name in ("certified_radius", "reach"))
+    lines = dict(line.split("  ", 1) for line in run("card patched.pt").stdout.splitlines())
+    assert lines["patches"].strip() == "1"
+    assert lines["patch 1"].strip() == f"0.0,1.0 -> lower, radius 0.25, certified {certified}, reach {reach}"

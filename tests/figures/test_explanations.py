@@ -96,6 +96,17 @@ def test_prototypes_have_their_value_for_the_answer():
     assert_no_words_overlap(figure)
 
 
+def test_a_patch_is_named_below_its_weight():
+    items = tuple(
+        MemoryItem(source, 0.25, 1, np.zeros(6), value=np.zeros(10))
+        for source in ("prototype 3", "prototype 10 (patch 2)")
+    )
+    prototypes = replace(layer("prototypes", 0, size=11), items=items)
+    figure = draw_explanation(history(memory="prototypes", layers=(prototypes,)))
+    assert words(figure).count("0.25") == words(figure).count("0.25 (patch 2)") == 1
+    assert_no_words_overlap(figure)
+
+
 def test_inputs_that_are_no_images_are_numbers_and_a_regression_has_no_classes():
     item = MemoryItem("sine:train:3", 0.25, None, np.array([0.5]), value=np.array([1.5]), row=3)
     query = Query("sine:test:0", np.zeros(1, np.float32), np.array([0.75]), target=np.array([2.0]))
