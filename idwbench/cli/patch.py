@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from idwbench.cli.options import argument, option, refuse
 from idwbench.cli.output import echo, echo_json, print_line, print_table
-from idwbench.errors import PatchError
+from idwbench.errors import ModelFileError, PatchError
 from idwbench.files import MODEL_SUFFIXES, check_model_path, check_output
 from idwbench.report.labels import count_label
 
@@ -73,51 +72,39 @@ def patch(
     """
     given = {"x": x, "file": file, "undo": undo, "list": list_patches or None}
     action = _action([name for name, value in given.items() if value is not None], label, target)
-    settings = {"margin": margin, "confidence": confidence, "exact": exact, "eta": eta, "merge": merge, "keep": keep}
+    settings: dict[str, Any] = {"radius": radius, "steepness": steepness, "margin": margin, "confidence": confidence}
     if action in ("undo", "list"):
         shape = {"radius": radius != "auto", "steepness": steepness != 32.0}
-        refuse(f"cannot be combined with --{action}", **settings, **shape)
+        refuse(f"cannot be combined with --{action}", **{**settings, **shape, "exact": exact, "eta": eta})
+        refuse(f"cannot be combined with --{action}", merge=merge, keep=keep)
     if action == "list":
         refuse("cannot be combined with --list", output=output, dry_run=dry_run)
-    elif output is None and not dry_run:
+        return _print_patches(_loaded(model), model, json)
+    if output is None and not dry_run:
         raise PatchError("give -o FILE to write the patched model, or --dry-run")
     written = None if dry_run else output
     if written is not None:
         check_model_path(written)
         check_output(written, overwrite=force)
+    from idwbench.models.repair import repair
 
-    from idwbench.models import repair
-    from idwbench.models.model_file import load_model
-
-    with _naming(model):
-        loaded = load_model(model)
-        if action == "list":
-            return _print_patches(loaded, model, json)
-        kind = (eta or "exact") if exact or eta else "local"
-        options = repair.PatchOptions.of(kind, radius, steepness, margin, confidence, merge=merge)
-        if undo is not None:
-            made = repair.undo(loaded, undo, data_dir=data_dir)
-        elif file is not None:
-            made = repair.repair_file(loaded, file, options, keep=keep, data_dir=data_dir)
-        else:
-            made = repair.repair(loaded, x or "", label, options, target=target, keep=keep, data_dir=data_dir)
-        if written is not None:
-            made.save(written, overwrite=force)
+    if eta not in (None, "exact", "printed", "authors"):
+        raise PatchError(f"expected exact, printed or authors, got '{eta}'", location=("eta",))
+    asked: dict[str, Any] = {"x": x, "label": label, "target": target, "file": file, "keep": keep, "undo": undo}
+    kind = (eta or "exact") if exact or eta else "local"
+    made = repair(_loaded(model), **asked, merge=merge, data_dir=data_dir, kind=kind, **settings)
+    if written is not None and made.is_changed:
+        made.after.save(written, overwrite=force)
     _print_repair(made, undo, written, json)
 
 
-@contextmanager
-def _naming(model: Path) -> Iterator[None]:
-    """Add the file's name to the errors of a model that do not have one."""
-    from idwbench.errors import ModelFileError
+def _loaded(path: Path) -> SavedModel:
+    from idwbench.models.model_file import load_model
 
-    if model.suffix.lower() not in MODEL_SUFFIXES and not model.exists():
+    if path.suffix.lower() not in MODEL_SUFFIXES and not path.exists():
         hint = "a stored run becomes a file by 'idwbench export'; a network is patched by Network.patch in Python"
-        raise ModelFileError("no such file", hint=hint, file=model)
-    try:
-        yield
-    except ModelFileError as error:
-        raise ModelFileError(error.problem, hint=error.hint, file=error.file or model) from None
+        raise ModelFileError("no such file", hint=hint, file=path)
+    return load_model(path)
 
 
 def _action(asked: list[str], label: str | None, target: str | None) -> str:
@@ -184,15 +171,16 @@ def _range(numbers: Sequence[float], form: str) -> str:
 def _effect_line(name: str, effect: SplitEffect) -> str:
     accuracy = f"accuracy {100 * effect.accuracy_before:.2f} -> {100 * effect.accuracy_after:.2f} %"
     calibration = f"calibration error {effect.calibration_before:.3f} -> {effect.calibration_after:.3f}"
-    return f"{name}: of {effect.n} others {effect.better} better, {effect.worse} worse; {accuracy}; {calibration}"
+    others = f"{effect.n - effect.patched} others {effect.better} better, {effect.worse} worse"
+    return f"{name}: of {others}; {accuracy}; {calibration}"
 
 
 def _summary(made: Repair, undone: int | None) -> str:
     """Return the first line on a repair."""
-    names, n = made.before.class_names, len(made.wanted)
+    names, n = made.before.class_names, len(made.demands)
     if not made.is_changed:
         right = f"all {n} inputs get what is wanted"
-        if n == 1 and (label := made.wanted[0].label) is not None:
+        if n == 1 and (label := made.demands[0].label) is not None:
             right = f"the model answers {names[label]} as requested"
         return f"already right: {right}; nothing was changed or written"
     if undone is not None:

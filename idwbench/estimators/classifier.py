@@ -16,8 +16,8 @@ from idwbench.errors import PatchError
 from idwbench.estimators.prototypes import AbstractPrototypeEstimator
 from idwbench.estimators.training import Rows, plain
 from idwbench.models.array_weights import softmax
-from idwbench.models.demands import DEFAULT_STEEPNESS, Criterion, Demand, Kind
-from idwbench.models.patch_records import added_repairs
+from idwbench.models.demands import Demand, demand_settings
+from idwbench.models.patch_records import solved_repairs
 from idwbench.models.radii import Rows as PatchRows
 
 __all__ = ["PrototypeClassifier"]
@@ -146,11 +146,7 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
         *,
         X: Any = None,
         y: Any = None,
-        kind: Kind = "local",
-        radius: float | None = None,
-        steepness: float = DEFAULT_STEEPNESS,
-        margin: float | None = None,
-        confidence: float | None = None,
+        **settings: Any,
     ) -> Self:
         """Return a classifier with one more prototype, which predicts `label` for the input `x`; this one is unchanged.
 
@@ -164,11 +160,8 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
             X: Training inputs (n, features), for a radius that is not given: the largest that changes no right
                 prediction of them.
             y: Their labels (n,).
-            kind: ``local``; or ``exact``, ``printed`` or ``authors`` of `idw` (arXiv 2310.18805), which need no radius.
-            radius: Radius of a local patch, in the units of the inputs.
-            steepness: Steepness of a local patch.
-            margin: Lead over the logit of the next class; 2 for local patches, otherwise the smallest that wins.
-            confidence: Probability of the label, in place of a margin.
+            settings: ``kind``, ``radius``, ``steepness``, ``margin`` and ``confidence``, see
+                `idwbench.models.demands.demand_settings`; radii are in the units of the inputs.
 
         Raises:
             ValueError: not one valid input, an unknown label, or a patch that cannot hold together with earlier ones.
@@ -179,13 +172,12 @@ class PrototypeClassifier(ClassifierMixin, AbstractPrototypeEstimator):  # type:
             if X is not None and y is not None:
                 check_consistent_length(X, y)
                 rows = PatchRows(self._inputs(X), self._numbers(column_or_1d(y)))
-            criterion = Criterion.of(kind, margin=margin, confidence=confidence)
-            demand = Demand(query, int(self._numbers([label])[0]), None, kind, criterion, radius, steepness, "x")
-            repairs = added_repairs(self._base(), self._repairs(), demand, rows)
+            demand = Demand(query, int(self._numbers([label])[0]), name="x", **demand_settings(**settings))
+            repairs = solved_repairs(self._base(), [*self._repairs().demands(), demand], rows)
         except PatchError as error:
             raise ValueError(error.render(".".join(map(str, error.location)))) from None
         patched = copy.deepcopy(self)
-        if repairs is not None:
+        if len(repairs):
             patched.patches_ = repairs.content()
         return patched
 

@@ -222,7 +222,7 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     def _repairs(self) -> Repairs:
         content = getattr(self, "patches_", None)
-        return Repairs() if content is None else Repairs.parse(**content)
+        return Repairs() if content is None else Repairs.parse(**content, is_classification=hasattr(self, "classes_"))
 
     def _patches(self) -> PatchPrototypes:
         return self._repairs().prototypes(self.prototypes_.shape[1], self.values_.shape[1])

@@ -84,11 +84,10 @@ def array_weighting(method: str, parameters: Parameters) -> Callable[..., Array]
 
 def scores_on_arrays(method: str, parameters: Parameters, inputs: NDArray[Any], keys: NDArray[Any]) -> Array:
     """Return the scores (n, prototypes); arguments as for `array_weights`."""
-    queries, memory = (np.ascontiguousarray(array, np.float64) for array in (inputs, keys))
-    score = get_method(method).score
+    memory, score = np.ascontiguousarray(keys, np.float64), get_method(method).score
     if isinstance(score, DistanceScore):
-        return np.asarray(score.function(squared_distances(queries, memory), **parameters))
-    return np.asarray(score(queries, memory, **parameters))
+        return np.asarray(score.function(squared_distances(inputs, memory), **parameters))
+    return np.asarray(score(np.ascontiguousarray(inputs, np.float64), memory, **parameters))
 
 
 def softmax(scores: Array) -> Array:

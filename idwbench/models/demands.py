@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from idwbench.errors import PatchError
 from idwbench.models.patches import Floats
 
-__all__ = ["DEFAULT_MARGIN", "DEFAULT_STEEPNESS", "Criterion", "Demand", "Kind", "leads", "other_logits"]
+__all__ = ["DEFAULT_MARGIN", "DEFAULT_STEEPNESS", "Criterion", "Demand", "Kind", "demand_settings"]
 
 DEFAULT_MARGIN, DEFAULT_STEEPNESS = 2.0, 32.0
 # The largest power of `idw`, too.
 _STEEPEST = 1e12
 # The part of Δ by which the smallest winning value exceeds that of the tie.
 _WINNING = 1e-3
-# What a lead may lack, and by how much an output may miss its target.
-_TOLERANCE = 1e-9
+# What an output may lack, as a part of what is wanted, and of the largest logit for its rounding.
+_TOLERANCE, _ROUNDING = 1e-9, 1e-14
 
 Kind = Literal["local", "exact", "printed", "authors", "keep"]
 
@@ -45,22 +45,14 @@ class Criterion:
         if self.kind == "margin" and not (self.amount > 0 and math.isfinite(self.amount)):
             raise PatchError(f"must be above 0 and finite, got {self.amount:g}", location=(self.kind,))
 
-    @classmethod
-    def of(cls, kind: Kind, *, margin: float | None = None, confidence: float | None = None) -> Criterion:
-        """Return the given criterion, or the default of a kind of demand: a margin of 2 for local patches.
-
-        Raises:
-            PatchError: no kind of patch, both are given, or an amount is out of range.
-        """
-        if kind not in get_args(Kind) or kind == "keep":
-            raise PatchError(f"expected local, exact, printed or authors, got '{kind}'", location=("kind",))
-        if margin is not None and confidence is not None:
-            raise PatchError("cannot be combined with margin", location=("confidence",))
-        if confidence is not None:
-            return cls("confidence", confidence)
-        if margin is not None:
-            return cls("margin", margin)
-        return cls() if kind == "local" else cls("wins", 0.0)
+    def missing(self, logits: Floats, label: int) -> float:
+        """Return by how much the logit of the label is too small, with the other logits (classes,) as they are."""
+        others = np.delete(logits, label)
+        if self.kind == "confidence":
+            needed = float(np.logaddexp.reduce(others)) + math.log(self.amount / (1 - self.amount))
+        else:
+            needed = float(others.max()) + (self.amount if self.kind == "margin" else 0.0)
+        return needed - float(logits[label])
 
 
 @dataclass(frozen=True)
@@ -78,6 +70,7 @@ class Demand:
         radius: r of a local patch; None for the largest that changes no correct prediction.
         steepness: s of a local patch.
         name: What messages call it.
+        x: The input as the user gave it; None for the numbers of the query.
     """
 
     query: NDArray[np.float32]
@@ -88,9 +81,10 @@ class Demand:
     radius: float | None = None
     steepness: float = DEFAULT_STEEPNESS
     name: str = "this input"
+    x: str | list[float] | None = None
 
     def __post_init__(self) -> None:
-        """Raise `PatchError` for a radius or a steepness that is out of range."""
+        """Raise `PatchError` for a kind, a radius or a steepness that is out of range."""
         if self.kind not in get_args(Kind):
             raise PatchError(f"expected {', '.join(get_args(Kind))}, got '{self.kind}'", location=("kind",))
         for name, value in (("radius", self.radius), ("steepness", self.steepness)):
@@ -103,91 +97,106 @@ class Demand:
     def identity(self) -> tuple[object, ...]:
         """What makes two demands the same; orders them, so that their solution does not depend on their order."""
         target = b"" if self.target is None else self.target.tobytes()
-        radius = -1.0 if self.radius is None else self.radius
-        label = -1 if self.label is None else self.label
+        radius, label = (-1.0 if one is None else float(one) for one in (self.radius, self.label))
         criterion = (self.criterion.kind, self.criterion.amount)
         return self.query.tobytes(), label, target, self.kind, *criterion, radius, self.steepness
-
-    def lead(self, logits: Floats, ratio: float) -> float:
-        """Return the lead of the label's logit over the next that the criterion requires of this network.
-
-        Args:
-            logits: z(q), (classes,).
-            ratio: S(q) / w₀.
-        """
-        assert self.label is not None
-        others = other_logits(logits, self.label)
-        kept = 1.0 if self.kind in ("local", "keep") else ratio / (1 + ratio)
-        if self.criterion.kind == "margin":
-            return self.criterion.amount
-        if self.criterion.kind == "wins":
-            gap = abs(float(others.max() - logits[self.label]))
-            return _WINNING * kept * (gap or float(np.abs(logits).max()) or 1.0)
-        shrunk = others * kept
-        spread = float(np.logaddexp.reduce(shrunk) - shrunk.max())
-        amount = self.criterion.amount
-        lead = math.log(amount / (1 - amount)) + spread
-        if lead <= 0:
-            problem = (
-                f"the label would not win with probability {amount:g}, it needs above {1 / (1 + math.exp(spread)):.6g}"
-            )
-            raise PatchError(problem, location=("confidence",))
-        return lead
-
-    def eta(self, logits: Floats, ratio: float, printed: float = 1.0) -> float:
-        """Return η of the patch if it were the only one.
-
-        Args:
-            logits: z(q), (classes,).
-            ratio: S(q) / w₀.
-            printed: What Eq. 7 as printed has for ε, ε + ε^p, in units of ε.
-        """
-        assert self.label is not None
-        gap = float(other_logits(logits, self.label).max() - logits[self.label])
-        if self.kind == "authors":
-            return (1 + ratio) * gap
-        if self.kind == "printed":
-            return printed * ratio * gap
-        kept = 1 + ratio if self.kind == "local" else ratio
-        return kept * gap + (1 + ratio) * self.lead(logits, ratio)
 
     @property
     def is_free(self) -> bool:
         """Whether η is solved for; otherwise a formula gives it."""
         return self.kind in ("local", "exact")
 
+    def eta(self, logits: Floats, ratio: float, printed: float) -> float:
+        """Return η of the patch if it were the only one.
+
+        At q the patch leaves κ z_k of the other logits, with κ = 1 of a local patch, which adds what it takes away, and
+        κ = ρ/(1 + ρ) of an exact one; η/(1 + ρ) is what the label then lacks.
+
+        Args:
+            logits: z(q), (classes,).
+            ratio: ρ = S(q)/w₀.
+            printed: What Eq. 7 as printed has for ε, ε + ε^p, in units of ε.
+
+        Raises:
+            PatchError: the label would not win with the probability that is wanted.
+        """
+        assert self.label is not None
+        kept = logits * (1.0 if self.kind in ("local", "authors") else ratio / (1 + ratio))
+        gap = float(np.delete(kept, self.label).max() - kept[self.label])
+        if not self.is_free:
+            return (1 + ratio) * gap * (printed if self.kind == "printed" else 1.0)
+        lacks = self.criterion.missing(kept, self.label)
+        if self.criterion.kind == "wins":
+            lacks += _WINNING * (abs(gap) or float(np.abs(kept).max()) or 1.0)
+        if lacks <= gap:
+            amount = self.criterion.amount
+            needed = 1 / (1 + math.exp(lacks - gap) * (1 - amount) / amount)
+            problem = f"the label would not win with probability {amount:g}, it needs above {needed:.6g}"
+            raise PatchError(problem, location=("confidence",))
+        return (1 + ratio) * lacks
+
     def missing(self, outputs: Floats) -> float:
-        """Return what outputs (outputs,) lack of the lead, or differ from the target; 0 or less if they meet it."""
-        if self.label is None:
-            assert self.target is not None
-            return float(np.abs(outputs - self.target).max()) - _TOLERANCE
-        others = other_logits(outputs, self.label)
-        if self.criterion.kind == "confidence":
-            wanted = math.log(self.criterion.amount / (1 - self.criterion.amount))
-            return wanted - float(outputs[self.label] - np.logaddexp.reduce(others)) - _TOLERANCE
-        lead = float(outputs[self.label] - others.max())
-        if self.criterion.kind == "margin":
-            return self.criterion.amount - lead - _TOLERANCE
-        # Of equal logits the first wins.
-        return 0.0 if int(outputs.argmax()) == self.label else max(-lead, _TOLERANCE)
+        """Return what the label's logit among outputs (classes,) lacks; 0 if it lacks no more than its rounding."""
+        assert self.label is not None
+        missing = self.criterion.missing(outputs, self.label)
+        tolerance = _TOLERANCE * self.criterion.amount + _ROUNDING * float(np.abs(outputs).max())
+        return missing if missing > tolerance else 0.0
 
     def holds(self, outputs: Floats) -> bool:
         """Return whether outputs (outputs,) have the label as their largest, or the target."""
-        return self.is_met(outputs) if self.label is None else int(outputs.argmax()) == self.label
+        if self.label is not None:
+            return int(outputs.argmax()) == self.label
+        assert self.target is not None
+        return bool(np.allclose(outputs, self.target, rtol=_TOLERANCE, atol=_TOLERANCE))
 
     def is_met(self, outputs: Floats) -> bool:
         """Return whether outputs (outputs,) meet the demand."""
-        return self.missing(outputs) <= 0
+        return self.holds(outputs) and (self.label is None or not self.missing(outputs))
 
 
-def other_logits(logits: Floats, label: int) -> Floats:
-    """Return the logits of all classes but `label`, (…, classes − 1)."""
-    return np.delete(logits, label, axis=-1)
+def demand_settings(
+    kind: str = "local",
+    radius: float | str | None = None,
+    steepness: float = DEFAULT_STEEPNESS,
+    margin: float | None = None,
+    confidence: float | None = None,
+) -> dict[str, Any]:
+    """Return the arguments of `Demand` for what a user gives.
+
+    Args:
+        kind: ``local``, ``exact``, ``printed`` or ``authors``.
+        radius: In scaled units; None or ``auto`` for the largest that changes no right prediction.
+        steepness: Of a local patch.
+        margin: Lead of the label's logit over the next; 2 for local patches, otherwise the smallest that wins.
+        confidence: Probability of the label, in place of a margin.
+
+    Raises:
+        PatchError: one is out of range, or would be ignored.
+    """
+    if kind not in get_args(Kind) or kind == "keep":
+        raise PatchError(f"expected local, exact, printed or authors, got '{kind}'", location=("kind",))
+    defaults = {"steepness": DEFAULT_STEEPNESS}
+    given = {"radius": None if radius == "auto" else radius, "steepness": steepness}
+    given |= {"margin": margin, "confidence": confidence}
+    numbers = {name: _number(name, value) for name, value in given.items() if value is not None}
+    own_shape = [name for name in ("radius", "steepness") if name in numbers and numbers[name] != defaults.get(name)]
+    amounts = [name for name in ("margin", "confidence") if name in numbers]
+    if kind != "local" and own_shape:
+        raise PatchError("an exact patch has its own", location=(own_shape[0],))
+    if kind in ("printed", "authors") and amounts:
+        raise PatchError(f"the formula '{kind}' has none", location=(amounts[0],))
+    if len(amounts) > 1:
+        raise PatchError("cannot be combined with margin", location=("confidence",))
+    criterion = Criterion() if kind == "local" else Criterion("wins", 0.0)
+    for name in amounts:
+        criterion = Criterion(name, numbers[name])
+    shape = {"radius": numbers.get("radius"), "steepness": numbers["steepness"]}
+    return {"kind": kind, "criterion": criterion, **shape}
 
 
-def leads(logits: Floats, labels: NDArray[np.int64]) -> Floats:
-    """Return z_c − max_{k≠c} z_k (n,) of logits (n, classes) for labels c (n,)."""
-    others = logits.copy()
-    rows = np.arange(len(labels))
-    others[rows, labels] = -np.inf
-    return np.asarray(logits[rows, labels] - others.max(1))
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        expected = "a number or auto" if name == "radius" else "a number"
+        raise PatchError(f"expected {expected}, got {value!r}", location=(name,)) from None

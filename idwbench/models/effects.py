@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.data.dataset import Split
+from idwbench.models.demands import Demand
 from idwbench.models.patches import Base, Floats, PatchPrototypes, States
 
-__all__ = ["NOISE", "SplitEffect", "calibration_error", "kept_under_noise", "kept_under_shifts", "split_effect"]
+__all__ = ["NOISE", "SplitEffect", "calibration_error", "kept_shares", "noisy_copies", "shifted", "split_effect"]
 
 # The standard deviation of the noise, as a part of the range of each feature.
 NOISE = 0.05
 _COPIES = 100
+_STEPS = ((0, 1), (0, -1), (1, 0), (-1, 0))
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class SplitEffect:
 
     Attributes:
         n: Its inputs.
+        patched: How many of them are inputs of patches; the others are counted below.
         changed: Predictions that changed; those of the patched inputs among them.
         better: Other predictions that became right.
         worse: Other predictions that became wrong.
@@ -36,6 +40,7 @@ class SplitEffect:
     """
 
     n: int
+    patched: int
     changed: int
     better: int
     worse: int
@@ -63,16 +68,16 @@ def split_effect(
         patched: Inputs (n, features) that are not counted as others.
     """
     old, new = (states.patched(one.log_weights(split.inputs), one.values) for one in (before, after))
-    labels = split.labels
+    labels, is_other = split.labels, ~np.isin(split.inputs.sum(1), patched.sum(1))
+    for row in np.flatnonzero(~is_other):
+        is_other[row] = not (split.inputs[row] == patched).all(1).any()
     right = [logits.argmax(1) == labels for logits in (old, new)]
-    keys = {row.tobytes() for row in patched}
-    changed = np.flatnonzero(old.argmax(1) != new.argmax(1))
-    others = np.array([row for row in changed if split.inputs[row].tobytes() not in keys], np.int64)
-    better, worse = others[right[1][others]], others[right[0][others]]
+    better, worse = (np.flatnonzero(is_other & now & ~then) for then, now in (right, right[::-1]))
     counts = [Counter(labels[rows].tolist()) for rows in (better, worse)]
     return SplitEffect(
         n=len(labels),
-        changed=len(changed),
+        patched=int((~is_other).sum()),
+        changed=int((old.argmax(1) != new.argmax(1)).sum()),
         better=len(better),
         worse=len(worse),
         classes={label: (counts[0][label], counts[1][label]) for label in sorted(counts[0] | counts[1])},
@@ -96,36 +101,36 @@ def calibration_error(logits: Floats, labels: NDArray[np.int64], bins: int = 15)
     return float(np.abs(gap).sum() / len(labels))
 
 
-def kept_under_noise(
+def noisy_copies(query: NDArray[np.float32], spread: NDArray[np.floating], seed: int) -> Floats:
+    """Return 100 copies of an input (features,) with normal noise of 5 % of the range (features,) of each feature."""
+    return np.asarray(query + np.random.default_rng(seed).normal(0, NOISE, (_COPIES, len(query))) * spread, np.float64)
+
+
+def shifted(query: NDArray[np.float32], image_shape: tuple[int, int]) -> NDArray[np.float32]:
+    """Return the four copies of an image (features,) that are moved by one pixel; borders are repeated."""
+    image, (rows, columns) = np.pad(query.reshape(image_shape), 1, mode="edge"), image_shape
+    moved = [image[1 + down : 1 + down + rows, 1 + right : 1 + right + columns] for down, right in _STEPS]
+    return np.stack(moved).reshape(4, -1)
+
+
+def kept_shares(
     base: Base,
     patches: PatchPrototypes,
-    query: NDArray[np.float32],
-    label: int,
+    demands: Sequence[Demand],
     spread: NDArray[np.floating],
-    seed: int,
-) -> float:
-    """Return the share of copies of an input with normal noise that get its label.
+    image_shape: tuple[int, int] | None,
+) -> dict[str, float]:
+    """Return the share of the perturbed copies of inputs that get their labels: with ``noise``, and of images, moved.
 
-    Args:
-        base: The network.
-        patches: Its patches.
-        query: (features,), scaled.
-        label: The label.
-        spread: Range (features,) of each feature, of which 5 % is the standard deviation of the noise.
-        seed: Seed of the noise.
+    `spread` is the range (features,) of each feature. The shares of images are called ``shifts``.
     """
-    noise = np.random.default_rng(seed).normal(0, NOISE, (_COPIES, len(query))) * spread
-    return float((patches.outputs(base, query + noise).argmax(1) == label).mean())
-
-
-def kept_under_shifts(
-    base: Base, patches: PatchPrototypes, query: NDArray[np.float32], label: int, image_shape: tuple[int, int]
-) -> float:
-    """Return the share of the four copies of an image, moved by one pixel, that get its label; borders are repeated."""
-    image = np.pad(query.reshape(image_shape), 1, mode="edge")
-    rows, columns = image_shape
-    moved = [image[1 + down : 1 + down + rows, 1 + right : 1 + right + columns] for down, right in _STEPS]
-    return float((patches.outputs(base, np.stack(moved).reshape(4, -1)).argmax(1) == label).mean())
-
-
-_STEPS = ((0, 1), (0, -1), (1, 0), (-1, 0))
+    copies: dict[str, list[NDArray[Any]]] = {
+        "noise": [noisy_copies(one.query, spread, seed) for seed, one in enumerate(demands)]
+    }
+    if image_shape is not None:
+        copies["shifts"] = [shifted(one.query, image_shape) for one in demands]
+    labels = [one.label for one in demands]
+    return {
+        name: float(np.mean([patches.outputs(base, x).argmax(1) == y for x, y in zip(each, labels, strict=True)]))
+        for name, each in copies.items()
+    }

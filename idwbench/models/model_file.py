@@ -271,11 +271,9 @@ def _model(facts: ModelFacts, tensors: Mapping[str, Tensor], method: Method, ver
         given["repairs"] = earlier_repairs(base, patches, keys[n_learned:].numpy(), values[n_learned:].double().numpy())
         keys, values = keys[:n_learned].clone(), values[:n_learned].clone()
     elif patches:
-        given["repairs"] = Repairs.parse(patches, tensors["patch_inputs"].numpy(), tensors["patch_values"].numpy())
-    model = SavedModel(network=PrototypeNetwork(method, parameters, keys, values), **given)
-    if len(model.repairs):
-        model.repairs.check_outputs(model.base.values.shape[1], is_classification=bool(facts.class_names))
-    return model
+        arrays = (tensors[name].numpy() for name in ("patch_inputs", "patch_values"))
+        given["repairs"] = Repairs.parse(patches, *arrays, is_classification=bool(facts.class_names))
+    return SavedModel(network=PrototypeNetwork(method, parameters, keys, values), **given)
 
 
 def _method(config: RunConfig, path: Path) -> Method:

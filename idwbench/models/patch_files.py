@@ -16,13 +16,16 @@ __all__ = ["PatchLine", "read_patch_file"]
 
 @dataclass(frozen=True)
 class PatchLine:
-    """The cells of a row by column, and the line of the file, from 1, where it is."""
+    """The cells of a row by column, and the file and the line, from 1, where it is; None and 0 without a file."""
 
     cells: dict[str, str]
-    line: int
+    file: Path | None = None
+    line: int = 0
 
-    def __getitem__(self, column: str) -> str:
-        return self.cells[column]
+    @property
+    def name(self) -> str:
+        """What messages call its input."""
+        return "this input" if self.file is None else f"line {self.line}"
 
 
 def read_patch_file(path: Path, columns: tuple[str, ...] = ("x", "label")) -> list[PatchLine]:
@@ -34,49 +37,41 @@ def read_patch_file(path: Path, columns: tuple[str, ...] = ("x", "label")) -> li
     Raises:
         PatchError: no such file, not CSV, or a wrong header or row; the message has the line.
     """
-    try:
-        text = read_file(path, PatchError).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise PatchError("not a text file in UTF-8", file=path) from None
-    rows = _rows(text, path)
+    expected = f"the column{'s' if len(columns) > 1 else ''} {' and '.join(columns)}"
+    header: list[str] = []
+    rows = []
+    for line, cells in _rows(path):
+        if not header:
+            header = cells
+            if sorted(header) != sorted(columns):
+                raise PatchError(f"expected {expected}, got {', '.join(header)}", file=path, position=(line,))
+            continue
+        if len(cells) != len(header):
+            hint = 'numbers need quotes: "0.0,1.0",label' if len(cells) > len(header) else ""
+            problem = f"expected {len(header)} column{'s' if len(header) > 1 else ''}, got {len(cells)}"
+            raise PatchError(problem, file=path, position=(line,), hint=hint)
+        if missing := [name for name, cell in zip(header, cells, strict=True) if not cell]:
+            raise PatchError(f"{missing[0]} is missing", file=path, position=(line,))
+        rows.append(PatchLine(dict(zip(header, cells, strict=True)), path, line))
     if not rows:
-        raise PatchError(f"is empty, expected {_named(columns)}", file=path)
-    line, header = rows[0]
-    if sorted(header) != sorted(columns):
-        problem = f"expected {_named(columns)}, got {', '.join(header)}"
-        raise PatchError(problem, file=path, position=(line,))
-    if len(rows) == 1:
-        raise PatchError("has a header but no rows", file=path)
-    return [_patch_line(row, header, line, path) for line, row in rows[1:]]
+        raise PatchError("has a header but no rows" if header else f"is empty, expected {expected}", file=path)
+    return rows
 
 
-def _named(columns: tuple[str, ...]) -> str:
-    return f"the column{'s' if len(columns) > 1 else ''} {' and '.join(columns)}"
-
-
-def _rows(text: str, path: Path) -> list[tuple[int, list[str]]]:
+def _rows(path: Path) -> list[tuple[int, list[str]]]:
     """Return the line and the cells of each row that is not empty."""
-    stream = io.StringIO(text, newline="")
-    reader = csv.reader(stream, delimiter=column_separator(text), strict=True, skipinitialspace=True)
     rows, line = [], 1
     try:
+        text = read_file(path, PatchError).decode("utf-8-sig")
+        stream = io.StringIO(text, newline="")
+        reader = csv.reader(stream, delimiter=column_separator(text), strict=True, skipinitialspace=True)
         for row in reader:
             cells = [cell.strip() for cell in row]
             if any(cells):
                 rows.append((line, cells))
             line = reader.line_num + 1
+    except UnicodeDecodeError:
+        raise PatchError("not a text file in UTF-8", file=path) from None
     except csv.Error as error:
         raise PatchError(f"not comma-separated values ({error})", file=path, position=(line,)) from None
     return rows
-
-
-def _patch_line(row: list[str], header: list[str], line: int, path: Path) -> PatchLine:
-    if len(row) != len(header):
-        hint = 'numbers need quotes: "0.0,1.0",label' if len(row) > len(header) else ""
-        expected = f"{len(header)} column{'s' if len(header) > 1 else ''}"
-        raise PatchError(f"expected {expected}, got {len(row)}", file=path, position=(line,), hint=hint)
-    cells = dict(zip(header, row, strict=True))
-    for name, cell in cells.items():
-        if not cell:
-            raise PatchError(f"{name} is missing", file=path, position=(line,))
-    return PatchLine(cells, line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from idwbench.errors import ModelFileError, PatchError
-from idwbench.models.certificates import Box, certified_radius, reach
+from idwbench.models.certificates import certified_radius, reach
 from idwbench.models.demands import Criterion, Demand, Kind
 from idwbench.models.patch_solution import exact_shape, solve
 from idwbench.models.patches import Base, Floats, PatchPrototypes
 from idwbench.models.radii import Rows
 
-__all__ = ["PatchRecord", "Repairs", "added_repairs", "earlier_repairs", "solved_repairs"]
+__all__ = ["PatchRecord", "Repairs", "earlier_repairs", "solved_repairs"]
 
 
 class PatchRecord(BaseModel):
@@ -36,7 +36,8 @@ class PatchRecord(BaseModel):
         log_peak: log w₀ of its prototype; None if it has none.
         radius: r of its prototype, in scaled units.
         certified_radius: The radius within which the label is certain, see `idwbench.models.certificates`.
-        reach: The distance beyond which no logit changes by more than 0.01 for inputs in the data's range.
+        reach: The distance beyond which no logit changes by more than 0.01 for inputs in the data's range; None if it
+            is not known.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
@@ -60,38 +61,19 @@ class PatchRecord(BaseModel):
         """Whether the demand has a prototype of its own."""
         return self.radius is not None and self.log_peak is not None
 
-    @property
-    def is_widest(self) -> bool:
-        """Whether its radius is the largest that changes no right prediction, which needs the training data."""
-        return self.kind == "local" and self.radius_given is None
-
     def demand(self, query: NDArray[np.float32], name: str) -> Demand:
         """Return the demand; raises `PatchError` if a part is out of range."""
-        return Demand(
-            query=query,
-            label=self.label,
-            target=None if self.target is None else np.array(self.target),
-            kind=self.kind,
-            criterion=Criterion(self.criterion, self.amount),  # type: ignore[arg-type]  # checked there
-            radius=self.radius_given,
-            steepness=self.steepness,
-            name=name,
-        )
+        criterion = Criterion(self.criterion, self.amount)  # type: ignore[arg-type]  # checked there
+        target = None if self.target is None else np.array(self.target)
+        shape = self.radius_given, self.steepness
+        return Demand(query, self.label, target, self.kind, criterion, *shape, name, self.x)
 
-    @classmethod
-    def of(cls, demand: Demand, x: str | list[float], label_before: int | None, **solved: float | None) -> PatchRecord:
-        """Return the record of a demand, with the log peak, radius, certified radius and reach of its patch, if any."""
-        return cls(
-            x=x,
-            label=demand.label,
-            target=None if demand.target is None else demand.target.tolist(),
-            kind=demand.kind,
-            criterion=demand.criterion.kind,
-            amount=demand.criterion.amount,
-            radius_given=demand.radius,
-            label_before=label_before,
-            **{"steepness": demand.steepness, **solved},  # type: ignore[arg-type]  # only the steepness is not None
-        )
+    def fits(self, n_outputs: int, *, is_classification: bool) -> bool:
+        """Return whether the record can be one of a model with so many outputs."""
+        labels = [one for one in (self.label, self.label_before) if one is not None]
+        if is_classification:
+            return self.label is not None and self.target is None and 0 <= min(labels) <= max(labels) < n_outputs
+        return not labels and self.target is not None and len(self.target) == n_outputs
 
 
 @dataclass(frozen=True)
@@ -112,138 +94,118 @@ class Repairs:
         return len(self.records)
 
     @classmethod
-    def parse(cls, contents: Sequence[Mapping[str, Any]], inputs: NDArray[np.float32], values: Floats) -> Repairs:
-        """Return the repairs in a model file.
-
-        Raises:
-            ModelFileError: a record is damaged, or they do not fit the arrays.
-        """
+    def parse(
+        cls,
+        contents: Sequence[Mapping[str, Any]],
+        inputs: NDArray[np.float32],
+        values: Floats,
+        *,
+        is_classification: bool = True,
+    ) -> Repairs:
+        """Return the repairs in a model file; raises `ModelFileError` for a record that is damaged or does not fit."""
         records = []
         for number, content in enumerate(contents, start=1):
             try:
                 record = PatchRecord.model_validate(dict(content))
                 record.demand(np.empty(0, np.float32), "")
-            except ValidationError as error:
-                first = error.errors()[0]
-                raise ModelFileError(f"damaged record of patch {number}: {first['loc'][0]}: {first['msg']}") from None
-            except PatchError as error:
-                raise ModelFileError(f"damaged record of patch {number}: {error}") from None
+            except (ValidationError, PatchError) as error:
+                problem = str(error)
+                if isinstance(error, ValidationError):
+                    problem = f"{error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}"
+                raise ModelFileError(f"damaged record of patch {number}: {problem}") from None
+            if not record.fits(values.shape[1], is_classification=is_classification):
+                raise ModelFileError(f"damaged record of patch {number}: it does not fit the outputs of the model")
             records.append(record)
-        repairs = cls(tuple(records), inputs, values)
         n_prototypes = sum(record.has_prototype for record in records)
         if len(inputs) != len(records) or len(values) != n_prototypes:
             problem = f"{len(records)} patches with {n_prototypes} prototypes are recorded, "
             raise ModelFileError(f"{problem}but {len(inputs)} inputs and {len(values)} values found")
-        for number, record in enumerate(records, start=1):
-            if record.label is not None and values.ndim == 2 and len(values) and record.label >= values.shape[1]:
-                raise ModelFileError(f"damaged record of patch {number}: label: there are {values.shape[1]} classes")
-        return repairs
-
-    def check_outputs(self, n_outputs: int, *, is_classification: bool) -> None:
-        """Raise `ModelFileError` for a record that does not fit the outputs of its model."""
-        for number, record in enumerate(self.records, start=1):
-            labels = [one for one in (record.label, record.label_before) if one is not None]
-            if is_classification:
-                fits = (
-                    record.label is not None and record.target is None and 0 <= min(labels) <= max(labels) < n_outputs
-                )
-            else:
-                fits = not labels and record.target is not None and len(record.target) == n_outputs
-            if not fits:
-                raise ModelFileError(f"damaged record of patch {number}: it does not fit the outputs of the model")
-
-    def reordered(self, order: NDArray[np.intp]) -> Repairs:
-        """Return the repairs of a model whose classes are the former ones in another order, `order` (classes,)."""
-        places = np.argsort(order).tolist()
-
-        def renamed(record: PatchRecord) -> PatchRecord:
-            labels = {"label": record.label, "label_before": record.label_before}
-            return record.model_copy(update={name: n if n is None else places[n] for name, n in labels.items()})
-
-        return Repairs(tuple(map(renamed, self.records)), self.inputs, self.values[:, order])
-
-    def scaled(self, factor: Floats, shift: Floats) -> Repairs:
-        """Return the repairs of a model whose outputs are multiplied by `factor` and moved by `shift`, (outputs,)."""
-
-        def multiplied(record: PatchRecord) -> PatchRecord:
-            target = None if record.target is None else (np.array(record.target) * factor + shift).tolist()
-            return record.model_copy(update={"target": target})
-
-        return Repairs(tuple(map(multiplied, self.records)), self.inputs, self.values * factor + shift)
+        return cls(tuple(records), inputs, values)
 
     def content(self) -> dict[str, Any]:
         """Return the arguments of `parse` for these repairs, as plain values and arrays."""
         contents = [record.model_dump(exclude_none=True) for record in self.records]
         return {"contents": contents, "inputs": self.inputs, "values": self.values}
 
+    def reordered(self, order: NDArray[np.intp]) -> Repairs:
+        """Return the repairs of a model whose classes are the former ones in another order, `order` (classes,)."""
+        places = np.argsort(order).tolist()
+        names = ("label", "label_before")
+        return self._changed(
+            lambda record: {name: places[n] for name in names if (n := getattr(record, name)) is not None},
+            self.values[:, order],
+        )
+
+    def scaled(self, factor: Floats, shift: Floats) -> Repairs:
+        """Return the repairs of a regression whose outputs are multiplied by a factor and then moved, (outputs,)."""
+        return self._changed(
+            lambda record: {"target": (np.array(record.target) * factor + shift).tolist()},
+            self.values * factor + shift,
+        )
+
+    def without(self, where: NDArray[np.bool_]) -> Repairs:
+        """Return the repairs without some prototypes, `where` (prototypes,) is true; the demands stay."""
+        removed = iter(where.tolist())
+        return self._changed(
+            lambda record: {"log_peak": None, "radius": None} if record.has_prototype and next(removed) else {},
+            self.values[~where],
+        )
+
+    def _changed(self, change: Callable[[PatchRecord], dict[str, Any]], values: Floats) -> Repairs:
+        records = tuple(record.model_copy(update=change(record)) for record in self.records)
+        return Repairs(records, self.inputs, values)
+
     def demands(self) -> list[Demand]:
         """Return the demands; messages call them ``patch 1`` and so on."""
         numbered = enumerate(zip(self.records, self.inputs, strict=True), start=1)
         return [record.demand(query, f"patch {number}") for number, (record, query) in numbered]
 
-    def without(self, where: NDArray[np.bool_]) -> Repairs:
-        """Return the repairs without some prototypes, `where` (prototypes,) is true; the demands stay."""
-        removed = iter(where.tolist())
-        unmet = {"log_peak": None, "radius": None}
-        records = [
-            record.model_copy(update=unmet) if record.has_prototype and next(removed) else record
-            for record in self.records
-        ]
-        return Repairs(tuple(records), self.inputs, self.values[~where])
-
     def prototypes(self, n_features: int, n_outputs: int) -> PatchPrototypes:
         """Return the prototypes."""
         own = [place for place, record in enumerate(self.records) if record.has_prototype]
+        if not own:
+            return PatchPrototypes.none(n_features, n_outputs)
         parts = [(one.log_peak, one.radius, one.steepness) for one in (self.records[place] for place in own)]
-        log_peaks, radii, steepness = np.array(parts, np.float64).reshape(-1, 3).T
-        inputs = self.inputs[own] if own else np.empty((0, n_features), np.float32)
-        values = self.values if own else np.empty((0, n_outputs))
-        return PatchPrototypes(inputs, values, log_peaks, radii, steepness)
+        return PatchPrototypes(self.inputs[own], self.values, *np.array(parts, np.float64).T)
 
 
-def solved_repairs(
-    base: Base,
-    demands: Sequence[tuple[Demand, str | list[float]]],
-    rows: Rows | None = None,
-    box: Box | None = None,
-    *,
-    merge: bool = False,
-) -> Repairs:
-    """Return the repairs that meet all demands, each with the input as the user gave it, and their certificates.
+def solved_repairs(base: Base, demands: Sequence[Demand], rows: Rows | None = None, *, merge: bool = False) -> Repairs:
+    """Return the repairs that meet all demands, with their certificates; none if the network meets them all.
 
-    Without a box there is no reach. Raises as `solve`.
+    Without rows, whose range is that of the data, there is no reach. Raises as `solve`.
     """
-    if not demands:
+    if not demands or not (solution := solve(base, demands, rows, merge=merge)).has_prototype.any():
         return Repairs()
-    asked = [demand for demand, _ in demands]
-    solution = solve(base, asked, rows, merge=merge)
-    patches, inputs = solution.prototypes, np.stack([demand.query for demand in asked])
-    answers = base.states(inputs).outputs.argmax(1).tolist()
-    places = np.cumsum(solution.has_prototype) - 1
-    records = []
-    for row, (demand, x) in enumerate(demands):
-        solved: dict[str, float | None] = {}
-        place = int(places[row])
+    patches = solution.prototypes
+    inputs = np.stack([demand.query for demand in demands])
+    answers, low, high = base.states(inputs).outputs.argmax(1).tolist(), inputs, inputs
+    if rows is not None:
+        low, high = rows.inputs.min(0).astype(np.float64), rows.inputs.max(0).astype(np.float64)
+    farthest = np.linalg.norm(np.maximum(np.abs(inputs - low), np.abs(inputs - high)), axis=1)
+    records, place = [], 0
+    for row, demand in enumerate(demands):
+        solved: dict[str, Any] = {"steepness": demand.steepness}
         if solution.has_prototype[row]:
-            shape = {"log_peak": patches.log_peaks, "radius": patches.radii, "steepness": patches.steepness}
-            solved = {name: float(part[place]) for name, part in shape.items()}
-            solved["reach"] = None if box is None else reach(base, patches, place, box)
+            parts = {"log_peak": patches.log_peaks, "radius": patches.radii, "steepness": patches.steepness}
+            solved |= {name: float(part[place]) for name, part in parts.items()}
+            solved["reach"] = None if rows is None else reach(base, patches, place, float(farthest[row]))
+            place += 1
         if demand.label is not None:
+            solved["label_before"] = answers[row]
             solved["certified_radius"] = certified_radius(base, patches, demand.query, demand.label)
-        records.append(PatchRecord.of(demand, x, None if demand.label is None else answers[row], **solved))
+        records.append(
+            PatchRecord(
+                x=demand.query.astype(np.float64).tolist() if demand.x is None else demand.x,
+                label=demand.label,
+                target=None if demand.target is None else demand.target.tolist(),
+                kind=demand.kind,
+                criterion=demand.criterion.kind,
+                amount=demand.criterion.amount,
+                radius_given=demand.radius,
+                **solved,
+            )
+        )
     return Repairs(tuple(records), inputs, patches.values)
-
-
-def added_repairs(base: Base, repairs: Repairs, demand: Demand, rows: Rows | None) -> Repairs | None:
-    """Return repairs with one more demand, all solved as a whole; None if the network meets it and there are no others.
-
-    Raises as `solve`.
-    """
-    if not len(repairs) and demand.is_met(base.states(demand.query[None]).outputs[0]):
-        return None
-    earlier = list(zip(repairs.demands(), [record.x for record in repairs.records], strict=True))
-    box = None if rows is None else Box.of(rows.inputs)
-    return solved_repairs(base, [*earlier, (demand, demand.query.astype(np.float64).tolist())], rows, box)
 
 
 def earlier_repairs(base: Base, contents: Sequence[Mapping[str, Any]], keys: Floats, values: Floats) -> Repairs:

@@ -32,7 +32,8 @@ Floats = NDArray[np.float64]
 
 # w₀ / S(q) of a method without ε.
 OTHER_PEAK = 1e4
-_ROWS_AT_ONCE = 4096
+# As many rows of an image as stay in the cache.
+_ROWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,12 @@ class PatchPrototypes:
     def __len__(self) -> int:
         return len(self.keys)
 
+    @classmethod
+    def none(cls, n_features: int, n_outputs: int) -> PatchPrototypes:
+        """Return no prototypes."""
+        nothing = np.empty(0)
+        return cls(np.empty((0, n_features), np.float32), np.empty((0, n_outputs)), nothing, nothing, nothing)
+
     def take(self, places: Any) -> PatchPrototypes:
         """Return some of the prototypes."""
         parts = (self.keys, self.values, self.log_peaks, self.radii, self.steepness)
@@ -149,8 +156,7 @@ class PatchPrototypes:
         """Return the log weights (n, patches) at inputs (n, features)."""
         if not len(self.keys):
             return np.empty((len(inputs), 0))
-        queries, keys = (np.ascontiguousarray(array, np.float64) for array in (inputs, self.keys))
-        return self.log_weights_at(squared_distances(queries, keys))
+        return self.log_weights_at(squared_distances(inputs, self.keys.astype(np.float64)))
 
     def log_weights_at(self, sq_dist: Floats) -> Floats:
         """Return the log weights (n, patches) at squared distances (n, patches)."""

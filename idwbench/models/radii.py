@@ -1,36 +1,36 @@
 """The radii of patches: the largest for which no right prediction changes.
 
-A row at distance d from a patch, with the sum S of weights, the logits z and the label y, keeps its label while the
-weight of the patch is at most w* = S·min_k (z_y − z_k)/(v_k − v_y) over the classes k with v_k > v_y, since the patched
-logits are (S z + w v)/(S + w). With w(d) = w₀/(1 + (d/r)^s) this is r ≤ d / (w₀/w* − 1)^(1/s).
-In a regression a prediction may not get worse: its error may not grow by more than 1 % of the targets' spread.
+A row with the sum S of weights and the outputs z, of which a patch of weight w and value v has the share λ = w/(S + w),
+gets (1 − λ) z + λ v. With the label y it keeps its prediction while for each other class k the lead z_y − z_k, which
+falls by λ((z_y − z_k) − (v_y − v_k)), is not used up. In a regression a prediction may not get worse: its error in each
+output may not grow by more than 1 % of the targets' standard deviation. Either gives the largest share λ* of a patch
+for each row, so the largest weight w* = S λ*/(1 − λ*), and with w(d) = w₀/(1 + (d/r)^s) the radius
+r ≤ d / (w₀/w* − 1)^(1/s).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from idwbench.attention.scores import HIT_SQ_DIST
-from idwbench.models.demands import leads
-from idwbench.models.neighbours import squared_distances
+from idwbench.models.neighbours import SquaredDistances, squared_distances
 from idwbench.models.patches import Base, Floats, PatchPrototypes, States
 
-__all__ = ["Fence", "Rows", "error_slack", "radius_limits", "shrunk_radii"]
+__all__ = ["Fence", "Mask", "Rows", "error_slack", "largest_cap"]
+
+Mask = NDArray[np.bool_]
 
 # The part of the targets' standard deviation by which an error may grow.
 _TOLERANCE = 0.01
 _CAP_QUANTILE, _CAP_SAMPLE = 0.95, 128
-_SHRINK = 0.98
-# A patch pulls most at a row if it pulls with this part of the largest pull.
+# A patch harms a row if it pulls with this part of the largest pull there.
 _MOST = 0.5
-# The part of the weight of a row below which a patch does not matter to it.
-_MATTERS = 1e-9
-_ROWS_AT_ONCE = 8192
+# Rows matter to which the patches give this part of the weight with which they would harm; η may grow by its inverse.
+_MATTERS = 1e-3
 _STRICT = 1 - 1e-9
 
 
@@ -51,145 +51,125 @@ class Fence:
     """Inputs at which no patch may do harm, and the network there without patches.
 
     Attributes:
-        rows: The inputs with the label or target that each must keep.
+        sq_dist: Squared distances (n, patches) from the keys of the patches.
         states: The network at the inputs.
-        slack: Of a classification, by how much the label must lead (n,); of a regression, by how much the error may
-            grow.
+        targets: The labels (n,) or targets (n, outputs) that they must keep.
+        slack: Of a classification, by how much the label must lead (n, 1); of a regression, by how much the error of
+            each output may grow (n, outputs).
     """
 
-    rows: Rows
+    sq_dist: Floats
     states: States
+    targets: NDArray[Any]
     slack: Floats
-    _distances: dict[bytes, Floats] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, base: Base, rows: Rows | None, slack: float | None = None, *, ties: bool = False) -> Fence:
-        """Return the fence of the right predictions among `rows`; an empty one without rows.
-
-        Args:
-            base: The network.
-            rows: The rows.
-            slack: Of a regression, by how much an error may grow; None for 1 % of the targets' spread.
-            ties: Whether rows belong to it whose label is right but no larger than another: any patch changes them.
-        """
-        if rows is None:
-            rows = Rows(base.keys[:0], np.empty(0, np.int64))
+    def of(cls, base: Base, rows: Rows, keys: NDArray[np.float32], slack: Floats) -> Fence:
+        """Return the fence of `rows` for patches at `keys` (patches, features), with a slack (1,) or (outputs,)."""
         states = base.states(rows.inputs) if rows.states is None else rows.states
-        if rows.targets.ndim == 2:
-            return cls(rows, states, np.full(len(rows.inputs), error_slack(rows) if slack is None else slack))
-        is_right = states.outputs.argmax(1) == rows.targets
-        if not ties and states.outputs.shape[1] > 1:
-            is_right &= leads(states.outputs, rows.targets) > 0
-        right = np.flatnonzero(is_right)
-        fenced = Rows(rows.inputs[right], rows.targets[right])
-        return cls(fenced, states.take(right), np.zeros(len(right)))
+        sq_dist = squared_distances(rows.inputs, keys.astype(np.float64))
+        return cls(sq_dist, states, rows.targets, np.broadcast_to(slack, (len(sq_dist), slack.size)))
+
+    def right(self) -> Fence:
+        """Return the fence of the rows that can stay as they are.
+
+        They are those with the right label, unless it is no larger than another, which any patch changes, and no patch
+        is at them.
+        """
+        stays = (self.sq_dist > 0).all(1)
+        return self.take(stays & (self.leads() > 0) if self.targets.ndim == 1 else stays)
+
+    def take(self, rows: Any, patches: Any = slice(None)) -> Fence:
+        """Return the fence of some rows and some patches."""
+        return Fence(self.sq_dist[rows][:, patches], self.states.take(rows), self.targets[rows], self.slack[rows])
+
+    def leads(self) -> Floats:
+        """Return by how much the label leads each row (n,) of a classification; 1 where there is no other class."""
+        logits, rows = self.states.outputs.copy(), np.arange(len(self.targets))
+        own = logits[rows, self.targets]
+        logits[rows, self.targets] = -np.inf
+        return np.asarray(own - logits.max(1)) if logits.shape[1] > 1 else np.ones(len(rows))
 
     def patched(self, patches: PatchPrototypes) -> Floats:
         """Return the outputs (n, outputs) with patches."""
-        return self.states.patched(patches.log_weights(self.rows.inputs), patches.values)
+        return self.states.patched(patches.log_weights_at(self.sq_dist), patches.values)
 
-    def sq_distances(self, keys: NDArray[np.float32]) -> Floats:
-        """Return the squared distances (n, keys) from keys (keys, features), computed once for each array of keys."""
-        name = keys.tobytes()
-        if name not in self._distances:
-            inputs = self.rows.inputs
-            parts = [inputs[at : at + _ROWS_AT_ONCE].astype(np.float64) for at in range(0, len(inputs), _ROWS_AT_ONCE)]
-            exact = [squared_distances(part, keys.astype(np.float64)) for part in parts]
-            self._distances[name] = np.concatenate([np.empty((0, len(keys))), *exact])
-        return self._distances[name]
-
-    def outside(self, inputs: NDArray[np.float32]) -> Fence:
-        """Return the fence without the rows that equal one of `inputs` (n, features)."""
-        return self.take((self.sq_distances(inputs) > 0).all(1))
-
-    def take(self, where: Any) -> Fence:
-        """Return the fence of some rows."""
-        rows = Rows(self.rows.inputs[where], self.rows.targets[where])
-        distances = {name: known[where] for name, known in self._distances.items()}
-        return Fence(rows, self.states.take(where), self.slack[where], distances)
-
-    def broken(self, outputs: Floats) -> NDArray[np.bool_]:
+    def broken(self, outputs: Floats) -> Mask:
         """Return which rows (n,) are harmed if the network gives these outputs (n, outputs)."""
-        targets = self.rows.targets
-        if targets.ndim == 1:
-            return np.asarray(outputs.argmax(1) != targets)
-        before, after = (np.abs(one - targets) for one in (self.states.outputs, outputs))
-        return np.asarray((after > before + self.slack[:, None]).any(1))
+        if self.targets.ndim == 1:
+            return np.asarray(outputs.argmax(1) != self.targets)
+        before, after = (np.abs(one - self.targets) for one in (self.states.outputs, outputs))
+        return np.asarray((after > before + self.slack).any(1))
 
-    def largest_log_weights(self, value: Floats) -> Floats:
-        """Return log w* (n,), the largest weight of a patch of that value (outputs,) that harms no row."""
-        targets, outputs = self.rows.targets, self.states.outputs
-        with np.errstate(divide="ignore", invalid="ignore"):
-            if targets.ndim == 1:
-                rows = np.arange(len(targets))
-                gaps = np.maximum(outputs[rows, targets][:, None] - outputs - self.slack[:, None], 0.0)
-                pulls = value - value[targets][:, None]
-                ratios = np.where(pulls > 0, gaps / pulls, np.inf).min(1)
-            else:
-                errors, changes = targets - outputs, value - outputs
+    def harmful(self, patches: PatchPrototypes) -> Mask:
+        """Return which patches (patches,) pull most at a row that all of them at once break."""
+        log_weights = patches.log_weights_at(self.sq_dist)
+        outputs = self.states.patched(log_weights, patches.values)
+        broken = self.broken(outputs)
+        pulls = self.states.take(broken).shares(log_weights[broken])[1]
+        if self.targets.ndim == 1:
+            wrong, right = outputs[broken].argmax(1), self.targets[broken]
+            pulls = pulls * (patches.values[:, wrong] - patches.values[:, right]).T
+        return np.asarray((pulls > _MOST * pulls.max(1, keepdims=True, initial=0.0)).any(0))
+
+    def largest_log_weights(self, values: Floats) -> Floats:
+        """Return log w* (n, patches), the largest weights of patches of `values` (patches, outputs) that do no harm."""
+        outputs, own = self.states.outputs, np.arange(len(self.targets))
+        if is_regression := self.targets.ndim == 2:
+            errors = self.targets - outputs
+        else:
+            gaps = outputs[own, self.targets][:, None] - outputs
+            allowed = np.maximum(gaps - self.slack, 0.0)
+        limits = np.empty(self.sq_dist.shape)
+        for place, value in enumerate(values):
+            if is_regression:
                 # Towards the target and beyond it until the error is as large on the other side.
-                allowed = np.where(errors * changes > 0, 2 * np.abs(errors), 0.0) + self.slack[:, None]
-                shares = np.where(changes != 0, allowed / np.abs(changes), np.inf).min(1)
-                ratios = np.where(shares < 1, shares / (1 - shares), np.inf)
-            return np.asarray(self.states.log_sum + np.log(ratios * _STRICT))
+                changes = value - outputs
+                allowed = np.where(errors * changes > 0, 2 * np.abs(errors), 0.0) + self.slack
+                changes = np.abs(changes)
+            else:
+                changes = gaps + value - value[self.targets][:, None]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                shares = np.where(changes > 0, allowed / changes, np.inf).min(1)
+                limits[:, place] = np.log(np.where(shares < 1, shares / (1 - shares), np.inf) * _STRICT)
+        is_hit = np.isposinf(self.states.log_sum)  # such a row no patch can change
+        limits[is_hit] = np.inf
+        return limits + np.where(is_hit, 0.0, self.states.log_sum)[:, None]
 
-    def cap(self) -> float:
-        """Return the 95 % quantile of the distance of a row to its nearest different one, or ∞ if all are equal."""
-        inputs = self.rows.inputs
-        if len(inputs) < 2:
-            return np.inf
-        sample = np.unique(np.linspace(0, len(inputs) - 1, _CAP_SAMPLE).astype(np.int64))
-        distances = squared_distances(inputs, inputs[sample])
-        distances[distances <= HIT_SQ_DIST] = np.inf
-        nearest = distances.min(0)
-        return float(np.quantile(np.sqrt(nearest), _CAP_QUANTILE)) if np.isfinite(nearest).all() else np.inf
-
-
-def error_slack(rows: Rows | None) -> float:
-    """Return by how much errors may grow: 1 % of the targets' standard deviation, or of 1 if they have none."""
-    spread = 0.0 if rows is None or not len(rows.targets) else float(rows.targets.std())
-    return _TOLERANCE * (spread or 1.0)
-
-
-def radius_limits(patches: PatchPrototypes, fence: Fence) -> Floats:
-    """Return the largest radius of each patch alone for each row of the fence (patches, n); 0 for a row at its key."""
-    distances = np.sqrt(fence.sq_distances(patches.keys)).T
-    limits = np.empty(distances.shape)
-    for place in range(len(patches)):
-        excess = patches.log_peaks[place] - fence.largest_log_weights(patches.values[place])
+    def largest_radii(self, patches: PatchPrototypes) -> Floats:
+        """Return the largest radii (n, patches) with which each patch alone does no harm; 0 for a row at its key."""
+        excess = patches.log_peaks - self.largest_log_weights(patches.values)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             # log(exp(excess) − 1), of weights that are above the largest.
             log_ratio = np.where(excess > 0, excess + np.log(-np.expm1(-np.maximum(excess, 1e-300))), -np.inf)
-            limit = np.exp(np.log(distances[place]) - log_ratio / patches.steepness[place])
-        limits[place] = np.where(excess > 0, limit, np.inf)
-    return limits
+            limits = np.exp(0.5 * np.log(self.sq_dist) - log_ratio / patches.steepness)
+        return np.where(excess > 0, limits, np.inf)
+
+    def near(self, patches: PatchPrototypes) -> Fence:
+        """Return the fence of the rows that patches with these radii, or smaller ones, could break at once."""
+        with np.errstate(over="ignore"):
+            parts = np.exp(patches.log_weights_at(self.sq_dist) - self.largest_log_weights(patches.values))
+        return self.take(parts.sum(1) > _MATTERS)
 
 
-def shrunk_radii(patches: PatchPrototypes, may_shrink: NDArray[np.bool_], fence: Fence) -> Floats:
-    """Return radii (patches,) with which the patches at once harm no row, or only rows out of reach of all that shrink.
+def error_slack(targets: NDArray[Any]) -> Floats:
+    """Return by how much errors may grow (outputs,): 1 % of the targets' standard deviation; 0 of labels, (1,)."""
+    if targets.ndim == 1:
+        return np.zeros(1)
+    spread = targets.std(0) if len(targets) else np.ones(targets.shape[1])
+    return _TOLERANCE * np.where(spread > 0, spread, 1.0)
 
-    The radii of the patches that pull most at a harmed row shrink by 2 %, again and again.
+
+def largest_cap(inputs: NDArray[np.float32]) -> float:
+    """Return the 95 % quantile of the distance of `inputs` (n, features) to their nearest different one, or ∞.
+
+    It is estimated from 128 of them at equal steps, in float32.
     """
-    near = np.concatenate([*_near_rows(patches, fence), np.empty(0, np.int64)]).astype(np.int64)
-    fence = fence.take(near)
-    radii = patches.radii.copy()
-    while True:
-        current = replace(patches, radii=radii)
-        log_weights = current.log_weights_at(fence.sq_distances(patches.keys))
-        outputs = fence.states.patched(log_weights, current.values)
-        harmed = fence.broken(outputs)
-        pulls = fence.states.take(harmed).shares(log_weights[harmed])[1]
-        if fence.rows.targets.ndim == 1:
-            targets = fence.rows.targets[harmed]
-            pulls = pulls * (current.values[:, outputs[harmed].argmax(1)] - current.values[:, targets]).T
-        shrinks = (pulls > _MOST * pulls.max(1, keepdims=True, initial=0.0)).any(0) & may_shrink
-        if not shrinks.any():
-            return radii
-        radii = np.where(shrinks, _SHRINK * radii, radii)
-
-
-def _near_rows(patches: PatchPrototypes, fence: Fence) -> Iterator[NDArray[np.int64]]:
-    for start in range(0, len(fence.rows.inputs), _ROWS_AT_ONCE):
-        part = slice(start, start + _ROWS_AT_ONCE)
-        own, _ = fence.states.take(part).shares(patches.log_weights_at(fence.sq_distances(patches.keys)[part]))
-        yield start + np.flatnonzero(own < 1 - _MATTERS)
+    if len(inputs) < 2:
+        return np.inf
+    sample = inputs[np.unique(np.linspace(0, len(inputs) - 1, _CAP_SAMPLE).astype(np.int64))]
+    nearest = np.full(len(sample), np.inf)
+    for _, sq_dist in SquaredDistances(sample).blocks(inputs):
+        sq_dist[sq_dist <= HIT_SQ_DIST] = np.inf
+        np.minimum(nearest, sq_dist.min(0), out=nearest)
+    return float(np.quantile(np.sqrt(nearest), _CAP_QUANTILE)) if np.isfinite(nearest).all() else np.inf

@@ -24,7 +24,7 @@ from idwbench.data.loading import load_dataset
 from idwbench.errors import IdwbenchError, PatchError, TrainingError
 from idwbench.files import MODEL_SUFFIXES
 from idwbench.models.array_weights import AnswerTerms
-from idwbench.models.demands import DEFAULT_STEEPNESS, Criterion, Kind
+from idwbench.models.demands import demand_settings
 from idwbench.models.inputs import scaled_input
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.patch_records import Repairs
@@ -192,14 +192,10 @@ class SavedModel:
         labels: Sequence[int | str] | None = None,
         *,
         targets: Sequence[ArrayLike] | None = None,
-        kind: Kind = "local",
-        radius: float | None = None,
-        steepness: float = DEFAULT_STEEPNESS,
-        margin: float | None = None,
-        confidence: float | None = None,
         merge: bool = False,
         dataset: Dataset | None = None,
         data_dir: Path | None = None,
+        **settings: Any,
     ) -> SavedModel:
         """Return a model that predicts `labels` (n,) or `targets` (n, outputs) for `inputs` (n, features).
 
@@ -210,40 +206,32 @@ class SavedModel:
             inputs: The inputs.
             labels: Names or numbers of classes, of a classifier.
             targets: Wanted outputs, of a regression.
-            kind: ``local``, ``exact``, ``printed`` or ``authors``, see `Demand`.
-            radius: Radius of local patches, in scaled units; None for the largest that changes no right prediction of
-                the training data.
-            steepness: Of local patches.
-            margin: Lead of the label's logit over the next; 2 for local patches, otherwise the smallest that wins.
-            confidence: Probability of the label, in place of a margin.
             merge: Whether demands for one label share a prototype where all still hold.
-            dataset: The training data; loaded if it is left out.
+            dataset: The training data; loaded if it is left out. Without it every radius must be given, and the reach
+                of the patches is not known.
             data_dir: Folder of the image archives.
+            settings: ``kind``, ``radius``, ``steepness``, ``margin`` and ``confidence``, see `demand_settings`.
 
         Raises:
             PatchConflictError: they cannot hold together.
             PatchError: as `patch`; `location` has the row.
         """
-        from idwbench.models.repair import PatchOptions, changed_model, own_data, wanted
+        from idwbench.models.repair import own_data, repaired_model, wanted
 
         rows = list(np.asarray(inputs)) if not isinstance(inputs, list) else inputs
-        wishes = labels if labels is not None else targets
+        name, wishes = ("targets", targets) if labels is None and targets is not None else ("labels", labels)
         if wishes is None or len(rows) != len(wishes):
             got = 0 if wishes is None else len(wishes)
-            name = "targets" if labels is None and targets is not None else "labels"
             raise PatchError(f"expected {len(rows)}, one for each input, got {got}", location=(name,))
-        given = []
+        chosen, demands = demand_settings(**settings), []
         for row, (x, wish) in enumerate(zip(rows, wishes, strict=True)):
-            wish_of: dict[str, Any] = {"label" if labels is not None else "target": wish}
+            wish_of: dict[str, Any] = {"label": None, "target": None, name.removesuffix("s"): wish}
             try:
                 query, numbers = self.scale(x), np.asarray(x, np.float64).reshape(-1).tolist()
-                given.append(wanted(self, numbers, query, name=f"input {row}", **wish_of))
+                demands.append(wanted(self, query, **wish_of, x=numbers, name=f"input {row}", **chosen))
             except PatchError as error:
                 raise (error.at(row) if len(rows) > 1 else error) from None
-        options = PatchOptions(kind, radius, steepness, Criterion.of(kind, margin=margin, confidence=confidence), merge)
-        is_widest = kind == "local" and radius is None
-        needs_data = dataset is None and (is_widest or any(record.is_widest for record in self.repairs.records))
-        return changed_model(self, given, options, dataset=own_data(self, data_dir)[0] if needs_data else dataset)
+        return repaired_model(self, demands, merge=merge, dataset=dataset or own_data(self, data_dir)[0])
 
     def undo_patch(self, number: int, *, dataset: Dataset | None = None, data_dir: Path | None = None) -> SavedModel:
         """Return the model without the patch `number`, from 1 and oldest first; the others are solved again.
@@ -251,9 +239,9 @@ class SavedModel:
         Raises:
             PatchError: there is no such patch, or the others cannot be solved again without the training data.
         """
-        from idwbench.models.repair import changed_model, own_data
+        from idwbench.models.repair import own_data, repaired_model
 
-        return changed_model(self, (), removed=number, dataset=dataset or own_data(self, data_dir)[0])
+        return repaired_model(self, (), undo=number, dataset=dataset or own_data(self, data_dir)[0])
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model to a ``.pt`` or ``.safetensors`` file, see `idwbench.models.model_file.save_model`."""

@@ -7,7 +7,7 @@ import pytest
 from test_patch_solution import METHODS, demands_of, network, rows_of
 
 from idwbench.attention.scores import BUILT_IN_METHODS
-from idwbench.models.certificates import SMALL_CHANGE, Box, certified_radius, reach
+from idwbench.models.certificates import SMALL_CHANGE, certified_radius, reach
 from idwbench.models.patch_solution import solve
 from idwbench.models.patches import Base, PatchPrototypes
 
@@ -57,9 +57,10 @@ def test_beyond_its_reach_a_patch_changes_no_logit_by_more_than_a_hundredth(meth
     base = network(method)
     rows = rows_of(base)
     patches = solve(base, demands_of(rows), rows).prototypes
-    box = Box.of(rows.inputs)
-    inputs = np.random.default_rng(4).uniform(box.low, box.high, (2000, 4))
-    reaches = [reach(base, patches, place, box) for place in range(len(patches))]
+    low, high = rows.inputs.min(0), rows.inputs.max(0)
+    inputs = np.random.default_rng(4).uniform(low, high, (2000, 4))
+    farthest = np.linalg.norm(np.maximum(np.abs(patches.keys - low), np.abs(patches.keys - high)), axis=1)
+    reaches = [reach(base, patches, place, float(distance)) for place, distance in enumerate(farthest)]
     assert any(one is not None for one in reaches)
     for place, distance in enumerate(reaches):
         if distance is not None:
@@ -78,7 +79,7 @@ def test_the_reach_lies_beyond_the_last_distance_at_which_a_patch_matters():
     changes = np.abs(patches.outputs(base, inputs) - base.states(inputs).outputs).max(1)
     distances = np.abs(inputs[:, 0])
     assert changes[distances < 2].max() < SMALL_CHANGE < changes[distances > 5].max()
-    distance = reach(base, patches, 0, Box.of(inputs))
+    distance = reach(base, patches, 0, 6.0)
     assert distance is None or changes[distances >= distance].max(initial=0) <= SMALL_CHANGE
 
 
@@ -91,4 +92,4 @@ def test_the_scores_of_a_plugin_have_no_certificate(monkeypatch):
     other = replace(base, method=replace(base.method, sha256="0" * 64))
     demand = demands_of(rows)[0]
     assert certified_radius(other, patches, demand.query, demand.label) is None
-    assert reach(other, patches, 0, Box.of(rows.inputs)) is None
+    assert reach(other, patches, 0, 9.0) is None

@@ -291,8 +291,8 @@ def refusals():
     yield "expected at most 1e\\+12", lambda: Demand(query, label, steepness=1e308)
     large = Demand(query, label, criterion=Criterion("margin", 1e308))
     yield "a value that is too large", lambda: solve(base, [large], rows)
-    wrong = Rows(rows.inputs[-20:], rows.targets[-20:])
-    yield "needs right predictions of different rows", lambda: solve(base, [Demand(query, label)], wrong)
+    one = Rows(rows.inputs[-20:-19], rows.targets[-20:-19])
+    yield "needs different rows of the training data", lambda: solve(base, [Demand(query, label)], one)
 
 
 @pytest.mark.parametrize(("message", "call"), list(refusals()))

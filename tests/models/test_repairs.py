@@ -12,10 +12,11 @@ from array_models import saved_array_model
 
 from idwbench.data.loading import load_dataset
 from idwbench.errors import DatasetError, ModelFileError, PatchConflictError, PatchError
+from idwbench.models.demands import demand_settings
 from idwbench.models.model_file import load_model
-from idwbench.models.patch_files import PatchLine, read_patch_file
+from idwbench.models.patch_files import read_patch_file
 from idwbench.models.patch_records import Repairs
-from idwbench.models.repair import PatchOptions, Wanted, changed_model, own_data, repair, repair_file, undo
+from idwbench.models.repair import own_data, repair
 from idwbench.models.saved_model import SavedModel
 from idwbench.runs.config import run_config
 
@@ -97,12 +98,7 @@ def test_an_input_with_its_label_changes_nothing(moons):
 def test_a_patch_that_contradicts_an_earlier_one_is_refused_and_names_it(moons, amounts):
     model = moons.patch([0.0, 1.0], 1, **amounts)
     with pytest.raises(PatchConflictError, match=r"(patch 1 and this input|this input and patch 1) \(distance 0\)"):
-        changed_model(
-            model,
-            [Wanted("0,1", np.float32([0.0, 1.0]), 0)],
-            PatchOptions(radius=1.0),
-            dataset=own_data(model, None)[0],
-        )
+        repair(model, "0,1", "0", radius=1.0)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +161,7 @@ def test_a_patch_of_version_0_1_0_keeps_working_and_is_undone(moons):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"label": 7}, "damaged record of patch 1: label: there are 2 classes"),
+        ({"label": 7}, "damaged record of patch 1: it does not fit"),
         ({"label": "1"}, "damaged record of patch 1: label"),
         ({"kind": "hope"}, "damaged record of patch 1: kind"),
         ({"radius": None}, "1 patches with 0 prototypes are recorded, but 1 inputs and 1 values found"),
@@ -195,7 +191,7 @@ def test_a_model_file_whose_records_do_not_fit_its_outputs_is_damaged(moons, tmp
 
 def test_the_effect_is_measured_on_the_data_of_the_training(moons, data):
     label = 1 - int(moons.network.predict(data.test.inputs[:1])[0])
-    made = repair(moons, "two_moons:test:0", str(label), PatchOptions(radius=0.8))
+    made = repair(moons, "two_moons:test:0", str(label), radius=0.8)
     old, new = (model.outputs(data.test.inputs).argmax(1) for model in (moons, made.after))
     others = np.arange(40) != 0
     effect = made.effects["test"]
@@ -206,7 +202,7 @@ def test_the_effect_is_measured_on_the_data_of_the_training(moons, data):
     assert effect.accuracy_after == pytest.approx((new == data.test.labels).mean())
     assert made.probabilities[0] > 0.5 and made.kept["noise"] == 1.0
     assert made.after.patched_metrics["test"] == {"accuracy": effect.accuracy_after}
-    assert undo(made.after, 1).after.patched_metrics == {}
+    assert repair(made.after, undo=1).after.patched_metrics == {}
 
 
 def test_nothing_is_measured_on_other_or_unknown_or_missing_data_which_is_said(moons, data):
@@ -220,8 +216,8 @@ def test_nothing_is_measured_on_other_or_unknown_or_missing_data_which_is_said(m
     assert "f" * 12 in problem and data.sha256[:12] in problem
     unknown = dataclasses.replace(moons, provenance={})
     assert "has no checksum of its data" in own_data(unknown, None)[1]
-    made = repair(unknown, "0,1", "1", PatchOptions(radius=0.1))
-    assert made.effects == {} and made.warnings[0].startswith("the effect on other inputs is not measured: ")
+    made = repair(unknown, "0,1", "1", radius=0.1)
+    assert made.effects == {} and "the effect on other inputs and the reach of patches are" in made.warnings[0]
     with pytest.raises(PatchError, match="radius: the largest radius needs the training data"):
         repair(unknown, "0,1", "1")
 
@@ -229,7 +225,7 @@ def test_nothing_is_measured_on_other_or_unknown_or_missing_data_which_is_said(m
 def test_kept_inputs_of_a_file_keep_their_answers(moons, tmp_path):
     (tmp_path / "keep.csv").write_text('x\n"0.05,1"\n')
     before = moons.predict([[0.05, 1.0]])
-    assert repair(moons, "0,1", "1", PatchOptions(radius=0.2)).after.predict([[0.05, 1.0]]) != before
+    assert repair(moons, "0,1", "1", radius=0.2).after.predict([[0.05, 1.0]]) != before
     made = repair(moons, "0,1", "1", keep=tmp_path / "keep.csv")
     assert made.after.predict([[0.05, 1.0]]) == before
     again = made.after.patch([-0.5, 1.0], 1)
@@ -253,7 +249,7 @@ def test_a_wrong_row_of_kept_inputs_is_named(moons, tmp_path):
 )
 def test_options_that_would_be_ignored_are_refused(arguments, location):
     with pytest.raises(PatchError, match=r"an exact patch has its own|has none") as error:
-        PatchOptions.of(*arguments)
+        demand_settings(*arguments)
     assert error.value.location == (location,)
 
 
@@ -263,10 +259,10 @@ def test_options_that_would_be_ignored_are_refused(arguments, location):
 def test_all_rows_of_a_file_are_patched_and_a_wrong_one_is_named(moons, tmp_path):
     path = tmp_path / "patches.csv"
     path.write_text('x,label\n"0.0,1.0",1\n"0.5,0.4",1\n')
-    assert answers(repair_file(moons, path).after, [([0.0, 1.0], 1), ([0.5, 0.4], 1)]) == [1, 1]
+    assert answers(repair(moons, file=path).after, [([0.0, 1.0], 1), ([0.5, 0.4], 1)]) == [1, 1]
     path.write_text('x,label\n"0.0,1.0",1\n"0.5",1\n')
     with pytest.raises(PatchError, match=r"patches\.csv:3: "):
-        repair_file(moons, path)
+        repair(moons, file=path)
 
 
 @pytest.mark.parametrize(
@@ -282,8 +278,10 @@ def test_all_rows_of_a_file_are_patched_and_a_wrong_one_is_named(moons, tmp_path
 def test_rows_are_texts_with_their_line(tmp_path, content):
     (tmp_path / "patches.csv").write_bytes(content.encode())
     rows = read_patch_file(tmp_path / "patches.csv")
-    assert [(row["x"], row["label"], row.line) for row in rows] == [("0.0,1.0", "upper", 4), ("mnist:test:17", "5", 6)]
-    assert all(isinstance(row, PatchLine) for row in rows)
+    assert [(row.cells["x"], row.cells["label"], row.line) for row in rows] == [
+        ("0.0,1.0", "upper", 4),
+        ("mnist:test:17", "5", 6),
+    ]
 
 
 @pytest.mark.parametrize(

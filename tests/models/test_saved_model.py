@@ -18,7 +18,7 @@ from idwbench.errors import PatchError
 from idwbench.models.model_card import card_text, saved_model_card
 from idwbench.models.model_file import load_model
 from idwbench.models.modules import PrototypeNetwork
-from idwbench.models.repair import repair, undo
+from idwbench.models.repair import repair
 from idwbench.models.saved_model import SavedModel, stored_model
 from idwbench.results.store import Results
 from idwbench.runs.config import run_config
@@ -146,9 +146,9 @@ def test_a_card_has_the_patches_and_the_accuracies_that_were_measured_with_just_
     assert card["metrics"] == saved_model_card(trained)["metrics"]
     measured = {name: {"accuracy": effect.accuracy_after} for name, effect in patched.effects.items()}
     assert card["metrics_with_patches"] == measured
-    patched.save(tmp_path / "patched.pt")
+    patched.after.save(tmp_path / "patched.pt")
     assert saved_model_card(load_model(tmp_path / "patched.pt")) == card
-    assert saved_model_card(undo(patched.after, 1).after) == saved_model_card(trained)
+    assert saved_model_card(repair(patched.after, undo=1).after) == saved_model_card(trained)
     again = patched.after.patch([-5.0, 5.0], other[patched.after.predict([[-5.0, 5.0]])[0]])
     assert len(again.repairs) == 2 and saved_model_card(again)["metrics_with_patches"] is None
 
