@@ -21,14 +21,16 @@ def sweep_spec(
     return SweepSpec(name, "", datasets, seeds, blocks, settings)
 
 
-def sweep_text(dataset: str, *blocks: str, sampler: str = "", protocol: str = "{epochs: 2}") -> str:
-    """Return a sweep of two seeds: the data set on line 2 from column 10, the blocks from line 6, column 5."""
-    lines = ["name: small", f"dataset: {dataset}", f"protocol: {protocol}", "seeds: 2", "grid:"]
+def sweep_text(
+    dataset: object, *blocks: str, sampler: str = "", protocol: str = "{epochs: 2}", seeds: str = "2"
+) -> str:
+    """Return a sweep: the data set on line 2 from column 10, the blocks from line 6, column 5."""
+    lines = ["name: small", f"dataset: {dataset}", f"protocol: {protocol}", f"seeds: {seeds}", "grid:"]
     lines += [*(f"  - {block}" for block in blocks), *([f"sampler: {sampler}"] if sampler else [])]
     return "\n".join([*lines, ""])
 
 
-def sweep_file(folder: Path, dataset: str, *blocks: str, **settings: str) -> Path:
+def sweep_file(folder: Path, dataset: object, *blocks: str, **settings: str) -> Path:
     """Write a sweep beside a text of one's own, and return its path."""
     text_file(folder)
     path = folder / "small.yaml"

@@ -41,18 +41,15 @@ def test_an_unknown_sweep_is_refused_with_the_nearest_name_as_hint(filled):
         assert (caught.value.problem, caught.value.hint) == ("no sweep 'moon' is stored", "did you mean 'moons'?")
 
 
-def test_a_run_is_found_by_the_beginning_of_its_key(filled, make_config):
+def test_a_run_is_found_by_the_beginning_of_its_key_unless_it_fits_several(filled, make_config):
     config = make_config(5, weight_decay=0.5)
     key = config.run_key
     assert filled.find_run(key).config == config
     assert filled.find_run(key[:10].upper()).run_key == key
-
-
-def test_a_beginning_that_fits_several_runs_is_refused(store, make_config):
-    keys = store.plan([make_config(seed) for seed in range(40)])
+    keys = filled.plan([make_config(seed) for seed in range(40)])
     digit, _ = Counter(key[0] for key in keys).most_common(1)[0]
     with pytest.raises(ResultsError, match=f"several runs have a key that begins with '{digit}'"):
-        store.find_run(digit)
+        filled.find_run(digit)
 
 
 def test_results_to_read_are_those_given_or_those_of_a_path(filled, db, tmp_path):
@@ -75,7 +72,9 @@ def test_a_key_that_fits_no_run_is_refused_in_one_line(filled, key):
         assert "\n" not in str(caught.value)
 
 
-def test_the_curves_of_many_runs_are_those_of_each_in_one_query(filled, make_config, statements):
+def test_the_curves_of_many_runs_are_read_by_one_query_and_arrays_are_known_without_being_read(
+    filled, make_config, statements
+):
     keys = [make_config(5, weight_decay=0.5).run_key, make_config(1).run_key, make_config(0).run_key]
     curves = filled.load_curves([*keys, "ab"])
     assert sum("curves" in statement for statement in statements) == 1
@@ -83,15 +82,10 @@ def test_the_curves_of_many_runs_are_those_of_each_in_one_query(filled, make_con
     assert curves.pop("ab") == []
     assert [repr(curve) for curve in curves.values()] == [repr(filled.load_curve(key)) for key in keys]
     assert all(curve for key, curve in curves.items() if key != keys[1])
-
-
-def test_arrays_are_known_without_being_read(filled, make_config, statements):
-    statements.clear()
-    facts = filled.array_facts(make_config(0).run_key)
+    facts = filled.array_facts(keys[2])
     assert facts == {name: {"dtype": "float32", "shape": (16, 2)} for name in ("keys", "values")}
     assert not any("arrays.data" in statement for statement in statements)
-    assert filled.sweeps_of(make_config(0).run_key) == ["moons"]
-    assert filled.sweeps_of(make_config(5, weight_decay=0.5).run_key) == []
+    assert (filled.sweeps_of(keys[2]), filled.sweeps_of(keys[0])) == (["moons"], [])
 
 
 def test_many_runs_are_read_with_as_many_queries_as_few(store, make_config, make_result, statements):

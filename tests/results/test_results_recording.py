@@ -97,48 +97,41 @@ def test_many_results_are_one_transaction(store, make_config, make_result):
     assert count(store, curves) == count(store, metrics) == 0
 
 
-def test_a_late_result_of_a_run_that_was_taken_over_counts_once(store, make_config, make_result, as_other_process):
-    keys = store.lease(store.plan([make_config(0)]))
+def test_a_late_result_of_a_released_or_failed_run_is_stored_and_of_one_that_was_taken_over_counts_once(
+    store, make_config, make_result, as_other_process
+):
+    keys = store.lease(store.plan([make_config(seed) for seed in range(3)]))
+    store.release(keys[:1])
+    store.fail(keys[1:2], "worker lost")
+    assert store.finish([make_result(make_config(0)), make_result(make_config(1))]) == keys[:2]
+    assert [(run.state, run.error) for run in store.find_runs()[:2]] == [("complete", None)] * 2
     as_other_process("elsewhere", 1)
     with store._database.write() as connection:
-        connection.exec_driver_sql("UPDATE runs SET state = 'running', host = 'elsewhere', pid = 1, attempt = 2")
-    assert store.finish([make_result(make_config(0))]) == keys
-    assert store.finish([make_result(make_config(0))]) == []
+        connection.exec_driver_sql("UPDATE runs SET host = 'elsewhere', pid = 1, attempt = 2 WHERE state = 'running'")
+    assert store.finish([make_result(make_config(2))]) == keys[2:]
+    assert store.finish([make_result(make_config(2))]) == []
     store.fail(keys, "too late")
-    assert store.find_run(keys[0]).state == "complete"
-    assert count(store, curves) == 75
-    assert store.find_run(keys[0]).attempt == 2
-
-
-@pytest.mark.parametrize("undo", ["release", "fail"])
-def test_a_late_result_of_a_released_or_failed_run_is_stored(store, make_config, make_result, undo):
-    keys = store.lease(store.plan([make_config(0)]))
-    store.release(keys) if undo == "release" else store.fail(keys, "worker lost")
-    assert store.finish([make_result(make_config(0))]) == keys
-    run = store.find_run(keys[0])
-    assert (run.state, run.error) == ("complete", None)
+    assert [run.state for run in store.find_runs()] == ["complete"] * 3
+    assert count(store, curves) == 3 * 75
+    assert store.find_run(keys[2]).attempt == 2
 
 
 # Removal
 
 
-def test_a_run_of_no_sweep_is_gone_with_all_that_is_stored_of_it(store, make_config, make_result):
-    store.finish([make_result(make_config(0)), make_result(make_config(1))])
-    before = [count(store, table) for table in (metrics, curves, arrays)]
-    removal = store.remove_runs([make_config(0).run_key])
-    assert (removal.removed, removal.planned) == ((make_config(0).run_key,), ())
-    assert [run.config for run in store.find_runs()] == [make_config(1)]
-    assert [count(store, table) for table in (metrics, curves, arrays)] == [n // 2 for n in before]
-    assert store.find_run(make_config(1).run_key).metric("accuracy") == 0.975
-
-
-def test_a_run_of_a_sweep_stays_in_its_plan_as_if_it_had_never_been_trained(store, make_config, make_result):
-    configs = [make_config(0), make_config(1)]
-    keys = store.register_sweep("moons", "", "", configs)
+def test_a_run_of_no_sweep_is_gone_and_one_of_a_sweep_stays_in_its_plan_as_if_it_had_never_been_trained(
+    store, make_config, make_result
+):
+    keys = store.register_sweep("moons", "", "", [make_config(0), make_config(1)])
     never = store.find_run(keys[0])
     store.lease(keys)
-    store.finish([make_result(config) for config in configs])
-    assert store.remove_runs([keys[0]]).planned == (keys[0],)
+    store.finish([make_result(make_config(seed)) for seed in (0, 1, 2, 3)])
+    before = [count(store, table) for table in (metrics, curves, arrays)]
+    removal = store.remove_runs([keys[0], make_config(2).run_key])
+    assert (removal.removed, removal.planned) == ((make_config(2).run_key,), (keys[0],))
+    assert [run.config.seed for run in store.find_runs()] == [0, 1, 3]
+    assert [count(store, table) for table in (metrics, curves, arrays)] == [n // 2 for n in before]
+    assert store.find_run(make_config(3).run_key).metric("accuracy") == 0.975
     assert store.find_run(keys[0]) == never
     assert store.load_curve(keys[0]) == [] and store.load_arrays(keys[0]) == {}
     status = store.sweep_status("moons")
@@ -229,7 +222,9 @@ def test_until_a_retraining_ends_the_old_results_are_there_and_count(store, db, 
     assert store.lease(keys) == keys
 
 
-def test_a_failed_retraining_keeps_the_result_and_records_why(store, keys):
+def test_a_retraining_that_fails_or_is_taken_over_from_a_dead_process_keeps_the_result_and_records_why(
+    store, db, keys, as_other_process, monkeypatch
+):
     before = [everything(store, key) for key in keys[:2]]
     store.reset(keys[:3], ENDED)
     store.lease(keys[:3])
@@ -238,6 +233,14 @@ def test_a_failed_retraining_keeps_the_result_and_records_why(store, keys):
     failed = [(run.state, run.error) for run in store.find_runs()[:3]]
     assert failed == [(state, "worker lost") for state in ("complete", "diverged", "failed")]
     assert store.pending(keys[:3]) == []
+    as_other_process(socket.gethostname(), 2**22 + 1)  # larger than any process number of Linux
+    store.reset(keys[:1], ENDED)
+    store.lease(keys[:1])
+    monkeypatch.undo()
+    successor = Results(db)
+    assert successor.lease(keys[:1]) == keys[:1]
+    successor.fail(keys[:1], "again")
+    assert everything(store, keys[0]) == before[0]
 
 
 def test_the_views_count_a_run_while_it_is_trained_again(store, keys):
@@ -285,17 +288,3 @@ def test_two_processes_that_reset_the_same_runs_share_them(store, db, keys, make
     other.finish([make_result(make_config(0), test=0.5)])
     assert store.pending(keys[:1]) == store.lease(keys[:1]) == []
     assert store.finish([make_result(make_config(0), test=0.1)]) == []
-
-
-def test_a_retraining_whose_process_died_is_taken_over_and_still_keeps_the_result(
-    store, db, keys, as_other_process, monkeypatch
-):
-    before = everything(store, keys[0])
-    as_other_process(socket.gethostname(), 2**22 + 1)  # larger than any process number of Linux
-    store.reset(keys[:1], ENDED)
-    store.lease(keys[:1])
-    monkeypatch.undo()
-    successor = Results(db)
-    assert successor.lease(keys[:1]) == keys[:1]
-    successor.fail(keys[:1], "again")
-    assert everything(store, keys[0]) == before

@@ -13,6 +13,7 @@ import distributed
 import numpy as np
 import pytest
 from engine_runs import replace_train, train_runs
+from sweep_specs import sweep_file
 
 from idwbench.attention.scores import METHODS
 from idwbench.data.loading import load_dataset
@@ -71,7 +72,7 @@ def task(*configs, **settings):
     }
 
 
-def test_a_worker_returns_the_bytes_of_a_local_training(as_worker):
+def test_a_worker_returns_the_bytes_of_a_local_training_and_stops_after_an_epoch_if_asked(as_worker, monkeypatch):
     configs = [run(0), run(1)]
     answer = worker.train_task(task(*configs))
     dataset = load_dataset(configs[0].dataset)
@@ -85,12 +86,9 @@ def test_a_worker_returns_the_bytes_of_a_local_training(as_worker):
         assert one.curve == other.curve
         assert set(one.durations) == {"set_up", "training", "metrics"}
         assert all(np.array_equal(one.arrays[name], other.arrays[name]) for name in ("keys", "values"))
-
-
-def test_a_cancelled_task_ends_with_its_epoch(monkeypatch):
     monkeypatch.setattr(worker, "_worker", lambda: ("tcp://10.0.0.1:4000", lambda: True))
-    answer = worker.train_task(task(run(0), run(1)))
-    assert (answer.results, answer.failure[0]) == ((), "Stopped")
+    cancelled = worker.train_task(task(*configs))
+    assert (cancelled.results, cancelled.failure[0]) == ((), "Stopped")
 
 
 def refused(content):
@@ -98,6 +96,7 @@ def refused(content):
     with pytest.raises(ClusterError) as caught:
         worker.train_task(content)
     assert str(caught.value).startswith("worker tcp://10.0.0.1:4000: ")
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # it is sent to the driver
     return str(caught.value).removeprefix("worker tcp://10.0.0.1:4000: ")
 
 
@@ -132,11 +131,6 @@ def test_a_failure_is_returned_as_text_and_a_full_disk_is_no_failure_of_a_run(as
     assert refused(task(run(0))) == "a file of the training: cannot be written: No space left on device"
 
 
-def test_a_refusal_can_be_sent_from_a_worker_to_the_driver():
-    error = ClusterError("torch 2.6.0", hint="install it", location=("dask",))
-    assert str(pickle.loads(pickle.dumps(error))) == str(error)
-
-
 PLUGIN = """
 from idwbench import register
 @register("{name}")
@@ -145,7 +139,7 @@ def score(inputs, keys):
 """
 
 
-def test_a_plugin_travels_by_content_and_replaces_an_earlier_one_of_its_name(as_worker, tmp_path):
+def test_a_plugin_travels_by_content_replaces_an_earlier_one_of_its_name_and_is_no_notebook(as_worker, tmp_path):
     file = tmp_path / "plugin.py"
     sent = []
     for end in ("", " * 2"):
@@ -156,6 +150,14 @@ def test_a_plugin_travels_by_content_and_replaces_an_earlier_one_of_its_name(as_
     for sha256, content in sent:
         assert worker.train_task(content).failure is None
         assert METHODS["taxi"].sha256 == sha256
+
+    @register("in_a_cell")
+    def score(inputs, keys):
+        return inputs @ keys.mT
+
+    score.__module__ = "__main__"
+    with pytest.raises(ClusterError, match=r"method 'in_a_cell' is defined in a notebook or script, which workers"):
+        plugin_sources([run(0, method="in_a_cell")])
 
 
 def test_a_method_of_a_module_is_imported_by_name_and_must_be_the_same(as_worker, tmp_path, monkeypatch):
@@ -169,16 +171,6 @@ def test_a_method_of_a_module_is_imported_by_name_and_must_be_the_same(as_worker
     (tmp_path / "city_distance.py").write_text(PLUGIN.format(name="city", end=" * 3"))
     METHODS.pop("city")
     assert "differs from that of the driver" in refused(sent)
-
-
-def test_a_method_of_a_notebook_is_refused_by_the_driver():
-    @register("in_a_cell")
-    def score(inputs, keys):
-        return inputs @ keys.mT
-
-    score.__module__ = "__main__"
-    with pytest.raises(ClusterError, match=r"method 'in_a_cell' is defined in a notebook or script, which workers"):
-        plugin_sources([run(0, method="in_a_cell")])
 
 
 def test_checkpoints_are_kept_only_in_a_folder_that_the_worker_shares(tmp_path):
@@ -247,21 +239,12 @@ def test_an_interruption_is_raised_after_what_cannot_be_interrupted(monkeypatch)
     assert isinstance(interruption, KeyboardInterrupt)
 
 
-SWEEP = """
-name: small
-dataset: {name: two_moons, train_per_class: 20, test_per_class: 5, holdout_per_class: 0}
-protocol: {epochs: 3}
-seeds: 2
-grid: {method: [idw, fc_relu], prototypes: [2, 4]}
-"""
-
-
 def test_a_sweep_on_an_encrypted_scheduler_has_the_bytes_of_a_local_one(tmp_path):
     security = distributed.Security.temporary()
     settings = {"distributed.comm.require-encryption": True, "distributed.comm.tls.ca-file": security.tls_ca_file}
     for part in ("key", "cert"):
         settings[f"distributed.comm.tls.client.{part}"] = getattr(security, f"tls_client_{part}")
-    (tmp_path / "small.yaml").write_text(SWEEP)
+    sweep_file(tmp_path, DATA, "{method: [idw, fc_relu], prototypes: [2, 4]}", protocol="{epochs: 3}")
     run_sweep(tmp_path / "small.yaml", tmp_path / "local.db")
     place = {"host": "127.0.0.1", "dashboard_address": None, "processes": False}
     with (

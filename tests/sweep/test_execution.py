@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from engine_runs import replace_train
+from sweep_specs import sweep_file
 
 import idwbench
 from idwbench.errors import ConfigError, ResultsError, TrainingError
@@ -111,17 +112,13 @@ def test_torch_is_not_imported_for_what_scikit_learn_fits(tmp_path):
 
 
 ASSET = Path(__file__).parents[1] / "assets" / "0.1.0" / "idwbench.db"
-SWEEP = """\
-name: small
-dataset: {name: two_moons, train_per_class: 12, test_per_class: 8, holdout_per_class: 10}
-protocol: {epochs: 2}
-seeds: 2
-grid:
-  - {method: [idw, fc_relu], prototypes: [1, 3]}
-  - {method: neg_dist, prototypes: 3, optimizer: sgd, learning_rate: 1.0e+30}
-  - {kind: baseline, method: [kmeans, samples], prototypes: 3}
-  - {kind: patch_study, method: idw, prototypes: 3}
-"""
+MOONS = "{name: two_moons, train_per_class: 12, test_per_class: 8, holdout_per_class: 10}"
+BLOCKS = (
+    "{method: [idw, fc_relu], prototypes: [1, 3]}",
+    "{method: neg_dist, prototypes: 3, optimizer: sgd, learning_rate: 1.0e+30}",
+    "{kind: baseline, method: [kmeans, samples], prototypes: 3}",
+    "{kind: patch_study, method: idw, prototypes: 3}",
+)
 
 
 def rows(db: Path, query: str):
@@ -138,8 +135,7 @@ def content(db: Path):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("measured")
-    (folder / "small.yaml").write_text(SWEEP)
-    run_sweep(folder / "small.yaml", folder / "trained.db", engine="torch", jobs=1)
+    run_sweep(sweep_file(folder, MOONS, *BLOCKS), folder / "trained.db", engine="torch", jobs=1)
     return folder / "trained.db"
 
 
@@ -175,17 +171,7 @@ def test_measuring_stores_what_training_would_have_and_changes_nothing_else(trai
     assert measure_runs(results, results.find_runs(), on_measured=pytest.fail) == 0
 
 
-def test_a_run_of_other_data_is_refused(unmeasured):
-    with closing(sqlite3.connect(unmeasured)) as connection, connection:
-        connection.execute("UPDATE runs SET data_sha256 = ?", ("0" * 64,))
-    before = rows(unmeasured, "SELECT * FROM metrics")
-    results = Results(unmeasured)
-    with pytest.raises(ResultsError, match=r"^run \w{12} was trained on other data: the checksums differ$"):
-        measure_runs(results, results.find_runs())
-    assert rows(unmeasured, "SELECT * FROM metrics") == before
-
-
-def test_what_was_measured_before_an_interruption_stays(unmeasured, monkeypatch):
+def test_what_was_measured_before_an_interruption_stays_and_a_run_of_other_data_is_refused(unmeasured, monkeypatch):
     monkeypatch.setattr("idwbench.sweep.measurement._AT_ONCE", 5)
     results = Results(unmeasured)
 
@@ -195,6 +181,13 @@ def test_what_was_measured_before_an_interruption_stays(unmeasured, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         measure_runs(results, results.find_runs(), on_measured=interrupt)
     assert len(unmeasured_runs(results.find_runs())) == 7
+    with results._database.write() as connection:
+        connection.exec_driver_sql(f"UPDATE runs SET data_sha256 = '{'0' * 64}' || data_sha256")
+    with pytest.raises(ResultsError, match=r"^run \w{12} was trained on other data: the checksums differ$"):
+        measure_runs(results, results.find_runs())
+    assert len(unmeasured_runs(results.find_runs())) == 7
+    with results._database.write() as connection:
+        connection.exec_driver_sql("UPDATE runs SET data_sha256 = substr(data_sha256, 65)")
     assert idwbench.measure_runs(results, results.find_runs()) == 7
 
 
@@ -224,6 +217,9 @@ def test_a_run_trained_again_is_identical_and_the_database_stays_as_it_is(tmp_pa
     assert set(replay.arrays) == {"keys", "values"} and replay.curve == 0
     assert hashlib.sha256(db.read_bytes()).digest() == before
     assert Results(db, read_only=True).find_run(run.run_key).attempt == 1
+    [planned] = Results(db).plan([run_config(DATA)])
+    with pytest.raises(ResultsError, match="is planned: it has no result"):
+        replay_run(planned, db)
 
 
 def test_a_changed_result_and_environment_are_found(tmp_path):
@@ -248,10 +244,3 @@ def test_a_recorded_run_keeps_its_recording(tmp_path):
     before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
     assert replay_run(run.run_key, db).identical
     assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()} == before
-
-
-def test_a_run_without_a_result_cannot_be_repeated(tmp_path):
-    db = tmp_path / "idwbench.db"
-    [key] = Results(db).plan([run_config(DATA)])
-    with pytest.raises(ResultsError, match="is planned: it has no result"):
-        replay_run(key, db)

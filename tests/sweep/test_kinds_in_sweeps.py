@@ -184,23 +184,18 @@ def test_data_that_does_not_fit_a_model_is_refused_before_anything_is_trained(tm
 # What is loaded again
 
 
-@pytest.mark.parametrize(("kind", "load"), [("network", load_network), ("mlp", load_mlp)])
-def test_a_loaded_network_has_the_stored_accuracies(moons, kind, load):
-    for run in of_kind(moons, kind)[::2]:
-        network = load(moons, run.run_key[:16])
-        assert not network.training
-        for name, split in load_dataset(run.config.dataset).splits.items():
-            assert (network.predict(split.inputs) == split.labels).mean() == run.metric("accuracy", name)
-
-
-@pytest.mark.parametrize(
-    ("load", "what"),
-    [(load_network, "no network"), (load_mlp, "no multilayer perceptron"), (stored_hash_table, "no hash table")],
-)
-def test_what_a_run_is_not_is_not_loaded(moons, load, what):
+def test_a_loaded_network_has_the_stored_accuracies_and_what_a_run_is_not_is_not_loaded(moons):
     (plain, *_) = of_kind(moons, "prototypes")
-    with pytest.raises((TrainingError, ValueError), match=f"a run of kind prototypes has {what}"):
-        load(moons, plain if load is stored_hash_table else plain.run_key)
+    for kind, load, what in (("network", load_network, "network"), ("mlp", load_mlp, "multilayer perceptron")):
+        for run in of_kind(moons, kind)[::2]:
+            network = load(moons, run.run_key[:16])
+            assert not network.training
+            for name, split in load_dataset(run.config.dataset).splits.items():
+                assert (network.predict(split.inputs) == split.labels).mean() == run.metric("accuracy", name)
+        with pytest.raises((TrainingError, ValueError), match=f"a run of kind prototypes has no {what}"):
+            load(moons, plain.run_key)
+    with pytest.raises((TrainingError, ValueError), match="a run of kind prototypes has no hash table"):
+        stored_hash_table(moons, plain)
 
 
 # Tables and figures

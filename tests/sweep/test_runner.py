@@ -12,6 +12,7 @@ import pytest
 from blob_data import make_dataset
 from distributed import KilledWorker
 from stored_runs import run_result
+from sweep_specs import sweep_file
 
 from idwbench.errors import ClusterError, IdwbenchError, ResultsError
 from idwbench.models.neighbours import PrototypeQuality
@@ -370,25 +371,15 @@ def test_tasks_for_a_gpu_need_its_resource_and_answers_are_not_kept_in_memory(st
     assert executor.in_work == {}
 
 
-SWEEP = """
-name: mixed
-dataset: {name: two_moons, train_per_class: 10, test_per_class: 5, holdout_per_class: 0}
-protocol: {epochs: 2, batch_size: 5}
-seeds: 1
-grid:
-  - {method: idw, prototypes: 2}
-  - {kind: patch_study, cases: wrong, method: idw, prototypes: [2, 3]}
-  - {kind: mlp, width: 4, depth: 1, record: [true, false]}
-"""
-
-
 def test_runs_that_need_the_database_or_its_disk_are_trained_by_the_driver(log, tmp_path, monkeypatch):
     client = FakeClient()
     monkeypatch.setattr(cluster_worker, "_worker", lambda: (ADDRESS, lambda: False))
     monkeypatch.setattr(cluster_worker, "_setups", {})
     monkeypatch.setattr(cluster_connection, "connected", lambda *arguments: nullcontext(cluster(client)))
-    (tmp_path / "mixed.yaml").write_text(SWEEP)
-    status = run_sweep(tmp_path / "mixed.yaml", tmp_path / "dask.db", engine="torch", dask="local:2", observer=log)
+    moons = "{name: two_moons, train_per_class: 10, test_per_class: 5, holdout_per_class: 0}"
+    blocks = ["{method: idw, prototypes: 2}", "{kind: patch_study, cases: wrong, method: idw, prototypes: [2, 3]}"]
+    path = sweep_file(tmp_path, moons, *blocks, "{kind: mlp, width: 4, depth: 1, record: [true, false]}", seeds="1")
+    status = run_sweep(path, tmp_path / "dask.db", engine="torch", dask="local:2", observer=log)
     assert (status.total, status.complete) == (5, 5)
     sent = [RunConfig.model_validate_json(text) for task in client.tasks for text in task["stack"]]
     kinds = sorted((config.model.kind, getattr(config.model, "record", None)) for config in sent)

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import delete, update
+from sweep_specs import sweep_file
 from typer.testing import CliRunner
 
 from idwbench.cli.app import app
@@ -17,13 +18,7 @@ from idwbench.sweep.execution import run_sweep
 from idwbench.sweep.observer import Observer
 from idwbench.sweep.spec import plan, read_sweep
 
-TEXT = """\
-name: shared
-dataset: {name: two_moons, train_per_class: 10, test_per_class: 5, holdout_per_class: 0}
-protocol: {epochs: 1}
-seeds: 4
-grid: {method: idw, prototypes: 2}
-"""
+DATA = "{name: two_moons, train_per_class: 10, test_per_class: 5, holdout_per_class: 0}"
 
 
 class Waiting(Observer):
@@ -42,8 +37,8 @@ class Waiting(Observer):
 
 @pytest.fixture
 def spec(tmp_path):
-    (tmp_path / "shared.yaml").write_text(TEXT)
-    return read_sweep(tmp_path / "shared.yaml")
+    path = sweep_file(tmp_path, DATA, "{method: idw, prototypes: 2}", protocol="{epochs: 1}", seeds="4")
+    return read_sweep(path)
 
 
 @pytest.fixture
@@ -115,10 +110,9 @@ def test_a_sweep_that_waits_takes_over_runs_whose_process_is_silent(spec, db, ot
 
 
 def test_a_study_of_a_network_that_is_trained_elsewhere_is_waited_for_without_haste(tmp_path, monkeypatch):
-    (tmp_path / "study.yaml").write_text(
-        TEXT.replace("seeds: 4", "seeds: 1").replace("grid: {", "grid: {kind: patch_study, cases: special, ")
-    )
-    spec, db = read_sweep(tmp_path / "study.yaml"), str(tmp_path / "study.db")
+    block = "{kind: patch_study, cases: special, method: idw, prototypes: 2}"
+    path = sweep_file(tmp_path, DATA, block, protocol="{epochs: 1}", seeds="1")
+    spec, db = read_sweep(path), str(tmp_path / "study.db")
     network = run_config(spec.datasets[0][0], method="idw", prototypes=2, epochs=1, seed=0)
     store = Results(db)
     key = plan(spec)[0].required.run_key
