@@ -16,7 +16,7 @@ from idwbench.results.frame import runs_frame
 from idwbench.results.records import StoredRun
 from idwbench.runs.config import RunConfig, run_config
 
-METHODS = ("fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw")
+SIX_METHODS = ("fc_relu", "scaled_dot", "neg_dist", "gaussian", "inv_dist", "idw")
 COMPUTED = {6: "holds", 7: "holds", 8: "holds", 9: "holds", 10: "does not hold", 20: "does not hold"}
 
 

@@ -1,25 +1,27 @@
-"""The claims on methods, power and epsilon, and patches: data for each verdict.
+"""The claims on methods, power and epsilon, and patches: data for each verdict; and on formulas, which need no runs.
 
-Without runs all of them lack runs, see `test_table`.
+Without runs the others lack them, see `test_table`.
 """
 
 import re
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
-from claimed_runs import METHODS, jitter
+from claimed_runs import SIX_METHODS, jitter
 from scipy.stats import spearmanr
 
+from idwbench.attention.scores import METHODS
 from idwbench.claims.idw import EPSILONS, POWERS, far_influence_ratio, rank_correlation, reach
 from idwbench.claims.methods import NEIGHBOURS, neighbour_distance, uniform_neighbour_distance
 from idwbench.data.loading import load_dataset
 from idwbench.runs.datasets import TwoMoonsConfig
 
-EQUAL = dict.fromkeys(METHODS, 0.9)
+EQUAL = dict.fromkeys(SIX_METHODS, 0.9)
 TABLE_1 = {"fc_relu": 0.96, "scaled_dot": 0.93, "neg_dist": 0.84, "gaussian": 0.11, "inv_dist": 0.12, "idw": 0.88}
-HALF = dict.fromkeys(METHODS, 0.5)
-FAR = dict.fromkeys(METHODS, 17.0)
+HALF = dict.fromkeys(SIX_METHODS, 0.5)
+FAR = dict.fromkeys(SIX_METHODS, 17.0)
 SECOND = EQUAL | {"inv_dist": 0.95, "idw": 0.99}
 
 
@@ -272,3 +274,48 @@ def test_patches_are_judged_in_the_plane_and_on_mnist(runs, number, usual, on_mn
     assert judged.verdict == verdict
     if number == 12:
         assert judged.n == 3 * (20 * 3 + 5)
+
+
+def altered(name, monkeypatch, change):
+    """Register a score that is `change` of the true one."""
+    method = METHODS[name]
+
+    def score(inputs, keys, **parameters):
+        return change(method.score, inputs, keys, parameters)
+
+    monkeypatch.setitem(METHODS, name, replace(method, score=score))
+
+
+@pytest.mark.parametrize(("number", "factor"), [(6, 0.9), (7, -1), (8, 0.9), (9, 0.5)])
+def test_the_identities_and_limits_hold_for_their_score_alone(runs, number, factor, monkeypatch):
+    judged = runs.judge(number)
+    assert (judged.verdict, judged.claim.sweeps) == ("holds", ())
+    assert judged.n >= 10
+    if number == 7:  # the order of the limits is part of the verdict
+        assert any("all d < 1" in finding.label for finding in judged.findings)
+        assert "Only in this order" in judged.remarks[0]
+    if number == 9:  # a third score that reaches weight one refutes "only"
+        with monkeypatch.context() as patched:
+            altered("gaussian", patched, lambda score, inputs, keys, given: 100 * score(inputs, keys, **given))
+            assert "gaussian" in runs.judge(9).reason
+    altered("idw", monkeypatch, lambda score, inputs, keys, given: factor * score(inputs, keys, **given))
+    assert runs.judge(number).verdict == "does not hold"
+
+
+def test_the_gradient_of_idw_vanishes_at_a_key_with_power_two(runs, monkeypatch):
+    judged = runs.judge(10)
+    assert judged.verdict == "does not hold"
+    assert judged.decisive.label == "idw, p = 2: gradient as d → 0"
+    assert judged.decisive.effect == pytest.approx(2e-9 / 1e-3, rel=1e-6)
+    assert "1,000 and 0.2" in judged.remarks[0]
+    for name in ("idw", "inv_dist"):  # with power one that of idw alone is kept
+        altered(name, monkeypatch, lambda score, inputs, keys, given: score(inputs, keys, **{**given, "power": 1.0}))
+    assert runs.judge(10).verdict == "holds"
+
+
+def test_the_printed_expansion_is_a_misprint(runs):
+    judged = runs.judge(20)
+    assert judged.verdict == "does not hold"
+    assert judged.decisive.effect > 1
+    assert "with −2qᵀk the largest deviation is" in judged.remarks[0]
+    assert float(judged.remarks[0].split()[-1].rstrip(".")) < 1e-12

@@ -49,7 +49,7 @@ def keys(db) -> list[str]:
     return list(Results(db, read_only=True).to_frame()["run_key"])
 
 
-def test_a_list_has_one_line_for_each_run_and_the_reason_of_a_failure(runs, keys):
+def test_a_list_has_a_line_for_each_run_with_the_reason_of_a_failure_selected_and_the_newest_first(runs, keys):
     lines = runs("list").stdout.splitlines()
     assert [line.split()[0] for line in lines[1:]] == [key[:12] for key in (keys[-1], *keys[-2::-1])]
     assert "test accuracy" in lines[0] and lines[0].endswith("error")
@@ -60,8 +60,6 @@ def test_a_list_has_one_line_for_each_run_and_the_reason_of_a_failure(runs, keys
     assert runs("list --where method=='idv'").stderr == "no runs: no method is 'idv' (did you mean 'idw'?)\n"
     assert json.loads(runs("list --state planned --json").stdout) == []
 
-
-def test_runs_are_selected_and_sorted_the_newest_first(runs, keys):
     def listed(words, *where):
         return json.loads(runs(f"list --json {words}", *where).stdout)
 
@@ -157,21 +155,19 @@ def test_a_run_that_is_repeated_is_identical_or_what_differs_is_shown(runs, db, 
     assert facts["metrics"]["test_accuracy"]["stored"] == 0.125
 
 
-def test_removing_says_how_many_and_keeps_the_plan_of_the_sweep(runs, db, keys):
+def test_removing_asks_first_says_how_many_and_keeps_the_plan_of_the_sweep(runs, db, keys, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("idwbench.cli.runs._is_interactive", lambda: True)
+        for answer, code, left in (("n\n", 1, 16), ("y\n", 0, 15)):
+            result = CliRunner().invoke(app, ["runs", "rm", "--state", "failed"], input=answer)
+            assert "remove 1 run from" in result.stderr and result.exit_code == code
+            assert len(Results(db).find_runs()) == left
     result = runs("rm --yes --where", "method == 'idw' and prototypes == 4")
-    assert result.stderr == "removed 4 runs, 3 of them planned again by their sweeps\n"
+    assert result.stderr == "removed 3 runs, 3 of them planned again by their sweeps\n"
     status = Results(db).sweep_status("small")
     assert (status.total, status.planned, status.complete) == (15, 3, 12)
     facts = json.loads(runs(f"rm {keys[3]} -y --json").stdout)
     assert facts == {"removed": [], "planned": [keys[3]]}
-
-
-def test_removing_asks_first(db, monkeypatch):
-    monkeypatch.setattr("idwbench.cli.runs._is_interactive", lambda: True)
-    for answer, code, left in (("n\n", 1, 16), ("y\n", 0, 15)):
-        result = CliRunner().invoke(app, ["runs", "rm", "--state", "failed", "--db", str(db)], input=answer)
-        assert "remove 1 run from" in result.stderr and result.exit_code == code
-        assert len(Results(db).find_runs()) == left
 
 
 def test_runs_are_exported_as_a_table_and_those_with_a_result_as_a_folder(runs, keys, tmp_path):
@@ -208,16 +204,15 @@ def planned(tmp_path) -> Results:
     return results
 
 
-def test_one_look_at_sweeps_is_printed_as_lines_or_json(run, planned, tmp_path):
+def test_one_look_at_sweeps_is_printed_and_watching_ends_by_ctrl_c_or_with_the_last_run(
+    run, planned, tmp_path, monkeypatch
+):
     assert run("runs watch --once --db planned.db").stdout == "long: 0 of 3 runs ended, 3 planned\n"
     [facts] = json.loads(run("runs watch --json --db planned.db").stdout)["sweeps"]
     assert (facts["name"], facts["total"], facts["planned"], facts["ended"]) == ("long", 3, 3, 0)
     assert (facts["runs_per_minute"], facts["processes"], facts["failures"]) == (None, [], [])
     Results(tmp_path / "empty.db")
     assert run("runs watch --db empty.db").stdout == "no sweep is stored\n"
-
-
-def test_watching_ends_by_ctrl_c_and_when_all_runs_have_ended(run, planned, monkeypatch):
     monkeypatch.setattr(time, "sleep", lambda seconds: signal.raise_signal(signal.SIGINT))
     assert run("runs watch --db planned.db").exit_code == 130
     keys, looks = [one.run_key for one in planned.find_runs()], []

@@ -22,6 +22,7 @@ from idwbench.runs.config import run_config
 from idwbench.sweep.spec import plan, read_sweep
 
 DB = "results/idwbench.db"
+DATA = {"train": 30, "test": 10, "holdout": 20}
 ASSETS = Path(__file__).parents[1] / "assets" / "0.1.0"
 
 
@@ -72,17 +73,6 @@ def test_results_do_not_depend_on_jobs_order_or_what_was_trained_together(run, s
         assert run(f"sweep {name}.yaml --db {name}.db -j {jobs} --engine {engine}").exit_code == 0
         stored.append(rows(tmp_path / f"{name}.db", query))
     assert stored[0] == stored[1] and len(stored[0]) == 30
-
-
-def test_a_diverged_run_is_a_result_and_the_sweep_goes_on(run, tmp_path):
-    (tmp_path / "wild.yaml").write_text(
-        "name: wild\ndataset: two_moons\nprotocol: {epochs: 2}\nseeds: 2\n"
-        "grid: {method: fc_relu, prototypes: 4, learning_rate: [1.0e+30, 0.01]}\n"
-    )
-    result = run("sweep wild.yaml")
-    assert result.exit_code == 0 and "2 diverged" in result.stderr
-    states = rows(tmp_path / DB, "select learning_rate, state, diverged_epoch is not null from runs order by 1, 2")
-    assert states == [(0.01, "complete", 0)] * 2 + [(1e30, "diverged", 1)] * 2
 
 
 def test_the_report_that_is_suggested_reads_the_same_database(swept, small_sweep):
@@ -144,6 +134,10 @@ def test_runs_that_are_trained_elsewhere_give_exit_code_3(run, small_sweep, monk
     assert result.exit_code == 3, result.output
     assert "small: 0 of 15 done, 13 to go, 2 being trained elsewhere" in result.stderr
     assert result.stderr.splitlines()[-1] == "2 runs are being trained elsewhere; --wait waits for them"
+    options = " ".join(f"--dataset-option {name}_per_class={n}" for name, n in DATA.items())
+    one = run(f"train --dataset two_moons --method idw --prototypes 4 --epochs 3 {options}")
+    assert one.exit_code == 3
+    assert one.stderr.splitlines()[-1].endswith("is being trained by another process")
 
 
 def failures(reasons):
@@ -165,7 +159,18 @@ def test_many_failures_share_rows_by_reason_and_the_rest_is_counted():
     assert max(map(len, lines("x" * 500))) < 220 and lines(None)[1].endswith(": no reason")
 
 
-def test_a_dry_run_says_which_runs_the_database_holds_and_plans_the_retries(run, small_sweep, fail_seeds):
+def test_a_dry_run_says_which_runs_are_stored_plans_the_retries_and_changes_nothing(
+    run, small_sweep, tmp_path, fail_seeds
+):
+    result = run("sweep small.yaml --dry-run --db deep/absent.db")
+    assert result.stderr == "small: 15 runs on two_moons: 15 missing\n"
+    assert files(tmp_path) == {"small.yaml"}
+    copy = Path(shutil.copy(ASSETS / "idwbench.db", tmp_path / "old.db"))
+    result = run("sweep small.yaml --dry-run --db old.db")
+    assert sum(" unknown " in line for line in result.stdout.splitlines()) == 15
+    (line,) = result.stderr.splitlines()
+    assert "15 unknown; " in line and "old.db: has tables of version 0001" in line
+    assert copy.read_bytes() == (ASSETS / "idwbench.db").read_bytes()
     fail_seeds(1)
     small_sweep.write_text(SMALL_SWEEP.replace("seeds: 3", "seeds: 2"))
     run("sweep small.yaml")
@@ -181,18 +186,6 @@ def test_a_dry_run_says_which_runs_the_database_holds_and_plans_the_retries(run,
     retried = run("sweep small.yaml --dry-run --retry all")
     assert "5 complete, retry, 5 failed, retry, 5 missing" in retried.stderr
     assert retried.stdout.count("failed, retry  ") == 5
-
-
-def test_a_dry_run_neither_makes_nor_changes_a_database(run, small_sweep, tmp_path):
-    result = run("sweep small.yaml --dry-run --db deep/absent.db")
-    assert result.stderr == "small: 15 runs on two_moons: 15 missing\n"
-    assert files(tmp_path) == {"small.yaml"}
-    copy = Path(shutil.copy(ASSETS / "idwbench.db", tmp_path / "old.db"))
-    result = run("sweep small.yaml --dry-run --db old.db")
-    assert sum(" unknown " in line for line in result.stdout.splitlines()) == 15
-    (line,) = result.stderr.splitlines()
-    assert "15 unknown; " in line and "old.db: has tables of version 0001" in line
-    assert copy.read_bytes() == (ASSETS / "idwbench.db").read_bytes()
 
 
 def lines_of(result):
@@ -229,31 +222,27 @@ def ended(config, accuracy):
     return run_result(config, metrics={("test", "accuracy"): accuracy})
 
 
-@pytest.fixture
-def progress():
-    keys = [config.run_key for config in CONFIGS]
-    shown = SweepProgress(SimpleNamespace(name="small", datasets=(), searched_protocol=()), DB)
-    shown.planned(4, 4, 0, 0)
-    shown.pending(CONFIGS, keys, keys)
-    return shown
+def test_a_setting_is_shown_when_its_last_run_has_ended_without_those_that_another_process_took(capsys):
+    def progress():
+        keys = [config.run_key for config in CONFIGS]
+        shown = SweepProgress(SimpleNamespace(name="small", datasets=(), searched_protocol=()), DB)
+        shown.planned(4, 4, 0, 0)
+        shown.pending(CONFIGS, keys, keys)
+        return shown
 
-
-def test_a_setting_is_shown_when_its_last_run_has_ended(progress, capsys):
-    progress.finished([ended(CONFIGS[0], 0.5), ended(CONFIGS[1], None)])
-    progress.failed(CONFIGS[2], ValueError("no luck"))
-    progress.finished([ended(CONFIGS[3], 1.0)])
+    whole, part = progress(), progress()
+    whole.finished([ended(CONFIGS[0], 0.5), ended(CONFIGS[1], None)])
+    whole.failed(CONFIGS[2], ValueError("no luck"))
+    whole.finished([ended(CONFIGS[3], 1.0)])
     words = "test accuracy 75.00 ± 35.36 % (2 of 4 seeds) · 1 diverged · 1 failed · 1.5 s"
     *_, failure, setting = capsys.readouterr().err.splitlines()
     assert failure.endswith("seed 2 · FAILED: ValueError: no luck")
     assert setting == f"[4/4] idw · 2 prototypes · p=2, ε=0.001: {words}"
-
-
-def test_a_setting_of_which_another_process_took_runs_is_shown_without_them(progress, capsys):
-    progress.last -= 3600  # a line on what is not complete, if there was none for a while
-    progress.finished([ended(CONFIGS[0], 0.5)])
+    part.last -= 3600  # a line on what is not complete, if there was none for a while
+    part.finished([ended(CONFIGS[0], 0.5)])
     assert "test accuracy 50.00 % (1 of 4 seeds) · 0.5 s" in capsys.readouterr().err
-    progress.taken(CONFIGS[2:])
-    progress.finished([ended(CONFIGS[1], None)])
+    part.taken(CONFIGS[2:])
+    part.finished([ended(CONFIGS[1], None)])
     assert "test accuracy 50.00 % (1 of 4 seeds) · 1 diverged · 1.0 s" in capsys.readouterr().err
 
 
@@ -290,9 +279,6 @@ def test_a_sweep_begun_by_version_0_1_0_is_finished_and_nothing_is_trained_twice
     assert sorted(versions) == [("0.1.0", 14), (idwbench.__version__, 4)]
     assert list(tmp_path.glob("*.bak"))
     assert "inv_dist" in run("report --table moons --db idwbench.db").stdout
-
-
-def test_a_run_of_a_plugin_of_version_0_1_0_has_its_key():
     load_plugin(ASSETS / "laplace.py")
     config = run_config("two_moons", method="laplace", prototypes=4, width=2.0)
     assert config.run_key == "edca319ec8b6d6c85ab782932f91ee31d477db43665f0c48b58f261297db73d6"

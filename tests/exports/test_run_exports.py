@@ -4,7 +4,7 @@ import warnings
 
 import pandas
 import pytest
-from sqlalchemy import Engine, event
+from sweep_specs import sweep_file
 
 from idwbench.errors import DatasetError, OutputError, OutputExistsError
 from idwbench.exports.tables import export_table
@@ -14,24 +14,19 @@ from idwbench.models.saved_model import stored_model
 from idwbench.results.store import Results
 from idwbench.sweep.execution import run_sweep
 
-SWEEP = """\
-name: small
-dataset: {name: two_moons, train_per_class: 20, test_per_class: 10, holdout_per_class: 10}
-protocol: {epochs: 3}
-seeds: 1
-grid:
-  - {method: [idw, neg_dist], prototypes: 4, momentum: [0]}
-  - {kind: kernel_regression, kernel: gaussian, bandwidth: [loo, 0.5]}
-  - {kind: mlp, width: [3], depth: 1}
-"""
+MOONS = "{name: two_moons, train_per_class: 20, test_per_class: 10, holdout_per_class: 10}"
+BLOCKS = (
+    "{method: [idw, neg_dist], prototypes: 4, momentum: [0]}",
+    "{kind: kernel_regression, kernel: gaussian, bandwidth: [loo, 0.5]}",
+    "{kind: mlp, width: [3], depth: 1}",
+)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Five runs of three kinds, and one that is planned only."""
     folder = tmp_path_factory.mktemp("trained")
-    path = folder / "small.yaml"
-    path.write_text(SWEEP)
+    path = sweep_file(folder, MOONS, *BLOCKS, protocol="{epochs: 3}", seeds="1")
     run_sweep(path, folder / "idwbench.db", jobs=1)
     results = Results(folder / "idwbench.db")
     config = results.find_runs()[0].config
@@ -85,29 +80,17 @@ def table(request, trained, keys, tmp_path_factory):
     return pandas.read_parquet(path, dtype_backend="numpy_nullable")
 
 
-def test_pandas_reads_what_the_data_frame_has(table, trained):
+def test_pandas_reads_what_the_data_frame_has_and_a_column_has_one_type(table, trained):
     frame = trained.to_frame()
     assert list(table.columns) == list(frame.columns)
     for name in ("run_key", "test_accuracy", "learning_rate", "seconds", "holdout_accuracy"):
         assert table[name].dropna().tolist() == frame[name].dropna().tolist()
-
-
-def test_a_column_has_one_type(table):
-    """Whole numbers stay whole where one is missing, and numbers beside words are text."""
     assert table["prototypes"].dropna().astype(str).str.fullmatch(r"4(\.0)?").all()
     assert (table["epochs"].dtype.kind, table["learning_rate"].dtype.kind) == ("i", "f")
     assert table["bandwidth"].dropna().tolist() == ["loo", "0.5"]
     if str(table["prototypes"].dtype) != "float64":  # a CSV file has no types
         assert str(table["prototypes"].dtype) == "Int64" and str(table["state"].dtype) in ("string", "str")
         assert str(table["finished_at"].dtype).startswith("datetime64")
-
-
-def test_no_curve_and_no_array_is_read(trained, keys, tmp_path):
-    statements: list[str] = []
-    event.listen(Engine, "before_cursor_execute", listener := lambda *arguments: statements.append(arguments[2]))
-    export_table(trained, keys, tmp_path / "runs.csv")
-    event.remove(Engine, "before_cursor_execute", listener)
-    assert statements and not any("FROM arrays" in text or "FROM curves" in text for text in statements)
 
 
 # Folders

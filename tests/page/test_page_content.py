@@ -86,16 +86,13 @@ def test_a_selection_leaves_out_the_other_runs(filled):
         page_content(filled, methods=["idw"], prototypes=[77])
 
 
-def test_a_heat_map_has_a_cell_for_each_power_and_epsilon(filled):
+def test_a_heat_map_has_a_cell_for_each_power_and_epsilon_which_says_why_it_has_no_number(filled):
     (panels,) = part(filled, "moons", "heat-maps").panels
     (chart,) = panels.charts
     cells = rows_of(chart.spec)
     assert [cell["n"] for cell in cells] == [2, 2, 2, 2]
     assert {cell["p"] for cell in cells} == {"2", "8"}
     assert [float(cell["t"]) for cell in cells] == pytest.approx([98.35, 96.35, 94.35, 92.35], abs=0.06)
-
-
-def test_a_cell_of_a_heat_map_without_a_number_says_why():
     mean, std = [0.95, None, None, None], [0.05, None, None, None]
     facts = {"mean": mean, "std": std, "n": [2, 0, 0, 0], "note": ["n=2", "not measured", "2 diverged", "no run"]}
     cells = pandas.DataFrame(facts, pandas.MultiIndex.from_product([(2.0, 8.0), (0.0, 0.1)]))
@@ -114,7 +111,7 @@ def test_curves_are_means_over_seeds_with_a_band(filled):
     assert (best["l"][-1], best["h"][-1], best["s"][-1]) == (97.7, 99.0, pytest.approx(0.92, abs=0.005))
 
 
-def test_the_nearest_training_images_are_those_of_a_search_by_brute_force(filled):
+def test_the_nearest_training_images_are_those_of_brute_force_and_keys_are_drawn_without_them(filled, monkeypatch):
     from idwbench.data.loading import load_dataset
 
     name = f"a{made_pages.EVIL}"
@@ -130,9 +127,6 @@ def test_the_nearest_training_images_are_those_of_a_search_by_brute_force(filled
         assert sorted(distances[found]) == pytest.approx(sorted(distances)[:5])
         assert [near["distance"] for near in tile["nearest"]] == pytest.approx(distances[found], rel=5e-3)
         assert {*found} <= {*grid.data["images"]}
-
-
-def test_without_the_data_set_keys_are_drawn_without_training_images(filled, monkeypatch):
     from idwbench.data import loading
     from idwbench.errors import DatasetError
 
@@ -157,7 +151,7 @@ def test_pictures_of_keys_are_white_at_zero_and_those_of_images_at_the_lowest_va
     assert 100 < image[1, 0, 0] < 150
 
 
-def test_charts_show_a_limited_number_of_settings(filled):
+def test_charts_show_few_settings_and_groups_beyond_the_budget_the_head_of_their_leaderboard(filled, monkeypatch):
     ranked = rank_settings(filled.run_table(sweep="moons"))
     means = [setting.statistics["test"].mean for setting in ranked]
     assert means == sorted(means, reverse=True)
@@ -166,8 +160,6 @@ def test_charts_show_a_limited_number_of_settings(filled):
     assert len(run_keys) == 10 * 2
     assert left_out == ["10 of 80 settings: the best of each method and number of prototypes"]
 
-
-def test_groups_beyond_the_budget_keep_the_head_of_their_leaderboard(filled, monkeypatch):
     def names(group: str | None = None) -> list[list[str]]:
         return [[part.name for part in parts] for _, parts in page_content(filled, group).groups]
 

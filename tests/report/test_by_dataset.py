@@ -44,7 +44,7 @@ def columns(tables) -> dict[str, list[str]]:
     return {column.name: [cell.text for cell in column.cells] for table in tables for column in table.columns}
 
 
-def test_a_cell_is_the_mean_and_spread_of_a_model_on_a_data_set(report, accuracies):
+def test_a_cell_is_a_mean_with_its_spread_the_best_is_marked_and_ranks_are_over_all_data_sets(report, accuracies):
     tables = by_dataset(report)
     assert [[column.name for column in table.columns] for table in tables] == [
         ["method", "setting", "prototypes", "two_moons", "digits", "iris", "wine"],
@@ -54,19 +54,15 @@ def test_a_cell_is_the_mean_and_spread_of_a_model_on_a_data_set(report, accuraci
     assert found["method"] == ["knn", "svc", "idw"] and found["prototypes"] == ["–", "–", "8"]
     for name, of_models in zip(SETS, 100 * accuracies, strict=True):
         assert found[name] == [f"{values.mean():.2f} ± {values.std(ddof=1):.2f}" for values in of_models]
-
-
-def test_the_best_of_each_data_set_is_marked_whatever_the_number_of_prototypes(report, accuracies):
     marked = {
         column.name: [cell.best for cell in column.cells] for table in by_dataset(report) for column in table.columns
     }
     for name, means in zip(SETS, accuracies.mean(2), strict=True):
         assert marked[name] == np.isclose(means, means.max(), rtol=1e-12).tolist()
-
-
-def test_the_mean_rank_is_over_all_data_sets_and_ties_share_theirs(report, accuracies):
     ranks = rankdata(-accuracies.mean(2), axis=1).mean(0)
     assert columns(by_dataset(report))["rank"] == [f"{rank:.1f}" for rank in ranks]
+    assert render(by_dataset(report), "csv") == render(section_tables(report), "csv")
+    assert len(json.loads(render(by_dataset(report), "json"))) == len(SETS) * len(MODELS)
 
 
 def test_a_model_that_a_data_set_lacks_has_no_mean_rank():
@@ -99,11 +95,6 @@ def test_settings_of_data_sets_that_are_not_the_default_are_noted():
     *_, table = by_dataset(summarise(runs))
     assert table.notes[0] == "two_moons · noise 0.3."
     assert "Spread and tests: over the 2 seeds 0 to 1 of the data." in table.notes
-
-
-def test_records_are_those_of_the_report(report):
-    assert render(by_dataset(report), "csv") == render(section_tables(report), "csv")
-    assert len(json.loads(render(by_dataset(report), "json"))) == len(SETS) * len(MODELS)
 
 
 def test_columns_of_one_data_set_are_named_by_what_differs_and_notes_are_about_what_is_shown():

@@ -99,22 +99,19 @@ def test_the_highest_comes_first_of_an_error_the_lowest_and_another_split_may_so
     assert [column.name for column in other.columns][3:5] == ["train", "test"]
 
 
-def test_rows_of_diverged_runs_only_come_last_without_a_rank(grid):
+def test_rows_of_diverged_runs_only_come_last_without_a_rank_and_top_keeps_the_first_rows_with_their_marks(grid):
     without_test = stored_run(None, dataset="two_moons", prototypes=99)
     rows = leaderboard([*grid, without_test]).records()
     assert [(row["rank"], row["n"]) for row in rows[-4:]] == [(None, 1), (None, 0), (None, 0), (None, 0)]
     assert all(row["diverged"] for row in rows[-3:])
     assert rows[-4]["prototypes"] == 99
-
-
-def test_top_keeps_the_first_rows_with_their_ranks_and_marks(grid):
     board, first = leaderboard(grid), leaderboard(grid, top=4)
     assert first.records() == board.records()[:4]
     assert first.notes[0] == "The first 4 of 18 rows."
     assert leaderboard(grid, top=100).records() == board.records()
 
 
-def test_the_best_is_marked_on_the_whole_board():
+def test_the_best_is_marked_on_the_whole_board_but_not_compared_with_rows_on_other_data():
     seeds = [0.5 + s / 100 for s in range(10)]
     runs = [stored_run(a, seed=s, prototypes=2) for s, a in enumerate(seeds)]
     runs += [stored_run(a - 0.001, seed=s, prototypes=16) for s, a in enumerate(seeds)]
@@ -123,9 +120,6 @@ def test_the_best_is_marked_on_the_whole_board():
     best = {row["prototypes"]: row["best_test"] for row in board.records()}
     assert best == {2: True, 16: False, 99: True}
     assert "best mean, or not distinguishable from it." in render([board], "markdown")
-
-
-def test_rows_on_different_data_are_not_compared():
     runs = [
         stored_run(0.5 + seed / 100 + noise, seed=seed, dataset={"name": "two_moons", "noise": noise})
         for seed in range(10)
@@ -136,13 +130,17 @@ def test_rows_on_different_data_are_not_compared():
     assert "bold: best mean on the same data." in render([board], "markdown")
 
 
-def test_data_sets_of_several_tasks_need_a_metric():
+def test_data_sets_of_several_tasks_need_a_metric_and_a_choice_needs_data_for_validation():
     runs = [stored_run(0.9, dataset="digits"), stored_run(50.0, dataset="diabetes")]
     with pytest.raises(ConfigError, match="have different metrics") as caught:
         leaderboard(runs)
     assert (caught.value.location, caught.value.hint) == (("metric",), "one of: accuracy, rmse")
     with pytest.raises(ConfigError, match="there are no runs"):
         leaderboard([])
+    for validation, hint in ((0, "add `validation: 0.1` to the data set of the sweep"), (0.1, "")):
+        with pytest.raises(ConfigError, match="1 of 1 complete run have no validation accuracy") as caught:
+            leaderboard([stored_run(dataset={"name": "mnist", "validation": validation})], best_over=["learning_rate"])
+        assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize(
@@ -168,13 +166,6 @@ def test_what_no_run_has_is_refused(options, message):
     with pytest.raises(ConfigError) as caught:
         leaderboard(runs, **options)
     assert str(caught.value).startswith(message)
-
-
-def test_data_for_validation_is_asked_for_where_there_is_none():
-    for validation, hint in ((0, "add `validation: 0.1` to the data set of the sweep"), (0.1, "")):
-        with pytest.raises(ConfigError, match="1 of 1 complete run have no validation accuracy") as caught:
-            leaderboard([stored_run(dataset={"name": "mnist", "validation": validation})], best_over=["learning_rate"])
-        assert caught.value.hint == hint
 
 
 def test_the_best_over_axes_is_what_pandas_finds_by_the_validation_mean(grid):

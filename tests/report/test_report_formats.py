@@ -59,7 +59,7 @@ def test_csv_comes_back_at_full_precision(sections, tables):
     assert {len(line) for line in others} == {len(header)} == {len({*header})}
 
 
-def test_markdown_is_a_table_with_the_best_in_bold(tables):
+def test_markdown_is_a_table_with_the_best_in_bold_and_a_caption_that_says_so(tables):
     text = render(tables, "markdown")
     found = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
     assert len(found) == 3
@@ -71,9 +71,6 @@ def test_markdown_is_a_table_with_the_best_in_bold(tables):
     assert "- n = 1: no spread." in text
     headers = [table.splitlines()[0] for table in found]
     assert ["diverged" in header for header in headers] == [True, False, False]  # columns without content are left out
-
-
-def test_the_caption_names_the_metric_and_what_is_marked(tables):
     mean = ", mean ± sample standard deviation over n seeds"
     assert [table.caption() for table in tables] == [
         f"Metric: accuracy in %{mean}; bold: best mean, or not distinguishable from it, among equal numbers of "
@@ -100,16 +97,13 @@ def test_numbers_have_sensible_digits(metric, mean, std, expected):
     assert value_label(metric, mean, std) == expected
 
 
-def test_markdown_and_latex_escape_what_would_break_them():
+def test_markdown_and_latex_escape_what_would_break_them_and_latex_is_balanced(tables):
     run = stored_run(dataset={"name": "csv", "path": "a|b*<i>_c_.csv"})
     assert r"### a\|b\*\<i\>\_c\_.csv" in render(section_tables(summarise([run])), "markdown")
     assert escape_latex("a_b & 5% #1 {x} ~^ \\ $") == (
         r"a\_b \& 5\% \#1 \{x\} \textasciitilde{}\textasciicircum{} \textbackslash{} \$"
     )
     assert escape_latex("p=2, ε=0.001 ± σ²") == r"p=2, $\varepsilon$=0.001 $\pm$ $\sigma$\textsuperscript{2}"
-
-
-def test_latex_is_balanced_and_escaped(tables):
     text = render(tables, "latex")
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 3
     assert text.count(r"\toprule") == text.count(r"\midrule") == text.count(r"\bottomrule") == 3
@@ -139,7 +133,7 @@ def test_no_line_is_longer_than_the_terminal_and_no_word_or_number_is_broken(tab
                     assert all(word in text for word in words)
 
 
-def test_a_narrow_terminal_lists_what_it_leaves_out_and_repeats_what_names_a_row(tables):
+def test_a_narrow_terminal_lists_what_it_leaves_out_repeats_what_names_a_row_and_stars_the_best(tables):
     assert "Not shown in 80 columns: learned parameters, train" in render_text(tables, 80)
     assert "Not shown" not in render_text(tables, 140)
     rates = [
@@ -151,9 +145,6 @@ def test_a_narrow_terminal_lists_what_it_leaves_out_and_repeats_what_names_a_row
     # A method with a number of epochs may be that of several rows.
     names = ["rank", "method", "epochs", "rate"]
     assert [lines[place - 1].split() for place in rules] == [[*names, "n"], [*names, "test"]]
-
-
-def test_the_best_is_styled_on_a_terminal_and_starred_in_a_file(tables):
     shown = render_text(tables, 100, lambda text, how: f"<{how}>{text}</{how}>")
     assert re.search(r"<bold> *93\.68</bold>", shown)
     assert "*" not in shown

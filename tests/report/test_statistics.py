@@ -131,7 +131,7 @@ def over_data(n: int = 6, step: float = 0.01, **settings) -> list[StoredRun]:
     return [stored(0.8 + step * seed, data_seed=seed, **settings) for seed in range(n)]
 
 
-def test_copies_of_one_result_have_no_spread_and_no_test():
+def test_copies_of_one_result_have_no_spread_and_no_test_and_the_first_complete_one_counts():
     runs = networks() + kernels()
     (section,) = summarise(runs, intervals=True)
     copies, network = section.rows
@@ -144,9 +144,6 @@ def test_copies_of_one_result_have_no_spread_and_no_test():
     assert [(row["n"], row["test_std"] is None) for row in board.records()] == [(1, True), (6, False)]
     assert NOTE in board.notes
     assert "± 0.00" not in render(section_tables(summarise(runs)), "markdown")
-
-
-def test_of_copies_the_first_complete_one_counts():
     first, second, third = kernels(3)
     first = replace(first, state="failed", metrics={})
     assert [*run_table([third, first, second, third]).run_key] == [second.run_key]
@@ -178,7 +175,7 @@ def test_pairs_are_those_of_the_same_data():
     assert any("n = 5: too few seeds" in note for note in leaderboard(low[1:] + high[:-1]).notes)
 
 
-def test_a_leaderboard_pools_the_same_and_chooses_by_all_data():
+def test_a_leaderboard_pools_the_same_and_chooses_by_all_data_whose_seeds_are_in_json():
     runs = over_data(3, step=0.02, learning_rate=0.1) + over_data(3, learning_rate=0.01)
     board = leaderboard(runs + over_data(3, noise=0.3))
     assert [(row["n"], row.get("dataset_seed")) for row in board.records()] == [(3, None)] * 3
@@ -186,6 +183,8 @@ def test_a_leaderboard_pools_the_same_and_chooses_by_all_data():
     assert board.marked.endswith("on the same data")
     chosen = leaderboard(runs, best_over=["learning_rate"])
     assert [row["learning_rate"] for row in chosen.records()] == [0.1]
+    (record,) = json.loads(render(section_tables(summarise(over_data(3))), "json"))
+    assert (record["dataset_config"]["seed"], record["n"]) == ([0, 1, 2], 3)
 
 
 def test_several_runs_on_each_data_set_stay_apart():
@@ -194,8 +193,3 @@ def test_several_runs_on_each_data_set_stay_apart():
     assert [(section.data_seeds, [row.n for row in section.rows]) for section in sections] == [((), [6]), ((), [1, 6])]
     assert [section.title.split(" · epochs")[0] for section in sections] == ["two_moons · seed 0", "two_moons · seed 1"]
     assert "dataset_seed" in [column.name for column in leaderboard(runs).columns]
-
-
-def test_json_has_the_seeds_of_the_data():
-    (record,) = json.loads(render(section_tables(summarise(over_data(3))), "json"))
-    assert (record["dataset_config"]["seed"], record["n"]) == ([0, 1, 2], 3)

@@ -124,13 +124,10 @@ def test_diverged_and_unfinished_runs_are_counted_and_in_no_mean():
         "1 run failed; not shown.",
         "1 run not finished; not shown.",
     )
-
-
-@pytest.mark.parametrize("state", ["planned", "failed"])
-def test_perceptrons_that_have_not_ended_are_counted_as_in_other_tables(state):
-    (table,) = dual_form([perceptron(MNIST, seed, state) for seed in range(2)])
-    assert table.title.startswith("mnist · ") and not table.groups
-    assert table.notes == (f"2 runs {'not finished' if state == 'planned' else state}; not shown.",)
+    for state, words in (("planned", "not finished"), ("failed", "failed")):
+        (table,) = dual_form([perceptron(MNIST, seed, state) for seed in range(2)])
+        assert table.title.startswith("mnist · ") and not table.groups
+        assert table.notes == (f"2 runs {words}; not shown.",)
 
 
 def test_csv_and_json_hold_the_same_rows_one_for_each_setting_and_layer(table):
@@ -180,12 +177,9 @@ def test_a_recall_that_is_linear_in_the_logarithm_has_its_exact_capacity(known):
 def test_a_recall_at_the_threshold_is_enough_and_others_are_bounds(recalls, threshold, expected):
     assert capacity(recalls, threshold) == expected
     assert capacity({2: 1.0, 4: 0.98, 8: 1.0, 16: 0.9}).items < 4  # the first fall counts
-
-
-@pytest.mark.parametrize(("recalls", "threshold"), [({}, 0.99), ({2: 1.0}, 0.0), ({2: 1.0}, 1.5)])
-def test_a_capacity_needs_recalls_and_a_threshold(recalls, threshold):
-    with pytest.raises(ValueError, match="expected at least one recall"):
-        capacity(recalls, threshold)
+    for wrong in (({}, 0.99), ({2: 1.0}, 0.0), ({2: 1.0}, 1.5)):
+        with pytest.raises(ValueError, match="expected at least one recall"):
+            capacity(*wrong)
 
 
 def test_a_power_law_and_an_exponential_law_are_found_again():
@@ -216,7 +210,7 @@ def test_the_fit_is_that_of_numpy_and_the_interval_covers_the_noise():
     assert high - low == pytest.approx(2 * 1.96 * error, rel=0.5)
 
 
-def test_dimensions_with_a_censored_seed_and_seeds_that_are_missing_somewhere_are_not_fitted():
+def test_what_is_censored_or_missing_is_not_fitted_nor_are_few_dimensions_and_equal_capacities_do_not_grow():
     found = known_capacities(lambda d: 0.1 * d**2, dimensions=(8, 16, 24, 32, 64))
     found[64][3] = Capacity(2048.0, "above")
     del found[8][0]
@@ -224,9 +218,6 @@ def test_dimensions_with_a_censored_seed_and_seeds_that_are_missing_somewhere_ar
     assert fit is not None
     assert (fit.dimensions, fit.n_seeds) == ((8, 16, 24, 32), 4)
     assert fit.exponent == pytest.approx(2)
-
-
-def test_few_dimensions_are_not_fitted_and_equal_capacities_have_a_law_without_growth():
     assert fit_capacity(known_capacities(float, dimensions=(8, 16))) is fit_capacity({}) is None
     fit = fit_capacity(known_capacities(lambda d: 7.0))
     assert fit is not None

@@ -56,17 +56,6 @@ def test_without_git_an_answer_in_time_or_a_commit_nothing_is_known(package, tmp
     assert known(package) is None
 
 
-def test_git_runs_once_in_a_process_and_its_answer_is_stored(store, make_config, make_result, package, monkeypatch):
-    checkout_of.cache_clear()
-    asked, ask = [], provenance._git
-    monkeypatch.setattr(provenance, "_git", lambda folder, *words: asked.append(words) or ask(package, *words))
-    for seed in range(3):
-        store.finish([make_result(make_config(seed))])
-    checkout_of.cache_clear()
-    assert len(asked) == len(set(asked)) == 3
-    assert [run.git for run in store.find_runs()] == [{"commit": git(package, "rev-parse", "HEAD"), "dirty": False}] * 3
-
-
 def test_the_provenance_of_a_worker_is_stored_with_what_it_trained(store, make_config, make_result):
     keys = store.plan([make_config(0)])
     store.lease(keys)

@@ -9,7 +9,6 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from idwbench.errors import ResultsError
-from idwbench.report.selection import select_runs
 from idwbench.results.comparison import array_differences, compare_runs, curve_difference, environment
 from idwbench.results.frame import records, runs_frame, with_settings
 from idwbench.results.store import results_to_read
@@ -152,19 +151,6 @@ def test_a_frame_says_which_runs_lost_their_process_and_which_are_trained_again(
     assert (frame["state"][complete], frame["retraining"][complete]) == ("complete", True)
     assert (frame["state"][planned], frame["stale"][planned]) == ("running", False)
     assert not frame["retraining"][planned]
-
-
-def test_a_selection_for_a_metric_has_it_alone_unless_a_run_lacks_it(filled):
-    def names(metric):
-        table = select_runs(filled, "two_moons", ["idw"], [16], metric=metric)
-        return {name for name in table.columns if isinstance(name, tuple)}
-
-    assert ("test", "recall") in names("loss")  # which the message of a report names
-    filled.add_metrics({run.run_key: {("train", "loss"): 0.1} for run in filled.find_runs(states=["complete"])})
-    assert names("loss") == {(split, "accuracy") for split in ("train", "test", "holdout")} | {
-        ("train", "loss"),
-        ("test", "recall"),
-    }
 
 
 LOSS = ("train", "loss")

@@ -5,10 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import delete, update
 from sweep_specs import sweep_file
-from typer.testing import CliRunner
 
-from idwbench.cli.app import app
-from idwbench.errors import RunElsewhereError
 from idwbench.results import leases
 from idwbench.results.store import Results
 from idwbench.results.tables import runs as run_table
@@ -132,12 +129,3 @@ def test_a_study_of_a_network_that_is_trained_elsewhere_is_waited_for_without_ha
     assert run_sweep(spec, db, wait=True, observer=observer).complete == 1
     assert pauses == [0.5, 1, 2]
     assert observer.taken_overs == [2]  # the network and its study
-
-
-def test_the_command_line_gives_exit_code_3_for_a_run_that_another_process_trains(spec, db, other):
-    settings = ["--prototypes", "2", "--epochs", "1", "--db", db]
-    for option in ("train_per_class=10", "test_per_class=5", "holdout_per_class=0"):
-        settings += ["--dataset-option", option]
-    result = CliRunner().invoke(app, ["train", "--dataset", "two_moons", *settings])
-    assert result.exit_code == RunElsewhereError.exit_code == 3
-    assert result.stderr.splitlines()[-1].endswith("is being trained by another process")
