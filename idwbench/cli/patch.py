@@ -185,9 +185,9 @@ def _summary(made: Repair, undone: int | None) -> str:
         return f"already right: {right}; nothing was changed or written"
     if undone is not None:
         return f"patch {undone} undone, {len(made.after.repairs)} left"
-    record = made.records[0]
-    if n == 1 and record.label is not None and record.label_before is not None:
-        return f"label {names[record.label_before]} -> {names[record.label]}"
+    if n == 1 and (label := made.demands[0].label) is not None:
+        before = int(made.before.outputs(made.demands[0].query[None])[0].argmax())
+        return f"label {names[label]}, as before" if before == label else f"label {names[before]} -> {names[label]}"
     n_made = sum(record.has_prototype for record in made.records)
     return (
         f"{count_label(n_made, 'new prototype')}; {'the input gets its target' if n == 1 else f'all {n} inputs hold'}"

@@ -29,11 +29,11 @@ Kind = Literal["local", "exact", "printed", "authors", "keep"]
 class Criterion:
     """The condition on the logits at an input.
 
-    ``wins``: the label has the largest logit. ``margin``: its logit exceeds the next by the amount. ``confidence``: its
-    probability is the amount.
+    ``wins``: the label has the largest logit; where that needs a patch, it exceeds the next by the amount. ``margin``:
+    its logit exceeds the next by the amount. ``confidence``: its probability is the amount.
     """
 
-    kind: Literal["wins", "margin", "confidence"] = "margin"
+    kind: Literal["wins", "margin", "confidence"] = "wins"
     amount: float = DEFAULT_MARGIN
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class Criterion:
         if self.kind == "confidence":
             needed = float(np.logaddexp.reduce(others)) + math.log(self.amount / (1 - self.amount))
         else:
-            needed = float(others.max()) + (self.amount if self.kind == "margin" else 0.0)
+            needed = float(others.max()) + self.amount
         return needed - float(logits[label])
 
 
@@ -126,7 +126,7 @@ class Demand:
         if not self.is_free:
             return (1 + ratio) * gap * (printed if self.kind == "printed" else 1.0)
         lacks = self.criterion.missing(kept, self.label)
-        if self.criterion.kind == "wins":
+        if not self.criterion.amount:
             lacks += _WINNING * (abs(gap) or float(np.abs(kept).max()) or 1.0)
         if lacks <= gap:
             amount = self.criterion.amount
@@ -151,7 +151,9 @@ class Demand:
 
     def is_met(self, outputs: Floats) -> bool:
         """Return whether outputs (outputs,) meet the demand."""
-        return self.holds(outputs) and (self.label is None or not self.missing(outputs))
+        return self.holds(outputs) and (
+            self.criterion.kind == "wins" or self.label is None or not self.missing(outputs)
+        )
 
 
 def demand_settings(

@@ -228,7 +228,8 @@ def earlier_repairs(base: Base, contents: Sequence[Mapping[str, Any]], keys: Flo
         log_peak, radius, steepness = exact_shape(base)
         converted.append(
             {name: content.get(name) for name in ("x", "label", "label_before")}
-            | {"kind": "exact", "criterion": criteria[criterion], "amount": amount}
+            | {"kind": "exact", "criterion": criteria[criterion]}
+            | {"amount": 0.0 if criterion == "margin" else amount}
             | {"log_peak": log_peak, "radius": radius, "steepness": steepness}
         )
     return Repairs.parse(converted, keys.astype(np.float32), values)

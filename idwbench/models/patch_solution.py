@@ -108,6 +108,10 @@ class _Problem:
         self.slack = error_slack(rows.targets)
         queries = np.stack([demand.query for demand in demands])[~needs]
         self.kept = Fence.of(base, Rows(queries, targets, states.take(~needs)), keys, self.slack)
+        if self.is_classification:  # those that are patched keep half of their leads, too
+            is_wanted = np.array([demand.kind != "keep" for demand in kept], np.bool_)
+            slack = np.where(is_wanted, np.maximum(self.kept.leads(), 0.0) / 2, 0.0)
+            self.kept = replace(self.kept, slack=slack[:, None])
         if self.is_widest.any():
             self.rows = Fence.of(base, rows, keys, self.slack).right()
             self.alone = replace(self.alone, radii=self._widest(largest_cap(rows.inputs)))

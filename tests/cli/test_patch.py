@@ -76,7 +76,7 @@ def test_patches_are_listed_with_whether_they_hold(run, folder):
     assert lines[0] == ["patch", "x", "wanted", "kind", "radius", "certified", "reach", "holds"]
     assert [line[:2] + line[-1:] for line in lines[2:]] == [["1", "0,1", "yes"], ["2", "1,0", "yes"]]
     first = listed(run, "2.pt")[0]
-    assert (first["kind"], first["criterion"], first["amount"]) == ("local", "margin", 2.0)
+    assert (first["kind"], first["criterion"], first["amount"]) == ("local", "wins", 2.0)
     assert run("patch model.pt --list").stdout == "no patches\n" and listed(run, "model.pt") == []
 
 
@@ -109,3 +109,12 @@ def test_a_model_of_version_0_1_0_is_patched(run, tmp_path, name, x, label):
     after = load_model(tmp_path / f"new-{name}")
     assert len(after.keys) == len(before.keys) + 1
     assert after.config.run_key == before.provenance["run_key"] == after.provenance["run_key"]
+
+
+def test_an_input_with_its_label_is_not_patched_unless_more_is_wanted(run, folder, wrong):
+    right = ("upper", "lower")[1 - wrong]
+    shown = run(f"patch model.pt --x 0,1 --label {right} -o new.pt").stdout
+    assert shown == f"already right: the model answers {right} as requested; nothing was changed or written\n"
+    assert not (folder / "new.pt").exists()
+    lines = run(f"patch model.pt --x 0,1 --label {right} --margin 9 --dry-run").stdout.splitlines()
+    assert lines[0] == f"label {right}, as before"

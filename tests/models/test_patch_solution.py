@@ -151,12 +151,21 @@ def test_the_solution_does_not_depend_on_the_order_of_the_demands(kind):
         np.testing.assert_array_equal(getattr(one.prototypes, name)[order], getattr(other.prototypes, name))
 
 
-def test_an_input_that_has_its_label_gets_no_prototype():
+def test_an_input_that_has_its_label_gets_no_prototype_and_keeps_half_of_its_lead():
     base = network()
     rows = rows_of(base)
-    right = Demand(rows.inputs[0], int(rows.targets[0]), criterion=Criterion("wins", 0.0))
-    solution = solve(base, [right, demands_of(rows)[0]], rows)
+    demand = demands_of(rows)[0]
+    radius = solve(base, [demand], rows).prototypes.radii[0]
+    near = (demand.query + np.float32(0.25 * radius)).astype(np.float32)
+    logits = base.states(near[None]).outputs[0]
+    right = Demand(near, int(logits.argmax()))
+    assert right.label != demand.label
+    solution = solve(base, [right, demand], rows)
     assert solution.has_prototype.tolist() == [False, True]
+    after = solution.prototypes.outputs(base, near[None])[0]
+    first, second = (np.sort(one)[::-1][:2] for one in (logits, after))
+    assert after.argmax() == right.label
+    assert second[0] - second[1] >= (first[0] - first[1]) / 2
 
 
 def test_equal_demands_share_a_prototype_and_merged_ones_too():

@@ -91,7 +91,14 @@ def test_files_give_the_same_answers_and_undoing_all_restores_the_bytes_of_the_f
 
 
 def test_an_input_with_its_label_changes_nothing(moons):
-    assert moons.patch([1.0, 1.0], int(moons.outputs(np.float32([[1.0, 1.0]])).argmax()), margin=1e-6) is moons
+    # Its logits differ by less than the margin of a patch.
+    logits = moons.outputs(np.float32([[0.75, 0.25]]))[0]
+    label, lead = int(logits.argmax()), float(np.ptp(logits))
+    assert 0.01 < lead < 2
+    for settings in ({}, {"kind": "exact"}, {"margin": lead / 2}, {"radius": 0.1}):
+        assert moons.patch([0.75, 0.25], label, **settings) is moons
+    assert len(moons.patch([0.75, 0.25], label, margin=2).patch_prototypes) == 1
+    assert repair(moons, "0.75,0.25", str(label)).is_changed is False
 
 
 @pytest.mark.parametrize("amounts", [{}, {"margin": 1.0}, {"confidence": 0.9}])
@@ -166,7 +173,7 @@ def test_a_patch_of_version_0_1_0_keeps_working_and_is_undone(moons):
         ({"kind": "hope"}, "damaged record of patch 1: kind"),
         ({"radius": None}, "1 patches with 0 prototypes are recorded, but 1 inputs and 1 values found"),
         ({"radius": -1.0}, "damaged record of patch 1: radius"),
-        ({"amount": -1.0}, "damaged record of patch 1: margin: must be above 0"),
+        ({"criterion": "margin", "amount": -1.0}, "damaged record of patch 1: margin: must be above 0"),
     ],
 )
 def test_records_that_do_not_fit_are_refused(moons, change, message):
