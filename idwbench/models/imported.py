@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from idwbench.files import file_sha256
 from idwbench.models.inputs import find_label
 from idwbench.models.modules import PrototypeNetwork
 from idwbench.models.neighbours import nearest
+from idwbench.models.patch_records import Repairs
 from idwbench.models.saved_model import SavedModel, task_metrics
 from idwbench.runs.config import RunConfig, run_config
 from idwbench.runs.datasets import UnknownConfig
@@ -87,8 +88,8 @@ def import_prototypes(
         prototypes: An array (prototypes, features) or of images; the path of an ``.npz`` file with ``prototypes`` (or
             ``keys``), and ``values``, ``labels`` and ``class_names`` if any, of which nothing is unpickled; or a fitted
             object with ``cluster_centers_`` (k-means), ``centroids_`` with ``classes_`` (nearest centroid), or
-            ``prototypes_`` with ``values_``, ``method_`` and ``parameters_`` (the estimators of this library). What is
-            given as another argument replaces what the file or object has.
+            ``prototypes_`` with ``values_``, ``method_`` and ``parameters_`` (the estimators of this library, with
+            their patches). What is given as another argument replaces what the file or object has.
         values: (prototypes, classes), what each prototype adds to the logits for its weight, or the targets of a
             regression (prototypes, outputs) in their own units.
         labels: (prototypes,), in place of values: the names of classes or, if these are not integers, numbers from 0.
@@ -116,7 +117,12 @@ def import_prototypes(
         given = _checked({**arrays, **replacing})
         settings = {"prototypes": len(given.prototypes), **_method(prototypes, method, parameters)}
         config, data = _dataset(given, dataset, settings, data_dir)
-        return _model(given, source, config, data, scaled)
+        model = _model(given, source, config, data, scaled)
+        if not hasattr(prototypes, "patches_"):
+            return model
+        if replacing:
+            raise ModelFileError(f"{next(iter(replacing))}: cannot be replaced in a patched {source['imported_from']}")
+        return _with_patches(model, prototypes.patches_, given.class_names, scaled)
     except ModelFileError as error:
         raise ModelFileError(error.problem, hint=error.hint, file=file) from None
 
@@ -258,6 +264,19 @@ def _model(
         },
         metrics=_metrics(network, data) if data else {},
     )
+
+
+def _with_patches(
+    model: SavedModel, content: Mapping[str, Any], class_names: tuple[str, ...] | None, scaled: bool
+) -> SavedModel:
+    """Return the model with the patches of an estimator, whose classes may have another order."""
+    if not scaled and ((model.scaling.mean != 0).any() or (model.scaling.std != 1).any()):
+        problem = "radii of patches in the data's own units cannot be scaled"
+        raise ModelFileError(problem, hint="import the estimator before it is patched, or without a data set")
+    repairs = Repairs.parse(**content, is_classification=bool(model.class_names))
+    if class_names is not None:
+        repairs = repairs.reordered(np.array([class_names.index(name) for name in model.class_names]))
+    return replace(model, repairs=repairs)
 
 
 def _keys(given: _Given, data: Dataset | None, scaling: Scaling, scaled: bool) -> NDArray[np.float32]:

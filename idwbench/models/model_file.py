@@ -107,8 +107,9 @@ def model_content(model: SavedModel, suffix: str) -> bytes:
         tensors[f"{name}_mean"] = torch.from_numpy(np.array(scaling.mean, dtype=np.float64))
         tensors[f"{name}_std"] = torch.from_numpy(np.array(scaling.std, dtype=np.float64))
     if len(model.repairs):
-        tensors["patch_inputs"] = torch.from_numpy(model.repairs.inputs)
-        tensors["patch_values"] = torch.from_numpy(model.repairs.values)
+        # Columns in another order than those of memory would be no plain tensor.
+        tensors["patch_inputs"] = torch.from_numpy(np.ascontiguousarray(model.repairs.inputs))
+        tensors["patch_values"] = torch.from_numpy(np.ascontiguousarray(model.repairs.values))
     card = {
         "format": FORMAT,
         "version": VERSION if len(model.repairs) else 3,

@@ -255,6 +255,30 @@ def test_an_estimator_of_the_library_keeps_its_method_and_parameters(settings, m
     assert (with_data.class_names, with_data.metrics["test"]["accuracy"]) == (moons.class_names, expected.mean())
 
 
+def test_an_estimator_keeps_its_patches(moons, tmp_path):
+    inputs, labels = moons.train.inputs, np.array(moons.class_names)[moons.train.labels]
+    fitted = PrototypeClassifier(4, random_state=0, epochs=2).fit(inputs, labels)
+    wrong = np.flatnonzero(fitted.predict(inputs) != labels)[:2]
+    patched = fitted
+    for row in wrong:
+        patched = patched.patch(inputs[row], labels[row], X=inputs, y=labels)
+    alone, with_data = import_prototypes(patched), import_prototypes(patched, dataset=MOONS, scaled=True)
+    assert with_data.class_names == moons.class_names == tuple(patched.classes_[::-1])
+    for model in (alone, with_data):
+        model.save(tmp_path / "model.pt", overwrite=True)
+        again = load_model(tmp_path / "model.pt")
+        columns = [again.class_names.index(name) for name in patched.classes_]
+        np.testing.assert_allclose(again.outputs(inputs)[:, columns], patched._outputs(inputs), rtol=1e-12, atol=1e-12)
+        assert (
+            again.outputs(inputs[wrong]).argmax(1) == [again.class_names.index(name) for name in labels[wrong]]
+        ).all()
+    with pytest.raises(ModelFileError, match="values: cannot be replaced in a patched PrototypeClassifier"):
+        import_prototypes(patched, np.zeros((4, 2)))
+    flowers = PrototypeClassifier.from_prototypes(np.eye(3, 4), np.eye(3), ["setosa", "versicolor", "virginica"])
+    with pytest.raises(ModelFileError, match="radii of patches in the data's own units cannot be scaled"):
+        import_prototypes(flowers.patch(np.ones(4), "setosa", radius=1.0), dataset="iris")
+
+
 REGRESSOR = PrototypeRegressor.from_prototypes(KEYS, [1.0, 2.0, 3.0], power=4)
 WITH_INTERCEPT = PrototypeRegressor.from_prototypes(KEYS, [1.0, 2.0, 3.0], method="fc_relu", intercept=1.0)
 
