@@ -63,7 +63,13 @@ class MemoryEstimator(BaseEstimator):  # type: ignore[misc]
         keys, values = (part[order] for part in self._pairs())
         labels = self.classes_[values.argmax(1)] if hasattr(self, "classes_") else None
         prediction = self._answers(outputs[None])[0]
-        return AnswerTerms(prediction, outputs, order, weights[order], keys, values, labels)
+        patches = self._repairs().numbers(len(self.prototypes_))[order]
+        return AnswerTerms(prediction, outputs, order, weights[order], keys, values, labels, patches)
+
+    def _repairs(self) -> Repairs:
+        """Return the patches; none of an estimator that has none."""
+        content = getattr(self, "patches_", None)
+        return Repairs() if content is None else Repairs.parse(**content, is_classification=hasattr(self, "classes_"))
 
     @abstractmethod
     def _weights(self, inputs: NDArray[Any]) -> AnyFloats:
@@ -219,10 +225,6 @@ class AbstractPrototypeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMix
         """Return the network without patches; raises `PatchError` for a method whose weights are no softmax."""
         values = np.asarray(self.values_, np.float32)
         return Base(get_method(self.method_), self.parameters_, self.prototypes_, values)
-
-    def _repairs(self) -> Repairs:
-        content = getattr(self, "patches_", None)
-        return Repairs() if content is None else Repairs.parse(**content, is_classification=hasattr(self, "classes_"))
 
     def _patches(self) -> PatchPrototypes:
         return self._repairs().prototypes(self.prototypes_.shape[1], self.values_.shape[1])

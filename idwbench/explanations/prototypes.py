@@ -23,11 +23,10 @@ PROTOTYPES, HEAD = "prototypes", "head"
 
 def prototype_memory(model: SavedModel) -> Memory:
     """Return the prototypes of a model; the class of each is that of its largest value."""
-    keys, n_learned = model.keys, len(model.network.keys)
-    numbers = [number for number, record in enumerate(model.repairs.records, start=1) if record.has_prototype]
+    keys, numbers = model.keys, model.repairs.numbers(len(model.network.keys))
 
     def item(place: int) -> MemoryItem:
-        patched = f" (patch {numbers[place - n_learned]})" if place >= n_learned else ""
+        patched = f" (patch {numbers[place]})" if numbers[place] else ""
         return MemoryItem(f"prototype {place}{patched}", 0.0, None, model.scaling.invert(keys[place]))
 
     return _memory(model.config, PROTOTYPES, model, lambda inputs: inputs, model, item)

@@ -38,6 +38,8 @@ class AnswerTerms:
         keys: The prototypes themselves, (m, features), in the data's own units.
         values: Their values, (m, outputs).
         labels: The label (m,) with the largest value of each prototype; None for a regression.
+        patches: The number (m,) of the patch whose prototype it is, from 1; 0 for a learned one. None where there are
+            no patches.
     """
 
     prediction: Any
@@ -47,6 +49,7 @@ class AnswerTerms:
     keys: NDArray[np.floating[Any]]
     values: NDArray[np.floating[Any]]
     labels: NDArray[Any] | None = None
+    patches: NDArray[np.int64] | None = None
 
     def __str__(self) -> str:
         rows = [
@@ -55,7 +58,8 @@ class AnswerTerms:
         ]
         for place in range(min(_SHOWN, len(self.prototypes))):
             value = self.labels[place] if self.labels is not None else np.round(self.values[place], 4).tolist()
-            rows.append(f"{self.prototypes[place]:>9}  {self.weights[place]:>8.4f}  {value}")
+            patch = f" (patch {self.patches[place]})" if self.patches is not None and self.patches[place] else ""
+            rows.append(f"{self.prototypes[place]:>9}  {self.weights[place]:>8.4f}  {value}{patch}")
         if (hidden := len(self.prototypes) - _SHOWN) > 0:
             rows.append(f"and {hidden} more with a weight of {self.weights[_SHOWN:].sum():.4f} together")
         return "\n".join(rows)

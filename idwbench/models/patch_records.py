@@ -160,6 +160,11 @@ class Repairs:
         numbered = enumerate(zip(self.records, self.inputs, strict=True), start=1)
         return [record.demand(query, f"patch {number}") for number, (record, query) in numbered]
 
+    def numbers(self, n_learned: int) -> NDArray[np.int64]:
+        """Return for each prototype (learned + patches,) the number of its patch, from 1; 0 for a learned one."""
+        own = [number for number, record in enumerate(self.records, start=1) if record.has_prototype]
+        return np.array([0] * n_learned + own, np.int64)
+
     def prototypes(self, n_features: int, n_outputs: int) -> PatchPrototypes:
         """Return the prototypes."""
         own = [place for place, record in enumerate(self.records) if record.has_prototype]

@@ -144,7 +144,7 @@ class SavedModel:
     def explain(self, x: ArrayLike) -> AnswerTerms:
         """Return the weight of each prototype in the answer to one input, in the data's own units.
 
-        Patches come after the learned prototypes.
+        Patches come after the learned prototypes, and are numbered.
         """
         query = self.scale(x)[None]
         weights, outputs = self.weights(query)[0], self.outputs(query)[0]
@@ -159,6 +159,7 @@ class SavedModel:
             keys=self.scaling.invert(keys[order]),
             values=values[order],
             labels=names[values[order].argmax(1)] if self.class_names else None,
+            patches=self.repairs.numbers(len(self.network.keys))[order],
         )
 
     def demanded_outputs(self) -> NDArray[np.float64]:

@@ -84,6 +84,8 @@ def test_a_patch_gives_the_label_and_changes_no_right_prediction(method):
     answer = patched.explain(X[2])
     np.testing.assert_allclose(answer.keys[0], X[2].astype(np.float32))
     np.testing.assert_allclose(answer.weights @ answer.values, answer.outputs)
+    assert (answer.patches[0], answer.patches.sum()) == (1, 1)
+    assert str(answer).splitlines()[2].endswith(f"{wanted} (patch 1)")
 
 
 def test_a_patch_that_is_not_needed_is_a_copy_and_a_wrong_one_an_error():

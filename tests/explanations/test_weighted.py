@@ -115,6 +115,9 @@ def test_a_patch_has_the_number_of_the_list_of_patches_where_others_need_no_prot
     assert [record.has_prototype for record in patched.repairs.records] == [False, True]
     shown = explained(prototype_memory(patched), "12,9,11", top=1)
     assert shown.layers[0].items[0].source == "prototype 6 (patch 2)"
+    terms = patched.explain([12.0, 9.0, 11.0])
+    assert (terms.prototypes[0], terms.patches.tolist()) == (6, [2, 0, 0, 0, 0, 0, 0])
+    assert [line.endswith("(patch 2)") for line in str(terms).splitlines()[2:]] == [True] + [False] * 6
 
 
 def test_a_regression_has_values_in_its_own_units_and_no_classes():
