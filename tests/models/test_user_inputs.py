@@ -276,7 +276,7 @@ def test_an_estimator_keeps_its_patches(moons, tmp_path):
         import_prototypes(patched, np.zeros((4, 2)))
     flowers = PrototypeClassifier.from_prototypes(np.eye(3, 4), np.eye(3), ["setosa", "versicolor", "virginica"])
     with pytest.raises(ModelFileError, match="radii of patches in the data's own units cannot be scaled"):
-        import_prototypes(flowers.patch(np.ones(4), "setosa", radius=1.0), dataset="iris")
+        import_prototypes(flowers.patch(np.ones(4), "versicolor", radius=1.0), dataset="iris")
 
 
 REGRESSOR = PrototypeRegressor.from_prototypes(KEYS, [1.0, 2.0, 3.0], power=4)
