@@ -22,14 +22,11 @@ WRONG = {
     "train --dataset two_moons --protypes 3": "--prototypes",
     "train --dataset two_moons --engine FUSED": "'torch'. Did you mean 'fused'?",
     "report --figure moons": "No such option: --figure. It is a command: idwbench figure NAME",
-    "report --leaderboard small --top 0": "--top",
     "train --dataset two_mons": "--dataset: unknown data set 'two_mons' (did you mean 'two_moons'?)",
     f"{TRAIN} --initialisation samples --prototypes 201": "--prototypes: expected at most 200",
-    f"{TRAIN} --dataset-option nois=1": "did you mean 'noise'?",
     f"{TRAIN} --dataset-option noise": "KEY=VALUE",
     f"{TRAIN} --dataset-option validation=0.2 --validation 0.1": "--validation: is given twice",
     f"{TRAIN} --parameter breadth=3": "--parameter breadth: unknown setting",
-    f"{TRAIN} --parameter width=[": "no value that can be read",
     f"{TRAIN} --parameter 'x=!!python/object/apply:os.system [ls]'": "no value that can be read",
     f"{TRAIN} --power 2 --parameter power=3": "--power: is given twice",
     f"{TRAIN} --device banana": "--device: 'banana'",
@@ -75,7 +72,6 @@ WRONG = {
     "runs list --state fialed": "--state: no state is called 'fialed' (did you mean 'failed'?)",
     "runs rm": "give keys of runs, or conditions",
     "runs rm --state complete": "removing 15 runs needs a confirmation (--yes)",
-    "runs rm zz --where 'seed == 1' --yes": "either keys or conditions",
     "runs export -o new.csv --format parquet": "ending in .parquet",
     "runs export -o new.pt": "idwbench export writes models",
     "sweep": "missing argument 'FILE'",
@@ -83,13 +79,11 @@ WRONG = {
     "sweep two_moons --list": "FILE: cannot be combined with --list",
     "sweep --list --retry all": "--retry: cannot be combined with --list",
     "sweep broken.yaml": "broken.yaml:3:8: grid.methd: unknown key (did you mean 'method'?)",
-    "sweep code.yaml": "code.yaml:3:",
     "sweep long.yaml": "long.yaml:3:7: grid: expected",
 }
 FAILED = {
     "train --dataset zero.csv": "zero.csv: is a pipe or a device, expected a file",
     "report --table small --db none.db": "none.db: does not exist",
-    "report --table small --measure --db none.db": "none.db",
     "runs show zz": "no run has a key that begins with 'zz'",
     "sweep small.yaml --dry-run --db notes.txt": "notes.txt",
     "sweep small.yaml --db postgresql://localhost:1/x?connect_timeout=5": "Connection refused",
@@ -97,7 +91,6 @@ FAILED = {
 REFUSED = [*((command, 2, words) for command, words in WRONG.items()), *((c, 1, words) for c, words in FAILED.items())]
 GRIDS = {
     "broken": "{methd: idw, prototypes: 2}",
-    "code": "!!python/object/apply:os.system ['touch hacked']",
     "long": "a" * 300_000,
 }
 

@@ -164,16 +164,16 @@ def test_blocks_of_a_search_are_alternatives(tmp_path):
     assert kinds.count("prototypes") % 2 == 0
 
 
-def test_runs_without_the_metric_of_the_objective_end_the_search_in_one_line(tmp_path):
+def test_a_search_without_its_package_or_without_the_metric_of_its_objective_ends_in_one_line(tmp_path, monkeypatch):
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(ResultsError, match=r"'optuna' \(pip install 'idwbench\[search\]'\)"),
+    ):
+        patched.setitem(sys.modules, "optuna", None)
+        run_sweep(read_text(tmp_path, text()), tmp_path / "runs.db")
     spec = read_text(tmp_path, text("{optuna: random, trials: 2, objective: validation_coverage}"))
     with pytest.raises(TrainingError, match=r"have no validation_coverage; they have .*validation_accuracy"):
         run_sweep(spec, tmp_path / "runs.db")
-
-
-def test_a_missing_package_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ResultsError, match=r"needs the Python package 'optuna' \(pip install 'idwbench\[search\]'\)"):
-        run_sweep(read_text(tmp_path, text()), tmp_path / "runs.db")
 
 
 def test_a_dry_run_prints_the_space_of_a_search(tmp_path, capsys):

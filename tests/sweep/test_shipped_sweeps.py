@@ -30,8 +30,16 @@ def shipped(name: str):
     return plan(read_sweep(ROOT / folder / f"{name}.yaml"))
 
 
-def test_a_bare_name_is_a_shipped_sweep_even_beside_a_file_of_that_name_and_all_else_is_a_path(tmp_path, monkeypatch):
+def test_a_bare_name_is_a_shipped_sweep_even_beside_a_file_of_that_name_and_a_wrong_one_is_one_line(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError) as caught:
+        sweep_path("two_mons")
+    assert str(caught.value) == "two_mons: no such file, and no shipped sweep of this name (did you mean 'two_moons'?)"
+    result = CliRunner().invoke(app, ["sweep", "two_mons"])
+    assert (result.exit_code, result.stderr) == (2, f"{caught.value}\n")
+    assert list(tmp_path.iterdir()) == []
     Path("two_moons").write_text("not a sweep")
     assert sweep_path("two_moons") == shipped_sweeps()["two_moons"]
     assert sweep_path("paper_mnist").parent.name == "paper"
@@ -40,16 +48,6 @@ def test_a_bare_name_is_a_shipped_sweep_even_beside_a_file_of_that_name_and_all_
         assert sweep_path(path) == Path(path)
     Path("mine").touch()
     assert sweep_path("mine") == Path("mine")
-
-
-def test_a_wrong_name_is_one_line_with_the_nearest_shipped_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SpecError) as caught:
-        sweep_path("two_mons")
-    assert str(caught.value) == "two_mons: no such file, and no shipped sweep of this name (did you mean 'two_moons'?)"
-    result = CliRunner().invoke(app, ["sweep", "two_mons"])
-    assert (result.exit_code, result.stderr) == (2, f"{caught.value}\n")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_library_takes_the_name_of_a_shipped_sweep(tmp_path, monkeypatch):
@@ -61,18 +59,15 @@ def test_the_library_takes_the_name_of_a_shipped_sweep(tmp_path, monkeypatch):
     assert run_sweep("tiny", tmp_path / "results.db").complete == 1
 
 
-def test_the_list_has_each_shipped_sweep_with_its_description_on_a_line():
+def test_every_sweep_file_of_the_repository_has_a_name_of_its_own_and_is_listed_with_its_description():
+    files = sorted((ROOT / "sweeps").rglob("*.yaml"))
+    assert sorted(shipped_sweeps().values()) == files
+    assert shipped_sweeps().keys() == RUNS.keys() and len(RUNS) == len(files)
     lines = CliRunner().invoke(app, ["sweep", "--list"]).stdout.splitlines()
     assert [line.split()[0] for line in lines] == [*shipped_sweeps()]
     assert [line.split(None, 1)[1] for line in lines] == [*shipped_descriptions().values()]
     listed = json.loads(CliRunner().invoke(app, ["sweep", "--list", "--json"]).stdout)
     assert {one["name"]: one["description"] for one in listed} == shipped_descriptions()
-
-
-def test_every_sweep_file_of_the_repository_has_a_name_of_its_own_and_is_found():
-    files = sorted((ROOT / "sweeps").rglob("*.yaml"))
-    assert sorted(shipped_sweeps().values()) == files
-    assert shipped_sweeps().keys() == RUNS.keys() and len(RUNS) == len(files)
 
 
 @pytest.mark.parametrize(("name", "n_runs"), RUNS.items())
